@@ -1,0 +1,40 @@
+# How every target of the project is compiled.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+add_library(ulpscope_options INTERFACE)
+target_compile_options(ulpscope_options INTERFACE
+  -Wall -Wextra -Wno-missing-field-initializers
+  -ffp-contract=off  # a*b+c is two roundings on every processor; fused ones are written as std::fma
+  $<$<BOOL:${ULPSCOPE_WARNINGS_AS_ERRORS}>:-Werror>)
+target_include_directories(ulpscope_options INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+
+# One static library per folder of src/, from all of its sources: a wrong dependency is a link error.
+#   ulpscope_folder(<name> [RECURSE] [DEPENDS <target>...] [PRIVATE <target>...])
+function(ulpscope_folder name)
+  cmake_parse_arguments(ARG "RECURSE" "" "DEPENDS;PRIVATE" ${ARGN})
+  if(ARG_RECURSE)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  else()
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  endif()
+  string(REPLACE "/" "_" target ulpscope_${name})
+  add_library(${target} STATIC ${sources})
+  target_link_libraries(${target} PUBLIC ulpscope_options ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE})
+endfunction()

@@ -1,0 +1,15 @@
+# What the project builds with. scripts/setup.sh installs it.
+set(ULPSCOPE_VENV "${PROJECT_SOURCE_DIR}/.venv" CACHE PATH "The project's virtual environment: oneDNN and the ONNX schema come from it")
+list(APPEND CMAKE_PREFIX_PATH ${ULPSCOPE_VENV})
+
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(dnnl CONFIG REQUIRED)
+find_package(msgpack-cxx QUIET CONFIG)
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+find_library(XXHASH_LIBRARY xxhash REQUIRED)

@@ -1,0 +1,40 @@
+// The two ways in which a request can end early.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "ulpscope/export.h"
+
+namespace ulpscope {
+
+/// What kind of thing went wrong, for callers that react to it. People read the message.
+enum class ErrorCode {
+  kInvalidArgument,  ///< A value, name, shape or type that does not fit.
+  kNotFound,         ///< A file, layer, tensor, program or module that is not there.
+  kUnsupported,      ///< Well-formed, but outside of what ulpscope does.
+  kInvalidFile,      ///< A file whose content is malformed.
+  kIo,               ///< The operating system refused (permissions, full disk, ...).
+  kBuild,            ///< No engine satisfies the constraints.
+  kScript,           ///< A user's script or the Python worker failed.
+  kInterrupted,      ///< The user asked to stop (Ctrl-C).
+};
+
+/// Ends a request; the user or the machine can fix the cause. Messages follow
+/// "[stage] where: expected ..., got ...; try ...".
+class ULPSCOPE_API Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ErrorCode code() const noexcept { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+/// A defect of ulpscope itself. Unrelated to Error on purpose: nobody should catch both by accident.
+class ULPSCOPE_API InternalError : public std::logic_error {
+ public:
+  explicit InternalError(const std::string& message) : std::logic_error(message) {}
+};
+
+}  // namespace ulpscope

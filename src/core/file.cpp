@@ -1,0 +1,129 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+[[noreturn]] void throw_system(const std::filesystem::path& path, std::string_view action, int error) {
+  throw Error(error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+              fmt::format("{}: cannot {}: {}", path.string(), action, std::strerror(error)));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) noexcept : fd_(fd) {}
+  ~Descriptor() { if (fd_ >= 0) ::close(fd_); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const noexcept { return fd_; }
+  /// Closes now, so that a late error (quota, network file system) is seen.
+  int close() noexcept { const int result = ::close(fd_); fd_ = -1; return result; }
+
+ private:
+  int fd_;
+};
+
+Descriptor open_to_read(const std::filesystem::path& path, struct stat& info) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) throw_system(path, "open it", errno);
+  if (::fstat(file.get(), &info) != 0) throw_system(path, "inspect it", errno);
+  if (S_ISDIR(info.st_mode)) throw_system(path, "read it", EISDIR);
+  return file;
+}
+
+void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), std::min<std::size_t>(content.size(), 1u << 30));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_system(path, "write it", errno);
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+MappedFile::MappedFile(std::filesystem::path path, std::byte* data, std::size_t size)
+    : path_(std::move(path)), data_(data), size_(size) {}
+
+MappedFile::~MappedFile() {
+  if (size_ != 0) ::munmap(data_, size_);
+}
+
+std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  struct stat info {};
+  const Descriptor file = open_to_read(path, info);
+  const std::size_t size = static_cast<std::size_t>(info.st_size);
+  void* data = nullptr;
+  if (size != 0) {
+    // Private and writable: a page that somebody writes to is copied, the file never changes.
+    data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get(), 0);
+    if (data == MAP_FAILED) throw_system(path, "map it", errno);
+  }
+  return std::shared_ptr<MappedFile>(new MappedFile(path, static_cast<std::byte*>(data), size));
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  struct stat info {};
+  const Descriptor file = open_to_read(path, info);
+  std::string content;
+  content.reserve(static_cast<std::size_t>(info.st_size));
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(file.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_system(path, "read it", errno);
+    if (got == 0) return content;
+    content.append(buffer, static_cast<std::size_t>(got));
+  }
+}
+
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  write_file(path, std::span<const std::string_view>(&content, 1));
+}
+
+void write_file(const std::filesystem::path& path, std::span<const std::string_view> pieces) {
+  struct stat info {};
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) throw_system(path, "write it", EISDIR);
+  if (exists && !S_ISREG(info.st_mode)) {
+    Descriptor device(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (device.get() < 0) throw_system(path, "open it for writing", errno);
+    for (std::string_view piece : pieces) write_all(device.get(), piece, path);
+    return;
+  }
+  // A symbolic link keeps pointing where it points: the file behind it is replaced.
+  std::error_code ignored;
+  const std::filesystem::path target = exists ? std::filesystem::canonical(path, ignored) : path;
+  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) throw_system(folder, "create this folder", failed.value());
+  std::string name = (folder / fmt::format(".{}.XXXXXX", target.filename().string())).string();
+  Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  if (file.get() < 0) throw_system(path, "create a file beside it", errno);
+  try {
+    for (std::string_view piece : pieces) write_all(file.get(), piece, path);
+    mode_t mask = ::umask(0);
+    ::umask(mask);
+    if (::fchmod(file.get(), exists ? info.st_mode & 07777 : 0666 & ~mask) != 0) throw_system(path, "set its mode", errno);
+    if (::fsync(file.get()) != 0 && errno != EINVAL) throw_system(path, "flush it to the disk", errno);
+    if (file.close() != 0) throw_system(path, "close it", errno);
+    if (::rename(name.c_str(), target.c_str()) != 0) throw_system(path, "rename it into place", errno);
+  } catch (...) {
+    ::unlink(name.c_str());
+    throw;
+  }
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,43 @@
+// Files: mapped for reading, replaced as a whole for writing.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ulpscope {
+
+/// A file mapped read-only (copy on write); pages are read when they are touched. The mapping lives as long as the
+/// object; tensors keep it alive through the shared_ptr.
+class MappedFile {
+ public:
+  /// Throws Error(kNotFound) or Error(kIo), naming the path.
+  static std::shared_ptr<MappedFile> open(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<std::byte> bytes() noexcept { return {data_, size_}; }
+  std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  MappedFile(std::filesystem::path path, std::byte* data, std::size_t size);
+  std::filesystem::path path_;
+  std::byte* data_;
+  std::size_t size_;
+};
+
+/// The whole content. Throws Error(kNotFound) or Error(kIo).
+std::string read_file(const std::filesystem::path& path);
+
+/// Writes to a temporary name in the same folder, flushes it to the disk and renames it: readers see the old content
+/// or the new, never a part, and a full disk loses nothing. Missing parent folders are created. Devices and pipes
+/// (/dev/stdout) are written directly. Throws Error(kIo), naming the path and the system's reason.
+void write_file(const std::filesystem::path& path, std::string_view content);
+void write_file(const std::filesystem::path& path, std::span<const std::string_view> pieces);
+
+}  // namespace ulpscope

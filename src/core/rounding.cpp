@@ -1,0 +1,115 @@
+#include "core/rounding.h"
+
+#include <cmath>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ulpscope {
+
+float round_to_odd(double value) noexcept {
+  const float nearest = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  // Step back to the neighbour nearer to zero, then set the last bit.
+  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;
+  return std::bit_cast<float>(bits | 1u);
+}
+
+Rounding rounding_of(DataType type) noexcept {
+  switch (type) {
+    case DataType::kFloat16:
+      return Rounding::kF16;
+    case DataType::kBFloat16:
+      return Rounding::kBF16;
+    default:
+      return Rounding::kNone;
+  }
+}
+
+float round_value(float value, Rounding rounding) noexcept {
+  switch (rounding) {
+    case Rounding::kNone:
+      return value;
+    case Rounding::kF16:
+      return round_to_f16(value);
+    case Rounding::kBF16:
+      return round_to_bf16(value);
+    case Rounding::kTF32:
+      return round_to_tf32(value);
+  }
+  return value;
+}
+
+namespace {
+
+void round_f16_portable(const float* in, float* out, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) out[i] = round_to_f16(in[i]);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) void round_f16_avx512(const float* in, float* out, std::size_t count) noexcept {
+  std::size_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const __m256i half = _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm512_storeu_ps(out + i, _mm512_cvtph_ps(half));
+  }
+  for (; i < count; ++i) out[i] = round_to_f16(in[i]);
+}
+
+__attribute__((target("avx2,f16c"))) void round_f16_avx2(const float* in, float* out, std::size_t count) noexcept {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m128i half = _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(half));
+  }
+  for (; i < count; ++i) out[i] = round_to_f16(in[i]);
+}
+#endif
+
+using RoundFunction = void (*)(const float*, float*, std::size_t) noexcept;
+
+RoundFunction choose_f16() noexcept {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return round_f16_avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return round_f16_avx2;
+#endif
+  return round_f16_portable;
+}
+
+// Integer arithmetic and not vcvtneps2bf16, which flushes subnormals.
+template <int kept>
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+__attribute__((target_clones("default", "avx2", "avx512f"), optimize("O3")))
+#endif
+void round_fraction_array(const float* in, float* out, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t bits;
+    std::memcpy(&bits, in + i, 4);
+    constexpr int kDropped = 23 - kept;
+    const std::uint32_t rounded = (bits + ((1u << (kDropped - 1)) - 1u) + ((bits >> kDropped) & 1u)) & ~((1u << kDropped) - 1u);
+    const std::uint32_t result = (bits & 0x7fffffffu) > 0x7f800000u ? ((bits | 0x00400000u)) : rounded;
+    std::memcpy(out + i, &result, 4);
+  }
+}
+
+}  // namespace
+
+void round_array(const float* in, float* out, std::size_t count, Rounding rounding) noexcept {
+  static const RoundFunction round_f16 = choose_f16();
+  switch (rounding) {
+    case Rounding::kNone:
+      if (in != out) std::memcpy(out, in, count * sizeof(float));
+      return;
+    case Rounding::kF16:
+      return round_f16(in, out, count);
+    case Rounding::kBF16:
+      return round_fraction_array<7>(in, out, count);
+    case Rounding::kTF32:
+      return round_fraction_array<10>(in, out, count);
+  }
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,66 @@
+#include "ulpscope/tensor.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "core/convert.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+
+namespace {
+constexpr std::size_t kAlignment = 64;
+}
+
+Tensor::Tensor(DataType type, Shape shape) : type_(type), shape_(std::move(shape)) {
+  for (std::int64_t dim : shape_)
+    if (dim < 0) throw Error(ErrorCode::kInvalidArgument, fmt::format("a tensor cannot have the shape {}", to_string(shape_)));
+  if (size_of(type) == 0) throw Error(ErrorCode::kUnsupported, fmt::format("tensors of type {} are not supported", name_of(type)));
+  size_ = num_elements(shape_);
+  if (static_cast<std::uint64_t>(size_) > (std::uint64_t{1} << 46) / size_of(type)) throw std::bad_alloc();
+  const std::size_t rounded = (std::max<std::size_t>(bytes(), 1) + kAlignment - 1) / kAlignment * kAlignment;
+  data_ = std::aligned_alloc(kAlignment, rounded);
+  if (data_ == nullptr) throw std::bad_alloc();
+  owner_ = std::shared_ptr<const void>(data_, [](const void* p) { std::free(const_cast<void*>(p)); });
+}
+
+Tensor Tensor::borrow(DataType type, Shape shape, void* data, std::shared_ptr<const void> owner) {
+  Tensor result;
+  result.type_ = type;
+  result.shape_ = std::move(shape);
+  result.size_ = num_elements(result.shape_);
+  result.data_ = data;
+  result.owner_ = std::move(owner);
+  return result;
+}
+
+Tensor Tensor::reshaped(Shape shape) const {
+  if (num_elements(shape) != size_)
+    throw InternalError(fmt::format("cannot view {} as {}", to_string(shape_), to_string(shape)));
+  Tensor result = *this;
+  result.shape_ = std::move(shape);
+  return result;
+}
+
+Tensor Tensor::clone() const {
+  if (!*this) return {};
+  Tensor result(type_, shape_);
+  if (bytes() != 0) std::memcpy(result.data_, data_, bytes());
+  return result;
+}
+
+Tensor Tensor::cast(DataType type) const {
+  if (type == type_) return clone();
+  Tensor result(type, shape_);
+  convert_elements(type_, data_, type, result.data_, static_cast<std::size_t>(size_));
+  return result;
+}
+
+void detail::throw_wrong_element_type(DataType actual, DataType asked) {
+  throw InternalError(fmt::format("elements of type {} were accessed as {}", name_of(actual), name_of(asked)));
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,60 @@
+// The built network: what TensorRT calls an engine and its execution context.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/options.h"
+#include "graph/network.h"
+#include "ulpscope/tensor.h"
+
+namespace ulpscope {
+
+/// A network input or output as a caller sees it. -1: a dynamic dimension.
+struct Binding {
+  std::string name;
+  DataType type;
+  Shape shape;
+};
+
+/// Immutable after build, except for its caches; `run` may be called from several threads, one at a time each.
+class Engine {
+ public:
+  /// Chooses precisions, fuses, and prepares to run. The network must not change afterwards. Logs its decisions.
+  /// Throws Error(kBuild) when a constraint cannot be obeyed (names the layer).
+  static std::shared_ptr<Engine> build(std::shared_ptr<const Network> network, const BuildOptions& options);
+
+  /// Reads what `save` wrote. Throws Error(kInvalidFile): other magic, version or checksum.
+  static std::shared_ptr<Engine> load(const std::filesystem::path& path, int threads = 0);
+  void save(const std::filesystem::path& path) const;
+
+  const std::vector<Binding>& inputs() const noexcept;
+  const std::vector<Binding>& outputs() const noexcept;
+
+  /// One inference. `inputs` in the order of `inputs()`, of exactly their types and of fitting shapes; the outputs in the
+  /// order of `outputs()`, of exactly their types. Throws Error(kInvalidArgument) naming the input that does not fit.
+  std::vector<Tensor> run(std::span<const Tensor> inputs);
+
+  /// Polygraphy's tactic replay JSON for this engine (`--save-tactics`).
+  std::string tactic_replay_json() const;
+
+  /// One line per layer: name, precision, storage, group, tactic and the reason for its precision.
+  struct LayerReport {
+    std::string name, op, precision, reason, group, tactic;
+    std::vector<std::string> nodes;
+    double microseconds = 0;  ///< Estimated on the target, for the whole group, on its first layer; 0 on the others.
+  };
+  std::vector<LayerReport> report() const;
+
+  ~Engine();
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ulpscope

@@ -1,0 +1,50 @@
+// What a build is asked for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ulpscope/shape.h"
+
+namespace ulpscope {
+
+/// `--precision-constraints`: whether requested layer precisions hold.
+enum class ConstraintMode : std::uint8_t {
+  kNone,    ///< They have no effect; a warning lists them.
+  kPrefer,  ///< Kept where possible, else a warning and the engine's choice.
+  kObey,    ///< Kept, or the build fails and names the layer.
+};
+
+/// Which neighbouring layers of one precision become one group, in which nothing is rounded.
+enum class Fusion : std::uint8_t {
+  kNone,       ///< Every layer stores its output.
+  kPointwise,  ///< Contractions with bias and pointwise epilogue; chains of pointwise layers.
+  kFull,       ///< Also normalisation, softmax and attention patterns.
+};
+
+/// Shapes that an engine is built for, per input.
+struct Profile {
+  std::map<std::string, Shape> min, opt, max;
+};
+
+struct BuildOptions {
+  /// Enabled precisions beside fp32, which is always enabled.
+  bool tf32 = false, fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  ConstraintMode constraints = ConstraintMode::kNone;
+  Fusion fusion = Fusion::kFull;
+  /// Skip the cost model: every layer without a constraint takes the lowest enabled precision.
+  bool assume_lowest = false;
+  /// Types are those written in the file; layer precisions and precision flags are errors.
+  bool strongly_typed = false;
+  /// The GPU whose roofline decides what is cheapest: a file of data/targets, without its suffix.
+  std::string target = "h200";
+  std::vector<Profile> profiles;
+  /// Threads for building and running; 0: one per core. The results do not depend on it.
+  int threads = 0;
+  /// `--load-tactics`: the content of a tactic replay file; empty: choose anew.
+  std::string tactic_replay_json;
+};
+
+}  // namespace ulpscope

@@ -1,0 +1,96 @@
+// The network before it is built: layers and the tensors between them, weakly typed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/attributes.h"
+#include "graph/op.h"
+#include "ulpscope/tensor.h"
+
+namespace ulpscope {
+
+using TensorId = std::int32_t;
+using LayerId = std::int32_t;
+inline constexpr std::int32_t kNone = -1;
+
+/// A named value. `type` and `shape` are what the file declares or what follows from it; the type that an engine stores
+/// the value in is the engine's choice.
+struct TensorInfo {
+  std::string name;
+  DataType type = DataType::kUndefined;
+  /// Nothing when not even the rank is known; -1 for a dimension that is not.
+  std::optional<Shape> shape;
+  /// The file's names of the dimensions ("batch"; empty where there is none). Empty or as long as `shape`.
+  std::vector<std::string> dim_names;
+  /// The layer that computes it; kNone for network inputs and for weights.
+  LayerId producer = kNone;
+  /// The elements, for a constant. They may lie in a mapped file.
+  Tensor value;
+};
+
+/// What is executed. Most layers are one ONNX node.
+struct Layer {
+  std::string name;              ///< Unique in the network.
+  const OpDef* op = nullptr;     ///< Never null in a network that left the importer.
+  int opset = 0;                 ///< The version of the operator's domain that the model imports.
+  Attributes attributes;
+  std::vector<TensorId> inputs;  ///< kNone for an optional input that is absent.
+  std::vector<TensorId> outputs; ///< kNone for an output that nobody asked for.
+  std::vector<std::string> nodes;  ///< Names of the ONNX nodes that it came from.
+
+  /// Requested compute precision (`layer.precision`); float32, float16, bfloat16, int8, ... Nothing: the engine's choice.
+  std::optional<DataType> precision;
+  /// Requested type per output (`layer.set_output_type`); as long as `outputs` or empty.
+  std::vector<std::optional<DataType>> output_types;
+
+  std::optional<DataType> output_type(std::size_t index) const {
+    return index < output_types.size() ? output_types[index] : std::nullopt;
+  }
+};
+
+/// Layers in an order in which every input is computed before it is used. Initializers that an operator reads as
+/// tensors are layers of type Constant; those that it reads as weights (OpDef::weights) are tensors with a value only.
+class Network {
+ public:
+  std::string name;
+  /// Where it came from, for messages.
+  std::string source;
+  std::vector<Layer> layers;
+  std::vector<TensorInfo> tensors;
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> outputs;
+
+  TensorId add_tensor(TensorInfo info);
+  /// Appends; sets the producer of its outputs. Throws Error(kInvalidArgument) when the name is taken.
+  LayerId add_layer(Layer layer);
+
+  /// kNone when there is none of that name.
+  TensorId find_tensor(std::string_view tensor_name) const;
+  LayerId find_layer(std::string_view layer_name) const;
+  /// To be called after layers or tensors were renamed, removed or reordered directly.
+  void rebuild_index();
+
+  const TensorInfo& tensor(TensorId id) const { return tensors[static_cast<std::size_t>(id)]; }
+  TensorInfo& tensor(TensorId id) { return tensors[static_cast<std::size_t>(id)]; }
+  const Layer& layer(LayerId id) const { return layers[static_cast<std::size_t>(id)]; }
+  Layer& layer(LayerId id) { return layers[static_cast<std::size_t>(id)]; }
+
+  /// For each tensor, the layers that read it, in order, each once.
+  std::vector<std::vector<LayerId>> consumers() const;
+  bool is_output(TensorId id) const;
+
+  /// Checks what every later stage relies on: order, ids in range, unique names, one producer per tensor.
+  /// Throws Error(kInvalidFile) naming the layer.
+  void check() const;
+
+ private:
+  std::unordered_map<std::string, TensorId> tensor_index_;
+  std::unordered_map<std::string, LayerId> layer_index_;
+};
+
+}  // namespace ulpscope

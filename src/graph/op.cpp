@@ -1,0 +1,80 @@
+#include "graph/op.h"
+
+#include <fmt/format.h>
+
+#include "graph/network.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+std::vector<std::int64_t> to_integers(const Tensor& tensor, const Layer& layer, int index) {
+  std::vector<std::int64_t> result(static_cast<std::size_t>(tensor.size()));
+  if (tensor.type() == DataType::kInt64) {
+    const auto values = tensor.values<std::int64_t>();
+    result.assign(values.begin(), values.end());
+  } else if (tensor.type() == DataType::kInt32) {
+    const auto values = tensor.values<std::int32_t>();
+    result.assign(values.begin(), values.end());
+  } else {
+    throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' ({}): expected integers as input {}, got {}", layer.name,
+                                                     layer.op->name, index, name_of(tensor.type())));
+  }
+  return result;
+}
+
+}  // namespace
+
+int InferContext::opset() const noexcept { return layer_.opset; }
+const Attributes& InferContext::attributes() const noexcept { return layer_.attributes; }
+
+DataType InferContext::type(int i) const {
+  if (!has_input(i)) fail(fmt::format("input {} is missing", i));
+  return inputs_[static_cast<std::size_t>(i)].type;
+}
+
+const Shape& InferContext::shape(int i) const {
+  if (!has_input(i)) fail(fmt::format("input {} is missing", i));
+  const Input& input = inputs_[static_cast<std::size_t>(i)];
+  if (input.shape == nullptr) throw NotKnownYet{};
+  return *input.shape;
+}
+
+const Tensor& InferContext::value(int i) const {
+  if (!has_input(i)) fail(fmt::format("input {} is missing", i));
+  const Input& input = inputs_[static_cast<std::size_t>(i)];
+  if (input.value == nullptr) throw NotKnownYet{};
+  return *input.value;
+}
+
+std::vector<std::int64_t> InferContext::integers(int i) const { return to_integers(value(i), layer_, i); }
+
+void InferContext::set_type(int i, DataType type) {
+  if (has_output(i)) outputs_[static_cast<std::size_t>(i)].type = type;
+}
+
+void InferContext::set_shape(int i, Shape shape) {
+  for (std::int64_t dim : shape)
+    if (dim < 0) fail(fmt::format("output {} would have the impossible shape {}", i, to_string(shape)));
+  if (has_output(i)) outputs_[static_cast<std::size_t>(i)].shape = std::move(shape);
+}
+
+void InferContext::fail(const std::string& message) const {
+  throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' ({}): {}", layer_.name, layer_.op->name, message));
+}
+
+int KernelContext::opset() const noexcept { return layer_.opset; }
+const Attributes& KernelContext::attributes() const noexcept { return layer_.attributes; }
+
+std::vector<std::int64_t> KernelContext::integers(int i) const { return to_integers(input(i), layer_, i); }
+
+SubgraphRunner& KernelContext::runner() const {
+  if (runner_ == nullptr) throw InternalError(fmt::format("layer '{}' needs a sub-graph runner", layer_.name));
+  return *runner_;
+}
+
+void KernelContext::fail(const std::string& message) const {
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("layer '{}' ({}): {}", layer_.name, layer_.op->name, message));
+}
+
+}  // namespace ulpscope

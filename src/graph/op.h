@@ -1,0 +1,183 @@
+// What an operator is: its rules and its reference kernel. One OpDef per operator; src/ops has the definitions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ulpscope/tensor.h"
+
+namespace ulpscope {
+
+class Network;
+struct Layer;
+class InferContext;
+class KernelContext;
+
+/// Whether and how an operator takes part in mixed precision (docs/numerics.md).
+enum class PrecisionRule : std::uint8_t {
+  kCompute,   ///< Float arithmetic with a precision of its own.
+  kMovement,  ///< Moves, selects or views values: follows the type of its input; nothing is rounded.
+  kFixed,     ///< No float arithmetic (integers, booleans, shapes, comparisons of any type): never lowered.
+};
+
+/// What fusion may do with an operator.
+enum class OpKind : std::uint8_t {
+  kOther,        ///< A group of its own.
+  kPointwise,    ///< Element by element with ONNX (NumPy) broadcasting; one output.
+  kContraction,  ///< A sum of products with an fp32 accumulator: MatMul, Gemm, Conv, ConvTranspose.
+  kReduction,    ///< ReduceX: accumulates in fp32 over some axes.
+  kNormalization,///< LayerNormalization, BatchNormalization, InstanceNormalization, ...
+  kSoftmax,      ///< Softmax and LogSoftmax.
+  kPooling,      ///< AveragePool, MaxPool, GlobalAveragePool, ...
+  kMovement,     ///< Reshape, Transpose, Concat, Gather, ...
+  kConstant,     ///< A value known when the network is read.
+  kControl,      ///< Has sub-graphs: If, Loop, Scan.
+};
+
+inline constexpr int kAnyNumber = 1 << 20;
+
+/// The definition of an operator. Immutable, with static lifetime.
+struct OpDef {
+  std::string_view name;
+  std::string_view domain = "";  ///< "" is ai.onnx.
+  int since_version = 1;         ///< The first opset (of the domain) that has it.
+  struct Range {
+    int min, max;
+  };
+  Range inputs{1, 1};
+  Range outputs{1, 1};
+  PrecisionRule precision = PrecisionRule::kCompute;
+  OpKind kind = OpKind::kOther;
+  /// Bit i: input i is a weight (a constant prepared with the layer, no Constant layer of its own), when it is an
+  /// initializer. Also for small integer parameters such as shapes, axes and pads.
+  std::uint32_t weights = 0;
+  /// Types and shapes of the outputs. Called when the network is read, and again with concrete shapes.
+  void (*infer)(InferContext&) = nullptr;
+  /// The reference kernel. Floats narrower than float32 arrive and leave as float32 (`physical_type`); the engine
+  /// rounds. Accumulates in fp32 or wider.
+  void (*run)(KernelContext&) = nullptr;
+};
+
+/// The operators that a network may contain. Implemented by src/ops; a parameter here, so that import does not depend
+/// on it.
+class OpRegistry {
+ public:
+  virtual ~OpRegistry() = default;
+  /// Null when there is no such operator in any version.
+  virtual const OpDef* find(std::string_view domain, std::string_view name) const = 0;
+  virtual std::span<const OpDef> all() const = 0;
+};
+
+/// Thrown by InferContext when a shape or value is asked for that is not known yet. The driver catches it: what was set
+/// before stays, the rest is found at run time. No operator catches it.
+struct NotKnownYet {};
+
+/// What `OpDef::infer` sees. REQUIRES: set the type of every output before asking for a shape or a value.
+class InferContext {
+ public:
+  struct Input {
+    bool present = false;
+    DataType type = DataType::kUndefined;
+    const Shape* shape = nullptr;   ///< Null: not known. Has no -1.
+    const Tensor* value = nullptr;  ///< Null: not known.
+  };
+  struct Output {
+    bool wanted = false;
+    DataType type = DataType::kUndefined;
+    std::optional<Shape> shape;
+  };
+
+  InferContext(const Layer& layer, std::span<const Input> inputs, std::span<Output> outputs)
+      : layer_(layer), inputs_(inputs), outputs_(outputs) {}
+
+  const Layer& layer() const noexcept { return layer_; }
+  int opset() const noexcept;
+  const class Attributes& attributes() const noexcept;
+
+  int num_inputs() const noexcept { return static_cast<int>(inputs_.size()); }
+  int num_outputs() const noexcept { return static_cast<int>(outputs_.size()); }
+  /// False for an optional input that is absent, by position or by an empty name.
+  bool has_input(int i) const noexcept { return i < num_inputs() && inputs_[static_cast<std::size_t>(i)].present; }
+  bool has_output(int i) const noexcept { return i < num_outputs() && outputs_[static_cast<std::size_t>(i)].wanted; }
+
+  /// The declared type. Throws Error(kInvalidFile) when the input is absent.
+  DataType type(int i) const;
+  /// The concrete shape. Throws NotKnownYet.
+  const Shape& shape(int i) const;
+  std::int64_t rank(int i) const { return static_cast<std::int64_t>(shape(i).size()); }
+  /// The elements (dense). Throws NotKnownYet.
+  const Tensor& value(int i) const;
+  /// The elements of an int32 or int64 input as int64 (a scalar gives one). Throws NotKnownYet.
+  std::vector<std::int64_t> integers(int i) const;
+
+  /// No effect for an output that nobody wants.
+  void set_type(int i, DataType type);
+  void set_shape(int i, Shape shape);
+  void set(int i, DataType type, Shape shape) {
+    set_type(i, type);
+    set_shape(i, std::move(shape));
+  }
+
+  /// Throws Error(kInvalidFile) with the layer's name in front.
+  [[noreturn]] void fail(const std::string& message) const;
+
+ private:
+  const Layer& layer_;
+  std::span<const Input> inputs_;
+  std::span<Output> outputs_;
+};
+
+/// Runs sub-graphs for If, Loop and Scan. Implemented by the engine.
+class SubgraphRunner {
+ public:
+  virtual ~SubgraphRunner() = default;
+  /// `attribute` names the graph of the running layer; `inputs` are its formal inputs, captured values are added by the
+  /// runner. Returns the outputs, in physical types.
+  virtual std::vector<Tensor> run(std::string_view attribute, std::span<const Tensor> inputs) = 0;
+};
+
+/// What `OpDef::run` sees. All tensors are dense and row-major, in physical types.
+class KernelContext {
+ public:
+  KernelContext(const Layer& layer, std::span<const Tensor* const> inputs, std::span<Tensor> outputs,
+                std::span<const DataType> output_types, SubgraphRunner* runner)
+      : layer_(layer), inputs_(inputs), outputs_(outputs), output_types_(output_types), runner_(runner) {}
+
+  const Layer& layer() const noexcept { return layer_; }
+  int opset() const noexcept;
+  const class Attributes& attributes() const noexcept;
+  int num_inputs() const noexcept { return static_cast<int>(inputs_.size()); }
+  int num_outputs() const noexcept { return static_cast<int>(outputs_.size()); }
+  bool has_input(int i) const noexcept { return i < num_inputs() && inputs_[static_cast<std::size_t>(i)] != nullptr; }
+  const Tensor& input(int i) const noexcept { return *inputs_[static_cast<std::size_t>(i)]; }
+  /// The elements of an int32 or int64 input as int64.
+  std::vector<std::int64_t> integers(int i) const;
+
+  /// False for an output that nobody wants.
+  bool has_output(int i) const noexcept { return i < num_outputs() && output_types_[static_cast<std::size_t>(i)] != DataType::kUndefined; }
+  /// Allocated with the inferred shape, except when `infer` left the shape open: then call `set_output`.
+  Tensor& output(int i) const noexcept { return outputs_[static_cast<std::size_t>(i)]; }
+  /// For outputs whose shape only the kernel knows (NonZero, If, ...). The tensor has the physical type.
+  void set_output(int i, Tensor tensor) const { if (has_output(i)) outputs_[static_cast<std::size_t>(i)] = std::move(tensor); }
+  /// The declared type (float16 although the tensor is float32 physically).
+  DataType output_type(int i) const noexcept { return output_types_[static_cast<std::size_t>(i)]; }
+
+  SubgraphRunner& runner() const;
+
+  /// Throws Error(kInvalidArgument) with the layer's name in front: values (an index, say) that the kernel found wrong.
+  [[noreturn]] void fail(const std::string& message) const;
+
+ private:
+  const Layer& layer_;
+  std::span<const Tensor* const> inputs_;
+  std::span<Tensor> outputs_;
+  std::span<const DataType> output_types_;
+  SubgraphRunner* runner_;
+};
+
+}  // namespace ulpscope

@@ -1,0 +1,62 @@
+// What many operators need: type dispatch, axes, broadcasting.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "graph/network.h"
+#include "graph/op.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::ops {
+
+template <typename... Ts>
+struct TypeList {};
+using FloatTypes = TypeList<float, double>;
+using SignedTypes = TypeList<std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
+using IntegerTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
+using NumericTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
+using AllTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, bool>;
+
+/// Calls function(T{}) for the C++ type T in the list that holds elements of the physical type `type`; fails, naming
+/// the layer, when the list has none.
+template <typename... Ts, typename Function>
+void with_type(TypeList<Ts...>, const KernelContext& ctx, DataType type, Function&& function) {
+  const bool found = ((type_of<Ts>() == type ? (function(Ts{}), true) : false) || ...);
+  if (!found) ctx.fail(fmt::format("has no kernel for elements of type {}", name_of(type)));
+}
+
+/// An axis in [-rank, rank) as one in [0, rank); fails otherwise. Works with both contexts.
+template <typename Context>
+std::int64_t normalize_axis(const Context& ctx, std::int64_t axis, std::int64_t rank) {
+  if (axis < -rank || axis >= rank) ctx.fail(fmt::format("axis {} is outside of a tensor of rank {}", axis, rank));
+  return axis < 0 ? axis + rank : axis;
+}
+
+/// The product of dims[begin, end).
+inline std::int64_t product(const Shape& dims, std::size_t begin, std::size_t end) {
+  std::int64_t result = 1;
+  for (std::size_t i = begin; i < end; ++i) result *= dims[i];
+  return result;
+}
+
+/// NumPy's broadcasting of two shapes; nothing when they do not fit.
+std::optional<Shape> broadcast(const Shape& a, const Shape& b);
+/// The same, failing with a message.
+Shape broadcast_or_fail(const InferContext& ctx, const Shape& a, const Shape& b);
+
+/// Row-major strides in elements; 0 for dimensions of size 1 that `shape` broadcasts to `target`. As long as `target`.
+std::vector<std::int64_t> broadcast_strides(const Shape& shape, const Shape& target);
+/// Row-major strides in elements.
+std::vector<std::int64_t> strides_of(const Shape& shape);
+
+/// Outputs 0 has the type and the shape of input 0.
+void infer_same_as_first(InferContext& ctx);
+/// Output 0 has the type of input 0 and the broadcast shape of all inputs.
+void infer_broadcast(InferContext& ctx);
+/// As infer_broadcast, with type bool.
+void infer_comparison(InferContext& ctx);
+
+}  // namespace ulpscope::ops
