@@ -19,7 +19,7 @@ endif()
 
 add_library(ulpscope_options INTERFACE)
 target_compile_options(ulpscope_options INTERFACE
-  -Wall -Wextra -Wno-missing-field-initializers
+  -Wall -Wextra -Wno-missing-field-initializers -Wno-maybe-uninitialized
   -ffp-contract=off  # a*b+c is two roundings on every processor; fused ones are written as std::fma
   $<$<BOOL:${ULPSCOPE_WARNINGS_AS_ERRORS}>:-Werror>)
 target_include_directories(ulpscope_options INTERFACE
