@@ -1,0 +1,60 @@
+// What yields outputs for inputs: our engine, ONNX Runtime, TensorRT.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ulpscope/data_type.h"
+#include "ulpscope/shape.h"
+#include "ulpscope/tensor.h"
+
+namespace ulpscope {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/// A network input or output as a runner sees it. -1: a dynamic dimension.
+struct RunnerBinding {
+  std::string name;
+  DataType type = DataType::kUndefined;
+  Shape shape;
+};
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+
+  /// "trt-runner" or "onnxrt-runner"; whoever owns the runners appends "-N<k>-<date>".
+  virtual std::string kind() const = 0;
+  /// The full name, as results carry it. Empty until it is set.
+  const std::string& name() const noexcept { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+
+  /// Builds or loads what inference needs. Must be called before everything below; throws Error.
+  virtual void activate() = 0;
+  /// Frees it. May be activated again.
+  virtual void deactivate() = 0;
+
+  /// REQUIRES: active. In the model's order.
+  virtual const std::vector<RunnerBinding>& input_bindings() const = 0;
+  virtual const std::vector<RunnerBinding>& output_bindings() const = 0;
+
+  /// One inference; inputs are found by name, extra ones are ignored. The outputs in the model's order.
+  /// Throws Error(kInvalidArgument) naming an input that is missing or does not fit.
+  virtual std::vector<NamedTensor> infer(const std::vector<NamedTensor>& inputs) = 0;
+
+  /// Seconds that the last inference took, without transfers to and from the runner.
+  virtual double last_inference_seconds() const = 0;
+
+ private:
+  std::string name_;
+};
+
+/// The tensor of that name, or null.
+const Tensor* find_tensor(const std::vector<NamedTensor>& tensors, std::string_view name);
+
+}  // namespace ulpscope
