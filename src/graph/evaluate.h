@@ -8,6 +8,9 @@
 
 namespace ulpscope {
 
+/// The same elements in the type that kernels hold them in; shares the bytes where that is the type they have.
+Tensor to_physical(const Tensor& tensor);
+
 /// The outputs of one layer, physical types. `inputs` has null for absent inputs. Sub-graphs are run by `runner`, or by
 /// the reference interpreter when it is null.
 std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, std::span<const Tensor* const> inputs, SubgraphRunner* runner = nullptr);

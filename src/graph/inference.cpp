@@ -1,0 +1,179 @@
+#include "graph/inference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/evaluate.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+/// A tensor of this shape whose elements nobody may read: for operators that look at shapes alone.
+Tensor shape_only(DataType type, const Shape& shape) {
+  alignas(64) static std::byte nothing[64];
+  const DataType known = type == DataType::kUndefined ? DataType::kFloat32 : type;
+  return Tensor::borrow(physical_type(known), shape, nothing, nullptr);
+}
+
+bool reads_shape_only(const OpDef& op) { return op.domain.empty() && (op.name == "Shape" || op.name == "Size"); }
+
+/// True when evaluating the layer twice gives the same values twice.
+bool is_deterministic(const Layer& layer, std::span<const Tensor* const> inputs) {
+  const std::string_view name = layer.op->name;
+  if (name.starts_with("Random") || name == "Bernoulli" || name == "Multinomial") return false;
+  if (name == "Dropout" && inputs.size() > 2 && inputs[2] != nullptr)  // training_mode
+    return inputs[2]->type() == DataType::kBool && inputs[2]->size() == 1 && !inputs[2]->data<bool>()[0];
+  return true;
+}
+
+/// What is known of the formal inputs of a sub-graph from the inputs of its layer.
+void set_input_types(const Network& network, const Layer& layer, const Subgraph& graph) {
+  Network& body = *graph.network;
+  const auto set = [&](std::size_t formal, std::size_t actual) {
+    if (formal >= body.inputs.size() || actual >= layer.inputs.size() || layer.inputs[actual] == kNone) return;
+    TensorInfo& info = body.tensor(body.inputs[formal]);
+    if (info.type == DataType::kUndefined) info.type = network.tensor(layer.inputs[actual]).type;
+  };
+  const std::size_t formals = body.inputs.size() - graph.captures.size();
+  for (std::size_t i = 0; i < graph.captures.size(); ++i) set(formals + i, static_cast<std::size_t>(graph.captures[i]));
+  if (layer.op->name == "Scan") {
+    const std::size_t first = layer.opset < 9 ? 1 : 0;  // opset 8 has sequence_lens in front
+    for (std::size_t i = 0; i < formals; ++i) set(i, i + first);
+  } else if (layer.op->name == "Loop") {
+    for (std::size_t i = 2; i < formals; ++i) set(i, i);
+    const DataType fixed[] = {DataType::kInt64, DataType::kBool};
+    for (std::size_t i = 0; i < std::min<std::size_t>(formals, 2); ++i) {
+      TensorInfo& info = body.tensor(body.inputs[i]);
+      if (info.type == DataType::kUndefined) info.type = fixed[i];
+    }
+  }
+}
+
+/// Everything known so far while `infer` walks through the layers.
+class Inference {
+ public:
+  Inference(const Network& network, std::int64_t max_folded_elements) : network_(network), limit_(max_folded_elements) {
+    const std::size_t count = network.tensors.size();
+    result_.types.resize(count);
+    result_.shapes.resize(count);
+    result_.values.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const TensorInfo& info = network.tensors[i];
+      result_.types[i] = info.value ? info.value.type() : info.type;
+      if (!info.value) continue;
+      result_.shapes[i] = info.value.shape();
+      result_.values[i] = to_physical(info.value);
+    }
+  }
+
+  void set_input(TensorId id, const Shape& shape) {
+    const TensorInfo& info = network_.tensor(id);
+    const bool fits = std::all_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim >= 0; });
+    if (!fits) throw Error(ErrorCode::kInvalidArgument, fmt::format("[infer] input '{}': expected a shape without unknown dimensions, got {}", info.name, to_string(shape)));
+    result_.shapes[static_cast<std::size_t>(id)] = shape;
+  }
+
+  void visit(const Layer& layer) {
+    if (layer.op->kind == OpKind::kConstant) return;
+    std::vector<InferContext::Input> inputs(layer.inputs.size());
+    std::vector<const Tensor*> values(layer.inputs.size(), nullptr);
+    bool all_known = true;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (layer.inputs[i] == kNone) continue;
+      const auto id = static_cast<std::size_t>(layer.inputs[i]);
+      if (result_.values[id]) values[i] = &result_.values[id];
+      inputs[i] = {true, result_.types[id], result_.shapes[id] ? &*result_.shapes[id] : nullptr, values[i]};
+      all_known &= values[i] != nullptr;
+    }
+    const std::vector<InferContext::Output> outputs = infer_layer(layer, inputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (layer.outputs[i] == kNone) continue;
+      const auto id = static_cast<std::size_t>(layer.outputs[i]);
+      if (outputs[i].type != DataType::kUndefined) result_.types[id] = outputs[i].type;
+      if (outputs[i].shape) result_.shapes[id] = outputs[i].shape;
+    }
+    if (layer.op->run == nullptr || layer.op->kind == OpKind::kControl) return;
+    Tensor dummy;
+    if (!all_known && reads_shape_only(*layer.op) && !inputs.empty() && inputs[0].shape != nullptr) {
+      dummy = shape_only(inputs[0].type, *inputs[0].shape);
+      values[0] = &dummy;
+      all_known = true;
+    }
+    if (all_known && is_deterministic(layer, values) && within_limit(outputs)) fold(layer, values);
+  }
+
+  InferredNetwork take() { return std::move(result_); }
+
+ private:
+  bool within_limit(const std::vector<InferContext::Output>& outputs) const {
+    return std::all_of(outputs.begin(), outputs.end(), [&](const InferContext::Output& output) {
+      return !output.wanted || !is_floating(output.type) || !output.shape || num_elements(*output.shape) <= limit_;
+    });
+  }
+
+  void fold(const Layer& layer, std::span<const Tensor* const> inputs) {
+    std::vector<Tensor> outputs = evaluate_layer(network_, layer, inputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (layer.outputs[i] == kNone) continue;
+      const auto id = static_cast<std::size_t>(layer.outputs[i]);
+      result_.shapes[id] = outputs[i].shape();
+      if (result_.types[id] == DataType::kUndefined) result_.types[id] = outputs[i].type();
+      result_.values[id] = std::move(outputs[i]);
+    }
+  }
+
+  const Network& network_;
+  std::int64_t limit_;
+  InferredNetwork result_;
+};
+
+}  // namespace
+
+std::vector<InferContext::Output> infer_layer(const Layer& layer, std::span<const InferContext::Input> inputs) {
+  std::vector<InferContext::Output> outputs(layer.outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].wanted = layer.outputs[i] != kNone;
+  InferContext context(layer, inputs, outputs);
+  try {
+    layer.op->infer(context);
+  } catch (const NotKnownYet&) {
+  }
+  return outputs;
+}
+
+void infer_types(Network& network) {
+  for (TensorInfo& info : network.tensors)
+    if (info.value) info.type = info.value.type();
+  for (const Layer& layer : network.layers) {
+    if (layer.op->kind == OpKind::kConstant) continue;
+    for (const auto& [name, attribute] : layer.attributes.all())
+      if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
+        set_input_types(network, layer, *graph);
+        infer_types(*graph->network);
+      }
+    std::vector<InferContext::Input> inputs(layer.inputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (layer.inputs[i] != kNone) inputs[i] = {true, network.tensor(layer.inputs[i]).type, nullptr, nullptr};
+    const std::vector<InferContext::Output> outputs = infer_layer(layer, inputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (layer.outputs[i] == kNone || outputs[i].type == DataType::kUndefined) continue;
+      TensorInfo& info = network.tensor(layer.outputs[i]);
+      if (info.type != DataType::kUndefined && info.type != outputs[i].type)
+        log_warning(fmt::format("tensor '{}' is declared as {}, but layer '{}' ({}) computes {}", info.name, name_of(info.type), layer.name, layer.op->name, name_of(outputs[i].type)));
+      info.type = outputs[i].type;
+    }
+  }
+}
+
+InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes, std::int64_t max_folded_elements) {
+  if (input_shapes.size() != network.inputs.size())
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[infer] network '{}': expected the shapes of {} inputs, got {}", network.name, network.inputs.size(), input_shapes.size()));
+  Inference inference(network, max_folded_elements);
+  for (std::size_t i = 0; i < input_shapes.size(); ++i) inference.set_input(network.inputs[i], input_shapes[i]);
+  for (const Layer& layer : network.layers) inference.visit(layer);
+  return inference.take();
+}
+
+}  // namespace ulpscope
