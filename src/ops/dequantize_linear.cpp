@@ -1,0 +1,46 @@
+// DequantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: (x - zero point) * scale.
+#include "core/parallel.h"
+#include "ops/onnx_types.h"
+#include "ops/scale_layout.h"
+
+namespace ulpscope::ops {
+namespace {
+
+using SourceTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t>;
+
+void infer(InferContext& ctx) {
+  const std::int64_t number = ctx.attributes().integer("output_dtype", 0);
+  ctx.set_type(0, number != 0 ? data_type_from_onnx(ctx.layer(), number) : ctx.type(1));
+  scale_layout(ctx, ctx.shape(0), ctx.shape(1));
+  ctx.set_shape(0, ctx.shape(0));
+}
+
+void run(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const Tensor scales = ctx.input(1).cast(DataType::kFloat32);
+  const ScaleLayout layout = scale_layout(ctx, x.shape(), scales.shape());
+  const auto zero = zero_points(ctx, 2);
+  const float* scale = scales.data<float>();
+  float* out = ctx.output(0).data<float>();
+  with_type(SourceTypes{}, ctx, x.type(), [&](auto tag) {
+    using T = decltype(tag);
+    const T* in = x.data<T>();
+    parallel_for(x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t k = layout.index(i);
+        const std::int64_t centered = std::int64_t{in[i]} - zero[zero.size() == 1 ? 0 : static_cast<std::size_t>(k)];
+        out[i] = static_cast<float>(centered) * scale[k];
+      }
+    });
+  });
+}
+
+}  // namespace
+
+OpDef dequantize_linear() {
+  // Never lowered: scales are fp32 on every target.
+  return {.name = "DequantizeLinear", .since_version = 10, .inputs = {2, 3}, .precision = PrecisionRule::kFixed,
+          .weights = 0b110, .infer = infer, .run = run};
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,170 @@
+// Einsum, ai.onnx 12: Einstein's summation convention, as numpy.einsum reads it.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/parallel.h"
+#include "ops/common.h"
+
+namespace ulpscope::ops {
+namespace {
+
+/// One label per axis; the axes of an ellipsis, counted from the right, have the labels kEllipsis - 0, - 1, ...
+using Labels = std::vector<int>;
+constexpr int kEllipsis = -1;
+
+struct Equation {
+  std::vector<Labels> inputs;
+  Labels output;
+  std::vector<std::int64_t> sizes;  ///< Of each index: those of the output in its order, then those summed over.
+  std::vector<std::vector<std::int64_t>> strides;  ///< Per input, per index, in elements.
+};
+
+template <typename Context>
+Labels parse_term(const Context& ctx, const std::string& term, std::size_t ellipsis_rank) {
+  Labels labels;
+  for (std::size_t i = 0; i < term.size(); ++i) {
+    if (term[i] == '.') {
+      if (term.compare(i, 3, "...") != 0) ctx.fail(fmt::format("'{}' has a dot that is not part of '...'", term));
+      for (std::size_t k = ellipsis_rank; k-- > 0;) labels.push_back(kEllipsis - static_cast<int>(k));
+      i += 2;
+    } else if ((term[i] >= 'a' && term[i] <= 'z') || (term[i] >= 'A' && term[i] <= 'Z')) {
+      labels.push_back(term[i]);
+    } else {
+      ctx.fail(fmt::format("expected letters in the term '{}', got '{}'", term, term[i]));
+    }
+  }
+  return labels;
+}
+
+template <typename Context>
+Equation parse(const Context& ctx, const std::vector<Shape>& shapes) {
+  std::string text = ctx.attributes().text("equation", "");
+  std::erase(text, ' ');
+  const std::size_t arrow = text.find("->");
+  const std::string left = text.substr(0, arrow);
+  std::vector<std::string> terms{""};
+  for (char c : left) {
+    if (c == ',') terms.emplace_back();
+    else terms.back() += c;
+  }
+  if (terms.size() != shapes.size())
+    ctx.fail(fmt::format("equation '{}' has {} terms for {} inputs", text, terms.size(), shapes.size()));
+
+  Equation e;
+  std::size_t widest = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const bool dots = terms[i].find('.') != std::string::npos;
+    const std::size_t letters = dots ? terms[i].size() - std::min<std::size_t>(3, terms[i].size()) : terms[i].size();
+    if (shapes[i].size() < letters || (!dots && shapes[i].size() != letters))
+      ctx.fail(fmt::format("term '{}' does not fit an input of shape {}", terms[i], to_string(shapes[i])));
+    const std::size_t rank = dots ? shapes[i].size() - letters : 0;
+    widest = std::max(widest, rank);
+    e.inputs.push_back(parse_term(ctx, terms[i], rank));
+  }
+  if (arrow != std::string::npos) {
+    e.output = parse_term(ctx, text.substr(arrow + 2), widest);
+  } else {  // The ellipsis, then every letter that occurs once, in alphabetical order.
+    for (std::size_t k = widest; k-- > 0;) e.output.push_back(kEllipsis - static_cast<int>(k));
+    for (int letter = 'A'; letter <= 'z'; ++letter)
+      if (std::count(left.begin(), left.end(), static_cast<char>(letter)) == 1 && std::isalpha(letter))
+        e.output.push_back(letter);
+  }
+
+  Labels order = e.output;
+  for (const Labels& labels : e.inputs)
+    for (int label : labels)
+      if (std::find(order.begin(), order.end(), label) == order.end()) order.push_back(label);
+  e.sizes.assign(order.size(), 1);
+  std::vector<bool> used(order.size(), false);
+  const auto index_of = [&](int label) {
+    return static_cast<std::size_t>(std::find(order.begin(), order.end(), label) - order.begin());
+  };
+  for (std::size_t i = 0; i < e.inputs.size(); ++i)
+    for (std::size_t axis = 0; axis < e.inputs[i].size(); ++axis) {
+      const std::size_t index = index_of(e.inputs[i][axis]);
+      const std::int64_t size = shapes[i][axis];
+      if (size != 1 && e.sizes[index] != 1 && size != e.sizes[index])
+        ctx.fail(fmt::format("equation '{}': an index has the sizes {} and {}", text, e.sizes[index], size));
+      if (size != 1) e.sizes[index] = size;
+      used[index] = true;
+    }
+  for (std::size_t i = 0; i < e.output.size(); ++i)
+    if (!used[i] && e.output[i] > kEllipsis)
+      ctx.fail(fmt::format("equation '{}': index '{}' of the output is in no input", text, static_cast<char>(e.output[i])));
+  for (std::size_t i = 0; i < e.inputs.size(); ++i) {
+    const auto dense = strides_of(shapes[i]);
+    std::vector<std::int64_t> strides(order.size(), 0);
+    for (std::size_t axis = 0; axis < dense.size(); ++axis)
+      if (shapes[i][axis] != 1) strides[index_of(e.inputs[i][axis])] += dense[axis];
+    e.strides.push_back(std::move(strides));
+  }
+  return e;
+}
+
+void infer(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  std::vector<Shape> shapes;
+  for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.shape(i));
+  const Equation e = parse(ctx, shapes);
+  ctx.set_shape(0, Shape(e.sizes.begin(), e.sizes.begin() + static_cast<std::ptrdiff_t>(e.output.size())));
+}
+
+/// Sums the products of the operands over the indices from `first` on, beginning at `offsets`.
+template <typename T>
+T sum_products(const Equation& e, const std::vector<const T*>& data, std::vector<std::int64_t>& offsets,
+               std::size_t first) {
+  const std::size_t last = e.sizes.size();
+  if (first == last) {
+    T value = data[0][offsets[0]];
+    for (std::size_t k = 1; k < data.size(); ++k) value = static_cast<T>(value * data[k][offsets[k]]);
+    return value;
+  }
+  T sum{};
+  const std::int64_t size = e.sizes[first];
+  if (first + 1 == last && data.size() == 2) {
+    const T* a = data[0] + offsets[0];
+    const T* b = data[1] + offsets[1];
+    const std::int64_t step_a = e.strides[0][first], step_b = e.strides[1][first];
+    for (std::int64_t i = 0; i < size; ++i) sum = static_cast<T>(sum + a[i * step_a] * b[i * step_b]);
+    return sum;
+  }
+  for (std::int64_t i = 0; i < size; ++i) {
+    sum = static_cast<T>(sum + sum_products(e, data, offsets, first + 1));
+    for (std::size_t k = 0; k < data.size(); ++k) offsets[k] += e.strides[k][first];
+  }
+  for (std::size_t k = 0; k < data.size(); ++k) offsets[k] -= size * e.strides[k][first];
+  return sum;
+}
+
+void run(KernelContext& ctx) {
+  std::vector<Shape> shapes;
+  for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input(i).shape());
+  const Equation e = parse(ctx, shapes);
+  with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
+    using T = decltype(tag);
+    std::vector<const T*> data;
+    for (int i = 0; i < ctx.num_inputs(); ++i) data.push_back(ctx.input(i).data<T>());
+    T* out = ctx.output(0).data<T>();
+    parallel_for(ctx.output(0).size(), 256, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<std::int64_t> offsets(data.size());
+      for (std::int64_t i = begin; i < end; ++i) {
+        std::fill(offsets.begin(), offsets.end(), 0);
+        std::int64_t rest = i;
+        for (std::size_t axis = e.output.size(); axis-- > 0; rest /= e.sizes[axis])
+          for (std::size_t k = 0; k < data.size(); ++k) offsets[k] += rest % e.sizes[axis] * e.strides[k][axis];
+        out[i] = sum_products(e, data, offsets, e.output.size());
+      }
+    });
+  });
+}
+
+}  // namespace
+
+OpDef einsum() {
+  return {.name = "Einsum", .since_version = 12, .inputs = {1, kAnyNumber}, .kind = OpKind::kContraction,
+          .infer = infer, .run = run};
+}
+
+}  // namespace ulpscope::ops

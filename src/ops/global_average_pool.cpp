@@ -1,0 +1,21 @@
+// GlobalAveragePool, ai.onnx 1, 22: the mean of each channel.
+#include "ops/global_pooling.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void run(KernelContext& ctx) {
+  run_global_pool(ctx, []<typename T>(const T* x, std::int64_t count) {
+    T sum{};
+    for (std::int64_t i = 0; i < count; ++i) sum += x[i];
+    return sum / static_cast<T>(count);
+  });
+}
+
+}  // namespace
+
+OpDef global_average_pool() {
+  return {.name = "GlobalAveragePool", .kind = OpKind::kPooling, .infer = infer_global_pool, .run = run};
+}
+
+}  // namespace ulpscope::ops
