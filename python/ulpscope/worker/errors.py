@@ -1,0 +1,69 @@
+"""Errors that the program shows to its user, and how exceptions of scripts become such errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Dict, List, Optional
+
+
+class WorkerError(Exception):
+    """Ends the current call. ``code`` is a name of ulpscope's ErrorCode ("not_found", "script", ...)."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ProgramError(RuntimeError):
+    """The program refused what a script asked for (a model that is not there, ...). Scripts may catch it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _is_ours(filename: str) -> bool:
+    return os.path.abspath(filename).startswith(_HERE) or filename.startswith("<frozen importlib")
+
+
+def _user_frames(error: BaseException) -> List[traceback.FrameSummary]:
+    frames = traceback.extract_tb(error.__traceback__)
+    kept = [frame for frame in frames if not _is_ours(frame.filename)]
+    return kept
+
+
+def describe(error: BaseException, place: str) -> Dict[str, str]:
+    """The error message of an exception that a script raised while it ran as ``place``."""
+    if isinstance(error, WorkerError):
+        return {"code": error.code, "message": str(error)}
+    if isinstance(error, SystemExit):
+        what = f"called exit with status {error.code!r}"
+    elif isinstance(error, KeyboardInterrupt):
+        what = "was interrupted"
+    else:
+        text = "".join(traceback.format_exception_only(type(error), error)).strip()
+        what = f"raised {text}"
+    frames = _user_frames(error)
+    code = error.code if isinstance(error, ProgramError) else "script"
+    lines = [f"[script] {place}: {what}"]
+    if frames:
+        lines.append("Traceback (most recent call last):")
+        lines.extend(line for line in "".join(traceback.format_list(frames[-12:])).rstrip("\n").split("\n"))
+    cause: Optional[BaseException] = error.__cause__
+    if cause is not None and not isinstance(error, SystemExit):
+        lines.append("caused by " + "".join(traceback.format_exception_only(type(cause), cause)).strip())
+    return {"code": code, "message": "\n".join(lines)}
+
+
+def missing_package(package: str, purpose: str, pip_name: Optional[str] = None) -> WorkerError:
+    """A Python package is not installed."""
+    return WorkerError(
+        "not_found",
+        f"[script] worker: expected the Python package {package} ({purpose}), got none in '{sys.executable}'; "
+        f"try '{sys.executable} -m pip install {pip_name or package}'",
+    )

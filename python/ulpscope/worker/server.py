@@ -1,0 +1,188 @@
+"""The worker's loop: requests in, results or errors out."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .errors import ProgramError, WorkerError, describe
+
+_SOCKET = 3
+
+# method -> (module, function); modules are imported when they are first needed
+_METHODS: Dict[str, Tuple[str, str]] = {
+    "echo": ("basics", "echo"),
+    "load_network": ("network_scripts", "load_network"),
+    "postprocess_network": ("network_scripts", "postprocess_network"),
+    "load_config": ("network_scripts", "load_config"),
+    "postprocess_config": ("network_scripts", "postprocess_config"),
+    "open_data_loader": ("data_scripts", "open_data_loader"),
+    "next_data": ("data_scripts", "next_data"),
+    "close_data_loader": ("data_scripts", "close_data_loader"),
+    "compare": ("data_scripts", "compare"),
+    "onnxruntime_open": ("onnxruntime_backend", "open_session"),
+    "onnxruntime_run": ("onnxruntime_backend", "run_session"),
+    "onnxruntime_close": ("onnxruntime_backend", "close_session"),
+    "tensorrt_open": ("tensorrt_backend", "open_engine"),
+    "tensorrt_run": ("tensorrt_backend", "run_engine"),
+    "tensorrt_close": ("tensorrt_backend", "close_engine"),
+}
+
+
+class Server:
+    """Handles one request at a time; while it does, it may send requests of its own."""
+
+    def __init__(self, channel: Any, shims: str) -> None:
+        self.channel = channel
+        self.shims = shims
+        self._number = 0
+
+    def request(self, method: str, args: Optional[Dict[str, Any]] = None) -> Any:
+        """Asks the program something in the middle of a call. Raises ProgramError when it refuses."""
+        from .protocol import ERROR, REQUEST
+
+        self._number += 1
+        self.channel.send(REQUEST, self._number, {"method": method, "args": args or {}})
+        kind, _, value = self.channel.receive()
+        if kind == ERROR:
+            raise ProgramError(value["code"], value["message"])
+        return value
+
+    def serve(self) -> None:
+        """Until the program closes its end."""
+        from .protocol import ERROR, RESPONSE, Disconnected
+
+        while True:
+            try:
+                _, number, value = self.channel.receive()
+            except Disconnected:
+                return
+            kind, result = RESPONSE, None
+            try:
+                result = self._run(value["method"], value.get("args") or {})
+            except Disconnected:
+                return
+            except BaseException as error:  # exit() in a script must not end the worker
+                kind, result = ERROR, describe(error, _place(value))
+                del error
+            _flush()
+            try:
+                self.channel.send(kind, number, result)
+            except (TypeError, ValueError, OSError, RecursionError) as error:
+                self.channel.send(ERROR, number, describe(error, _place(value)))
+            del value, result
+            gc.collect(0)
+
+    def _run(self, method: str, args: Dict[str, Any]) -> Any:
+        if method == "hello":
+            return {"python": sys.version.split()[0], "executable": sys.executable}
+        if method not in _METHODS:
+            raise WorkerError("script", f"[script] worker: it has no method {method!r}: program and Python package differ in version")
+        module_name, function_name = _METHODS[method]
+        module = importlib.import_module("." + module_name, __package__)
+        function: Callable[..., Any] = getattr(module, function_name)
+        return function(self, **args)
+
+
+def _place(request: Any) -> str:
+    args = request.get("args") or {}
+    path, function = args.get("path"), args.get("function")
+    if path and function:
+        return f"{path}:{function}"
+    return str(path or request.get("method"))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+
+
+def _end_with_the_program() -> None:
+    """A thread that ends this process group when the program is gone, however busy a script is."""
+
+    def watch() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        poller = select.poll()
+        poller.register(_SOCKET, 0)
+        while True:
+            for _, event in poller.poll():
+                if event & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
+                    if os.getpgrp() == os.getpid():
+                        os.killpg(0, signal.SIGKILL)
+                    os._exit(1)
+
+    threading.Thread(target=watch, name="ulpscope-watch", daemon=True).start()
+
+
+def use_shims(order: str) -> None:
+    """Puts our ``tensorrt`` and ``polygraphy`` in front of the installed ones, or behind them."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shims")
+    if order == "first":
+        sys.path.insert(0, folder)
+    else:
+        sys.path.append(folder)
+
+
+def main(arguments: List[str]) -> int:
+    parser = argparse.ArgumentParser(prog="ulpscope.worker", description="Started by ulpscope; not for people.")
+    parser.add_argument("--shims", choices=("first", "fallback"), default="fallback")
+    options = parser.parse_args(arguments)
+    try:
+        connection = socket.socket(fileno=os.dup(_SOCKET))
+    except OSError:
+        print("ulpscope.worker: started by ulpscope over a socket; there is none", file=sys.stderr)
+        return 2
+    os.set_inheritable(_SOCKET, False)
+    faulthandler.enable(all_threads=False)
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    _end_with_the_program()
+    sys.dont_write_bytecode = True  # no __pycache__ beside users' scripts
+    use_shims(options.shims)
+    try:
+        from .protocol import Channel
+    except ImportError as error:
+        _refuse(connection, error)
+        return 1
+    Server(Channel(connection), options.shims).serve()
+    _flush()
+    return 0
+
+
+def _refuse(connection: socket.socket, error: ImportError) -> None:
+    """Answers the first request although NumPy cannot be imported."""
+    import struct
+
+    from . import messagepack
+
+    package = getattr(error, "name", None) or "numpy"
+    if package.split(".")[0] == "numpy":
+        package = "numpy"
+    value = {
+        "code": "not_found",
+        "message": f"[script] worker: expected the Python package {package}, got none in '{sys.executable}' ({error}); try "
+        f"'{sys.executable} -m pip install {package}' (with onnxruntime, for --onnxrt), or name another Python in ULPSCOPE_PYTHON",
+    }
+    header = b""
+    while len(header) < 32:
+        more = connection.recv(32 - len(header))
+        if not more:
+            return
+        header += more
+    layout = struct.Struct("<4sBBHIIQQ")
+    number, length = layout.unpack(header)[4], layout.unpack(header)[6]
+    while length:
+        length -= len(connection.recv(length))
+    message = messagepack.packb(value)
+    connection.sendall(layout.pack(b"ULPW", 1, 3, 0, number, 0, len(message), 0) + message)

@@ -1,0 +1,11 @@
+#include "runners/runner.h"
+
+namespace ulpscope {
+
+const Tensor* find_tensor(const std::vector<NamedTensor>& tensors, std::string_view name) {
+  for (const NamedTensor& entry : tensors)
+    if (entry.name == name) return &entry.tensor;
+  return nullptr;
+}
+
+}  // namespace ulpscope

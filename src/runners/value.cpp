@@ -1,0 +1,123 @@
+#include "runners/value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+const Value& null_value() {
+  static const Value value;
+  return value;
+}
+
+constexpr std::string_view kKindNames[] = {"nothing",  "a bool", "an integer", "a number",
+                                           "a string", "a list", "a dict",     "an array"};
+
+}  // namespace
+
+Value Value::of_shape(const Shape& shape) {
+  Array result;
+  result.reserve(shape.size());
+  for (std::int64_t dim : shape) result.emplace_back(dim);
+  return result;
+}
+
+Value Value::of_strings(const std::vector<std::string>& strings) {
+  Array result;
+  result.reserve(strings.size());
+  for (const std::string& text : strings) result.emplace_back(text);
+  return result;
+}
+
+void Value::throw_not(std::string_view expected) const {
+  throw Error(ErrorCode::kScript,
+              fmt::format("[script] worker: expected {}, got {}", expected, kKindNames[data_.index()]));
+}
+
+bool Value::boolean() const {
+  if (const bool* value = std::get_if<bool>(&data_)) return *value;
+  throw_not("a bool");
+}
+
+std::int64_t Value::integer() const {
+  if (const auto* value = std::get_if<std::int64_t>(&data_)) return *value;
+  if (const bool* value = std::get_if<bool>(&data_)) return *value ? 1 : 0;
+  throw_not("an integer");
+}
+
+double Value::real() const {
+  if (const double* value = std::get_if<double>(&data_)) return *value;
+  if (const auto* value = std::get_if<std::int64_t>(&data_)) return static_cast<double>(*value);
+  throw_not("a number");
+}
+
+const std::string& Value::text() const {
+  if (const auto* value = std::get_if<std::string>(&data_)) return *value;
+  throw_not("a string");
+}
+
+const Value::Array& Value::array() const {
+  if (const auto* value = std::get_if<Array>(&data_)) return *value;
+  throw_not("a list");
+}
+
+Value::Array& Value::array() {
+  if (auto* value = std::get_if<Array>(&data_)) return *value;
+  throw_not("a list");
+}
+
+const Value::Map& Value::map() const {
+  if (const auto* value = std::get_if<Map>(&data_)) return *value;
+  throw_not("a dict");
+}
+
+Value::Map& Value::map() {
+  if (auto* value = std::get_if<Map>(&data_)) return *value;
+  throw_not("a dict");
+}
+
+const Tensor& Value::tensor() const {
+  if (const auto* value = std::get_if<Tensor>(&data_)) return *value;
+  throw_not("an array");
+}
+
+Shape Value::shape() const {
+  Shape result;
+  for (const Value& dim : array()) result.push_back(dim.integer());
+  return result;
+}
+
+std::vector<std::string> Value::strings() const {
+  std::vector<std::string> result;
+  for (const Value& item : array()) result.push_back(item.text());
+  return result;
+}
+
+const Value& Value::operator[](std::string_view key) const {
+  const Map& entries = map();
+  const auto found =
+      std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first == key; });
+  return found == entries.end() ? null_value() : found->second;
+}
+
+void Value::set(std::string key, Value value) {
+  if (is_null()) data_ = Map{};
+  Map& entries = map();
+  const auto found =
+      std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first == key; });
+  if (found == entries.end())
+    entries.emplace_back(std::move(key), std::move(value));
+  else
+    found->second = std::move(value);
+}
+
+void Value::push(Value value) {
+  if (is_null()) data_ = Array{};
+  array().push_back(std::move(value));
+}
+
+}  // namespace ulpscope
