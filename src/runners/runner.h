@@ -6,16 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "compare/tensor_map.h"
 #include "ulpscope/data_type.h"
 #include "ulpscope/shape.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
-
-struct NamedTensor {
-  std::string name;
-  Tensor tensor;
-};
 
 /// A network input or output as a runner sees it. -1: a dynamic dimension.
 struct RunnerBinding {

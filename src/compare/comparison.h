@@ -1,0 +1,95 @@
+// Whether the outputs of two runners agree. Logs what Polygraphy logs; the verdict is the return value.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compare/name_values.h"
+#include "compare/results.h"
+
+namespace ulpscope {
+
+/// Statistics of the absolute and relative difference of one output.
+struct ErrorMetrics {
+  double max_abs = 0, max_rel = 0;
+  double mean_abs = 0, mean_rel = 0;
+  double median_abs = 0, median_rel = 0;
+  std::optional<double> quantile_abs, quantile_rel;  ///< Only when the quantile is checked.
+};
+
+/// The verdict on one output.
+struct OutputVerdict {
+  std::string output;        ///< Its name in the first result.
+  std::string other_output;  ///< Its partner's name in the second.
+  bool passed = false;
+  std::optional<ErrorMetrics> metrics;  ///< `simple` only; absent when shapes differ.
+  std::optional<double> value;          ///< The metric of `l2`, `cosine_similarity`, `psnr`, `snr`.
+};
+
+/// In the order of the first result's outputs.
+using IterationVerdict = std::vector<OutputVerdict>;
+
+/// Compares two results; may throw Error. A user's script can stand in.
+using CompareFunction = std::function<IterationVerdict(const IterationResult& first, const IterationResult& second)>;
+
+struct CompareOptions {
+  bool check_shapes = true;
+  /// Stop at the first output that fails.
+  bool fail_fast = false;
+  // simple
+  PerName<double> atol = 1e-5;
+  PerName<double> rtol = 1e-5;
+  PerName<std::string> error_stat = std::string("elemwise");  ///< elemwise, max, mean, median, quantile
+  PerName<double> error_quantile = 0.99;
+  bool infinities_compare_equal = false;
+  // indices
+  PerName<std::int64_t> index_tolerance = std::int64_t{0};
+  // single metrics
+  PerName<double> l2_tolerance = 1e-5;
+  PerName<double> cosine_similarity_threshold = 0.997;
+  PerName<double> psnr_tolerance = 30.0;
+  PerName<double> snr_tolerance = 20.0;
+};
+
+/// The names that compare_function takes.
+const std::vector<std::string>& compare_function_names();
+
+/// "simple", "indices", "l2", "cosine_similarity", "psnr", "snr"; "distance_metrics" is l2 and cosine_similarity,
+/// "quality_metrics" psnr and snr (an output passes if both pass). Throws Error(kInvalidArgument) for another name.
+CompareFunction compare_function(std::string_view name, const CompareOptions& options);
+
+/// Throws Error(kInvalidArgument) "Invalid choice for check_error_stat: ..." for an unknown statistic.
+void check_error_stats(const PerName<std::string>& error_stat);
+
+/// The verdicts of one pair of neighbours.
+struct PairVerdict {
+  std::string first, second;  ///< Runner names.
+  std::vector<IterationVerdict> iterations;
+  std::int64_t passed_iterations() const;
+  bool passed() const { return passed_iterations() == static_cast<std::int64_t>(iterations.size()); }
+};
+
+struct AccuracyResult {
+  std::vector<PairVerdict> pairs;
+  /// True as well when there was nothing to compare.
+  bool passed() const;
+};
+
+/// Compares each runner with the next one, iteration by iteration, with every function; logs comparison and summary
+/// lines. With `fail_fast` it returns after the first iteration that fails, without a summary.
+/// Throws Error(kInvalidArgument) when two results have no output in common.
+AccuracyResult compare_accuracy(const RunResults& results, const std::vector<CompareFunction>& functions, bool fail_fast = false);
+
+/// The name in `second` that output number `index` of `first` is compared with, or nothing (a warning was logged).
+std::optional<std::string> pair_output(const IterationResult& first, std::size_t index, const IterationResult& second);
+
+/// Logs "<title> | Stats: ...", then, indented, the values of small arrays and the histogram: at info level if `info`,
+/// else at verbose level.
+void log_statistics(const Tensor& tensor, bool info, std::string_view title,
+                    std::optional<std::pair<double, double>> histogram_range = std::nullopt);
+
+}  // namespace ulpscope
