@@ -1,5 +1,11 @@
 # What the project builds with. scripts/setup.sh installs it.
-set(ULPSCOPE_VENV "${PROJECT_SOURCE_DIR}/.venv" CACHE PATH "The project's virtual environment: oneDNN and the ONNX schema come from it")
+set(venv "${PROJECT_SOURCE_DIR}/.venv")
+if(SKBUILD)  # pip puts the packages into an environment of its own
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -c "import onnx, pathlib; print(next(p for p in pathlib.Path(onnx.__file__).parents if (p / 'lib/cmake/dnnl').exists()))"
+    OUTPUT_VARIABLE venv OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+endif()
+set(ULPSCOPE_VENV "${venv}" CACHE PATH "The project's virtual environment: oneDNN and the ONNX schema come from it")
 list(APPEND CMAKE_PREFIX_PATH ${ULPSCOPE_VENV})
 
 find_package(Threads REQUIRED)

@@ -26,9 +26,12 @@ nb::dlpack::dtype storage_of(DataType type) {
   const auto bits = static_cast<std::uint8_t>(8 * size_of(type));
   using nb::dlpack::dtype_code;
   dtype_code code = dtype_code::UInt;
-  if (type == DataType::kBool) code = dtype_code::Bool;
-  else if (type == DataType::kFloat16 || type == DataType::kFloat32 || type == DataType::kFloat64) code = dtype_code::Float;
-  else if (type == DataType::kInt8 || type == DataType::kInt16 || type == DataType::kInt32 || type == DataType::kInt64) code = dtype_code::Int;
+  if (type == DataType::kBool)
+    code = dtype_code::Bool;
+  else if (type == DataType::kFloat16 || type == DataType::kFloat32 || type == DataType::kFloat64)
+    code = dtype_code::Float;
+  else if (type == DataType::kInt8 || type == DataType::kInt16 || type == DataType::kInt32 || type == DataType::kInt64)
+    code = dtype_code::Int;
   return {static_cast<std::uint8_t>(code), bits, 1};
 }
 
@@ -45,7 +48,9 @@ Tensor to_tensor(nb::handle value, const std::string& what) {
   const auto type = data_type_from_name(dtype);
   const bool native = nb::cast<bool>(array.attr("dtype").attr("isnative"));
   if (!type || size_of(*type) == 0 || *type == DataType::kFloat8E4M3) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[python] {}: expected an array of floats, integers or booleans, got dtype {}", what, dtype));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("[python] {}: expected an array of floats, integers or booleans, got dtype {}", what, dtype));
   }
   if (!native) array = array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="));
   Shape shape;

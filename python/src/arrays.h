@@ -7,8 +7,9 @@
 
 namespace ulpscope::python {
 
-/// The elements of anything that numpy.asarray takes (bfloat16: ml_dtypes). Shares the bytes of a C-contiguous array and
-/// keeps it alive. `what` names the value in errors. Throws Error(kInvalidArgument) for a type that tensors do not have.
+/// The elements of anything that numpy.asarray takes (bfloat16: ml_dtypes). Shares the bytes of a C-contiguous array
+/// and keeps it alive. `what` names the value in errors. Throws Error(kInvalidArgument) for a type that tensors do not
+/// have.
 Tensor to_tensor(nanobind::handle value, const std::string& what);
 
 /// A NumPy array of the tensor's type that shares its bytes. bfloat16 needs ml_dtypes.

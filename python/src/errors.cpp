@@ -11,19 +11,29 @@ namespace {
 
 const char* name_of(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInvalidArgument: return "INVALID_ARGUMENT";
-    case ErrorCode::kNotFound: return "NOT_FOUND";
-    case ErrorCode::kUnsupported: return "UNSUPPORTED";
-    case ErrorCode::kInvalidFile: return "INVALID_FILE";
-    case ErrorCode::kIo: return "IO";
-    case ErrorCode::kBuild: return "BUILD";
-    case ErrorCode::kScript: return "SCRIPT";
-    case ErrorCode::kInterrupted: return "INTERRUPTED";
+    case ErrorCode::kInvalidArgument:
+      return "INVALID_ARGUMENT";
+    case ErrorCode::kNotFound:
+      return "NOT_FOUND";
+    case ErrorCode::kUnsupported:
+      return "UNSUPPORTED";
+    case ErrorCode::kInvalidFile:
+      return "INVALID_FILE";
+    case ErrorCode::kIo:
+      return "IO";
+    case ErrorCode::kBuild:
+      return "BUILD";
+    case ErrorCode::kScript:
+      return "SCRIPT";
+    case ErrorCode::kInterrupted:
+      return "INTERRUPTED";
   }
   return "INVALID_ARGUMENT";
 }
 
-void raise(const nb::object& exception) { PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr()); }
+void raise(const nb::object& exception) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+}
 
 void translate(const std::exception_ptr& pointer, void*) {
   try {

@@ -20,17 +20,20 @@ std::vector<nb::object> reference_run(const nb::bytes& model, const std::vector<
   std::vector<Tensor> arguments;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensor tensor = to_tensor(inputs[i], fmt::format("input {}", i));
-    arguments.push_back(tensor.type() == physical_type(tensor.type()) ? tensor : tensor.cast(physical_type(tensor.type())));
+    arguments.push_back(tensor.type() == physical_type(tensor.type()) ? tensor
+                                                                      : tensor.cast(physical_type(tensor.type())));
   }
   std::vector<Tensor> results;
   {
     nb::gil_scoped_release no_gil;
-    const auto network = import_onnx(std::span(static_cast<const std::byte*>(model.data()), model.size()), "model", op_registry());
+    const auto network =
+        import_onnx(std::span(static_cast<const std::byte*>(model.data()), model.size()), "model", op_registry());
     results = evaluate(*network, arguments);
     for (std::size_t i = 0; i < results.size(); ++i) {
       const DataType declared = network->tensor(network->outputs[i]).type;
       // A copy: an output may share the bytes of an input or of a weight.
-      results[i] = declared != DataType::kUndefined && declared != results[i].type() ? results[i].cast(declared) : results[i].clone();
+      results[i] = declared != DataType::kUndefined && declared != results[i].type() ? results[i].cast(declared)
+                                                                                     : results[i].clone();
     }
     arguments.clear();
   }
@@ -42,8 +45,9 @@ std::vector<nb::object> reference_run(const nb::bytes& model, const std::vector<
 }  // namespace
 
 void bind_reference(nb::module_& module) {
-  module.def("reference_run", &reference_run, nb::arg("model"), nb::arg("inputs"),
-             "Runs a serialized model with the reference kernels, layer by layer; inputs and outputs in the model's order.");
+  module.def(
+      "reference_run", &reference_run, nb::arg("model"), nb::arg("inputs"),
+      "Runs a serialized model with the reference kernels, layer by layer; inputs and outputs in the model's order.");
 }
 
 }  // namespace ulpscope::python

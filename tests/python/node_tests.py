@@ -1,8 +1,9 @@
-"""Runs ONNX's own node tests (those of pip's onnx, made in memory) and counts them per operator.
+r"""Runs ONNX's own node tests (those of pip's onnx, made in memory) and counts them per operator.
 
-Build what it needs and run it, in one command (BUILD: any configured build folder, such as build/dev):
+Build what it needs and run it, in one command (B: any configured build folder):
 
-    B=BUILD; cmake -DULPSCOPE_BUILD_PYTHON=ON $B && ninja -C $B ulpscope_python && .venv/bin/python tests/python/node_tests.py --build $B
+    B=build/dev; cmake -DULPSCOPE_BUILD_PYTHON=ON $B && ninja -C $B ulpscope_python && \
+      .venv/bin/python tests/python/node_tests.py --build $B
 
     -k PATTERN     only tests whose name or operator matches the regular expression (-k '^Softmax$', -k test_conv)
     --reference    the reference kernels alone, layer by layer; default: the engine
@@ -126,8 +127,11 @@ def run_all(cases: list, load: Callable[[], Run]) -> Iterator[Result]:
                 done += 1
         _, status = os.waitpid(child, 0)
         if done < len(cases):
-            why = f"took more than {SECONDS_PER_TEST} s" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM \
+            why = (
+                f"took more than {SECONDS_PER_TEST} s"
+                if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
                 else f"the process ended with status {os.waitstatus_to_exitcode(status)}"
+            )
             yield Result(cases[done].name, cases[done].op, "failed", why)
             done += 1
 
@@ -183,7 +187,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     options = parser.parse_args(argv)
     build = options.build or newest_build()
     if build is None:
-        print("No build folder has the Python module; the first lines of this file tell how to build it.", file=sys.stderr)
+        print(
+            "No build folder has the Python module; the first lines of this file tell how to build it.", file=sys.stderr
+        )
         return 2
     sys.path.insert(0, str(build.resolve() / "python"))
     cases = collect(options.pattern)
@@ -194,8 +200,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
                 print(f"{result.outcome.upper()} {result.name} ({result.op}): {result.message}")
     print_table(results)
     totals = collections.Counter(result.outcome for result in results)
-    print(f"{totals['passed']} of {len(results)} node tests passed, {totals['failed']} failed, "
-          f"{totals['unsupported']} unsupported")
+    print(
+        f"{totals['passed']} of {len(results)} node tests passed, {totals['failed']} failed, "
+        f"{totals['unsupported']} unsupported"
+    )
     return 0 if totals["failed"] == 0 else 1
 
 

@@ -1,0 +1,74 @@
+// A model, from its file to its outputs, in the precision that is asked for.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ulpscope/data_type.h"
+#include "ulpscope/export.h"
+#include "ulpscope/shape.h"
+#include "ulpscope/tensor.h"
+
+namespace ulpscope {
+
+/// How a model is to be run. Names are those of the command line.
+struct EngineOptions {
+  /// What layers compute in: "fp32", "tf32", "fp16" or "bf16". Layers that have no form in it stay in fp32.
+  std::string precision = "fp32";
+  /// Layers that differ, by name: "float32", "float16", "bfloat16", ... They are obeyed, or the build fails.
+  std::map<std::string, std::string> layer_precisions;
+  /// Which neighbours become one group, in which nothing is rounded: "none", "pointwise" or "full".
+  std::string fusion = "full";
+  /// Threads; 0: one per core. Results do not depend on it.
+  int threads = 0;
+};
+
+/// An input or output. In `shape`, -1 is a dynamic dimension.
+struct TensorSpec {
+  std::string name;
+  DataType type;
+  Shape shape;
+};
+
+/// What became of a layer.
+struct LayerSummary {
+  std::string name;
+  std::string op;
+  std::string precision;           ///< "float32", "float16", ...
+  std::string reason;              ///< Why this precision.
+  std::vector<std::string> nodes;  ///< The ONNX nodes that it came from.
+};
+
+/// An engine built from an ONNX model; the precisions of a GPU are emulated exactly (docs/numerics.md). Movable handle;
+/// copies share the engine. `run` may be called from several threads.
+class ULPSCOPE_API OnnxEngine {
+ public:
+  /// Throws Error: kNotFound, kIo, kInvalidFile, kUnsupported for the file; kInvalidArgument for an option or a layer
+  /// that does not exist; kBuild when a layer precision cannot be obeyed.
+  static OnnxEngine from_file(const std::filesystem::path& path, const EngineOptions& options = {});
+  /// The same from a serialized model, which may be freed afterwards. External data is looked for in the working
+  /// directory.
+  static OnnxEngine from_bytes(std::span<const std::byte> model, const EngineOptions& options = {});
+
+  const std::vector<TensorSpec>& inputs() const noexcept;
+  const std::vector<TensorSpec>& outputs() const noexcept;
+  std::vector<LayerSummary> layers() const;
+
+  /// One inference; both in the order of `inputs()` and `outputs()`, of exactly those types. The outputs own their
+  /// bytes. Throws Error(kInvalidArgument) naming the input that does not fit.
+  std::vector<Tensor> run(std::span<const Tensor> inputs) const;
+  /// One inference by name. Throws Error(kInvalidArgument) also for a missing or unknown name.
+  std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs) const;
+
+ private:
+  struct Impl;
+  explicit OnnxEngine(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace ulpscope

@@ -1,0 +1,109 @@
+"""Runs ONNX models with the precisions of a GPU, emulated exactly."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _core
+
+
+class TensorSpec(NamedTuple):
+    """An input or output of a model."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: Tuple[int, ...]  #: -1 is a dynamic dimension.
+
+
+class Layer(NamedTuple):
+    """What became of a layer."""
+
+    name: str
+    op: str
+    precision: str  #: What it computes in: "float32", "float16", ...
+    reason: str  #: Why it does.
+    nodes: List[str]  #: The ONNX nodes that it came from.
+
+
+class Engine:
+    """A model that is ready to run.
+
+    model:            a path, or the bytes of a serialized model.
+    precision:        what layers compute in: "fp32", "tf32", "fp16" or "bf16". Anything but "fp32" is taken wherever a
+                      layer has such a form ("lowest everywhere"), however small the gain.
+    layer_precisions: layers that differ, {name: "float32" | "float16" | "bfloat16"}. Obeyed, or the build fails.
+    fusion:           which neighbouring layers become one group, in which nothing is rounded: "none", "pointwise" or
+                      "full".
+    threads:          0: one per core. Results are bitwise the same for every number.
+
+    Raises ulpscope.Error: for a file that is missing, malformed or has an unknown operator; for an unknown layer or
+    option; for a precision that cannot be obeyed.
+
+    >>> engine = ulpscope.Engine("model.onnx", precision="fp16", layer_precisions={"Add": "float32"})
+    >>> engine.run({"x": x})["y"]
+    """
+
+    def __init__(
+        self,
+        model: Union[str, "os.PathLike[str]", bytes],
+        *,
+        precision: str = "fp32",
+        layer_precisions: Optional[Mapping[str, str]] = None,
+        fusion: str = "full",
+        threads: int = 0,
+    ) -> None:
+        options = (precision, dict(layer_precisions or {}), fusion, threads)
+        if isinstance(model, bytes):
+            self._engine = _core.Engine.from_bytes(model, *options)
+        else:
+            self._engine = _core.Engine.from_file(os.fspath(model), *options)
+        self._inputs = tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in self._engine.inputs())
+        self._outputs = tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in self._engine.outputs())
+
+    @property
+    def inputs(self) -> Tuple[TensorSpec, ...]:
+        """The inputs, in the model's order."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> Tuple[TensorSpec, ...]:
+        """The outputs, in the model's order."""
+        return self._outputs
+
+    @property
+    def layers(self) -> List[Layer]:
+        """The layers in the order of execution, with their precisions."""
+        return [Layer(*layer) for layer in self._engine.layers()]
+
+    def run(self, inputs: Union[Mapping[str, Any], Sequence[Any]]) -> Dict[str, np.ndarray[Any, Any]]:
+        """One inference: {output name: array}.
+
+        inputs: {name: array}, or arrays in the model's order. Arrays must have exactly the model's types; numbers and
+        lists are converted. bfloat16 is that of ml_dtypes. Raises ulpscope.Error naming the input that does not fit.
+        """
+        values = self._ordered(inputs) if isinstance(inputs, Mapping) else list(inputs)
+        typed = [
+            value if isinstance(value, (np.ndarray, np.generic)) else np.asarray(value, dtype=spec.dtype)
+            for value, spec in zip(values, self._inputs)
+        ]
+        results = self._engine.run(typed + values[len(typed) :])
+        return {spec.name: array for spec, array in zip(self._outputs, results)}
+
+    def _ordered(self, inputs: Mapping[str, Any]) -> List[Any]:
+        from .errors import Error, ErrorCode
+
+        names = [spec.name for spec in self._inputs]
+        if set(names) != set(inputs):
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"[run] inputs: expected {', '.join(map(repr, names))}, got {', '.join(map(repr, inputs))}",
+            )
+        return [inputs[name] for name in names]
+
+    def __repr__(self) -> str:
+        return (
+            f"<ulpscope.Engine inputs={[spec.name for spec in self._inputs]} outputs={[s.name for s in self._outputs]}>"
+        )

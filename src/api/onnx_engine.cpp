@@ -1,0 +1,166 @@
+#include "ulpscope/onnx_engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/engine.h"
+#include "onnx/import.h"
+#include "ops/registry.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+struct BasePrecision {
+  std::string_view name;
+  DataType type;
+  bool BuildOptions::*flag;  // null: always enabled
+};
+constexpr BasePrecision kPrecisions[] = {
+    {"fp32", DataType::kFloat32, nullptr},
+    {"tf32", DataType::kFloat32, &BuildOptions::tf32},
+    {"fp16", DataType::kFloat16, &BuildOptions::fp16},
+    {"bf16", DataType::kBFloat16, &BuildOptions::bf16},
+};
+
+const BasePrecision& base_precision(const std::string& name) {
+  for (const BasePrecision& precision : kPrecisions) {
+    if (precision.name == name) return precision;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("[engine] precision: expected fp32, tf32, fp16 or bf16, got '{}'", name));
+}
+
+Fusion fusion_level(const std::string& name) {
+  if (name == "none") return Fusion::kNone;
+  if (name == "pointwise") return Fusion::kPointwise;
+  if (name == "full") return Fusion::kFull;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("[engine] fusion: expected none, pointwise or full, got '{}'", name));
+}
+
+// Layers that a precision can be asked of: float arithmetic.
+bool computes(const Network& network, const Layer& layer) {
+  return layer.op->precision == PrecisionRule::kCompute && !layer.outputs.empty() && layer.outputs[0] != kNone &&
+         is_floating(network.tensor(layer.outputs[0]).type);
+}
+
+BuildOptions apply(const EngineOptions& options, Network& network) {
+  const BasePrecision& base = base_precision(options.precision);
+  BuildOptions build;
+  build.fusion = fusion_level(options.fusion);
+  build.threads = options.threads;
+  build.constraints = ConstraintMode::kObey;
+  build.assume_lowest = true;
+  if (base.flag != nullptr) build.*base.flag = true;
+  bool others_enabled = false;
+  for (const auto& [name, precision] : options.layer_precisions) {
+    const LayerId id = network.find_layer(name);
+    if (id == kNone) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[engine] layer_precisions: expected names of layers, got '{}', which the model does not have",
+                      name));
+    }
+    const auto type = data_type_from_name(precision);
+    if (!type || (*type != DataType::kFloat32 && *type != DataType::kFloat16 && *type != DataType::kBFloat16)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[engine] layer_precisions: layer '{}': expected float32, float16 or bfloat16, got '{}'",
+                              name, precision));
+    }
+    network.layer(id).precision = *type;
+    for (const BasePrecision& other : kPrecisions) {
+      if (other.type != *type || other.flag == nullptr || other.type == DataType::kFloat32 || build.*other.flag)
+        continue;
+      build.*other.flag = true;
+      others_enabled = true;
+    }
+  }
+  // A type that was enabled for some layers must not spread to those that nobody named.
+  if (others_enabled) {
+    for (Layer& layer : network.layers) {
+      if (!layer.precision && computes(network, layer)) layer.precision = base.type;
+    }
+  }
+  return build;
+}
+
+std::vector<TensorSpec> specs(const std::vector<Binding>& bindings) {
+  std::vector<TensorSpec> result;
+  for (const Binding& binding : bindings) result.push_back({binding.name, binding.type, binding.shape});
+  return result;
+}
+
+std::string names(const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> result;
+  for (const TensorSpec& spec : specs) result.push_back(fmt::format("'{}'", spec.name));
+  return fmt::format("{}", fmt::join(result, ", "));
+}
+
+}  // namespace
+
+struct OnnxEngine::Impl {
+  std::shared_ptr<Engine> engine;
+  std::vector<TensorSpec> inputs, outputs;
+
+  static std::shared_ptr<Impl> build(const std::shared_ptr<Network>& network, const EngineOptions& options) {
+    const BuildOptions build_options = apply(options, *network);
+    auto impl = std::make_shared<Impl>();
+    impl->engine = Engine::build(network, build_options);
+    impl->inputs = specs(impl->engine->inputs());
+    impl->outputs = specs(impl->engine->outputs());
+    return impl;
+  }
+};
+
+OnnxEngine::OnnxEngine(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+OnnxEngine OnnxEngine::from_file(const std::filesystem::path& path, const EngineOptions& options) {
+  return OnnxEngine(Impl::build(import_onnx(path, op_registry()), options));
+}
+
+OnnxEngine OnnxEngine::from_bytes(std::span<const std::byte> model, const EngineOptions& options) {
+  return OnnxEngine(Impl::build(import_onnx(model, "model", op_registry()), options));
+}
+
+const std::vector<TensorSpec>& OnnxEngine::inputs() const noexcept { return impl_->inputs; }
+const std::vector<TensorSpec>& OnnxEngine::outputs() const noexcept { return impl_->outputs; }
+
+std::vector<LayerSummary> OnnxEngine::layers() const {
+  std::vector<LayerSummary> result;
+  for (Engine::LayerReport& layer : impl_->engine->report()) {
+    result.push_back({std::move(layer.name), std::move(layer.op), std::move(layer.precision), std::move(layer.reason),
+                      std::move(layer.nodes)});
+  }
+  return result;
+}
+
+std::vector<Tensor> OnnxEngine::run(std::span<const Tensor> inputs) const { return impl_->engine->run(inputs); }
+
+std::map<std::string, Tensor> OnnxEngine::run(const std::map<std::string, Tensor>& inputs) const {
+  std::vector<Tensor> ordered;
+  for (const TensorSpec& spec : impl_->inputs) {
+    const auto found = inputs.find(spec.name);
+    if (found == inputs.end()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[run] input '{}' is missing; the inputs are {}", spec.name, names(impl_->inputs)));
+    }
+    ordered.push_back(found->second);
+  }
+  for (const auto& [name, tensor] : inputs) {
+    const bool known = std::any_of(impl_->inputs.begin(), impl_->inputs.end(),
+                                   [&](const TensorSpec& spec) { return spec.name == name; });
+    if (!known)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[run] there is no input '{}'; the inputs are {}", name, names(impl_->inputs)));
+  }
+  std::vector<Tensor> results = run(ordered);
+  std::map<std::string, Tensor> by_name;
+  for (std::size_t i = 0; i < results.size(); ++i) by_name.emplace(impl_->outputs[i].name, std::move(results[i]));
+  return by_name;
+}
+
+}  // namespace ulpscope
