@@ -1,0 +1,68 @@
+#include "onnx/element_type.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+namespace ulpscope::onnx_model {
+namespace {
+
+struct Row {
+  std::string_view name;
+  DataType type = DataType::kUndefined;
+};
+
+// In the order of the numbers, from 0.
+constexpr std::array kRows{
+    Row{"undefined"},
+    Row{"float32", DataType::kFloat32},
+    Row{"uint8", DataType::kUInt8},
+    Row{"int8", DataType::kInt8},
+    Row{"uint16", DataType::kUInt16},
+    Row{"int16", DataType::kInt16},
+    Row{"int32", DataType::kInt32},
+    Row{"int64", DataType::kInt64},
+    Row{"string"},
+    Row{"bool", DataType::kBool},
+    Row{"float16", DataType::kFloat16},
+    Row{"float64", DataType::kFloat64},
+    Row{"uint32", DataType::kUInt32},
+    Row{"uint64", DataType::kUInt64},
+    Row{"complex64"},
+    Row{"complex128"},
+    Row{"bfloat16", DataType::kBFloat16},
+    Row{"float8e4m3fn"},
+    Row{"float8e4m3fnuz"},
+    Row{"float8e5m2"},
+    Row{"float8e5m2fnuz"},
+    Row{"uint4"},
+    Row{"int4"},
+    Row{"float4e2m1"},
+    Row{"float8e8m0"},
+    Row{"uint2"},
+    Row{"int2"},
+    Row{"float6e2m3"},
+    Row{"float6e3m2"},
+};
+
+}  // namespace
+
+std::optional<DataType> from_onnx_type(int number) noexcept {
+  if (number < 0 || static_cast<std::size_t>(number) >= kRows.size()) return std::nullopt;
+  const DataType type = kRows[static_cast<std::size_t>(number)].type;
+  return type == DataType::kUndefined ? std::nullopt : std::optional(type);
+}
+
+int to_onnx_type(DataType type) noexcept {
+  for (std::size_t i = 1; i < kRows.size(); ++i)
+    if (kRows[i].type == type && type != DataType::kUndefined) return static_cast<int>(i);
+  return 0;
+}
+
+std::string onnx_type_name(int number) {
+  if (number < 0 || static_cast<std::size_t>(number) >= kRows.size()) return fmt::format("type {}", number);
+  return std::string(kRows[static_cast<std::size_t>(number)].name);
+}
+
+}  // namespace ulpscope::onnx_model

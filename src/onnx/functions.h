@@ -1,0 +1,59 @@
+// Model-local functions, replaced by their bodies.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_set>
+#include <vector>
+
+#include "onnx-ml.pb.h"
+
+namespace ulpscope::onnx_model {
+
+/// Version per domain; "" is ai.onnx.
+using Opsets = std::map<std::string, std::int64_t>;
+
+/// "" for both spellings of the default domain.
+std::string domain_of(const std::string& domain);
+
+/// The node's name, else `node_of_<first output>`.
+std::string node_name(const onnx::NodeProto& node);
+
+/// A node of a graph after inlining, with the opsets that its operator is looked up in.
+struct FlatNode {
+  const onnx::NodeProto* proto;
+  const Opsets* opsets;
+};
+
+/// Expands calls of model-local functions. Keeps the copies that it makes alive.
+class FunctionInliner {
+ public:
+  FunctionInliner(const onnx::ModelProto& model, const Opsets& model_opsets, std::string source);
+
+  /// The nodes with every call replaced, recursively. Values and nodes of a body are named `<calling node>/<name>`.
+  /// Throws Error(kInvalidFile) for functions that call themselves and for expansions without measure.
+  std::vector<FlatNode> expand(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Opsets& opsets);
+
+ private:
+  using Key = std::tuple<std::string, std::string, std::string>;
+  struct Function {
+    const onnx::FunctionProto* proto;
+    Opsets opsets;
+  };
+  void expand_node(const onnx::NodeProto& node, const Opsets& opsets, std::vector<FlatNode>& out);
+  void inline_call(const onnx::NodeProto& call, const Key& key, const Function& function, std::vector<FlatNode>& out);
+  std::string fresh_value(const std::string& wanted);
+  [[noreturn]] void fail(const std::string& message) const;
+
+  std::string source_;
+  std::map<Key, Function> functions_;
+  std::set<Key> active_;
+  std::deque<onnx::NodeProto> copies_;
+  std::unordered_set<std::string> values_;  ///< Every value name of the model; only filled when there are functions.
+  std::size_t expanded_ = 0;
+};
+
+}  // namespace ulpscope::onnx_model

@@ -1,0 +1,32 @@
+#include "onnx/import.h"
+
+#include "core/file.h"
+#include "onnx/importer.h"
+#include "onnx/model_file.h"
+#include "onnx/tensor_reader.h"
+
+namespace ulpscope {
+
+std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const OpRegistry& ops, const ImportOptions& options) {
+  onnx_model::ModelFile file;
+  file.source = path.string();
+  const std::shared_ptr<MappedFile> mapping = MappedFile::open(path);
+  file.owner = mapping;
+  file.mapped = true;
+  onnx_model::read_model(std::as_const(*mapping).bytes(), file);
+  std::filesystem::path folder = options.external_data_dir;
+  if (folder.empty()) folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  onnx_model::TensorReader reader(file, std::move(folder), options.ignore_external_data);
+  return onnx_model::Importer(file, ops, reader).run();
+}
+
+std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std::string& source, const OpRegistry& ops, const ImportOptions& options) {
+  onnx_model::ModelFile file;
+  file.source = source;
+  onnx_model::read_model(bytes, file);
+  const std::filesystem::path folder = options.external_data_dir.empty() ? std::filesystem::path(".") : options.external_data_dir;
+  onnx_model::TensorReader reader(file, folder, options.ignore_external_data);
+  return onnx_model::Importer(file, ops, reader).run();
+}
+
+}  // namespace ulpscope
