@@ -2,7 +2,7 @@
 
 namespace ulpscope {
 
-const Tensor* find_tensor(const std::vector<NamedTensor>& tensors, std::string_view name) {
+const Tensor* find_tensor(const TensorMap& tensors, std::string_view name) {
   for (const NamedTensor& entry : tensors)
     if (entry.name == name) return &entry.tensor;
   return nullptr;

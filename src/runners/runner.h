@@ -1,7 +1,6 @@
 // What yields outputs for inputs: our engine, ONNX Runtime, TensorRT.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,7 +40,7 @@ class Runner {
 
   /// One inference; inputs are found by name, extra ones are ignored. The outputs in the model's order.
   /// Throws Error(kInvalidArgument) naming an input that is missing or does not fit.
-  virtual std::vector<NamedTensor> infer(const std::vector<NamedTensor>& inputs) = 0;
+  virtual TensorMap infer(const TensorMap& inputs) = 0;
 
   /// Seconds that the last inference took, without transfers to and from the runner.
   virtual double last_inference_seconds() const = 0;
@@ -51,6 +50,6 @@ class Runner {
 };
 
 /// The tensor of that name, or null.
-const Tensor* find_tensor(const std::vector<NamedTensor>& tensors, std::string_view name);
+const Tensor* find_tensor(const TensorMap& tensors, std::string_view name);
 
 }  // namespace ulpscope

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "compare/results.h"
 #include "engine/options.h"
 #include "graph/network.h"
-#include "runners/runner.h"
 #include "runners/worker.h"
 
 namespace ulpscope {
@@ -21,13 +21,6 @@ struct ScriptName {
   std::string path, function;
   /// Splits at the last colon that is followed by an identifier; the text is otherwise all path.
   static ScriptName parse(const std::string& text, std::string_view default_function);
-};
-
-/// One iteration of a runner, for `compare_outputs`.
-struct ScriptIteration {
-  std::string runner_name;
-  std::optional<double> runtime;
-  std::vector<NamedTensor> outputs;
 };
 
 /// What a comparison function returned.
@@ -53,7 +46,7 @@ class ScriptDataLoader {
   ScriptDataLoader(const ScriptDataLoader&) = delete;
   ScriptDataLoader& operator=(const ScriptDataLoader&) = delete;
   /// Nothing at the end.
-  std::optional<std::vector<NamedTensor>> next();
+  std::optional<TensorMap> next();
 
  private:
   std::shared_ptr<Worker> worker_;
@@ -92,7 +85,7 @@ class ScriptHost {
   /// `--data-loader-script`: `load_data()`, a generator or anything iterable of name-to-array dicts.
   std::unique_ptr<ScriptDataLoader> open_data_loader(const ScriptName& script);
   /// `--compare-func-script`: `compare_outputs(result0, result1)`.
-  ScriptComparison compare(const ScriptName& script, const ScriptIteration& first, const ScriptIteration& second);
+  ScriptComparison compare(const ScriptName& script, const IterationResult& first, const IterationResult& second);
 
   /// The worker for data, comparisons and runners; starts it.
   std::shared_ptr<Worker> data_worker();
