@@ -1,0 +1,18 @@
+// Cast, ai.onnx 1, 6, 9, 13, 19, 21, 23, 24, 25, 28: converts elements as C++ and NumPy do; narrow floats round to
+// nearest even, once. The type is the file's choice, so no precision applies to it.
+#include "ops/cast_elements.h"
+#include "ops/onnx_types.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void infer(InferContext& ctx) {
+  ctx.set_type(0, data_type_from_onnx(ctx.layer(), ctx.attributes().required_integer("to")));
+  ctx.set_shape(0, ctx.shape(0));
+}
+
+}  // namespace
+
+OpDef cast() { return {.name = "Cast", .precision = PrecisionRule::kFixed, .infer = infer, .run = run_cast}; }
+
+}  // namespace ulpscope::ops

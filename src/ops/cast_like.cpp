@@ -1,0 +1,23 @@
+// CastLike, ai.onnx 15, 19, 21, 23, 24, 25: Cast to the type of the second input.
+#include "ops/cast_elements.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void infer(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(1));
+  ctx.set_shape(0, ctx.shape(0));
+}
+
+}  // namespace
+
+OpDef cast_like() {
+  return {.name = "CastLike",
+          .since_version = 15,
+          .inputs = {2, 2},
+          .precision = PrecisionRule::kFixed,
+          .infer = infer,
+          .run = run_cast};
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,14 @@
+// Identity, ai.onnx 1, 13, 14, 16, 19, 21, 23, 24, 25: a copy (tensors only).
+#include "ops/movement.h"
+
+namespace ulpscope::ops {
+
+OpDef identity() {
+  return {.name = "Identity",
+          .precision = PrecisionRule::kMovement,
+          .kind = OpKind::kMovement,
+          .infer = infer_same_as_first,
+          .run = run_copy};
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,185 @@
+#include "ops/movement.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+
+namespace ulpscope::ops {
+namespace {
+
+constexpr std::int64_t kBytesPerTask = 1 << 17;
+
+/// A copy with unit dimensions dropped and dimensions merged where both sides allow it.
+struct Loops {
+  Shape sizes;
+  std::vector<std::int64_t> in, out;
+};
+
+Loops simplify(const Shape& shape, std::span<const std::int64_t> in, std::span<const std::int64_t> out) {
+  Loops loops;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    if (!loops.sizes.empty() && loops.in.back() == in[d] * shape[d] && loops.out.back() == out[d] * shape[d]) {
+      loops.sizes.back() *= shape[d];
+      loops.in.back() = in[d];
+      loops.out.back() = out[d];
+      continue;
+    }
+    loops.sizes.push_back(shape[d]);
+    loops.in.push_back(in[d]);
+    loops.out.push_back(out[d]);
+  }
+  return loops;
+}
+
+/// Calls row(in offset, out offset) for every index of the first `rank` loops, in parallel.
+template <typename Row>
+void for_each_row(const Loops& loops, std::size_t rank, std::int64_t bytes_per_row, Row&& row) {
+  const std::int64_t rows = product(loops.sizes, 0, rank);
+  parallel_for(rows, std::max<std::int64_t>(1, kBytesPerTask / std::max<std::int64_t>(1, bytes_per_row)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<std::int64_t> index(rank);
+                 std::int64_t in = 0, out = 0, rest = begin;
+                 for (std::size_t d = rank; d-- > 0;) {
+                   index[d] = rest % loops.sizes[d];
+                   rest /= loops.sizes[d];
+                   in += index[d] * loops.in[d];
+                   out += index[d] * loops.out[d];
+                 }
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   row(in, out);
+                   for (std::size_t d = rank; d-- > 0;) {
+                     in += loops.in[d];
+                     out += loops.out[d];
+                     if (++index[d] < loops.sizes[d]) break;
+                     in -= loops.in[d] * loops.sizes[d];
+                     out -= loops.out[d] * loops.sizes[d];
+                     index[d] = 0;
+                   }
+                 }
+               });
+}
+
+/// The dimension, other than the last, along which the input is contiguous: there a plain loop would touch one element
+/// per cache line.
+std::optional<std::size_t> transposed_dimension(const Loops& loops) {
+  if (loops.out.back() != 1) return std::nullopt;
+  for (std::size_t d = 0; d + 1 < loops.sizes.size(); ++d)
+    if (loops.in[d] == 1) return d;
+  return std::nullopt;
+}
+
+template <typename Word>
+void copy_transposed(const void* in, void* out, Loops loops, std::size_t dimension) {
+  constexpr std::int64_t kTile = 64 / sizeof(Word) > 16 ? 16 : 64 / sizeof(Word);
+  const std::size_t last = loops.sizes.size() - 1;
+  const std::int64_t height = loops.sizes[dimension], width = loops.sizes[last];
+  const std::int64_t in_step = loops.in[last], out_step = loops.out[dimension];
+  // The dimension becomes the second to last, counted in tiles.
+  Loops outer = loops;
+  for (auto* list : {&outer.sizes, &outer.in, &outer.out}) {
+    list->erase(list->begin() + static_cast<std::ptrdiff_t>(dimension));
+    list->pop_back();
+  }
+  const std::size_t outer_rank = outer.sizes.size();
+  const std::int64_t whole = height / kTile;
+  const auto run_tiles = [&](std::int64_t first, std::int64_t tiles, std::int64_t rows) {
+    Loops tiled = outer;
+    tiled.sizes.push_back(tiles);
+    tiled.in.push_back(kTile);
+    tiled.out.push_back(kTile * out_step);
+    for_each_row(tiled, outer_rank + 1, width * rows * static_cast<std::int64_t>(sizeof(Word)),
+                 [&](std::int64_t from, std::int64_t to) {
+                   from += first;
+                   to += first * out_step;
+                   for (std::int64_t j = 0; j < width; j += kTile) {
+                     const std::int64_t columns = std::min(kTile, width - j);
+                     for (std::int64_t i = 0; i < rows; ++i)
+                       for (std::int64_t k = 0; k < columns; ++k)
+                         store_word(out, to + i * out_step + j + k, load_word<Word>(in, from + i + (j + k) * in_step));
+                   }
+                 });
+  };
+  run_tiles(0, whole, kTile);
+  if (height % kTile != 0) run_tiles(whole * kTile, 1, height % kTile);
+}
+
+template <typename Word>
+void copy_loops(const void* in, void* out, const Loops& loops) {
+  const std::size_t last = loops.sizes.size() - 1;
+  const std::int64_t count = loops.sizes[last], from_step = loops.in[last], to_step = loops.out[last];
+  const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(Word));
+  if (from_step == 1 && to_step == 1) {
+    for_each_row(loops, last, bytes, [&](std::int64_t from, std::int64_t to) {
+      std::memcpy(static_cast<std::byte*>(out) + to * static_cast<std::int64_t>(sizeof(Word)),
+                  static_cast<const std::byte*>(in) + from * static_cast<std::int64_t>(sizeof(Word)),
+                  static_cast<std::size_t>(bytes));
+    });
+  } else if (from_step == 0 && to_step == 1) {
+    for_each_row(loops, last, bytes, [&](std::int64_t from, std::int64_t to) {
+      const Word word = load_word<Word>(in, from);
+      for (std::int64_t i = 0; i < count; ++i) store_word(out, to + i, word);
+    });
+  } else if (const auto dimension = transposed_dimension(loops)) {
+    copy_transposed<Word>(in, out, loops, *dimension);
+  } else {
+    for_each_row(loops, last, bytes, [&](std::int64_t from, std::int64_t to) {
+      for (std::int64_t i = 0; i < count; ++i)
+        store_word(out, to + i * to_step, load_word<Word>(in, from + i * from_step));
+    });
+  }
+}
+
+}  // namespace
+
+const std::byte* element(const Tensor& tensor, std::int64_t at) noexcept {
+  return static_cast<const std::byte*>(tensor.raw()) + at * static_cast<std::int64_t>(size_of(tensor.type()));
+}
+
+std::byte* element(Tensor& tensor, std::int64_t at) noexcept {
+  return static_cast<std::byte*>(tensor.raw()) + at * static_cast<std::int64_t>(size_of(tensor.type()));
+}
+
+void copy_strided(DataType type, const void* in, std::span<const std::int64_t> in_strides, void* out,
+                  std::span<const std::int64_t> out_strides, const Shape& shape) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
+  Loops loops = simplify(shape, in_strides, out_strides);
+  if (loops.sizes.empty()) {
+    std::memcpy(out, in, size_of(type));
+    return;
+  }
+  if (loops.sizes.size() == 1 && loops.in[0] == 1 && loops.out[0] == 1)
+    return copy_bytes(in, out, static_cast<std::size_t>(loops.sizes[0]) * size_of(type));
+  with_word(type, [&](auto word) { copy_loops<decltype(word)>(in, out, loops); });
+}
+
+void copy_strided(DataType type, const void* in, std::span<const std::int64_t> in_strides, void* out,
+                  const Shape& shape) {
+  copy_strided(type, in, in_strides, out, strides_of(shape), shape);
+}
+
+void copy_bytes(const void* in, void* out, std::size_t bytes) {
+  parallel_for(static_cast<std::int64_t>(bytes), 4 * kBytesPerTask, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(static_cast<std::byte*>(out) + begin, static_cast<const std::byte*>(in) + begin,
+                static_cast<std::size_t>(end - begin));
+  });
+}
+
+void fill_elements(DataType type, void* out, std::int64_t count, const void* value) {
+  copy_strided(type, value, std::vector<std::int64_t>{0}, out, Shape{count});
+}
+
+void run_copy(KernelContext& ctx) { copy_bytes(ctx.input(0).raw(), ctx.output(0).raw(), ctx.output(0).bytes()); }
+
+void copy_permuted(const Tensor& in, const Shape& shape, std::span<const std::int64_t> perm, Tensor& out) {
+  const std::vector<std::int64_t> dense = strides_of(shape);
+  std::vector<std::int64_t> strides(perm.size());
+  Shape result(perm.size());
+  for (std::size_t d = 0; d < perm.size(); ++d) {
+    strides[d] = dense[static_cast<std::size_t>(perm[d])];
+    result[d] = shape[static_cast<std::size_t>(perm[d])];
+  }
+  copy_strided(in.type(), in.raw(), strides, out.raw(), result);
+}
+
+}  // namespace ulpscope::ops

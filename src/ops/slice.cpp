@@ -1,0 +1,82 @@
+// Slice, ai.onnx 1 (starts, ends, axes: attributes), 10, 11, 13 (inputs, with steps): NumPy's basic slicing.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "ops/movement.h"
+
+namespace ulpscope::ops {
+namespace {
+
+/// Per dimension of the input.
+struct Selection {
+  std::vector<std::int64_t> begin, step;
+  Shape shape;
+};
+
+template <typename Context>
+Selection selection(const Context& ctx) {
+  const Shape& shape = shape_of(ctx, 0);
+  const auto starts = attribute_or_input(ctx, "starts", 1), ends = attribute_or_input(ctx, "ends", 2);
+  if (!starts || !ends) ctx.fail("starts or ends are missing");
+  std::vector<std::int64_t> axes(starts->size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (const auto given = attribute_or_input(ctx, "axes", 3)) axes = *given;
+  std::vector<std::int64_t> steps(starts->size(), 1);
+  if (ctx.has_input(4)) steps = integers_of(ctx, 4);
+  if (ends->size() != starts->size() || axes.size() != starts->size() || steps.size() != starts->size())
+    ctx.fail(fmt::format("{} starts, {} ends, {} axes and {} steps do not belong together", starts->size(),
+                         ends->size(), axes.size(), steps.size()));
+  axes = normalize_axes(ctx, std::move(axes), static_cast<std::int64_t>(shape.size()));
+
+  Selection result{std::vector<std::int64_t>(shape.size(), 0), std::vector<std::int64_t>(shape.size(), 1), shape};
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::size_t d = static_cast<std::size_t>(axes[i]);
+    const std::int64_t size = shape[d];
+    const std::int64_t step =
+        std::max(steps[i], -std::numeric_limits<std::int64_t>::max());  // so that it can be negated
+    if (step == 0) ctx.fail(fmt::format("the step of axis {} is 0", d));
+    const std::int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
+    const auto place = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, lowest, highest); };
+    const std::int64_t begin = place((*starts)[i]), end = place((*ends)[i]);
+    result.begin[d] = begin;
+    result.step[d] = step;
+    if (step > 0)
+      result.shape[d] = end > begin ? (end - begin - 1) / step + 1 : 0;
+    else
+      result.shape[d] = begin > end ? (begin - end - 1) / -step + 1 : 0;
+  }
+  return result;
+}
+
+void infer(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  ctx.set_shape(0, selection(ctx).shape);
+}
+
+void run(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  if (ctx.output(0).size() == 0) return;
+  const Selection select = selection(ctx);
+  std::vector<std::int64_t> strides = strides_of(in.shape());
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    offset += select.begin[d] * strides[d];
+    strides[d] = select.shape[d] == 1 ? 0 : strides[d] * select.step[d];
+  }
+  copy_strided(in.type(), element(in, offset), strides, ctx.output(0).raw(), select.shape);
+}
+
+}  // namespace
+
+OpDef slice() {
+  return {.name = "Slice",
+          .inputs = {1, 5},
+          .precision = PrecisionRule::kMovement,
+          .kind = OpKind::kMovement,
+          .weights = 0b11110,
+          .infer = infer,
+          .run = run};
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,45 @@
+// Transpose, ai.onnx 1, 13, 21, 23, 24, 25: permutes dimensions.
+#include <numeric>
+
+#include "ops/movement.h"
+
+namespace ulpscope::ops {
+namespace {
+
+template <typename Context>
+std::vector<std::int64_t> permutation(const Context& ctx, std::int64_t rank) {
+  if (!ctx.attributes().has("perm")) {
+    std::vector<std::int64_t> reversed(static_cast<std::size_t>(rank));
+    std::iota(reversed.rbegin(), reversed.rend(), 0);
+    return reversed;
+  }
+  std::vector<std::int64_t> perm = ctx.attributes().required_integers("perm");
+  if (static_cast<std::int64_t>(perm.size()) != rank)
+    ctx.fail(fmt::format("perm ({}) has {} entries for an input of rank {}", fmt::join(perm, ", "), perm.size(), rank));
+  return normalize_axes(ctx, std::move(perm), rank);
+}
+
+void infer(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  const Shape& shape = ctx.shape(0);
+  Shape result;
+  for (std::int64_t d : permutation(ctx, ctx.rank(0))) result.push_back(shape[static_cast<std::size_t>(d)]);
+  ctx.set_shape(0, std::move(result));
+}
+
+void run(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  copy_permuted(in, in.shape(), permutation(ctx, in.rank()), ctx.output(0));
+}
+
+}  // namespace
+
+OpDef transpose() {
+  return {.name = "Transpose",
+          .precision = PrecisionRule::kMovement,
+          .kind = OpKind::kMovement,
+          .infer = infer,
+          .run = run};
+}
+
+}  // namespace ulpscope::ops

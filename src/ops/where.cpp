@@ -1,0 +1,41 @@
+// Where, ai.onnx 9, 16: selects from two tensors by a condition, with NumPy broadcasting of all three.
+#include "ops/elementwise.h"
+#include "ops/movement.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void infer(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(1));
+  ctx.set_shape(0, broadcast_or_fail(ctx, broadcast_or_fail(ctx, ctx.shape(0), ctx.shape(1)), ctx.shape(2)));
+}
+
+void run(KernelContext& ctx) {
+  const Tensor &condition = ctx.input(0), &x = ctx.input(1), &y = ctx.input(2);
+  Tensor& out = ctx.output(0);
+  if (x.type() != y.type())
+    ctx.fail(fmt::format("expected one type, got {} and {}", name_of(x.type()), name_of(y.type())));
+  const std::array strides{broadcast_strides(condition.shape(), out.shape()), broadcast_strides(x.shape(), out.shape()),
+                           broadcast_strides(y.shape(), out.shape())};
+  const bool* choose = condition.data<bool>();
+  with_word(x.type(), [&](auto tag) {
+    using Word = decltype(tag);
+    for_each_broadcast(out.shape(), strides, [&](std::int64_t i, const std::array<std::int64_t, 3>& at) {
+      store_word(out.raw(), i, choose[at[0]] ? load_word<Word>(x.raw(), at[1]) : load_word<Word>(y.raw(), at[2]));
+    });
+  });
+}
+
+}  // namespace
+
+OpDef where() {
+  return {.name = "Where",
+          .since_version = 9,
+          .inputs = {3, 3},
+          .precision = PrecisionRule::kMovement,
+          .kind = OpKind::kMovement,
+          .infer = infer,
+          .run = run};
+}
+
+}  // namespace ulpscope::ops
