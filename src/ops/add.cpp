@@ -1,4 +1,4 @@
-// Add, ai.onnx 1, 6, 7, 13, 14: sum with NumPy broadcasting.
+// Add, ai.onnx 1, 6, 7, 13, 14: sum with NumPy broadcasting; integers wrap around.
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -6,14 +6,13 @@ namespace {
 
 struct Plus {
   template <typename T>
-  auto operator()(T a, T b) const { return a + b; }
+  T operator()(T a, T b) const {
+    return plus(a, b);
+  }
 };
 
 }  // namespace
 
-OpDef add() {
-  return {.name = "Add", .since_version = 1, .inputs = {2, 2}, .kind = OpKind::kPointwise,
-          .infer = infer_broadcast, .run = run_binary<NumericTypes, Plus>};
-}
+OpDef add() { return binary_op("Add", 1, run_binary<NumericTypes, Plus>); }
 
 }  // namespace ulpscope::ops

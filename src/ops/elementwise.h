@@ -2,6 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "core/parallel.h"
@@ -10,6 +13,54 @@
 namespace ulpscope::ops {
 
 inline constexpr std::int64_t kElementsPerTask = 1 << 14;
+
+/// The type that arithmetic on elements of type T happens in: T for floats; for integers an unsigned type that no
+/// promotion makes signed, so that overflow wraps around (as NumPy's does) and is never undefined.
+template <typename T>
+using Arithmetic = std::conditional_t<std::is_floating_point_v<T>, T,
+                                      std::conditional_t<(sizeof(T) > 4), std::uint64_t, std::uint32_t>>;
+
+template <typename T>
+T plus(T a, T b) noexcept {
+  return static_cast<T>(static_cast<Arithmetic<T>>(a) + static_cast<Arithmetic<T>>(b));
+}
+template <typename T>
+T minus(T a, T b) noexcept {
+  return static_cast<T>(static_cast<Arithmetic<T>>(a) - static_cast<Arithmetic<T>>(b));
+}
+template <typename T>
+T times(T a, T b) noexcept {
+  return static_cast<T>(static_cast<Arithmetic<T>>(a) * static_cast<Arithmetic<T>>(b));
+}
+/// Integers: truncates; 0 for a division by zero, wraps around for lowest / -1.
+template <typename T>
+T divided(T a, T b) noexcept {
+  if constexpr (std::is_integral_v<T>) {
+    if (b == 0) return 0;
+    if constexpr (std::is_signed_v<T>)
+      if (b == -1) return minus(T{0}, a);
+  }
+  return static_cast<T>(a / b);
+}
+
+/// The larger and the smaller of two; NaN when one is NaN.
+template <typename T>
+T larger(T a, T b) noexcept {
+  return a > b || a != a ? a : b;
+}
+template <typename T>
+T smaller(T a, T b) noexcept {
+  return a < b || a != a ? a : b;
+}
+
+/// The value truncated; the nearest that T holds when it is out of range, 0 for NaN.
+template <typename T>
+T to_integer(double value) noexcept {
+  if (value != value) return 0;
+  if (value <= static_cast<double>(std::numeric_limits<T>::lowest())) return std::numeric_limits<T>::lowest();
+  if (value >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
+  return static_cast<T>(value);
+}
 
 /// Calls function(offset of each input) for every element of `shape`, in row-major order, with its index.
 /// The offsets are in elements; `strides` has one row per input (see broadcast_strides).
@@ -47,11 +98,11 @@ void map_unary(const Tensor& input, Tensor& output, Function function) {
   });
 }
 
-/// output = function(a, b) with NumPy's broadcasting.
-template <typename In, typename Out, typename Function>
+/// output = function(a, b) with NumPy's broadcasting. `output` may be `a` when that has the output's shape.
+template <typename In, typename Out, typename Function, typename InB = In>
 void map_binary(const Tensor& a, const Tensor& b, Tensor& output, Function function) {
   const In* x = a.data<In>();
-  const In* y = b.data<In>();
+  const InB* y = b.data<InB>();
   Out* out = output.data<Out>();
   const std::array strides{broadcast_strides(a.shape(), output.shape()), broadcast_strides(b.shape(), output.shape())};
   for_each_broadcast(output.shape(), strides, [&](std::int64_t i, const std::array<std::int64_t, 2>& at) {
@@ -59,21 +110,33 @@ void map_binary(const Tensor& a, const Tensor& b, Tensor& output, Function funct
   });
 }
 
-/// The kernel of a one-input operator: `Function` is a stateless callable, applied in the element type.
+/// output 0 = function(input 0), applied in the element type; `function` takes every type of the list.
 template <typename Types, typename Function>
-void run_unary(KernelContext& ctx) {
+void apply_unary(KernelContext& ctx, Function function) {
   with_type(Types{}, ctx, ctx.input(0).type(), [&](auto tag) {
     using T = decltype(tag);
-    map_unary<T, T>(ctx.input(0), ctx.output(0), Function{});
+    map_unary<T, T>(ctx.input(0), ctx.output(0), function);
   });
+}
+
+/// output 0 = function(input 0, input 1) with broadcasting.
+template <typename Types, typename Function>
+void apply_binary(KernelContext& ctx, Function function) {
+  with_type(Types{}, ctx, ctx.input(0).type(), [&](auto tag) {
+    using T = decltype(tag);
+    map_binary<T, T>(ctx.input(0), ctx.input(1), ctx.output(0), function);
+  });
+}
+
+/// Kernels of operators whose `Function` is a stateless callable.
+template <typename Types, typename Function>
+void run_unary(KernelContext& ctx) {
+  apply_unary<Types>(ctx, Function{});
 }
 
 template <typename Types, typename Function>
 void run_binary(KernelContext& ctx) {
-  with_type(Types{}, ctx, ctx.input(0).type(), [&](auto tag) {
-    using T = decltype(tag);
-    map_binary<T, T>(ctx.input(0), ctx.input(1), ctx.output(0), Function{});
-  });
+  apply_binary<Types>(ctx, Function{});
 }
 
 /// As run_binary, with a bool output.
@@ -83,6 +146,37 @@ void run_comparison(KernelContext& ctx) {
     using T = decltype(tag);
     map_binary<T, bool>(ctx.input(0), ctx.input(1), ctx.output(0), Function{});
   });
+}
+
+/// output 0 = function(...function(input 0, input 1)..., last input) with broadcasting.
+template <typename T, typename Function>
+void fold_inputs(KernelContext& ctx, Function function) {
+  Tensor& out = ctx.output(0);
+  if (ctx.num_inputs() == 1) return map_unary<T, T>(ctx.input(0), out, [](T x) { return x; });
+  map_binary<T, T>(ctx.input(0), ctx.input(1), out, function);
+  for (int i = 2; i < ctx.num_inputs(); ++i) map_binary<T, T>(out, ctx.input(i), out, function);
+}
+
+template <typename Types, typename Function>
+void run_nary(KernelContext& ctx) {
+  with_type(Types{}, ctx, ctx.input(0).type(), [&](auto tag) { fold_inputs<decltype(tag)>(ctx, Function{}); });
+}
+
+/// The definition of a float operator that works element by element on one input.
+inline OpDef unary_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
+  return {.name = name, .since_version = since_version, .kind = OpKind::kPointwise, .infer = infer_same_as_first, .run = run};
+}
+
+/// The same for two inputs.
+inline OpDef binary_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
+  return {.name = name, .since_version = since_version, .inputs = {2, 2}, .kind = OpKind::kPointwise,
+          .infer = infer_broadcast, .run = run};
+}
+
+/// A comparison: two inputs of any type, bool output, never lowered.
+inline OpDef comparison_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
+  return {.name = name, .since_version = since_version, .inputs = {2, 2}, .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise, .infer = infer_comparison, .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,4 @@
-// Sub, ai.onnx 1, 6, 7, 13, 14: difference with NumPy broadcasting.
+// Sub, ai.onnx 1, 6, 7, 13, 14: difference with NumPy broadcasting; integers wrap around.
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -6,14 +6,13 @@ namespace {
 
 struct Minus {
   template <typename T>
-  auto operator()(T a, T b) const { return a - b; }
+  T operator()(T a, T b) const {
+    return minus(a, b);
+  }
 };
 
 }  // namespace
 
-OpDef sub() {
-  return {.name = "Sub", .since_version = 1, .inputs = {2, 2}, .kind = OpKind::kPointwise,
-          .infer = infer_broadcast, .run = run_binary<NumericTypes, Minus>};
-}
+OpDef sub() { return binary_op("Sub", 1, run_binary<NumericTypes, Minus>); }
 
 }  // namespace ulpscope::ops

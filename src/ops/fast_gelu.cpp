@@ -1,0 +1,19 @@
+// FastGelu, com.microsoft 1: Gelu with the tanh approximation of x plus an optional bias.
+#include "ops/gelu.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void run(KernelContext& ctx) {
+  if (!ctx.has_input(1)) return apply_unary<FloatTypes>(ctx, [](auto x) { return gelu_tanh_of(x); });
+  apply_binary<FloatTypes>(ctx, [](auto x, auto bias) { return gelu_tanh_of(x + bias); });
+}
+
+}  // namespace
+
+OpDef fast_gelu() {
+  return {.name = "FastGelu", .domain = "com.microsoft", .inputs = {1, 2}, .kind = OpKind::kPointwise,
+          .infer = infer_same_as_first, .run = run};
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,18 @@
+// GreaterOrEqual, ai.onnx 12, 16: a >= b with NumPy broadcasting.
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+struct Compare {
+  template <typename T>
+  bool operator()(T a, T b) const {
+    return a >= b;
+  }
+};
+
+}  // namespace
+
+OpDef greater_or_equal() { return comparison_op("GreaterOrEqual", 12, run_comparison<NumericTypes, Compare>); }
+
+}  // namespace ulpscope::ops

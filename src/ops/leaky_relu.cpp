@@ -1,0 +1,16 @@
+// LeakyRelu, ai.onnx 1, 6, 16: x, scaled by alpha below 0.
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void run(KernelContext& ctx) {
+  const float alpha = ctx.attributes().real("alpha", 0.01F);
+  apply_unary<FloatTypes>(ctx, [=](auto x) { return x < 0 ? decltype(x)(alpha) * x : x; });
+}
+
+}  // namespace
+
+OpDef leaky_relu() { return unary_op("LeakyRelu", 1, run); }
+
+}  // namespace ulpscope::ops

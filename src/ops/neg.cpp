@@ -1,0 +1,19 @@
+// Neg, ai.onnx 1, 6, 13: -x.
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+struct Negation {
+  template <typename T>
+  T operator()(T x) const {
+    if constexpr (std::is_integral_v<T>) return minus(T{0}, x);
+    else return -x;
+  }
+};
+
+}  // namespace
+
+OpDef neg() { return unary_op("Neg", 1, run_unary<NumericTypes, Negation>); }
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,30 @@
+// PRelu, ai.onnx 1, 6, 7, 9, 16: x, scaled by a slope below 0 that is broadcast to x.
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+using Types = TypeList<float, double, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
+
+struct Sloped {
+  template <typename T>
+  T operator()(T x, T slope) const {
+    return x < T{0} ? times(x, slope) : x;
+  }
+};
+
+void infer(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  const Shape& shape = ctx.shape(0);
+  if (broadcast(shape, ctx.shape(1)) != shape)
+    ctx.fail(fmt::format("a slope of shape {} cannot be broadcast to {}", to_string(ctx.shape(1)), to_string(shape)));
+  ctx.set_shape(0, shape);
+}
+
+}  // namespace
+
+OpDef prelu() {
+  return {.name = "PRelu", .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run_binary<Types, Sloped>};
+}
+
+}  // namespace ulpscope::ops

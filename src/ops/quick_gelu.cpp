@@ -1,0 +1,23 @@
+// QuickGelu, com.microsoft 1: x * sigmoid(alpha * x).
+#include <cmath>
+
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void run(KernelContext& ctx) {
+  const float alpha = ctx.attributes().real("alpha", 1.702F);
+  apply_unary<FloatTypes>(ctx, [=](auto x) {
+    using T = decltype(x);
+    return x / (T{1} + std::exp(-T(alpha) * x));
+  });
+}
+
+}  // namespace
+
+OpDef quick_gelu() {
+  return {.name = "QuickGelu", .domain = "com.microsoft", .kind = OpKind::kPointwise, .infer = infer_same_as_first, .run = run};
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,18 @@
+// Relu, ai.onnx 1, 6, 13, 14: max(0, x); integers from opset 14. NaN stays NaN.
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+struct Rectified {
+  template <typename T>
+  T operator()(T x) const {
+    return x < T{0} ? T{0} : x;
+  }
+};
+
+}  // namespace
+
+OpDef relu() { return unary_op("Relu", 1, run_unary<TypeList<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>, Rectified>); }
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,22 @@
+// Selu, ai.onnx 1, 6, 22: gamma * x, gamma * alpha * (e^x - 1) up to 0.
+#include <cmath>
+
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void run(KernelContext& ctx) {
+  const float alpha = ctx.attributes().real("alpha", 1.67326319217681884765625F);
+  const float gamma = ctx.attributes().real("gamma", 1.05070102214813232421875F);
+  apply_unary<FloatTypes>(ctx, [=](auto x) {
+    using T = decltype(x);
+    return x > 0 ? T(gamma) * x : T(gamma) * (T(alpha) * std::expm1(x));
+  });
+}
+
+}  // namespace
+
+OpDef selu() { return unary_op("Selu", 1, run); }
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,20 @@
+// Tan, ai.onnx 7, 22: the tangent of an angle in radians.
+#include <cmath>
+
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+struct Tangent {
+  template <typename T>
+  T operator()(T x) const {
+    return std::tan(x);
+  }
+};
+
+}  // namespace
+
+OpDef tan() { return unary_op("Tan", 7, run_unary<FloatTypes, Tangent>); }
+
+}  // namespace ulpscope::ops

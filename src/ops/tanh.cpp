@@ -1,0 +1,20 @@
+// Tanh, ai.onnx 1, 6, 13: the hyperbolic tangent.
+#include <cmath>
+
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+struct HyperbolicTangent {
+  template <typename T>
+  T operator()(T x) const {
+    return std::tanh(x);
+  }
+};
+
+}  // namespace
+
+OpDef tanh() { return unary_op("Tanh", 1, run_unary<FloatTypes, HyperbolicTangent>); }
+
+}  // namespace ulpscope::ops
