@@ -90,7 +90,7 @@ Taps<T> taps_of(const Dimension<T>& d, T normalized, int mode) {
     taps.add(d.element(d.bring_in(std::nearbyint(x))), 1);
     return taps;
   }
-  x = d.bring_in(x);
+  if (mode == 1) x = d.bring_in(x);  // cubic: the padding applies to each element, not to the position
   const T base = std::floor(x), t = x - base;
   if (mode == 1) {
     taps.add(d.element(base), 1 - t);

@@ -31,7 +31,7 @@ float source_position(const ResampleOptions& o, const ResampleAxis& a, std::int6
     if (a.output <= 1) return 0.5f * (a.roi_start + a.roi_end) * (n - 1);
     return a.roi_start * (n - 1) + x * (a.roi_end - a.roi_start) * (n - 1) / static_cast<float>(a.output - 1);
   }
-  if (o.coordinates == "pytorch_half_pixel") return a.output <= 1 ? -0.5f : (x + 0.5f) / a.scale - 0.5f;
+  if (o.coordinates == "pytorch_half_pixel") return a.output <= 1 ? 0 : (x + 0.5f) / a.scale - 0.5f;
   if (o.coordinates == "half_pixel_symmetric") {
     const float adjustment = static_cast<float>(a.output) / exact_output;
     return n / 2 * (1 - adjustment) + (x + 0.5f) / a.scale - 0.5f;

@@ -132,10 +132,11 @@ WindowGeometry conv_transpose_geometry(const Layer& layer, const Shape& x, const
   for (std::size_t i = 0; i < g.rank(); ++i) {
     const std::int64_t full = g.strides[i] * (g.input[i] - 1) + extra[i] + (g.kernel[i] - 1) * g.dilations[i] + 1;
     if (!wanted.empty() || same) {
-      g.output[i] = wanted.empty() ? g.input[i] * g.strides[i] : wanted[i];
-      const std::int64_t total = std::max<std::int64_t>(0, full - g.output[i]);
+      const std::int64_t target = wanted.empty() ? g.input[i] * g.strides[i] : wanted[i];
+      const std::int64_t total = std::max<std::int64_t>(0, full - target);
       g.pads_begin[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
       g.pads_end[i] = total - g.pads_begin[i];
+      g.output[i] = wanted.empty() ? full - total : target;
     } else {
       if (mode == "VALID") g.pads_begin[i] = g.pads_end[i] = 0;
       g.output[i] = full - g.pads_begin[i] - g.pads_end[i];
