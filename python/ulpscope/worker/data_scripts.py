@@ -1,0 +1,72 @@
+"""Scripts that yield input data and that compare outputs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from .errors import WorkerError
+from .protocol import as_array
+from .scripts import describe_type, load_function
+
+_loaders: Dict[int, Tuple[str, Iterator[Any]]] = {}
+_next_handle = 1
+
+
+def open_data_loader(server: Any, path: str, function: str) -> int:
+    """Calls ``load_data()``; the handle of what it returned."""
+    global _next_handle
+    data = load_function(path, function)()
+    try:
+        iterator = iter(data)
+    except TypeError:
+        raise WorkerError(
+            "script", f"[script] {path}:{function}: expected something to iterate over (yield one dict per iteration), got {describe_type(data)}"
+        ) from None
+    if isinstance(data, dict):
+        raise WorkerError("script", f"[script] {path}:{function}: expected one dict per iteration, got a single dict; try yield instead of return")
+    handle, _next_handle = _next_handle, _next_handle + 1
+    _loaders[handle] = (f"{path}:{function}", iterator)
+    return handle
+
+
+def next_data(server: Any, handle: int, path: str = "", function: str = "") -> Optional[List[Any]]:
+    """[name, array] per input of the next iteration; None at the end."""
+    place, iterator = _loaders[handle]
+    try:
+        feed = next(iterator)
+    except StopIteration:
+        return None
+    if not hasattr(feed, "items"):
+        raise WorkerError("script", f"[script] {place}: expected a dict of input names and arrays, got {describe_type(feed)}")
+    result: List[Any] = []
+    for name, value in feed.items():
+        if not isinstance(name, str):
+            raise WorkerError("script", f"[script] {place}: expected input names, got the key {name!r}")
+        try:
+            result.append([name, as_array(value)])
+        except (TypeError, ValueError) as error:
+            raise WorkerError("script", f"[script] {place}: input '{name}': {error}") from None
+    return result
+
+
+def close_data_loader(server: Any, handle: int) -> None:
+    """Forgets the loader (and runs a generator's clean-up)."""
+    _, iterator = _loaders.pop(handle, ("", iter(())))
+    close = getattr(iterator, "close", None)
+    if close is not None:
+        close()
+
+
+def _iteration(description: Dict[str, Any]) -> Any:
+    from polygraphy.comparator import IterationResult
+
+    return IterationResult(dict(description["outputs"]), description["runtime"], description["runner_name"])
+
+
+def compare(server: Any, path: str, function: str, first: Dict[str, Any], second: Dict[str, Any]) -> Dict[str, Any]:
+    """Verdicts of ``compare_outputs(result0, result1)``: per output for a dict, else a single one with an empty name."""
+    result = load_function(path, function)(_iteration(first), _iteration(second))
+    if result is None:
+        raise WorkerError("script", f"[script] {path}:{function}: expected a dict of output names and verdicts (or a single verdict), got None")
+    verdicts = list(result.items()) if hasattr(result, "items") else [("", result)]
+    return {"outputs": [[str(name), bool(value)] for name, value in verdicts], "details": [repr(value)[:1000] for _, value in verdicts]}

@@ -1,0 +1,182 @@
+"""ONNX Runtime sessions."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import time
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+
+from .errors import WorkerError, missing_package
+
+_sessions: Dict[int, Any] = {}
+_next_handle = 1
+
+_TYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(bfloat16)": "bfloat16",
+    "tensor(int8)": "int8", "tensor(uint8)": "uint8", "tensor(int16)": "int16", "tensor(uint16)": "uint16", "tensor(int32)": "int32",
+    "tensor(uint32)": "uint32", "tensor(int64)": "int64", "tensor(uint64)": "uint64", "tensor(bool)": "bool",
+}  # fmt: skip
+
+
+def _onnxruntime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        if getattr(error, "name", None) not in (None, "onnxruntime"):
+            raise missing_package(str(error.name), "for ONNX Runtime") from error
+        raise missing_package("onnxruntime", "for --onnxrt") from error
+    return onnxruntime
+
+
+def find_providers(wanted: List[str], available: List[str]) -> List[str]:
+    """Full names of providers from parts of names, in any case."""
+    result: List[str] = []
+    for part in wanted or ["cpu"]:
+        exact = [name for name in available if name.lower() in (part.lower(), part.lower() + "executionprovider")]
+        found = exact or [name for name in available if part.lower() in name.lower()]
+        if not found:
+            raise WorkerError("invalid_argument", f"[onnxrt] providers: expected part of one of {', '.join(available)}, got '{part}'")
+        if found[0] not in result:
+            result.append(found[0])
+    return result
+
+
+def choose_outputs(graph: Any, outputs: List[str], mark_all: bool, exclude: List[str]) -> List[str]:
+    """Names of the values to hand out, in the order of the graph."""
+    available = [name for node in graph.node if node.op_type != "Constant" for name in node.output if name]
+    known = list(dict.fromkeys([value.name for value in graph.output] + available))
+    chosen = available if mark_all else []
+    for pattern in outputs:
+        found = [pattern] if pattern in known else [name for name in available if fnmatch.fnmatchcase(name, pattern)]
+        if not found:
+            raise WorkerError("not_found", f"[onnxrt] outputs: expected names of values of the model, got '{pattern}'; it has: {', '.join(known)}")
+        chosen = chosen + found
+    if not chosen:
+        chosen = [value.name for value in graph.output]
+    for pattern in exclude:
+        if not any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in known):
+            raise WorkerError("not_found", f"[onnxrt] excluded outputs: expected names of values of the model, got '{pattern}'")
+        chosen = [name for name in chosen if name != pattern and not fnmatch.fnmatchcase(name, pattern)]
+    return list(dict.fromkeys(chosen))
+
+
+def _with_outputs(model: Any, path: str, outputs: List[str], mark_all: bool, exclude: List[str]) -> bytes:
+    try:
+        import onnx
+    except ImportError as error:
+        raise missing_package("onnx", "to hand out intermediate values of a model") from error
+    try:
+        proto = onnx.load(path, load_external_data=False) if path else onnx.load_from_string(model)
+    except Exception as error:  # noqa: BLE001 - protobuf's exceptions differ between releases
+        raise WorkerError("invalid_file", f"[onnxrt] {path or 'model'}: expected an ONNX model, got something else: {error}") from None
+    names = choose_outputs(proto.graph, outputs, mark_all, exclude)
+    declared = {value.name: value for value in list(proto.graph.value_info) + list(proto.graph.output)}
+    values = [declared.get(name) or onnx.ValueInfoProto(name=name) for name in names]
+    copies = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in values]
+    del proto.graph.output[:]
+    proto.graph.output.extend(copies)
+    return proto.SerializeToString()
+
+
+def _bindings(values: Any) -> List[Dict[str, Any]]:
+    result = []
+    for value in values:
+        if value.type not in _TYPES:
+            raise WorkerError("unsupported", f"[onnxrt] '{value.name}': expected a tensor of numbers or bools, got {value.type}")
+        shape = [dim if isinstance(dim, int) and dim >= 0 else -1 for dim in value.shape]
+        result.append({"name": value.name, "dtype": _TYPES[value.type], "shape": shape})
+    return result
+
+
+def open_session(
+    server: Any,
+    path: str = "",
+    model: Optional[np.ndarray] = None,
+    external_data_dir: str = "",
+    providers: Optional[List[str]] = None,
+    threads: int = 0,
+    optimize: bool = True,
+    outputs: Optional[List[str]] = None,
+    mark_all: bool = False,
+    exclude_outputs: Optional[List[str]] = None,
+) -> Dict[str, Any]:
+    """A session for a model by path or by bytes: its handle, inputs and outputs."""
+    global _next_handle
+    ort = _onnxruntime()
+    if path and not os.path.isfile(path):
+        raise WorkerError("not_found", f"[onnxrt] {path}: expected an ONNX model, got no such file")
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    if threads:
+        options.intra_op_num_threads = int(threads)
+    if not optimize:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    source: Any = path or bytes(model)  # type: ignore[arg-type]
+    folder = external_data_dir
+    if outputs or mark_all or exclude_outputs:
+        source = _with_outputs(None if path else source, path, outputs or [], mark_all, exclude_outputs or [])
+        folder = folder or (os.path.dirname(os.path.abspath(path)) if path else "")
+    elif path and folder:
+        with open(path, "rb") as file:
+            source = file.read()
+    if isinstance(source, bytes) and folder:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.path.abspath(folder))
+    chosen = find_providers(providers or [], ort.get_available_providers())
+    try:
+        session = ort.InferenceSession(source, options, providers=chosen)
+    except Exception as error:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base
+        raise WorkerError("invalid_file", f"[onnxrt] {path or 'model'}: ONNX Runtime refuses the model: {error}") from None
+    result = {"inputs": _bindings(session.get_inputs()), "outputs": _bindings(session.get_outputs()), "providers": session.get_providers()}
+    handle, _next_handle = _next_handle, _next_handle + 1
+    _sessions[handle] = session
+    return {"handle": handle, "version": ort.__version__, **result}
+
+
+def run_session(server: Any, handle: int, inputs: List[Any]) -> Dict[str, Any]:
+    """One inference: the outputs in the model's order and the seconds it took."""
+    ort = _onnxruntime()
+    session = _sessions[handle]
+    types = {value.name: _TYPES[value.type] for value in session.get_inputs()}
+    feeds: Dict[str, Any] = {}
+    for name, array in inputs:
+        feeds[name] = _ort_value(ort, array, types.get(name, ""))
+    names = [value.name for value in session.get_outputs()]
+    try:
+        begin = time.perf_counter()
+        values = session.run_with_ort_values(names, feeds)
+        seconds = time.perf_counter() - begin
+        outputs = [_array(value) for value in values]
+    except Exception as error:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base
+        raise WorkerError("invalid_argument", f"[onnxrt] inference: {error}") from None
+    return {"outputs": [[name, array] for name, array in zip(names, outputs)], "seconds": seconds}
+
+
+def _ort_value(ort: Any, array: np.ndarray, type_name: str) -> Any:
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if type_name == "bfloat16":
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), 16)
+    return ort.OrtValue.ortvalue_from_numpy(array)
+
+
+def _array(value: Any) -> np.ndarray:
+    if value.data_type() != "tensor(bfloat16)":
+        return value.numpy()
+    from .protocol import dtype_of
+
+    raw = np.frombuffer(bytes(_buffer(value)), np.uint16).reshape(value.shape())
+    return raw.view(dtype_of("bfloat16"))
+
+
+def _buffer(value: Any) -> Any:
+    import ctypes
+
+    size = 2 * int(np.prod(value.shape(), dtype=np.int64))
+    return (ctypes.c_char * size).from_address(value.data_ptr())
+
+
+def close_session(server: Any, handle: int) -> None:
+    """Frees a session."""
+    _sessions.pop(handle, None)

@@ -1,0 +1,1 @@
+"""Loaders per framework."""

@@ -1,0 +1,68 @@
+"""Loaders of ONNX models, where the Python package onnx is installed."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ... import util
+from ..base import BaseLoader, immediate
+
+
+class OnnxFromPath(BaseLoader):
+    def __init__(self, path: str, external_data_dir: Optional[str] = None, ignore_external_data: bool = False) -> None:
+        self._path, self._folder, self._ignore = path, external_data_dir, ignore_external_data
+
+    def call_impl(self) -> Any:
+        import onnx
+
+        model = onnx.load(self._path, load_external_data=self._folder is None and not self._ignore)
+        if self._folder is not None and not self._ignore:
+            onnx.external_data_helper.load_external_data_for_model(model, self._folder)
+        return model
+
+
+class BytesFromOnnx(BaseLoader):
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def call_impl(self) -> bytes:
+        return util.invoke_if_callable(self._model)[0].SerializeToString()
+
+
+class SaveOnnx(BaseLoader):
+    def __init__(self, model: Any, path: str, **kwargs: Any) -> None:
+        self._model, self._path = model, path
+
+    def call_impl(self) -> Any:
+        import onnx
+
+        model, _ = util.invoke_if_callable(self._model)
+        onnx.save(model, self._path)
+        return model
+
+
+class GsFromOnnx(BaseLoader):
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def call_impl(self) -> Any:
+        import onnx_graphsurgeon as gs
+
+        return gs.import_onnx(util.invoke_if_callable(self._model)[0])
+
+
+class OnnxFromGs(BaseLoader):
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+
+    def call_impl(self) -> Any:
+        import onnx_graphsurgeon as gs
+
+        return gs.export_onnx(util.invoke_if_callable(self._graph)[0])
+
+
+onnx_from_path = immediate(OnnxFromPath)
+bytes_from_onnx = immediate(BytesFromOnnx)
+save_onnx = immediate(SaveOnnx)
+gs_from_onnx = immediate(GsFromOnnx)
+onnx_from_gs = immediate(OnnxFromGs)

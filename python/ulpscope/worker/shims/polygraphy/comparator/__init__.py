@@ -1,0 +1,201 @@
+"""Results of runs, and generated input data."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+import numpy as np
+
+from ..json import Decoder, Encoder, add_json_methods
+
+
+class LazyArray:
+    """An array that the real module may keep on disk; here it is simply held."""
+
+    def __init__(self, arr: Any) -> None:
+        self.arr = arr
+
+    def load(self) -> Any:
+        return self.arr
+
+    def numpy(self) -> np.ndarray:
+        return np.asarray(self.arr)
+
+
+@Encoder.register(LazyArray)
+def _encode_lazy(array: LazyArray) -> Dict[str, Any]:
+    return {"values": array.numpy()}
+
+
+@Decoder.register(LazyArray, alias="LazyNumpyArray")
+def _decode_lazy(entries: Dict[str, Any]) -> LazyArray:
+    return LazyArray(entries["values"])
+
+
+def _plain(value: Any) -> Any:
+    return value.load() if isinstance(value, LazyArray) else value
+
+
+@add_json_methods("inference result")
+class IterationResult(OrderedDict):
+    """The outputs of one inference, by name, with the runner's name and the seconds it took."""
+
+    def __init__(self, outputs: Optional[Dict[str, Any]] = None, runtime: Optional[float] = None, runner_name: Optional[str] = None) -> None:
+        super().__init__()
+        for name, array in (outputs or {}).items():
+            self[name] = _plain(array)
+        self.runtime = runtime
+        self.runner_name = "custom_runner" if runner_name is None else runner_name
+
+    @property
+    def dct(self) -> Dict[str, LazyArray]:
+        return {name: LazyArray(array) for name, array in self.items()}
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, IterationResult) or (self.runtime, self.runner_name) != (other.runtime, other.runner_name):
+            return False
+        return self.keys() == other.keys() and all(np.array_equal(array, other[name]) for name, array in self.items())
+
+
+@Encoder.register(IterationResult)
+def _encode_iteration(result: IterationResult) -> Dict[str, Any]:
+    return {"outputs": result.dct, "runtime": result.runtime, "runner_name": result.runner_name}
+
+
+@Decoder.register(IterationResult)
+def _decode_iteration(entries: Dict[str, Any]) -> IterationResult:
+    return IterationResult(entries["outputs"], entries["runtime"], entries["runner_name"])
+
+
+def _as_encodable(value: Any) -> Any:
+    if isinstance(value, IterationResult):
+        return {**_as_encodable_dict(_encode_iteration(value)), "polygraphy_class": "IterationResult"}
+    if isinstance(value, (list, tuple)):
+        return [_as_encodable(item) for item in value]
+    if isinstance(value, dict):
+        return _as_encodable_dict(value)
+    return value
+
+
+def _as_encodable_dict(entries: Dict[str, Any]) -> Dict[str, Any]:
+    return {key: _as_encodable(value) for key, value in entries.items()}
+
+
+@add_json_methods("inference results")
+class RunResults:
+    """Pairs of a runner's name and its list of IterationResults, in order."""
+
+    def __init__(self, lst: Optional[Iterable[Tuple[str, List[IterationResult]]]] = None) -> None:
+        self.lst: List[Tuple[str, List[IterationResult]]] = [(name, list(iterations)) for name, iterations in lst or []]
+
+    def items(self) -> Iterator[Tuple[str, List[IterationResult]]]:
+        return iter(self.lst)
+
+    def keys(self) -> Iterator[str]:
+        return (name for name, _ in self.lst)
+
+    def values(self) -> Iterator[List[IterationResult]]:
+        return (iterations for _, iterations in self.lst)
+
+    def add(self, out_list: Iterable[Dict[str, Any]], runtime: Optional[float] = None, runner_name: Optional[str] = None) -> None:
+        iterations = [IterationResult(outputs, runtime, runner_name) for outputs in out_list]
+        self.lst.append((iterations[0].runner_name if iterations else "custom_runner", iterations))
+
+    def append(self, entry: Tuple[str, List[IterationResult]]) -> None:
+        self.lst.append(entry)
+
+    def extend(self, entries: Iterable[Tuple[str, List[IterationResult]]]) -> None:
+        self.lst.extend(entries)
+
+    def update(self, other: Any) -> None:
+        for name, iterations in other.items():
+            self[name] = iterations
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int):
+            return self.lst[key]
+        for name, iterations in self.lst:
+            if name == key:
+                return iterations
+        raise KeyError(f"{key!r} is not among the runners {list(self.keys())}")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, int):
+            self.lst[key] = value
+            return
+        for index, (name, _) in enumerate(self.lst):
+            if name == key:
+                self.lst[index] = (key, value)
+                return
+        self.lst.append((key, value))
+
+    def __contains__(self, key: str) -> bool:
+        return any(name == key for name in self.keys())
+
+    def __iter__(self) -> Iterator[Tuple[str, List[IterationResult]]]:
+        return iter(self.lst)
+
+    def __len__(self) -> int:
+        return len(self.lst)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, RunResults) and self.lst == other.lst
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@Encoder.register(RunResults)
+def _encode_results(results: RunResults) -> Dict[str, Any]:
+    return {"lst": [[name, [_as_encodable(entry) for entry in iterations]] for name, iterations in results.lst]}
+
+
+@Decoder.register(RunResults)
+def _decode_results(entries: Dict[str, Any]) -> RunResults:
+    return RunResults([(name, iterations) for name, iterations in entries["lst"]])
+
+
+class DataLoader:
+    """Random inputs as the real module generates them: per iteration a RandomState(seed + i), inputs in order."""
+
+    def __init__(
+        self,
+        seed: Optional[int] = None,
+        iterations: Optional[int] = None,
+        input_metadata: Any = None,
+        int_range: Any = None,
+        float_range: Any = None,
+        val_range: Any = None,
+        data_loader_backend_module: Optional[str] = None,
+    ) -> None:
+        self.seed = 1 if seed is None else int(seed)
+        self.iterations = 1 if iterations is None else int(iterations)
+        self.user_input_metadata = input_metadata or {}
+        self.input_metadata: Any = None
+        self.val_range = val_range or (0.0, 1.0)
+
+    def __len__(self) -> int:
+        return self.iterations
+
+    def _range(self, name: str) -> Tuple[float, float]:
+        value = self.val_range
+        return tuple(value.get(name, value.get("", (0.0, 1.0)))) if isinstance(value, dict) else tuple(value)
+
+    def __getitem__(self, index: int) -> Dict[str, np.ndarray]:
+        if index >= self.iterations:
+            raise IndexError()
+        generator = np.random.RandomState(self.seed + index)
+        feed: Dict[str, np.ndarray] = OrderedDict()
+        metadata = self.input_metadata if self.input_metadata is not None else self.user_input_metadata
+        for name, entry in metadata.items():
+            dtype, shape = (entry.dtype, entry.shape) if hasattr(entry, "dtype") else entry
+            dtype = np.dtype(getattr(dtype, "numpy", lambda: dtype)() if not isinstance(dtype, (str, type, np.dtype)) else dtype)
+            shape = [1 if not isinstance(dim, (int, np.integer)) or dim < 0 else int(dim) for dim in shape]
+            low, high = self._range(name)
+            if np.issubdtype(dtype, np.integer) or dtype == np.bool_:
+                feed[name] = np.array(generator.randint(int(low), int(high) + 1, size=shape, dtype=dtype))
+            else:
+                feed[name] = np.array((generator.random_sample(size=shape) * (high - low) + low).astype(dtype))
+        return feed

@@ -1,0 +1,48 @@
+"""TensorRT's Python module as far as scripts need it to describe a network to ulpscope.
+
+Networks, layer precisions, output types and builder configurations are described here and built by ulpscope's engine;
+nothing in this module runs on a GPU. It stands in for the real module in scripts that ulpscope runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any as _Any
+
+from . import _enums
+from ._builder import *  # noqa: F403
+from ._enums import *  # noqa: F403
+from ._enums import nptype
+from ._layers import *  # noqa: F403
+from ._layers import ILayer
+from ._network import INetworkDefinition
+from ._parser import OnnxParser, ParserError
+from ._tensor import Dims, Dims2, Dims3, Dims4, DimsHW, ITensor, Permutation, Weights, volume
+from ._window_layers import *  # noqa: F403
+
+__version__ = "10.9.0"
+__ulpscope__ = True
+
+float32 = _enums.DataType.FLOAT
+float16 = _enums.DataType.HALF
+bfloat16 = _enums.DataType.BF16
+fp8 = _enums.DataType.FP8
+int8 = _enums.DataType.INT8
+uint8 = _enums.DataType.UINT8
+int32 = _enums.DataType.INT32
+int64 = _enums.DataType.INT64
+bool = _enums.DataType.BOOL  # noqa: A001
+
+
+def init_libnvinfer_plugins(logger: _Any = None, namespace: str = "") -> int:
+    """There are no plugins to register."""
+    return 1
+
+
+def get_plugin_registry() -> _Any:
+    raise RuntimeError("ulpscope has no TensorRT plugins: use ONNX operators")
+
+
+def __getattr__(name: str) -> _Any:
+    known = sorted(key for key in globals() if not key.startswith("_"))
+    raise AttributeError(f"ulpscope's tensorrt has no '{name}'; it provides: {', '.join(known)}")
+

@@ -1,0 +1,50 @@
+"""What all objects of this module share: enumerations, strict attributes, and the way to the program."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Callable, Dict, NoReturn, Optional
+
+
+class Enum(enum.IntEnum):
+    """Prints as the enumerations of the real module do: ``DataType.FLOAT``."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}.{self.name}: {int(self)}>"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+class Object:
+    """Refuses attributes that it does not have, as the real classes do: a misspelt name is an error, not a no-op."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and not hasattr(type(self), name):
+            raise AttributeError(unknown_attribute(self, name))
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(unknown_attribute(self, name))
+
+
+def unknown_attribute(owner: Any, name: str) -> str:
+    known = sorted(entry for entry in dir(type(owner)) if not entry.startswith("_"))
+    return f"ulpscope's tensorrt has no {type(owner).__name__}.{name}; it provides: {', '.join(known)}"
+
+
+class _Bridge:
+    """The program behind this module. Set by the worker; absent when the module is used for its names alone."""
+
+    request: Optional[Callable[[str, Dict[str, Any]], Any]] = None
+
+    def ask(self, method: str, args: Dict[str, Any]) -> Any:
+        if self.request is None:
+            raise RuntimeError("ulpscope's tensorrt can load models only in scripts that ulpscope runs as network or config scripts")
+        return self.request(method, args)
+
+
+bridge = _Bridge()

@@ -1,0 +1,276 @@
+"""Builder, its configuration, loggers and calibrators."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ._base import Enum, Object
+from ._enums import BuilderFlag, DeviceType, EngineCapability, HardwareCompatibilityLevel, MemoryPoolType, ProfilingVerbosity
+from ._network import INetworkDefinition
+from ._tensor import Dims
+
+
+class ILogger:
+    """Base of loggers."""
+
+    class Severity(Enum):
+        INTERNAL_ERROR = 0
+        ERROR = 1
+        WARNING = 2
+        INFO = 3
+        VERBOSE = 4
+
+    INTERNAL_ERROR, ERROR, WARNING, INFO, VERBOSE = Severity
+
+    def __init__(self) -> None:
+        pass
+
+
+class Logger(ILogger):
+    """Prints messages of at least its severity to stderr."""
+
+    def __init__(self, min_severity: ILogger.Severity = ILogger.Severity.WARNING) -> None:
+        self.min_severity = min_severity
+
+    def log(self, severity: ILogger.Severity, msg: str) -> None:
+        if severity <= self.min_severity:
+            print(f"[TRT] [{severity.name[0]}] {msg}", file=sys.stderr)
+
+
+class IOptimizationProfile(Object):
+    """Minimum, optimum and maximum shape per input."""
+
+    extra_memory_target: float = 1.0
+
+    def __init__(self) -> None:
+        self._shapes: Dict[str, Tuple[Dims, Dims, Dims]] = {}
+        self._values: Dict[str, Tuple[Any, Any, Any]] = {}
+
+    def set_shape(self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> None:
+        if not len(min) == len(opt) == len(max):
+            raise ValueError(f"the shapes of '{input}' have different ranks: {tuple(min)}, {tuple(opt)}, {tuple(max)}")
+        if any(not low <= middle <= high for low, middle, high in zip(min, opt, max)):
+            raise ValueError(f"the shapes of '{input}' are not in order: {tuple(min)}, {tuple(opt)}, {tuple(max)}")
+        self._shapes[str(input)] = (Dims(tuple(min)), Dims(tuple(opt)), Dims(tuple(max)))
+
+    def get_shape(self, input: str) -> List[Dims]:
+        return list(self._shapes.get(input, ()))
+
+    def set_shape_input(self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> None:
+        self._values[str(input)] = (tuple(min), tuple(opt), tuple(max))
+
+    def get_shape_input(self, input: str) -> List[Any]:
+        return list(self._values.get(input, ()))
+
+    def __bool__(self) -> bool:
+        return True
+
+
+_ACCEPTED = (
+    "set_tactic_sources", "set_preview_feature", "set_quantization_flag", "clear_quantization_flag", "set_device_type",
+    "reset_device_type", "set_timing_cache", "set_calibration_profile", "set_compute_capability",
+)  # fmt: skip
+
+
+class IBuilderConfig(Object):
+    """How to build: precisions, constraints and profiles count; what only matters to a GPU is accepted and has no effect."""
+
+    avg_timing_iterations: int = 1
+    min_timing_iterations: int = 1
+    builder_optimization_level: int = 3
+    max_aux_streams: int = 0
+    max_num_tactics: int = -1
+    profiling_verbosity: ProfilingVerbosity = ProfilingVerbosity.LAYER_NAMES_ONLY
+    engine_capability: EngineCapability = EngineCapability.STANDARD
+    hardware_compatibility_level: HardwareCompatibilityLevel = HardwareCompatibilityLevel.NONE
+    default_device_type: DeviceType = DeviceType.GPU
+    DLA_core: int = -1
+    profile_stream: int = 0
+    plugins_to_serialize: Sequence[str] = ()
+    algorithm_selector: Any = None
+    int8_calibrator: Any = None
+    progress_monitor: Any = None
+    quantization_flags: int = 0
+    runtime_platform: Any = None
+    tiling_optimization_level: Any = None
+    l2_limit_for_tiling: int = -1
+    remote_auto_tuning_config: str = ""
+
+    def __init__(self) -> None:
+        self._flags = {BuilderFlag.TF32}  # on by default, as in the real module
+        self._profiles: List[IOptimizationProfile] = []
+        self._pools: Dict[MemoryPoolType, int] = {}
+
+    @property
+    def flags(self) -> int:
+        return sum(1 << int(flag) for flag in self._flags)
+
+    @flags.setter
+    def flags(self, value: int) -> None:
+        self._flags = {flag for flag in BuilderFlag if int(value) >> int(flag) & 1}
+
+    def set_flag(self, flag: BuilderFlag) -> None:
+        self._flags.add(BuilderFlag(flag))
+
+    def clear_flag(self, flag: BuilderFlag) -> None:
+        self._flags.discard(BuilderFlag(flag))
+
+    def get_flag(self, flag: BuilderFlag) -> bool:
+        return BuilderFlag(flag) in self._flags
+
+    @property
+    def max_workspace_size(self) -> int:
+        return self.get_memory_pool_limit(MemoryPoolType.WORKSPACE)
+
+    @max_workspace_size.setter
+    def max_workspace_size(self, value: int) -> None:
+        self.set_memory_pool_limit(MemoryPoolType.WORKSPACE, value)
+
+    def set_memory_pool_limit(self, pool: MemoryPoolType, pool_size: int) -> None:
+        self._pools[MemoryPoolType(pool)] = int(pool_size)
+
+    def get_memory_pool_limit(self, pool: MemoryPoolType) -> int:
+        return self._pools.get(MemoryPoolType(pool), 0)
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        return len(self._profiles)
+
+    def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
+        self._profiles.append(profile)
+        return len(self._profiles) - 1
+
+    def get_tactic_sources(self) -> int:
+        return 0
+
+    def get_preview_feature(self, feature: Any) -> bool:
+        return False
+
+    def get_quantization_flag(self, flag: Any) -> bool:
+        return False
+
+    def can_run_on_DLA(self, layer: Any) -> bool:
+        return False
+
+    def create_timing_cache(self, serialized_timing_cache: bytes) -> "ITimingCache":
+        return ITimingCache()
+
+    def get_timing_cache(self) -> "ITimingCache":
+        return ITimingCache()
+
+
+def _accept(name: str) -> Any:
+    def method(self: IBuilderConfig, *args: Any, **kwargs: Any) -> bool:
+        return True
+
+    method.__name__ = name
+    method.__doc__ = "Accepted; has no effect on ulpscope's engine."
+    return method
+
+
+for _name in _ACCEPTED:
+    setattr(IBuilderConfig, _name, _accept(_name))
+
+
+class ITimingCache:
+    """Empty: ulpscope measures nothing while it builds."""
+
+    def serialize(self) -> bytes:
+        return b""
+
+    def combine(self, input_cache: "ITimingCache", ignore_mismatch: bool) -> bool:
+        return True
+
+    def reset(self) -> bool:
+        return True
+
+
+class Builder(Object):
+    """Makes networks and configurations. Engines are built by the program, after the script."""
+
+    max_threads: int = 1
+    error_recorder: Any = None
+    gpu_allocator: Any = None
+    max_batch_size: int = 1
+
+    def __init__(self, logger: Optional[Any] = None) -> None:
+        self._logger = logger
+
+    @property
+    def logger(self) -> Optional[Any]:
+        return self._logger
+
+    @property
+    def platform_has_tf32(self) -> bool:
+        return True
+
+    platform_has_fast_fp16 = platform_has_fast_int8 = platform_has_tf32
+
+    @property
+    def num_DLA_cores(self) -> int:
+        return 0
+
+    def create_network(self, flags: int = 0) -> INetworkDefinition:
+        return INetworkDefinition(flags)
+
+    def create_builder_config(self) -> IBuilderConfig:
+        return IBuilderConfig()
+
+    def create_optimization_profile(self) -> IOptimizationProfile:
+        return IOptimizationProfile()
+
+    def is_network_supported(self, network: INetworkDefinition, config: IBuilderConfig) -> bool:
+        return True
+
+    def reset(self) -> None:
+        pass
+
+    def build_serialized_network(self, network: INetworkDefinition, config: IBuilderConfig) -> None:
+        raise RuntimeError("a script only describes the network: ulpscope builds the engine itself after the script has returned")
+
+    build_engine = build_engine_with_config = build_serialized_network
+
+    def __enter__(self) -> "Builder":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        pass
+
+
+class _Calibrator:
+    """Base of calibrators. ulpscope calibrates itself (--calibration-cache); a script's calibrator is not called."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+class IInt8Calibrator(_Calibrator):
+    pass
+
+
+class IInt8EntropyCalibrator(IInt8Calibrator):
+    pass
+
+
+class IInt8EntropyCalibrator2(IInt8Calibrator):
+    pass
+
+
+class IInt8MinMaxCalibrator(IInt8Calibrator):
+    pass
+
+
+class IInt8LegacyCalibrator(IInt8Calibrator):
+    pass
+
+
+class IAlgorithmSelector(_Calibrator):
+    """Base of algorithm selectors; not called: see --save-tactics and --load-tactics."""
+
+
+class IProgressMonitor(_Calibrator):
+    """Base of progress monitors; not called."""
+
+
+__all__ = [name for name in dir() if name.startswith("I") and name not in ("INetworkDefinition",)] + ["Builder", "Logger"]
