@@ -87,9 +87,4 @@ AccuracyResult compare_accuracy(const RunResults& results, const std::vector<Com
 /// The name in `second` that output number `index` of `first` is compared with, or nothing (a warning was logged).
 std::optional<std::string> pair_output(const IterationResult& first, std::size_t index, const IterationResult& second);
 
-/// Logs "<title> | Stats: ...", then, indented, the values of small arrays and the histogram: at info level if `info`,
-/// else at verbose level.
-void log_statistics(const Tensor& tensor, bool info, std::string_view title,
-                    std::optional<std::pair<double, double>> histogram_range = std::nullopt);
-
 }  // namespace ulpscope

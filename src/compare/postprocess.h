@@ -7,11 +7,11 @@
 namespace ulpscope {
 
 /// Indices (int64) of the k largest values along an axis, largest first, the first of equals first; k is limited to the
-/// length. NaN come last. Follows NumPy's argsort of the negated values, with its quirks for unsigned integers.
-/// Throws Error(kInvalidArgument) for an axis out of range and for bool.
+/// length. NaN come last. Throws Error(kInvalidArgument) for an axis out of range.
 Tensor top_k_indices(const Tensor& tensor, const TopK& top_k);
 
-/// Replaces the outputs that `top_k` names; others stay.
+/// Replaces the outputs that `top_k` names (the empty name: all); others stay. Throws Error(kInvalidArgument) naming the
+/// output.
 void apply_top_k(RunResults& results, const PerName<TopK>& top_k);
 
 }  // namespace ulpscope

@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "compare/compare_functions.h"
+#include "compare/pairing.h"
+#include "compare/statistics_log.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+struct MetricInfo {
+  const char* label;
+  const char* unit;
+  bool higher_is_better;
+};
+
+MetricInfo info_of(Metric metric) {
+  switch (metric) {
+    case Metric::kL2: return {"L2 Norm", "", false};
+    case Metric::kCosineSimilarity: return {"Cosine Similarity", "", true};
+    case Metric::kPsnr: return {"PSNR", " dB", true};
+    case Metric::kSnr: return {"SNR", " dB", true};
+  }
+  throw InternalError("info_of: unknown metric");
+}
+
+double threshold_of(Metric metric, const CompareOptions& options, const std::string& name) {
+  switch (metric) {
+    case Metric::kL2: return options.l2_tolerance.get(name, 1e-5);
+    case Metric::kCosineSimilarity: return options.cosine_similarity_threshold.get(name, 0.997);
+    case Metric::kPsnr: return options.psnr_tolerance.get(name, 30.0);
+    case Metric::kSnr: return options.snr_tolerance.get(name, 20.0);
+  }
+  throw InternalError("threshold_of: unknown metric");
+}
+
+/// Value and threshold with as many digits as tell them apart, five at least.
+std::pair<std::string, std::string> distinct(double value, double threshold) {
+  char first[64], second[64];
+  for (int precision = 5; precision <= 17; ++precision) {
+    std::snprintf(first, sizeof(first), "%.*g", precision, value);
+    std::snprintf(second, sizeof(second), "%.*g", precision, threshold);
+    if (value == threshold || std::string(first) != second) break;
+  }
+  return {std::isnan(value) ? "nan" : first, second};
+}
+
+struct Sums {
+  double aa = 0, bb = 0, ab = 0, noise = 0;  ///< Sums of a*a, b*b, a*b and (a-b)^2.
+  double max_a = -std::numeric_limits<double>::infinity();
+};
+
+Sums sums_of(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.cast(DataType::kFloat64), y = b.cast(DataType::kFloat64);
+  const double* p = x.data<double>();
+  const double* q = y.data<double>();
+  Sums sums;
+  for (std::int64_t i = 0; i < x.size(); ++i) {
+    sums.aa += p[i] * p[i];
+    sums.bb += q[i] * q[i];
+    sums.ab += p[i] * q[i];
+    sums.noise += (p[i] - q[i]) * (p[i] - q[i]);
+    sums.max_a = std::max(sums.max_a, p[i]);
+  }
+  return sums;
+}
+
+double cosine_similarity(const Sums& sums) {
+  if (sums.aa == 0 && sums.bb == 0) return 1;
+  if (sums.aa == 0 || sums.bb == 0) return 0;
+  const double similarity = sums.ab / (std::sqrt(sums.aa) * std::sqrt(sums.bb));
+  return std::isnan(similarity) ? similarity : std::clamp(similarity, -1.0, 1.0);
+}
+
+}  // namespace
+
+double metric_value(Metric metric, const Tensor& a, const Tensor& b) {
+  const Sums sums = sums_of(a, b);
+  const auto count = static_cast<double>(a.size());
+  switch (metric) {
+    case Metric::kL2: return std::sqrt(sums.noise);
+    case Metric::kCosineSimilarity: return cosine_similarity(sums);
+    case Metric::kPsnr: {
+      if (sums.noise == 0) return std::numeric_limits<double>::infinity();
+      const double peak = sums.max_a > 0 ? sums.max_a : 1.0;
+      return 20 * std::log10(peak) - 10 * std::log10(sums.noise / count);
+    }
+    case Metric::kSnr: {
+      if (sums.noise == 0) return std::numeric_limits<double>::infinity();
+      if (sums.aa == 0) return -std::numeric_limits<double>::infinity();
+      return 10 * std::log10(sums.aa / sums.noise);
+    }
+  }
+  throw InternalError("metric_value: unknown metric");
+}
+
+CompareFunction metric_compare(const std::vector<Metric>& metrics, const CompareOptions& options) {
+  return [metrics, options](const IterationResult& first, const IterationResult& second) {
+    std::string label;
+    for (Metric metric : metrics) label += (label.empty() ? "" : ", ") + std::string(info_of(metric).label);
+    return compare_outputs(first, second, label, options.fail_fast, [&](const std::string& name, const Tensor& a, const std::string& other_name, const Tensor& b) {
+      OutputVerdict verdict{name, other_name};
+      const auto aligned = align_shapes(name, a, b, options.check_shapes);
+      if (!aligned) return verdict;
+      verdict.passed = true;
+      for (Metric metric : metrics) {
+        const MetricInfo info = info_of(metric);
+        const double value = metric_value(metric, a, *aligned), threshold = threshold_of(metric, options, name);
+        const bool passed = info.higher_is_better ? value >= threshold : value <= threshold;
+        const auto [value_text, threshold_text] = distinct(value, threshold);
+        const std::string line = std::string(info.label) + ": " + value_text + info.unit + " (" + (info.higher_is_better ? "min required" : "tolerance") + ": " +
+                                 threshold_text + info.unit + ") | " + (passed ? "PASSED" : "FAILED");
+        log(passed ? LogLevel::kInfo : LogLevel::kError, line);
+        verdict.passed = verdict.passed && passed;
+        if (!verdict.value || !passed) verdict.value = value;
+      }
+      if (log_enabled(LogLevel::kInfo)) {
+        const Statistics statistics_a = compute_statistics(a), statistics_b = compute_statistics(*aligned);
+        const auto range = shared_range(a, statistics_a, *aligned, statistics_b);
+        log_statistics(a, statistics_a, !verdict.passed, first.runner_name + ": " + name, range);
+        log_statistics(*aligned, statistics_b, !verdict.passed, second.runner_name + ": " + other_name, range);
+      }
+      return verdict;
+    });
+  };
+}
+
+}  // namespace ulpscope
