@@ -1,0 +1,19 @@
+// How runners are run, and what is kept of it.
+#pragma once
+
+#include "args/option_table.h"
+
+namespace ulpscope::cli {
+
+struct InferenceArgs {
+  std::optional<int> warm_up;
+  bool use_subprocess = false;
+  std::optional<std::string> save_inputs, save_outputs;
+  std::vector<std::string> postprocess;
+
+  void declare(OptionTable& table);
+  /// Throws Error for values that make no sense.
+  void check() const;
+};
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,33 @@
+// The model: a file of some type.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "args/option_table.h"
+#include "ulpscope/shape.h"
+
+namespace ulpscope::cli {
+
+enum class ModelType { kOnnx, kEngine, kNetworkScript };
+
+struct ModelArgs {
+  std::optional<std::string> model, type_name;
+  std::vector<std::string> input_shapes;
+
+  /// `required`: the tool does nothing without a model.
+  void declare(OptionTable& table, bool required = false);
+
+  bool given() const noexcept { return model.has_value(); }
+  /// By --model-type, else by extension. Throws Error(kUnsupported) with what to do for anything else.
+  ModelType type() const;
+  /// MODEL without ":function".
+  std::filesystem::path path() const;
+  /// Throws Error(kNotFound) when there is no such file.
+  void check_exists() const;
+  std::vector<std::pair<std::string, Shape>> shapes() const;
+};
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,38 @@
+// A command line as people type it, in the one form that the parser takes.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "args/option_table.h"
+
+namespace ulpscope::cli {
+
+/// One use of an option, with the words that belong to it.
+struct Occurrence {
+  const Option* option;
+  std::vector<std::string> values;
+};
+
+struct NormalizedArguments {
+  std::vector<Occurrence> occurrences;   ///< In the order typed; all of them.
+  std::optional<std::string> positional;
+  std::vector<std::string> unrecognized; ///< Words that belong to nothing, in the order typed.
+  bool help = false;                     ///< -h or --help came before any mistake.
+};
+
+/// Reads `words` by the rules of Python's argparse (parse_known_args): options may be cut to a unique prefix, `--opt=value`
+/// gives one value, lists take every word up to the next option, a word such as -1.5 is a value, words after `--` are
+/// values, -vvq is -v -v -q. Unlike argparse (of Python 3.11), a prefix that fits several names of one option is not
+/// ambiguous. Throws UsageError with argparse's message.
+NormalizedArguments normalize(const OptionTable& table, std::span<const std::string> words);
+
+/// The same command line as words that no parser can misread: "--canonical=value" per value, flags by themselves, the
+/// positional argument last after "--". Of options that are given several times only the last one stays, except
+/// for flags that are counted or ordered, and for repeated lists, whose values are joined by kValueSeparator.
+std::vector<std::string> canonical_words(const NormalizedArguments& arguments);
+inline constexpr char kValueSeparator = '\x1f';
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,18 @@
+// How ONNX files are read and which of their values are outputs.
+#pragma once
+
+#include "args/option_table.h"
+#include "onnx/import.h"
+
+namespace ulpscope::cli {
+
+struct OnnxLoadArgs {
+  std::vector<std::string> outputs, exclude_outputs;
+  std::optional<std::string> external_data_dir;
+  bool ignore_external_data = false;
+
+  void declare(OptionTable& table);
+  ImportOptions import_options() const;
+};
+
+}  // namespace ulpscope::cli

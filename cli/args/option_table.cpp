@@ -1,0 +1,167 @@
+#include "args/option_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sstream>
+
+namespace ulpscope::cli {
+namespace {
+
+constexpr std::size_t kHelpColumn = 26;
+constexpr std::size_t kWidth = 110;
+
+std::string values_text(const Option& option) {
+  const std::string name =
+      option.choices.empty() ? option.metavar : fmt::format("{{{}}}", fmt::join(option.choices, ","));
+  switch (option.arity) {
+    case Arity::kNone: return {};
+    case Arity::kOne: return " " + name;
+    case Arity::kOptional: return fmt::format(" [{}]", name);
+    case Arity::kAny: return fmt::format(" [{} ...]", name);
+    case Arity::kSome: return fmt::format(" {} [{} ...]", name, name);
+  }
+  return {};
+}
+
+/// Wraps words at kWidth, every line indented by `margin`.
+void wrap(std::string& out, std::string_view text, std::size_t margin) {
+  std::istringstream words{std::string(text)};
+  std::string word, line;
+  while (words >> word) {
+    if (!line.empty() && margin + line.size() + 1 + word.size() > kWidth) {
+      out += std::string(margin, ' ') + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  if (!line.empty()) out += std::string(margin, ' ') + line + "\n";
+}
+
+void entry(std::string& out, const std::string& head, const std::string& help) {
+  out += "  " + head;
+  const std::size_t used = 2 + head.size();
+  std::string text;
+  wrap(text, help, kHelpColumn);
+  if (used + 2 <= kHelpColumn && !text.empty()) {
+    out += std::string(kHelpColumn - used, ' ') + text.substr(kHelpColumn);
+  } else {
+    out += "\n" + text;
+  }
+}
+
+}  // namespace
+
+std::string Option::display() const { return fmt::format("{}", fmt::join(names, "/")); }
+
+OptionTable::OptionTable(std::string program, std::string description)
+    : program_(std::move(program)), description_(std::move(description)) {
+  sections_.push_back({"options", ""});
+}
+
+void OptionTable::section(std::string title, std::string description) {
+  sections_.push_back({std::move(title), std::move(description)});
+}
+
+Option& OptionTable::add(std::vector<std::string> names, Arity arity, std::string metavar, std::string help) {
+  Option option;
+  option.names = std::move(names);
+  option.arity = arity;
+  option.metavar = std::move(metavar);
+  option.help = std::move(help);
+  option.section = sections_.size() - 1;
+  return options_.emplace_back(std::move(option));
+}
+
+Option& OptionTable::flag(std::vector<std::string> names, bool& target, std::string help) {
+  Option& option = add(std::move(names), Arity::kNone, "", std::move(help));
+  option.target = &target;
+  return option;
+}
+
+Option& OptionTable::count(std::vector<std::string> names, int& target, std::string help) {
+  Option& option = add(std::move(names), Arity::kNone, "", std::move(help));
+  option.target = &target;
+  return option;
+}
+
+Option& OptionTable::ordered(std::string name, Ordered& target, std::string help) {
+  Option& option = add({std::move(name)}, Arity::kNone, "", std::move(help));
+  option.target = &target;
+  return option;
+}
+
+Option& OptionTable::value(std::vector<std::string> names, std::optional<std::string>& target, std::string metavar,
+                           std::string help) {
+  Option& option = add(std::move(names), Arity::kOne, std::move(metavar), std::move(help));
+  option.target = &target;
+  return option;
+}
+
+Option& OptionTable::integer(std::vector<std::string> names, std::optional<int>& target, std::string metavar,
+                             std::string help) {
+  Option& option = add(std::move(names), Arity::kOne, std::move(metavar), std::move(help));
+  option.target = &target;
+  return option;
+}
+
+Option& OptionTable::number(std::vector<std::string> names, std::optional<double>& target, std::string metavar,
+                            std::string help) {
+  Option& option = add(std::move(names), Arity::kOne, std::move(metavar), std::move(help));
+  option.target = &target;
+  return option;
+}
+
+Option& OptionTable::list(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar,
+                          std::string help) {
+  Option& option = add(std::move(names), Arity::kSome, std::move(metavar), std::move(help));
+  option.target = &target;
+  return option;
+}
+
+Option& OptionTable::repeated(std::vector<std::string> names, Repeated& target, std::string metavar, std::string help) {
+  Option& option = add(std::move(names), Arity::kSome, std::move(metavar), std::move(help));
+  option.target = &target;
+  return option;
+}
+
+Option& OptionTable::words(std::vector<std::string> names, Arity arity, std::string metavar, std::string help) {
+  return add(std::move(names), arity, std::move(metavar), std::move(help));
+}
+
+void OptionTable::positional(std::string metavar, std::optional<std::string>& target, std::string help, bool required) {
+  positional_ = &target;
+  positional_metavar_ = std::move(metavar);
+  positional_help_ = std::move(help);
+  positional_section_ = sections_.size() - 1;
+  positional_required_ = required;
+}
+
+std::string OptionTable::usage() const {
+  std::string text = "usage: " + program_ + " [-h]";
+  if (positional_ != nullptr) text += positional_required_ ? " " + positional_metavar_ : " [" + positional_metavar_ + "]";
+  return text + " [options]\n";
+}
+
+std::string OptionTable::help() const {
+  std::string text = usage() + "\n" + description_ + "\n";
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    std::string body;
+    if (s == 0) entry(body, "-h, --help", "show this help message and exit");
+    if (positional_ != nullptr && positional_section_ == s) entry(body, positional_metavar_, positional_help_);
+    for (const Option& option : options_) {
+      if (option.section != s) continue;
+      std::string about = option.help;
+      if (option.support == Support::kIgnored) about += " [accepted, has no effect: " + option.instead + "]";
+      if (option.support == Support::kRefused) about += " [refused: " + option.instead + "]";
+      entry(body, fmt::format("{}{}", fmt::join(option.names, ", "), values_text(option)), about);
+    }
+    if (body.empty()) continue;
+    text += "\n" + sections_[s].title + ":\n";
+    if (!sections_[s].description.empty()) text += "  Options related to " + sections_[s].description + "\n\n";
+    text += body;
+  }
+  return text;
+}
+
+}  // namespace ulpscope::cli

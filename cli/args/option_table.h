@@ -1,0 +1,117 @@
+// The options of one tool: what the parser, the help text and the documentation are made from.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace ulpscope::cli {
+
+/// How many values follow an option; argparse's `nargs`.
+enum class Arity {
+  kNone,      ///< A flag.
+  kOne,       ///< Exactly one.
+  kOptional,  ///< None or one.
+  kAny,       ///< None or more: takes every word up to the next option.
+  kSome,      ///< One or more, as greedily.
+};
+
+/// What happens to options that people have in their scripts.
+enum class Support {
+  kDone,
+  kIgnored,  ///< Accepted with one warning line: has no meaning for this engine.
+  kRefused,  ///< Accepted by the parser, then an Error that says what to do instead.
+};
+
+/// Values of an option that may be repeated, one list per repetition.
+using Repeated = std::vector<std::vector<std::string>>;
+/// Canonical names of the options of one kind, in the order typed (`--onnxrt --trt --onnxrt`).
+struct Ordered : std::vector<std::string> {};
+
+struct Option {
+  std::vector<std::string> names;  ///< The first is canonical.
+  Arity arity = Arity::kNone;
+  std::string metavar;
+  std::string help;
+  std::variant<std::monostate, bool*, int*, std::optional<int>*, std::optional<double>*, std::optional<std::string>*,
+               std::vector<std::string>*, Repeated*, Ordered*>
+      target;
+  std::vector<std::string> choices;
+  std::string excludes;  ///< Canonical name of the option that must not be given too.
+  Support support = Support::kDone;
+  std::string instead;   ///< Why it is ignored or refused, and what to use.
+  /// Not an option of Polygraphy: never makes an abbreviation of one of Polygraphy's options ambiguous.
+  bool own = false;
+  std::size_t section = 0;
+
+  /// "--rtol/--rel-tol", as argparse names options in messages.
+  std::string display() const;
+
+  Option& choose(std::vector<std::string> values) { return choices = std::move(values), *this; }
+  Option& exclude(std::string name) { return excludes = std::move(name), *this; }
+  Option& ignore(std::string why) { return support = Support::kIgnored, instead = std::move(why), *this; }
+  Option& refuse(std::string why) { return support = Support::kRefused, instead = std::move(why), *this; }
+  Option& ours() { return own = true, *this; }
+};
+
+struct Section {
+  std::string title, description;
+};
+
+/// A command line that does not fit the options; exit status 2.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Declared by the argument groups, in the order of the help text. Targets must outlive parsing. The references that
+/// the declarations return are valid until the next declaration.
+class OptionTable {
+ public:
+  OptionTable(std::string program, std::string description);
+
+  /// Starts a group of options: "Title:" and "Options related to <description>" in the help text.
+  void section(std::string title, std::string description);
+
+  Option& flag(std::vector<std::string> names, bool& target, std::string help);
+  Option& count(std::vector<std::string> names, int& target, std::string help);
+  Option& ordered(std::string name, Ordered& target, std::string help);
+  Option& value(std::vector<std::string> names, std::optional<std::string>& target, std::string metavar, std::string help);
+  Option& integer(std::vector<std::string> names, std::optional<int>& target, std::string metavar, std::string help);
+  Option& number(std::vector<std::string> names, std::optional<double>& target, std::string metavar, std::string help);
+  Option& list(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar, std::string help);
+  Option& repeated(std::vector<std::string> names, Repeated& target, std::string metavar, std::string help);
+  /// Words that are accepted without a target: combine with ignore() or refuse().
+  Option& words(std::vector<std::string> names, Arity arity, std::string metavar, std::string help);
+
+  /// The positional argument; at most one, optional unless `required`.
+  void positional(std::string metavar, std::optional<std::string>& target, std::string help, bool required = false);
+
+  const std::string& program() const noexcept { return program_; }
+  std::span<const Option> options() const noexcept { return options_; }
+  std::span<const Section> sections() const noexcept { return sections_; }
+  std::optional<std::string>* positional_target() const noexcept { return positional_; }
+  const std::string& positional_metavar() const noexcept { return positional_metavar_; }
+  bool positional_required() const noexcept { return positional_required_; }
+
+  /// "usage: ulpscope run [-h] [options] [MODEL]".
+  std::string usage() const;
+  /// The text of `--help`: usage, description, then one paragraph per section.
+  std::string help() const;
+
+ private:
+  Option& add(std::vector<std::string> names, Arity arity, std::string metavar, std::string help);
+
+  std::string program_, description_;
+  std::vector<Section> sections_;
+  std::vector<Option> options_;
+  std::optional<std::string>* positional_ = nullptr;
+  std::string positional_metavar_, positional_help_;
+  std::size_t positional_section_ = 0;
+  bool positional_required_ = false;
+};
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,161 @@
+#include "args/trt_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compare/name_values.h"
+#include "core/file.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cli {
+namespace {
+
+constexpr char kNoMeaning[] = "means nothing to this engine";
+
+void declare_ignored(OptionTable& table) {
+  const auto flag = [&](std::string name, std::string help) -> Option& {
+    return table.words({std::move(name)}, Arity::kNone, "", std::move(help)).ignore(kNoMeaning);
+  };
+  const auto value = [&](std::string name, std::string metavar, std::string help) -> Option& {
+    return table.words({std::move(name)}, Arity::kOne, std::move(metavar), std::move(help)).ignore(kNoMeaning);
+  };
+  flag("--sparse-weights", "Optimise for sparse weights");
+  flag("--version-compatible", "Engine for later releases too");
+  flag("--exclude-lean-runtime", "For --version-compatible");
+  table.words({"--calib-base-cls", "--calibration-base-class"}, Arity::kOne, "NAME", "Calibrator")
+      .ignore("int8 calibration is not part of this release");
+  value("--quantile", "Q", "For IInt8LegacyCalibrator");
+  value("--regression-cutoff", "C", "For IInt8LegacyCalibrator");
+  value("--load-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
+  value("--save-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
+  flag("--error-on-timing-cache-miss", "For --load-timing-cache");
+  flag("--disable-compilation-cache", "Do not cache compiled code");
+  table.words({"--tactic-sources"}, Arity::kAny, "NAME", "Libraries to take tactics from").ignore(kNoMeaning);
+  flag("--trt-safety-restricted", "Check for the safety subset");
+  flag("--refittable", "Engine whose weights can be replaced");
+  flag("--strip-plan", "Engine without its weights");
+  flag("--use-dla", "Run on the deep learning accelerator");
+  flag("--allow-gpu-fallback", "For --use-dla");
+  table.words({"--pool-limit", "--memory-pool-limit"}, Arity::kSome, "POOL:BYTES", "Memory limits").ignore(kNoMeaning);
+  value("--workspace", "BYTES", "Memory limit").ours();
+  table.words({"--preview-features"}, Arity::kAny, "NAME", "Preview features").ignore(kNoMeaning);
+  value("--builder-optimization-level", "N", "Time to spend on building");
+  value("--hardware-compatibility-level", "LEVEL", "GPUs that the engine runs on");
+  value("--max-aux-streams", "N", "Auxiliary streams");
+  table.words({"--quantization-flags"}, Arity::kAny, "NAME", "Quantisation flags").ignore(kNoMeaning);
+  value("--profiling-verbosity", "LEVEL", "Annotations in the engine");
+  flag("--weight-streaming", "Engine whose weights are streamed");
+  value("--runtime-platform", "NAME", "Platform that the engine runs on");
+  flag("--direct-io", "No reformats at inputs and outputs");
+  value("--tiling-optimization-level", "LEVEL", "Time to spend on tiling");
+}
+
+Shape find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const std::string& name) {
+  const auto found = std::ranges::find(shapes, name, &std::pair<std::string, Shape>::first);
+  return found == shapes.end() ? Shape{} : found->second;
+}
+
+}  // namespace
+
+void TrtConfigArgs::declare(OptionTable& table) {
+  table.section("TensorRT Builder Configuration", "what the engine is built for.");
+  table.repeated({"--trt-min-shapes"}, min_shapes, "NAME:[D0,D1,..]", "Smallest input shapes; once per profile. "
+                 "Default: the shapes of the inputs");
+  table.repeated({"--trt-opt-shapes"}, opt_shapes, "NAME:[D0,D1,..]", "Input shapes that the engine is tuned for");
+  table.repeated({"--trt-max-shapes"}, max_shapes, "NAME:[D0,D1,..]", "Largest input shapes");
+  table.flag({"--tf32"}, tf32, "Allow tf32");
+  table.flag({"--fp16"}, fp16, "Allow float16. What takes less time on the target is taken: see --assume-lowest");
+  table.flag({"--bf16"}, bf16, "Allow bfloat16");
+  table.flag({"--fp8"}, fp8, "Allow float8");
+  table.flag({"--int8"}, int8, "Allow int8");
+  table.value({"--precision-constraints"}, constraints, "MODE", "Whether requested layer precisions hold. none (the "
+              "default): they have no effect; prefer: where possible, with a warning where not; obey: or the build fails")
+      .choose({"prefer", "obey", "none"});
+  table.flag({"--obey-precision-constraints"}, obey, "Older form of --precision-constraints obey")
+      .exclude("--precision-constraints").ours();
+  table.flag({"--strict-types"}, strict, "Older form of --precision-constraints obey")
+      .exclude("--precision-constraints").ours();
+  table.value({"--calibration-cache"}, calibration_cache, "FILE", "Scales for int8");
+  table.value({"--save-tactics", "--save-tactic-replay"}, save_tactics, "FILE", "Write the chosen tactics (JSON)")
+      .exclude("--load-tactics");
+  table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
+      .exclude("--save-tactics");
+  table.value({"--trt-config-script"}, config_script, "FILE.py[:FUNC]", "Python function `load_config(builder, network)` "
+              "that makes the configuration; the other options of this group are ignored then, but for our own");
+  table.value({"--trt-config-postprocess-script", "--trt-cpps"}, config_postprocess_script, "FILE.py[:FUNC]",
+              "Python function `postprocess_config(builder, network, config)` that edits the configuration");
+  declare_ignored(table);
+
+  table.section("Ulpscope Engine", "what ulpscope has beyond TensorRT.");
+  table.value({"--fusion"}, fusion, "LEVEL", "Which neighbouring layers of one precision become one group, in which "
+              "nothing is rounded (default: full)").choose({"none", "pointwise", "full"}).ours();
+  table.flag({"--assume-lowest"}, assume_lowest, "Skip the costs: layers without a constraint take the lowest allowed "
+             "precision").ours();
+  table.value({"--target"}, target, "GPU", "The GPU whose costs decide: h200 (default), a100, l4, t4 or orin").ours();
+  table.integer({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it").ours();
+  table.value({"--trt-backend"}, backend, "NAME", "What --trt means: ulpscope (default), or the real tensorrt, through "
+              "its Python package").choose({"ulpscope", "tensorrt"}).ours();
+}
+
+BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
+  BuildOptions options;
+  options.tf32 = tf32;
+  options.fp16 = fp16;
+  options.bf16 = bf16;
+  options.fp8 = fp8;
+  options.int8 = int8;
+  if (constraints == "prefer") options.constraints = ConstraintMode::kPrefer;
+  if (constraints == "obey" || obey || strict) options.constraints = ConstraintMode::kObey;
+  if (fusion == "none") options.fusion = Fusion::kNone;
+  if (fusion == "pointwise") options.fusion = Fusion::kPointwise;
+  options.assume_lowest = assume_lowest;
+  options.strongly_typed = strongly_typed;
+  if (target) options.target = *target;
+  if (threads && *threads < 0)
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --threads: expected 0 or more, got {}", *threads));
+  options.threads = num_threads();
+  if (calibration_cache && !int8)
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] --calibration-cache: expected --int8 too; a cache of scales has no effect without it");
+
+  const std::size_t count = std::max({min_shapes.size(), opt_shapes.size(), max_shapes.size()});
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = [i](const Repeated& all, const char* option) {
+      return i < all.size() ? parse_shapes(option, all[i]) : std::vector<std::pair<std::string, Shape>>{};
+    };
+    const auto min = at(min_shapes, "--trt-min-shapes");
+    const auto opt = at(opt_shapes, "--trt-opt-shapes");
+    const auto max = at(max_shapes, "--trt-max-shapes");
+    const auto given = model.shapes();
+    Profile profile;
+    for (const auto* list : {&min, &opt, &max, &given}) {
+      for (const auto& [name, shape] : *list) {
+        // As Polygraphy does: what is not given is taken from what is.
+        const auto pick = [&, &input = name](std::initializer_list<const decltype(min)*> order) {
+          for (const auto* candidates : order)
+            if (const Shape found = find_shape(*candidates, input); !found.empty()) return found;
+          return Shape{};
+        };
+        profile.min[name] = pick({&min, &opt, &max, &given});
+        profile.opt[name] = pick({&opt, &max, &min, &given});
+        profile.max[name] = pick({&max, &opt, &min, &given});
+        for (std::size_t d = 0; d < profile.min[name].size(); ++d) {
+          if (profile.max[name].size() == profile.min[name].size() &&
+              profile.opt[name].size() == profile.min[name].size() &&
+              profile.min[name][d] <= profile.opt[name][d] && profile.opt[name][d] <= profile.max[name][d])
+            continue;
+          throw Error(ErrorCode::kInvalidArgument,
+                      fmt::format("[options] profile {} of input '{}': expected min <= opt <= max, got {}, {} and {}", i,
+                                  name, to_option_string(profile.min[name]), to_option_string(profile.opt[name]),
+                                  to_option_string(profile.max[name])));
+        }
+      }
+    }
+    options.profiles.push_back(std::move(profile));
+  }
+  if (load_tactics) options.tactic_replay_json = read_file(*load_tactics);
+  return options;
+}
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,30 @@
+// What the engine is built for: TensorRT's builder configuration, and what is ours beside it.
+#pragma once
+
+#include "args/model.h"
+#include "args/option_table.h"
+#include "engine/options.h"
+
+namespace ulpscope::cli {
+
+struct TrtConfigArgs {
+  Repeated min_shapes, opt_shapes, max_shapes;
+  bool tf32 = false, fp16 = false, bf16 = false, fp8 = false, int8 = false;
+  std::optional<std::string> constraints;
+  bool obey = false, strict = false;
+  std::optional<std::string> calibration_cache;
+  std::optional<std::string> save_tactics, load_tactics;
+  std::optional<std::string> config_script, config_postprocess_script;
+  bool strongly_typed = false;
+  std::optional<std::string> fusion, target, backend;
+  bool assume_lowest = false;
+  std::optional<int> threads;
+
+  void declare(OptionTable& table);
+  /// Everything but what scripts change. Reads the tactics file. Throws Error.
+  BuildOptions build_options(const ModelArgs& model) const;
+  bool real_tensorrt() const { return backend == "tensorrt"; }
+  int num_threads() const { return threads.value_or(0); }
+};
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,156 @@
+#include "args/trt_network.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compare/name_values.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::cli {
+namespace {
+
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t cost = std::tolower(static_cast<unsigned char>(a[i - 1])) ==
+                                       std::tolower(static_cast<unsigned char>(b[j - 1]))
+                                   ? 0
+                                   : 1;
+      const std::size_t best = std::min({row[j] + 1, row[j - 1] + 1, diagonal + cost});
+      diagonal = row[j];
+      row[j] = best;
+    }
+  }
+  return row[b.size()];
+}
+
+constexpr DataType kTensorTypes[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat8E4M3,
+                                     DataType::kInt8,    DataType::kInt32,   DataType::kInt64,    DataType::kUInt8,
+                                     DataType::kBool};
+
+/// "name:float16" per word.
+std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std::string>& words, const char* option) {
+  std::vector<std::pair<std::string, DataType>> result;
+  for (const std::string& word : words) {
+    auto [name, text] = split_name(word);
+    std::string lower = text;
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::optional<DataType> type = data_type_from_name(lower);
+    if (name.empty() || !type) {
+      std::vector<std::string_view> known;
+      for (const DataType known_type : kTensorTypes) known.push_back(name_of(known_type));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] {} '{}': expected <name>:<type>, got {}; try one of the types {}", option, word,
+                              name.empty() ? "no name" : "the unknown type '" + text + "'", fmt::join(known, ", ")));
+    }
+    result.emplace_back(std::move(name), *type);
+  }
+  return result;
+}
+
+std::string suggestion(const std::string& name, const std::vector<std::string>& candidates) {
+  const std::vector<std::string> near = near_matches(name, candidates);
+  return near.empty() ? "" : fmt::format("; did you mean '{}'?", fmt::join(near, "', '"));
+}
+
+}  // namespace
+
+void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed) {
+  table.section("TensorRT Plugin Loading", "loading TensorRT plugins.");
+  table.words({"--plugins"}, Arity::kSome, "FILE", "Plugin libraries").ignore("plugins are code for a GPU");
+
+  table.section("ONNX-TRT Parser Flags", "TensorRT's ONNX parser.");
+  table.words({"--onnx-flags"}, Arity::kSome, "FLAG", "Flags of TensorRT's parser").ignore("the importer has no flags");
+  table.words({"--plugin-instancenorm"}, Arity::kNone, "", "InstanceNorm as a plugin").ignore("there is one form only");
+  table.words({"--enable-uint8-asymmetric-quantization-dla"}, Arity::kNone, "", "For the deep learning accelerator")
+      .ignore("means nothing to this engine");
+
+  table.section("TensorRT Network Loading", "the network that the engine is built from.");
+  table.list({"--trt-outputs"}, outputs, "NAME", "Tensors that the engine hands out instead of the model's outputs: "
+             "names, patterns (conv_*), or `mark all` (or '*') for all outputs of all layers");
+  table.list({"--trt-exclude-outputs"}, exclude_outputs, "NAME", "Outputs to leave out; patterns too");
+  table.words({"--trt-outputs-by-type"}, Arity::kSome, "TYPE", "Mark the outputs of these layer types")
+      .refuse("give the names with --trt-outputs");
+  table.list({"--layer-precisions"}, layer_precisions, "LAYER:TYPE", "Compute precision of layers: float32, float16, "
+             "bfloat16, int8, ... Set --precision-constraints too. A layer's precision is not the type of its output");
+  table.words({"--decomposable-attentions"}, Arity::kNone, "", "Allow attention layers to be decomposed")
+      .ignore("see --fusion");
+  table.list({"--tensor-dtypes", "--tensor-datatypes"}, tensor_dtypes, "TENSOR:TYPE", "Types of network inputs and outputs");
+  table.words({"--all-tensor-dtypes", "--all-tensor-datatypes"}, Arity::kOne, "TYPE", "Type of all inputs and outputs")
+      .refuse("give each tensor with --tensor-dtypes");
+  table.words({"--tensor-formats"}, Arity::kSome, "TENSOR:[FORMAT,..]", "Formats of inputs and outputs")
+      .ignore("tensors are handed over in row-major order");
+  table.words({"--all-tensor-formats"}, Arity::kSome, "FORMAT", "Formats of all inputs and outputs")
+      .ignore("tensors are handed over in row-major order");
+  table.list({"--trt-network-postprocess-script", "--trt-npps"}, postprocess_scripts, "FILE.py[:FUNC]",
+             "Python functions `postprocess(network)` that edit the network after it was read, in this order");
+  table.flag({"--strongly-typed"}, strongly_typed, "Types are those written in the file, as in TensorRT 11");
+  table.words({"--mark-debug"}, Arity::kSome, "NAME", "Debug tensors").ignore("use --trt-outputs");
+  table.words({"--mark-unfused-tensors-as-debug-tensors"}, Arity::kNone, "", "Debug tensors").ignore("use --trt-outputs");
+
+  table.section("TensorRT Engine", "writing and running engines.");
+  table.value({"--save-engine"}, save_engine, "FILE", "Write the engine; it can be the MODEL of a later run");
+  table.words({"--load-runtime"}, Arity::kOne, "FILE", "A lean runtime").ignore("means nothing to this engine");
+  table.words({"--dla-workspace-allocation-strategy"}, Arity::kOne, "NAME", "For the deep learning accelerator")
+      .ignore("means nothing to this engine");
+  table.words({"--optimization-profile"}, Arity::kOne, "N", "Profile to run with").ignore("all profiles hold at once");
+  table.words({"--allocation-strategy"}, Arity::kOne, "NAME", "When activation memory is allocated")
+      .ignore("memory is planned for the shapes at hand").choose({"static", "profile", "runtime"});
+  table.words({"--weight-streaming-budget"}, Arity::kOne, "BYTES", "For --weight-streaming")
+      .ignore("means nothing to this engine");
+}
+
+void TrtNetworkArgs::apply_layer_precisions(Network& network) const {
+  for (const auto& [name, type] : parse_types(layer_precisions, "--layer-precisions")) {
+    const LayerId id = network.find_layer(name);
+    if (id != kNone) {
+      network.layer(id).precision = type;
+      continue;
+    }
+    std::vector<std::string> names;
+    for (const Layer& layer : network.layers) names.push_back(layer.name);
+    log_warning(fmt::format("[network] --layer-precisions: the network has no layer '{}'{}", name, suggestion(name, names)));
+  }
+}
+
+void TrtNetworkArgs::apply_tensor_types(Network& network) const {
+  for (const auto& [name, type] : parse_types(tensor_dtypes, "--tensor-dtypes")) {
+    const TensorId id = network.find_tensor(name);
+    const bool input = id != kNone && std::ranges::find(network.inputs, id) != network.inputs.end();
+    if (!input && (id == kNone || !network.is_output(id))) {
+      std::vector<std::string> names;
+      for (const TensorId each : network.inputs) names.push_back(network.tensor(each).name);
+      for (const TensorId each : network.outputs) names.push_back(network.tensor(each).name);
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[network] --tensor-dtypes: expected an input or output of the network, got '{}'{}", name,
+                              suggestion(name, names)));
+    }
+    network.tensor(id).type = type;
+  }
+}
+
+std::vector<std::string> near_matches(const std::string& name, const std::vector<std::string>& candidates) {
+  std::vector<std::pair<std::size_t, std::string>> scored;
+  for (const std::string& candidate : candidates) {
+    const bool contained = candidate.find(name) != std::string::npos || name.find(candidate) != std::string::npos;
+    const std::size_t distance = contained ? 0 : edit_distance(name, candidate);
+    if (contained || distance <= std::max<std::size_t>(2, name.size() / 3)) scored.emplace_back(distance, candidate);
+  }
+  std::ranges::stable_sort(scored, {}, &std::pair<std::size_t, std::string>::first);
+  std::vector<std::string> result;
+  for (const auto& [distance, candidate] : scored) {
+    if (result.size() == 3) break;
+    result.push_back(candidate);
+  }
+  return result;
+}
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,26 @@
+// The network that the engine is built from: outputs, precisions, types, scripts.
+#pragma once
+
+#include "args/option_table.h"
+#include "graph/network.h"
+
+namespace ulpscope::cli {
+
+struct TrtNetworkArgs {
+  std::vector<std::string> outputs, exclude_outputs, layer_precisions, tensor_dtypes, postprocess_scripts;
+  std::optional<std::string> save_engine;
+
+  /// `strongly_typed` belongs to the configuration here, to the network in Polygraphy's help.
+  void declare(OptionTable& table, bool& strongly_typed);
+
+  bool changes_layers() const noexcept { return !layer_precisions.empty(); }
+  /// --layer-precisions. An unknown layer is a warning with near matches. Throws Error for an unknown type.
+  void apply_layer_precisions(Network& network) const;
+  /// --tensor-dtypes, for network inputs and outputs. Throws Error for an unknown tensor or type.
+  void apply_tensor_types(Network& network) const;
+};
+
+/// The (at most three) candidates that are most like `name`, best first.
+std::vector<std::string> near_matches(const std::string& name, const std::vector<std::string>& candidates);
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,40 @@
+// What the program shows: log lines on the terminal and in a file, and progress.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ulpscope/log.h"
+
+namespace ulpscope::cli {
+
+/// Between info and warning, as in Polygraphy: the lines that a run starts and ends with (-q hides all of info but them).
+inline constexpr LogLevel kStartLevel = static_cast<LogLevel>(22);
+inline constexpr LogLevel kFinishLevel = static_cast<LogLevel>(28);
+
+struct ConsoleOptions {
+  bool timestamps = false;
+  bool colors = true;  ///< On terminals only.
+  std::optional<std::filesystem::path> file;
+};
+
+/// Installs the log sink: "[I] text" lines on stdout, critical ones on stderr; further lines of a message are aligned
+/// below the first. May be called again with other options. Throws Error(kIo) when the log file cannot be opened.
+void install_console(const ConsoleOptions& options);
+
+/// True if everything that was written to stdout and to the log file got there.
+bool console_is_sound();
+
+/// A line on stderr that is overwritten, when stderr is a terminal; else nothing. Shown from half a second on.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(std::string_view text);
+};
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,146 @@
+#include "program.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdio>
+#include <new>
+
+#include "args/logging.h"
+#include "args/parser.h"
+#include "compare/results.h"
+#include "console.h"
+#include "interrupt.h"
+#include "tools/tool.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::cli {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr int kDefect = 3;
+
+constexpr char kUsageLine[] = "usage: ulpscope [-h] [--version] TOOL ...\n";
+
+/// How many words name this tool; 0 if they name another.
+std::size_t words_of(const ToolEntry& entry, const std::vector<std::string>& words) {
+  const std::string name = entry.name;
+  if (words[0] == name) return 1;
+  return words.size() > 1 && words[0] + " " + words[1] == name ? 2 : 0;
+}
+
+std::string program_help() {
+  std::string text = std::string(kUsageLine) + "\n"
+                     "Finds out which layers of a neural network need more precision, and why.\n\n"
+                     "options:\n  -h, --help              show this help message and exit\n"
+                     "  -v, --version           show the version and exit\n\nTools:\n";
+  for (const ToolEntry& entry : tools()) text += fmt::format("  {:<24}{}\n", entry.name, entry.make()->summary());
+  return text + "\n`ulpscope TOOL --help` shows the options of a tool.\n";
+}
+
+int usage_error(const std::string& usage, const std::string& program, const std::string& message) {
+  fmt::print(stderr, "{}{}: error: {}\n", usage, program, message);
+  return kUsage;
+}
+
+/// Runs `body`; what it throws becomes a message and an exit status.
+template <typename Body>
+int guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    // After a signal, failures are its consequences.
+    if (error.code() == ErrorCode::kInterrupted || interrupted()) {
+      log(LogLevel::kCritical, "Interrupted.");
+      return kInterruptedStatus;
+    }
+    log(LogLevel::kCritical, error.what());
+    return kFailed;
+  } catch (const std::bad_alloc&) {
+    log(LogLevel::kCritical, "Out of memory; try smaller inputs or fewer outputs.");
+    return kFailed;
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::exception& error) {
+    log(LogLevel::kCritical, fmt::format("{}\nThis is a defect of ulpscope, please report it with the command and the "
+                                         "model.", error.what()));
+    return kDefect;
+  }
+}
+
+int run_tool(Tool& tool, const LoggingArgs& logging, const ParseResult& parsed, const std::string& command) {
+  const auto start = std::chrono::steady_clock::now();
+  return guarded([&] {
+    logging.apply();
+    for (const Option* option : parsed.ignored)
+      log_warning(fmt::format("[options] {} has no effect: {}", option->names[0], option->instead));
+    if (tool.announces()) log(kStartLevel, "RUNNING | Command: " + command);
+    int status = guarded([&] {
+      if (parsed.refused != nullptr)
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("[options] {}: {}", parsed.refused->names[0], parsed.refused->instead));
+      return tool.run();
+    });
+    if (status == 0 && !console_is_sound()) {
+      std::fputs("[!] The log could not be written completely; is the disk full?\n", stderr);
+      status = kFailed;
+    }
+    if (tool.announces() && status != kInterruptedStatus) {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      log(status == 0 ? kFinishLevel : LogLevel::kError,
+          fmt::format("{} | Runtime: {:.3f}s | Command: {}", status == 0 ? "PASSED" : "FAILED", seconds, command));
+    }
+    return status;
+  });
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& words) {
+  install_console({});
+  const std::vector<std::string> rest(words.begin() + 1, words.end());
+  if (rest.empty()) return usage_error(kUsageLine, "ulpscope", "expected a tool, see --help");
+  if (rest[0] == "-h" || rest[0] == "--help") {
+    fmt::print("{}", program_help());
+    return 0;
+  }
+  if (rest[0] == "-v" || rest[0] == "--version") {
+    fmt::print("ulpscope {}\n", ULPSCOPE_VERSION);
+    return 0;
+  }
+  for (const ToolEntry& entry : tools()) {
+    const std::size_t used = words_of(entry, rest);
+    if (used == 0) continue;
+    const std::unique_ptr<Tool> tool = entry.make();
+    LoggingArgs logging;
+    OptionTable table("ulpscope " + tool->name(), tool->description());
+    logging.declare(table);
+    tool->declare(table);
+    try {
+      const std::vector<std::string> arguments(rest.begin() + static_cast<std::ptrdiff_t>(used), rest.end());
+      const ParseResult parsed = parse(table, arguments);
+      if (parsed.help) {
+        fmt::print("{}", table.help());
+        return 0;
+      }
+      if (!parsed.unrecognized.empty()) {
+        log_error("Unrecognized Options: " + python_list(parsed.unrecognized));
+        return kFailed;
+      }
+      install_interrupt_handler();
+      return run_tool(*tool, logging, parsed, fmt::format("{}", fmt::join(words, " ")));
+    } catch (const UsageError& error) {
+      return usage_error(table.usage(), table.program(), error.what());
+    }
+  }
+  std::string known;
+  for (const ToolEntry& entry : tools()) known += fmt::format("{}'{}'", known.empty() ? "" : ", ", entry.name);
+  return usage_error(kUsageLine, "ulpscope",
+                     fmt::format("argument TOOL: invalid choice: '{}' (choose from {})",
+                                 fmt::join(rest.begin(), rest.begin() + std::min<std::ptrdiff_t>(2, std::ssize(rest)), " "), known));
+}
+
+}  // namespace ulpscope::cli

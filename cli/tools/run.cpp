@@ -1,0 +1,232 @@
+#include "tools/run.h"
+
+#include <fmt/format.h>
+
+#include "compare/comparison.h"
+#include "compare/json_files.h"
+#include "compare/postprocess.h"
+#include "compare/validate.h"
+#include "core/parallel.h"
+#include "interrupt.h"
+#include "onnx/import.h"
+#include "ops/registry.h"
+#include "runners/engine_runner.h"
+#include "runners/onnxruntime_runner.h"
+#include "runners/tensorrt_runner.h"
+#include "tools/run_engine.h"
+#include "tools/run_inference.h"
+#include "tools/run_options.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::cli {
+namespace {
+
+ScriptHost::Callbacks script_callbacks(const RunOptions& options) {
+  ScriptHost::Callbacks callbacks;
+  callbacks.import_path = [&options](const std::filesystem::path& path) {
+    return import_onnx(path, op_registry(), options.onnx.import_options());
+  };
+  callbacks.import_bytes = [&options](std::span<const std::byte> bytes) {
+    return import_onnx(bytes, "the bytes that the script passed", op_registry(), options.onnx.import_options());
+  };
+  callbacks.ops = &op_registry();
+  return callbacks;
+}
+
+TensorRTOptions tensorrt_options(const RunOptions& options) {
+  const BuildOptions build = options.config.build_options(options.model);
+  TensorRTOptions result;
+  result.tf32 = build.tf32;
+  result.fp16 = build.fp16;
+  result.bf16 = build.bf16;
+  result.int8 = build.int8;
+  result.fp8 = build.fp8;
+  result.strongly_typed = build.strongly_typed;
+  result.precision_constraints = build.constraints == ConstraintMode::kObey     ? "obey"
+                                 : build.constraints == ConstraintMode::kPrefer ? "prefer"
+                                                                                : "none";
+  for (const std::string& word : options.network.layer_precisions) {
+    auto [name, type] = split_name(word);
+    result.layer_precisions.emplace_back(std::move(name), std::move(type));
+  }
+  if (!build.profiles.empty()) {
+    const Profile& profile = build.profiles.front();
+    for (const auto& [name, min] : profile.min)
+      result.profile.push_back({name, min, profile.opt.at(name), profile.max.at(name)});
+  }
+  if (options.network.save_engine) result.save_engine = *options.network.save_engine;
+  return result;
+}
+
+/// Shapes for dynamic inputs that --input-shapes does not name: the profile's.
+std::vector<std::pair<std::string, Shape>> profile_shapes(const RunOptions& options) {
+  std::vector<std::pair<std::string, Shape>> shapes;
+  const BuildOptions build = options.config.build_options(options.model);
+  if (!build.profiles.empty())
+    for (const auto& [name, shape] : build.profiles.front().min) shapes.emplace_back(name, shape);
+  return shapes;
+}
+
+template <typename T>
+void override_values(PerName<T>& values, const PerName<T>& given) {
+  for (const auto& [name, value] : given.entries()) values.set(name, value);
+}
+
+CompareOptions compare_options(const ComparisonArgs& args) {
+  CompareOptions options;
+  options.check_shapes = !args.no_shape_check;
+  options.fail_fast = args.fail_fast;
+  override_values(options.atol, parse_numbers("--atol", args.atol));
+  override_values(options.rtol, parse_numbers("--rtol", args.rtol));
+  override_values(options.error_stat, parse_strings("--check-error-stat", args.check_error_stat));
+  check_error_stats(options.error_stat);
+  override_values(options.error_quantile, parse_numbers("--error-quantile", args.error_quantile));
+  override_values(options.index_tolerance, parse_integers("--index-tolerance", args.index_tolerance));
+  options.infinities_compare_equal = args.infinities_compare_equal;
+  return options;
+}
+
+/// A user's function as a comparison.
+CompareFunction scripted_comparison(ScriptHost& host, const ScriptName& script) {
+  return [&host, script](const IterationResult& first, const IterationResult& second) {
+    const ScriptComparison verdict = host.compare(script, first, second);
+    IterationVerdict result;
+    for (std::size_t i = 0; i < verdict.outputs.size(); ++i) {
+      const auto& [output, passed] = verdict.outputs[i];
+      const std::string about = output.empty() ? "" : fmt::format(" | Output: '{}'", output);
+      const std::string detail =
+          i < verdict.details.size() && !verdict.details[i].empty() ? " | " + verdict.details[i] : "";
+      log(passed ? LogLevel::kInfo : LogLevel::kError,
+          fmt::format("{}{} | {}{}", passed ? "PASSED" : "FAILED", about, script.function, detail));
+      OutputVerdict entry;
+      entry.output = entry.other_output = output;
+      entry.passed = passed;
+      result.push_back(std::move(entry));
+    }
+    return result;
+  };
+}
+
+class RunTool : public Tool {
+ public:
+  std::string name() const override { return "run"; }
+  std::string summary() const override { return "Run inference and compare results across backends."; }
+  std::string description() const override {
+    return summary() +
+           "\n\nThe typical usage of `run` is:\n\n    ulpscope run MODEL [runners...] [options...]\n\n"
+           "It runs inference on the model with all the given runners, in the order given, and compares the outputs of\n"
+           "each with those of the next. The exit status is 0 if all agree, 1 if not or if something failed, 2 for a\n"
+           "command line that does not fit. Options may be cut to a unique beginning.";
+  }
+  bool announces() const override { return true; }
+  void declare(OptionTable& table) override { options_.declare(table); }
+
+  int run() override {
+    check_options();
+    set_num_threads(options_.config.num_threads());
+    WorkerOptions worker = default_worker_options();
+    worker.interrupted = interrupted;
+    set_default_worker_options(worker);
+    ScriptHost host(script_callbacks(options_), worker);
+    const std::vector<CompareFunction> functions = compare_functions(host);
+
+    RunResults results = infer(host);
+    for (const std::string& path : options_.comparison.load_outputs) {
+      log_info("Loading inference results from " + path);
+      for (auto& entry : load_results(path)) results.push_back(std::move(entry));
+    }
+    if (!options_.inference.postprocess.empty()) {
+      const PerName<TopK> top_k = parse_top_k("--postprocess", options_.inference.postprocess);
+      log_info("Applying post-processing to outputs: top_k");
+      apply_top_k(results, top_k);
+    }
+    bool passed = true;
+    if (results.size() > 1) passed = compare_accuracy(results, functions, options_.comparison.fail_fast).passed();
+    if (options_.comparison.validate) {
+      ValidateOptions validation;
+      validation.fail_fast = options_.comparison.fail_fast;
+      passed = validate(results, validation).passed && passed;
+    }
+    return passed ? 0 : 1;
+  }
+
+ private:
+  void check_options() const {
+    const ModelArgs& model = options_.model;
+    if (!options_.runners.runners.empty() && !model.given())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "One or more runners was specified, but no model file was provided. Make sure you've specified the model "
+                  "path, and also that it's not being consumed as an argument for another parameter");
+    if (options_.runners.runners.empty())
+      log_warning("No runners have been selected. Inference will not be run!");
+    if (model.given()) {
+      model.type();
+      model.check_exists();
+    }
+    options_.inference.check();
+    options_.data.warn_of_unused();
+    if (options_.data.iterations && *options_.data.iterations < 0)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] --iterations: expected 0 or more, got {}", *options_.data.iterations));
+  }
+
+  std::vector<CompareFunction> compare_functions(ScriptHost& host) const {
+    const ComparisonArgs& args = options_.comparison;
+    if (args.script) return {scripted_comparison(host, ScriptName::parse(*args.script, "compare_outputs"))};
+    const CompareOptions options = compare_options(args);
+    std::vector<CompareFunction> functions;
+    for (const std::string& name : args.compare) functions.push_back(compare_function(name, options));
+    if (functions.empty()) functions.push_back(compare_function("simple", options));
+    return functions;
+  }
+
+  std::unique_ptr<Runner> make_onnxruntime(ScriptHost& host) {
+    if (options_.model.type() != ModelType::kOnnx)
+      throw Error(ErrorCode::kUnsupported, fmt::format("[model] --onnxrt: expected an ONNX model, got '{}'; try comparing "
+                                                       "with results of an ONNX model through --load-outputs",
+                                                       *options_.model.model));
+    return make_onnxruntime_runner(options_.model.path(),
+                                   options_.onnxrt.options(options_.onnx, options_.config.num_threads()),
+                                   options_.inference.use_subprocess ? nullptr : host.data_worker());
+  }
+
+  std::unique_ptr<Runner> make_trt(ScriptHost& host) {
+    if (options_.config.real_tensorrt())
+      return make_tensorrt_runner(options_.model.path(), tensorrt_options(options_));
+    return make_engine_runner([this, &host] {
+      // --trt twice builds once.
+      if (!engine_) engine_ = make_engine(options_, host);
+      return engine_;
+    });
+  }
+
+  RunResults infer(ScriptHost& host) {
+    if (options_.runners.runners.empty()) return {};
+    std::vector<std::unique_ptr<Runner>> runners;
+    for (const std::string& runner : options_.runners.runners)
+      runners.push_back(runner == "--trt" ? make_trt(host) : make_onnxruntime(host));
+    InferenceOutcome outcome = run_inference(options_, runners, host, profile_shapes(options_));
+    engine_.reset();
+    if (options_.inference.save_inputs) {
+      log_info("Saving inference input data to " + *options_.inference.save_inputs);
+      const WritingFile writing;
+      save_inputs(*options_.inference.save_inputs, outcome.inputs);
+    }
+    if (options_.inference.save_outputs) {
+      log_info("Saving inference results to " + *options_.inference.save_outputs);
+      const WritingFile writing;
+      save_results(*options_.inference.save_outputs, outcome.results);
+    }
+    return std::move(outcome.results);
+  }
+
+  RunOptions options_;
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tool> make_run_tool() { return std::make_unique<RunTool>(); }
+
+}  // namespace ulpscope::cli

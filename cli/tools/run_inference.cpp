@@ -1,0 +1,149 @@
+#include "tools/run_inference.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <map>
+
+#include "compare/data_loader.h"
+#include "compare/json_files.h"
+#include "console.h"
+#include "interrupt.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::cli {
+namespace {
+
+/// "onnxrt-runner-N0-11/21/26-01:13:26"; numbers count per kind.
+void name_runners(std::vector<std::unique_ptr<Runner>>& runners) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char date[32];
+  std::strftime(date, sizeof date, "%m/%d/%y-%H:%M:%S", &local);
+  std::map<std::string, int> counts;
+  for (const auto& runner : runners)
+    runner->set_name(fmt::format("{}-N{}-{}", runner->kind(), counts[runner->kind()]++, date));
+}
+
+std::vector<InputBinding> input_bindings(const Runner& runner) {
+  std::vector<InputBinding> result;
+  for (const RunnerBinding& binding : runner.input_bindings())
+    result.push_back({binding.name, binding.type, binding.shape});
+  return result;
+}
+
+std::string describe(const TensorMap& tensors) {
+  std::string text = "{";
+  for (const NamedTensor& each : tensors)
+    text += fmt::format("{}{} [dtype={}, shape={}]", text.size() > 1 ? ",\n " : "", each.name, name_of(each.tensor.type()),
+                        to_string(each.tensor.shape()));
+  return text + "}";
+}
+
+/// The inputs of all iterations, made once the first runner tells what it wants.
+class Inputs {
+ public:
+  Inputs(const RunOptions& options, ScriptHost& host, std::vector<std::pair<std::string, Shape>> default_shapes)
+      : options_(options), host_(host), default_shapes_(std::move(default_shapes)) {}
+
+  void prepare(const std::vector<InputBinding>& bindings) {
+    if (prepared_) return;
+    prepared_ = true;
+    const DataLoaderArgs& data = options_.data;
+    if (data.generates()) {
+      DataLoaderOptions generate;
+      generate.seed = data.seed.value_or(1);
+      generate.iterations = data.iterations.value_or(1);
+      generate.val_range = data.ranges();
+      generate.input_shapes = options_.model.shapes();
+      generate.default_shapes = default_shapes_;
+      all_ = generate_inputs(generate, bindings);
+    } else if (data.script) {
+      const auto loader = host_.open_data_loader(ScriptName::parse(*data.script, "load_data"));
+      while (auto inputs = loader->next()) {
+        check_interrupted();
+        all_.push_back(std::move(*inputs));
+      }
+    } else {
+      for (const std::string& path : data.load_inputs) {
+        log_info("Loading input data from " + path);
+        for (TensorMap& inputs : ulpscope::load_inputs(path)) all_.push_back(std::move(inputs));
+      }
+    }
+  }
+
+  const std::vector<TensorMap>& all() const { return all_; }
+  std::vector<TensorMap> take() { return std::move(all_); }
+
+ private:
+  const RunOptions& options_;
+  ScriptHost& host_;
+  std::vector<std::pair<std::string, Shape>> default_shapes_;
+  bool prepared_ = false;
+  std::vector<TensorMap> all_;
+};
+
+void warm_up(Runner& runner, int count, const std::vector<TensorMap>& inputs, const std::vector<InputBinding>& bindings) {
+  if (count == 0) return;
+  log(kStartLevel, fmt::format("{:35} | Running {} warm-up run(s)", runner.name(), count));
+  if (inputs.empty()) {
+    log_warning(fmt::format("{} warm-up run(s) were requested, but data loader did not supply any data. "
+                            "Skipping warm-up run(s)", count));
+    return;
+  }
+  const TensorMap first = adapt_inputs(inputs[0], bindings);
+  for (int i = 0; i < count; ++i) {
+    check_interrupted();
+    runner.infer(first);
+  }
+  log(kFinishLevel, fmt::format("{:35} | Finished {} warm-up run(s)", runner.name(), count));
+}
+
+std::vector<IterationResult> infer_all(const RunOptions& options, Runner& runner, Inputs& inputs) {
+  const std::vector<InputBinding> bindings = input_bindings(runner);
+  inputs.prepare(bindings);
+  warm_up(runner, options.inference.warm_up.value_or(0), inputs.all(), bindings);
+  std::vector<IterationResult> results;
+  double seconds = 0;
+  Progress progress;
+  for (const TensorMap& loaded : inputs.all()) {
+    check_interrupted();
+    const TensorMap feed = adapt_inputs(loaded, bindings);
+    log_once(LogLevel::kInfo, fmt::format("{:35}\n---- Inference Input(s) ----\n{}", runner.name(), describe(feed)));
+    IterationResult result;
+    result.outputs = runner.infer(feed);
+    result.runtime = runner.last_inference_seconds();
+    result.runner_name = runner.name();
+    seconds += *result.runtime;
+    log_once(LogLevel::kInfo,
+             fmt::format("{:35}\n---- Inference Output(s) ----\n{}", runner.name(), describe(result.outputs)));
+    results.push_back(std::move(result));
+    progress.show(fmt::format("{} | iteration {} of {}", runner.name(), results.size(), inputs.all().size()));
+  }
+  const auto count = static_cast<double>(std::max<std::size_t>(results.size(), 1));
+  log(kFinishLevel, fmt::format("{:35} | Completed {} iteration(s) in {:.4g} ms | Average inference time: {:.4g} ms.",
+                                runner.name(), results.size(), seconds * 1e3, seconds * 1e3 / count));
+  return results;
+}
+
+}  // namespace
+
+InferenceOutcome run_inference(const RunOptions& options, std::vector<std::unique_ptr<Runner>>& runners, ScriptHost& host,
+                               const std::vector<std::pair<std::string, Shape>>& default_shapes) {
+  name_runners(runners);
+  Inputs inputs(options, host, default_shapes);
+  InferenceOutcome outcome;
+  for (const auto& runner : runners) {
+    check_interrupted();
+    log(kStartLevel, fmt::format("{:35} | Activating and starting inference", runner->name()));
+    runner->activate();
+    outcome.results.emplace_back(runner->name(), infer_all(options, *runner, inputs));
+    runner->deactivate();
+  }
+  outcome.inputs = inputs.take();
+  return outcome;
+}
+
+}  // namespace ulpscope::cli

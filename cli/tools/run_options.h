@@ -1,0 +1,30 @@
+// The option groups of `ulpscope run`, in the order of its help text.
+#pragma once
+
+#include "args/comparison.h"
+#include "args/data_loader.h"
+#include "args/inference.h"
+#include "args/model.h"
+#include "args/onnx_load.h"
+#include "args/onnxrt.h"
+#include "args/runner_select.h"
+#include "args/trt_config.h"
+#include "args/trt_network.h"
+
+namespace ulpscope::cli {
+
+struct RunOptions {
+  RunnerSelectArgs runners;
+  ModelArgs model;
+  OnnxLoadArgs onnx;
+  OnnxrtArgs onnxrt;
+  TrtConfigArgs config;
+  TrtNetworkArgs network;
+  DataLoaderArgs data;
+  InferenceArgs inference;
+  ComparisonArgs comparison;
+
+  void declare(OptionTable& table);
+};
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,43 @@
+// One subcommand.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "args/logging.h"
+#include "args/option_table.h"
+
+namespace ulpscope::cli {
+
+class Tool {
+ public:
+  virtual ~Tool() = default;
+
+  /// The word on the command line, or two ("template trt-network").
+  virtual std::string name() const = 0;
+  /// One line for the program's help.
+  virtual std::string summary() const = 0;
+  /// For the tool's own help.
+  virtual std::string description() const { return summary(); }
+
+  /// Adds the options, all but those for logging. The tool outlives the table.
+  virtual void declare(OptionTable& table) = 0;
+
+  /// Whether the lines "RUNNING | Command" and "PASSED | Runtime" frame the run.
+  virtual bool announces() const { return false; }
+
+  /// Throws UsageError, Error. Returns the exit status: 0, or 1 when a check failed.
+  virtual int run() = 0;
+};
+
+struct ToolEntry {
+  const char* name;
+  std::unique_ptr<Tool> (*make)();
+};
+
+/// All subcommands, in the order of the help text. The only place to add one.
+std::span<const ToolEntry> tools();
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,19 @@
+#include "tools/run.h"
+#include "tools/template.h"
+#include "tools/tool.h"
+
+namespace ulpscope::cli {
+namespace {
+
+constexpr ToolEntry kTools[] = {
+    {"run", make_run_tool},
+    {"template trt-network", make_trt_network_template_tool},
+    {"template trt-config", make_trt_config_template_tool},
+    {"template onnx-gs", make_onnx_gs_template_tool},
+};
+
+}  // namespace
+
+std::span<const ToolEntry> tools() { return kTools; }
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,66 @@
+#include "runners/engine_runner.h"
+
+#include <chrono>
+
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+std::vector<RunnerBinding> runner_bindings(const std::vector<Binding>& bindings) {
+  std::vector<RunnerBinding> result;
+  for (const Binding& binding : bindings) result.push_back({binding.name, binding.type, binding.shape});
+  return result;
+}
+
+class EngineRunner : public Runner {
+ public:
+  explicit EngineRunner(std::function<std::shared_ptr<Engine>()> make) : make_(std::move(make)) {}
+
+  std::string kind() const override { return "trt-runner"; }
+
+  void activate() override {
+    engine_ = make_();
+    inputs_ = runner_bindings(engine_->inputs());
+    outputs_ = runner_bindings(engine_->outputs());
+  }
+
+  void deactivate() override { engine_.reset(); }
+
+  const std::vector<RunnerBinding>& input_bindings() const override { return inputs_; }
+  const std::vector<RunnerBinding>& output_bindings() const override { return outputs_; }
+
+  std::vector<NamedTensor> infer(const std::vector<NamedTensor>& inputs) override {
+    if (!engine_) throw InternalError("EngineRunner::infer before activate");
+    std::vector<Tensor> ordered;
+    for (const RunnerBinding& binding : inputs_) {
+      const Tensor* tensor = find_tensor(inputs, binding.name);
+      if (tensor == nullptr)
+        throw Error(ErrorCode::kInvalidArgument, "[run] " + name() + ": expected an input '" + binding.name +
+                                                     "', got none of that name; try naming it as the model does");
+      ordered.push_back(*tensor);
+    }
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<Tensor> results = engine_->run(ordered);
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    std::vector<NamedTensor> outputs;
+    for (std::size_t i = 0; i < results.size(); ++i) outputs.push_back({outputs_[i].name, std::move(results[i])});
+    return outputs;
+  }
+
+  double last_inference_seconds() const override { return seconds_; }
+
+ private:
+  std::function<std::shared_ptr<Engine>()> make_;
+  std::shared_ptr<Engine> engine_;
+  std::vector<RunnerBinding> inputs_, outputs_;
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> make_engine_runner(std::function<std::shared_ptr<Engine>()> make) {
+  return std::make_unique<EngineRunner>(std::move(make));
+}
+
+}  // namespace ulpscope
