@@ -9,9 +9,12 @@ namespace {
 struct Magnitude {
   template <typename T>
   T operator()(T x) const {
-    if constexpr (std::is_unsigned_v<T>) return x;
-    else if constexpr (std::is_integral_v<T>) return x < 0 ? minus(T{0}, x) : x;
-    else return std::abs(x);
+    if constexpr (std::is_unsigned_v<T>)
+      return x;
+    else if constexpr (std::is_integral_v<T>)
+      return x < 0 ? minus(T{0}, x) : x;
+    else
+      return std::abs(x);
   }
 };
 

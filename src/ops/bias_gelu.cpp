@@ -11,8 +11,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef bias_gelu() {
-  return {.name = "BiasGelu", .domain = "com.microsoft", .inputs = {2, 2}, .kind = OpKind::kPointwise,
-          .infer = infer_broadcast, .run = run};
+  return {.name = "BiasGelu",
+          .domain = "com.microsoft",
+          .inputs = {2, 2},
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -19,16 +19,23 @@ T shifted_right(T x, T by) noexcept {
 
 void run(KernelContext& ctx) {
   const std::string direction = ctx.attributes().text("direction", "");
-  if (direction != "LEFT" && direction != "RIGHT") ctx.fail(fmt::format("expected direction LEFT or RIGHT, got '{}'", direction));
+  if (direction != "LEFT" && direction != "RIGHT")
+    ctx.fail(fmt::format("expected direction LEFT or RIGHT, got '{}'", direction));
   const bool left = direction == "LEFT";
-  apply_binary<IntegerTypes>(ctx, [left](auto x, auto by) { return left ? shifted_left(x, by) : shifted_right(x, by); });
+  apply_binary<IntegerTypes>(ctx,
+                             [left](auto x, auto by) { return left ? shifted_left(x, by) : shifted_right(x, by); });
 }
 
 }  // namespace
 
 OpDef bit_shift() {
-  return {.name = "BitShift", .since_version = 11, .inputs = {2, 2}, .precision = PrecisionRule::kFixed,
-          .kind = OpKind::kPointwise, .infer = infer_broadcast, .run = run};
+  return {.name = "BitShift",
+          .since_version = 11,
+          .inputs = {2, 2},
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -14,8 +14,13 @@ struct Both {
 }  // namespace
 
 OpDef bitwise_and() {
-  return {.name = "BitwiseAnd", .since_version = 18, .inputs = {2, 2}, .precision = PrecisionRule::kFixed,
-          .kind = OpKind::kPointwise, .infer = infer_broadcast, .run = run_binary<IntegerTypes, Both>};
+  return {.name = "BitwiseAnd",
+          .since_version = 18,
+          .inputs = {2, 2},
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
+          .run = run_binary<IntegerTypes, Both>};
 }
 
 }  // namespace ulpscope::ops

@@ -14,8 +14,12 @@ struct Flipped {
 }  // namespace
 
 OpDef bitwise_not() {
-  return {.name = "BitwiseNot", .since_version = 18, .precision = PrecisionRule::kFixed, .kind = OpKind::kPointwise,
-          .infer = infer_same_as_first, .run = run_unary<IntegerTypes, Flipped>};
+  return {.name = "BitwiseNot",
+          .since_version = 18,
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise,
+          .infer = infer_same_as_first,
+          .run = run_unary<IntegerTypes, Flipped>};
 }
 
 }  // namespace ulpscope::ops

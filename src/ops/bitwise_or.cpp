@@ -14,8 +14,13 @@ struct Either {
 }  // namespace
 
 OpDef bitwise_or() {
-  return {.name = "BitwiseOr", .since_version = 18, .inputs = {2, 2}, .precision = PrecisionRule::kFixed,
-          .kind = OpKind::kPointwise, .infer = infer_broadcast, .run = run_binary<IntegerTypes, Either>};
+  return {.name = "BitwiseOr",
+          .since_version = 18,
+          .inputs = {2, 2},
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
+          .run = run_binary<IntegerTypes, Either>};
 }
 
 }  // namespace ulpscope::ops

@@ -14,8 +14,13 @@ struct OnlyOne {
 }  // namespace
 
 OpDef bitwise_xor() {
-  return {.name = "BitwiseXor", .since_version = 18, .inputs = {2, 2}, .precision = PrecisionRule::kFixed,
-          .kind = OpKind::kPointwise, .infer = infer_broadcast, .run = run_binary<IntegerTypes, OnlyOne>};
+  return {.name = "BitwiseXor",
+          .since_version = 18,
+          .inputs = {2, 2},
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
+          .run = run_binary<IntegerTypes, OnlyOne>};
 }
 
 }  // namespace ulpscope::ops

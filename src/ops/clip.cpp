@@ -11,7 +11,8 @@ std::optional<T> limit(const KernelContext& ctx, int input, std::string_view att
   if (ctx.has_input(input)) {
     const Tensor& value = ctx.input(input);
     if (value.size() != 1 || value.type() != type_of<T>())
-      ctx.fail(fmt::format("expected one element of type {} as input {}, got {}{}", name_of(type_of<T>()), input, name_of(value.type()), to_string(value.shape())));
+      ctx.fail(fmt::format("expected one element of type {} as input {}, got {}{}", name_of(type_of<T>()), input,
+                           name_of(value.type()), to_string(value.shape())));
     return value.data<T>()[0];
   }
   if (ctx.attributes().has(attribute)) return static_cast<T>(ctx.attributes().real(attribute, 0));
@@ -34,7 +35,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef clip() {
-  return {.name = "Clip", .inputs = {1, 3}, .kind = OpKind::kPointwise, .weights = 0b110, .infer = infer_same_as_first, .run = run};
+  return {.name = "Clip",
+          .inputs = {1, 3},
+          .kind = OpKind::kPointwise,
+          .weights = 0b110,
+          .infer = infer_same_as_first,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

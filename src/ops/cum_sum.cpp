@@ -11,7 +11,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef cum_sum() {
-  return {.name = "CumSum", .since_version = 11, .inputs = {2, 2}, .weights = 0b10, .infer = infer_same_as_first, .run = run};
+  return {.name = "CumSum",
+          .since_version = 11,
+          .inputs = {2, 2},
+          .weights = 0b10,
+          .infer = infer_same_as_first,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

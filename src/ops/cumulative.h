@@ -5,7 +5,8 @@
 
 namespace ulpscope::ops {
 
-/// The kernel of CumSum and CumProd: out[i] = function(out[i - 1], x[i]) from `start`. Attributes exclusive and reverse.
+/// The kernel of CumSum and CumProd: out[i] = function(out[i - 1], x[i]) from `start`. Attributes exclusive and
+/// reverse.
 template <typename Function>
 void run_cumulative(KernelContext& ctx, int start, Function function) {
   const Tensor& in = ctx.input(0);
@@ -21,18 +22,19 @@ void run_cumulative(KernelContext& ctx, int start, Function function) {
     using T = decltype(tag);
     const T* x = in.data<T>();
     T* y = ctx.output(0).template data<T>();
-    parallel_for(outer * inner, std::max<std::int64_t>(1, kElementsPerTask / std::max<std::int64_t>(1, length)), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t line = begin; line < end; ++line) {
-        const std::int64_t base = line / inner * length * inner + line % inner;
-        T total = static_cast<T>(start);
-        for (std::int64_t i = 0; i < length; ++i) {
-          const std::int64_t at = base + (reverse ? length - 1 - i : i) * inner;
-          if (exclusive) y[at] = total;
-          total = function(total, x[at]);
-          if (!exclusive) y[at] = total;
-        }
-      }
-    });
+    parallel_for(outer * inner, std::max<std::int64_t>(1, kElementsPerTask / std::max<std::int64_t>(1, length)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t line = begin; line < end; ++line) {
+                     const std::int64_t base = line / inner * length * inner + line % inner;
+                     T total = static_cast<T>(start);
+                     for (std::int64_t i = 0; i < length; ++i) {
+                       const std::int64_t at = base + (reverse ? length - 1 - i : i) * inner;
+                       if (exclusive) y[at] = total;
+                       total = function(total, x[at]);
+                       if (!exclusive) y[at] = total;
+                     }
+                   }
+                 });
   });
 }
 

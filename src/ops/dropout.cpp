@@ -38,7 +38,8 @@ void write_mask(KernelContext& ctx, const std::vector<char>& keep) {
   with_type(TypeList<bool, float, double>{}, ctx, mask.type(), [&](auto tag) {
     using T = decltype(tag);
     T* out = mask.data<T>();
-    for (std::int64_t i = 0; i < mask.size(); ++i) out[i] = static_cast<T>(keep.empty() || keep[static_cast<std::size_t>(i)] != 0);
+    for (std::int64_t i = 0; i < mask.size(); ++i)
+      out[i] = static_cast<T>(keep.empty() || keep[static_cast<std::size_t>(i)] != 0);
   });
 }
 
@@ -51,7 +52,8 @@ void run(KernelContext& ctx) {
   }
   if (!(ratio > 0 && ratio < 1)) ctx.fail(fmt::format("expected a ratio in [0, 1), got {}", ratio));
   const Tensor& in = ctx.input(0);
-  const std::vector<char> keep = draw(in.size(), ratio, static_cast<std::uint32_t>(ctx.attributes().integer("seed", 0)));
+  const std::vector<char> keep =
+      draw(in.size(), ratio, static_cast<std::uint32_t>(ctx.attributes().integer("seed", 0)));
   write_mask(ctx, keep);
   with_type(FloatTypes{}, ctx, in.type(), [&](auto tag) {
     using T = decltype(tag);
@@ -65,8 +67,14 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef dropout() {
-  return {.name = "Dropout", .inputs = {1, 3}, .outputs = {1, 2}, .precision = PrecisionRule::kMovement,
-          .kind = OpKind::kMovement, .weights = 0b110, .infer = infer, .run = run};
+  return {.name = "Dropout",
+          .inputs = {1, 3},
+          .outputs = {1, 2},
+          .precision = PrecisionRule::kMovement,
+          .kind = OpKind::kMovement,
+          .weights = 0b110,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

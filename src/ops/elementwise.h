@@ -65,27 +65,29 @@ T to_integer(double value) noexcept {
 /// Calls function(offset of each input) for every element of `shape`, in row-major order, with its index.
 /// The offsets are in elements; `strides` has one row per input (see broadcast_strides).
 template <std::size_t N, typename Function>
-void for_each_broadcast(const Shape& shape, const std::array<std::vector<std::int64_t>, N>& strides, Function&& function) {
+void for_each_broadcast(const Shape& shape, const std::array<std::vector<std::int64_t>, N>& strides,
+                        Function&& function) {
   const std::int64_t total = num_elements(shape);
   const std::int64_t inner = shape.empty() ? 1 : shape.back();
   if (total == 0) return;
   const std::size_t outer_rank = shape.empty() ? 0 : shape.size() - 1;
-  parallel_for(total / inner, std::max<std::int64_t>(1, kElementsPerTask / inner), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      std::array<std::int64_t, N> base{}, step{};
-      std::int64_t rest = row;
-      for (std::size_t d = outer_rank; d-- > 0;) {
-        const std::int64_t index = rest % shape[d];
-        rest /= shape[d];
-        for (std::size_t k = 0; k < N; ++k) base[k] += index * strides[k][d];
-      }
-      for (std::size_t k = 0; k < N; ++k) step[k] = shape.empty() ? 0 : strides[k].back();
-      for (std::int64_t i = 0; i < inner; ++i) {
-        function(row * inner + i, base);
-        for (std::size_t k = 0; k < N; ++k) base[k] += step[k];
-      }
-    }
-  });
+  parallel_for(total / inner, std::max<std::int64_t>(1, kElementsPerTask / inner),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   std::array<std::int64_t, N> base{}, step{};
+                   std::int64_t rest = row;
+                   for (std::size_t d = outer_rank; d-- > 0;) {
+                     const std::int64_t index = rest % shape[d];
+                     rest /= shape[d];
+                     for (std::size_t k = 0; k < N; ++k) base[k] += index * strides[k][d];
+                   }
+                   for (std::size_t k = 0; k < N; ++k) step[k] = shape.empty() ? 0 : strides[k].back();
+                   for (std::int64_t i = 0; i < inner; ++i) {
+                     function(row * inner + i, base);
+                     for (std::size_t k = 0; k < N; ++k) base[k] += step[k];
+                   }
+                 }
+               });
 }
 
 /// output[i] = function(input[i]); In and Out are the C++ types of the physical element types.
@@ -164,19 +166,32 @@ void run_nary(KernelContext& ctx) {
 
 /// The definition of a float operator that works element by element on one input.
 inline OpDef unary_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
-  return {.name = name, .since_version = since_version, .kind = OpKind::kPointwise, .infer = infer_same_as_first, .run = run};
+  return {.name = name,
+          .since_version = since_version,
+          .kind = OpKind::kPointwise,
+          .infer = infer_same_as_first,
+          .run = run};
 }
 
 /// The same for two inputs.
 inline OpDef binary_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
-  return {.name = name, .since_version = since_version, .inputs = {2, 2}, .kind = OpKind::kPointwise,
-          .infer = infer_broadcast, .run = run};
+  return {.name = name,
+          .since_version = since_version,
+          .inputs = {2, 2},
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
+          .run = run};
 }
 
 /// A comparison: two inputs of any type, bool output, never lowered.
 inline OpDef comparison_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
-  return {.name = name, .since_version = since_version, .inputs = {2, 2}, .precision = PrecisionRule::kFixed,
-          .kind = OpKind::kPointwise, .infer = infer_comparison, .run = run};
+  return {.name = name,
+          .since_version = since_version,
+          .inputs = {2, 2},
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise,
+          .infer = infer_comparison,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

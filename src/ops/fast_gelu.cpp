@@ -12,8 +12,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef fast_gelu() {
-  return {.name = "FastGelu", .domain = "com.microsoft", .inputs = {1, 2}, .kind = OpKind::kPointwise,
-          .infer = infer_same_as_first, .run = run};
+  return {.name = "FastGelu",
+          .domain = "com.microsoft",
+          .inputs = {1, 2},
+          .kind = OpKind::kPointwise,
+          .infer = infer_same_as_first,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -10,15 +10,20 @@ void run(KernelContext& ctx) {
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
     using T = decltype(tag);
     constexpr T infinity = std::numeric_limits<T>::infinity();
-    map_unary<T, bool>(ctx.input(0), ctx.output(0), [=](T x) { return (positive && x == infinity) || (negative && x == -infinity); });
+    map_unary<T, bool>(ctx.input(0), ctx.output(0),
+                       [=](T x) { return (positive && x == infinity) || (negative && x == -infinity); });
   });
 }
 
 }  // namespace
 
 OpDef is_inf() {
-  return {.name = "IsInf", .since_version = 10, .precision = PrecisionRule::kFixed, .kind = OpKind::kPointwise,
-          .infer = infer_comparison, .run = run};
+  return {.name = "IsInf",
+          .since_version = 10,
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise,
+          .infer = infer_comparison,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -14,8 +14,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef is_nan() {
-  return {.name = "IsNaN", .since_version = 9, .precision = PrecisionRule::kFixed, .kind = OpKind::kPointwise,
-          .infer = infer_comparison, .run = run};
+  return {.name = "IsNaN",
+          .since_version = 9,
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise,
+          .infer = infer_comparison,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -14,7 +14,10 @@ struct Larger {
 }  // namespace
 
 OpDef max() {
-  return {.name = "Max", .inputs = {1, kAnyNumber}, .kind = OpKind::kPointwise, .infer = infer_broadcast,
+  return {.name = "Max",
+          .inputs = {1, kAnyNumber},
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
           .run = run_nary<NumericTypes, Larger>};
 }
 

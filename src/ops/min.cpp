@@ -14,7 +14,10 @@ struct Smaller {
 }  // namespace
 
 OpDef min() {
-  return {.name = "Min", .inputs = {1, kAnyNumber}, .kind = OpKind::kPointwise, .infer = infer_broadcast,
+  return {.name = "Min",
+          .inputs = {1, kAnyNumber},
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
           .run = run_nary<NumericTypes, Smaller>};
 }
 

@@ -21,11 +21,14 @@ T remainder_like_dividend(T a, T b) noexcept {
 template <typename T>
 T remainder_like_divisor(T a, T b) noexcept {
   const T remainder = remainder_like_dividend(a, b);
-  if constexpr (std::is_unsigned_v<T>) return remainder;
+  if constexpr (std::is_unsigned_v<T>)
+    return remainder;
   else {
     if (remainder != 0) return (remainder < 0) != (b < 0) ? plus(remainder, b) : remainder;
-    if constexpr (std::is_floating_point_v<T>) return std::copysign(T{0}, b);
-    else return 0;
+    if constexpr (std::is_floating_point_v<T>)
+      return std::copysign(T{0}, b);
+    else
+      return 0;
   }
 }
 

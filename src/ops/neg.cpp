@@ -7,8 +7,10 @@ namespace {
 struct Negation {
   template <typename T>
   T operator()(T x) const {
-    if constexpr (std::is_integral_v<T>) return minus(T{0}, x);
-    else return -x;
+    if constexpr (std::is_integral_v<T>)
+      return minus(T{0}, x);
+    else
+      return -x;
   }
 };
 

@@ -14,8 +14,12 @@ struct Negated {
 }  // namespace
 
 OpDef not_() {
-  return {.name = "Not", .since_version = 1, .precision = PrecisionRule::kFixed, .kind = OpKind::kPointwise,
-          .infer = infer_same_as_first, .run = run_unary<TypeList<bool>, Negated>};
+  return {.name = "Not",
+          .since_version = 1,
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kPointwise,
+          .infer = infer_same_as_first,
+          .run = run_unary<TypeList<bool>, Negated>};
 }
 
 }  // namespace ulpscope::ops

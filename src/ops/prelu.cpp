@@ -24,7 +24,8 @@ void infer(InferContext& ctx) {
 }  // namespace
 
 OpDef prelu() {
-  return {.name = "PRelu", .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run_binary<Types, Sloped>};
+  return {
+      .name = "PRelu", .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run_binary<Types, Sloped>};
 }
 
 }  // namespace ulpscope::ops

@@ -17,7 +17,11 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef quick_gelu() {
-  return {.name = "QuickGelu", .domain = "com.microsoft", .kind = OpKind::kPointwise, .infer = infer_same_as_first, .run = run};
+  return {.name = "QuickGelu",
+          .domain = "com.microsoft",
+          .kind = OpKind::kPointwise,
+          .infer = infer_same_as_first,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

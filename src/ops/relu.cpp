@@ -13,6 +13,9 @@ struct Rectified {
 
 }  // namespace
 
-OpDef relu() { return unary_op("Relu", 1, run_unary<TypeList<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>, Rectified>); }
+OpDef relu() {
+  return unary_op("Relu", 1,
+                  run_unary<TypeList<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>, Rectified>);
+}
 
 }  // namespace ulpscope::ops

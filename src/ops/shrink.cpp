@@ -12,8 +12,10 @@ void run(KernelContext& ctx) {
     using Real = std::conditional_t<std::is_same_v<T, float>, float, double>;
     const Real value = static_cast<Real>(x);
     const Real result = value < -Real(lambd) ? value + Real(bias) : value > Real(lambd) ? value - Real(bias) : Real{0};
-    if constexpr (std::is_integral_v<T>) return to_integer<T>(result);
-    else return result;
+    if constexpr (std::is_integral_v<T>)
+      return to_integer<T>(result);
+    else
+      return result;
   });
 }
 

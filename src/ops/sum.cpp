@@ -14,7 +14,10 @@ struct Plus {
 }  // namespace
 
 OpDef sum() {
-  return {.name = "Sum", .inputs = {1, kAnyNumber}, .kind = OpKind::kPointwise, .infer = infer_broadcast,
+  return {.name = "Sum",
+          .inputs = {1, kAnyNumber},
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
           .run = run_nary<FloatTypes, Plus>};
 }
 

@@ -9,7 +9,8 @@ namespace {
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   if (ctx.shape(0) != ctx.shape(1))
-    ctx.fail(fmt::format("expected inputs of one shape, got {} and {}", to_string(ctx.shape(0)), to_string(ctx.shape(1))));
+    ctx.fail(
+        fmt::format("expected inputs of one shape, got {} and {}", to_string(ctx.shape(0)), to_string(ctx.shape(1))));
   ctx.set_shape(0, ctx.shape(0));
 }
 
@@ -24,7 +25,8 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef swiglu() {
-  return {.name = "SwiGLU", .since_version = 28, .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run};
+  return {
+      .name = "SwiGLU", .since_version = 28, .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run};
 }
 
 }  // namespace ulpscope::ops

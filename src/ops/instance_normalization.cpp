@@ -1,0 +1,20 @@
+// InstanceNormalization, ai.onnx 1, 6, 22: standardises every channel of every sample, then scales and shifts.
+#include "ops/normalization.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void run(KernelContext& ctx) { group_normalize(ctx, ctx.input(0).rank() < 2 ? 1 : ctx.input(0).shape()[1]); }
+
+}  // namespace
+
+OpDef instance_normalization() {
+  return {.name = "InstanceNormalization",
+          .inputs = {3, 3},
+          .kind = OpKind::kNormalization,
+          .weights = 0b110,
+          .infer = infer_same_as_first,
+          .run = run};
+}
+
+}  // namespace ulpscope::ops

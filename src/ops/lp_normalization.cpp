@@ -1,0 +1,28 @@
+// LpNormalization, ai.onnx 1, 22: divides by the 1- or 2-norm along an axis; 0 where that is 0.
+#include "ops/normalization.h"
+
+namespace ulpscope::ops {
+namespace {
+
+void run(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  const std::int64_t p = ctx.attributes().integer("p", 2);
+  if (p != 1 && p != 2) ctx.fail(fmt::format("expected p = 1 or 2, got {}", p));
+  const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", -1), in.rank());
+  with_type(FloatTypes{}, ctx, in.type(), [&](auto tag) {
+    using T = decltype(tag);
+    map_rows<T>(in, ctx.output(0), {axis}, [p](const T* x, T* y, std::int64_t length) {
+      const T norm = p == 1 ? pairwise_sum<T>(0, length, [&](std::int64_t i) { return std::abs(x[i]); })
+                            : std::sqrt(pairwise_sum<T>(0, length, [&](std::int64_t i) { return x[i] * x[i]; }));
+      for (std::int64_t i = 0; i < length; ++i) y[i] = norm == 0 ? T{0} : x[i] / norm;
+    });
+  });
+}
+
+}  // namespace
+
+OpDef lp_normalization() {
+  return {.name = "LpNormalization", .kind = OpKind::kNormalization, .infer = infer_same_as_first, .run = run};
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,80 @@
+// What the normalisation operators share. Statistics are computed in the type of the elements (float32 or double) in
+// two passes, with pairwise sums.
+#pragma once
+
+#include <cmath>
+
+#include "ops/elementwise.h"
+#include "ops/rows.h"
+
+namespace ulpscope::ops {
+
+template <typename T>
+T mean_of(const T* row, std::int64_t length) {
+  return pairwise_sum<T>(0, length, [&](std::int64_t i) { return row[i]; }) / static_cast<T>(length);
+}
+
+/// The population variance.
+template <typename T>
+T variance_of(const T* row, std::int64_t length, T mean) {
+  const T sum = pairwise_sum<T>(0, length, [&](std::int64_t i) {
+    const T difference = row[i] - mean;
+    return difference * difference;
+  });
+  return sum / static_cast<T>(length);
+}
+
+template <typename T>
+T mean_square_of(const T* row, std::int64_t length) {
+  return pairwise_sum<T>(0, length, [&](std::int64_t i) { return row[i] * row[i]; }) / static_cast<T>(length);
+}
+
+/// out = (x - mean) / sqrt(variance + epsilon); returns mean and 1 / sqrt(variance + epsilon).
+template <typename T>
+std::pair<T, T> standardize(const T* in, T* out, std::int64_t length, T epsilon) {
+  const T mean = mean_of(in, length);
+  const T inverse = T{1} / std::sqrt(variance_of(in, length, mean) + epsilon);
+  for (std::int64_t i = 0; i < length; ++i) out[i] = (in[i] - mean) * inverse;
+  return {mean, inverse};
+}
+
+/// y = y * scale + shift, both broadcast to y; `shift` may be null.
+template <typename T>
+void scale_and_shift(const KernelContext& ctx, Tensor& y, const Tensor& scale, const Tensor* shift) {
+  const auto check = [&](const Tensor& parameter) {
+    if (broadcast(parameter.shape(), y.shape()) != y.shape())
+      ctx.fail(fmt::format("parameters of shape {} cannot be broadcast to {}", to_string(parameter.shape()),
+                           to_string(y.shape())));
+  };
+  check(scale);
+  map_binary<T, T>(y, scale, y, [](T a, T b) { return a * b; });
+  if (shift == nullptr) return;
+  check(*shift);
+  map_binary<T, T>(y, *shift, y, [](T a, T b) { return a + b; });
+}
+
+/// A parameter of an own float type in the type of the elements.
+inline Tensor parameter_as(const Tensor& tensor, DataType type) {
+  return tensor.type() == type ? tensor : tensor.cast(type);
+}
+
+/// The type that `stash_type` (a TensorProto.DataType) names; float32 for any that is not a float.
+DataType stash_type(const InferContext& ctx);
+
+/// LayerNormalization and its kin: outputs 1 and 2 have the stash type and the shape of the input with 1 for the axes
+/// from `axis` on.
+void infer_layer_normalization(InferContext& ctx);
+
+/// y = (x - mean) / sqrt(variance + epsilon) * scale + shift over the axes from `axis` on; the means and the inverse
+/// deviations go to `means` and `inverses` where they are not null.
+void layer_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& scale, const Tensor* shift, float epsilon,
+                     Tensor& y, Tensor* means, Tensor* inverses);
+
+/// y = x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis` on.
+void rms_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& scale, float epsilon, Tensor& y,
+                   Tensor* inverses);
+
+/// The kernel of InstanceNormalization and GroupNormalization: `groups` per sample.
+void group_normalize(KernelContext& ctx, std::int64_t groups);
+
+}  // namespace ulpscope::ops

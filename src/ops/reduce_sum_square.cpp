@@ -1,0 +1,18 @@
+// ReduceSumSquare, ai.onnx 1, 11, 13, 18: the sum of squares over axes.
+#include "ops/reduction.h"
+
+namespace ulpscope::ops {
+namespace {
+
+struct SumOfSquares {
+  template <typename T>
+  T operator()(const T* row, std::int64_t length) const {
+    return row_sum(row, length, [](T x) { return times(x, x); });
+  }
+};
+
+}  // namespace
+
+OpDef reduce_sum_square() { return reduction_op("ReduceSumSquare", run_reduction<SummedTypes, SumOfSquares>); }
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,28 @@
+// Softmax, ai.onnx 1, 11 (flattens from axis on), 13 (along axis): e^x / sum(e^x), in a form that does not overflow.
+#include "ops/softmax.h"
+
+#include <cmath>
+
+namespace ulpscope::ops {
+namespace {
+
+struct Shares {
+  template <typename T>
+  void operator()(const T* in, T* out, std::int64_t length) const {
+    const T largest = largest_of(in, length);
+    for (std::int64_t i = 0; i < length; ++i) out[i] = std::exp(in[i] - largest);
+    const T sum = pairwise_sum<T>(0, length, [&](std::int64_t i) { return out[i]; });
+    for (std::int64_t i = 0; i < length; ++i) out[i] /= sum;
+  }
+};
+
+}  // namespace
+
+OpDef softmax() {
+  return {.name = "Softmax",
+          .kind = OpKind::kSoftmax,
+          .infer = infer_same_as_first,
+          .run = run_softmax<FloatTypes, Shares>};
+}
+
+}  // namespace ulpscope::ops
