@@ -16,6 +16,7 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/library.cpp CONTENT "// All of it is
 add_library(ulpscope_library SHARED ${PROJECT_BINARY_DIR}/library.cpp)
 # Whole archives: what the public headers declare must be there, whether the library itself uses it or not.
 target_link_libraries(ulpscope_library PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${folders}>")
+set_property(TARGET ulpscope_library PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${folders}")
 target_include_directories(ulpscope_library INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(ulpscope_library INTERFACE cxx_std_20)

@@ -1,0 +1,272 @@
+#include "backend/cpu/product.h"
+
+#include <fmt/format.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <cstring>
+#include <type_traits>
+#include <unordered_map>
+
+#include "core/parallel.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+using dnnl::memory;
+using Dims = memory::dims;
+using DataKind = memory::data_type;
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::stream& stream_of_thread() {
+  thread_local dnnl::stream stream(cpu_engine());
+  return stream;
+}
+
+memory::desc strided(const Dims& dims, const Dims& strides) { return memory::desc(dims, DataKind::f32, strides); }
+
+/// A packed constant: its memory lives as long as any kernel that uses it.
+struct Packed {
+  dnnl::memory memory;
+};
+
+std::shared_ptr<const Packed> pack(const memory::desc& from, const Tensor& values, const memory::desc& to) {
+  memory source(from, cpu_engine(), const_cast<void*>(values.raw()));
+  if (from == to) {
+    memory copy(to, cpu_engine());
+    std::memcpy(copy.get_data_handle(), values.raw(), values.bytes());
+    return std::make_shared<Packed>(Packed{copy});
+  }
+  memory packed(to, cpu_engine());
+  dnnl::reorder(source, packed).execute(stream_of_thread(), source, packed);
+  stream_of_thread().wait();
+  return std::make_shared<Packed>(Packed{packed});
+}
+
+void* handle(const Tensor& tensor) { return const_cast<void*>(tensor.raw()); }
+
+/// Runs one primitive; arguments beyond the constants are set per run.
+template <typename Primitive>
+class PrimitiveKernel final : public Kernel {
+ public:
+  struct Argument {
+    int index;  ///< DNNL_ARG_...
+    memory::desc desc;
+  };
+
+  PrimitiveKernel(typename Primitive::primitive_desc desc, std::vector<Argument> inputs, Argument output,
+                  std::unordered_map<int, std::shared_ptr<const Packed>> constants)
+      : primitive_(desc), inputs_(std::move(inputs)), output_(std::move(output)), constants_(std::move(constants)) {}
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    std::unordered_map<int, memory> arguments;
+    arguments.reserve(inputs_.size() + constants_.size() + 1);
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(), handle(*inputs[i])));
+    for (const auto& [index, packed] : constants_) arguments.emplace(index, packed->memory);
+    arguments.emplace(output_.index, memory(output_.desc, cpu_engine(), outputs[0]->raw()));
+    primitive_.execute(stream_of_thread(), arguments);
+    stream_of_thread().wait();
+  }
+
+ private:
+  const Primitive primitive_;
+  const std::vector<Argument> inputs_;
+  const Argument output_;
+  const std::unordered_map<int, std::shared_ptr<const Packed>> constants_;
+};
+
+Dims dense_strides(const Dims& dims) {
+  Dims strides(dims.size());
+  std::int64_t step = 1;
+  for (std::size_t d = dims.size(); d-- > 0;) {
+    strides[d] = step;
+    step *= dims[d];
+  }
+  return strides;
+}
+
+template <typename Kernel>
+std::shared_ptr<const Packed> packed_constant(const ObjectCache& cache, const std::string& key, const Kernel& make) {
+  return std::static_pointer_cast<const Packed>(cache(key, [&]() -> std::shared_ptr<const void> { return make(); }));
+}
+
+/// Two memory descriptors with equal text hold the same bytes in the same order.
+std::string text_of(const memory::desc& desc) {
+  std::string text = fmt::format("{}|", fmt::join(desc.get_padded_dims(), ","));
+  text += fmt::format("{}|{}|{}", fmt::join(desc.get_strides(), ","), fmt::join(desc.get_inner_blks(), ","), fmt::join(desc.get_inner_idxs(), ","));
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+  const auto operand = [](const std::vector<std::int64_t>& batch, std::int64_t rows, std::int64_t columns, bool transposed) {
+    Dims dims(batch.begin(), batch.end());
+    dims.push_back(transposed ? columns : rows);
+    dims.push_back(transposed ? rows : columns);
+    Dims strides = dense_strides(dims);
+    if (transposed) {
+      std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
+      std::swap(strides[dims.size() - 1], strides[dims.size() - 2]);
+    }
+    return strided(dims, strides);
+  };
+  const memory::desc a = operand(spec.batch_a, spec.m, spec.k, spec.transpose_a);
+  const memory::desc b = operand(spec.batch_b, spec.k, spec.n, spec.transpose_b);
+  Dims out_dims;
+  for (std::size_t d = 0; d < spec.batch_a.size(); ++d) out_dims.push_back(std::max(spec.batch_a[d], spec.batch_b[d]));
+  out_dims.push_back(spec.m);
+  out_dims.push_back(spec.n);
+  const memory::desc out = strided(out_dims, dense_strides(out_dims));
+  const bool constant = static_cast<bool>(spec.constant_b);
+  const memory::desc b_any = constant ? memory::desc(b.get_dims(), DataKind::f32, memory::format_tag::any) : b;
+  Dims bias_dims(out_dims.size(), 1);
+  bias_dims.back() = spec.n;
+  const memory::desc bias = strided(bias_dims, dense_strides(bias_dims));
+  using Desc = dnnl::matmul::primitive_desc;
+  const Desc desc = spec.bias ? Desc(cpu_engine(), a, b_any, bias, out) : Desc(cpu_engine(), a, b_any, out);
+  using K = PrimitiveKernel<dnnl::matmul>;
+  std::vector<K::Argument> inputs{{DNNL_ARG_SRC, a}};
+  std::unordered_map<int, std::shared_ptr<const Packed>> constants;
+  if (constant) {
+    const memory::desc packed = desc.weights_desc();
+    constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key_b + "|" + text_of(packed), [&] { return pack(b, spec.constant_b, packed); });
+  } else {
+    inputs.push_back({DNNL_ARG_WEIGHTS, b});
+  }
+  if (spec.bias) constants[DNNL_ARG_BIAS] = pack(bias, spec.bias, bias);
+  return std::make_unique<K>(desc, std::move(inputs), K::Argument{DNNL_ARG_DST, out}, std::move(constants));
+}
+
+namespace {
+
+/// [n, c, s...] dims as nhwc memory; one spatial dimension becomes a row of height 1.
+Dims image_dims(const Shape& shape) {
+  Dims dims(shape.begin(), shape.end());
+  if (dims.size() == 3) dims.insert(dims.begin() + 2, 1);
+  return dims;
+}
+
+Dims spatial(const std::vector<std::int64_t>& values, std::int64_t absent) {
+  Dims dims(values.begin(), values.end());
+  if (dims.size() == 1) dims.insert(dims.begin(), absent);
+  return dims;
+}
+
+Dims minus_one(Dims dims) {
+  for (auto& d : dims) d -= 1;  // oneDNN counts the elements that a dilation leaves out
+  return dims;
+}
+
+memory::desc image(const Shape& shape) { return memory::desc(image_dims(shape), DataKind::f32, memory::format_tag::nhwc); }
+
+/// Padding at the end as oneDNN wants it: what is needed for exactly this output (it may be negative).
+Dims end_padding(const Dims& in, const Dims& out, const Dims& kernel, const Dims& stride, const Dims& dilation, const Dims& begin) {
+  Dims end(2);
+  for (std::size_t i = 0; i < 2; ++i) end[i] = (out[2 + i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - in[2 + i] - begin[i];
+  return end;
+}
+
+dnnl::primitive_attr attributes_of(const ConvolutionSpec& spec) {
+  dnnl::post_ops ops;
+  for (const PostOp& op : spec.post_ops) {
+    switch (op.kind) {
+      case PostOp::Kind::kRelu: ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f); break;
+      case PostOp::Kind::kClip: ops.append_eltwise(dnnl::algorithm::eltwise_clip_v2, op.p, op.q); break;
+      case PostOp::Kind::kHardSwish: ops.append_eltwise(dnnl::algorithm::eltwise_hardswish, 1.0f / 6.0f, 0.5f); break;
+      case PostOp::Kind::kAddTensor: ops.append_binary(dnnl::algorithm::binary_add, image(spec.output)); break;
+    }
+  }
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(ops);
+  return attributes;
+}
+
+/// Weights in oneDNN's logical order [g, out, in, kh, kw], wherever ONNX has them.
+memory::desc weights_desc(const ConvolutionSpec& spec) {
+  const Shape& w = spec.weights.shape();
+  const std::int64_t g = spec.groups;
+  const Dims kernel = spatial({w.begin() + 2, w.end()}, 1);
+  const std::int64_t area = kernel[0] * kernel[1];
+  if (spec.transposed) {
+    const std::int64_t in = w[0] / g, out = w[1];
+    return strided({g, out, in, kernel[0], kernel[1]}, {in * out * area, area, out * area, kernel[1], 1});
+  }
+  const std::int64_t out = w[0] / g, in = w[1];
+  return strided({g, out, in, kernel[0], kernel[1]}, {out * in * area, in * area, area, kernel[1], 1});
+}
+
+memory::desc without_groups(const memory::desc& desc, std::int64_t groups) {
+  if (groups != 1) return desc;
+  const Dims dims = desc.get_dims(), strides = desc.get_strides();
+  return strided({dims.begin() + 1, dims.end()}, {strides.begin() + 1, strides.end()});
+}
+
+template <typename Primitive, typename MakeDesc>
+std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache, MakeDesc make_desc) {
+  using Desc = typename Primitive::primitive_desc;
+  const memory::desc source = image(spec.input), target = image(spec.output);
+  const memory::desc plain = without_groups(weights_desc(spec), spec.groups);
+  const memory::desc any(plain.get_dims(), DataKind::f32, memory::format_tag::any);
+  const std::int64_t channels = spec.output[1];
+  const memory::desc bias({channels}, DataKind::f32, memory::format_tag::x);
+  const Dims kernel{plain.get_dims()[plain.get_dims().size() - 2], plain.get_dims().back()};
+  const Dims strides = spatial(spec.strides, 1), dilations = spatial(spec.dilations, 1), begin = spatial(spec.pads_begin, 0);
+  const Dims in_dims = image_dims(spec.transposed ? spec.output : spec.input), out_dims = image_dims(spec.transposed ? spec.input : spec.output);
+  const Dims end = end_padding(in_dims, out_dims, kernel, strides, dilations, begin);
+  std::optional<Desc> desc;
+  try {
+    desc = make_desc(source, any, spec.bias ? bias : memory::desc(), target, strides, minus_one(dilations), begin, end, attributes_of(spec));
+  } catch (const dnnl::error&) {
+    return nullptr;  // The reference kernel takes over.
+  }
+  using K = PrimitiveKernel<Primitive>;
+  std::vector<typename K::Argument> inputs{{DNNL_ARG_SRC, source}};
+  for (std::size_t i = 0; i < spec.post_ops.size(); ++i)
+    if (spec.post_ops[i].kind == PostOp::Kind::kAddTensor)
+      inputs.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, target});
+  std::unordered_map<int, std::shared_ptr<const Packed>> constants;
+  const memory::desc packed = desc->weights_desc();
+  constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key + "|" + text_of(packed), [&] { return pack(plain, spec.weights, packed); });
+  if (spec.bias) constants[DNNL_ARG_BIAS] = pack(bias, spec.bias, bias);
+  return std::make_unique<K>(*desc, std::move(inputs), typename K::Argument{DNNL_ARG_DST, target}, std::move(constants));
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
+  const auto make = [](auto tag, dnnl::algorithm algorithm) {
+    using Desc = typename decltype(tag)::type;
+    return [algorithm](const auto& source, const auto& weights, const auto& bias, const auto& target, const auto& strides,
+                       const auto& dilations, const auto& begin, const auto& end, const auto& attributes) {
+      return Desc(cpu_engine(), dnnl::prop_kind::forward_inference, algorithm, source, weights, bias, target, strides, dilations, begin, end, attributes);
+    };
+  };
+  if (spec.transposed)
+    return convolution_kernel<dnnl::deconvolution_forward>(spec, cache, make(std::type_identity<dnnl::deconvolution_forward::primitive_desc>{}, dnnl::algorithm::deconvolution_direct));
+  return convolution_kernel<dnnl::convolution_forward>(spec, cache, make(std::type_identity<dnnl::convolution_forward::primitive_desc>{}, dnnl::algorithm::convolution_direct));
+}
+
+std::unique_ptr<Kernel> make_pool_kernel(const PoolSpec& spec) {
+  const auto algorithm = spec.kind == PoolSpec::Kind::kMax ? dnnl::algorithm::pooling_max
+                         : spec.kind == PoolSpec::Kind::kAverageIncludePad ? dnnl::algorithm::pooling_avg_include_padding
+                                                                           : dnnl::algorithm::pooling_avg_exclude_padding;
+  const memory::desc source = image(spec.input), target = image(spec.output);
+  const Dims kernel = spatial(spec.kernel, 1), strides = spatial(spec.strides, 1), dilations = spatial(spec.dilations, 1), begin = spatial(spec.pads_begin, 0);
+  const Dims end = end_padding(image_dims(spec.input), image_dims(spec.output), kernel, strides, dilations, begin);
+  try {
+    const dnnl::pooling_forward::primitive_desc desc(cpu_engine(), dnnl::prop_kind::forward_inference, algorithm, source, target, strides, kernel, minus_one(dilations), begin, end);
+    using K = PrimitiveKernel<dnnl::pooling_forward>;
+    return std::make_unique<K>(desc, std::vector<K::Argument>{{DNNL_ARG_SRC, source}}, K::Argument{DNNL_ARG_DST, target}, std::unordered_map<int, std::shared_ptr<const Packed>>{});
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+}
+
+}  // namespace ulpscope::cpu

@@ -1,0 +1,60 @@
+// Matrix products and convolutions through oneDNN. Inputs and weights arrive rounded; products are exact in the
+// accumulator's sense of fp32, and nothing is rounded on the way out.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/kernel.h"
+
+namespace ulpscope::cpu {
+
+/// Keeps packed weights and primitives; the engine's WeightCache behind a function.
+using ObjectCache = std::function<std::shared_ptr<const void>(const std::string& key, const std::function<std::shared_ptr<const void>()>& make)>;
+
+/// What is done to each result before it is stored, in order, in fp32: folded into the product's own last pass.
+struct PostOp {
+  enum class Kind : std::uint8_t { kRelu, kClip, kHardSwish, kAddTensor } kind;
+  float p = 0, q = 0;  ///< kClip: bounds.
+  // kAddTensor adds the next input of the kernel, of the output's shape and layout.
+};
+
+struct MatMulSpec {
+  /// out[b, m, n] = sum_k a[b, m, k] b[b, k, n]; batches are equal, or 1 for a broadcast operand.
+  std::vector<std::int64_t> batch_a, batch_b;  ///< Of equal length.
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;  ///< The operand is stored as [k, m] / [n, k].
+  /// Constant b (rounded) and, if any, a bias of n elements; they are packed once.
+  Tensor constant_b, bias;
+  std::string key_b;  ///< Names constant_b with everything done to it.
+};
+
+/// Inputs of the kernel: a, b (unless constant). Output: dense [batch..., m, n].
+std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
+
+struct ConvolutionSpec {
+  Shape input, output;  ///< Logical, [n, c, spatial...] with one or two spatial dimensions.
+  std::vector<std::int64_t> strides, dilations, pads_begin, pads_end;
+  std::int64_t groups = 1;
+  bool transposed = false;  ///< ConvTranspose: weights are [c_in, c_out / groups, kernel...].
+  Tensor weights, bias;     ///< Constants, rounded; the bias may be absent.
+  std::string key;          ///< Names the weights and the bias with everything done to them.
+  std::vector<PostOp> post_ops;
+};
+
+/// Inputs of the kernel: x, then one tensor per kAddTensor. All activations are channels last.
+/// Nothing when oneDNN has no such convolution.
+std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
+
+struct PoolSpec {
+  enum class Kind : std::uint8_t { kMax, kAverageIncludePad, kAverageExcludePad } kind;
+  Shape input, output;  ///< Logical, one or two spatial dimensions; channels last in memory.
+  std::vector<std::int64_t> kernel, strides, dilations, pads_begin, pads_end;
+};
+
+std::unique_ptr<Kernel> make_pool_kernel(const PoolSpec& spec);
+
+}  // namespace ulpscope::cpu

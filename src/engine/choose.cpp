@@ -1,0 +1,51 @@
+#include "engine/choose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/cost.h"
+#include "engine/fusion.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+
+void choose_by_cost(const Specialization& spec, const BuildOptions& options, const std::vector<std::vector<Precision>>& choices,
+                    Assignment& assignment) {
+  const Target target = find_target(options.target);
+  std::vector<std::vector<Precision>> available = choices;
+  for (auto& choice : available) {
+    if (choice.size() < 2) continue;
+    for (Precision p : choice)
+      if (!target.has(p)) log_once(LogLevel::kWarning, fmt::format("{} has no {} arithmetic: no layer takes it", target.name, name_of(p)));
+    std::erase_if(choice, [&](Precision p) { return !target.has(p); });
+  }
+  // What could be fused if all layers agreed: groups that a boundary would break.
+  Assignment uniform = assignment;
+  uniform.precision.assign(assignment.precision.size(), Precision::kFP32);
+  derive_storage(*spec.network, spec.inferred.types, options.constraints != ConstraintMode::kNone, false, uniform);
+  const Grouping grouping = fuse(spec, uniform, options.fusion);
+  const CostProblem problem = make_cost_problem(spec, grouping, target, available);
+  const std::vector<int> chosen = minimize(problem);
+  std::vector<int> high;
+  for (const auto& node : problem.nodes) high.push_back(static_cast<int>(node.choices.size()) - 1);
+  const double best = problem.energy(chosen), all_high = problem.energy(high);
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    const auto& node = problem.nodes[n];
+    const std::size_t layer = static_cast<std::size_t>(node.layer);
+    const Precision precision = node.choices[static_cast<std::size_t>(chosen[n])];
+    assignment.precision[layer] = precision;
+    if (node.choices.size() < 2) {
+      if (assignment.reason[layer].empty()) assignment.reason[layer] = "no other precision is enabled";
+      continue;
+    }
+    const double gain = node.cost.back() - *std::min_element(node.cost.begin(), node.cost.end());
+    assignment.reason[layer] = precision == node.choices.back()
+        ? fmt::format("cheapest for the network on {}: a lower precision would save {:.2f} us here, less than its reformats cost", target.name, gain)
+        : fmt::format("cheapest for the network on {}: {:.2f} us instead of {:.2f} us", target.name, node.cost[static_cast<std::size_t>(chosen[n])], node.cost.back());
+  }
+  log_verbose(fmt::format("Estimated time on {}: {:.2f} us as chosen, {:.2f} us with every free layer in its highest precision", target.name, best, all_high));
+}
+
+}  // namespace ulpscope

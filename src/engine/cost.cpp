@@ -1,0 +1,277 @@
+#include "engine/cost.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/min_cut.h"
+
+namespace ulpscope {
+namespace {
+
+double elements_of(const Specialization& spec, TensorId id) {
+  return id != kNone && spec.shape(id) ? static_cast<double>(num_elements(*spec.shape(id))) : 0.0;
+}
+
+double bytes_per_element(Precision p) {
+  if (p == Precision::kINT8 || p == Precision::kFP8) return 1;
+  return static_cast<double>(size_of(storage_of(p)));
+}
+
+}  // namespace
+
+LayerWork work_of(const Specialization& spec, const Layer& layer) {
+  LayerWork work;
+  for (TensorId id : layer.inputs) {
+    if (id == kNone) continue;
+    (spec.is_constant(id) ? work.weight_elements : work.activation_elements) += elements_of(spec, id);
+  }
+  double out = 0;
+  for (TensorId id : layer.outputs) out += elements_of(spec, id);
+  work.activation_elements += out;
+  work.operations = out;
+  if (layer.op->kind == OpKind::kContraction && layer.inputs.size() > 1 && spec.shape(layer.inputs[0]) && spec.shape(layer.inputs[1])) {
+    const Shape& a = *spec.shape(layer.inputs[0]);
+    const Shape& w = *spec.shape(layer.inputs[1]);
+    if (layer.op->name == "Conv" && w.size() > 1) work.operations = 2 * out * elements_of(spec, layer.inputs[1]) / std::max<double>(1, static_cast<double>(w[0]));
+    else if (layer.op->name == "ConvTranspose" && !a.empty()) work.operations = 2 * elements_of(spec, layer.inputs[0]) * elements_of(spec, layer.inputs[1]) / std::max<double>(1, static_cast<double>(w[0]));
+    else if (layer.op->name == "Gemm") work.operations = 2 * out * static_cast<double>(layer.attributes.integer("transA", 0) != 0 ? a[0] : a.back());
+    else if (!a.empty()) work.operations = 2 * out * static_cast<double>(a.back());
+  }
+  return work;
+}
+
+double CostProblem::energy(const std::vector<int>& choice) const {
+  double total = 0;
+  for (std::size_t n = 0; n < nodes.size(); ++n) total += nodes[n].cost[static_cast<std::size_t>(choice[n])];
+  const auto stored = [&](int node) { return storage(node, choice[static_cast<std::size_t>(node)]); };
+  for (const Value& value : values) {
+    const DataType own = value.producer < 0 ? DataType::kFloat32 : stored(value.producer);
+    std::set<DataType> casts;
+    for (int consumer : value.consumers)
+      if (stored(consumer) != own) casts.insert(stored(consumer));
+    if (value.output && own != DataType::kFloat32) casts.insert(DataType::kFloat32);
+    total += value.cast_us * static_cast<double>(casts.size());
+  }
+  for (const Link& link : links)
+    if (stored(link.a) != stored(link.b)) total += link.broken_us;
+  return total;
+}
+
+CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,
+                              const std::vector<std::vector<Precision>>& choices) {
+  const Network& network = *spec.network;
+  CostProblem problem;
+  std::vector<int> node_of(network.layers.size(), -1);
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    if (!spec.numeric[l]) continue;
+    node_of[l] = static_cast<int>(problem.nodes.size());
+    const int group = grouping.group_of[l];
+    const bool head = group < 0 || grouping.groups[static_cast<std::size_t>(group)].layers.front() == static_cast<LayerId>(l);
+    CostProblem::Node node{static_cast<LayerId>(l), choices[l], {}};
+    const LayerWork work = work_of(spec, network.layers[l]);
+    for (Precision p : choices[l]) {
+      // Followers of a group work on values that are already there; what a broken group costs is in the links.
+      const double bytes = head ? (work.weight_elements + work.activation_elements) * bytes_per_element(p) : work.weight_elements * bytes_per_element(p);
+      node.cost.push_back((head ? target.launch_us : 0) + target.work_us(work.operations, bytes, target.has(p) ? p : Precision::kFP32));
+    }
+    problem.nodes.push_back(std::move(node));
+  }
+  // Movement layers pass values on in the type that they have: consumers behind them are consumers of what is before.
+  std::vector<std::set<TensorId>> sources(network.tensors.size());
+  std::map<TensorId, CostProblem::Value> values;
+  for (TensorId id : network.inputs)
+    if (is_floating(spec.type(id))) sources[static_cast<std::size_t>(id)] = {id};
+  const double cast_launch = target.launch_us;
+  const auto value_of = [&](TensorId id) -> CostProblem::Value& {
+    auto [found, made] = values.try_emplace(id);
+    if (made) {
+      const LayerId producer = network.tensor(id).producer;
+      found->second.producer = producer == kNone ? -1 : node_of[static_cast<std::size_t>(producer)];
+      found->second.cast_us = cast_launch + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3);
+    }
+    return found->second;
+  };
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    const Layer& layer = network.layers[l];
+    if (spec.folded[l]) continue;
+    for (TensorId output : layer.outputs) {
+      if (output == kNone || !is_floating(spec.type(output))) continue;
+      if (layer.op->precision == PrecisionRule::kMovement) {
+        for (TensorId input : layer.inputs)
+          if (input != kNone) sources[static_cast<std::size_t>(output)].insert(sources[static_cast<std::size_t>(input)].begin(), sources[static_cast<std::size_t>(input)].end());
+      } else {
+        sources[static_cast<std::size_t>(output)] = {output};
+      }
+    }
+    if (node_of[l] < 0) continue;
+    for (TensorId input : layer.inputs) {
+      if (input == kNone || spec.is_constant(input)) continue;
+      for (TensorId source : sources[static_cast<std::size_t>(input)]) {
+        auto& consumers = value_of(source).consumers;
+        if (std::find(consumers.begin(), consumers.end(), node_of[l]) == consumers.end()) consumers.push_back(node_of[l]);
+        const LayerId producer = network.tensor(source).producer;
+        if (producer == kNone || node_of[static_cast<std::size_t>(producer)] < 0) continue;
+        if (source == input && grouping.group_of[l] >= 0 && grouping.group_of[l] == grouping.group_of[static_cast<std::size_t>(producer)])
+          problem.links.push_back({node_of[static_cast<std::size_t>(producer)], node_of[l],
+                                   target.launch_us + elements_of(spec, source) * 8 / (target.bandwidth_gb_per_s * 1e3)});
+      }
+    }
+  }
+  for (TensorId id : network.outputs)
+    for (TensorId source : sources[static_cast<std::size_t>(id)])
+      if (spec.type(id) == DataType::kFloat32) value_of(source).output = true;
+  for (auto& [id, value] : values) problem.values.push_back(std::move(value));
+  return problem;
+}
+
+namespace {
+
+/// True when all nodes choose among the same two storage types (or one of them); gives the two.
+bool two_types(const CostProblem& problem, DataType& low) {
+  std::set<DataType> types;
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    std::set<DataType> own;
+    for (std::size_t c = 0; c < problem.nodes[n].choices.size(); ++c) {
+      if (!own.insert(problem.storage(static_cast<int>(n), static_cast<int>(c))).second) return false;
+    }
+    types.insert(own.begin(), own.end());
+  }
+  types.insert(DataType::kFloat32);
+  if (types.size() > 2) return false;
+  low = DataType::kFloat32;
+  for (DataType type : types)
+    if (type != DataType::kFloat32) low = type;
+  return true;
+}
+
+/// Source side: float32; sink side: the narrow type.
+std::vector<int> minimize_two(const CostProblem& problem, DataType low) {
+  const int count = static_cast<int>(problem.nodes.size());
+  MinCut cut(count);
+  const auto index_of = [&](int node, DataType type) {
+    const auto& choices = problem.nodes[static_cast<std::size_t>(node)].choices;
+    for (std::size_t c = 0; c < choices.size(); ++c)
+      if (problem.storage(node, static_cast<int>(c)) == type) return static_cast<int>(c);
+    return -1;
+  };
+  for (int n = 0; n < count; ++n) {
+    const int narrow = index_of(n, low), wide = index_of(n, DataType::kFloat32);
+    const auto& cost = problem.nodes[static_cast<std::size_t>(n)].cost;
+    cut.add_terminal(n, low != DataType::kFloat32 && narrow >= 0 ? cost[static_cast<std::size_t>(narrow)] : MinCut::kInfinite,
+                     wide >= 0 ? cost[static_cast<std::size_t>(wide)] : MinCut::kInfinite);
+  }
+  for (const CostProblem::Value& value : problem.values) {
+    // Wide value, some narrow reader: one cast.
+    const int narrowed = cut.add_node();
+    if (value.producer < 0) cut.add_terminal(narrowed, value.cast_us, 0);
+    else cut.add_edge(value.producer, narrowed, value.cast_us);
+    for (int consumer : value.consumers) cut.add_edge(narrowed, consumer, MinCut::kInfinite);
+    if (value.producer < 0) continue;
+    // Narrow value, some wide reader: one cast.
+    const int widened = cut.add_node();
+    cut.add_edge(widened, value.producer, value.cast_us);
+    for (int consumer : value.consumers) cut.add_edge(consumer, widened, MinCut::kInfinite);
+    if (value.output) cut.add_terminal(widened, MinCut::kInfinite, 0);
+  }
+  for (const CostProblem::Link& link : problem.links) cut.add_edge(link.a, link.b, link.broken_us, link.broken_us);
+  cut.solve();
+  std::vector<int> result(problem.nodes.size());
+  for (int n = 0; n < count; ++n) {
+    const int wanted = index_of(n, cut.on_source_side(n) ? DataType::kFloat32 : low);
+    result[static_cast<std::size_t>(n)] = wanted >= 0 ? wanted : 0;
+  }
+  return result;
+}
+
+/// One expansion move: every node keeps its choice (source side) or takes precision `alpha` (sink side).
+std::vector<int> expand(const CostProblem& problem, const std::vector<int>& current, Precision alpha) {
+  const int count = static_cast<int>(problem.nodes.size());
+  MinCut cut(count);
+  std::vector<int> moved = current;
+  for (int n = 0; n < count; ++n) {
+    const auto& node = problem.nodes[static_cast<std::size_t>(n)];
+    const auto found = std::find(node.choices.begin(), node.choices.end(), alpha);
+    const bool possible = found != node.choices.end();
+    if (possible) moved[static_cast<std::size_t>(n)] = static_cast<int>(found - node.choices.begin());
+    cut.add_terminal(n, possible ? node.cost[static_cast<std::size_t>(moved[static_cast<std::size_t>(n)])] : MinCut::kInfinite,
+                     node.cost[static_cast<std::size_t>(current[static_cast<std::size_t>(n)])]);
+  }
+  const auto type = [&](int node, bool sink) { return problem.storage(node, (sink ? moved : current)[static_cast<std::size_t>(node)]); };
+  // Differences of types cost a constant: a metric, so the pairwise terms below are submodular.
+  const auto pair = [&](int a, int b, double cost) {
+    const auto theta = [&](bool x, bool y) { return type(a, x) != type(b, y) ? cost : 0.0; };
+    const double stay = theta(false, false), a_moves = theta(true, false), b_moves = theta(false, true), both = theta(true, true);
+    cut.add_terminal(a, a_moves, stay);
+    cut.add_terminal(b, both - a_moves > 0 ? both - a_moves : 0, both - a_moves < 0 ? a_moves - both : 0);
+    cut.add_edge(a, b, std::max(0.0, b_moves + a_moves - stay - both));
+  };
+  for (const CostProblem::Value& value : problem.values) {
+    for (int consumer : value.consumers) {
+      if (value.producer >= 0) pair(value.producer, consumer, value.cast_us);
+      else cut.add_terminal(consumer, type(consumer, true) != DataType::kFloat32 ? value.cast_us : 0, type(consumer, false) != DataType::kFloat32 ? value.cast_us : 0);
+    }
+    if (value.output && value.producer >= 0)
+      cut.add_terminal(value.producer, type(value.producer, true) != DataType::kFloat32 ? value.cast_us : 0, type(value.producer, false) != DataType::kFloat32 ? value.cast_us : 0);
+  }
+  for (const CostProblem::Link& link : problem.links) pair(link.a, link.b, link.broken_us);
+  cut.solve();
+  std::vector<int> result = current;
+  for (int n = 0; n < count; ++n)
+    if (!cut.on_source_side(n)) result[static_cast<std::size_t>(n)] = moved[static_cast<std::size_t>(n)];
+  return result;
+}
+
+}  // namespace
+
+std::vector<int> minimize(const CostProblem& problem) {
+  if (problem.nodes.empty()) return {};
+  DataType low;
+  if (two_types(problem, low)) return minimize_two(problem, low);
+  std::set<Precision> labels;
+  for (const auto& node : problem.nodes) labels.insert(node.choices.begin(), node.choices.end());
+  const auto uniform = [&](Precision wanted) {
+    std::vector<int> result;
+    for (const auto& node : problem.nodes) {
+      const auto found = std::find(node.choices.begin(), node.choices.end(), wanted);
+      result.push_back(found != node.choices.end() ? static_cast<int>(found - node.choices.begin()) : static_cast<int>(node.choices.size()) - 1);
+    }
+    return result;
+  };
+  std::vector<int> best = uniform(Precision::kFP32);
+  for (Precision label : labels)
+    if (std::vector<int> candidate = uniform(label); problem.energy(candidate) < problem.energy(best)) best = std::move(candidate);
+  double energy = problem.energy(best);
+  for (bool improved = true; improved;) {
+    improved = false;
+    for (Precision label : labels) {
+      std::vector<int> candidate = expand(problem, best, label);
+      const double value = problem.energy(candidate);
+      if (value < energy - 1e-9) {
+        best = std::move(candidate);
+        energy = value;
+        improved = true;
+      }
+    }
+  }
+  return best;
+}
+
+double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment, const Target& target) {
+  double operations = 0, bytes = 0;
+  const Precision p = assignment.precision[static_cast<std::size_t>(group.layers.front())];
+  std::set<TensorId> inside;
+  for (LayerId id : group.layers)
+    for (TensorId output : spec.network->layer(id).outputs) inside.insert(output);
+  for (LayerId id : group.layers) {
+    const Layer& layer = spec.network->layer(id);
+    operations += work_of(spec, layer).operations;
+    for (TensorId input : layer.inputs)
+      if (input != kNone && !inside.contains(input)) bytes += elements_of(spec, input) * (spec.is_constant(input) ? bytes_per_element(p) : static_cast<double>(size_of(assignment.storage[static_cast<std::size_t>(input)])));
+  }
+  for (TensorId output : spec.network->layer(group.layers.back()).outputs)
+    if (output != kNone) bytes += elements_of(spec, output) * static_cast<double>(size_of(assignment.storage[static_cast<std::size_t>(output)]));
+  return target.launch_us + target.work_us(operations, bytes, target.has(p) ? p : Precision::kFP32);
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,58 @@
+// What an assignment costs on a target: tactic times, launches, reformats and broken fusions.
+#pragma once
+
+#include <vector>
+
+#include "engine/fusion.h"
+#include "engine/specialization.h"
+#include "engine/target.h"
+#include "graph/assignment.h"
+
+namespace ulpscope {
+
+/// Operations (a multiply-add counts two) and bytes of a layer's weights and activations, per element size.
+struct LayerWork {
+  double operations = 0;
+  double weight_elements = 0, activation_elements = 0;
+};
+LayerWork work_of(const Specialization& spec, const Layer& layer);
+
+/// The choice of precisions as a labelling problem. All costs are microseconds on the target.
+struct CostProblem {
+  struct Node {
+    LayerId layer = kNone;
+    std::vector<Precision> choices;  ///< From low to high.
+    std::vector<double> cost;        ///< Per choice: its work, and its launch where it opens a group.
+  };
+  /// One tensor between nodes. A cast to each other storage type that is wanted is paid once.
+  struct Value {
+    int producer = -1;             ///< Node; -1: a network input, stored as float32.
+    bool output = false;           ///< Also handed out as float32.
+    std::vector<int> consumers;    ///< Nodes.
+    double cast_us = 0;
+  };
+  /// Neighbours that would be one group: paid when their storage types differ.
+  struct Link {
+    int a, b;
+    double broken_us;
+  };
+  std::vector<Node> nodes;
+  std::vector<Value> values;
+  std::vector<Link> links;
+
+  /// The total for one choice (an index into `choices`) per node.
+  double energy(const std::vector<int>& choice) const;
+  DataType storage(int node, int choice) const { return storage_of(nodes[static_cast<std::size_t>(node)].choices[static_cast<std::size_t>(choice)]); }
+};
+
+CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,
+                              const std::vector<std::vector<Precision>>& choices);
+
+/// The minimum. Exact when every node chooses among the same two storage types; else alpha expansion from the best
+/// uniform choice (Boykov, Veksler and Zabih, "Fast approximate energy minimization via graph cuts", 2001).
+std::vector<int> minimize(const CostProblem& problem);
+
+/// Estimated microseconds of a group under an assignment, launch included.
+double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment, const Target& target);
+
+}  // namespace ulpscope

@@ -1,0 +1,75 @@
+#include "engine/executable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/assign.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+
+Executable::Executable(const Network& network, Assignment assignment, const BuildOptions& options)
+    : network_(network), assignment_(std::move(assignment)), options_(options), subgraphs_(network.layers.size()) {
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    if (network.layers[l].op->kind == OpKind::kControl)
+      subgraphs_[l] = [this, l](std::string_view attribute, std::span<const Tensor> inputs) { return run_subgraph(static_cast<LayerId>(l), attribute, inputs); };
+}
+
+std::vector<Tensor> Executable::run_subgraph(LayerId layer, std::string_view attribute, std::span<const Tensor> inputs) {
+  std::unique_ptr<Executable>* body;
+  {
+    const std::lock_guard lock(mutex_);
+    body = &bodies_[{layer, std::string(attribute)}];
+  }
+  if (*body == nullptr) {
+    const Network& graph = *network_.layer(layer).attributes.required_graph(attribute).network;
+    // Costs of bodies are not modelled: unless the lowest precision is asked for, they keep fp32 and what the file says.
+    BuildOptions options = options_;
+    if (!options.assume_lowest) options.fp16 = options.bf16 = options.tf32 = options.int8 = options.fp8 = false;
+    std::vector<Shape> shapes;
+    for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
+    Assignment assignment = assign_precisions(*specialize(graph, shapes), options);
+    *body = std::make_unique<Executable>(graph, std::move(assignment), options);
+  }
+  return (*body)->run(inputs);
+}
+
+Executable::~Executable() = default;
+
+std::shared_ptr<const Specialization> Executable::specialization(const std::vector<Shape>& input_shapes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = specializations_.find(input_shapes); found != specializations_.end()) return found->second;
+  }
+  auto made = specialize(network_, input_shapes);
+  const std::lock_guard lock(mutex_);
+  return specializations_.emplace(input_shapes, std::move(made)).first->second;
+}
+
+std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment, Fusion fusion) {
+  auto spec = specialization(input_shapes);
+  Grouping grouping = fuse(*spec, assignment, fusion);
+  return std::make_shared<const Plan>(std::move(spec), assignment, std::move(grouping), weights_, subgraphs_);
+}
+
+std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = plans_.find(input_shapes); found != plans_.end()) return found->second;
+  }
+  auto made = plan_for(input_shapes, assignment_, options_.fusion);
+  const std::lock_guard lock(mutex_);
+  // Plans for shapes of long ago give way: each holds an arena.
+  constexpr std::size_t kKept = 16;
+  if (plans_.size() >= kKept) plans_.erase(plans_.begin());
+  return plans_.emplace(input_shapes, std::move(made)).first->second;
+}
+
+std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
+  std::vector<Shape> shapes;
+  for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
+  return plan_for(shapes)->run(inputs);
+}
+
+}  // namespace ulpscope

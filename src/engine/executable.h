@@ -1,0 +1,46 @@
+// A network with its assignment, runnable for any input shapes: plans are made per shapes and kept.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/options.h"
+#include "engine/plan.h"
+
+namespace ulpscope {
+
+/// Used for the network itself and, one each, for the sub-graphs of its control flow.
+class Executable {
+ public:
+  /// `network` outlives the executable.
+  Executable(const Network& network, Assignment assignment, const BuildOptions& options);
+  ~Executable();
+
+  /// Physical types in and out.
+  std::vector<Tensor> run(std::span<const Tensor> inputs);
+
+  /// The plan for these input shapes; made if need be.
+  std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes);
+  /// A plan for another assignment; shares weights and specializations. Not kept.
+  std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment, Fusion fusion);
+
+  std::shared_ptr<const Specialization> specialization(const std::vector<Shape>& input_shapes);
+  const Assignment& assignment() const noexcept { return assignment_; }
+
+ private:
+  std::vector<Tensor> run_subgraph(LayerId layer, std::string_view attribute, std::span<const Tensor> inputs);
+
+  const Network& network_;
+  const Assignment assignment_;
+  const BuildOptions options_;
+  WeightCache weights_;
+  std::vector<cpu::GraphFunction> subgraphs_;  ///< Per layer; empty where there is no control flow.
+  std::map<std::pair<LayerId, std::string>, std::unique_ptr<Executable>> bodies_;
+  std::mutex mutex_;
+  std::map<std::vector<Shape>, std::shared_ptr<const Specialization>> specializations_;
+  std::map<std::vector<Shape>, std::shared_ptr<const Plan>> plans_;
+};
+
+}  // namespace ulpscope

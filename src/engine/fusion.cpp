@@ -1,0 +1,362 @@
+#include "engine/fusion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace ulpscope {
+
+std::string_view name_of(GroupKind kind) noexcept {
+  static constexpr std::array<std::string_view, 5> kNames{"single", "pointwise", "contraction", "row", "attention"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string group_name(const Network& network, const Group& group) {
+  std::string name;
+  for (LayerId id : group.layers) name += (name.empty() ? "" : " + ") + network.layer(id).name;
+  return name;
+}
+
+namespace {
+
+std::int64_t rank_of(const Specialization& spec, TensorId id) {
+  return id != kNone && spec.shape(id) ? static_cast<std::int64_t>(spec.shape(id)->size()) : -1;
+}
+
+/// The axes of a ReduceX layer when they are known, normalised and sorted; empty: unknown or none.
+std::vector<std::int64_t> reduction_axes(const Specialization& spec, const Layer& layer, std::int64_t rank) {
+  std::vector<std::int64_t> axes = layer.attributes.integers("axes");
+  if (layer.inputs.size() > 1 && layer.inputs[1] != kNone) {
+    const Tensor& value = spec.value(layer.inputs[1]);
+    if (!value || value.type() != DataType::kInt64) return {};
+    axes.assign(value.values<std::int64_t>().begin(), value.values<std::int64_t>().end());
+  }
+  if (axes.empty() && layer.attributes.integer("noop_with_empty_axes", 0) == 0)
+    for (std::int64_t d = 0; d < rank; ++d) axes.push_back(d);
+  for (std::int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+}  // namespace
+
+int row_dimensions(const Specialization& spec, const Layer& layer) {
+  const std::int64_t rank = rank_of(spec, layer.inputs.empty() ? kNone : layer.inputs[0]);
+  if (rank < 1) return 0;
+  const auto innermost_from = [&](std::int64_t axis) {
+    axis = axis < 0 ? axis + rank : axis;
+    return axis >= 0 && axis < rank ? static_cast<int>(rank - axis) : 0;
+  };
+  const auto axis = [&](std::int64_t absent) { return layer.attributes.integer("axis", absent); };
+  const std::string_view op = layer.op->name;
+  switch (layer.op->kind) {
+    case OpKind::kSoftmax:
+      if (layer.opset < 13) return innermost_from(axis(1));
+      return innermost_from(axis(-1)) == 1 ? 1 : 0;
+    case OpKind::kNormalization:
+      if (op == "LayerNormalization" || op == "RMSNormalization" || op == "SimplifiedLayerNormalization") return innermost_from(axis(-1));
+      if (op == "InstanceNormalization") return rank > 2 ? static_cast<int>(rank - 2) : 0;
+      return 0;
+    case OpKind::kReduction: {
+      const auto axes = reduction_axes(spec, layer, rank);
+      if (axes.empty() || axes.back() != rank - 1 || axes.front() != rank - static_cast<std::int64_t>(axes.size())) return 0;
+      return static_cast<int>(axes.size());
+    }
+    default:
+      return 0;
+  }
+}
+
+bool is_scale_shift(const Specialization& spec, const Layer& layer) {
+  if (layer.op->name != "BatchNormalization" || layer.inputs.size() < 5) return false;
+  for (std::size_t i = 1; i < 5; ++i)
+    if (layer.inputs[i] == kNone || !spec.is_constant(layer.inputs[i])) return false;
+  for (std::size_t o = 1; o < layer.outputs.size(); ++o)
+    if (layer.outputs[o] != kNone) return false;
+  return true;
+}
+
+namespace {
+
+/// Grows groups layer by layer. A group runs where its last layer stands; so a group may take in a layer only if
+/// nobody outside of the group, and standing before that layer, reads what the group computes. That keeps the order of
+/// groups free of cycles without any search.
+class Fuser {
+ public:
+  Fuser(const Specialization& spec, const Assignment& assignment, Fusion level)
+      : spec_(spec), network_(*spec.network), assignment_(assignment), level_(level),
+        group_of_(network_.layers.size(), kNone) {}
+
+  Grouping run() {
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      if (spec_.folded[l]) continue;
+      const LayerId id = static_cast<LayerId>(l);
+      const Role role = role_of(id);
+      int group = level_ == Fusion::kNone ? kNone : choose_group(id, role);
+      if (group == kNone) group = open_group(id, role);
+      else join(group, id, role);
+    }
+    if (level_ == Fusion::kFull) find_attention();
+    return finish();
+  }
+
+ private:
+  enum class Role : std::uint8_t { kAlone, kPointwise, kContraction, kRow };
+
+  struct Draft {
+    std::vector<LayerId> layers;
+    GroupKind kind = GroupKind::kSingle;
+    Role opened_as = Role::kAlone;
+    Shape domain;
+    int row_dims = 0;
+    bool merged = false;
+  };
+
+  Role role_of(LayerId id) const {
+    const Layer& layer = network_.layer(id);
+    if (!spec_.numeric[static_cast<std::size_t>(id)] || layer.outputs.empty() || layer.outputs[0] == kNone) return Role::kAlone;
+    for (std::size_t o = 1; o < layer.outputs.size(); ++o)
+      if (layer.outputs[o] != kNone) return Role::kAlone;
+    if (!spec_.shape(layer.outputs[0]) || spec_.type(layer.outputs[0]) == DataType::kFloat64) return Role::kAlone;
+    for (TensorId input : layer.inputs)
+      if (input != kNone && !spec_.shape(input)) return Role::kAlone;
+    if (layer.op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer)) return Role::kPointwise;
+    if (layer.op->kind == OpKind::kContraction) return Role::kContraction;
+    if (level_ == Fusion::kFull && row_dimensions(spec_, layer) > 0) return Role::kRow;
+    return Role::kAlone;
+  }
+
+  /// The shape that the layer works over: its output's, for a reduction its input's.
+  const Shape& domain_of(LayerId id, Role role) const {
+    const Layer& layer = network_.layer(id);
+    return *spec_.shape(role == Role::kRow ? layer.inputs[0] : layer.outputs[0]);
+  }
+
+  static Shape row_shape(const Shape& domain, int row_dims) {
+    Shape shape = domain;
+    for (std::size_t i = shape.size() - static_cast<std::size_t>(row_dims); i < shape.size(); ++i) shape[i] = 1;
+    return shape;
+  }
+
+  bool stays_inside(TensorId id) const {
+    // Network outputs and tensors with a requested type are stored.
+    if (spec_.output[static_cast<std::size_t>(id)] || assignment_.pinned[static_cast<std::size_t>(id)]) return false;
+    const Precision precision = assignment_.precision[static_cast<std::size_t>(network_.tensor(id).producer)];
+    return assignment_.storage[static_cast<std::size_t>(id)] == storage_of(precision);
+  }
+
+  bool same_precision(LayerId a, LayerId b) const {
+    const auto family = [&](LayerId id) {
+      const Precision p = assignment_.precision[static_cast<std::size_t>(id)];
+      return p == Precision::kTF32 ? Precision::kFP32 : p;
+    };
+    return family(a) == family(b);
+  }
+
+  /// Nobody outside of the group and before `position` reads what its layers compute.
+  bool can_extend_to(const Draft& draft, int group, LayerId position) const {
+    for (LayerId member : draft.layers)
+      for (TensorId output : network_.layer(member).outputs) {
+        if (output == kNone) continue;
+        for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(output)])
+          if (consumer < position && group_of_[static_cast<std::size_t>(consumer)] != group && !spec_.folded[static_cast<std::size_t>(consumer)]) return false;
+      }
+    return true;
+  }
+
+  bool fits(const Draft& draft, LayerId id, Role role) const {
+    const Shape& output = *spec_.shape(network_.layer(id).outputs[0]);
+    switch (draft.kind) {
+      case GroupKind::kContraction:
+        return role == Role::kPointwise && output == draft.domain;
+      case GroupKind::kPointwise:
+      case GroupKind::kRow: {
+        if (role == Role::kRow) {
+          const int dims = row_dimensions(spec_, network_.layer(id));
+          return domain_of(id, role) == draft.domain && (draft.row_dims == 0 || draft.row_dims == dims);
+        }
+        if (role != Role::kPointwise) return false;
+        return output == draft.domain || (draft.row_dims > 0 && output == row_shape(draft.domain, draft.row_dims));
+      }
+      default:
+        return false;
+    }
+  }
+
+  int choose_group(LayerId id, Role role) {
+    if (role == Role::kAlone || role == Role::kContraction) return kNone;
+    std::vector<int> candidates;
+    for (TensorId input : network_.layer(id).inputs) {
+      if (input == kNone || spec_.is_constant(input)) continue;
+      const LayerId producer = network_.tensor(input).producer;
+      if (producer == kNone) continue;
+      const int group = group_of_[static_cast<std::size_t>(producer)];
+      if (group == kNone || std::find(candidates.begin(), candidates.end(), group) != candidates.end()) continue;
+      const Draft& draft = drafts_[static_cast<std::size_t>(group)];
+      if (stays_inside(input) && same_precision(producer, id) && fits(draft, id, role) && can_extend_to(draft, group, id)) candidates.push_back(group);
+    }
+    if (candidates.empty()) return kNone;
+    // The most recent one: its values are the freshest. Further ones are merged into it where both are free of products.
+    std::sort(candidates.begin(), candidates.end(), [&](int a, int b) { return drafts_[static_cast<std::size_t>(a)].layers.back() > drafts_[static_cast<std::size_t>(b)].layers.back(); });
+    const int chosen = candidates.front();
+    for (std::size_t i = 1; i < candidates.size(); ++i) merge(chosen, candidates[i], id);
+    return chosen;
+  }
+
+  void merge(int into, int from, LayerId position) {
+    Draft& a = drafts_[static_cast<std::size_t>(into)];
+    Draft& b = drafts_[static_cast<std::size_t>(from)];
+    const auto free = [](const Draft& d) { return d.kind == GroupKind::kPointwise || d.kind == GroupKind::kRow; };
+    if (!free(a) || !free(b) || a.domain != b.domain || (a.row_dims != 0 && b.row_dims != 0 && a.row_dims != b.row_dims)) return;
+    if (!can_extend_to(b, from, position)) return;
+    a.layers.insert(a.layers.end(), b.layers.begin(), b.layers.end());
+    std::sort(a.layers.begin(), a.layers.end());
+    a.row_dims = std::max(a.row_dims, b.row_dims);
+    if (b.kind == GroupKind::kRow) a.kind = GroupKind::kRow;
+    for (LayerId member : b.layers) group_of_[static_cast<std::size_t>(member)] = into;
+    b.merged = true;
+    b.layers.clear();
+  }
+
+  int open_group(LayerId id, Role role) {
+    Draft draft;
+    draft.layers = {id};
+    draft.opened_as = role;
+    switch (role) {
+      case Role::kPointwise: draft.kind = GroupKind::kPointwise; break;
+      case Role::kContraction: draft.kind = GroupKind::kContraction; break;
+      case Role::kRow: draft.kind = GroupKind::kRow; draft.row_dims = row_dimensions(spec_, network_.layer(id)); break;
+      case Role::kAlone: break;
+    }
+    if (role != Role::kAlone) draft.domain = domain_of(id, role);
+    group_of_[static_cast<std::size_t>(id)] = static_cast<int>(drafts_.size());
+    drafts_.push_back(std::move(draft));
+    return static_cast<int>(drafts_.size()) - 1;
+  }
+
+  void join(int group, LayerId id, Role role) {
+    Draft& draft = drafts_[static_cast<std::size_t>(group)];
+    draft.layers.push_back(id);
+    if (role == Role::kRow) {
+      draft.kind = GroupKind::kRow;
+      draft.row_dims = row_dimensions(spec_, network_.layer(id));
+    }
+    group_of_[static_cast<std::size_t>(id)] = group;
+  }
+
+  /// product -> softmax -> product, of one precision, with nothing else reading in between.
+  void find_attention() {
+    for (std::size_t s = 0; s < network_.layers.size(); ++s) {
+      const Layer& softmax = network_.layers[s];
+      const int row_group = group_of_[s];
+      if (softmax.op->name != "Softmax" || row_group == kNone) continue;
+      const Draft& row = drafts_[static_cast<std::size_t>(row_group)];
+      if (row.kind != GroupKind::kRow) continue;
+      const int first = only_source(row);
+      const int last = only_sink(row, row_group);
+      if (first == kNone || last == kNone || first == last) continue;
+      const Draft& a = drafts_[static_cast<std::size_t>(first)];
+      const Draft& b = drafts_[static_cast<std::size_t>(last)];
+      if (a.kind != GroupKind::kContraction || b.kind != GroupKind::kContraction) continue;
+      if (network_.layer(a.layers.front()).op->name != "MatMul" || network_.layer(b.layers.front()).op->name != "MatMul") continue;
+      if (!same_precision(a.layers.front(), row.layers.front()) || !same_precision(b.layers.front(), row.layers.front())) continue;
+      const LayerId end = b.layers.back();
+      if (!closed_until(first, {first, row_group, last}, end) || !closed_until(row_group, {first, row_group, last}, end)) continue;
+      Draft& target = drafts_[static_cast<std::size_t>(last)];
+      for (int source : {first, row_group}) {
+        Draft& draft = drafts_[static_cast<std::size_t>(source)];
+        target.layers.insert(target.layers.end(), draft.layers.begin(), draft.layers.end());
+        for (LayerId member : draft.layers) group_of_[static_cast<std::size_t>(member)] = last;
+        draft.merged = true;
+        draft.layers.clear();
+      }
+      std::sort(target.layers.begin(), target.layers.end());
+      target.kind = GroupKind::kAttention;
+    }
+  }
+
+  /// The one group with a product whose values this one reads, when they stay inside.
+  int only_source(const Draft& draft) const {
+    int source = kNone;
+    for (LayerId member : draft.layers)
+      for (TensorId input : network_.layer(member).inputs) {
+        if (input == kNone || spec_.is_constant(input) || network_.tensor(input).producer == kNone) continue;
+        const int group = group_of_[static_cast<std::size_t>(network_.tensor(input).producer)];
+        if (group == kNone || drafts_[static_cast<std::size_t>(group)].kind != GroupKind::kContraction) continue;
+        if (source != kNone && source != group) return kNone;
+        if (!stays_inside(input)) return kNone;
+        source = group;
+      }
+    return source;
+  }
+
+  int only_sink(const Draft& draft, int self) const {
+    int sink = kNone;
+    for (LayerId member : draft.layers) {
+      const TensorId output = network_.layer(member).outputs[0];
+      for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(output)]) {
+        const int group = group_of_[static_cast<std::size_t>(consumer)];
+        if (group == self) continue;
+        if (sink != kNone || group == kNone || spec_.output[static_cast<std::size_t>(output)]) return kNone;
+        if (drafts_[static_cast<std::size_t>(group)].layers.front() != consumer) return kNone;
+        sink = group;
+      }
+    }
+    return sink;
+  }
+
+  bool closed_until(int group, std::initializer_list<int> family, LayerId end) const {
+    for (LayerId member : drafts_[static_cast<std::size_t>(group)].layers)
+      for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(network_.layer(member).outputs[0])]) {
+        const int other = group_of_[static_cast<std::size_t>(consumer)];
+        if (std::find(family.begin(), family.end(), other) == family.end() && consumer < end) return false;
+      }
+    return true;
+  }
+
+  Grouping finish() {
+    Grouping result;
+    std::vector<int> order;
+    for (std::size_t g = 0; g < drafts_.size(); ++g)
+      if (!drafts_[g].merged) order.push_back(static_cast<int>(g));
+    std::sort(order.begin(), order.end(), [&](int a, int b) { return drafts_[static_cast<std::size_t>(a)].layers.back() < drafts_[static_cast<std::size_t>(b)].layers.back(); });
+    result.group_of.assign(network_.layers.size(), kNone);
+    result.internal.assign(network_.tensors.size(), 0);
+    for (int g : order) {
+      Draft& draft = drafts_[static_cast<std::size_t>(g)];
+      Group group{draft.kind, std::move(draft.layers)};
+      if (group.layers.size() == 1) group.kind = GroupKind::kSingle;
+      for (LayerId member : group.layers) result.group_of[static_cast<std::size_t>(member)] = static_cast<int>(result.groups.size());
+      result.groups.push_back(std::move(group));
+    }
+    for (const Group& group : result.groups)
+      for (LayerId member : group.layers) mark_internal(result, group, member);
+    return result;
+  }
+
+  void mark_internal(Grouping& result, const Group& group, LayerId member) const {
+    if (group.layers.size() == 1) return;
+    const TensorId output = network_.layer(member).outputs[0];
+    if (!stays_inside(output)) return;
+    for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(output)]) {
+      if (result.group_of[static_cast<std::size_t>(consumer)] != result.group_of[static_cast<std::size_t>(member)]) return;
+      // The second product of an attention group reads its operand in the group's precision, as tensor cores do.
+      if (network_.layer(consumer).op->kind == OpKind::kContraction) return;
+    }
+    result.internal[static_cast<std::size_t>(output)] = 1;
+  }
+
+  const Specialization& spec_;
+  const Network& network_;
+  const Assignment& assignment_;
+  const Fusion level_;
+  std::vector<int> group_of_;
+  std::vector<Draft> drafts_;
+};
+
+}  // namespace
+
+Grouping fuse(const Specialization& spec, const Assignment& assignment, Fusion level) { return Fuser(spec, assignment, level).run(); }
+
+}  // namespace ulpscope

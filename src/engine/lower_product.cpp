@@ -1,0 +1,264 @@
+// Matrix products and convolutions.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/op_kernel.h"
+#include "core/parallel.h"
+#include "engine/plan_builder.h"
+#include "ops/window.h"
+
+namespace ulpscope {
+
+bool PlanBuilder::lower_contraction(std::span<const LayerId> members) {
+  const Layer& l = layer(members[0]);
+  if (!spec_.shape(l.outputs[0]) || spec_.type(l.outputs[0]) == DataType::kFloat64 || !is_floating(spec_.type(l.outputs[0]))) return false;
+  for (TensorId input : l.inputs)
+    if (input != kNone && (!spec_.shape(input) || (!spec_.is_constant(input) && plan_.slots_[static_cast<std::size_t>(home_[static_cast<std::size_t>(input)].slot)].dynamic))) return false;
+  if (num_elements(shape(l.outputs[0])) == 0) return false;
+  return lower_matmul(members) || lower_convolution(members);
+}
+
+namespace {
+
+/// Scale and shift of an inference BatchNormalization, in double: x * scale + shift.
+Tensor channel_values(const Specialization& spec, const Layer& l, bool shift) {
+  const auto values = [&](std::size_t i) { return spec.value(l.inputs[i]).cast(DataType::kFloat64); };
+  const Tensor gamma = values(1), beta = values(2), mean = values(3), variance = values(4);
+  const double epsilon = static_cast<double>(l.attributes.real("epsilon", 1e-5f));
+  Tensor result(DataType::kFloat32, {gamma.size()});
+  for (std::int64_t c = 0; c < gamma.size(); ++c) {
+    const double scale = gamma.data<double>()[c] / std::sqrt(variance.data<double>()[c] + epsilon);
+    result.data<float>()[c] = static_cast<float>(shift ? beta.data<double>()[c] - mean.data<double>()[c] * scale : scale);
+  }
+  return result;
+}
+
+}  // namespace
+
+Tensor PlanBuilder::scale_of(const Layer& l) const {
+  return weights_.get(fmt::format("scale|{}", l.outputs[0]), [&] { return channel_values(spec_, l, false); });
+}
+
+Tensor PlanBuilder::shift_of(const Layer& l) const {
+  return weights_.get(fmt::format("shift|{}", l.outputs[0]), [&] { return channel_values(spec_, l, true); });
+}
+
+cpu::ObjectCache PlanBuilder::object_cache() {
+  return [this](const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
+    return weights_.get_object(fmt::format("{}|threads {}", key, num_threads()), make);
+  };
+}
+
+namespace {
+
+struct ProductShape {
+  cpu::MatMulSpec spec;
+  bool ok = false;
+};
+
+/// MatMul of two shapes as one product of matrices, with batches only where they are needed.
+ProductShape matmul_shape(Shape a, Shape b) {
+  ProductShape result;
+  if (a.size() < 2 || b.size() < 2) return result;
+  cpu::MatMulSpec& spec = result.spec;
+  spec.m = a[a.size() - 2];
+  spec.k = a.back();
+  spec.n = b.back();
+  const bool b_is_matrix = std::all_of(b.begin(), b.end() - 2, [](std::int64_t d) { return d == 1; });
+  if (b_is_matrix) {
+    // The rows of all batches are rows of one matrix.
+    for (std::size_t d = 0; d + 2 < a.size(); ++d) spec.m *= a[d];
+    result.ok = b.size() <= a.size() || std::max(a.size(), b.size()) == b.size();
+    return result;
+  }
+  const std::size_t rank = std::max(a.size(), b.size()) - 2;
+  for (Shape* s : {&a, &b})
+    while (s->size() < rank + 2) s->insert(s->begin(), 1);
+  spec.batch_a.assign(a.begin(), a.end() - 2);
+  spec.batch_b.assign(b.begin(), b.end() - 2);
+  if (spec.batch_a == spec.batch_b) {
+    const std::int64_t count = num_elements(spec.batch_a);
+    spec.batch_a = spec.batch_b = {count};
+  }
+  result.ok = rank <= 4 || spec.batch_a.size() == 1;
+  return result;
+}
+
+}  // namespace
+
+bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
+  const LayerId id = members[0];
+  const Layer& l = layer(id);
+  const bool gemm = l.op->name == "Gemm";
+  if (!gemm && l.op->name != "MatMul") return false;
+  const TensorId a = l.inputs[0], b = l.inputs[1], output = l.outputs[0];
+  ProductShape product = matmul_shape(shape(a), shape(b));
+  if (gemm) {
+    product.spec.transpose_a = l.attributes.integer("transA", 0) != 0;
+    product.spec.transpose_b = l.attributes.integer("transB", 0) != 0;
+    product.spec.m = shape(output)[0];
+    product.spec.n = shape(output)[1];
+    product.spec.k = product.spec.transpose_a ? shape(a)[0] : shape(a)[1];
+    product.ok = true;
+  }
+  if (!product.ok || product.spec.k == 0) return false;
+  cpu::MatMulSpec& spec = product.spec;
+  std::vector<int> inputs{read(a, Layout::kDense, load_rounding(l, id, 0), id)};
+  const Rounding rounding = load_rounding(l, id, 1);
+  if (spec_.is_constant(b)) {
+    spec.constant_b = constant(b, Layout::kDense, rounding);
+    spec.key_b = fmt::format("{}|{}", b, static_cast<int>(rounding));
+  } else {
+    inputs.push_back(read(b, Layout::kDense, rounding, id));
+  }
+  std::span<const LayerId> epilogue = members.subspan(1);
+  // The first addition of a vector along n rides on the product.
+  const auto as_bias = [&](TensorId candidate, Rounding how) {
+    if (candidate == kNone || !spec_.is_constant(candidate)) return false;
+    const Tensor& value = spec_.value(candidate);
+    if (value.size() != spec.n || value.shape().empty() || value.shape().back() != spec.n || value.type() != DataType::kFloat32) return false;
+    spec.bias = constant(candidate, Layout::kDense, how).reshaped({spec.n});
+    return true;
+  };
+  const bool source_internal = internal(output) && !read_outside(output, members);
+  const float alpha = gemm ? l.attributes.real("alpha", 1.0f) : 1.0f, beta = gemm ? l.attributes.real("beta", 1.0f) : 1.0f;
+  const bool has_c = gemm && l.inputs.size() > 2 && l.inputs[2] != kNone && beta != 0.0f;
+  bool c_done = !has_c;
+  if (has_c && alpha == 1.0f && beta == 1.0f) c_done = as_bias(l.inputs[2], load_rounding(l, id, 2));
+  if (!has_c && alpha == 1.0f && source_internal && !epilogue.empty() && layer(epilogue[0]).op->name == "Add") {
+    const Layer& add = layer(epilogue[0]);
+    const std::size_t other = add.inputs[0] == output ? 1 : 0;
+    if (add.inputs[1 - other] == output && as_bias(add.inputs[other], load_rounding(add, epilogue[0], other))) {
+      const TensorId sum = add.outputs[0];
+      std::unique_ptr<Kernel> kernel = cpu::make_matmul_kernel(spec, object_cache());
+      const int slot = new_slot(DataType::kFloat32, spec_.shape(sum));
+      add_step(std::move(kernel), std::move(inputs), {slot}, epilogue[0]);
+      return lower_epilogue(epilogue.subspan(1), sum, slot, Layout::kDense);
+    }
+  }
+  const int slot = new_slot(DataType::kFloat32, spec_.shape(output));
+  add_step(cpu::make_matmul_kernel(spec, object_cache()), std::move(inputs), {slot}, id);
+  if (!c_done || alpha != 1.0f) {
+    ProgramDomain domain;
+    domain.shape = shape(output);
+    ProgramState state{domain, cpu::ProgramBuilder(domain.shape), {}, {slot}};
+    int value = state.program.input({spec.n, 1}, Rounding::kNone);
+    if (alpha != 1.0f) value = state.program.apply(cpu::Instruction::kMul, value, state.program.constant(alpha));
+    if (!c_done) {
+      int c = program_operand(state, id, 2);
+      if (beta != 1.0f) c = state.program.apply(cpu::Instruction::kMul, c, state.program.constant(beta));
+      value = state.program.apply(cpu::Instruction::kAdd, value, c);
+    }
+    state.program.output(value, Rounding::kNone);
+    add_step(state.program.finish(), std::move(state.inputs), {slot}, id);
+  }
+  return lower_epilogue(epilogue, output, slot, Layout::kDense);
+}
+
+Tensor PlanBuilder::convolution_weights(const Layer& l, const Layer* folded, Rounding rounding, std::string& key) {
+  const TensorId w = l.inputs[1];
+  if (folded == nullptr) {
+    key = fmt::format("conv|{}|{}", w, static_cast<int>(rounding));
+    return constant(w, Layout::kDense, rounding);
+  }
+  key = fmt::format("conv|{}|bn {}|{}", w, folded->outputs[0], static_cast<int>(rounding));
+  return weights_.get(key, [&] {
+    const Tensor& weights = spec_.value(w);
+    const Tensor scale = scale_of(*folded);
+    const bool transposed = l.op->name == "ConvTranspose";
+    const std::int64_t groups = l.attributes.integer("group", 1);
+    const std::int64_t channels = scale.size(), outer = weights.shape()[0], second = weights.shape()[1];
+    const std::int64_t area = weights.size() / std::max<std::int64_t>(1, outer * second);
+    Tensor result(DataType::kFloat32, weights.shape());
+    const float* in = weights.data<float>();
+    const float* factor = scale.data<float>();
+    float* out = result.data<float>();
+    for (std::int64_t i = 0; i < outer; ++i)
+      for (std::int64_t j = 0; j < second; ++j) {
+        const std::int64_t channel = transposed ? i / (outer / groups) * (channels / groups) + j : i;
+        for (std::int64_t k = 0; k < area; ++k) out[(i * second + j) * area + k] = in[(i * second + j) * area + k] * factor[channel];
+      }
+    cpu::round_parallel(out, out, result.size(), rounding);
+    return result;
+  });
+}
+
+Tensor PlanBuilder::convolution_bias(const Layer& l, const Layer* folded, Rounding rounding, std::int64_t channels, std::string& key) {
+  const bool own = l.inputs.size() > 2 && l.inputs[2] != kNone;
+  if (folded == nullptr) {
+    if (!own) return {};
+    key += fmt::format("|bias {}", l.inputs[2]);
+    return constant(l.inputs[2], Layout::kDense, rounding);
+  }
+  const std::string bias_key = fmt::format("bias|{}|bn {}|{}", own ? l.inputs[2] : kNone, folded->outputs[0], static_cast<int>(rounding));
+  return weights_.get(bias_key, [&] {
+    const Tensor scale = scale_of(*folded), shift = shift_of(*folded);
+    Tensor result(DataType::kFloat32, {channels});
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double bias = own ? static_cast<double>(spec_.value(l.inputs[2]).data<float>()[c]) : 0.0;
+      result.data<float>()[c] = static_cast<float>(bias * static_cast<double>(scale.data<float>()[c]) + static_cast<double>(shift.data<float>()[c]));
+    }
+    cpu::round_parallel(result.data<float>(), result.data<float>(), channels, rounding);
+    return result;
+  });
+}
+
+bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
+  const LayerId id = members[0];
+  const Layer& l = layer(id);
+  const bool transposed = l.op->name == "ConvTranspose";
+  if (!transposed && l.op->name != "Conv") return false;
+  const Shape& input = shape(l.inputs[0]);
+  if (input.size() < 3 || input.size() > 4 || !spec_.is_constant(l.inputs[1])) return false;
+  if (l.inputs.size() > 2 && l.inputs[2] != kNone && !spec_.is_constant(l.inputs[2])) return false;
+  const TensorId output = l.outputs[0];
+  std::span<const LayerId> epilogue = members.subspan(1);
+  TensorId result = output;
+  const auto inside = [&](TensorId tensor) { return internal(tensor) && !read_outside(tensor, members); };
+  const Layer* folded = nullptr;
+  if (!epilogue.empty() && inside(output) && is_scale_shift(spec_, layer(epilogue[0]))) {
+    folded = &layer(epilogue[0]);
+    result = folded->outputs[0];
+    epilogue = epilogue.subspan(1);
+  }
+  const ops::WindowGeometry g = transposed ? ops::conv_transpose_geometry(l, input, shape(l.inputs[1])) : ops::conv_geometry(l, input, shape(l.inputs[1]));
+  cpu::ConvolutionSpec spec;
+  spec.input = input;
+  spec.output = shape(output);
+  spec.strides = g.strides;
+  spec.dilations = g.dilations;
+  spec.pads_begin = g.pads_begin;
+  spec.pads_end = g.pads_end;
+  spec.groups = g.groups;
+  spec.transposed = transposed;
+  const Rounding rounding = load_rounding(l, id, 1);
+  spec.weights = convolution_weights(l, folded, rounding, spec.key);
+  spec.bias = convolution_bias(l, folded, rounding, spec.output[1], spec.key);
+  std::vector<int> inputs{read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id)};
+  // Activations and residual additions ride on the convolution while nothing between them is stored.
+  while (!epilogue.empty() && inside(result)) {
+    const Layer& next = layer(epilogue[0]);
+    cpu::PostOp op{};
+    if (next.op->name == "Relu") op.kind = cpu::PostOp::Kind::kRelu;
+    else if (next.op->name == "HardSwish") op.kind = cpu::PostOp::Kind::kHardSwish;
+    else if (next.op->name == "Add") {
+      const std::size_t other = next.inputs[0] == result ? 1 : 0;
+      const TensorId operand = next.inputs[other];
+      if (next.inputs[1 - other] != result || operand == result || spec_.is_constant(operand) || shape(operand) != shape(result)) break;
+      op.kind = cpu::PostOp::Kind::kAddTensor;
+      inputs.push_back(read(operand, Layout::kChannelsLast, load_rounding(next, epilogue[0], other), epilogue[0]));
+    } else break;
+    spec.post_ops.push_back(op);
+    result = next.outputs[0];
+    epilogue = epilogue.subspan(1);
+  }
+  std::unique_ptr<Kernel> kernel = cpu::make_convolution_kernel(spec, object_cache());
+  if (kernel == nullptr) return false;
+  const int slot = new_slot(DataType::kFloat32, spec_.shape(result));
+  add_step(std::move(kernel), std::move(inputs), {slot}, id);
+  return lower_epilogue(epilogue, result, slot, Layout::kChannelsLast);
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,237 @@
+// Pointwise layers, reductions, softmax and normalisation as programs.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cpu/op_kernel.h"
+#include "backend/cpu/reorder.h"
+#include "engine/plan_builder.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+/// One entry per logical dimension, put into the order of memory.
+std::vector<std::int64_t> in_memory_order(const std::vector<std::int64_t>& dims, Layout layout) {
+  if (layout == Layout::kDense) return dims;
+  std::vector<std::int64_t> result{dims[0]};
+  result.insert(result.end(), dims.begin() + 2, dims.end());
+  result.push_back(dims[1]);
+  return result;
+}
+
+/// Strides of a tensor that broadcasts to `domain`, one per dimension of the domain in memory order.
+std::vector<std::int64_t> strides_in(const Shape& shape, Layout layout, const Shape& domain, Layout domain_layout) {
+  const std::vector<std::int64_t> own = cpu::layout_strides(shape, layout);
+  std::vector<std::int64_t> result(domain.size(), 0);
+  const std::size_t offset = domain.size() - shape.size();
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1) result[offset + d] = own[d];
+  return in_memory_order(result, domain_layout);
+}
+
+/// Strides of one value per channel.
+std::vector<std::int64_t> channel_strides(const Shape& domain, Layout layout) {
+  std::vector<std::int64_t> result(domain.size(), 0);
+  if (domain.size() > 1) result[1] = 1;
+  return in_memory_order(result, layout);
+}
+
+bool is_single(const Tensor& tensor) { return tensor && tensor.size() == 1 && tensor.type() == DataType::kFloat32; }
+
+}  // namespace
+
+bool PlanBuilder::can_be_program(LayerId id) const {
+  const Layer& l = layer(id);
+  if (l.outputs.empty() || l.outputs[0] == kNone || !spec_.shape(l.outputs[0])) return false;
+  for (std::size_t o = 1; o < l.outputs.size(); ++o)
+    if (l.outputs[o] != kNone) return false;
+  if (physical_type(spec_.type(l.outputs[0])) != DataType::kFloat32 || !is_floating(spec_.type(l.outputs[0]))) return false;
+  std::vector<const Tensor*> constants;
+  for (TensorId input : l.inputs) constants.push_back(input == kNone || !spec_.is_constant(input) ? nullptr : &spec_.value(input));
+  if (is_scale_shift(spec_, l)) return true;
+  const cpu::ProgramSupport support = cpu::program_support(l, constants);
+  if (!support.supported) return false;
+  if (l.op->kind != OpKind::kPointwise && row_dimensions(spec_, l) == 0) return false;
+  for (std::size_t i = 0; i < l.inputs.size(); ++i) {
+    const TensorId input = l.inputs[i];
+    if (input == kNone || (support.registers >> std::min<std::size_t>(i, 31) & 1u) == 0) continue;
+    if (!spec_.shape(input) || !is_floating(spec_.type(input)) || physical_type(spec_.type(input)) != DataType::kFloat32) return false;
+    if (!spec_.is_constant(input) && home_[static_cast<std::size_t>(input)].slot >= 0 && plan_.slots_[static_cast<std::size_t>(home_[static_cast<std::size_t>(input)].slot)].dynamic) return false;
+  }
+  return true;
+}
+
+std::optional<PlanBuilder::ProgramDomain> PlanBuilder::program_domain(std::span<const LayerId> members) const {
+  ProgramDomain result;
+  for (LayerId id : members) {
+    if (!can_be_program(id)) return std::nullopt;
+    const Layer& l = layer(id);
+    const int dims = l.op->kind == OpKind::kPointwise || is_scale_shift(spec_, l) ? 0 : row_dimensions(spec_, l);
+    if (dims == 0) continue;
+    if (result.row_dims != 0 && (result.row_dims != dims || result.shape != shape(l.inputs[0]))) return std::nullopt;
+    result.row_dims = dims;
+    result.shape = shape(l.inputs[0]);
+  }
+  if (result.row_dims == 0) result.shape = shape(layer(members[0]).outputs[0]);
+  Shape row_shape = result.shape;
+  for (std::size_t d = row_shape.size() - static_cast<std::size_t>(result.row_dims); d < row_shape.size(); ++d) {
+    result.row_elements *= row_shape[d];
+    row_shape[d] = 1;
+  }
+  bool channels_last = false, dense_only = result.row_dims > 0 || result.shape.size() < 3 || result.shape.size() > 4;
+  for (LayerId id : members) {
+    const Layer& l = layer(id);
+    const Shape& out = shape(l.outputs[0]);
+    const bool row_op = l.op->kind != OpKind::kPointwise && !is_scale_shift(spec_, l);
+    if (!row_op && out != result.shape && out != row_shape) return std::nullopt;
+    for (TensorId input : l.inputs)
+      if (input != kNone && !spec_.is_constant(input) && home_[static_cast<std::size_t>(input)].layout == Layout::kChannelsLast && shape(input) == result.shape)
+        channels_last = true;
+  }
+  if (channels_last && !dense_only) result.layout = Layout::kChannelsLast;
+  return result;
+}
+
+/// The register of an operand: a value of the program itself, a constant, or a new input.
+int PlanBuilder::program_operand(ProgramState& state, LayerId id, std::size_t index) {
+  const Layer& l = layer(id);
+  const TensorId input = l.inputs[index];
+  if (const auto found = state.registers.find(input); found != state.registers.end()) return found->second;
+  const Rounding rounding = load_rounding(l, id, index);
+  const ProgramDomain& domain = state.domain;
+  if (spec_.is_constant(input)) {
+    const Tensor value = constant(input, Layout::kDense, rounding);
+    if (is_single(value)) return state.program.constant(value.data<float>()[0]);
+    state.inputs.push_back(constant_slot(value));
+    // Parameters of an instance normalisation are per channel.
+    if (l.op->name == "InstanceNormalization" && index > 0) return state.program.input(channel_strides(domain.shape, domain.layout), Rounding::kNone);
+    return state.program.input(strides_in(value.shape(), Layout::kDense, domain.shape, domain.layout), Rounding::kNone);
+  }
+  const Home& home = home_[static_cast<std::size_t>(input)];
+  int slot = home.slot;
+  Layout layout = home.layout;
+  if (layout != domain.layout && shape(input) == domain.shape) {
+    slot = read(input, domain.layout, Rounding::kNone, id);
+    layout = domain.layout;
+  }
+  const Rounding needed = is_exact(home.storage, rounding) ? Rounding::kNone : rounding;
+  state.inputs.push_back(slot);
+  const int reg = l.op->name == "InstanceNormalization" && index > 0
+                      ? state.program.input(channel_strides(domain.shape, domain.layout), needed)
+                      : state.program.input(strides_in(shape(input), layout, domain.shape, domain.layout), needed);
+  state.registers[input] = reg;
+  return reg;
+}
+
+bool PlanBuilder::append_to_program(ProgramState& state, LayerId id) {
+  const Layer& l = layer(id);
+  int result;
+  if (is_scale_shift(spec_, l)) {
+    const int x = program_operand(state, id, 0);
+    const Rounding rounding = rounding_of(precision(id));
+    int value = x;
+    for (bool shift : {false, true}) {
+      const Tensor channels = rounded_constant(shift ? shift_of(l) : scale_of(l), fmt::format("{}|{}", shift ? "shift" : "scale", l.outputs[0]), rounding);
+      state.inputs.push_back(constant_slot(channels));
+      const int operand = state.program.input(channel_strides(state.domain.shape, state.domain.layout), Rounding::kNone);
+      value = state.program.apply(shift ? cpu::Instruction::kAdd : cpu::Instruction::kMul, value, operand);
+    }
+    result = value;
+  } else {
+    std::vector<const Tensor*> constants;
+    for (TensorId input : l.inputs) constants.push_back(input == kNone || !spec_.is_constant(input) ? nullptr : &spec_.value(input));
+    const cpu::ProgramSupport support = cpu::program_support(l, constants);
+    std::vector<cpu::ProgramOperand> operands(l.inputs.size());
+    std::vector<Tensor> rounded(l.inputs.size());
+    for (std::size_t i = 0; i < l.inputs.size(); ++i) {
+      if (l.inputs[i] == kNone) continue;
+      if (constants[i] != nullptr) {
+        rounded[i] = constant(l.inputs[i], Layout::kDense, load_rounding(l, id, i));
+        operands[i].value = &rounded[i];
+      }
+      if ((support.registers >> std::min<std::size_t>(i, 31) & 1u) != 0) operands[i].reg = program_operand(state, id, i);
+    }
+    const auto lowered = cpu::lower_layer(state.program, l, operands, state.domain.row_elements);
+    if (!lowered) return false;
+    result = *lowered;
+  }
+  state.registers[l.outputs[0]] = result;
+  return true;
+}
+
+Tensor PlanBuilder::rounded_constant(const Tensor& value, const std::string& key, Rounding rounding) {
+  if (rounding == Rounding::kNone) return value;
+  return weights_.get(fmt::format("{}|{}", key, static_cast<int>(rounding)), [&] {
+    Tensor result(value.type(), value.shape());
+    cpu::round_parallel(value.data<float>(), result.data<float>(), value.size(), rounding);
+    return result;
+  });
+}
+
+bool PlanBuilder::lower_program(std::span<const LayerId> members) {
+  const auto domain = program_domain(members);
+  if (!domain) return false;
+  ProgramState state{*domain, cpu::ProgramBuilder(in_memory_order(domain->shape, domain->layout), domain->row_dims), {}, {}};
+  for (LayerId id : members)
+    if (!append_to_program(state, id)) return false;
+  std::vector<std::pair<TensorId, Layout>> stored;
+  for (LayerId id : members) {
+    const TensorId output = layer(id).outputs[0];
+    if (internal(output) && !read_outside(output, members)) continue;
+    // Values of one per row are dense: there is nothing to permute in them.
+    state.program.output(state.registers.at(output), store_rounding(output));
+    stored.emplace_back(output, shape(output) == domain->shape ? domain->layout : Layout::kDense);
+  }
+  std::unique_ptr<Kernel> kernel = state.program.finish();
+  if (kernel == nullptr) return false;
+  std::vector<int> outputs;
+  for (const auto& [tensor, layout] : stored) outputs.push_back(define(tensor, layout));
+  add_step(std::move(kernel), std::move(state.inputs), std::move(outputs), members.back());
+  return true;
+}
+
+bool PlanBuilder::read_outside(TensorId id, std::span<const LayerId> members) const {
+  for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(id)])
+    if (!spec_.folded[static_cast<std::size_t>(consumer)] && std::find(members.begin(), members.end(), consumer) == members.end()) return true;
+  return false;
+}
+
+bool PlanBuilder::lower_epilogue(std::span<const LayerId> members, TensorId source, int slot, Layout layout) {
+  const bool source_stored = !internal(source) || read_outside(source, members);
+  if (members.empty()) {
+    Home& home = home_[static_cast<std::size_t>(source)];
+    home = {slot, layout, internal(source) ? DataType::kFloat32 : storage(source)};
+    if (const Rounding rounding = store_rounding(source); rounding != Rounding::kNone) add_step(cpu::make_round_kernel(rounding), {slot}, {slot}, network_.tensor(source).producer);
+    return true;
+  }
+  ProgramDomain domain;
+  domain.shape = shape(source);
+  domain.layout = layout;
+  ProgramState state{domain, cpu::ProgramBuilder(in_memory_order(domain.shape, layout)), {}, {slot}};
+  state.registers[source] = state.program.input(in_memory_order(cpu::layout_strides(domain.shape, layout), layout), Rounding::kNone);
+  for (LayerId id : members)
+    if (!append_to_program(state, id)) throw InternalError(fmt::format("layer '{}' was fused but has no instructions", layer(id).name));
+  std::vector<int> outputs;
+  if (source_stored) {
+    state.program.output(state.registers.at(source), store_rounding(source));
+    outputs.push_back(define(source, layout));
+  }
+  for (LayerId id : members) {
+    const TensorId output = layer(id).outputs[0];
+    if (internal(output) && !read_outside(output, members)) continue;
+    state.program.output(state.registers.at(output), store_rounding(output));
+    if (id == members.back()) {
+      home_[static_cast<std::size_t>(output)] = {slot, layout, internal(output) ? DataType::kFloat32 : storage(output)};
+      outputs.push_back(slot);
+    } else {
+      outputs.push_back(define(output, layout));
+    }
+  }
+  std::unique_ptr<Kernel> kernel = state.program.finish();
+  if (kernel == nullptr) throw InternalError("an epilogue without rows could not be expressed");
+  add_step(std::move(kernel), std::move(state.inputs), std::move(outputs), members.back());
+  return true;
+}
+
+}  // namespace ulpscope

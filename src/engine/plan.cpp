@@ -1,0 +1,113 @@
+#include "engine/plan.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+
+#include "engine/plan_builder.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+std::size_t bytes_of(const Slot& slot) {
+  const std::size_t bytes = static_cast<std::size_t>(num_elements(slot.shape)) * size_of(slot.type);
+  return (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+int root_of(const std::vector<Slot>& slots, int slot) {
+  while (slots[static_cast<std::size_t>(slot)].alias >= 0) slot = slots[static_cast<std::size_t>(slot)].alias;
+  return slot;
+}
+
+}  // namespace
+
+Plan::Plan(std::shared_ptr<const Specialization> spec, const Assignment& assignment, Grouping grouping, WeightCache& weights,
+           std::span<const cpu::GraphFunction> subgraphs)
+    : spec_(std::move(spec)), grouping_(std::move(grouping)) {
+  PlanBuilder(*this, assignment, weights, subgraphs).build();
+  place_slots();
+}
+
+/// Offsets by decreasing size, each at the lowest place that is free for the whole life of the slot (Pisarchyk and Lee,
+/// "Efficient Memory Management for Deep Neural Net Inference", 2020, greedy by size).
+void Plan::place_slots() {
+  const int end = static_cast<int>(steps_.size());
+  const auto touch = [&](int slot, int step) {
+    if (slot < 0) return;
+    Slot& s = slots_[static_cast<std::size_t>(root_of(slots_, slot))];
+    s.first = s.first < 0 ? step : std::min(s.first, step);
+    s.last = std::max(s.last, step);
+  };
+  for (int slot : input_slots_) touch(slot, 0);
+  for (int i = 0; i < end; ++i) {
+    for (int slot : steps_[static_cast<std::size_t>(i)].inputs) touch(slot, i);
+    for (int slot : steps_[static_cast<std::size_t>(i)].outputs) touch(slot, i);
+  }
+  for (int slot : output_slots_) touch(slot, end);
+  std::vector<int> order;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& s = slots_[i];
+    const bool bound_by_caller = std::find(input_slots_.begin(), input_slots_.end(), static_cast<int>(i)) != input_slots_.end();
+    if (!s.dynamic && !s.constant && s.alias < 0 && s.first >= 0 && !bound_by_caller) order.push_back(static_cast<int>(i));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return bytes_of(slots_[static_cast<std::size_t>(a)]) > bytes_of(slots_[static_cast<std::size_t>(b)]); });
+  std::vector<int> placed;  // By offset.
+  for (int index : order) {
+    Slot& slot = slots_[static_cast<std::size_t>(index)];
+    const std::size_t size = bytes_of(slot);
+    std::size_t offset = 0;
+    for (int other_index : placed) {
+      const Slot& other = slots_[static_cast<std::size_t>(other_index)];
+      if (other.last < slot.first || slot.last < other.first) continue;
+      if (offset + size <= other.offset) break;
+      offset = std::max(offset, other.offset + bytes_of(other));
+    }
+    slot.offset = offset;
+    arena_bytes_ = std::max(arena_bytes_, offset + size);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), index, [&](int a, int b) { return slots_[static_cast<std::size_t>(a)].offset < slots_[static_cast<std::size_t>(b)].offset; }), index);
+  }
+}
+
+void Plan::bind() const {
+  if (!bound_.empty()) return;
+  void* bytes = std::aligned_alloc(kAlignment, std::max(arena_bytes_, kAlignment));
+  if (bytes == nullptr) throw std::bad_alloc();
+  arena_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(bytes), [](std::byte* p) { std::free(p); });
+  bound_.resize(slots_.size());
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    if (slot.constant) bound_[i] = slot.constant;
+    else if (!slot.dynamic && slot.alias < 0 && slot.first >= 0) bound_[i] = Tensor::borrow(slot.type, slot.shape, arena_.get() + slot.offset, arena_);
+  }
+}
+
+std::vector<Tensor> Plan::run(std::span<const Tensor> inputs) const {
+  const std::lock_guard lock(mutex_);
+  bind();
+  for (std::size_t i = 0; i < input_slots_.size(); ++i)
+    if (input_slots_[i] >= 0) bound_[static_cast<std::size_t>(input_slots_[i])] = inputs[i];
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].alias >= 0) bound_[i] = bound_[static_cast<std::size_t>(slots_[i].alias)].reshaped(slots_[i].shape);
+  std::vector<const Tensor*> in;
+  std::vector<Tensor*> out;
+  for (const Step& step : steps_) {
+    in.clear();
+    out.clear();
+    for (int slot : step.inputs) in.push_back(slot < 0 ? nullptr : &bound_[static_cast<std::size_t>(slot)]);
+    for (int slot : step.outputs) out.push_back(slot < 0 ? nullptr : &bound_[static_cast<std::size_t>(slot)]);
+    step.kernel->run(in, out);
+  }
+  std::vector<Tensor> results;
+  for (int slot : output_slots_) results.push_back(bound_[static_cast<std::size_t>(slot)].clone());
+  for (int slot : input_slots_)
+    if (slot >= 0) bound_[static_cast<std::size_t>(slot)] = {};
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].dynamic || slots_[i].alias >= 0) bound_[i] = {};
+  return results;
+}
+
+}  // namespace ulpscope

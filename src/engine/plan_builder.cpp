@@ -1,0 +1,197 @@
+#include "engine/plan_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/op_kernel.h"
+#include "backend/cpu/reorder.h"
+#include "core/parallel.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+
+PlanBuilder::PlanBuilder(Plan& plan, const Assignment& assignment, WeightCache& weights, std::span<const cpu::GraphFunction> subgraphs)
+    : plan_(plan), spec_(*plan.spec_), network_(*plan.spec_->network), assignment_(assignment), weights_(weights), subgraphs_(subgraphs),
+      home_(network_.tensors.size()) {}
+
+void PlanBuilder::build() {
+  for (TensorId id : network_.inputs) {
+    Home& home = home_[static_cast<std::size_t>(id)];
+    home.slot = new_slot(spec_.type(id), spec_.shape(id));
+    home.storage = spec_.type(id);
+    plan_.input_slots_.push_back(home.slot);
+  }
+  for (const Group& group : plan_.grouping_.groups) lower_group(group);
+  for (TensorId id : network_.outputs) {
+    const Rounding rounding = rounding_of(storage(id));
+    plan_.output_slots_.push_back(read(id, Layout::kDense, rounding, kNone));
+  }
+}
+
+Rounding PlanBuilder::store_rounding(TensorId id) const {
+  return internal(id) || spec_.type(id) == DataType::kFloat64 ? Rounding::kNone : rounding_of(storage(id));
+}
+
+Rounding PlanBuilder::load_rounding(const Layer& l, LayerId id, std::size_t index) const {
+  const TensorId tensor = l.inputs[index];
+  if (!spec_.numeric[static_cast<std::size_t>(id)] || l.op->precision != PrecisionRule::kCompute) return Rounding::kNone;
+  if (spec_.type(tensor) == DataType::kFloat64 || !is_floating(spec_.type(tensor))) return Rounding::kNone;
+  // Parameters that are not operands (scales of a Resize, say) are read as they are.
+  if (l.op->kind != OpKind::kContraction && (l.op->weights >> index & 1u) != 0 && l.op->kind != OpKind::kNormalization && l.op->kind != OpKind::kOther)
+    return Rounding::kNone;
+  const Precision p = precision(id);
+  if (p == Precision::kTF32 && l.op->kind != OpKind::kContraction) return Rounding::kNone;
+  return rounding_of(p);
+}
+
+int PlanBuilder::new_slot(DataType declared, const std::optional<Shape>& slot_shape) {
+  Slot slot;
+  slot.type = physical_type(declared);
+  slot.dynamic = !slot_shape;
+  if (slot_shape) slot.shape = *slot_shape;
+  plan_.slots_.push_back(std::move(slot));
+  return static_cast<int>(plan_.slots_.size()) - 1;
+}
+
+void PlanBuilder::add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> inputs, std::vector<int> outputs, LayerId layer_id) {
+  plan_.steps_.push_back({std::move(kernel), std::move(inputs), std::move(outputs), layer_id});
+}
+
+int PlanBuilder::define(TensorId id, Layout layout) {
+  Home& home = home_[static_cast<std::size_t>(id)];
+  home.slot = new_slot(spec_.type(id), spec_.shape(id));
+  home.layout = layout;
+  home.storage = internal(id) ? DataType::kFloat32 : storage(id);
+  return home.slot;
+}
+
+Tensor PlanBuilder::constant(TensorId id, Layout layout, Rounding rounding) {
+  const Tensor& value = spec_.value(id);
+  if (value.type() != DataType::kFloat32) rounding = Rounding::kNone;
+  // The producer's storage type comes first: a constant layer that is stored in float16 is read as such.
+  const Rounding stored = value.type() == DataType::kFloat32 && network_.tensor(id).producer != kNone ? rounding_of(storage(id)) : Rounding::kNone;
+  const bool folded = network_.tensor(id).producer != kNone && layer(network_.tensor(id).producer).op->kind != OpKind::kConstant;
+  if (rounding == Rounding::kNone && (stored == Rounding::kNone || folded) && layout == Layout::kDense) return value;
+  const Rounding first = folded ? Rounding::kNone : stored;
+  return weights_.get(fmt::format("{}|{}|{}|{}|{}", id, to_option_string(value.shape()), static_cast<int>(layout), static_cast<int>(first), static_cast<int>(rounding)), [&] {
+    Tensor result(value.type(), value.shape());
+    if (layout == Layout::kDense) {
+      cpu::round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
+    } else {
+      const Tensor* in = &value;
+      Tensor* out = &result;
+      cpu::make_reorder_kernel(value.shape(), layout, first)->run({&in, 1}, {&out, 1});
+    }
+    cpu::round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
+    return result;
+  });
+}
+
+int PlanBuilder::constant_slot(Tensor value) {
+  Slot slot;
+  slot.type = value.type();
+  slot.shape = value.shape();
+  slot.constant = std::move(value);
+  plan_.slots_.push_back(std::move(slot));
+  return static_cast<int>(plan_.slots_.size()) - 1;
+}
+
+int PlanBuilder::read(TensorId id, Layout layout, Rounding rounding, LayerId reader) {
+  const auto key = std::make_tuple(id, layout, rounding);
+  if (const auto found = variants_.find(key); found != variants_.end()) return found->second;
+  int slot;
+  if (spec_.is_constant(id)) {
+    slot = constant_slot(constant(id, layout, rounding));
+  } else {
+    const Home& home = home_[static_cast<std::size_t>(id)];
+    if (home.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
+    if (is_exact(home.storage, rounding) || plan_.slots_[static_cast<std::size_t>(home.slot)].type != DataType::kFloat32) rounding = Rounding::kNone;
+    if (layout == home.layout && rounding == Rounding::kNone) return home.slot;
+    if (const auto found = variants_.find(std::make_tuple(id, layout, rounding)); found != variants_.end()) return found->second;
+    slot = new_slot(DataType::kFloat32, spec_.shape(id));
+    if (layout == home.layout && plan_.slots_[static_cast<std::size_t>(home.slot)].dynamic) {
+      // The shape is not known yet: a kernel that makes its own output.
+      class RoundedCopy final : public Kernel {
+       public:
+        explicit RoundedCopy(Rounding r) : rounding_(r) {}
+        void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+          Tensor copy(inputs[0]->type(), inputs[0]->shape());
+          cpu::round_parallel(inputs[0]->data<float>(), copy.data<float>(), copy.size(), rounding_);
+          *outputs[0] = std::move(copy);
+        }
+
+       private:
+        const Rounding rounding_;
+      };
+      add_step(std::make_shared<RoundedCopy>(rounding), {home.slot}, {slot}, reader);
+    } else if (layout == home.layout) {
+      add_step(cpu::make_round_kernel(rounding), {home.slot}, {slot}, reader);
+    } else {
+      add_step(cpu::make_reorder_kernel(shape(id), layout, rounding), {home.slot}, {slot}, reader);
+    }
+    variants_[std::make_tuple(id, layout, rounding)] = slot;
+  }
+  variants_[key] = slot;
+  return slot;
+}
+
+void PlanBuilder::lower_group(const Group& group) {
+  const auto is_product = [&](LayerId id) { return layer(id).op->kind == OpKind::kContraction; };
+  std::size_t begin = 0;
+  while (begin < group.layers.size()) {
+    // A group is a sequence of parts: a product with its epilogue, or a run of layers between products.
+    std::size_t end = begin + 1;
+    while (end < group.layers.size() && !is_product(group.layers[end])) ++end;
+    std::span<const LayerId> part(group.layers.data() + begin, end - begin);
+    if (!is_product(part[0])) {
+      lower_sequence(part);
+    } else {
+      std::size_t epilogue = 1;
+      while (epilogue < part.size() && (layer(part[epilogue]).op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer(part[epilogue])))) ++epilogue;
+      if (!lower_contraction(part.first(epilogue))) {
+        lower_single(part[0]);
+        lower_sequence(part.subspan(1, epilogue - 1));
+      }
+      lower_sequence(part.subspan(epilogue));
+    }
+    begin = end;
+  }
+}
+
+void PlanBuilder::lower_sequence(std::span<const LayerId> members) {
+  if (members.empty()) return;
+  if (lower_program(members)) return;
+  if (members.size() == 1) {
+    lower_single(members[0]);
+    return;
+  }
+  for (LayerId id : members) lower_sequence({&id, 1});
+}
+
+void PlanBuilder::lower_single(LayerId id) {
+  const Layer& l = layer(id);
+  if (lower_pool(id) || lower_movement(id)) return;
+  std::vector<int> inputs, outputs;
+  std::vector<DataType> types;
+  std::vector<Rounding> rounding;
+  bool open = false;
+  for (std::size_t i = 0; i < l.inputs.size(); ++i)
+    inputs.push_back(l.inputs[i] == kNone ? -1 : read(l.inputs[i], Layout::kDense, load_rounding(l, id, i), id));
+  for (TensorId output : l.outputs) {
+    if (output != kNone && !spec_.shape(output)) open = true;
+  }
+  for (int slot : inputs)
+    if (slot >= 0 && plan_.slots_[static_cast<std::size_t>(slot)].dynamic) open = true;
+  for (TensorId output : l.outputs) {
+    types.push_back(output == kNone ? DataType::kUndefined : spec_.type(output));
+    rounding.push_back(output == kNone ? Rounding::kNone : store_rounding(output));
+    outputs.push_back(output == kNone ? -1 : define(output, Layout::kDense));
+    if (open && output != kNone) plan_.slots_[static_cast<std::size_t>(outputs.back())].dynamic = true;
+  }
+  cpu::GraphFunction graphs = static_cast<std::size_t>(id) < subgraphs_.size() ? subgraphs_[static_cast<std::size_t>(id)] : cpu::GraphFunction{};
+  add_step(cpu::make_op_kernel(l, std::move(types), std::move(rounding), !open, std::move(graphs)), std::move(inputs), std::move(outputs), id);
+}
+
+}  // namespace ulpscope

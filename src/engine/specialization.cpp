@@ -1,0 +1,58 @@
+#include "engine/specialization.h"
+
+#include <algorithm>
+
+namespace ulpscope {
+namespace {
+
+bool is_lowerable_float(DataType type) { return is_floating(type) && type != DataType::kFloat64; }
+
+}  // namespace
+
+std::vector<char> numeric_layers(const Network& network, const std::vector<DataType>& types) {
+  const auto type = [&](TensorId id) { return types[static_cast<std::size_t>(id)]; };
+  std::vector<char> reaches(network.tensors.size(), 0);
+  for (TensorId id : network.outputs) reaches[static_cast<std::size_t>(id)] = 1;
+  std::vector<char> numeric(network.layers.size(), 0);
+  for (std::size_t l = network.layers.size(); l-- > 0;) {
+    const Layer& layer = network.layers[l];
+    bool useful = false, floats = false;
+    for (TensorId id : layer.outputs) {
+      if (id == kNone || !reaches[static_cast<std::size_t>(id)]) continue;
+      useful = true;
+      floats |= is_lowerable_float(type(id));
+    }
+    if (!useful) continue;
+    numeric[l] = floats && layer.op->precision == PrecisionRule::kCompute;
+    // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
+    // when it is itself handed out: then the floats that it was selected by are results, too.
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+      const TensorId id = layer.inputs[i];
+      if (id == kNone) continue;
+      const bool parameter = (layer.op->weights >> i & 1u) != 0 && layer.op->kind != OpKind::kContraction;
+      if (!parameter && (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) || !floats))
+        reaches[static_cast<std::size_t>(id)] = 1;
+    }
+  }
+  return numeric;
+}
+
+std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes) {
+  auto result = std::make_shared<Specialization>();
+  result->network = &network;
+  result->inferred = infer(network, input_shapes);
+  result->input_shapes = std::move(input_shapes);
+  result->consumers = network.consumers();
+  result->output.assign(network.tensors.size(), 0);
+  for (TensorId id : network.outputs) result->output[static_cast<std::size_t>(id)] = 1;
+  result->numeric = numeric_layers(network, result->inferred.types);
+  result->folded.assign(network.layers.size(), 0);
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    const Layer& layer = network.layers[l];
+    result->folded[l] = std::all_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId id) { return id == kNone || result->is_constant(id); });
+    if (result->folded[l]) result->numeric[l] = 0;
+  }
+  return result;
+}
+
+}  // namespace ulpscope

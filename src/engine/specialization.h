@@ -1,0 +1,37 @@
+// A network for concrete input shapes, with everything about it that no assignment of precisions changes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "graph/inference.h"
+#include "graph/network.h"
+
+namespace ulpscope {
+
+struct Specialization {
+  const Network* network = nullptr;
+  std::vector<Shape> input_shapes;
+  InferredNetwork inferred;
+  std::vector<std::vector<LayerId>> consumers;  ///< Per tensor.
+  std::vector<char> output;                     ///< Per tensor: it is a network output.
+  /// Per layer: float arithmetic whose values reach an output as floats, so that a precision makes sense. False for
+  /// arithmetic that only computes shapes, lengths or indices, and for what is folded into a constant.
+  std::vector<char> numeric;
+  /// Per layer: all of its outputs are known before anything runs.
+  std::vector<char> folded;
+
+  const std::optional<Shape>& shape(TensorId id) const { return inferred.shapes[static_cast<std::size_t>(id)]; }
+  DataType type(TensorId id) const { return inferred.types[static_cast<std::size_t>(id)]; }
+  const Tensor& value(TensorId id) const { return inferred.values[static_cast<std::size_t>(id)]; }
+  bool is_constant(TensorId id) const { return static_cast<bool>(value(id)); }
+};
+
+/// Throws Error(kInvalidFile) naming the layer when the shapes do not fit.
+std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes);
+
+/// Per layer, without shapes: see Specialization::numeric.
+std::vector<char> numeric_layers(const Network& network, const std::vector<DataType>& types);
+
+}  // namespace ulpscope

@@ -1,0 +1,43 @@
+// Which precision every layer computes in and which type every tensor is stored in.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/rounding.h"
+#include "graph/inference.h"
+#include "graph/network.h"
+
+namespace ulpscope {
+
+/// How a layer computes; always with an fp32 accumulator (int8: int32).
+enum class Precision : std::uint8_t { kFP32, kTF32, kFP16, kBF16, kFP8, kINT8 };
+
+/// "fp32", "tf32", ...
+std::string_view name_of(Precision precision) noexcept;
+/// The precision that `layer.precision = type` asks for; nothing for types that no float layer computes in.
+std::optional<Precision> precision_from_type(DataType type) noexcept;
+/// The type in which a layer of this precision stores its output.
+DataType storage_of(Precision precision) noexcept;
+/// What happens to the values that a layer of this precision reads.
+Rounding rounding_of(Precision precision) noexcept;
+/// True when rounding values stored as `storage` would change none of them.
+bool is_exact(DataType storage, Rounding rounding) noexcept;
+
+struct Assignment {
+  std::vector<Precision> precision;   ///< Per layer. kFP32 for layers without float arithmetic.
+  std::vector<DataType> storage;      ///< Per tensor; its declared type when that is not a float.
+  std::vector<char> pinned;           ///< Per tensor: an output-type constraint holds, so it is stored.
+  std::vector<std::string> reason;    ///< Per layer: why; one clause.
+};
+
+/// Fills `assignment.storage` from `assignment.precision`: an output-type constraint if `constraints_hold`, else the
+/// declared type if that is a narrow float, else the producer's precision; movement layers pass on the widest type of
+/// their inputs. `strongly_typed`: the declared types, always.
+void derive_storage(const Network& network, const std::vector<DataType>& types, bool constraints_hold, bool strongly_typed,
+                    Assignment& assignment);
+
+}  // namespace ulpscope
