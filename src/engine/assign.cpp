@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/choose.h"
+#include "engine/tactics.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -136,6 +137,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   const Network& network = *spec.network;
   const Requests requests = read_constraints(spec, options);
   const std::vector<Precision> allowed = allowed_precisions(options);
+  const TacticReplay replay = options.tactic_replay_json.empty() ? TacticReplay{} : tactics_from_json(options.tactic_replay_json);
   if (options.int8) log_once(LogLevel::kWarning, "int8: no tensor has a scale, so layers keep the next higher enabled precision");
   if (options.fp8) log_once(LogLevel::kWarning, "fp8: no layer has an fp8 implementation, so layers keep the next higher enabled precision");
   Assignment result;
@@ -161,6 +163,11 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
     } else if (declared == DataType::kFloat16 || declared == DataType::kBFloat16) {
       result.reason[l] = "the type in the file";
       choice = {*precision_from_type(declared)};
+    } else if (const auto replayed = replay.precision.find(layer.name); replayed != replay.precision.end()) {
+      if (!is_enabled(replayed->second, options))
+        throw Error(ErrorCode::kBuild, fmt::format("[tactics] layer '{}': the replay file wants {}, which is not enabled (add {})", layer.name, name_of(replayed->second), flag_of(replayed->second)));
+      result.reason[l] = "replayed tactic";
+      choice = {replayed->second};
     } else if (options.assume_lowest) {
       result.reason[l] = "the lowest enabled precision";
       choice = {allowed.front() == Precision::kTF32 && layer.op->kind != OpKind::kContraction ? Precision::kFP32 : allowed.front()};

@@ -1,0 +1,185 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "engine/assign.h"
+#include "engine/cost.h"
+#include "engine/executable.h"
+#include "engine/plan_file.h"
+#include "engine/tactics.h"
+#include "ops/registry.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+
+struct Engine::Impl {
+  std::shared_ptr<const Network> network;
+  BuildOptions options;
+  std::vector<Binding> inputs, outputs;
+  std::vector<Shape> build_shapes;  ///< Those that costs and groups were computed for.
+  std::unique_ptr<Executable> executable;
+};
+
+namespace {
+
+const Shape* find_shape(const std::map<std::string, Shape>& shapes, const std::string& name) {
+  const auto found = shapes.find(name);
+  return found == shapes.end() ? nullptr : &found->second;
+}
+
+std::vector<Binding> bindings_of(const Network& network, const std::vector<TensorId>& ids) {
+  std::vector<Binding> result;
+  for (TensorId id : ids) {
+    const TensorInfo& info = network.tensor(id);
+    result.push_back({info.name, info.type, info.shape.value_or(Shape{})});
+  }
+  return result;
+}
+
+/// Concrete input shapes to build for: those of the first profile, else the declared ones with 1 for unknown dimensions.
+std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& options) {
+  std::vector<Shape> result;
+  for (TensorId id : network.inputs) {
+    const TensorInfo& info = network.tensor(id);
+    const Shape* shape = nullptr;
+    if (!options.profiles.empty()) {
+      shape = find_shape(options.profiles.front().opt, info.name);
+      if (shape == nullptr) shape = find_shape(options.profiles.front().min, info.name);
+    }
+    Shape chosen = shape != nullptr ? *shape : info.shape.value_or(Shape{});
+    if (shape != nullptr && info.shape && shape->size() != info.shape->size())
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}", info.name, to_string(*info.shape), to_string(*shape)));
+    for (std::size_t d = 0; d < chosen.size(); ++d) {
+      if (info.shape && (*info.shape)[d] >= 0 && chosen[d] != (*info.shape)[d])
+        throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}", info.name, to_string(*info.shape), to_string(chosen)));
+      if (chosen[d] < 0) chosen[d] = 1;
+    }
+    result.push_back(std::move(chosen));
+  }
+  return result;
+}
+
+void check_shape(const Binding& binding, const Tensor& tensor, const BuildOptions& options) {
+  const auto fail = [&](const std::string& expected) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected the shape {}, got {}", binding.name, expected, to_string(tensor.shape())));
+  };
+  if (tensor.type() != binding.type)
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected elements of type {}, got {}", binding.name, name_of(binding.type), name_of(tensor.type())));
+  if (tensor.shape().size() != binding.shape.size()) fail(to_string(binding.shape));
+  for (std::size_t d = 0; d < binding.shape.size(); ++d)
+    if (binding.shape[d] >= 0 && tensor.shape()[d] != binding.shape[d]) fail(to_string(binding.shape));
+  if (options.profiles.empty()) return;
+  const bool inside = std::any_of(options.profiles.begin(), options.profiles.end(), [&](const Profile& profile) {
+    const Shape* low = find_shape(profile.min, binding.name);
+    const Shape* high = find_shape(profile.max, binding.name);
+    for (std::size_t d = 0; d < binding.shape.size(); ++d)
+      if ((low != nullptr && tensor.shape()[d] < (*low)[d]) || (high != nullptr && tensor.shape()[d] > (*high)[d])) return false;
+    return true;
+  });
+  if (!inside) fail("between the minimum and maximum of a profile");
+}
+
+void check_replay(const TacticReplay& replay, const Network& network, const Grouping& grouping) {
+  for (const Group& group : grouping.groups) {
+    const std::string name = group_name(network, group);
+    if (!replay.groups.contains(name)) log_warning(fmt::format("The tactic replay has no entry for layer '{}': it takes the default", name));
+  }
+}
+
+std::unique_ptr<Engine::Impl> prepare(std::shared_ptr<const Network> network, const BuildOptions& options) {
+  auto impl = std::make_unique<Engine::Impl>();
+  impl->options = options;
+  impl->inputs = bindings_of(*network, network->inputs);
+  impl->outputs = bindings_of(*network, network->outputs);
+  impl->build_shapes = shapes_to_build(*network, options);
+  impl->network = std::move(network);
+  return impl;
+}
+
+}  // namespace
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, const BuildOptions& options) {
+  set_num_threads(options.threads);
+  auto impl = prepare(std::move(network), options);
+  const auto spec = specialize(*impl->network, impl->build_shapes);
+  Assignment assignment = assign_precisions(*spec, options);
+  impl->executable = std::make_unique<Executable>(*impl->network, std::move(assignment), options);
+  if (!options.tactic_replay_json.empty())
+    check_replay(tactics_from_json(options.tactic_replay_json), *impl->network, impl->executable->plan_for(impl->build_shapes)->grouping());
+  return std::make_shared<Engine>(std::move(impl));
+}
+
+std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, int threads) {
+  PlanFile file = read_plan_file(path, op_registry());
+  file.options.threads = threads;
+  set_num_threads(threads);
+  auto impl = prepare(file.network, file.options);
+  impl->executable = std::make_unique<Executable>(*impl->network, std::move(file.assignment), file.options);
+  return std::make_shared<Engine>(std::move(impl));
+}
+
+void Engine::save(const std::filesystem::path& path) const {
+  write_plan_file(path, *impl_->network, impl_->executable->assignment(), impl_->options);
+}
+
+const std::vector<Binding>& Engine::inputs() const noexcept { return impl_->inputs; }
+const std::vector<Binding>& Engine::outputs() const noexcept { return impl_->outputs; }
+
+std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
+  if (inputs.size() != impl_->inputs.size())
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] expected {} inputs, got {}", impl_->inputs.size(), inputs.size()));
+  set_num_threads(impl_->options.threads);
+  std::vector<Tensor> physical;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    check_shape(impl_->inputs[i], inputs[i], impl_->options);
+    const DataType type = physical_type(inputs[i].type());
+    physical.push_back(type == inputs[i].type() ? inputs[i] : inputs[i].cast(type));
+  }
+  std::vector<Tensor> outputs = impl_->executable->run(physical);
+  for (std::size_t o = 0; o < outputs.size(); ++o)
+    if (impl_->outputs[o].type != DataType::kUndefined && outputs[o].type() != impl_->outputs[o].type) outputs[o] = outputs[o].cast(impl_->outputs[o].type);
+  return outputs;
+}
+
+std::string Engine::tactic_replay_json() const {
+  const auto plan = impl_->executable->plan_for(impl_->build_shapes);
+  return tactics_to_json(*impl_->executable->specialization(impl_->build_shapes), impl_->executable->assignment(), plan->grouping());
+}
+
+std::vector<Engine::LayerReport> Engine::report() const {
+  const Network& network = *impl_->network;
+  const auto spec = impl_->executable->specialization(impl_->build_shapes);
+  const auto plan = impl_->executable->plan_for(impl_->build_shapes);
+  const Assignment& assignment = impl_->executable->assignment();
+  const Target target = find_target(impl_->options.target);
+  std::vector<LayerReport> result;
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    const Layer& layer = network.layers[l];
+    LayerReport row;
+    row.name = layer.name;
+    row.op = layer.op->name;
+    row.nodes = layer.nodes;
+    row.reason = assignment.reason[l];
+    const TensorId output = layer.outputs.empty() ? kNone : layer.outputs[0];
+    row.precision = layer.op->precision == PrecisionRule::kCompute ? std::string(name_of(assignment.precision[l]))
+                                                                   : std::string(output == kNone ? "-" : name_of(assignment.storage[static_cast<std::size_t>(output)]));
+    const int index = plan->grouping().group_of[l];
+    if (index >= 0) {
+      const Group& group = plan->grouping().groups[static_cast<std::size_t>(index)];
+      row.group = group_name(network, group);
+      row.tactic = fmt::format("{}_{}", name_of(group.kind), name_of(assignment.precision[l]));
+      if (group.layers.front() == static_cast<LayerId>(l)) row.microseconds = group_time_us(*spec, group, assignment, target);
+    }
+    result.push_back(std::move(row));
+  }
+  return result;
+}
+
+}  // namespace ulpscope
