@@ -23,6 +23,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import warnings
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
@@ -192,6 +193,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         )
         return 2
     sys.path.insert(0, str(build.resolve() / "python"))
+    loads = subprocess.run(
+        [sys.executable, "-c", "import ulpscope._core"], cwd=build / "python", capture_output=True, text=True
+    )
+    if loads.returncode != 0:
+        print(f"The Python module of {build} does not load: {loads.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+        return 2
     cases = collect(options.pattern)
     results = list(run_all(cases, load_reference if options.reference else load_engine))
     if options.verbose or len(results) <= 40:
