@@ -72,6 +72,9 @@ Decimal digits_of(T value, DataType type, bool scientific) {
   return result;
 }
 
+/// Arrays with larger values are printed with exponents: 10 to the decimal digits that the type can hold, at most 8.
+double cutoff_of(DataType type) { return type == DataType::kFloat16 ? 1e3 : type == DataType::kFloat64 ? 1e8 : 1e6; }
+
 std::string padded_left(const std::string& text, std::size_t width) { return std::string(width > text.size() ? width - text.size() : 0, ' ') + text; }
 
 template <typename T>
@@ -89,9 +92,7 @@ std::vector<std::string> float_words(const T* values, std::size_t count, DataTyp
       smallest = std::min(smallest, std::fabs(values[i]));
     }
   }
-  // 10 to the number of decimal digits that the type can hold, at most 8.
-  const double cutoff = type == DataType::kFloat16 ? 1e3 : type == DataType::kFloat64 ? 1e8 : 1e6;
-  const bool scientific = any && (largest >= cutoff || smallest < 0.0001 || static_cast<T>(largest / smallest) > 1000);
+  const bool scientific = any && (largest >= cutoff_of(type) || smallest < 0.0001 || static_cast<T>(largest / smallest) > 1000);
 
   std::vector<Decimal> decimals(count);
   std::size_t left = 0, right = 0, exponent = 0;
@@ -114,12 +115,14 @@ std::vector<std::string> float_words(const T* values, std::size_t count, DataTyp
       words[i] = padded_left(std::isnan(values[i]) ? "nan" : values[i] < 0 ? "-inf" : "inf", left + tail + 1);
       continue;
     }
-    const Decimal& d = decimals[i];
-    words[i] = padded_left(d.integer, left) + "." + d.fraction;
-    if (scientific) {
-      words[i] += std::string(right - d.fraction.size(), '0') + "e" + d.exponent[0] + std::string(exponent - d.exponent.size(), '0') + d.exponent.substr(1);
+    if (scientific) {  // every number with as many digits as the longest one needs
+      char buffer[64];
+      std::snprintf(buffer, sizeof(buffer), "%.*e", static_cast<int>(right), static_cast<double>(values[i]));
+      const Decimal d = split(buffer);
+      words[i] = padded_left(d.integer, left) + "." + d.fraction + "e" + d.exponent[0] + std::string(exponent - d.exponent.size(), '0') + d.exponent.substr(1);
     } else {
-      words[i] += std::string(right - d.fraction.size(), ' ');
+      const Decimal& d = decimals[i];
+      words[i] = padded_left(d.integer, left) + "." + d.fraction + std::string(right - d.fraction.size(), ' ');
     }
   }
   return words;
@@ -146,7 +149,7 @@ std::vector<std::string> words_of(const T* values, std::size_t count, DataType t
   }
 }
 
-/// A scalar: all digits, as Python prints floats.
+/// A scalar: all digits that it needs.
 template <typename T>
 std::string scalar_text(T value, DataType type) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -157,7 +160,8 @@ std::string scalar_text(T value, DataType type) {
     if (std::isnan(value)) return "nan";
     if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
     const double size = std::fabs(static_cast<double>(value));
-    const bool scientific = size != 0 && (size < 1e-4 || size >= 1e16);
+    const double cutoff = type == DataType::kFloat64 ? 1e16 : cutoff_of(type);
+    const bool scientific = size != 0 && (size < 1e-4 || size >= cutoff);
     std::string text = shortest(value, type, scientific);
     if (!scientific && text.find('.') == std::string::npos) text += ".0";
     return text;

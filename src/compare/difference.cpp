@@ -63,7 +63,9 @@ Difference difference(const Tensor& a, const Tensor& b, bool infinities_equal) {
     }
   });
 
-  const bool in_f32 = type == DataType::kFloat32;  // then b is float32 or bool
+  // NumPy's where(condition, 0, x) gives float64 for float32.
+  if (infinities_equal && type == DataType::kFloat32) result.absolute = result.absolute.cast(DataType::kFloat64);
+  const bool in_f32 = result.absolute.type() == DataType::kFloat32;  // then b is float32 or bool
   result.relative = Tensor(in_f32 ? DataType::kFloat32 : DataType::kFloat64, a.shape());
   const auto divide = [&]<typename D, typename R, typename Q>(const D* absolute, const R* reference, Q* out) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -79,7 +81,7 @@ Difference difference(const Tensor& a, const Tensor& b, bool infinities_equal) {
       }
     }
   };
-  visit_type(type, [&]<typename D>(std::type_identity<D>) {
+  visit_type(result.absolute.type(), [&]<typename D>(std::type_identity<D>) {
     visit_type(wide_b.type(), [&]<typename R>(std::type_identity<R>) {
       if (in_f32) {
         divide(result.absolute.data<D>(), wide_b.data<R>(), result.relative.data<float>());

@@ -30,6 +30,12 @@ std::vector<std::int64_t> permutation(const Shape& from, const Shape& to) {
   return axes;
 }
 
+std::string python_list(const std::vector<std::int64_t>& values) {
+  std::string text = "[";
+  for (std::int64_t value : values) text += (text.size() > 1 ? ", " : "") + std::to_string(value);
+  return text + "]";
+}
+
 bool same_dimensions(Shape a, Shape b) {
   std::sort(a.begin(), a.end());
   std::sort(b.begin(), b.end());
@@ -104,7 +110,7 @@ Tensor match_shape(const Tensor& tensor, Shape shape) {
   if (shape.size() != result.shape().size()) result = try_reshape(result, shape);
   if (result.shape() != shape && shape.size() == result.shape().size() && same_dimensions(result.shape(), shape)) {
     const std::vector<std::int64_t> axes = permutation(result.shape(), shape);
-    log_info("Permuted array of shape: " + to_string(result.shape()) + " to: " + to_string(shape) + " using permutation " + to_option_string(axes));
+    log_info("Permuted array of shape: " + to_string(result.shape()) + " to: " + to_string(shape) + " using permutation " + python_list(axes));
     return permute(result, axes);
   }
   return try_reshape(result, shape);

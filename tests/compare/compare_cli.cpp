@@ -111,7 +111,8 @@ int run(const std::string& command, const Arguments& rest) {
     return 0;
   }
   if (command == "statistics") {  // each tensor of an inputs file: name and numbers with all digits
-    for (const NamedTensor& entry : load_inputs(files.at(0)).at(0)) {
+    const TensorMap map = load_inputs(files.at(0)).at(0);
+    for (const NamedTensor& entry : map) {
       const Statistics s = compute_statistics(entry.tensor);
       std::cout << entry.name;
       for (double value : {s.mean, s.std_dev, s.variance, s.median, s.min, s.max, s.avg_magnitude, quantile_of(entry.tensor, 0.9), quantile_of(entry.tensor, 0.99),
@@ -122,7 +123,8 @@ int run(const std::string& command, const Arguments& rest) {
     return 0;
   }
   if (command == "text") {
-    for (const NamedTensor& entry : load_inputs(files.at(0)).at(0)) std::cout << entry.name << '\n' << array_text(entry.tensor) << '\n';
+    const TensorMap map = load_inputs(files.at(0)).at(0);
+    for (const NamedTensor& entry : map) std::cout << entry.name << '\n' << array_text(entry.tensor) << '\n';
     return 0;
   }
   std::cerr << "unknown command " << command << '\n';
