@@ -45,7 +45,8 @@ void run(KernelContext& ctx) {
                                    position(at / (spatial[2] * spatial[1]), spatial[0])};
         for (std::int64_t row = 0; row < rank; ++row) {
           T sum{};
-          for (std::int64_t k = 0; k < rank; ++k) sum += matrix[row * (rank + 1) + k] * xyz[static_cast<std::size_t>(k)];
+          for (std::int64_t k = 0; k < rank; ++k)
+            sum += matrix[row * (rank + 1) + k] * xyz[static_cast<std::size_t>(k)];
           out[p * rank + row] = sum + matrix[row * (rank + 1) + rank];
         }
       }

@@ -7,6 +7,7 @@
 
 #include "core/parallel.h"
 #include "ops/common.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -43,8 +44,9 @@ Sizes sizes_of(const Context& ctx) {
   s.q_heads = s.packed ? ctx.attributes().integer("q_num_heads", 0) : q[1];
   s.kv_heads = s.packed ? ctx.attributes().integer("kv_num_heads", 0) : k[1];
   if (s.q_heads < 1 || s.kv_heads < 1 || s.q_heads % s.kv_heads != 0)
-    ctx.fail(fmt::format("{} query heads cannot share {} key heads (inputs of rank 3 need q_num_heads and kv_num_heads)",
-                         s.q_heads, s.kv_heads));
+    ctx.fail(
+        fmt::format("{} query heads cannot share {} key heads (inputs of rank 3 need q_num_heads and kv_num_heads)",
+                    s.q_heads, s.kv_heads));
   const std::size_t sequence = s.packed ? 1 : 2;
   s.queries = q[sequence];
   s.new_keys = k[sequence];
@@ -52,7 +54,8 @@ Sizes sizes_of(const Context& ctx) {
   s.size = s.packed ? q[2] / s.q_heads : q[3];
   s.v_size = s.packed ? v[2] / s.kv_heads : v[3];
   const std::int64_t k_size = s.packed ? k[2] / s.kv_heads : k[3];
-  if (k[0] != s.batch || v[0] != s.batch || v[sequence] != s.new_keys || k_size != s.size || (!s.packed && v[1] != s.kv_heads))
+  if (k[0] != s.batch || v[0] != s.batch || v[sequence] != s.new_keys || k_size != s.size ||
+      (!s.packed && v[1] != s.kv_heads))
     misfit();
   if (ctx.has_input(kPastKey) != ctx.has_input(kPastValue)) ctx.fail("past_key and past_value come together");
   if (ctx.has_input(kPastKey)) {
@@ -70,16 +73,21 @@ void infer(InferContext& ctx) {
   ctx.set_type(kPresentKey, ctx.type(kK));
   ctx.set_type(kPresentValue, ctx.type(kV));
   ctx.set_type(kScores, ctx.type(kQ));
+  require_type_of_first(ctx, {kK, kV, kPastKey, kPastValue});
+  if (ctx.has_input(kMask) && ctx.type(kMask) != DataType::kBool) require_type_of_first(ctx, {kMask});
   const Sizes s = sizes_of(ctx);
   const Shape scores{s.batch, s.q_heads, s.queries, s.keys()};
   if (ctx.has_input(kMask)) {
     Shape mask = ctx.shape(kMask);
     if (!mask.empty() && mask.back() > 1) mask.back() = std::max(mask.back(), s.keys());  // a shorter one is padded
     if (broadcast(mask, scores) != scores)
-      ctx.fail(fmt::format("a mask of shape {} does not fit scores of shape {}", to_string(ctx.shape(kMask)), to_string(scores)));
+      ctx.fail(fmt::format("a mask of shape {} does not fit scores of shape {}", to_string(ctx.shape(kMask)),
+                           to_string(scores)));
   }
-  if (s.packed) ctx.set_shape(kY, {s.batch, s.queries, s.q_heads * s.v_size});
-  else ctx.set_shape(kY, {s.batch, s.q_heads, s.queries, s.v_size});
+  if (s.packed)
+    ctx.set_shape(kY, {s.batch, s.queries, s.q_heads * s.v_size});
+  else
+    ctx.set_shape(kY, {s.batch, s.q_heads, s.queries, s.v_size});
   ctx.set_shape(kPresentKey, {s.batch, s.kv_heads, s.keys(), s.size});
   ctx.set_shape(kPresentValue, {s.batch, s.kv_heads, s.keys(), s.v_size});
   ctx.set_shape(kScores, scores);
@@ -116,8 +124,10 @@ class Bias {
     }
     if (!ctx.has_input(kMask)) return;
     const Tensor& mask = ctx.input(kMask);
-    if (mask.type() == DataType::kBool) flags_ = mask.data<bool>();
-    else values_ = mask.data<T>();
+    if (mask.type() == DataType::kBool)
+      flags_ = mask.data<bool>();
+    else
+      values_ = mask.data<T>();
     columns_ = mask.rank() == 0 ? 1 : mask.shape().back();
     strides_ = broadcast_strides(mask.shape(), Shape(4, 2));  // any target of rank 4: dimensions of size 1 do not move
   }
@@ -126,16 +136,20 @@ class Bias {
   bool fill(std::int64_t b, std::int64_t h, std::int64_t query, T* bias) const {
     constexpr T kNever = -std::numeric_limits<T>::infinity();
     const std::int64_t length = lengths_.empty() ? sizes_.keys() : lengths_[static_cast<std::size_t>(b)];
-    const std::int64_t position =
-        query + (sizes_.past > 0 ? sizes_.past : lengths_.empty() ? 0 : length - sizes_.queries);
+    const std::int64_t position = query + (sizes_.past > 0    ? sizes_.past
+                                           : lengths_.empty() ? 0
+                                                              : length - sizes_.queries);
     bool any = false;
     for (std::int64_t key = 0; key < sizes_.keys(); ++key) {
       T value{};
       if (flags_ || values_) {
         const std::int64_t at = b * strides_[0] + h * strides_[1] + query * strides_[2] + key * strides_[3];
-        if (columns_ > 1 && key >= columns_) value = kNever;
-        else if (flags_) value = flags_[at] ? T{} : kNever;
-        else value = values_[at];
+        if (columns_ > 1 && key >= columns_)
+          value = kNever;
+        else if (flags_)
+          value = flags_[at] ? T{} : kNever;
+        else
+          value = values_[at];
       }
       if ((causal_ && key > position) || (left_ >= 0 && key < position - left_) ||
           (right_ >= 0 && key > position + right_) || key >= length)
@@ -168,7 +182,8 @@ template <typename T>
 void attend(KernelContext& ctx) {
   const Sizes s = sizes_of(ctx);
   const Attributes& attributes = ctx.attributes();
-  const T scale = attributes.has("scale") ? static_cast<T>(attributes.real("scale", 1)) : T{1} / std::sqrt(static_cast<T>(s.size));
+  const T scale =
+      attributes.has("scale") ? static_cast<T>(attributes.real("scale", 1)) : T{1} / std::sqrt(static_cast<T>(s.size));
   const T root = std::sqrt(scale), softcap = static_cast<T>(attributes.real("softcap", 0));
   const std::int64_t mode = attributes.integer("qk_matmul_output_mode", 0), keys = s.keys();
   const auto cache = [&](int past, int added, int present, std::int64_t width) {
@@ -178,7 +193,8 @@ void attend(KernelContext& ctx) {
                     out.data<T>());
     return out;
   };
-  Tensor all_keys = cache(kPastKey, kK, kPresentKey, s.size), all_values = cache(kPastValue, kV, kPresentValue, s.v_size);
+  Tensor all_keys = cache(kPastKey, kK, kPresentKey, s.size),
+         all_values = cache(kPastValue, kV, kPresentValue, s.v_size);
   const Bias<T> bias(ctx, s);
   const T* q = ctx.input(kQ).data<T>();
   T* y = ctx.has_output(kY) ? ctx.output(kY).data<T>() : nullptr;
@@ -201,7 +217,8 @@ void attend(KernelContext& ctx) {
           scores[static_cast<std::size_t>(k)] = dot;
         }
         const auto expose = [&](std::int64_t stage) {
-          if (exposed && mode == stage) std::copy(scores.begin(), scores.end(), exposed + (head * s.queries + i) * keys);
+          if (exposed && mode == stage)
+            std::copy(scores.begin(), scores.end(), exposed + (head * s.queries + i) * keys);
         };
         expose(0);
         if (softcap > 0)
@@ -210,8 +227,10 @@ void attend(KernelContext& ctx) {
         const bool any = bias.fill(b, h, i, added.data());
         for (std::size_t k = 0; k < scores.size(); ++k) scores[k] += added[k];
         expose(2);
-        if (any) softmax(scores.data(), keys);
-        else std::fill(scores.begin(), scores.end(), T{});
+        if (any)
+          softmax(scores.data(), keys);
+        else
+          std::fill(scores.begin(), scores.end(), T{});
         expose(3);
         if (!y) continue;
         std::fill(sum.begin(), sum.end(), T{});

@@ -32,25 +32,23 @@ void run(KernelContext& ctx) {
     using T = decltype(tag);
     const T* x = ctx.input(0).data<T>();
     T* out = ctx.output(0).data<T>();
-    for_each_window(g.batch * g.in_channels, w, [&](std::int64_t plane, std::int64_t index, const auto& at,
-                                                    const auto& first, const auto& last) {
-      const T* image = x + plane * in_volume;
-      T sum{};
-      std::int64_t count = 0;
-      visit_window(w, at, first, last, [&](std::int64_t i) {
-        sum += image[i];
-        ++count;
-      });
-      if (include_pad) count = positions_with_pads(w, at);
-      out[plane * out_volume + index] = count == 0 ? T{} : sum / static_cast<T>(count);
-    });
+    for_each_window(g.batch * g.in_channels, w,
+                    [&](std::int64_t plane, std::int64_t index, const auto& at, const auto& first, const auto& last) {
+                      const T* image = x + plane * in_volume;
+                      T sum{};
+                      std::int64_t count = 0;
+                      visit_window(w, at, first, last, [&](std::int64_t i) {
+                        sum += image[i];
+                        ++count;
+                      });
+                      if (include_pad) count = positions_with_pads(w, at);
+                      out[plane * out_volume + index] = count == 0 ? T{} : sum / static_cast<T>(count);
+                    });
   });
 }
 
 }  // namespace
 
-OpDef average_pool() {
-  return {.name = "AveragePool", .kind = OpKind::kPooling, .infer = infer, .run = run};
-}
+OpDef average_pool() { return {.name = "AveragePool", .kind = OpKind::kPooling, .infer = infer, .run = run}; }
 
 }  // namespace ulpscope::ops

@@ -9,8 +9,12 @@ void run(KernelContext& ctx) { run_window(ctx, 0.42, -0.5, 0.08); }
 }  // namespace
 
 OpDef blackman_window() {
-  return {.name = "BlackmanWindow", .since_version = 17, .precision = PrecisionRule::kFixed, .weights = 0b1,
-          .infer = infer_window, .run = run};
+  return {.name = "BlackmanWindow",
+          .since_version = 17,
+          .precision = PrecisionRule::kFixed,
+          .weights = 0b1,
+          .infer = infer_window,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

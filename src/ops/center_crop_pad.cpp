@@ -18,7 +18,8 @@ Shape target_shape(const Context& ctx) {
   }
   axes = normalize_axes(ctx, axes, rank);
   const auto sizes = integers_of(ctx, 1);
-  if (sizes.size() != axes.size()) ctx.fail(fmt::format("expected {} sizes, one per axis, got {}", axes.size(), sizes.size()));
+  if (sizes.size() != axes.size())
+    ctx.fail(fmt::format("expected {} sizes, one per axis, got {}", axes.size(), sizes.size()));
   for (std::size_t i = 0; i < axes.size(); ++i) {
     if (sizes[i] < 0) ctx.fail(fmt::format("expected sizes >= 0, got {}", sizes[i]));
     shape[static_cast<std::size_t>(axes[i])] = sizes[i];
@@ -42,8 +43,10 @@ void run(KernelContext& ctx) {
   for (std::size_t d = 0; d < out.shape().size(); ++d) {
     const std::int64_t a = in.shape()[d], b = out.shape()[d];
     common.push_back(std::min(a, b));
-    if (a > b) from += (a - b) / 2 * in_strides[d];
-    else to += (b - a) / 2 * out_strides[d];
+    if (a > b)
+      from += (a - b) / 2 * in_strides[d];
+    else
+      to += (b - a) / 2 * out_strides[d];
   }
   if (num_elements(common) == 0) return;
   copy_strided(out.type(), element(in, from), in_strides, element(out, to), out_strides, common);
@@ -52,8 +55,14 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef center_crop_pad() {
-  return {.name = "CenterCropPad", .since_version = 18, .inputs = {2, 2}, .precision = PrecisionRule::kMovement,
-          .kind = OpKind::kMovement, .weights = 0b10, .infer = infer, .run = run};
+  return {.name = "CenterCropPad",
+          .since_version = 18,
+          .inputs = {2, 2},
+          .precision = PrecisionRule::kMovement,
+          .kind = OpKind::kMovement,
+          .weights = 0b10,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -29,7 +29,8 @@ Plan plan_of(const Context& ctx) {
     if (p.image[i] < 0 || p.block[i] < 1 || p.strides[i] < 1 || p.dilations[i] < 1)
       ctx.fail("expected positive block sizes, strides and dilations");
     const std::int64_t room = p.image[i] + p.pads[i] + p.pads[i + rank] - (p.dilations[i] * (p.block[i] - 1) + 1);
-    if (room < 0) ctx.fail(fmt::format("a block of {} does not fit an image of {}", to_string(p.block), to_string(p.image)));
+    if (room < 0)
+      ctx.fail(fmt::format("a block of {} does not fit an image of {}", to_string(p.block), to_string(p.image)));
     p.positions.push_back(room / p.strides[i] + 1);
   }
   const std::int64_t volume = num_elements(p.block);

@@ -1,12 +1,14 @@
 // Conv, ai.onnx 1, 11, 22: convolution (cross-correlation) over one to three spatial dimensions.
 #include "ops/common.h"
 #include "ops/convolve.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1, 2});
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
   if (ctx.has_input(2) && ctx.shape(2) != Shape{g.out_channels})
     ctx.fail(fmt::format("expected a bias of shape ({},), got {}", g.out_channels, to_string(ctx.shape(2))));

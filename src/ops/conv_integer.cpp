@@ -15,14 +15,21 @@ void run(KernelContext& ctx) {
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape());
   const auto x = centered(ctx, ctx.input(0), zero_points(ctx, 2), 1);
   const auto w = centered(ctx, ctx.input(1), zero_points(ctx, 3), 0);
-  convolve<std::int32_t>(g, to_window3(ctx.layer(), g), x.data(), w.data(), nullptr, ctx.output(0).data<std::int32_t>());
+  convolve<std::int32_t>(g, to_window3(ctx.layer(), g), x.data(), w.data(), nullptr,
+                         ctx.output(0).data<std::int32_t>());
 }
 
 }  // namespace
 
 OpDef conv_integer() {
-  return {.name = "ConvInteger", .since_version = 10, .inputs = {2, 4}, .precision = PrecisionRule::kFixed,
-          .kind = OpKind::kContraction, .weights = 0b1110, .infer = infer, .run = run};
+  return {.name = "ConvInteger",
+          .since_version = 10,
+          .inputs = {2, 4},
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kContraction,
+          .weights = 0b1110,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -1,12 +1,14 @@
 // ConvTranspose, ai.onnx 1, 11, 22: the gradient of a convolution with respect to its input.
 #include "ops/common.h"
 #include "ops/convolve.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1, 2});
   const WindowGeometry g = conv_transpose_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
   if (ctx.has_input(2) && ctx.shape(2) != Shape{g.out_channels})
     ctx.fail(fmt::format("expected a bias of shape ({},), got {}", g.out_channels, to_string(ctx.shape(2))));
@@ -26,7 +28,11 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef conv_transpose() {
-  return {.name = "ConvTranspose", .inputs = {2, 3}, .kind = OpKind::kContraction, .weights = 0b110, .infer = infer,
+  return {.name = "ConvTranspose",
+          .inputs = {2, 3},
+          .kind = OpKind::kContraction,
+          .weights = 0b110,
+          .infer = infer,
           .run = run};
 }
 

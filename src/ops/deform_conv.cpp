@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "ops/common.h"
 #include "ops/multiply.h"
+#include "ops/type_rules.h"
 #include "ops/window.h"
 
 namespace ulpscope::ops {
@@ -15,6 +16,7 @@ namespace {
 // Inputs: X, W, offset (N, offset_group * kernel * rank, o...), B, mask (N, offset_group * kernel, o...).
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1, 2, 3, 4});
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
   const std::int64_t groups = ctx.attributes().integer("offset_group", 1);
   if (groups < 1 || g.in_channels % groups != 0)
@@ -83,10 +85,12 @@ void run(KernelContext& ctx) {
         for (std::int64_t row = begin; row < end; ++row) {
           const std::int64_t channel = row / taps, tap = row % taps;
           const std::int64_t slot = (n * offset_groups + channel / (g.in_channels / offset_groups)) * taps + tap;
-          const Window3::Triple k{tap / (w.kernel[1] * w.kernel[2]), tap / w.kernel[2] % w.kernel[1], tap % w.kernel[2]};
+          const Window3::Triple k{tap / (w.kernel[1] * w.kernel[2]), tap / w.kernel[2] % w.kernel[1],
+                                  tap % w.kernel[2]};
           const T* image = x + (n * g.in_channels + channel) * in_volume;
           for (std::int64_t o = 0; o < out_volume; ++o) {
-            const Window3::Triple place{o / (w.output[1] * w.output[2]), o / w.output[2] % w.output[1], o % w.output[2]};
+            const Window3::Triple place{o / (w.output[1] * w.output[2]), o / w.output[2] % w.output[1],
+                                        o % w.output[2]};
             std::array<T, 3> at{};
             for (std::int64_t d = 0; d < 3; ++d) {
               const auto i = static_cast<std::size_t>(d);
@@ -94,14 +98,16 @@ void run(KernelContext& ctx) {
               if (d >= 3 - rank) at[i] += offsets[(slot * rank + d - (3 - rank)) * out_volume + o];
             }
             const T value = interpolate(image, w.input, at);
-            columns[static_cast<std::size_t>(row * out_volume + o)] = mask ? value * mask[slot * out_volume + o] : value;
+            columns[static_cast<std::size_t>(row * out_volume + o)] =
+                mask ? value * mask[slot * out_volume + o] : value;
           }
         }
       });
       for (std::int64_t group = 0; group < g.groups; ++group) {
         T* y = out + (n * g.out_channels + group * group_out) * out_volume;
         multiply_parallel(weights + group * group_out * group_in * taps,
-                          columns.data() + group * group_in * taps * out_volume, y, group_out, out_volume, group_in * taps);
+                          columns.data() + group * group_in * taps * out_volume, y, group_out, out_volume,
+                          group_in * taps);
         if (bias)
           for (std::int64_t i = 0; i < group_out * out_volume; ++i) y[i] += bias[group * group_out + i / out_volume];
       }
@@ -112,8 +118,13 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef deform_conv() {
-  return {.name = "DeformConv", .since_version = 19, .inputs = {3, 5}, .kind = OpKind::kOther, .weights = 0b1010,
-          .infer = infer, .run = run};
+  return {.name = "DeformConv",
+          .since_version = 19,
+          .inputs = {3, 5},
+          .kind = OpKind::kOther,
+          .weights = 0b1010,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -10,7 +10,10 @@ using SourceTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint1
 
 void infer(InferContext& ctx) {
   const std::int64_t number = ctx.attributes().integer("output_dtype", 0);
-  ctx.set_type(0, number != 0 ? data_type_from_onnx(ctx.layer(), number) : ctx.type(1));
+  const DataType type = number != 0 ? data_type_from_onnx(ctx.layer(), number) : ctx.type(1);
+  ctx.set_type(0, type);
+  if (type != DataType::kUndefined && physical_type(type) != DataType::kFloat32)
+    ctx.fail(fmt::format("expected an output of float32, float16 or bfloat16, got {}", name_of(type)));
   scale_layout(ctx, ctx.shape(0), ctx.shape(1));
   ctx.set_shape(0, ctx.shape(0));
 }
@@ -19,6 +22,7 @@ void run(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   const Tensor scales = ctx.input(1).cast(DataType::kFloat32);
   const ScaleLayout layout = scale_layout(ctx, x.shape(), scales.shape());
+  require_count(ctx, 2, scales.size());
   const auto zero = zero_points(ctx, 2);
   const float* scale = scales.data<float>();
   float* out = ctx.output(0).data<float>();
@@ -39,8 +43,13 @@ void run(KernelContext& ctx) {
 
 OpDef dequantize_linear() {
   // Never lowered: scales are fp32 on every target.
-  return {.name = "DequantizeLinear", .since_version = 10, .inputs = {2, 3}, .precision = PrecisionRule::kFixed,
-          .weights = 0b110, .infer = infer, .run = run};
+  return {.name = "DequantizeLinear",
+          .since_version = 10,
+          .inputs = {2, 3},
+          .precision = PrecisionRule::kFixed,
+          .weights = 0b110,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

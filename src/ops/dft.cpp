@@ -65,8 +65,10 @@ void run(KernelContext& ctx) {
         if (p.inverse && p.onesided)  // The other half mirrors the first one.
           for (std::int64_t k = p.length / 2 + 1; k < p.length; ++k)
             values[static_cast<std::size_t>(k)] = std::conj(values[static_cast<std::size_t>(p.length - k)]);
-        if (p.inverse) transform.inverse(values);
-        else transform.forward(values);
+        if (p.inverse)
+          transform.inverse(values);
+        else
+          transform.forward(values);
         for (std::int64_t k = 0; k < out_size; ++k) {
           T* at = out + ((o * out_size + k) * inner + i) * out_parts;
           at[0] = static_cast<T>(values[static_cast<std::size_t>(k)].real());

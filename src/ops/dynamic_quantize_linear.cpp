@@ -1,6 +1,7 @@
 // DynamicQuantizeLinear, ai.onnx 11: quantises to uint8 with the range of the data.
 #include "core/parallel.h"
 #include "ops/quantization.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -10,6 +11,7 @@ void infer(InferContext& ctx) {
   ctx.set_type(0, DataType::kUInt8);
   ctx.set(1, DataType::kFloat32, {});
   ctx.set(2, DataType::kUInt8, {});
+  require_type(ctx, 0, DataType::kFloat32);
   ctx.set_shape(0, ctx.shape(0));
 }
 
@@ -36,8 +38,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef dynamic_quantize_linear() {
-  return {.name = "DynamicQuantizeLinear", .since_version = 11, .outputs = {3, 3}, .precision = PrecisionRule::kFixed,
-          .infer = infer, .run = run};
+  return {.name = "DynamicQuantizeLinear",
+          .since_version = 11,
+          .outputs = {3, 3},
+          .precision = PrecisionRule::kFixed,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

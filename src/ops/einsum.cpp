@@ -6,6 +6,7 @@
 
 #include "core/parallel.h"
 #include "ops/common.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -46,8 +47,10 @@ Equation parse(const Context& ctx, const std::vector<Shape>& shapes) {
   const std::string left = text.substr(0, arrow);
   std::vector<std::string> terms{""};
   for (char c : left) {
-    if (c == ',') terms.emplace_back();
-    else terms.back() += c;
+    if (c == ',')
+      terms.emplace_back();
+    else
+      terms.back() += c;
   }
   if (terms.size() != shapes.size())
     ctx.fail(fmt::format("equation '{}' has {} terms for {} inputs", text, terms.size(), shapes.size()));
@@ -92,7 +95,8 @@ Equation parse(const Context& ctx, const std::vector<Shape>& shapes) {
     }
   for (std::size_t i = 0; i < e.output.size(); ++i)
     if (!used[i] && e.output[i] > kEllipsis)
-      ctx.fail(fmt::format("equation '{}': index '{}' of the output is in no input", text, static_cast<char>(e.output[i])));
+      ctx.fail(
+          fmt::format("equation '{}': index '{}' of the output is in no input", text, static_cast<char>(e.output[i])));
   for (std::size_t i = 0; i < e.inputs.size(); ++i) {
     const auto dense = strides_of(shapes[i]);
     std::vector<std::int64_t> strides(order.size(), 0);
@@ -105,6 +109,7 @@ Equation parse(const Context& ctx, const std::vector<Shape>& shapes) {
 
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  for (int i = 1; i < ctx.num_inputs(); ++i) require_type_of_first(ctx, {i});
   std::vector<Shape> shapes;
   for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.shape(i));
   const Equation e = parse(ctx, shapes);
@@ -163,8 +168,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef einsum() {
-  return {.name = "Einsum", .since_version = 12, .inputs = {1, kAnyNumber}, .kind = OpKind::kContraction,
-          .infer = infer, .run = run};
+  return {.name = "Einsum",
+          .since_version = 12,
+          .inputs = {1, kAnyNumber},
+          .kind = OpKind::kContraction,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

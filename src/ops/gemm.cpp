@@ -1,6 +1,7 @@
 // Gemm, ai.onnx 1, 6, 7, 9, 11, 13: alpha * A' * B' + beta * C, where A' and B' may be transposed.
 #include "ops/common.h"
 #include "ops/multiply.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -19,12 +20,14 @@ Sizes sizes_of(const Context& ctx, const Shape& a, const Shape& b) {
   s.k = a[s.trans_a ? 0 : 1];
   s.n = b[s.trans_b ? 0 : 1];
   if (const std::int64_t rows = b[s.trans_b ? 1 : 0]; rows != s.k)
-    ctx.fail(fmt::format("shapes {} and {} do not fit: {} columns against {} rows", to_string(a), to_string(b), s.k, rows));
+    ctx.fail(
+        fmt::format("shapes {} and {} do not fit: {} columns against {} rows", to_string(a), to_string(b), s.k, rows));
   return s;
 }
 
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1, 2});
   const Sizes s = sizes_of(ctx, ctx.shape(0), ctx.shape(1));
   const Shape shape{s.m, s.n};
   if (ctx.has_input(2) && broadcast(ctx.shape(2), shape) != shape)
@@ -60,8 +63,6 @@ void run(KernelContext& ctx) {
 
 }  // namespace
 
-OpDef gemm() {
-  return {.name = "Gemm", .inputs = {2, 3}, .kind = OpKind::kContraction, .infer = infer, .run = run};
-}
+OpDef gemm() { return {.name = "Gemm", .inputs = {2, 3}, .kind = OpKind::kContraction, .infer = infer, .run = run}; }
 
 }  // namespace ulpscope::ops

@@ -63,7 +63,8 @@ struct Dimension {
   std::int64_t element(T i) const {
     if (!(i >= T{-1e18} && i <= T{1e18})) return -1;
     if (padding == Padding::kBorder) i = std::clamp(i, T{0}, static_cast<T>(size - 1));
-    if (padding == Padding::kReflection) i = std::clamp(std::trunc(reflect(i, low(), high())), T{0}, static_cast<T>(size - 1));
+    if (padding == Padding::kReflection)
+      i = std::clamp(std::trunc(reflect(i, low(), high())), T{0}, static_cast<T>(size - 1));
     const auto index = static_cast<std::int64_t>(i);
     return index >= 0 && index < size ? index : -1;
   }
@@ -145,8 +146,10 @@ void run(KernelContext& ctx) {
         std::array<Taps<T>, 3> taps;
         for (std::int64_t d = 0; d < 3; ++d) {
           auto& t = taps[static_cast<std::size_t>(d)];
-          if (d < 3 - rank) t.add(0, 1);
-          else t = taps_of(dims[static_cast<std::size_t>(d)], grid[p * rank + 2 - d], mode);
+          if (d < 3 - rank)
+            t.add(0, 1);
+          else
+            t = taps_of(dims[static_cast<std::size_t>(d)], grid[p * rank + 2 - d], mode);
         }
         const std::int64_t stride_y = x[static_cast<std::size_t>(rank) + 1];
         const std::int64_t stride_z = rank > 1 ? stride_y * x[static_cast<std::size_t>(rank)] : 0;

@@ -9,8 +9,12 @@ void run(KernelContext& ctx) { run_window(ctx, 0.5, -0.5, 0); }
 }  // namespace
 
 OpDef hann_window() {
-  return {.name = "HannWindow", .since_version = 17, .precision = PrecisionRule::kFixed, .weights = 0b1,
-          .infer = infer_window, .run = run};
+  return {.name = "HannWindow",
+          .since_version = 17,
+          .precision = PrecisionRule::kFixed,
+          .weights = 0b1,
+          .infer = infer_window,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

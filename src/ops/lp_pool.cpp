@@ -21,23 +21,23 @@ void run(KernelContext& ctx) {
     using T = decltype(tag);
     const T* x = ctx.input(0).data<T>();
     T* out = ctx.output(0).data<T>();
-    for_each_window(g.batch * g.in_channels, w, [&](std::int64_t plane, std::int64_t index, const auto& at,
-                                                    const auto& first, const auto& last) {
-      const T* image = x + plane * in_volume;
-      T sum{};
-      visit_window(w, at, first, last, [&](std::int64_t i) {
-        const T v = std::abs(image[i]);
-        sum += p == 1 ? v : p == 2 ? v * v : std::pow(v, static_cast<T>(p));
-      });
-      out[plane * out_volume + index] = p == 1 ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, T{1} / static_cast<T>(p));
-    });
+    for_each_window(g.batch * g.in_channels, w,
+                    [&](std::int64_t plane, std::int64_t index, const auto& at, const auto& first, const auto& last) {
+                      const T* image = x + plane * in_volume;
+                      T sum{};
+                      visit_window(w, at, first, last, [&](std::int64_t i) {
+                        const T v = std::abs(image[i]);
+                        sum += p == 1 ? v : p == 2 ? v * v : std::pow(v, static_cast<T>(p));
+                      });
+                      out[plane * out_volume + index] = p == 1   ? sum
+                                                        : p == 2 ? std::sqrt(sum)
+                                                                 : std::pow(sum, T{1} / static_cast<T>(p));
+                    });
   });
 }
 
 }  // namespace
 
-OpDef lp_pool() {
-  return {.name = "LpPool", .kind = OpKind::kPooling, .infer = infer, .run = run};
-}
+OpDef lp_pool() { return {.name = "LpPool", .kind = OpKind::kPooling, .infer = infer, .run = run}; }
 
 }  // namespace ulpscope::ops

@@ -1,11 +1,13 @@
 // MatMul, ai.onnx 1, 9, 13: numpy.matmul.
 #include "ops/matrix_product.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1});
   ctx.set_shape(0, matrix_product(ctx, ctx.shape(0), ctx.shape(1)).output());
 }
 

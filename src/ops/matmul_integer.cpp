@@ -23,8 +23,14 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef matmul_integer() {
-  return {.name = "MatMulInteger", .since_version = 10, .inputs = {2, 4}, .precision = PrecisionRule::kFixed,
-          .kind = OpKind::kContraction, .weights = 0b1100, .infer = infer, .run = run};
+  return {.name = "MatMulInteger",
+          .since_version = 10,
+          .inputs = {2, 4},
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kContraction,
+          .weights = 0b1100,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

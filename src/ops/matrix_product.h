@@ -9,8 +9,8 @@
 namespace ulpscope::ops {
 
 struct MatrixProduct {
-  Shape a, b;                   ///< With at least two dimensions each.
-  Shape batch;                  ///< Broadcast leading dimensions.
+  Shape a, b;   ///< With at least two dimensions each.
+  Shape batch;  ///< Broadcast leading dimensions.
   std::int64_t m = 1, n = 1, k = 1;
   bool row = false, column = false;  ///< a, or b, is a vector: the output has no m, or n.
 
@@ -41,7 +41,8 @@ MatrixProduct matrix_product(const Context& ctx, Shape a, Shape b) {
                          b[b.size() - 2]));
   auto batch = broadcast(d.batch_of(a), d.batch_of(b));
   if (!batch)
-    ctx.fail(fmt::format("the leading dimensions of {} and {} cannot be broadcast together", to_string(a), to_string(b)));
+    ctx.fail(
+        fmt::format("the leading dimensions of {} and {} cannot be broadcast together", to_string(a), to_string(b)));
   d.batch = *std::move(batch);
   d.a = std::move(a);
   d.b = std::move(b);

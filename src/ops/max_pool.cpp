@@ -28,27 +28,27 @@ void run(KernelContext& ctx) {
     using Limits = std::numeric_limits<T>;
     const T* x = ctx.input(0).data<T>();
     T* out = ctx.output(0).data<T>();
-    for_each_window(g.batch * g.in_channels, w, [&](std::int64_t plane, std::int64_t index, const auto& at,
-                                                    const auto& first, const auto& last) {
-      const T* image = x + plane * in_volume;
-      T best = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-      std::int64_t where = -1;
-      visit_window(w, at, first, last, [&](std::int64_t i) {
-        // The first of equal elements wins; NaN is larger than everything.
-        if (where >= 0 && !(image[i] > best) && image[i] == image[i]) return;
-        if (best != best) return;
-        best = image[i];
-        where = i;
-      });
-      out[plane * out_volume + index] = best;
-      if (indices == nullptr) return;
-      if (column_major && where >= 0) {
-        const std::int64_t column = where % w.input[2], row = where / w.input[2] % w.input[1];
-        const std::int64_t slice = where / (w.input[2] * w.input[1]);
-        where = (column * w.input[1] + row) * w.input[0] + slice;
-      }
-      indices[plane * out_volume + index] = where < 0 ? -1 : plane * in_volume + where;
-    });
+    for_each_window(g.batch * g.in_channels, w,
+                    [&](std::int64_t plane, std::int64_t index, const auto& at, const auto& first, const auto& last) {
+                      const T* image = x + plane * in_volume;
+                      T best = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+                      std::int64_t where = -1;
+                      visit_window(w, at, first, last, [&](std::int64_t i) {
+                        // The first of equal elements wins; NaN is larger than everything.
+                        if (where >= 0 && !(image[i] > best) && image[i] == image[i]) return;
+                        if (best != best) return;
+                        best = image[i];
+                        where = i;
+                      });
+                      out[plane * out_volume + index] = best;
+                      if (indices == nullptr) return;
+                      if (column_major && where >= 0) {
+                        const std::int64_t column = where % w.input[2], row = where / w.input[2] % w.input[1];
+                        const std::int64_t slice = where / (w.input[2] * w.input[1]);
+                        where = (column * w.input[1] + row) * w.input[0] + slice;
+                      }
+                      indices[plane * out_volume + index] = where < 0 ? -1 : plane * in_volume + where;
+                    });
   });
 }
 

@@ -5,17 +5,17 @@
 
 #include "core/parallel.h"
 #include "ops/common.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
 // Inputs: X (N, C, H, W), rois (R, 5): batch, x1, y1, x2, y2.
-Shape pooled_shape(const Layer& layer) {
-  return layer.attributes.required_integers("pooled_shape");
-}
+Shape pooled_shape(const Layer& layer) { return layer.attributes.required_integers("pooled_shape"); }
 
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1});
   const Shape& x = ctx.shape(0);
   const Shape& rois = ctx.shape(1);
   const Shape pooled = pooled_shape(ctx.layer());
@@ -37,7 +37,7 @@ void run(KernelContext& ctx) {
     T* out = ctx.output(0).data<T>();
     const std::int64_t count = ctx.input(1).shape()[0];
     for (std::int64_t r = 0; r < count; ++r)
-      if (rois[r * 5] < 0 || rois[r * 5] >= static_cast<T>(x[0]))
+      if (!(rois[r * 5] >= 0 && rois[r * 5] < static_cast<T>(x[0])))
         ctx.fail(fmt::format("region {} is in image {} of {}", r, rois[r * 5], x[0]));
     parallel_for(count * channels, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t plane = begin; plane < end; ++plane) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ops/common.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -17,7 +18,8 @@ Shape unpooled_shape(const Context& ctx, const Shape& x) {
   if (strides.empty()) strides.assign(rank, 1);
   if (pads.empty()) pads.assign(2 * rank, 0);
   if (strides.size() != rank || pads.size() != 2 * rank)
-    ctx.fail(fmt::format("expected {} strides and {} pads, got {} and {}", rank, 2 * rank, strides.size(), pads.size()));
+    ctx.fail(
+        fmt::format("expected {} strides and {} pads, got {} and {}", rank, 2 * rank, strides.size(), pads.size()));
   Shape shape{x[0], x[1]};
   for (std::size_t i = 0; i < rank; ++i)
     shape.push_back((x[i + 2] - 1) * strides[i] - pads[i] - pads[i + rank] + kernel[i]);
@@ -27,6 +29,7 @@ Shape unpooled_shape(const Context& ctx, const Shape& x) {
 // Inputs: X, I (int64 indices), output_shape.
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type(ctx, 1, DataType::kInt64);
   const Shape shape = unpooled_shape(ctx, ctx.shape(0));
   ctx.set_shape(0, ctx.has_input(2) ? ctx.integers(2) : shape);
 }
@@ -64,8 +67,14 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef max_unpool() {
-  return {.name = "MaxUnpool", .since_version = 9, .inputs = {2, 3}, .precision = PrecisionRule::kMovement,
-          .kind = OpKind::kMovement, .weights = 0b100, .infer = infer, .run = run};
+  return {.name = "MaxUnpool",
+          .since_version = 9,
+          .inputs = {2, 3},
+          .precision = PrecisionRule::kMovement,
+          .kind = OpKind::kMovement,
+          .weights = 0b100,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

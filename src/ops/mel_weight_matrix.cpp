@@ -42,9 +42,11 @@ void run(KernelContext& ctx) {
     const auto set = [&](std::int64_t row, double value) {
       if (row < rows) out[row * bins + i] = value;
     };
-    if (peak == start) set(peak, 1);
+    if (peak == start)
+      set(peak, 1);
     else
-      for (std::int64_t j = start; j <= peak; ++j) set(j, static_cast<double>(j - start) / static_cast<double>(peak - start));
+      for (std::int64_t j = start; j <= peak; ++j)
+        set(j, static_cast<double>(j - start) / static_cast<double>(peak - start));
     for (std::int64_t j = peak; j < stop; ++j) set(j, static_cast<double>(stop - j) / static_cast<double>(stop - peak));
   }
   ctx.set_output(0, matrix.cast(physical_type(ctx.output_type(0))));
@@ -53,8 +55,13 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef mel_weight_matrix() {
-  return {.name = "MelWeightMatrix", .since_version = 17, .inputs = {5, 5}, .precision = PrecisionRule::kFixed,
-          .weights = 0b11111, .infer = infer, .run = run};
+  return {.name = "MelWeightMatrix",
+          .since_version = 17,
+          .inputs = {5, 5},
+          .precision = PrecisionRule::kFixed,
+          .weights = 0b11111,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -1,18 +1,26 @@
 // QLinearConv, ai.onnx 10: a convolution of 8-bit integers, quantised again.
 #include "ops/convolve.h"
 #include "ops/quantization.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
-// Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B (int32, scale x_scale * w_scale).
+// Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B (int32, scale x_scale *
+// w_scale).
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(7));
+  for (int i : {1, 4, 6}) require_type(ctx, i, DataType::kFloat32);
+  require_type(ctx, 8, DataType::kInt32);
   ctx.set_shape(0, conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(3)).output_shape());
 }
 
 void run(KernelContext& ctx) {
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.input(0).shape(), ctx.input(3).shape());
+  for (int i : {1, 2, 6, 7}) require_count(ctx, i, 1);
+  for (int i : {4, 5}) require_count(ctx, i, g.out_channels);
+  if (ctx.has_input(8) && ctx.input(8).size() != g.out_channels)
+    ctx.fail(fmt::format("expected a bias of {} elements, got {}", g.out_channels, ctx.input(8).size()));
   const auto x = centered(ctx, ctx.input(0), zero_points(ctx, 2), 1);
   const auto w = centered(ctx, ctx.input(3), zero_points(ctx, 5), 0);
   std::vector<std::int32_t> sums(static_cast<std::size_t>(ctx.output(0).size()));
@@ -36,8 +44,14 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef qlinear_conv() {
-  return {.name = "QLinearConv", .since_version = 10, .inputs = {8, 9}, .precision = PrecisionRule::kFixed,
-          .kind = OpKind::kContraction, .weights = 0b111111110, .infer = infer, .run = run};
+  return {.name = "QLinearConv",
+          .since_version = 10,
+          .inputs = {8, 9},
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kContraction,
+          .weights = 0b111111110,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

@@ -28,6 +28,12 @@ inline std::vector<std::int32_t> zero_points(const KernelContext& ctx, int input
   return ctx.has_input(input) ? to_int32(ctx, ctx.input(input)) : std::vector<std::int32_t>{0};
 }
 
+/// Fails unless input `i` is absent or holds one element, or `count`.
+inline void require_count(const KernelContext& ctx, int i, std::int64_t count) {
+  if (!ctx.has_input(i) || ctx.input(i).size() == 1 || ctx.input(i).size() == count) return;
+  ctx.fail(fmt::format("expected 1 or {} elements as input {}, got {}", count, i, ctx.input(i).size()));
+}
+
 /// tensor[i] - zero_point, where `zero` holds one number, or one per index of `axis`.
 inline std::vector<std::int32_t> centered(const KernelContext& ctx, const Tensor& tensor,
                                           const std::vector<std::int32_t>& zero, std::int64_t axis) {

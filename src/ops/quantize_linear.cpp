@@ -11,7 +11,8 @@ using TargetTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint1
 
 void infer(InferContext& ctx) {
   DataType type = DataType::kUInt8;
-  if (ctx.has_input(2)) type = ctx.type(2);
+  if (ctx.has_input(2))
+    type = ctx.type(2);
   else if (const std::int64_t number = ctx.attributes().integer("output_dtype", 0); number != 0)
     type = data_type_from_onnx(ctx.layer(), number);
   ctx.set_type(0, type);
@@ -23,6 +24,7 @@ void run(KernelContext& ctx) {
   const Tensor x = ctx.input(0).cast(DataType::kFloat32);
   const Tensor scales = ctx.input(1).cast(DataType::kFloat32);
   const ScaleLayout layout = scale_layout(ctx, x.shape(), scales.shape());
+  require_count(ctx, 2, scales.size());
   const auto zero = zero_points(ctx, 2);
   // "The type of y_scale determines the precision of the division, unless `precision` is specified."
   const std::int64_t precision = ctx.attributes().integer("precision", 0);
@@ -46,8 +48,13 @@ void run(KernelContext& ctx) {
 
 OpDef quantize_linear() {
   // Never lowered: scales are fp32 on every target.
-  return {.name = "QuantizeLinear", .since_version = 10, .inputs = {2, 3}, .precision = PrecisionRule::kFixed,
-          .weights = 0b110, .infer = infer, .run = run};
+  return {.name = "QuantizeLinear",
+          .since_version = 10,
+          .inputs = {2, 3},
+          .precision = PrecisionRule::kFixed,
+          .weights = 0b110,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

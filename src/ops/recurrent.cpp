@@ -1,4 +1,5 @@
 #include "ops/recurrent.h"
+#include "ops/type_rules.h"
 
 #include <algorithm>
 #include <cctype>
@@ -14,8 +15,8 @@ namespace {
 struct KnownActivation {
   std::string_view name;  // In lower case: exporters differ in the spelling.
   Activation::Kind kind;
-  double alpha, beta;     // Defaults of the corresponding ONNX operators.
-  int parameters;         // How many values it takes from activation_alpha and activation_beta.
+  double alpha, beta;  // Defaults of the corresponding ONNX operators.
+  int parameters;      // How many values it takes from activation_alpha and activation_beta.
 };
 
 using Kind = Activation::Kind;
@@ -79,6 +80,7 @@ RecurrentSizes recurrent_sizes(const Layer& layer, const Shape& x, const Shape& 
 
 void infer_recurrent(InferContext& ctx, std::int64_t gates, int states) {
   for (int i = 0; i <= states; ++i) ctx.set_type(i, ctx.type(0));
+  require_type_of_first(ctx, {1, 2, 3, 5, 6, 7});
   const RecurrentSizes s = recurrent_sizes(ctx.layer(), ctx.shape(0), ctx.shape(1), ctx.shape(2), gates);
   if (ctx.has_input(3) && ctx.shape(3) != Shape{s.directions, 2 * gates * s.hidden})
     ctx.fail(fmt::format("expected B of shape {}, got {}", to_string({s.directions, 2 * gates * s.hidden}),
@@ -95,17 +97,28 @@ template <typename T>
 T Activation::operator()(T x) const {
   const T a = static_cast<T>(alpha), b = static_cast<T>(beta), one{1};
   switch (kind) {
-    case Kind::kRelu: return std::max(T{}, x);
-    case Kind::kTanh: return std::tanh(x);
-    case Kind::kSigmoid: return one / (one + std::exp(-x));
-    case Kind::kAffine: return a * x + b;
-    case Kind::kLeakyRelu: return x >= 0 ? x : a * x;
-    case Kind::kThresholdedRelu: return x >= a ? x : T{};
-    case Kind::kScaledTanh: return a * std::tanh(b * x);
-    case Kind::kHardSigmoid: return std::clamp(a * x + b, T{}, one);
-    case Kind::kElu: return x >= 0 ? x : a * std::expm1(x);
-    case Kind::kSoftsign: return x / (one + std::abs(x));
-    case Kind::kSoftplus: return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+    case Kind::kRelu:
+      return std::max(T{}, x);
+    case Kind::kTanh:
+      return std::tanh(x);
+    case Kind::kSigmoid:
+      return one / (one + std::exp(-x));
+    case Kind::kAffine:
+      return a * x + b;
+    case Kind::kLeakyRelu:
+      return x >= 0 ? x : a * x;
+    case Kind::kThresholdedRelu:
+      return x >= a ? x : T{};
+    case Kind::kScaledTanh:
+      return a * std::tanh(b * x);
+    case Kind::kHardSigmoid:
+      return std::clamp(a * x + b, T{}, one);
+    case Kind::kElu:
+      return x >= 0 ? x : a * std::expm1(x);
+    case Kind::kSoftsign:
+      return x / (one + std::abs(x));
+    case Kind::kSoftplus:
+      return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
   }
   return x;
 }

@@ -33,7 +33,17 @@ void infer_recurrent(InferContext& ctx, std::int64_t gates, int states);
 /// One activation function with its parameters.
 struct Activation {
   enum class Kind {
-    kRelu, kTanh, kSigmoid, kAffine, kLeakyRelu, kThresholdedRelu, kScaledTanh, kHardSigmoid, kElu, kSoftsign, kSoftplus
+    kRelu,
+    kTanh,
+    kSigmoid,
+    kAffine,
+    kLeakyRelu,
+    kThresholdedRelu,
+    kScaledTanh,
+    kHardSigmoid,
+    kElu,
+    kSoftsign,
+    kSoftplus
   };
   Kind kind;
   double alpha = 0, beta = 0;

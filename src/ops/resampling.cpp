@@ -74,7 +74,9 @@ Table make_table(const ResampleOptions& o, const ResampleAxis& a, std::int64_t i
   for (std::int64_t at = 0; at < a.output; ++at) {
     const float x = source_position(o, a, input, at);
     table.outside.push_back(crop && (x < 0 || x > static_cast<float>(input - 1)));
-    const auto clamp = [&](std::int64_t i) { return std::clamp<std::int64_t>(i, 0, std::max<std::int64_t>(input - 1, 0)); };
+    const auto clamp = [&](std::int64_t i) {
+      return std::clamp<std::int64_t>(i, 0, std::max<std::int64_t>(input - 1, 0));
+    };
     if (o.mode == ResampleMode::kNearest) {
       table.index.push_back(clamp(static_cast<std::int64_t>(nearest_position(o, x, a.scale))));
       table.weight.push_back(1);
@@ -85,7 +87,8 @@ Table make_table(const ResampleOptions& o, const ResampleAxis& a, std::int64_t i
     float sum = 0;
     for (std::int64_t k = 0; k < table.taps; ++k) {
       const float distance = (static_cast<float>(first + k) - ratio) * shrink;
-      float weight = o.mode == ResampleMode::kCubic ? cubic(distance, o.cubic_a) : std::max(0.0f, 1 - std::abs(distance));
+      float weight =
+          o.mode == ResampleMode::kCubic ? cubic(distance, o.cubic_a) : std::max(0.0f, 1 - std::abs(distance));
       const std::int64_t i = base + first + k;
       if (o.exclude_outside && (i < 0 || i >= input)) weight = 0;
       sum += weight;
@@ -93,7 +96,8 @@ Table make_table(const ResampleOptions& o, const ResampleAxis& a, std::int64_t i
       table.weight.push_back(weight);
     }
     if (o.antialias || o.exclude_outside)
-      for (std::int64_t k = 0; k < table.taps; ++k) table.weight[table.weight.size() - 1 - static_cast<std::size_t>(k)] /= sum;
+      for (std::int64_t k = 0; k < table.taps; ++k)
+        table.weight[table.weight.size() - 1 - static_cast<std::size_t>(k)] /= sum;
   }
   return table;
 }
@@ -129,14 +133,16 @@ void resample_axis(const ResampleOptions& o, const Table& table, const T* in, T*
 
 /// Applies one axis after the other, the last one first; `values` becomes the result.
 template <typename T>
-void resample_axes(const ResampleOptions& o, const std::vector<ResampleAxis>& axes, Shape shape, std::vector<T>& values) {
+void resample_axes(const ResampleOptions& o, const std::vector<ResampleAxis>& axes, Shape shape,
+                   std::vector<T>& values) {
   for (auto it = axes.rbegin(); it != axes.rend(); ++it) {
     const auto d = static_cast<std::size_t>(it->axis);
     const std::int64_t outer = product(shape, 0, d), input = shape[d], inner = product(shape, d + 1, shape.size());
     const bool cropped = o.coordinates == "tf_crop_and_resize" && (it->roi_start != 0 || it->roi_end != 1);
     if (it->output == input && it->scale == 1 && !cropped) continue;
     std::vector<T> next(static_cast<std::size_t>(outer * it->output * inner));
-    if (input > 0) resample_axis(o, make_table(o, *it, input), values.data(), next.data(), outer, input, it->output, inner);
+    if (input > 0)
+      resample_axis(o, make_table(o, *it, input), values.data(), next.data(), outer, input, it->output, inner);
     values.swap(next);
     shape[d] = it->output;
   }
@@ -202,8 +208,8 @@ void resample(const KernelContext& ctx, const ResampleOptions& options, const st
         std::vector<float> values(in, in + x.size());
         resample_axes(options, axes, x.shape(), values);
         for (std::size_t i = 0; i < values.size(); ++i)
-          target[i] = static_cast<T>(std::clamp<double>(std::nearbyint(values[i]), double(std::numeric_limits<T>::min()),
-                                                        double(std::numeric_limits<T>::max())));
+          target[i] = static_cast<T>(std::clamp<double>(
+              std::nearbyint(values[i]), double(std::numeric_limits<T>::min()), double(std::numeric_limits<T>::max())));
       }
     } else {
       ctx.fail("has no kernel for elements of type bool");

@@ -13,8 +13,8 @@ enum class ResampleMode { kNearest, kLinear, kCubic };
 /// How positions of the output map to positions of the input, and how values are weighted.
 struct ResampleOptions {
   ResampleMode mode = ResampleMode::kNearest;
-  std::string coordinates = "half_pixel";            ///< coordinate_transformation_mode
-  std::string nearest = "round_prefer_floor";        ///< nearest_mode, or "simple": what opset 10 and Upsample do.
+  std::string coordinates = "half_pixel";      ///< coordinate_transformation_mode
+  std::string nearest = "round_prefer_floor";  ///< nearest_mode, or "simple": what opset 10 and Upsample do.
   float cubic_a = -0.75f;
   bool exclude_outside = false, antialias = false;
   float extrapolation_value = 0;

@@ -44,7 +44,8 @@ std::vector<ResampleAxis> axes_from_sizes(const Context& ctx, const Shape& x, co
                                              : std::max_element(result.begin(), result.end(), by_scale)->scale;
   for (ResampleAxis& a : result) {
     a.scale = scale;
-    a.output = static_cast<std::int64_t>(std::floor(scale * static_cast<float>(x[static_cast<std::size_t>(a.axis)]) + 0.5f));
+    a.output =
+        static_cast<std::int64_t>(std::floor(scale * static_cast<float>(x[static_cast<std::size_t>(a.axis)]) + 0.5f));
   }
   return result;
 }

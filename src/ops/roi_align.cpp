@@ -8,6 +8,7 @@
 
 #include "core/parallel.h"
 #include "ops/common.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -15,12 +16,14 @@ namespace {
 // Inputs: X (N, C, H, W), rois (R, 4): x1, y1, x2, y2, batch_indices (R).
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1});
   const Shape& x = ctx.shape(0);
   const Shape& rois = ctx.shape(1);
   if (x.size() != 4 || rois.size() != 2 || rois[1] != 4 || ctx.shape(2) != Shape{rois[0]})
     ctx.fail(fmt::format("expected (N, C, H, W), rois (R, 4) and batch indices (R), got {}, {} and {}", to_string(x),
                          to_string(rois), to_string(ctx.shape(2))));
-  ctx.set_shape(0, {rois[0], x[1], ctx.attributes().integer("output_height", 1), ctx.attributes().integer("output_width", 1)});
+  ctx.set_shape(
+      0, {rois[0], x[1], ctx.attributes().integer("output_height", 1), ctx.attributes().integer("output_width", 1)});
 }
 
 /// One bilinear sample: four positions in a plane with their weights.
@@ -52,7 +55,8 @@ void run(KernelContext& ctx) {
   const Shape& x = ctx.input(0).shape();
   const Shape& y = ctx.output(0).shape();
   const std::int64_t channels = x[1], height = x[2], width = x[3], rows = y[2], columns = y[3];
-  const bool half_pixel = ctx.opset() >= 16 && attributes.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const bool half_pixel =
+      ctx.opset() >= 16 && attributes.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   const std::string mode = attributes.text("mode", "avg");
   if (mode != "avg" && mode != "max") ctx.fail(fmt::format("expected 'mode' to be avg or max, got '{}'", mode));
   const std::int64_t ratio = attributes.integer("sampling_ratio", 0);
@@ -83,10 +87,11 @@ void run(KernelContext& ctx) {
           for (std::int64_t pw = 0; pw < columns; ++pw)
             for (std::int64_t iy = 0; iy < grid_h; ++iy)
               for (std::int64_t ix = 0; ix < grid_w; ++ix)
-                samples.push_back(make_sample(
-                    box[1] + static_cast<T>(ph) * cell_h + (static_cast<T>(iy) + T(0.5)) * cell_h / static_cast<T>(grid_h),
-                    box[0] + static_cast<T>(pw) * cell_w + (static_cast<T>(ix) + T(0.5)) * cell_w / static_cast<T>(grid_w),
-                    height, width));
+                samples.push_back(make_sample(box[1] + static_cast<T>(ph) * cell_h +
+                                                  (static_cast<T>(iy) + T(0.5)) * cell_h / static_cast<T>(grid_h),
+                                              box[0] + static_cast<T>(pw) * cell_w +
+                                                  (static_cast<T>(ix) + T(0.5)) * cell_w / static_cast<T>(grid_w),
+                                              height, width));
         for (std::int64_t c = 0; c < channels; ++c) {
           const T* image = data + (batch[static_cast<std::size_t>(r)] * channels + c) * height * width;
           T* cell = out + (r * channels + c) * rows * columns;
@@ -114,7 +119,8 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef roi_align() {
-  return {.name = "RoiAlign", .since_version = 10, .inputs = {3, 3}, .kind = OpKind::kPooling, .infer = infer, .run = run};
+  return {
+      .name = "RoiAlign", .since_version = 10, .inputs = {3, 3}, .kind = OpKind::kPooling, .infer = infer, .run = run};
 }
 
 }  // namespace ulpscope::ops

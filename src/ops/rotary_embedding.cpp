@@ -4,6 +4,7 @@
 
 #include "core/parallel.h"
 #include "ops/common.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -43,6 +44,7 @@ Layout layout_of(const Context& ctx, const Shape& x, const Shape& cos, const Sha
 // Inputs: X, cos_cache, sin_cache, position_ids (batch, sequence).
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1, 2});
   layout_of(ctx, ctx.shape(0), ctx.shape(1), ctx.shape(2));
   ctx.set_shape(0, ctx.shape(0));
 }

@@ -2,6 +2,7 @@
 #include "core/parallel.h"
 #include "ops/movement.h"
 #include "ops/spectrum.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -19,8 +20,10 @@ Plan plan_of(const Context& ctx) {
   Plan p;
   p.step = single_integer(ctx, 1);
   p.length = x[1];
-  if (ctx.has_input(3)) p.length = single_integer(ctx, 3);
-  else if (ctx.has_input(2)) p.length = num_elements(shape_of(ctx, 2));
+  if (ctx.has_input(3))
+    p.length = single_integer(ctx, 3);
+  else if (ctx.has_input(2))
+    p.length = num_elements(shape_of(ctx, 2));
   if (p.step < 1 || p.length < 1 || p.length > x[1])
     ctx.fail(fmt::format("frames of {} elements every {} do not fit a signal of {}", p.length, p.step, x[1]));
   if (ctx.has_input(2) && shape_of(ctx, 2) != Shape{p.length})
@@ -34,6 +37,7 @@ Plan plan_of(const Context& ctx) {
 
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {2});
   const Plan p = plan_of(ctx);
   ctx.set_shape(0, {ctx.shape(0)[0], p.frames, p.bins, 2});
 }

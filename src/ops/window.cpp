@@ -17,7 +17,8 @@ Shape per_dimension(const Layer& layer, std::string_view name, std::size_t rank,
   Shape values = layer.attributes.integers(name);
   if (values.empty()) values.assign(rank, default_value);
   if (values.size() != rank)
-    fail(layer, fmt::format("expected {} values in '{}', one per spatial dimension, got {}", rank, name, values.size()));
+    fail(layer,
+         fmt::format("expected {} values in '{}', one per spatial dimension, got {}", rank, name, values.size()));
   return values;
 }
 
@@ -175,7 +176,8 @@ Window3 to_window3(const Layer& layer, const WindowGeometry& g) {
   return w;
 }
 
-OutputRange valid_outputs(std::int64_t outputs, std::int64_t inputs, std::int64_t stride, std::int64_t offset) noexcept {
+OutputRange valid_outputs(std::int64_t outputs, std::int64_t inputs, std::int64_t stride,
+                          std::int64_t offset) noexcept {
   std::int64_t begin = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
   const std::int64_t last = inputs - 1 - offset;
   std::int64_t end = last < 0 ? 0 : last / stride + 1;
