@@ -147,7 +147,8 @@ TEST_P(OpRows, DoesNotDependOnTheNumberOfThreads) {
   ASSERT_EQ(one.size(), three.size());
   for (std::size_t i = 0; i < one.size(); ++i) {
     ASSERT_EQ(one[i].bytes(), three[i].bytes());
-    EXPECT_TRUE(one[i].bytes() == 0 || std::memcmp(one[i].raw(), three[i].raw(), one[i].bytes()) == 0) << "output " << i;
+    EXPECT_TRUE(one[i].bytes() == 0 || std::memcmp(one[i].raw(), three[i].raw(), one[i].bytes()) == 0)
+        << "output " << i;
   }
 }
 
