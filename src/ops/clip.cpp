@@ -15,8 +15,12 @@ std::optional<T> limit(const KernelContext& ctx, int input, std::string_view att
                            name_of(value.type()), to_string(value.shape())));
     return value.data<T>()[0];
   }
-  if (ctx.attributes().has(attribute)) return static_cast<T>(ctx.attributes().real(attribute, 0));
-  return std::nullopt;
+  if (!ctx.attributes().has(attribute)) return std::nullopt;
+  const float value = ctx.attributes().real(attribute, 0);
+  if constexpr (std::is_integral_v<T>)
+    return to_integer<T>(value);
+  else
+    return static_cast<T>(value);
 }
 
 void run(KernelContext& ctx) {

@@ -47,6 +47,11 @@ void infer_same_as_first(InferContext& ctx) {
 
 namespace {
 Shape broadcast_inputs(InferContext& ctx) {
+  for (int i = 1; i < ctx.num_inputs(); ++i) {
+    const DataType first = ctx.type(0), other = ctx.type(i);
+    if (first != DataType::kUndefined && other != DataType::kUndefined && physical_type(first) != physical_type(other))
+      ctx.fail(fmt::format("expected inputs of one type, got {} and {}", name_of(first), name_of(other)));
+  }
   Shape shape = ctx.shape(0);
   for (int i = 1; i < ctx.num_inputs(); ++i) shape = broadcast_or_fail(ctx, shape, ctx.shape(i));
   return shape;

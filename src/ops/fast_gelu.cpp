@@ -4,6 +4,8 @@
 namespace ulpscope::ops {
 namespace {
 
+void infer(InferContext& ctx) { ctx.has_input(1) ? infer_broadcast(ctx) : infer_same_as_first(ctx); }
+
 void run(KernelContext& ctx) {
   if (!ctx.has_input(1)) return apply_unary<FloatTypes>(ctx, [](auto x) { return gelu_tanh_of(x); });
   apply_binary<FloatTypes>(ctx, [](auto x, auto bias) { return gelu_tanh_of(x + bias); });
@@ -16,7 +18,7 @@ OpDef fast_gelu() {
           .domain = "com.microsoft",
           .inputs = {1, 2},
           .kind = OpKind::kPointwise,
-          .infer = infer_same_as_first,
+          .infer = infer,
           .run = run};
 }
 

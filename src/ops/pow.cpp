@@ -23,6 +23,11 @@ T integer_power(T base, std::int64_t exponent) noexcept {
   return result;
 }
 
+void infer(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  ctx.set_shape(0, broadcast_or_fail(ctx, ctx.shape(0), ctx.shape(1)));
+}
+
 void run(KernelContext& ctx) {
   const Tensor& a = ctx.input(0);
   const Tensor& b = ctx.input(1);
@@ -44,6 +49,8 @@ void run(KernelContext& ctx) {
 
 }  // namespace
 
-OpDef pow() { return binary_op("Pow", 1, run); }
+OpDef pow() {
+  return {.name = "Pow", .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run};
+}
 
 }  // namespace ulpscope::ops

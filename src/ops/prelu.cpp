@@ -14,7 +14,7 @@ struct Sloped {
 };
 
 void infer(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
+  infer_broadcast(ctx);
   const Shape& shape = ctx.shape(0);
   if (broadcast(shape, ctx.shape(1)) != shape)
     ctx.fail(fmt::format("a slope of shape {} cannot be broadcast to {}", to_string(ctx.shape(1)), to_string(shape)));

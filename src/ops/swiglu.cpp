@@ -7,11 +7,10 @@ namespace ulpscope::ops {
 namespace {
 
 void infer(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
+  infer_broadcast(ctx);
   if (ctx.shape(0) != ctx.shape(1))
     ctx.fail(
         fmt::format("expected inputs of one shape, got {} and {}", to_string(ctx.shape(0)), to_string(ctx.shape(1))));
-  ctx.set_shape(0, ctx.shape(0));
 }
 
 void run(KernelContext& ctx) {
