@@ -4,7 +4,6 @@
 #   lib/libulpscope.so, lib/libdnnl.so  beside each other: nothing installed depends on the virtual environment
 #   lib/cmake/ulpscope/                 find_package(ulpscope), target ulpscope::ulpscope
 #   lib/ulpscope/python/ulpscope/       the worker
-#   share/ulpscope/                     data: the target GPUs
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -43,5 +42,4 @@ install(FILES ${PROJECT_BINARY_DIR}/ulpscopeConfigVersion.cmake DESTINATION ${pa
 if(TARGET ulpscope)
   set_target_properties(ulpscope PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/ulpscope)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/ulpscope DESTINATION lib/ulpscope/python PATTERN __pycache__ EXCLUDE)

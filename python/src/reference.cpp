@@ -1,10 +1,13 @@
 #include "reference.h"
 
 #include <fmt/format.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <span>
+#include <tuple>
 
 #include "arrays.h"
 #include "graph/evaluate.h"
@@ -42,9 +45,30 @@ std::vector<nb::object> reference_run(const nb::bytes& model, const std::vector<
   return arrays;
 }
 
+const char* name_of(PrecisionRule rule) {
+  switch (rule) {
+    case PrecisionRule::kCompute:
+      return "compute";
+    case PrecisionRule::kMovement:
+      return "movement";
+    case PrecisionRule::kFixed:
+      return "fixed";
+  }
+  return "";
+}
+
+std::vector<std::tuple<std::string, std::string, int, std::string>> operators() {
+  std::vector<std::tuple<std::string, std::string, int, std::string>> result;
+  for (const OpDef& op : op_registry().all()) {
+    result.emplace_back(op.domain, op.name, op.since_version, name_of(op.precision));
+  }
+  return result;
+}
+
 }  // namespace
 
 void bind_reference(nb::module_& module) {
+  module.def("operators", &operators, "All operators: (domain, name, first opset, precision rule).");
   module.def(
       "reference_run", &reference_run, nb::arg("model"), nb::arg("inputs"),
       "Runs a serialized model with the reference kernels, layer by layer; inputs and outputs in the model's order.");

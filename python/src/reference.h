@@ -5,7 +5,7 @@
 
 namespace ulpscope::python {
 
-/// Adds `reference_run(model: bytes, inputs: list) -> list`.
+/// Adds `reference_run(model: bytes, inputs: list) -> list` and `operators() -> list[(domain, name, since, rule)]`.
 void bind_reference(nanobind::module_& module);
 
 }  // namespace ulpscope::python

@@ -139,7 +139,13 @@ def test_randint_is_numpys(cli, tmp_path: pathlib.Path) -> None:
                 draws.append((name, low, high))
         if info.bits <= 32:
             draws.append((name, info.min, info.max + 1))
-    draws += [("int64", -(2**63), 2**63 - 1), ("int64", 0, 2**32), ("int64", 0, 2**32 + 1), ("bool", 0, 2), ("bool", 1, 2)]
+    draws += [
+        ("int64", -(2**63), 2**63 - 1),
+        ("int64", 0, 2**32),
+        ("int64", 0, 2**32 + 1),
+        ("bool", 0, 2),
+        ("bool", 1, 2),
+    ]
     arguments = [f"{name}:[{low},{high},{seed},1003]" for seed, (name, low, high) in enumerate(draws)]
     out = tmp_path / "o.json"
     done = cli("randint", out, "--draw", *arguments)
@@ -206,7 +212,9 @@ def test_results_are_written_byte_by_byte_as_polygraphy_does(cli, tmp_path: path
     assert copy.read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("inputs", [[], [{}], [{"x": np.zeros((2, 0))}, {"x": np.ones(3, np.float16), "y": np.array(True)}]])
+@pytest.mark.parametrize(
+    "inputs", [[], [{}], [{"x": np.zeros((2, 0))}, {"x": np.ones(3, np.float16), "y": np.array(True)}]]
+)
 def test_inputs_are_written_byte_by_byte_as_polygraphy_does(cli, tmp_path: pathlib.Path, inputs: list) -> None:
     path = save(inputs, tmp_path / "i.json")
     assert cli("copy-inputs", path, tmp_path / "copy").returncode == 0
@@ -439,8 +447,14 @@ def test_top_k(cli, tmp_path: pathlib.Path, dtype: type, spec: str) -> None:
         (b'{"a": 1, "polygraphy_class": "TacticReplayData"}', "TacticReplayData"),
         (b'{"polygraphy_class": "RunResults"}', "lst"),
         (b'{"lst": [["r", 3]], "polygraphy_class": "RunResults"}', "runner 0"),
-        (b'{"lst": [["r", [{"outputs": {"y": {"array": "!", "polygraphy_class": "ndarray"}}, "polygraphy_class": "IterationResult"}]]], "polygraphy_class": "RunResults"}', "output 'y'"),
-        (b'{"lst": [["r", [{"outputs": {"y": {"tensor": "", "polygraphy_class": "Tensor"}}, "polygraphy_class": "IterationResult"}]]], "polygraphy_class": "RunResults"}', "torch"),
+        (
+            b'{"lst": [["r", [{"outputs": {"y": {"array": "!", "polygraphy_class": "ndarray"}}, "polygraphy_class": "IterationResult"}]]], "polygraphy_class": "RunResults"}',
+            "output 'y'",
+        ),
+        (
+            b'{"lst": [["r", [{"outputs": {"y": {"tensor": "", "polygraphy_class": "Tensor"}}, "polygraphy_class": "IterationResult"}]]], "polygraphy_class": "RunResults"}',
+            "torch",
+        ),
     ],
 )
 def test_bad_files_are_explained(cli, tmp_path: pathlib.Path, content: bytes, expected: str) -> None:

@@ -1,0 +1,1 @@
+../../cli/01_adding_precision_constraints/make_model.py

@@ -1,0 +1,43 @@
+"""Prints docs/ops.md, made from the operators that the library registers.
+
+PYTHONPATH=build/release/python .venv/bin/python3 scripts/make_ops_table.py > docs/ops.md
+"""
+
+from __future__ import annotations
+
+RULES = {
+    "compute": "float arithmetic in the layer's precision",
+    "movement": "moves values: follows the type of its input",
+    "fixed": "no float arithmetic: never lowered",
+}
+
+
+def table() -> str:
+    from ulpscope._core import operators
+
+    known = sorted(operators(), key=lambda op: (op[0], op[1].lower()))
+    lines = [
+        "# Operators",
+        "",
+        "Made by `scripts/make_ops_table.py` from the registry. Versions are opsets of the operator's domain; a model's opset",
+        "decides which version of an operator runs.",
+        "",
+        "| precision | meaning |",
+        "|---|---|",
+        *(f"| {rule} | {meaning} |" for rule, meaning in RULES.items()),
+    ]
+    for domain in sorted({op[0] for op in known}):
+        chosen = [op for op in known if op[0] == domain]
+        lines += [
+            "",
+            f"## {domain or 'ai.onnx'}: {len(chosen)} operators",
+            "",
+            "| operator | since | precision |",
+            "|---|---|---|",
+        ]
+        lines += [f"| {name} | {since} | {rule} |" for _, name, since, rule in chosen]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(table(), end="")

@@ -1,0 +1,176 @@
+"""ulpscope.Engine: options, types, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import ulpscope
+
+
+def model_of(nodes, inputs, outputs, initializers=(), opset=17) -> bytes:
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8).SerializeToString()
+
+
+def value(name: str, type_: int = TensorProto.FLOAT, shape=("n",)):
+    return helper.make_tensor_value_info(name, type_, shape)
+
+
+@pytest.fixture
+def add_sub() -> bytes:
+    """y = (x + 65504) - 65504."""
+    nodes = [
+        helper.make_node("Add", ["x", "c"], ["s"], name="Add"),
+        helper.make_node("Sub", ["s", "c"], ["y"], name="Sub"),
+    ]
+    return model_of(nodes, [value("x")], [value("y")], [helper.make_tensor("c", TensorProto.FLOAT, [], [65504.0])])
+
+
+X = np.linspace(1, 2, 7, dtype=np.float32)
+IN_FP32 = (X + np.float32(65504)) - np.float32(65504)
+
+
+def run(model, x=X, **options):
+    return ulpscope.Engine(model, threads=1, **options).run({"x": x})["y"]
+
+
+def test_fp32_is_ieee_float32(add_sub):
+    assert np.array_equal(run(add_sub), IN_FP32)
+
+
+def test_fp16_means_the_lowest_everywhere_and_fusion_decides(add_sub):
+    assert np.array_equal(run(add_sub, precision="fp16", fusion="none"), np.zeros_like(X))
+    assert np.array_equal(run(add_sub, precision="fp16", fusion="full"), IN_FP32.astype(np.float16).astype(np.float32))
+
+
+def test_layer_precisions_on_top_of_fp16(add_sub):
+    kept = {"Add": "float32", "Sub": "float32"}
+    assert np.array_equal(run(add_sub, precision="fp16", fusion="none", layer_precisions=kept), IN_FP32)
+
+
+def test_layer_precisions_on_top_of_fp32_do_not_spread(add_sub):
+    engine = ulpscope.Engine(add_sub, layer_precisions={"Add": "float16"}, fusion="none")
+    precisions = {layer.name: layer.precision for layer in engine.layers}
+    assert (precisions["Add"], precisions["Sub"]) == ("float16", "float32")
+    assert np.array_equal(engine.run({"x": X})["y"], np.zeros_like(X))
+
+
+def test_bf16_rounds_to_eight_bits(add_sub):
+    nodes = [helper.make_node("Relu", ["x"], ["y"], name="Relu")]
+    model = model_of(nodes, [value("x")], [value("y")])
+    assert run(model, np.float32([1 + 2**-9, 3]), precision="bf16").tolist() == [1.0, 3.0]
+
+
+def test_inputs_and_outputs_are_described(add_sub):
+    engine = ulpscope.Engine(add_sub)
+    assert engine.inputs == (ulpscope.TensorSpec("x", np.dtype("float32"), (-1,)),)
+    assert engine.outputs[0].name == "y"
+    assert [layer.op for layer in engine.layers if layer.name == "Add"] == ["Add"]
+
+
+def test_inputs_by_position_lists_and_order_of_memory(add_sub):
+    engine = ulpscope.Engine(add_sub)
+    assert np.array_equal(engine.run([X])["y"], IN_FP32)
+    assert np.array_equal(engine.run({"x": X.tolist()})["y"], IN_FP32)
+    backwards = np.ascontiguousarray(X[::-1])[::-1]
+    assert np.array_equal(engine.run({"x": backwards})["y"], IN_FP32)
+
+
+def test_file_and_bytes_agree(add_sub, tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(add_sub)
+    assert np.array_equal(run(path), run(add_sub))
+    assert np.array_equal(run(str(path)), run(add_sub))
+
+
+@pytest.mark.parametrize("type_", ["float16", "bfloat16", "float64", "int8", "uint8", "int32", "int64", "bool"])
+def test_element_types_go_both_ways(type_):
+    import ml_dtypes
+
+    dtype = np.dtype(ml_dtypes.bfloat16) if type_ == "bfloat16" else np.dtype(type_)
+    onnx_type = helper.np_dtype_to_tensor_dtype(dtype)
+    x = np.array([[0, 1], [1, 0]]).astype(dtype)
+    model = model_of(
+        [helper.make_node("Identity", ["x"], ["y"])], [value("x", onnx_type, (2, 2))], [value("y", onnx_type, (2, 2))]
+    )
+    y = run(model, x)
+    assert y.dtype == dtype and np.array_equal(y, x)
+
+
+def test_outputs_are_not_overwritten_by_later_runs(add_sub):
+    engine = ulpscope.Engine(add_sub)
+    first = engine.run({"x": X})["y"]
+    before = first.copy()
+    engine.run({"x": X + 100})
+    assert np.array_equal(first, before)
+
+
+def test_scalars_and_empty_tensors():
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], [value("x", shape=())], [value("y", shape=())])
+    y = run(model, np.float32(3))
+    assert y.shape == () and y == -3
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], [value("x")], [value("y")])
+    assert run(model, np.zeros(0, np.float32)).shape == (0,)
+
+
+CODE = ulpscope.ErrorCode
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "word"),
+    [
+        ({"precision": "fp4"}, CODE.INVALID_ARGUMENT, "fp4"),
+        ({"fusion": "some"}, CODE.INVALID_ARGUMENT, "some"),
+        ({"layer_precisions": {"Mul": "float32"}}, CODE.INVALID_ARGUMENT, "Mul"),
+        ({"layer_precisions": {"Add": "float128"}}, CODE.INVALID_ARGUMENT, "float128"),
+    ],
+)
+def test_wrong_options(add_sub, options, code, word):
+    with pytest.raises(ulpscope.Error, match=word) as caught:
+        ulpscope.Engine(add_sub, **options)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("inputs", "word"),
+    [
+        ({}, "x"),
+        ({"z": X}, "z"),
+        ({"x": X, "z": X}, "z"),
+        ({"x": X.astype(np.float64)}, "x"),
+        ({"x": X.reshape(1, 7)}, "x"),
+        ({"x": np.array(["a"])}, "x"),
+        ([], "input"),
+        ([X, X], "input"),
+    ],
+)
+def test_wrong_inputs(add_sub, inputs, word):
+    with pytest.raises(ulpscope.Error, match=word) as caught:
+        ulpscope.Engine(add_sub).run(inputs)
+    assert caught.value.code == CODE.INVALID_ARGUMENT
+
+
+def test_wrong_files(tmp_path):
+    with pytest.raises(ulpscope.Error) as caught:
+        ulpscope.Engine(tmp_path / "none.onnx")
+    assert caught.value.code == CODE.NOT_FOUND and "none.onnx" in str(caught.value)
+    with pytest.raises(ulpscope.Error) as caught:
+        ulpscope.Engine(b"this is not a model")
+    assert caught.value.code == CODE.INVALID_FILE
+    unknown = model_of([helper.make_node("Frobnicate", ["x"], ["y"])], [value("x")], [value("y")])
+    with pytest.raises(ulpscope.Error, match="Frobnicate") as caught:
+        ulpscope.Engine(unknown)
+    assert caught.value.code == CODE.UNSUPPORTED
+
+
+def test_errors_are_two_unrelated_types():
+    assert not issubclass(ulpscope.Error, ulpscope.InternalError)
+    assert not issubclass(ulpscope.InternalError, ulpscope.Error)
+
+
+def test_onnx_and_ulpscope_live_in_one_process(add_sub):
+    onnx.checker.check_model(onnx.load_from_string(add_sub))
+    assert run(add_sub).shape == X.shape

@@ -1,0 +1,49 @@
+"""ulpscope.backend, and ONNX's own node tests through it."""
+
+from __future__ import annotations
+
+import collections
+
+import node_tests
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from ulpscope import backend
+
+AT_LEAST = 1000
+
+
+def test_run_node_run_model_and_prepare_agree():
+    x, y = np.float32([[1, 2], [3, 4]]), np.float32([[10, 20], [30, 40]])
+    node = helper.make_node("Add", ["a", "b"], ["c"])
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "abc"]
+    model = helper.make_model(
+        helper.make_graph([node], "g", infos[:2], infos[2:]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    for outputs in (
+        backend.run_node(node, [x, y]),
+        backend.run_node(node, [x, y], outputs_info=[(np.float32, (2, 2))], opset_version=13),
+        backend.run_model(model, [x, y]),
+        backend.prepare(model, "CPU").run({"a": x, "b": y}),
+    ):
+        assert len(outputs) == 1 and np.array_equal(outputs[0], x + y)
+
+
+def test_devices():
+    assert backend.supports_device("CPU") and not backend.supports_device("CUDA")
+    with pytest.raises(ValueError, match="CUDA"):
+        backend.prepare(onnx.ModelProto(), "CUDA")
+
+
+def test_node_tests_pass(capsys):
+    results = list(node_tests.run_all(node_tests.collect(), node_tests.load_engine))
+    totals = collections.Counter(result.outcome for result in results)
+    with capsys.disabled():
+        print(f"\nONNX node tests: {totals['passed']} of {len(results)} passed, {totals['unsupported']} unsupported")
+    crashes = [
+        result.name for result in results if "the process ended" in result.message or "took more" in result.message
+    ]
+    assert not crashes
+    assert totals["passed"] >= AT_LEAST
