@@ -1,0 +1,61 @@
+#include "core/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+class Files : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("ulpscope_file_test_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(Files, AreReplacedAsAWholeAndLeaveNothingBeside) {
+  const auto path = folder_ / "new" / "a.txt";
+  write_file(path, "first");
+  write_file(path, "second");
+  EXPECT_EQ(read_file(path), "second");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path.parent_path()), std::filesystem::directory_iterator()), 1);
+}
+
+TEST_F(Files, KeepTheirModeAndTheirLinks) {
+  const auto path = folder_ / "a.txt", link = folder_ / "link.txt";
+  write_file(path, "first");
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  std::filesystem::create_symlink(path, link);
+  write_file(link, "second");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(read_file(path), "second");
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms::owner_all);
+}
+
+TEST_F(Files, SayWhichPathFailedAndWhy) {
+  const auto expect = [](auto&& call, ErrorCode code, std::string_view part) {
+    try {
+      call();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), code) << e.what();
+      EXPECT_NE(std::string_view(e.what()).find(part), std::string_view::npos) << e.what();
+    }
+  };
+  expect([&] { read_file(folder_ / "missing"); }, ErrorCode::kNotFound, "missing");
+  expect([&] { read_file(folder_); }, ErrorCode::kIo, "directory");
+  expect([&] { MappedFile::open(folder_ / "missing"); }, ErrorCode::kNotFound, "missing");
+  expect([&] { write_file(folder_, "x"); }, ErrorCode::kIo, "directory");
+  expect([&] { write_file("/dev/full", "x"); }, ErrorCode::kIo, "No space");
+}
+
+}  // namespace
+}  // namespace ulpscope
