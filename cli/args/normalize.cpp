@@ -229,7 +229,7 @@ std::vector<std::string> canonical_words(const NormalizedArguments& arguments) {
                                       arguments.occurrences.end(),
                                       [o = option](const Occurrence& later) { return later.option == o; });
     if (replaced) continue;
-    const std::string& name = option->names[0];
+    const std::string& name = option->canonical();
     if (values.empty()) words.push_back(name);
     if (std::holds_alternative<Repeated*>(option->target)) {
       words.push_back(fmt::format("{}={}", name, fmt::join(values, std::string(1, kValueSeparator))));

@@ -54,6 +54,12 @@ void entry(std::string& out, const std::string& head, const std::string& help) {
 
 std::string Option::display() const { return fmt::format("{}", fmt::join(names, "/")); }
 
+const std::string& Option::canonical() const {
+  for (const std::string& name : names)
+    if (name.starts_with("--")) return name;
+  return names[0];
+}
+
 OptionTable::OptionTable(std::string program, std::string description)
     : program_(std::move(program)), description_(std::move(description)) {
   sections_.push_back({"options", ""});

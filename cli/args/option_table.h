@@ -50,6 +50,8 @@ struct Option {
 
   /// "--rtol/--rel-tol", as argparse names options in messages.
   std::string display() const;
+  /// The first name that starts with two dashes: the one that the parser sees.
+  const std::string& canonical() const;
 
   Option& choose(std::vector<std::string> values) { return choices = std::move(values), *this; }
   Option& exclude(std::string name) { return excludes = std::move(name), *this; }

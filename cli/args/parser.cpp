@@ -33,7 +33,7 @@ class Binder {
  private:
   template <typename T>
   void bind_number(const Option& option, std::optional<T>* target) {
-    app_.add_option_function<std::string>(option.names[0], [&option, target](const std::string& text) {
+    app_.add_option_function<std::string>(option.canonical(), [&option, target](const std::string& text) {
       T value{};
       if (!CLI::detail::lexical_cast(text, value))
         throw UsageError("argument " + option.display() + ": invalid " +
@@ -44,14 +44,14 @@ class Binder {
 
   std::vector<std::string>& bind_words(const Option& option) {
     std::vector<std::string>& words = words_.emplace_back();
-    CLI::Option* bound = app_.add_option(option.names[0], words)->expected(0, 1 << 20)->allow_extra_args(false);
+    CLI::Option* bound = app_.add_option(option.canonical(), words)->expected(0, 1 << 20)->allow_extra_args(false);
     bound->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     given_.push_back(bound);
     return words;
   }
 
   void bind(const Option& option) {
-    const std::string& name = option.names[0];
+    const std::string& name = option.canonical();
     if (const auto target = std::get_if<bool*>(&option.target)) {
       app_.add_flag_function(name, [t = *target](std::int64_t) { *t = true; });
     } else if (const auto count = std::get_if<int*>(&option.target)) {

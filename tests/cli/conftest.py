@@ -44,7 +44,7 @@ class Outcome:
     """What a command did."""
 
     def __init__(self, process):
-        self.code, self.out, self.err = process.returncode, process.stdout, process.stderr
+        self.code, self.out, self.err = process.returncode, process.stdout or "", process.stderr
         self.text = self.out + self.err
 
     def __repr__(self):

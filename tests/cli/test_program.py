@@ -1,0 +1,209 @@
+"""What the program says about itself, exit statuses of command lines, and where log lines go."""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+TOOLS = ["run", "template trt-network", "template trt-config", "template onnx-gs"]
+
+
+def test_version(run):
+    outcome = run("--version")
+    assert outcome.code == 0 and re.fullmatch(r"ulpscope \d+\.\d+\.\d+\n", outcome.out)
+
+
+def test_help_lists_all_tools(run):
+    for flag in ("-h", "--help"):
+        outcome = run(flag)
+        assert outcome.code == 0 and outcome.err == ""
+        for tool in TOOLS:
+            assert f"  {tool} " in outcome.out
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_help_of_tools(tool, run):
+    outcome = run(*tool.split(), "--help")
+    assert outcome.code == 0 and outcome.out.startswith(f"usage: ulpscope {tool} ")
+    assert "Logging:\n  Options related to logging and debug output\n" in outcome.out
+
+
+def test_help_is_grouped_as_in_polygraphy(run, polygraphy):
+    def groups(text):
+        return [line[:-1] for line in text.splitlines() if re.fullmatch(r"[A-Z][^ ].*:", line)]
+
+    mine = groups(run("run", "--help").out)
+    theirs = [g for g in groups(polygraphy("run", "--help").out) if "TensorFlow" not in g and "`" not in g]
+    missing = [group for group in theirs if group not in mine]
+    # These are one group here: writing, loading and running engines.
+    assert set(missing) <= {"TensorRT Engine Saving", "TensorRT Inference"}
+
+
+@pytest.mark.parametrize("words, message", [
+    ([], "expected a tool"),
+    (["walk"], "invalid choice: 'walk'"),
+    (["template"], "invalid choice: 'template'"),
+    (["run", "m.onnx", "--atol"], "argument --atol/--abs-tol: expected at least one argument"),
+    (["run", "m.onnx", "--rtol", "--trt"], "argument --rtol/--rel-tol: expected at least one argument"),
+    (["run", "m.onnx", "--save-inputs"], "argument --save-inputs/--save-input-data: expected one argument"),
+    (["run", "m.onnx", "--precision-constraints", "maybe"], "invalid choice: 'maybe' (choose from 'prefer', 'obey', 'none')"),
+    (["run", "m.onnx", "--fusion", "some"], "invalid choice: 'some'"),
+    (["run", "m.onnx", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+    (["run", "m.onnx", "--save-tactics", "a", "--load-tactics", "b"],
+     "argument --load-tactics/--load-tactic-replay: not allowed with argument --save-tactics/--save-tactic-replay"),
+    (["run", "m.onnx", "--load-inputs", "a", "--data-loader-script", "b"], "not allowed with argument"),
+    (["run", "m.onnx", "--strict-types", "--precision-constraints", "prefer"], "not allowed with argument"),
+    (["run", "m.onnx", "--fp16=1"], "argument --fp16: ignored explicit argument '1'"),
+    (["run", "m.onnx", "--fp"], "ambiguous option: --fp could match"),
+    (["template", "onnx-gs", "-o", "x.py"], "the following arguments are required: MODEL"),
+])
+def test_malformed_command_lines(words, message, run):
+    outcome = run(*words)
+    assert outcome.code == 2, outcome
+    assert outcome.err.startswith("usage: ulpscope") and message in outcome.err, outcome
+    assert outcome.out == ""
+
+
+def test_unknown_options(run):
+    outcome = run("run", "m.onnx", "--nothing", "of", "this", "--trt")
+    assert outcome.code == 1
+    assert outcome.out == "[E] Unrecognized Options: ['--nothing', 'of', 'this']\n"
+
+
+def test_nothing_to_do_is_no_failure(run):
+    outcome = run("run")
+    assert outcome.code == 0
+    assert "[W] No runners have been selected. Inference will not be run!" in outcome.out
+    assert run("run", "--silent").code == 0
+
+
+@pytest.mark.parametrize("runner", ["--trt", "--onnxrt"])
+def test_runner_without_a_model(runner, run):
+    outcome = run("run", runner)
+    assert outcome.code == 1
+    assert outcome.err.startswith("[!] One or more runners was specified, but no model file was provided.")
+
+
+def test_command_is_framed(run, dynamic_model, binary):
+    outcome = run("run", dynamic_model, "--trt", "--seed=3")
+    assert outcome.code == 0, outcome
+    command = f"{binary} run {dynamic_model} --trt --seed=3"
+    lines = outcome.out.splitlines()
+    assert lines[0] == f"[I] RUNNING | Command: {command}"
+    assert re.fullmatch(r"\[I\] PASSED \| Runtime: \d+\.\d{3}s \| Command: " + re.escape(command), lines[-1])
+
+
+def test_failures_are_framed_too(run):
+    outcome = run("run", "nothing.onnx", "--trt")
+    assert outcome.code == 1
+    assert re.match(r"\[E\] FAILED \| Runtime: ", outcome.out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("flags, present, absent", [
+    ([], ["[I] RUNNING", "Inference Input", "[I] PASSED |"], []),
+    (["-q"], ["[I] RUNNING", "[I] PASSED |"], ["Inference Input"]),
+    (["-qq"], ["[I] PASSED |"], ["[I] RUNNING"]),
+    (["-qqq"], [], ["[I]"]),
+    (["--verbosity", "warning"], [], ["[I]"]),
+    (["-v", "--verbosity", "warning"], [], ["[I]", "[V]"]),
+    (["-v"], ["[V] "], []),
+    (["--silent"], [], ["["]),
+    (["--log-format", "timestamp", "no-colors"], ["[I] ("], []),
+    (["--log-format", "line-info"], ["[I] RUNNING"], []),
+])
+def test_levels_and_formats(flags, present, absent, run, dynamic_model):
+    outcome = run("run", dynamic_model, "--trt", "--input-shapes", "x:[2,3]", *flags)
+    assert outcome.code == 0 and outcome.err == "", outcome
+    for text in present:
+        assert text in outcome.out, outcome
+    for text in absent:
+        assert text not in outcome.out, outcome
+
+
+def test_further_lines_of_a_message_are_aligned(run, dynamic_model):
+    outcome = run("run", dynamic_model, "--trt", "--input-shapes", "x:[2,3]")
+    assert "\n    ---- Inference Input(s) ----\n    {x [dtype=float32, shape=(2, 3)]}\n" in outcome.out
+
+
+def test_unknown_level(run):
+    outcome = run("run", "--verbosity", "loud")
+    assert outcome.code == 1 and "--verbosity" in outcome.err and "LOUD" in outcome.err
+
+
+def test_log_file(run, dynamic_model, tmp_path):
+    outcome = run("run", dynamic_model, "--trt", "--log-file", "new/folder/run.log")
+    assert outcome.code == 0
+    assert (tmp_path / "new/folder/run.log").read_text() == outcome.out
+
+
+def test_log_file_that_cannot_be_written(run, dynamic_model, tmp_path):
+    (tmp_path / "file").write_text("")
+    outcome = run("run", dynamic_model, "--trt", "--log-file", "file/run.log")
+    assert outcome.code == 1 and "--log-file" in outcome.err
+
+
+def test_full_standard_output(run, dynamic_model):
+    if not pathlib.Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    with open("/dev/full", "w") as full:
+        outcome = run("run", dynamic_model, "--trt", stdout=full)
+    assert outcome.code == 1 and "could not be written" in outcome.err
+
+
+def test_no_colours_without_a_terminal(run, dynamic_model):
+    assert "\x1b" not in run("run", dynamic_model, "--trt", "-v").text
+
+
+def test_ignored_options_say_so(run, dynamic_model):
+    outcome = run("run", dynamic_model, "--trt", "--pool-limit", "workspace:1G", "--sparse-weights", "--tactic-sources")
+    assert outcome.code == 0, outcome
+    for name in ("--pool-limit", "--sparse-weights", "--tactic-sources"):
+        assert outcome.out.count(f"[W] [options] {name} has no effect: ") == 1
+
+
+@pytest.mark.parametrize("words", [["--tf"], ["--save-heatmaps", "x"], ["--gen-script", "-"], ["--fp-to-fp16"]])
+def test_refused_options_say_what_to_do(words, run, dynamic_model):
+    outcome = run("run", dynamic_model, "--trt", *words)
+    name = {"--gen-script": "--gen"}.get(words[0], words[0])
+    assert outcome.code == 1 and f"[!] [options] {name}: " in outcome.err, outcome
+
+
+@pytest.mark.parametrize("tool, text", [("trt-network", "def load_network"), ("trt-config", "def load_config"),
+                                        ("onnx-gs", "import onnx_graphsurgeon")])
+def test_templates(tool, text, run, tmp_path):
+    outcome = run("template", tool, "some/model.onnx", "-o", "scripts/start.py")
+    assert outcome.code == 0, outcome
+    script = (tmp_path / "scripts/start.py").read_text()
+    assert text in script
+    compile(script, "start.py", "exec")
+    assert run("template", tool, "some/model.onnx", "--output", "-").out == script
+
+
+def test_template_needs_an_output(run):
+    outcome = run("template", "trt-config", "m.onnx")
+    assert outcome.code == 1 and "-o" in outcome.err
+
+
+def test_ctrl_c(binary, dynamic_model, tmp_path):
+    """Clean message, status 130, no partial files."""
+    import signal
+    import time
+
+    log = tmp_path / "out.txt"
+    with open(log, "w") as out:
+        process = subprocess.Popen([str(binary), "run", str(dynamic_model), "--trt", "--iterations", "100000000",
+                                    "--save-outputs", "o.json"], cwd=tmp_path, stdout=out, stderr=subprocess.PIPE, text=True)
+        while "Activating" not in log.read_text():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert "Interrupted." in err and "Traceback" not in err
+    assert sorted(os.listdir(tmp_path)) == ["dynamic.onnx", "out.txt"]
+
+
+def test_no_python_is_started_for_the_engine_alone(run, dynamic_model):
+    outcome = run("run", dynamic_model, "--trt", env={"ULPSCOPE_PYTHON": "/nonexistent", "PATH": "/nonexistent"})
+    assert outcome.code == 0, outcome
