@@ -14,8 +14,6 @@ struct FirstLargest {
 
 }  // namespace
 
-OpDef hardmax() {
-  return {.name = "Hardmax", .infer = infer_same_as_first, .run = run_softmax<FloatTypes, FirstLargest>};
-}
+OpDef hardmax() { return {.name = "Hardmax", .infer = infer_softmax, .run = run_softmax<FloatTypes, FirstLargest>}; }
 
 }  // namespace ulpscope::ops

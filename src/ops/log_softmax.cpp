@@ -6,7 +6,7 @@ namespace ulpscope::ops {
 OpDef log_softmax() {
   return {.name = "LogSoftmax",
           .kind = OpKind::kSoftmax,
-          .infer = infer_same_as_first,
+          .infer = infer_softmax,
           .run = run_softmax<FloatTypes, LogShares>};
 }
 

@@ -19,10 +19,7 @@ struct Shares {
 }  // namespace
 
 OpDef softmax() {
-  return {.name = "Softmax",
-          .kind = OpKind::kSoftmax,
-          .infer = infer_same_as_first,
-          .run = run_softmax<FloatTypes, Shares>};
+  return {.name = "Softmax", .kind = OpKind::kSoftmax, .infer = infer_softmax, .run = run_softmax<FloatTypes, Shares>};
 }
 
 }  // namespace ulpscope::ops

@@ -8,9 +8,9 @@
 
 namespace ulpscope::ops {
 
-/// Opset 13 on: the axis. Before: that axis (default 1) and all after it, as one row.
-inline std::vector<std::int64_t> softmax_axes(const KernelContext& ctx) {
-  const std::int64_t rank = ctx.input(0).rank();
+/// The axes of a row. Opset 13 on: the axis. Before: that axis (default 1) and all after it.
+template <typename Context>
+std::vector<std::int64_t> softmax_axes(const Context& ctx, std::int64_t rank) {
   const bool one_axis = ctx.opset() >= 13;
   std::int64_t axis = ctx.attributes().integer("axis", one_axis ? -1 : 1);
   // The flattening of old opsets takes axis == rank: rows of one element.
@@ -19,10 +19,15 @@ inline std::vector<std::int64_t> softmax_axes(const KernelContext& ctx) {
   return one_axis ? std::vector<std::int64_t>{axis} : axes_from(axis, rank);
 }
 
+inline void infer_softmax(InferContext& ctx) {
+  infer_same_as_first(ctx);
+  softmax_axes(ctx, ctx.rank(0));
+}
+
 /// Function{}(const T* in, T* out, length) for every row.
 template <typename Types, typename Function>
 void run_softmax(KernelContext& ctx) {
-  const std::vector<std::int64_t> axes = softmax_axes(ctx);
+  const std::vector<std::int64_t> axes = softmax_axes(ctx, ctx.input(0).rank());
   with_type(Types{}, ctx, ctx.input(0).type(),
             [&](auto tag) { map_rows<decltype(tag)>(ctx.input(0), ctx.output(0), axes, Function{}); });
 }
