@@ -52,7 +52,8 @@ Tensor to_physical(const Tensor& tensor) {
   return type == tensor.type() ? tensor : tensor.cast(type);
 }
 
-std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, std::span<const Tensor* const> inputs, SubgraphRunner* runner) {
+std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, std::span<const Tensor* const> inputs,
+                                   SubgraphRunner* runner) {
   std::vector<Tensor> outputs(layer.outputs.size());
   if (layer.op->kind == OpKind::kConstant) {
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -72,7 +73,8 @@ std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, s
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (layer.outputs[i] == kNone) continue;
     types[i] = inferred[i].type != DataType::kUndefined ? inferred[i].type : network.tensor(layer.outputs[i]).type;
-    if (types[i] == DataType::kUndefined) types[i] = DataType::kFloat32;  // only the kernel can tell: it sets the output
+    if (types[i] == DataType::kUndefined)
+      types[i] = DataType::kFloat32;  // only the kernel can tell: it sets the output
     if (inferred[i].shape) outputs[i] = Tensor(physical_type(types[i]), *inferred[i].shape);
   }
   ReferenceRunner reference(layer, inputs);
@@ -86,13 +88,15 @@ std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, s
 
 std::vector<Tensor> evaluate(const Network& network, std::span<const Tensor> inputs) {
   if (inputs.size() != network.inputs.size())
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[evaluate] network '{}': expected {} inputs, got {}", network.name, network.inputs.size(), inputs.size()));
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[evaluate] network '{}': expected {} inputs, got {}",
+                                                         network.name, network.inputs.size(), inputs.size()));
   std::vector<Tensor> values(network.tensors.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorInfo& info = network.tensor(network.inputs[i]);
     Tensor value = to_physical(inputs[i]);
     if (info.type != DataType::kUndefined && physical_type(info.type) != value.type())
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[evaluate] input '{}': expected {}, got {}", info.name, name_of(info.type), name_of(inputs[i].type())));
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("[evaluate] input '{}': expected {}, got {}", info.name,
+                                                           name_of(info.type), name_of(inputs[i].type())));
     values[static_cast<std::size_t>(network.inputs[i])] = rounded(std::move(value), info.type);
   }
 
@@ -114,7 +118,9 @@ std::vector<Tensor> evaluate(const Network& network, std::span<const Tensor> inp
     for (TensorId id : layer.inputs) arguments.push_back(id == kNone ? nullptr : &value_of(id));
     std::vector<Tensor> outputs = evaluate_layer(network, layer, arguments);
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (layer.outputs[i] != kNone) values[static_cast<std::size_t>(layer.outputs[i])] = rounded(std::move(outputs[i]), network.tensor(layer.outputs[i]).type);
+      if (layer.outputs[i] != kNone)
+        values[static_cast<std::size_t>(layer.outputs[i])] =
+            rounded(std::move(outputs[i]), network.tensor(layer.outputs[i]).type);
     for (TensorId id : layer.inputs)
       if (id != kNone && last_use[static_cast<std::size_t>(id)] == l) values[static_cast<std::size_t>(id)] = {};
   }

@@ -13,10 +13,11 @@ Tensor to_physical(const Tensor& tensor);
 
 /// The outputs of one layer, physical types. `inputs` has null for absent inputs. Sub-graphs are run by `runner`, or by
 /// the reference interpreter when it is null.
-std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, std::span<const Tensor* const> inputs, SubgraphRunner* runner = nullptr);
+std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, std::span<const Tensor* const> inputs,
+                                   SubgraphRunner* runner = nullptr);
 
-/// The outputs of a network, physical types (float16 as float32), without any rounding to narrow types inside of layers;
-/// a tensor that the file declares float16 or bfloat16 is rounded to it.
+/// The outputs of a network, physical types (float16 as float32), without any rounding to narrow types inside of
+/// layers; a tensor that the file declares float16 or bfloat16 is rounded to it.
 std::vector<Tensor> evaluate(const Network& network, std::span<const Tensor> inputs);
 
 }  // namespace ulpscope

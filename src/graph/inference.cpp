@@ -72,7 +72,10 @@ class Inference {
   void set_input(TensorId id, const Shape& shape) {
     const TensorInfo& info = network_.tensor(id);
     const bool fits = std::all_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim >= 0; });
-    if (!fits) throw Error(ErrorCode::kInvalidArgument, fmt::format("[infer] input '{}': expected a shape without unknown dimensions, got {}", info.name, to_string(shape)));
+    if (!fits)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[infer] input '{}': expected a shape without unknown dimensions, got {}", info.name,
+                              to_string(shape)));
     result_.shapes[static_cast<std::size_t>(id)] = shape;
   }
 
@@ -161,15 +164,19 @@ void infer_types(Network& network) {
       if (layer.outputs[i] == kNone || outputs[i].type == DataType::kUndefined) continue;
       TensorInfo& info = network.tensor(layer.outputs[i]);
       if (info.type != DataType::kUndefined && info.type != outputs[i].type)
-        log_warning(fmt::format("tensor '{}' is declared as {}, but layer '{}' ({}) computes {}", info.name, name_of(info.type), layer.name, layer.op->name, name_of(outputs[i].type)));
+        log_warning(fmt::format("tensor '{}' is declared as {}, but layer '{}' ({}) computes {}", info.name,
+                                name_of(info.type), layer.name, layer.op->name, name_of(outputs[i].type)));
       info.type = outputs[i].type;
     }
   }
 }
 
-InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes, std::int64_t max_folded_elements) {
+InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes,
+                      std::int64_t max_folded_elements) {
   if (input_shapes.size() != network.inputs.size())
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[infer] network '{}': expected the shapes of {} inputs, got {}", network.name, network.inputs.size(), input_shapes.size()));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[infer] network '{}': expected the shapes of {} inputs, got {}", network.name,
+                            network.inputs.size(), input_shapes.size()));
   Inference inference(network, max_folded_elements);
   for (std::size_t i = 0; i < input_shapes.size(); ++i) inference.set_input(network.inputs[i], input_shapes[i]);
   for (const Layer& layer : network.layers) inference.visit(layer);

@@ -11,18 +11,19 @@ namespace ulpscope {
 
 /// What is known of the tensors of a network for given input shapes; indexed by TensorId.
 struct InferredNetwork {
-  std::vector<DataType> types;                ///< Never kUndefined for a tensor that a layer writes, unless the op cannot tell.
-  std::vector<std::optional<Shape>> shapes;   ///< Without -1. Nothing: known at run time only.
-  std::vector<Tensor> values;                 ///< Elements known beforehand (physical types); empty tensor: not known.
+  std::vector<DataType> types;  ///< Never kUndefined for a tensor that a layer writes, unless the op cannot tell.
+  std::vector<std::optional<Shape>> shapes;  ///< Without -1. Nothing: known at run time only.
+  std::vector<Tensor> values;                ///< Elements known beforehand (physical types); empty tensor: not known.
 };
 
 /// Infers types only (no shapes are assumed). Sets TensorInfo::type where the file left it open.
 void infer_types(Network& network);
 
-/// Infers everything for these shapes of the network's inputs (in the order of Network::inputs). Layers whose inputs are
-/// all known are evaluated in fp32 or wider ("constant folding"), integers and shapes always, floats up to
+/// Infers everything for these shapes of the network's inputs (in the order of Network::inputs). Layers whose inputs
+/// are all known are evaluated in fp32 or wider ("constant folding"), integers and shapes always, floats up to
 /// `max_folded_elements` elements per output. Throws Error(kInvalidFile) naming the layer when shapes do not fit.
-InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes, std::int64_t max_folded_elements = std::int64_t{1} << 62);
+InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes,
+                      std::int64_t max_folded_elements = std::int64_t{1} << 62);
 
 /// Calls the rules of one layer. `inputs` as in InferContext.
 std::vector<InferContext::Output> infer_layer(const Layer& layer, std::span<const InferContext::Input> inputs);

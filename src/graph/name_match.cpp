@@ -46,14 +46,17 @@ bool matches_name_pattern(const std::string& name, const std::string& pattern) {
   return ::fnmatch(pattern.c_str(), name.c_str(), FNM_NOESCAPE) == 0;
 }
 
-std::vector<std::string> similar_names(std::string_view name, std::span<const std::string> candidates, std::size_t count) {
+std::vector<std::string> similar_names(std::string_view name, std::span<const std::string> candidates,
+                                       std::size_t count) {
   const std::string wanted = lower(name.substr(0, 256));
   std::vector<std::pair<std::size_t, const std::string*>> scored;
   for (const std::string& candidate : candidates) {
     const std::string other = lower(std::string_view(candidate).substr(0, 256));
-    const std::size_t limit = std::max<std::size_t>(3, std::max(wanted.size(), other.size()) / 3);
+    const std::size_t length = std::max(wanted.size(), other.size());
+    const std::size_t limit = std::min(std::max<std::size_t>(1, length / 3) + 1, length);
     const std::size_t distance = edit_distance(wanted, other, limit);
-    const bool contained = wanted.size() >= 3 && (other.find(wanted) != std::string::npos || (other.size() >= 3 && wanted.find(other) != std::string::npos));
+    const bool contained = wanted.size() >= 3 && (other.find(wanted) != std::string::npos ||
+                                                  (other.size() >= 3 && wanted.find(other) != std::string::npos));
     if (distance < limit || contained) scored.emplace_back(distance, &candidate);
   }
   std::stable_sort(scored.begin(), scored.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -67,11 +70,13 @@ std::vector<std::string> similar_names(std::string_view name, std::span<const st
 
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates) {
   std::string text;
-  for (const auto& similar : similar_names(name, candidates)) text += fmt::format("{}'{}'", text.empty() ? "; did you mean " : ", ", similar);
+  for (const auto& similar : similar_names(name, candidates))
+    text += fmt::format("{}'{}'", text.empty() ? "; did you mean " : ", ", similar);
   return text.empty() ? text : text + "?";
 }
 
-std::vector<std::string> expand_names(std::span<const std::string> names, std::span<const std::string> candidates, const std::string& where) {
+std::vector<std::string> expand_names(std::span<const std::string> names, std::span<const std::string> candidates,
+                                      const std::string& where) {
   const std::unordered_set<std::string_view> known(candidates.begin(), candidates.end());
   std::unordered_set<std::string> taken;
   std::vector<std::string> result;
@@ -90,7 +95,8 @@ std::vector<std::string> expand_names(std::span<const std::string> names, std::s
       }
       if (!any) log_warning(fmt::format("{}: no tensor matches the pattern '{}'", where, name));
     } else {
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: there is no tensor '{}'{}", where, name, did_you_mean(name, candidates)));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: there is no tensor '{}'{}", where, name, did_you_mean(name, candidates)));
     }
   }
   return result;

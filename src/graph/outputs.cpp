@@ -16,7 +16,8 @@ std::string where(const Network& network) { return fmt::format("[outputs] networ
 std::vector<std::string> computed_names(const Network& network, bool all) {
   std::vector<std::string> names;
   for (const Layer& layer : network.layers) {
-    if (!all && (layer.op->kind == OpKind::kConstant || (layer.op->domain.empty() && layer.op->name == "Shape"))) continue;
+    if (!all && (layer.op->kind == OpKind::kConstant || (layer.op->domain.empty() && layer.op->name == "Shape")))
+      continue;
     for (TensorId id : layer.outputs)
       if (id != kNone) names.push_back(network.tensor(id).name);
   }
@@ -31,12 +32,16 @@ std::vector<std::string> all_names(const Network& network) {
 
 }  // namespace
 
-bool is_mark_all(std::span<const std::string> names) { return names.size() == 2 && names[0] == "mark" && names[1] == "all"; }
+bool is_mark_all(std::span<const std::string> names) {
+  return names.size() == 2 && names[0] == "mark" && names[1] == "all";
+}
 
 void mark_outputs(Network& network, std::span<const std::string> names) {
   const bool everything = is_mark_all(names) || (names.size() == 1 && names[0] == "*");
-  const std::vector<std::string> selected = everything ? computed_names(network, false) : expand_names(names, all_names(network), where(network));
-  if (selected.empty()) throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: no outputs are selected", where(network)));
+  const std::vector<std::string> selected =
+      everything ? computed_names(network, false) : expand_names(names, all_names(network), where(network));
+  if (selected.empty())
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: no outputs are selected", where(network)));
   network.outputs.clear();
   for (const std::string& name : selected) network.outputs.push_back(network.find_tensor(name));
 }
@@ -44,7 +49,8 @@ void mark_outputs(Network& network, std::span<const std::string> names) {
 void unmark_outputs(Network& network, std::span<const std::string> names) {
   for (const std::string& name : expand_names(names, all_names(network), where(network)))
     std::erase(network.outputs, network.find_tensor(name));
-  if (network.outputs.empty()) throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: no outputs are left", where(network)));
+  if (network.outputs.empty())
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: no outputs are left", where(network)));
 }
 
 }  // namespace ulpscope

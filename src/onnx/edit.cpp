@@ -19,10 +19,10 @@ using onnx_wire::Reader;
 using onnx_wire::WireType;
 using Bytes = std::span<const std::byte>;
 
-constexpr std::uint32_t kModelGraph = 7;                                                     // ModelProto
+constexpr std::uint32_t kModelGraph = 7;                                                       // ModelProto
 constexpr std::uint32_t kGraphNode = 1, kGraphInput = 11, kGraphOutput = 12, kGraphInfo = 13;  // GraphProto
-constexpr std::uint32_t kNodeOutput = 2, kNodeOperator = 4;                                  // NodeProto
-constexpr std::uint32_t kInfoName = 1;                                                       // ValueInfoProto
+constexpr std::uint32_t kNodeOutput = 2, kNodeOperator = 4;                                    // NodeProto
+constexpr std::uint32_t kInfoName = 1;                                                         // ValueInfoProto
 
 /// What the outputs of a graph can be, and what the file says about them.
 struct GraphSummary {
@@ -50,7 +50,8 @@ GraphSummary summarize(Bytes graph, const std::byte* origin) {
       bool constant = false;
       Reader node(field.payload, origin);
       for (Field inner; node.next(inner);) {
-        if (inner.number == kNodeOutput && !inner.payload.empty()) outputs.emplace_back(onnx_wire::as_text(inner.payload));
+        if (inner.number == kNodeOutput && !inner.payload.empty())
+          outputs.emplace_back(onnx_wire::as_text(inner.payload));
         if (inner.number == kNodeOperator) constant = onnx_wire::as_text(inner.payload) == "Constant";
       }
       if (!constant) summary.computed.insert(summary.computed.end(), outputs.begin(), outputs.end());
@@ -65,8 +66,8 @@ GraphSummary summarize(Bytes graph, const std::byte* origin) {
   return summary;
 }
 
-std::vector<std::string> select(const GraphSummary& summary, const std::string& where, std::span<const std::string> marked,
-                                std::span<const std::string> excluded) {
+std::vector<std::string> select(const GraphSummary& summary, const std::string& where,
+                                std::span<const std::string> marked, std::span<const std::string> excluded) {
   std::vector<std::string> selected = summary.outputs;
   if (is_mark_all(marked) || (marked.size() == 1 && marked[0] == "*"))
     selected = summary.computed;
@@ -96,9 +97,12 @@ std::string EditedModel::join() const {
   return result;
 }
 
-EditedModel with_outputs(Bytes model, const std::string& source, std::span<const std::string> marked, std::span<const std::string> excluded) {
+EditedModel with_outputs(Bytes model, const std::string& source, std::span<const std::string> marked,
+                         std::span<const std::string> excluded) {
   const std::string where = fmt::format("[outputs] {}", source);
-  const auto fail = [&](const std::string& what) { throw Error(ErrorCode::kInvalidFile, fmt::format("{}: {}", where, what)); };
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorCode::kInvalidFile, fmt::format("{}: {}", where, what));
+  };
   EditedModel result;
   GraphSummary summary;
   std::optional<Field> graph;
@@ -130,7 +134,9 @@ EditedModel with_outputs(Bytes model, const std::string& source, std::span<const
     const auto found = summary.described.find(name);
     std::string info;
     if (found == summary.described.end()) onnx_wire::append_bytes_field(info, kInfoName, name);
-    onnx_wire::append_bytes_field(outputs, kGraphOutput, found == summary.described.end() ? std::string_view(info) : onnx_wire::as_text(found->second));
+    onnx_wire::append_bytes_field(
+        outputs, kGraphOutput,
+        found == summary.described.end() ? std::string_view(info) : onnx_wire::as_text(found->second));
   }
   std::string head;
   onnx_wire::append_varint(head, kModelGraph << 3 | 2);

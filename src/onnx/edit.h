@@ -36,7 +36,7 @@ class EditedModel {
 /// infers their types. Where the file has external data, the result has to be loaded from the model's folder (written
 /// beside it, or with ONNX Runtime's `session.model_external_initializers_file_folder_path`).
 /// Throws Error: kInvalidFile, and kInvalidArgument for unknown names (with similar ones) and when no output is left.
-EditedModel with_outputs(std::span<const std::byte> model, const std::string& source, std::span<const std::string> marked,
-                         std::span<const std::string> excluded);
+EditedModel with_outputs(std::span<const std::byte> model, const std::string& source,
+                         std::span<const std::string> marked, std::span<const std::string> excluded);
 
 }  // namespace ulpscope

@@ -86,7 +86,8 @@ std::string node_name(const onnx::NodeProto& node) {
   return "node_of_" + node.op_type();
 }
 
-FunctionInliner::FunctionInliner(const onnx::ModelProto& model, const Opsets& model_opsets, std::string source) : source_(std::move(source)) {
+FunctionInliner::FunctionInliner(const onnx::ModelProto& model, const Opsets& model_opsets, std::string source)
+    : source_(std::move(source)) {
   for (const auto& function : model.functions()) {
     Opsets opsets = model_opsets;
     for (const auto& import : function.opset_import()) opsets[domain_of(import.domain())] = import.version();
@@ -101,7 +102,8 @@ void FunctionInliner::fail(const std::string& message) const {
   throw Error(ErrorCode::kInvalidFile, fmt::format("[import] {}: {}", source_, message));
 }
 
-std::vector<FlatNode> FunctionInliner::expand(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Opsets& opsets) {
+std::vector<FlatNode> FunctionInliner::expand(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes,
+                                              const Opsets& opsets) {
   std::vector<FlatNode> out;
   out.reserve(static_cast<std::size_t>(nodes.size()));
   for (const auto& node : nodes) expand_node(node, opsets, out);
@@ -123,20 +125,24 @@ std::string FunctionInliner::fresh_value(const std::string& wanted) {
   return name;
 }
 
-void FunctionInliner::inline_call(const onnx::NodeProto& call, const Key& key, const Function& function, std::vector<FlatNode>& out) {
+void FunctionInliner::inline_call(const onnx::NodeProto& call, const Key& key, const Function& function,
+                                  std::vector<FlatNode>& out) {
   const onnx::FunctionProto& proto = *function.proto;
   const std::string name = node_name(call);
   if (!active_.insert(key).second) fail(fmt::format("function '{}' calls itself (node '{}')", proto.name(), name));
   if (call.input_size() > proto.input_size() || call.output_size() > proto.output_size())
-    fail(fmt::format("node '{}' calls function '{}' with {} inputs and {} outputs; it has {} and {}", name, proto.name(), call.input_size(), call.output_size(), proto.input_size(), proto.output_size()));
+    fail(fmt::format("node '{}' calls function '{}' with {} inputs and {} outputs; it has {} and {}", name,
+                     proto.name(), call.input_size(), call.output_size(), proto.input_size(), proto.output_size()));
   const std::string prefix = name + "/";
 
   Names names;
-  for (int i = 0; i < proto.input_size(); ++i) names[proto.input(i)] = i < call.input_size() ? call.input(i) : std::string();
+  for (int i = 0; i < proto.input_size(); ++i)
+    names[proto.input(i)] = i < call.input_size() ? call.input(i) : std::string();
   std::vector<std::pair<std::string, std::string>> copies;  // outputs that only pass a value on
   for (int i = 0; i < call.output_size(); ++i) {
     if (call.output(i).empty()) continue;
-    if (!names.emplace(proto.output(i), call.output(i)).second) copies.emplace_back(names[proto.output(i)], call.output(i));
+    if (!names.emplace(proto.output(i), call.output(i)).second)
+      copies.emplace_back(names[proto.output(i)], call.output(i));
   }
   for (const auto& node : proto.node())
     for (const auto& output : node.output())
@@ -148,7 +154,8 @@ void FunctionInliner::inline_call(const onnx::NodeProto& call, const Key& key, c
   for (const auto& attribute : call.attribute()) values[attribute.name()] = &attribute;
 
   for (const auto& node : proto.node()) {
-    if (++expanded_ > kMaxExpandedNodes) fail(fmt::format("its functions expand to more than {} nodes", kMaxExpandedNodes));
+    if (++expanded_ > kMaxExpandedNodes)
+      fail(fmt::format("its functions expand to more than {} nodes", kMaxExpandedNodes));
     onnx::NodeProto& copy = copies_.emplace_back(node);
     rename_node(copy, names, prefix);
     bind_attributes(copy, values);

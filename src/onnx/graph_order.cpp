@@ -11,7 +11,8 @@ namespace ulpscope::onnx_model {
 namespace {
 
 /// Names the nodes of one cycle. `waiting[i]`: the nodes before node i that are not placed, of which one has to wait.
-std::string describe_cycle(const std::vector<FlatNode>& nodes, const std::vector<std::vector<std::size_t>>& needs, const std::vector<bool>& placed) {
+std::string describe_cycle(const std::vector<FlatNode>& nodes, const std::vector<std::vector<std::size_t>>& needs,
+                           const std::vector<bool>& placed) {
   std::size_t at = 0;
   while (placed[at]) ++at;
   std::vector<std::size_t> path;
@@ -24,7 +25,8 @@ std::string describe_cycle(const std::vector<FlatNode>& nodes, const std::vector
   path.erase(path.begin(), std::find(path.begin(), path.end(), at));
   std::string text;
   const std::size_t shown = std::min<std::size_t>(path.size(), 8);
-  for (std::size_t i = 0; i < shown; ++i) text += fmt::format("{}'{}'", i == 0 ? "" : ", ", node_name(*nodes[path[i]].proto));
+  for (std::size_t i = 0; i < shown; ++i)
+    text += fmt::format("{}'{}'", i == 0 ? "" : ", ", node_name(*nodes[path[i]].proto));
   if (shown < path.size()) text += fmt::format(" and {} more", path.size() - shown);
   return fmt::format("the graph has a cycle through node{} {}", path.size() == 1 ? "" : "s", text);
 }
@@ -67,7 +69,8 @@ std::string sort_nodes(std::vector<FlatNode>& nodes, const std::function<bool(co
       if (output.empty()) continue;
       const auto [found, inserted] = producer.emplace(output, i);
       if (!inserted)
-        return fmt::format("value '{}' is computed by node '{}' and by node '{}'", output, node_name(*nodes[found->second].proto), node_name(*nodes[i].proto));
+        return fmt::format("value '{}' is computed by node '{}' and by node '{}'", output,
+                           node_name(*nodes[found->second].proto), node_name(*nodes[i].proto));
     }
   std::vector<std::vector<std::size_t>> needs(nodes.size()), feeds(nodes.size());
   std::vector<std::size_t> missing(nodes.size(), 0);
@@ -76,7 +79,8 @@ std::string sort_nodes(std::vector<FlatNode>& nodes, const std::function<bool(co
       if (const auto found = producer.find(name); found != producer.end())
         needs[i].push_back(found->second);
       else if (!is_defined(name))
-        return fmt::format("node '{}' ({}) reads '{}', which nothing computes", node_name(*nodes[i].proto), nodes[i].proto->op_type(), name);
+        return fmt::format("node '{}' ({}) reads '{}', which nothing computes", node_name(*nodes[i].proto),
+                           nodes[i].proto->op_type(), name);
     }
     std::sort(needs[i].begin(), needs[i].end());
     needs[i].erase(std::unique(needs[i].begin(), needs[i].end()), needs[i].end());

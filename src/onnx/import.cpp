@@ -7,7 +7,8 @@
 
 namespace ulpscope {
 
-std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const OpRegistry& ops, const ImportOptions& options) {
+std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const OpRegistry& ops,
+                                     const ImportOptions& options) {
   onnx_model::ModelFile file;
   file.source = path.string();
   const std::shared_ptr<MappedFile> mapping = MappedFile::open(path);
@@ -20,11 +21,13 @@ std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const Op
   return onnx_model::Importer(file, ops, reader).run();
 }
 
-std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std::string& source, const OpRegistry& ops, const ImportOptions& options) {
+std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std::string& source, const OpRegistry& ops,
+                                     const ImportOptions& options) {
   onnx_model::ModelFile file;
   file.source = source;
   onnx_model::read_model(bytes, file);
-  const std::filesystem::path folder = options.external_data_dir.empty() ? std::filesystem::path(".") : options.external_data_dir;
+  const std::filesystem::path folder =
+      options.external_data_dir.empty() ? std::filesystem::path(".") : options.external_data_dir;
   onnx_model::TensorReader reader(file, folder, options.ignore_external_data);
   return onnx_model::Importer(file, ops, reader).run();
 }

@@ -19,7 +19,8 @@ struct ImportOptions {
 /// Reads a model of IR version 3 or later, opsets 7 and later. Weights stay in the mapped file until they are used.
 /// Model-local functions are inlined, nodes sorted, types inferred (graph/inference.h).
 /// Throws Error: kNotFound, kIo, kInvalidFile (what is malformed and where), kUnsupported (operator or type, by name).
-std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const OpRegistry& ops, const ImportOptions& options = {});
+std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const OpRegistry& ops,
+                                     const ImportOptions& options = {});
 
 /// The same from memory; `source` is used in messages. The bytes are copied where weights need them.
 std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std::string& source, const OpRegistry& ops,

@@ -14,7 +14,9 @@ namespace {
 
 constexpr int kMaxGraphDepth = 32;
 
-bool is_constant_node(const onnx::NodeProto& node) { return node.op_type() == "Constant" && domain_of(node.domain()).empty(); }
+bool is_constant_node(const onnx::NodeProto& node) {
+  return node.op_type() == "Constant" && domain_of(node.domain()).empty();
+}
 
 bool reads_as_weight(const OpDef* op, int input) {
   return op == nullptr || (input < 32 && (op->weights >> input & 1u) != 0);
@@ -23,7 +25,11 @@ bool reads_as_weight(const OpDef* op, int input) {
 }  // namespace
 
 Importer::Importer(const ModelFile& file, const OpRegistry& ops, TensorReader& reader)
-    : file_(file), ops_(ops), reader_(reader), opsets_(check_versions(file.proto, file.source)), functions_(file.proto, opsets_, file.source) {}
+    : file_(file),
+      ops_(ops),
+      reader_(reader),
+      opsets_(check_versions(file.proto, file.source)),
+      functions_(file.proto, opsets_, file.source) {}
 
 std::shared_ptr<Network> Importer::run() {
   Built built = import_graph(file_.proto.graph(), opsets_, nullptr);
@@ -39,14 +45,18 @@ void Importer::fail(ErrorCode code, const std::string& message) const {
 }
 
 void Importer::report_unknown_operators() const {
-  const auto full_name = [](const UnknownOperator& op) { return op.domain.empty() ? op.name : op.domain + "." + op.name; };
+  const auto full_name = [](const UnknownOperator& op) {
+    return op.domain.empty() ? op.name : op.domain + "." + op.name;
+  };
   std::set<std::string> others;
   for (const auto& op : unknown_) others.insert(full_name(op));
   others.erase(full_name(unknown_.front()));
-  std::string message = fmt::format("operator '{}' (domain '{}') of node '{}' is not supported", unknown_.front().name,
-                                    unknown_.front().domain.empty() ? "ai.onnx" : unknown_.front().domain, unknown_.front().node);
+  std::string message =
+      fmt::format("operator '{}' (domain '{}') of node '{}' is not supported", unknown_.front().name,
+                  unknown_.front().domain.empty() ? "ai.onnx" : unknown_.front().domain, unknown_.front().node);
   if (!others.empty())
-    message += fmt::format("; {} other operator{} not supported either: {}", others.size(), others.size() == 1 ? " is" : "s are", fmt::join(others, ", "));
+    message += fmt::format("; {} other operator{} not supported either: {}", others.size(),
+                           others.size() == 1 ? " is" : "s are", fmt::join(others, ", "));
   fail(ErrorCode::kUnsupported, message);
 }
 
@@ -56,7 +66,9 @@ Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opse
   scope.parent = parent;
   scope.depth = parent == nullptr ? 0 : parent->depth + 1;
   scope.network = built.network.get();
-  if (scope.depth > kMaxGraphDepth) fail(ErrorCode::kInvalidFile, fmt::format("graph '{}': graphs are nested more than {} deep", graph.name(), kMaxGraphDepth));
+  if (scope.depth > kMaxGraphDepth)
+    fail(ErrorCode::kInvalidFile,
+         fmt::format("graph '{}': graphs are nested more than {} deep", graph.name(), kMaxGraphDepth));
   built.network->name = graph.name();
   built.network->source = file_.source;
   for (const auto& info : graph.value_info()) scope.declared[info.name()] = &info;
@@ -69,8 +81,10 @@ Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opse
   for (const FlatNode& node : nodes)
     for (const auto& output : node.proto->output())
       if (scope.values.contains(output) || scope.constants.contains(output))
-        fail(ErrorCode::kInvalidFile, fmt::format("node '{}' computes '{}', which is an input or an initializer", node_name(*node.proto), output));
-  const std::string wrong = sort_nodes(nodes, [&](const std::string& name) { return scope.values.contains(name) || scope.constants.contains(name); });
+        fail(ErrorCode::kInvalidFile, fmt::format("node '{}' computes '{}', which is an input or an initializer",
+                                                  node_name(*node.proto), output));
+  const std::string wrong = sort_nodes(
+      nodes, [&](const std::string& name) { return scope.values.contains(name) || scope.constants.contains(name); });
   if (!wrong.empty()) fail(ErrorCode::kInvalidFile, wrong);
 
   const auto as_tensors = constants_read_as_tensors(graph, nodes, scope);
@@ -86,18 +100,21 @@ void Importer::define_inputs(const onnx::GraphProto& graph, Scope& scope) {
   for (const auto& input : graph.input()) {
     if (defaults.contains(input.name())) continue;  // a constant with an entry among the inputs
     if (input.name().empty()) fail(ErrorCode::kInvalidFile, "a graph input has no name");
-    if (!scope.values.insert(input.name()).second) fail(ErrorCode::kInvalidFile, fmt::format("two inputs have the name '{}'", input.name()));
+    if (!scope.values.insert(input.name()).second)
+      fail(ErrorCode::kInvalidFile, fmt::format("two inputs have the name '{}'", input.name()));
     TensorInfo info;
     info.name = input.name();
     describe(input, info, "input");
-    if (scope.parent == nullptr && info.type == DataType::kUndefined) fail(ErrorCode::kInvalidFile, fmt::format("input '{}' has no type", input.name()));
+    if (scope.parent == nullptr && info.type == DataType::kUndefined)
+      fail(ErrorCode::kInvalidFile, fmt::format("input '{}' has no type", input.name()));
     scope.network->inputs.push_back(scope.network->add_tensor(std::move(info)));
   }
 }
 
 void Importer::define_initializers(const onnx::GraphProto& graph, Scope& scope) {
   if (graph.sparse_initializer_size() > 0)
-    fail(ErrorCode::kUnsupported, fmt::format("initializer '{}': sparse tensors are not supported", graph.sparse_initializer(0).values().name()));
+    fail(ErrorCode::kUnsupported, fmt::format("initializer '{}': sparse tensors are not supported",
+                                              graph.sparse_initializer(0).values().name()));
   for (const auto& initializer : graph.initializer()) {
     if (scope.values.contains(initializer.name())) continue;  // an input of a sub-graph: its value comes from outside
     if (initializer.name().empty()) fail(ErrorCode::kInvalidFile, "an initializer has no name");
@@ -136,7 +153,9 @@ std::vector<std::string> Importer::resolve_free_values(const onnx::GraphProto& g
   return captured;
 }
 
-std::unordered_set<std::string> Importer::constants_read_as_tensors(const onnx::GraphProto& graph, const std::vector<FlatNode>& nodes, const Scope& scope) const {
+std::unordered_set<std::string> Importer::constants_read_as_tensors(const onnx::GraphProto& graph,
+                                                                    const std::vector<FlatNode>& nodes,
+                                                                    const Scope& scope) const {
   std::unordered_set<std::string> result;
   const auto use = [&](const std::string& name) {
     if (scope.constants.contains(name)) result.insert(name);
@@ -150,13 +169,17 @@ std::unordered_set<std::string> Importer::constants_read_as_tensors(const onnx::
   return result;
 }
 
-const OpDef* Importer::find_op(const FlatNode& node) const { return ops_.find(domain_of(node.proto->domain()), node.proto->op_type()); }
+const OpDef* Importer::find_op(const FlatNode& node) const {
+  return ops_.find(domain_of(node.proto->domain()), node.proto->op_type());
+}
 
 int Importer::opset_of(const FlatNode& node) const {
   const std::string domain = domain_of(node.proto->domain());
   const auto found = node.opsets->find(domain);
   if (found != node.opsets->end()) return static_cast<int>(found->second);
-  if (domain.empty()) fail(ErrorCode::kInvalidFile, fmt::format("node '{}' ({}): the model does not say which opset it uses", node_name(*node.proto), node.proto->op_type()));
+  if (domain.empty())
+    fail(ErrorCode::kInvalidFile, fmt::format("node '{}' ({}): the model does not say which opset it uses",
+                                              node_name(*node.proto), node.proto->op_type()));
   return 1;  // exporters forget the entries of other domains, whose operators have one version anyway
 }
 
@@ -178,13 +201,16 @@ Layer Importer::new_layer(const onnx::NodeProto& node, const OpDef& op, int opse
 void Importer::check_counts(const onnx::NodeProto& node, const OpDef& op, int opset) const {
   const auto where = [&] { return fmt::format("node '{}' ({})", node_name(node), node.op_type()); };
   if (op.since_version > opset)
-    fail(ErrorCode::kInvalidFile, fmt::format("{}: the operator exists since opset {}, but the model uses opset {}", where(), op.since_version, opset));
+    fail(ErrorCode::kInvalidFile, fmt::format("{}: the operator exists since opset {}, but the model uses opset {}",
+                                              where(), op.since_version, opset));
   const auto check = [&](const auto& names, OpDef::Range range, std::string_view kind) {
     int count = names.size();
     while (count > 0 && names[count - 1].empty()) --count;
     const bool few = names.size() < range.min;
     if (!few && count <= range.max) return;
-    const std::string expected = range.min == range.max ? fmt::format("{}", range.min) : few ? fmt::format("at least {}", range.min) : fmt::format("at most {}", range.max);
+    const std::string expected = range.min == range.max ? fmt::format("{}", range.min)
+                                 : few                  ? fmt::format("at least {}", range.min)
+                                                        : fmt::format("at most {}", range.max);
     fail(ErrorCode::kInvalidFile, fmt::format("{}: expected {} {}, got {}", where(), expected, kind, count));
   };
   check(node.input(), op.inputs, "inputs");
@@ -212,20 +238,23 @@ void Importer::add_node(const FlatNode& flat, Scope& scope, const std::unordered
   Layer layer = new_layer(node, *op, opset);
   layer.inputs = std::move(inputs);
   add_attributes(flat, layer, scope, as_tensors);
-  for (const auto& output : node.output()) layer.outputs.push_back(output.empty() ? kNone : define_value(output, scope));
+  for (const auto& output : node.output())
+    layer.outputs.push_back(output.empty() ? kNone : define_value(output, scope));
   scope.network->add_layer(std::move(layer));
 }
 
 TensorId Importer::define_value(const std::string& name, Scope& scope) {
   TensorInfo info;
   info.name = name;
-  if (const auto found = scope.declared.find(name); found != scope.declared.end()) describe(*found->second, info, "value");
+  if (const auto found = scope.declared.find(name); found != scope.declared.end())
+    describe(*found->second, info, "value");
   scope.values.insert(name);
   return scope.network->add_tensor(std::move(info));
 }
 
 const Tensor& Importer::elements(Constant& constant) {
-  if (!constant.value) constant.value = reader_.read(*constant.proto, fmt::format("initializer '{}'", constant.proto->name()));
+  if (!constant.value)
+    constant.value = reader_.read(*constant.proto, fmt::format("initializer '{}'", constant.proto->name()));
   return constant.value;
 }
 
@@ -233,7 +262,8 @@ const Tensor& Importer::elements(Constant& constant) {
 TensorId Importer::use_value(const std::string& name, Scope& scope, const std::unordered_set<std::string>& as_tensors) {
   if (const TensorId id = scope.network->find_tensor(name); id != kNone) return id;
   const auto found = scope.constants.find(name);
-  if (found == scope.constants.end()) throw InternalError(fmt::format("value '{}' was not defined before its use", name));
+  if (found == scope.constants.end())
+    throw InternalError(fmt::format("value '{}' was not defined before its use", name));
   TensorInfo info;
   info.name = name;
   info.value = elements(*found->second);
@@ -253,7 +283,9 @@ TensorId Importer::use_value(const std::string& name, Scope& scope, const std::u
 }
 
 void Importer::add_constant_node(const onnx::NodeProto& node, int opset, Scope& scope) {
-  if (node.output_size() != 1 || node.output(0).empty()) fail(ErrorCode::kInvalidFile, fmt::format("node '{}' (Constant): expected 1 output, got {}", node_name(node), node.output_size()));
+  if (node.output_size() != 1 || node.output(0).empty())
+    fail(ErrorCode::kInvalidFile,
+         fmt::format("node '{}' (Constant): expected 1 output, got {}", node_name(node), node.output_size()));
   Layer layer = new_layer(node, *ops_.find("", "Constant"), opset);
   auto constant = std::make_shared<Constant>();
   constant->value = constant_value(node);
@@ -277,45 +309,71 @@ Tensor Importer::constant_value(const onnx::NodeProto& node) {
       const std::vector<T> list(values.begin(), values.end());
       return Tensor::of<T>({static_cast<std::int64_t>(list.size())}, std::span<const T>(list));
     };
-    if (name == "value" && attribute.has_t()) return reader_.read(attribute.t(), fmt::format("attribute 'value' of {}", where));
+    if (name == "value" && attribute.has_t())
+      return reader_.read(attribute.t(), fmt::format("attribute 'value' of {}", where));
     if (name == "value_float") return Tensor::scalar<float>(attribute.f());
     if (name == "value_int") return Tensor::scalar<std::int64_t>(attribute.i());
     if (name == "value_floats") return vector(attribute.floats(), float{});
     if (name == "value_ints") return vector(attribute.ints(), std::int64_t{});
-    if (name == "value_string" || name == "value_strings") fail(ErrorCode::kUnsupported, fmt::format("{}: tensors of type string are not supported", where));
-    if (name == "sparse_value") fail(ErrorCode::kUnsupported, fmt::format("{}: sparse tensors are not supported", where));
+    if (name == "value_string" || name == "value_strings")
+      fail(ErrorCode::kUnsupported, fmt::format("{}: tensors of type string are not supported", where));
+    if (name == "sparse_value")
+      fail(ErrorCode::kUnsupported, fmt::format("{}: sparse tensors are not supported", where));
   }
   fail(ErrorCode::kInvalidFile, fmt::format("{}: it has no value", where));
 }
 
-void Importer::add_outputs(const onnx::GraphProto& graph, Scope& scope, const std::unordered_set<std::string>& as_tensors) {
+void Importer::add_outputs(const onnx::GraphProto& graph, Scope& scope,
+                           const std::unordered_set<std::string>& as_tensors) {
   std::unordered_set<std::string> seen;
   for (const auto& output : graph.output()) {
     const bool known = scope.values.contains(output.name()) || scope.constants.contains(output.name());
-    if (!known) fail(ErrorCode::kInvalidFile, fmt::format("the output '{}' of graph '{}' is computed by no node", output.name(), graph.name()));
-    if (!seen.insert(output.name()).second && scope.parent == nullptr) fail(ErrorCode::kInvalidFile, fmt::format("two outputs have the name '{}'", output.name()));
+    if (!known)
+      fail(ErrorCode::kInvalidFile,
+           fmt::format("the output '{}' of graph '{}' is computed by no node", output.name(), graph.name()));
+    if (!seen.insert(output.name()).second && scope.parent == nullptr)
+      fail(ErrorCode::kInvalidFile, fmt::format("two outputs have the name '{}'", output.name()));
     scope.network->outputs.push_back(use_value(output.name(), scope, as_tensors));
   }
 }
 
-void Importer::add_attributes(const FlatNode& flat, Layer& layer, Scope& scope, const std::unordered_set<std::string>& as_tensors) {
+void Importer::add_attributes(const FlatNode& flat, Layer& layer, Scope& scope,
+                              const std::unordered_set<std::string>& as_tensors) {
   using Proto = onnx::AttributeProto;
   const std::string where = fmt::format("node '{}' ({})", node_name(*flat.proto), flat.proto->op_type());
   const auto refuse = [&](const Proto& attribute, std::string_view kind) {
-    fail(ErrorCode::kUnsupported, fmt::format("{}: attribute '{}': {} are not supported", where, attribute.name(), kind));
+    fail(ErrorCode::kUnsupported,
+         fmt::format("{}: attribute '{}': {} are not supported", where, attribute.name(), kind));
   };
   const auto formal_inputs = static_cast<std::ptrdiff_t>(layer.inputs.size());
   for (const Proto& attribute : flat.proto->attribute()) {
     const std::string& name = attribute.name();
-    if (!attribute.ref_attr_name().empty()) fail(ErrorCode::kInvalidFile, fmt::format("{}: attribute '{}' refers to an attribute of a function, but the node is in none", where, name));
+    if (!attribute.ref_attr_name().empty())
+      fail(
+          ErrorCode::kInvalidFile,
+          fmt::format("{}: attribute '{}' refers to an attribute of a function, but the node is in none", where, name));
     switch (attribute.type()) {
-      case Proto::FLOAT: layer.attributes.set(name, attribute.f()); break;
-      case Proto::INT: layer.attributes.set(name, attribute.i()); break;
-      case Proto::STRING: layer.attributes.set(name, attribute.s()); break;
-      case Proto::FLOATS: layer.attributes.set(name, std::vector<float>(attribute.floats().begin(), attribute.floats().end())); break;
-      case Proto::INTS: layer.attributes.set(name, std::vector<std::int64_t>(attribute.ints().begin(), attribute.ints().end())); break;
-      case Proto::STRINGS: layer.attributes.set(name, std::vector<std::string>(attribute.strings().begin(), attribute.strings().end())); break;
-      case Proto::TENSOR: layer.attributes.set(name, reader_.read(attribute.t(), fmt::format("attribute '{}' of {}", name, where))); break;
+      case Proto::FLOAT:
+        layer.attributes.set(name, attribute.f());
+        break;
+      case Proto::INT:
+        layer.attributes.set(name, attribute.i());
+        break;
+      case Proto::STRING:
+        layer.attributes.set(name, attribute.s());
+        break;
+      case Proto::FLOATS:
+        layer.attributes.set(name, std::vector<float>(attribute.floats().begin(), attribute.floats().end()));
+        break;
+      case Proto::INTS:
+        layer.attributes.set(name, std::vector<std::int64_t>(attribute.ints().begin(), attribute.ints().end()));
+        break;
+      case Proto::STRINGS:
+        layer.attributes.set(name, std::vector<std::string>(attribute.strings().begin(), attribute.strings().end()));
+        break;
+      case Proto::TENSOR:
+        layer.attributes.set(name, reader_.read(attribute.t(), fmt::format("attribute '{}' of {}", name, where)));
+        break;
       case Proto::GRAPH: {
         Built built = import_graph(attribute.g(), *flat.opsets, &scope);
         Subgraph graph{std::move(built.network), {}};
@@ -329,12 +387,21 @@ void Importer::add_attributes(const FlatNode& flat, Layer& layer, Scope& scope, 
         break;
       }
       case Proto::SPARSE_TENSOR:
-      case Proto::SPARSE_TENSORS: refuse(attribute, "sparse tensors"); break;
-      case Proto::TENSORS: refuse(attribute, "lists of tensors"); break;
-      case Proto::GRAPHS: refuse(attribute, "lists of graphs"); break;
+      case Proto::SPARSE_TENSORS:
+        refuse(attribute, "sparse tensors");
+        break;
+      case Proto::TENSORS:
+        refuse(attribute, "lists of tensors");
+        break;
+      case Proto::GRAPHS:
+        refuse(attribute, "lists of graphs");
+        break;
       case Proto::TYPE_PROTO:
-      case Proto::TYPE_PROTOS: refuse(attribute, "types of sequences and optionals"); break;
-      default: fail(ErrorCode::kInvalidFile, fmt::format("{}: attribute '{}' has no type", where, name));
+      case Proto::TYPE_PROTOS:
+        refuse(attribute, "types of sequences and optionals");
+        break;
+      default:
+        fail(ErrorCode::kInvalidFile, fmt::format("{}: attribute '{}' has no type", where, name));
     }
   }
 }
@@ -345,13 +412,20 @@ void Importer::describe(const onnx::ValueInfoProto& declared, TensorInfo& info, 
     fail(ErrorCode::kUnsupported, fmt::format("{} '{}': {} are not supported", what, declared.name(), kind));
   };
   switch (type.value_case()) {
-    case onnx::TypeProto::kTensorType: break;
-    case onnx::TypeProto::VALUE_NOT_SET: return;
-    case onnx::TypeProto::kSequenceType: return refuse("sequences");
-    case onnx::TypeProto::kMapType: return refuse("maps");
-    case onnx::TypeProto::kOptionalType: return refuse("optionals");
-    case onnx::TypeProto::kSparseTensorType: return refuse("sparse tensors");
-    case onnx::TypeProto::kOpaqueType: return refuse("opaque types");
+    case onnx::TypeProto::kTensorType:
+      break;
+    case onnx::TypeProto::VALUE_NOT_SET:
+      return;
+    case onnx::TypeProto::kSequenceType:
+      return refuse("sequences");
+    case onnx::TypeProto::kMapType:
+      return refuse("maps");
+    case onnx::TypeProto::kOptionalType:
+      return refuse("optionals");
+    case onnx::TypeProto::kSparseTensorType:
+      return refuse("sparse tensors");
+    case onnx::TypeProto::kOpaqueType:
+      return refuse("opaque types");
   }
   const onnx::TypeProto::Tensor& tensor = type.tensor_type();
   if (tensor.elem_type() != onnx::TensorProto::UNDEFINED) {

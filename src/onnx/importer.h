@@ -49,14 +49,17 @@ class Importer {
   void define_inputs(const onnx::GraphProto& graph, Scope& scope);
   void define_initializers(const onnx::GraphProto& graph, Scope& scope);
   std::vector<std::string> resolve_free_values(const onnx::GraphProto& graph, Scope& scope);
-  std::unordered_set<std::string> constants_read_as_tensors(const onnx::GraphProto& graph, const std::vector<FlatNode>& nodes, const Scope& scope) const;
+  std::unordered_set<std::string> constants_read_as_tensors(const onnx::GraphProto& graph,
+                                                            const std::vector<FlatNode>& nodes,
+                                                            const Scope& scope) const;
   void add_node(const FlatNode& node, Scope& scope, const std::unordered_set<std::string>& as_tensors);
   void add_constant_node(const onnx::NodeProto& node, int opset, Scope& scope);
   void add_outputs(const onnx::GraphProto& graph, Scope& scope, const std::unordered_set<std::string>& as_tensors);
   TensorId use_value(const std::string& name, Scope& scope, const std::unordered_set<std::string>& as_tensors);
   TensorId define_value(const std::string& name, Scope& scope);
   Layer new_layer(const onnx::NodeProto& node, const OpDef& op, int opset);
-  void add_attributes(const FlatNode& node, Layer& layer, Scope& scope, const std::unordered_set<std::string>& as_tensors);
+  void add_attributes(const FlatNode& node, Layer& layer, Scope& scope,
+                      const std::unordered_set<std::string>& as_tensors);
   Tensor constant_value(const onnx::NodeProto& node);
   const Tensor& elements(Constant& constant);
   void check_counts(const onnx::NodeProto& node, const OpDef& op, int opset) const;

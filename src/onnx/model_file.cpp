@@ -28,18 +28,28 @@ enum class Message { kModel, kGraph, kNode, kAttribute, kTensor, kSparseTensor, 
 Message field_kind(Message message, std::uint32_t number) {
   switch (message) {
     case Message::kModel:
-      return number == 7 ? Message::kGraph : number == 25 ? Message::kFunction : number == 20 ? Message::kDropped : Message::kOther;
+      return number == 7    ? Message::kGraph
+             : number == 25 ? Message::kFunction
+             : number == 20 ? Message::kDropped
+                            : Message::kOther;
     case Message::kGraph:
-      return number == 1 ? Message::kNode : number == 5 ? Message::kTensor : number == 15 ? Message::kSparseTensor : number == 10 ? Message::kDropped : Message::kOther;
+      return number == 1    ? Message::kNode
+             : number == 5  ? Message::kTensor
+             : number == 15 ? Message::kSparseTensor
+             : number == 10 ? Message::kDropped
+                            : Message::kOther;
     case Message::kNode:
       return number == 5 ? Message::kAttribute : number == 6 || number == 9 ? Message::kDropped : Message::kOther;
     case Message::kAttribute:
       if (number == 5 || number == 10) return Message::kTensor;
       if (number == 6 || number == 11) return Message::kGraph;
       return number == 22 || number == 23 ? Message::kSparseTensor : Message::kOther;
-    case Message::kSparseTensor: return number == 1 || number == 2 ? Message::kTensor : Message::kOther;
-    case Message::kFunction: return number == 7 ? Message::kNode : number == 11 ? Message::kAttribute : Message::kOther;
-    default: return Message::kOther;
+    case Message::kSparseTensor:
+      return number == 1 || number == 2 ? Message::kTensor : Message::kOther;
+    case Message::kFunction:
+      return number == 7 ? Message::kNode : number == 11 ? Message::kAttribute : Message::kOther;
+    default:
+      return Message::kOther;
   }
 }
 
@@ -102,7 +112,8 @@ class Stripper {
 /// What the bytes look like when they are clearly something else; empty otherwise.
 std::string_view foreign_format(std::string_view text) {
   const auto starts = [&](std::string_view magic) { return text.starts_with(magic); };
-  if (starts("version https://git-lfs")) return "a pointer of Git LFS (the model itself was not downloaded; try `git lfs pull`)";
+  if (starts("version https://git-lfs"))
+    return "a pointer of Git LFS (the model itself was not downloaded; try `git lfs pull`)";
   if (starts("PK\x03\x04")) return "a ZIP archive (a PyTorch checkpoint or a packed model; export or unpack it first)";
   if (starts("\x80\x02") || starts("\x80\x03") || starts("\x80\x04") || starts("\x80\x05")) return "a Python pickle";
   if (starts("\x89HDF")) return "an HDF5 file (Keras; convert it to ONNX first)";
@@ -110,7 +121,8 @@ std::string_view foreign_format(std::string_view text) {
   if (starts("\x93NUMPY")) return "a NumPy array";
   if (starts("GGUF")) return "a GGUF file";
   if (text.size() > 8 && text.substr(4, 4) == "TFL3") return "a TensorFlow Lite model";
-  if (text.size() > 8 && text.substr(4, 4) == "ORTM") return "a model in ONNX Runtime's own format (use the .onnx file it was made from)";
+  if (text.size() > 8 && text.substr(4, 4) == "ORTM")
+    return "a model in ONNX Runtime's own format (use the .onnx file it was made from)";
   const std::string_view head = text.substr(0, 512);
   const bool printable = std::all_of(head.begin(), head.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -149,7 +161,8 @@ void read_model(std::span<const std::byte> bytes, ModelFile& file) {
   } catch (const Error& error) {
     fail(error.what());
   }
-  if (stripped.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) fail("the graph without its weights is larger than 2 GiB");
+  if (stripped.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    fail("the graph without its weights is larger than 2 GiB");
   if (!file.proto.ParseFromString(stripped)) fail("not a valid ONNX file: the graph is damaged or nested too deeply");
   if (!file.proto.has_graph()) fail("not a valid ONNX file: it has no graph");
 }

@@ -52,39 +52,58 @@ void store(Tensor& tensor, Next&& next) {
 template <typename Next>
 void store_integers(Tensor& tensor, Next&& next) {
   switch (tensor.type()) {
-    case DataType::kBool: return store<bool>(tensor, next);
-    case DataType::kInt8: return store<std::int8_t>(tensor, next);
-    case DataType::kUInt8: return store<std::uint8_t>(tensor, next);
-    case DataType::kInt16: return store<std::int16_t>(tensor, next);
+    case DataType::kBool:
+      return store<bool>(tensor, next);
+    case DataType::kInt8:
+      return store<std::int8_t>(tensor, next);
+    case DataType::kUInt8:
+      return store<std::uint8_t>(tensor, next);
+    case DataType::kInt16:
+      return store<std::int16_t>(tensor, next);
     case DataType::kUInt16:
     case DataType::kFloat16:
-    case DataType::kBFloat16: return store<std::uint16_t>(tensor, next);
-    case DataType::kInt32: return store<std::int32_t>(tensor, next);
-    case DataType::kUInt32: return store<std::uint32_t>(tensor, next);
-    case DataType::kInt64: return store<std::int64_t>(tensor, next);
-    default: return store<std::uint64_t>(tensor, next);
+    case DataType::kBFloat16:
+      return store<std::uint16_t>(tensor, next);
+    case DataType::kInt32:
+      return store<std::int32_t>(tensor, next);
+    case DataType::kUInt32:
+      return store<std::uint32_t>(tensor, next);
+    case DataType::kInt64:
+      return store<std::int64_t>(tensor, next);
+    default:
+      return store<std::uint64_t>(tensor, next);
   }
 }
 
 /// The field of TensorProto that has the elements of a type when they are not raw.
 int typed_field(DataType type) {
   switch (type) {
-    case DataType::kFloat32: return 4;
-    case DataType::kFloat64: return 10;
-    case DataType::kInt64: return 7;
+    case DataType::kFloat32:
+      return 4;
+    case DataType::kFloat64:
+      return 10;
+    case DataType::kInt64:
+      return 7;
     case DataType::kUInt32:
-    case DataType::kUInt64: return 11;
-    default: return 5;
+    case DataType::kUInt64:
+      return 11;
+    default:
+      return 5;
   }
 }
 
 int typed_count(const onnx::TensorProto& tensor, int field) {
   switch (field) {
-    case 4: return tensor.float_data_size();
-    case 10: return tensor.double_data_size();
-    case 7: return tensor.int64_data_size();
-    case 11: return tensor.uint64_data_size();
-    default: return tensor.int32_data_size();
+    case 4:
+      return tensor.float_data_size();
+    case 10:
+      return tensor.double_data_size();
+    case 7:
+      return tensor.int64_data_size();
+    case 11:
+      return tensor.uint64_data_size();
+    default:
+      return tensor.int32_data_size();
   }
 }
 
@@ -95,7 +114,8 @@ Tensor with_valid_booleans(Tensor tensor) {
   if (std::none_of(bytes, bytes + tensor.size(), [](std::uint8_t byte) { return byte > 1; })) return tensor;
   Tensor result(DataType::kBool, tensor.shape());
   auto* out = static_cast<std::uint8_t*>(result.raw());
-  std::transform(bytes, bytes + tensor.size(), out, [](std::uint8_t byte) { return static_cast<std::uint8_t>(byte != 0); });
+  std::transform(bytes, bytes + tensor.size(), out,
+                 [](std::uint8_t byte) { return static_cast<std::uint8_t>(byte != 0); });
   return result;
 }
 
@@ -111,25 +131,32 @@ void TensorReader::fail(const std::string& what, const std::string& message) con
 Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& what) {
   const auto type = from_onnx_type(tensor.data_type());
   if (!type)
-    throw Error(ErrorCode::kUnsupported, fmt::format("[import] {}: {}: tensors of type {} are not supported", file_.source, what, onnx_type_name(tensor.data_type())));
-  if (tensor.has_segment()) throw Error(ErrorCode::kUnsupported, fmt::format("[import] {}: {}: tensors in segments are not supported", file_.source, what));
+    throw Error(ErrorCode::kUnsupported, fmt::format("[import] {}: {}: tensors of type {} are not supported",
+                                                     file_.source, what, onnx_type_name(tensor.data_type())));
+  if (tensor.has_segment())
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("[import] {}: {}: tensors in segments are not supported", file_.source, what));
   Plan plan{what, *type, Shape(tensor.dims().begin(), tensor.dims().end()), 1, 0};
   for (std::int64_t dim : plan.shape) {
     if (dim < 0) fail(what, fmt::format("the shape {} has a negative dimension", to_string(plan.shape)));
-    if (__builtin_mul_overflow(plan.elements, dim, &plan.elements)) fail(what, fmt::format("the shape {} is impossibly large", to_string(plan.shape)));
+    if (__builtin_mul_overflow(plan.elements, dim, &plan.elements))
+      fail(what, fmt::format("the shape {} is impossibly large", to_string(plan.shape)));
   }
-  if (plan.elements > (std::int64_t{1} << 46)) fail(what, fmt::format("the shape {} is impossibly large", to_string(plan.shape)));
+  if (plan.elements > (std::int64_t{1} << 46))
+    fail(what, fmt::format("the shape {} is impossibly large", to_string(plan.shape)));
   plan.bytes = static_cast<std::size_t>(plan.elements) * size_of(*type);
 
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return with_valid_booleans(read_external(plan, tensor));
   const TensorBytes& bytes = file_.bytes_of(tensor);
   if (!bytes.has_raw) return read_typed(plan, tensor, bytes);
   if (bytes.raw.size() != plan.bytes)
-    fail(what, fmt::format("expected {} bytes for shape {} of type {}, got {}", plan.bytes, to_string(plan.shape), name_of(plan.type), bytes.raw.size()));
+    fail(what, fmt::format("expected {} bytes for shape {} of type {}, got {}", plan.bytes, to_string(plan.shape),
+                           name_of(plan.type), bytes.raw.size()));
   return with_valid_booleans(read_raw(plan, bytes.raw, file_.owner, file_.mapped));
 }
 
-Tensor TensorReader::read_raw(const Plan& plan, std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, bool mapped) const {
+Tensor TensorReader::read_raw(const Plan& plan, std::span<const std::byte> bytes,
+                              const std::shared_ptr<const void>& owner, bool mapped) const {
   const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(plan.type) == 0;
   if (aligned && owner != nullptr && !bytes.empty())
     return Tensor::borrow(plan.type, plan.shape, const_cast<std::byte*>(bytes.data()), owner);
@@ -146,25 +173,43 @@ Tensor TensorReader::read_raw(const Plan& plan, std::span<const std::byte> bytes
 Tensor TensorReader::read_typed(const Plan& plan, const onnx::TensorProto& tensor, const TensorBytes& bytes) const {
   const int field = typed_field(plan.type);
   const auto fail_count = [&](std::size_t count) {
-    fail(plan.what, fmt::format("expected {} elements for shape {} of type {}, got {}", plan.elements, to_string(plan.shape), name_of(plan.type), count));
+    fail(plan.what, fmt::format("expected {} elements for shape {} of type {}, got {}", plan.elements,
+                                to_string(plan.shape), name_of(plan.type), count));
   };
   const auto expected = static_cast<std::size_t>(plan.elements);
+  const auto done_with = [&](const std::byte* begin, const std::byte* end) {
+    if (file_.mapped) release_pages(begin, static_cast<std::size_t>(end - begin));
+    return end;
+  };
+  const auto count_varints = [&](std::span<const std::byte> packed) {
+    std::size_t count = 0;
+    for (; !packed.empty(); packed = packed.subspan(std::min(kCopyPiece, packed.size()))) {
+      const auto piece = packed.first(std::min(kCopyPiece, packed.size()));
+      count += static_cast<std::size_t>(std::count_if(
+          piece.begin(), piece.end(), [](std::byte byte) { return (byte & std::byte{0x80}) == std::byte{0}; }));
+      done_with(piece.data(), piece.data() + piece.size());
+    }
+    return count;
+  };
   if (bytes.packed_field == field && (field == 4 || field == 10)) {
     if (bytes.packed.size() != plan.bytes) fail_count(bytes.packed.size() / size_of(plan.type));
     return read_raw(plan, bytes.packed, file_.owner, file_.mapped);
   }
   if (bytes.packed_field == field) {
-    const auto ends = [](std::byte byte) { return (byte & std::byte{0x80}) == std::byte{0}; };
-    const auto count = static_cast<std::size_t>(std::count_if(bytes.packed.begin(), bytes.packed.end(), ends));
-    if (count != expected) fail_count(count);
+    if (count_varints(bytes.packed) != expected) fail_count(count_varints(bytes.packed));
     Tensor result(plan.type, plan.shape);
     onnx_wire::Reader reader(bytes.packed, bytes.packed.data());
+    const std::byte* kept = bytes.packed.data();
     try {
-      store_integers(result, [&] { return reader.varint(); });
+      store_integers(result, [&] {
+        const std::uint64_t value = reader.varint();
+        if (static_cast<std::size_t>(reader.position() - kept) >= kCopyPiece) kept = done_with(kept, reader.position());
+        return value;
+      });
     } catch (const Error&) {
       fail(plan.what, "its elements are damaged");
     }
-    if (file_.mapped) release_pages(bytes.packed.data(), bytes.packed.size());
+    done_with(kept, bytes.packed.data() + bytes.packed.size());
     return result;
   }
   const auto count = bytes.packed_field != 0 ? 0 : static_cast<std::size_t>(typed_count(tensor, field));
@@ -172,11 +217,21 @@ Tensor TensorReader::read_typed(const Plan& plan, const onnx::TensorProto& tenso
   Tensor result(plan.type, plan.shape);
   int i = 0;
   switch (field) {
-    case 4: std::copy(tensor.float_data().begin(), tensor.float_data().end(), result.data<float>()); break;
-    case 10: std::copy(tensor.double_data().begin(), tensor.double_data().end(), result.data<double>()); break;
-    case 7: store_integers(result, [&] { return tensor.int64_data(i++); }); break;
-    case 11: store_integers(result, [&] { return tensor.uint64_data(i++); }); break;
-    default: store_integers(result, [&] { return tensor.int32_data(i++); }); break;
+    case 4:
+      std::copy(tensor.float_data().begin(), tensor.float_data().end(), result.data<float>());
+      break;
+    case 10:
+      std::copy(tensor.double_data().begin(), tensor.double_data().end(), result.data<double>());
+      break;
+    case 7:
+      store_integers(result, [&] { return tensor.int64_data(i++); });
+      break;
+    case 11:
+      store_integers(result, [&] { return tensor.uint64_data(i++); });
+      break;
+    default:
+      store_integers(result, [&] { return tensor.int32_data(i++); });
+      break;
   }
   return result;
 }
@@ -187,17 +242,21 @@ std::shared_ptr<MappedFile> TensorReader::open_external(const Plan& plan, const 
   if (location.empty()) fail(plan.what, "its external data has no location");
   const bool climbs = std::any_of(relative.begin(), relative.end(), [](const auto& part) { return part == ".."; });
   if (relative.is_absolute() || climbs || location.find('\0') != std::string::npos)
-    fail(plan.what, fmt::format("its external data is at '{}'; expected a path inside of the model's folder", location));
+    fail(plan.what,
+         fmt::format("its external data is at '{}'; expected a path inside of the model's folder", location));
   const std::filesystem::path path = folder_ / relative;
   std::error_code failed;
   if (!std::filesystem::exists(path, failed))
-    throw Error(ErrorCode::kNotFound, fmt::format("[import] {}: {}: its external data '{}' does not exist; try --external-data-dir", file_.source, plan.what, path.string()));
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("[import] {}: {}: its external data '{}' does not exist; try --external-data-dir",
+                            file_.source, plan.what, path.string()));
   const std::filesystem::path real_folder = std::filesystem::canonical(folder_, failed);
   const std::filesystem::path real = failed ? std::filesystem::path() : std::filesystem::canonical(path, failed);
   const auto [end, unused] = std::mismatch(real_folder.begin(), real_folder.end(), real.begin(), real.end());
   if (failed || end != real_folder.end())
     fail(plan.what, fmt::format("its external data '{}' is a link that leaves the model's folder", location));
-  if (!std::filesystem::is_regular_file(real, failed)) fail(plan.what, fmt::format("its external data '{}' is not a file", path.string()));
+  if (!std::filesystem::is_regular_file(real, failed))
+    fail(plan.what, fmt::format("its external data '{}' is not a file", path.string()));
   return external_files_[location] = MappedFile::open(real);
 }
 
@@ -205,9 +264,12 @@ Tensor TensorReader::read_external(const Plan& plan, const onnx::TensorProto& te
   if (ignore_external_data_) {
     // Zeros that take no memory until somebody touches them.
     if (plan.bytes == 0) return Tensor(plan.type, plan.shape);
-    void* zeros = ::mmap(nullptr, plan.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* zeros =
+        ::mmap(nullptr, plan.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zeros == MAP_FAILED) fail(plan.what, fmt::format("there is no room for {} bytes", plan.bytes));
-    return Tensor::borrow(plan.type, plan.shape, zeros, std::shared_ptr<const void>(zeros, [size = plan.bytes](const void* p) { ::munmap(const_cast<void*>(p), size); }));
+    return Tensor::borrow(plan.type, plan.shape, zeros,
+                          std::shared_ptr<const void>(
+                              zeros, [size = plan.bytes](const void* p) { ::munmap(const_cast<void*>(p), size); }));
   }
   std::string location;
   std::uint64_t offset = 0;
@@ -220,14 +282,19 @@ Tensor TensorReader::read_external(const Plan& plan, const onnx::TensorProto& te
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || rest != text.data() + text.size())
       fail(plan.what, fmt::format("expected a number as {} of its external data, got '{}'", entry.key(), text));
-    if (entry.key() == "offset") offset = value; else length = value;
+    if (entry.key() == "offset")
+      offset = value;
+    else
+      length = value;
   }
   const std::shared_ptr<MappedFile> file = open_external(plan, location);
   const std::span<const std::byte> all = std::as_const(*file).bytes();
   if (length && *length != plan.bytes)
-    fail(plan.what, fmt::format("expected {} bytes for shape {} of type {}, got a length of {} in external data", plan.bytes, to_string(plan.shape), name_of(plan.type), *length));
+    fail(plan.what, fmt::format("expected {} bytes for shape {} of type {}, got a length of {} in external data",
+                                plan.bytes, to_string(plan.shape), name_of(plan.type), *length));
   if (offset > all.size() || plan.bytes > all.size() - offset)
-    fail(plan.what, fmt::format("its external data is {} bytes at offset {}, but '{}' has only {} bytes", plan.bytes, offset, location, all.size()));
+    fail(plan.what, fmt::format("its external data is {} bytes at offset {}, but '{}' has only {} bytes", plan.bytes,
+                                offset, location, all.size()));
   return read_raw(plan, all.subspan(static_cast<std::size_t>(offset), plan.bytes), file, true);
 }
 

@@ -27,7 +27,8 @@ class TensorReader {
  private:
   struct Plan;
   [[noreturn]] void fail(const std::string& what, const std::string& message) const;
-  Tensor read_raw(const Plan& plan, std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, bool mapped) const;
+  Tensor read_raw(const Plan& plan, std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner,
+                  bool mapped) const;
   Tensor read_external(const Plan& plan, const onnx::TensorProto& tensor);
   Tensor read_typed(const Plan& plan, const onnx::TensorProto& tensor, const TensorBytes& bytes) const;
   std::shared_ptr<MappedFile> open_external(const Plan& plan, const std::string& location);

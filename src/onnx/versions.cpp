@@ -18,16 +18,23 @@ Opsets check_versions(const onnx::ModelProto& model, const std::string& source) 
     throw Error(ErrorCode::kUnsupported, fmt::format("[import] {}: {}", source, message));
   };
   const std::int64_t ir = model.ir_version();
-  if (ir < kOldestIrVersion) refuse(fmt::format("expected IR version {} or later, got {}; try onnx.version_converter or a newer exporter", kOldestIrVersion, ir));
-  if (ir > onnx::Version::IR_VERSION) refuse(fmt::format("its IR version {} is newer than {}, the newest that is known", ir, static_cast<int>(onnx::Version::IR_VERSION)));
+  if (ir < kOldestIrVersion)
+    refuse(fmt::format("expected IR version {} or later, got {}; try onnx.version_converter or a newer exporter",
+                       kOldestIrVersion, ir));
+  if (ir > onnx::Version::IR_VERSION)
+    refuse(fmt::format("its IR version {} is newer than {}, the newest that is known", ir,
+                       static_cast<int>(onnx::Version::IR_VERSION)));
   Opsets opsets;
   const auto add = [&](const auto& imports, const std::string& where, Opsets& into) {
     for (const auto& import : imports) {
       const std::string domain = domain_of(import.domain());
       if (domain.empty() && import.version() > kNewestOpset)
-        refuse(fmt::format("{} opset {}, which is newer than {}, the newest that is known; try exporting with opset {}", where, import.version(), kNewestOpset, kNewestOpset));
+        refuse(fmt::format("{} opset {}, which is newer than {}, the newest that is known; try exporting with opset {}",
+                           where, import.version(), kNewestOpset, kNewestOpset));
       if (domain.empty() && import.version() < kOldestOpset)
-        refuse(fmt::format("{} opset {}, which is older than {}, the oldest that is supported; try onnx.version_converter", where, import.version(), kOldestOpset));
+        refuse(
+            fmt::format("{} opset {}, which is older than {}, the oldest that is supported; try onnx.version_converter",
+                        where, import.version(), kOldestOpset));
       into[domain] = import.version();
     }
   };

@@ -7,7 +7,9 @@
 namespace ulpscope::onnx_wire {
 
 void Reader::fail(const char* what, const std::byte* at) const {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("not a valid ONNX file: {} at byte {}; the file is truncated, damaged or of another format", what, at - origin_));
+  throw Error(ErrorCode::kInvalidFile,
+              fmt::format("not a valid ONNX file: {} at byte {}; the file is truncated, damaged or of another format",
+                          what, at - origin_));
 }
 
 std::uint64_t Reader::varint() {
@@ -35,16 +37,23 @@ bool Reader::next(Field& field) {
   field.payload = {};
   std::size_t length = 0;
   switch (field.type) {
-    case WireType::kVarint: field.varint = varint(); break;
-    case WireType::kFixed64: length = 8; break;
-    case WireType::kFixed32: length = 4; break;
+    case WireType::kVarint:
+      field.varint = varint();
+      break;
+    case WireType::kFixed64:
+      length = 8;
+      break;
+    case WireType::kFixed32:
+      length = 4;
+      break;
     case WireType::kBytes: {
       const std::uint64_t announced = varint();
       if (announced > rest_.size()) fail("a field longer than what is left", begin);
       length = static_cast<std::size_t>(announced);
       break;
     }
-    default: fail("a field of unknown kind", begin);
+    default:
+      fail("a field of unknown kind", begin);
   }
   if (length > rest_.size()) fail("an incomplete field", begin);
   field.payload = rest_.first(length);

@@ -13,9 +13,9 @@ enum class WireType : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFix
 struct Field {
   std::uint32_t number = 0;
   WireType type = WireType::kVarint;
-  std::uint64_t varint = 0;             ///< The value, for kVarint.
-  std::span<const std::byte> payload;   ///< The content, for the other types.
-  std::span<const std::byte> whole;     ///< Tag, length and content as they stand in the file.
+  std::uint64_t varint = 0;            ///< The value, for kVarint.
+  std::span<const std::byte> payload;  ///< The content, for the other types.
+  std::span<const std::byte> whole;    ///< Tag, length and content as they stand in the file.
 };
 
 /// Walks over the fields of one message without copying or touching the contents of long fields.
@@ -28,6 +28,8 @@ class Reader {
   bool next(Field& field);
   /// True when nothing is left.
   bool done() const noexcept { return rest_.empty(); }
+  /// Where the next field begins.
+  const std::byte* position() const noexcept { return rest_.data(); }
   /// One bare varint (packed fields).
   std::uint64_t varint();
 
