@@ -19,8 +19,10 @@ struct OnnxRuntimeOptions {
   int threads = 0;
   /// False: graph optimisations off.
   bool optimize = true;
-  /// Values to hand out beside the model's outputs: names; or instead of them, if `replace_outputs`. All outputs of all
-  /// nodes but Constant if `mark_all`. `exclude_outputs` are left out in the end. Needs the Python package onnx.
+  /// Where external data lies, for a model by path; empty: beside the model.
+  std::filesystem::path external_data_dir;
+  /// Values to hand out instead of the model's outputs, names or patterns; all outputs of all nodes but Constant if
+  /// `mark_all`; without `exclude_outputs`. As `with_outputs` in onnx/edit.h.
   std::vector<std::string> outputs;
   bool mark_all = false;
   std::vector<std::string> exclude_outputs;

@@ -41,7 +41,8 @@ struct ScriptNetwork {
 /// The data of a `load_data` generator, one iteration at a time. The script's state lives in the worker.
 class ScriptDataLoader {
  public:
-  ScriptDataLoader(std::shared_ptr<Worker> worker, std::int64_t handle);
+  /// For ScriptHost::open_data_loader; `handle` names the open generator in the worker.
+  ScriptDataLoader(std::shared_ptr<Worker> worker, std::int64_t handle, ScriptName script);
   ~ScriptDataLoader();
   ScriptDataLoader(const ScriptDataLoader&) = delete;
   ScriptDataLoader& operator=(const ScriptDataLoader&) = delete;
@@ -51,6 +52,7 @@ class ScriptDataLoader {
  private:
   std::shared_ptr<Worker> worker_;
   std::int64_t handle_;
+  ScriptName script_;  ///< For messages.
 };
 
 /// Runs scripts; starts its workers when the first script needs them (one for scripts that edit networks, one for data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import time
 from typing import Any, Dict, List, Optional
@@ -44,43 +43,6 @@ def find_providers(wanted: List[str], available: List[str]) -> List[str]:
     return result
 
 
-def choose_outputs(graph: Any, outputs: List[str], mark_all: bool, exclude: List[str]) -> List[str]:
-    """Names of the values to hand out, in the order of the graph."""
-    available = [name for node in graph.node if node.op_type != "Constant" for name in node.output if name]
-    known = list(dict.fromkeys([value.name for value in graph.output] + available))
-    chosen = available if mark_all else []
-    for pattern in outputs:
-        found = [pattern] if pattern in known else [name for name in available if fnmatch.fnmatchcase(name, pattern)]
-        if not found:
-            raise WorkerError("not_found", f"[onnxrt] outputs: expected names of values of the model, got '{pattern}'; it has: {', '.join(known)}")
-        chosen = chosen + found
-    if not chosen:
-        chosen = [value.name for value in graph.output]
-    for pattern in exclude:
-        if not any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in known):
-            raise WorkerError("not_found", f"[onnxrt] excluded outputs: expected names of values of the model, got '{pattern}'")
-        chosen = [name for name in chosen if name != pattern and not fnmatch.fnmatchcase(name, pattern)]
-    return list(dict.fromkeys(chosen))
-
-
-def _with_outputs(model: Any, path: str, outputs: List[str], mark_all: bool, exclude: List[str]) -> bytes:
-    try:
-        import onnx
-    except ImportError as error:
-        raise missing_package("onnx", "to hand out intermediate values of a model") from error
-    try:
-        proto = onnx.load(path, load_external_data=False) if path else onnx.load_from_string(model)
-    except Exception as error:  # noqa: BLE001 - protobuf's exceptions differ between releases
-        raise WorkerError("invalid_file", f"[onnxrt] {path or 'model'}: expected an ONNX model, got something else: {error}") from None
-    names = choose_outputs(proto.graph, outputs, mark_all, exclude)
-    declared = {value.name: value for value in list(proto.graph.value_info) + list(proto.graph.output)}
-    values = [declared.get(name) or onnx.ValueInfoProto(name=name) for name in names]
-    copies = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in values]
-    del proto.graph.output[:]
-    proto.graph.output.extend(copies)
-    return proto.SerializeToString()
-
-
 def _bindings(values: Any) -> List[Dict[str, Any]]:
     result = []
     for value in values:
@@ -99,14 +61,11 @@ def open_session(
     providers: Optional[List[str]] = None,
     threads: int = 0,
     optimize: bool = True,
-    outputs: Optional[List[str]] = None,
-    mark_all: bool = False,
-    exclude_outputs: Optional[List[str]] = None,
 ) -> Dict[str, Any]:
-    """A session for a model by path or by bytes: its handle, inputs and outputs."""
+    """A session for a model by path, or by bytes (then `path` is for messages): its handle, inputs and outputs."""
     global _next_handle
     ort = _onnxruntime()
-    if path and not os.path.isfile(path):
+    if model is None and not os.path.isfile(path):
         raise WorkerError("not_found", f"[onnxrt] {path}: expected an ONNX model, got no such file")
     options = ort.SessionOptions()
     options.log_severity_level = 3
@@ -114,16 +73,9 @@ def open_session(
         options.intra_op_num_threads = int(threads)
     if not optimize:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    source: Any = path or bytes(model)  # type: ignore[arg-type]
-    folder = external_data_dir
-    if outputs or mark_all or exclude_outputs:
-        source = _with_outputs(None if path else source, path, outputs or [], mark_all, exclude_outputs or [])
-        folder = folder or (os.path.dirname(os.path.abspath(path)) if path else "")
-    elif path and folder:
-        with open(path, "rb") as file:
-            source = file.read()
-    if isinstance(source, bytes) and folder:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.path.abspath(folder))
+    source: Any = path if model is None else bytes(model)
+    if isinstance(source, bytes) and external_data_dir:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.path.abspath(external_data_dir))
     chosen = find_providers(providers or [], ort.get_available_providers())
     try:
         session = ort.InferenceSession(source, options, providers=chosen)

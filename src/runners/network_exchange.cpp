@@ -1,0 +1,397 @@
+#include "runners/network_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/inference.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+constexpr std::int64_t kFoldedElements = 1 << 16;
+
+Value type_value(DataType type) { return type == DataType::kUndefined ? Value() : Value(name_of(type)); }
+
+Value id_value(TensorId id) { return id == kNone ? Value() : Value(std::int64_t{id}); }
+
+template <typename T>
+Value ids_value(const std::vector<T>& ids) {
+  Value::Array result;
+  for (const T id : ids) result.push_back(id_value(id));
+  return result;
+}
+
+[[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kScript, "[script] network: " + message); }
+
+std::optional<DataType> requested_type(const Value& value) {
+  if (value.is_null()) return std::nullopt;
+  const auto type = data_type_from_name(value.text());
+  if (!type) fail(fmt::format("expected a type name, got '{}'", value.text()));
+  return type;
+}
+
+Attribute attribute_of(const std::string& name, const Value& value) {
+  if (value.is_tensor()) return value.tensor().clone();
+  if (value.is_string()) return value.text();
+  if (!value.is_array()) {
+    if (std::holds_alternative<double>(value.variant())) return static_cast<float>(value.real());
+    return value.integer();
+  }
+  const Value::Array& items = value.array();
+  if (!items.empty() && items.front().is_string()) return value.strings();
+  const bool real = std::any_of(items.begin(), items.end(),
+                                [](const Value& item) { return std::holds_alternative<double>(item.variant()); });
+  if (!real) return value.shape();
+  std::vector<float> numbers;
+  for (const Value& item : items) numbers.push_back(static_cast<float>(item.real()));
+  if (numbers.empty()) fail(fmt::format("the attribute '{}' is empty", name));
+  return numbers;
+}
+
+/// Builds a network from a base and a script's description of its changes.
+class Composer {
+ public:
+  Composer(const Network* base, const Value& description, const OpRegistry& ops, bool for_shapes)
+      : description_(description), ops_(ops), for_shapes_(for_shapes), network_(std::make_shared<Network>()) {
+    if (base != nullptr) *network_ = *base;
+    opset_ = static_cast<int>(description["opset"].integer());
+  }
+
+  std::shared_ptr<Network> compose() {
+    Network& network = *network_;
+    if (description_["name"].is_string()) network.name = description_["name"].text();
+    rename_tensors();
+    add_tensors();
+    change_layers();
+    for (const Value& layer : description_["added_layers"].array()) add_layer(layer);
+    network.inputs = ids(description_["inputs"]);
+    for (const auto& [id, shape] : stand_ins_) network.inputs.push_back(id);
+    network.outputs = ids(description_["outputs"]);
+    if (network.outputs.empty() && !for_shapes_)
+      fail("expected at least one output, got none; try network.mark_output(tensor)");
+    sort_layers();
+    name_everything();
+    network.rebuild_index();
+    network.check();
+    infer_types(network);
+    declare_types();
+    return network_;
+  }
+
+  /// Shapes of the network's inputs, after compose(); -1 where the script gave -1.
+  std::vector<Shape> input_shapes() const {
+    std::vector<Shape> result;
+    for (const TensorId id : network_->inputs) {
+      const auto stand_in = stand_ins_.find(id);
+      const auto& shape = network_->tensor(id).shape;
+      result.push_back(stand_in != stand_ins_.end() ? stand_in->second : shape.value_or(Shape{}));
+    }
+    return result;
+  }
+
+ private:
+  TensorId id_of(const Value& value) const {
+    if (value.is_null()) return kNone;
+    const std::int64_t id = value.integer();
+    if (id < 0 || id >= static_cast<std::int64_t>(network_->tensors.size()))
+      fail(fmt::format("there is no tensor {}", id));
+    return static_cast<TensorId>(id);
+  }
+
+  std::vector<TensorId> ids(const Value& value) const {
+    std::vector<TensorId> result;
+    for (const Value& item : value.array()) result.push_back(id_of(item));
+    return result;
+  }
+
+  void rename_tensors() {
+    for (const Value& change : description_["changed_tensors"].array()) {
+      const TensorId id = id_of(change["id"]);
+      network_->tensor(id).name = change["name"].text();
+      if (const auto type = requested_type(change["dtype"])) declared_[id] = *type;
+    }
+  }
+
+  void add_tensors() {
+    for (const Value& entry : description_["new_tensors"].array()) {
+      const TensorId id = static_cast<TensorId>(network_->tensors.size());
+      TensorInfo info;
+      info.name = entry["name"].text();
+      if (const auto type = requested_type(entry["dtype"])) {
+        info.type = *type;
+        declared_[id] = *type;
+      }
+      if (entry["shape"].is_array()) info.shape = entry["shape"].shape();
+      if (entry["value"].is_tensor()) {
+        info.value = entry["value"].tensor().clone();  // the frame's memory holds much more
+        info.type = info.value.type();
+        info.shape = info.value.shape();
+      }
+      // A constant that was left out because only shapes are asked for.
+      if (for_shapes_ && info.shape && info.name.empty() && !info.value) stand_ins_[id] = *info.shape;
+      network_->tensors.push_back(std::move(info));
+    }
+  }
+
+  void request(Layer& layer, const Value& entry) {
+    layer.precision = requested_type(entry["precision"]);
+    layer.output_types.clear();
+    for (const Value& type : entry["output_types"].array()) layer.output_types.push_back(requested_type(type));
+    const auto open = [](const auto& type) { return !type.has_value(); };
+    if (std::all_of(layer.output_types.begin(), layer.output_types.end(), open)) layer.output_types.clear();
+  }
+
+  void change_layers() {
+    for (const Value& change : description_["changed_layers"].array()) {
+      const std::int64_t id = change["id"].integer();
+      if (id < 0 || id >= static_cast<std::int64_t>(network_->layers.size()))
+        fail(fmt::format("there is no layer {}", id));
+      Layer& layer = network_->layers[static_cast<std::size_t>(id)];
+      layer.name = change["name"].text();
+      request(layer, change);
+      layer.inputs = ids(change["inputs"]);
+      for (std::size_t i = 0; i < layer.inputs.size(); ++i) layer.inputs[i] = readable(layer, i);
+    }
+  }
+
+  /// An input that the operator may read: values of scripts become Constant layers where it reads no weight.
+  TensorId readable(const Layer& layer, std::size_t index) {
+    const TensorId id = layer.inputs[index];
+    if (id == kNone || !network_->tensor(id).value || network_->tensor(id).producer != kNone) return id;
+    const bool weight = index < 32 && (layer.op->weights >> index & 1u) != 0;
+    if (weight) return id;
+    Layer constant = new_layer("Constant", layer.name);
+    constant.outputs = {id};
+    network_->tensor(id).producer = static_cast<LayerId>(network_->layers.size());
+    pending_.push_back(std::move(constant));
+    return id;
+  }
+
+  Layer new_layer(const std::string& op, const std::string& where) const {
+    Layer layer;
+    layer.op = ops_.find("", op);
+    if (layer.op == nullptr)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("[script] layer '{}': expected an operator that ulpscope has, got '{}'", where, op));
+    layer.opset = opset_;
+    return layer;
+  }
+
+  void add_layer(const Value& entry) {
+    const std::string& name = entry["name"].text();
+    const Value::Array& operators = entry["operators"].array();
+    for (std::size_t i = 0; i < operators.size(); ++i) {
+      const Value& node = operators[i];
+      const std::string& op = node["op"].text();
+      Layer layer = new_layer(op, name);
+      const bool last = i + 1 == operators.size();
+      layer.name = last ? name : fmt::format("{}/{}_{}", name, op, i);
+      layer.nodes = {name};
+      layer.inputs = ids(node["inputs"]);
+      layer.outputs = ids(node["outputs"]);
+      while (!layer.inputs.empty() && layer.inputs.back() == kNone) layer.inputs.pop_back();
+      name_new_tensors(layer);
+      if (op == "Constant")
+        set_constant(layer, node["attributes"]);
+      else
+        for (const auto& [key, value] : node["attributes"].map()) layer.attributes.set(key, attribute_of(key, value));
+      request(layer, entry);
+      if (!last) layer.output_types.clear();
+      for (std::size_t k = 0; k < layer.inputs.size(); ++k) layer.inputs[k] = readable(layer, k);
+      if (op == "Constant" && stand_ins_.count(layer.outputs[0]) != 0) continue;
+      add_pending();
+      network_->layers.push_back(std::move(layer));
+    }
+    add_pending();
+  }
+
+  void add_pending() {
+    for (Layer& layer : pending_) network_->layers.push_back(std::move(layer));
+    pending_.clear();
+  }
+
+  void set_constant(const Layer& layer, const Value& attributes) {
+    TensorInfo& info = network_->tensor(layer.outputs[0]);
+    if (attributes["value"].is_tensor()) {
+      info.value = attributes["value"].tensor().clone();
+      info.type = info.value.type();
+      info.shape = info.value.shape();
+    } else {
+      info.type = requested_type(attributes["dtype"]).value_or(DataType::kFloat32);
+      stand_ins_[layer.outputs[0]] = attributes["shape"].shape();
+    }
+  }
+
+  void name_new_tensors(const Layer& layer) {
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+      if (layer.inputs[i] != kNone && network_->tensor(layer.inputs[i]).name.empty())
+        network_->tensor(layer.inputs[i]).name = fmt::format("{}_input_{}", layer.name, i);
+    for (std::size_t i = 0; i < layer.outputs.size(); ++i)
+      if (layer.outputs[i] != kNone && network_->tensor(layer.outputs[i]).name.empty())
+        network_->tensor(layer.outputs[i]).name = layer.name + "_output";
+  }
+
+  /// Constants that became layers are named after their tensor, as initializers of a model are.
+  void name_everything() {
+    std::unordered_set<std::string> taken;
+    for (const Layer& layer : network_->layers)
+      if (!layer.name.empty() && !taken.insert(layer.name).second)
+        fail(fmt::format("expected different names of layers, got '{}' twice", layer.name));
+    for (Layer& layer : network_->layers) {
+      if (!layer.name.empty()) continue;
+      const std::string& stem = network_->tensor(layer.outputs[0]).name;
+      layer.name = stem;
+      for (int i = 1; !taken.insert(layer.name).second; ++i) layer.name = fmt::format("{}_{}", stem, i);
+      layer.nodes = {layer.name};
+    }
+    std::unordered_set<std::string_view> tensors;
+    for (const TensorInfo& info : network_->tensors)
+      if (!info.name.empty() && !tensors.insert(info.name).second)
+        fail(fmt::format("expected different names of tensors, got '{}' twice", info.name));
+  }
+
+  /// Producers before consumers; otherwise the order that the layers have.
+  void sort_layers() {
+    std::vector<Layer>& layers = network_->layers;
+    std::unordered_map<TensorId, std::size_t> producer;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      for (const TensorId id : layers[i].outputs)
+        if (id != kNone) producer[id] = i;
+    std::vector<std::vector<std::size_t>> users(layers.size());
+    std::vector<std::size_t> waits_for(layers.size(), 0);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      std::unordered_set<std::size_t> before;
+      for (const TensorId id : layers[i].inputs)
+        if (const auto found = producer.find(id); id != kNone && found != producer.end()) before.insert(found->second);
+      for (const std::size_t other : before) users[other].push_back(i);
+      waits_for[i] = before.size();
+    }
+    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      if (waits_for[i] == 0) ready.push(i);
+    std::vector<Layer> sorted;
+    sorted.reserve(layers.size());
+    while (!ready.empty()) {
+      const std::size_t next = ready.top();
+      ready.pop();
+      for (const std::size_t user : users[next])
+        if (--waits_for[user] == 0) ready.push(user);
+      sorted.push_back(std::move(layers[next]));
+    }
+    if (sorted.size() != layers.size()) {
+      const auto stuck = std::find_if(waits_for.begin(), waits_for.end(), [](std::size_t count) { return count > 0; });
+      fail(fmt::format("expected a network without cycles, got one through layer '{}'",
+                       layers[static_cast<std::size_t>(stuck - waits_for.begin())].name));
+    }
+    layers = std::move(sorted);
+  }
+
+  /// `tensor.dtype = ...`: what callers hand over and get; computed tensors are stored in it.
+  void declare_types() {
+    for (const auto& [id, type] : declared_) {
+      TensorInfo& info = network_->tensor(id);
+      if (info.producer != kNone && !info.value) {
+        Layer& layer = network_->layer(info.producer);
+        layer.output_types.resize(layer.outputs.size());
+        for (std::size_t i = 0; i < layer.outputs.size(); ++i)
+          if (layer.outputs[i] == id) layer.output_types[i] = type;
+      }
+      if (info.producer == kNone || network_->is_output(id)) info.type = type;
+    }
+  }
+
+  const Value& description_;
+  const OpRegistry& ops_;
+  bool for_shapes_;
+  std::shared_ptr<Network> network_;
+  int opset_ = 17;
+  std::unordered_map<TensorId, DataType> declared_;
+  std::unordered_map<TensorId, Shape> stand_ins_;
+  std::vector<Layer> pending_;
+};
+
+Value shapes_value(const Network& network, const std::vector<std::optional<Shape>>& shapes) {
+  Value::Array result;
+  for (std::size_t i = 0; i < network.tensors.size(); ++i)
+    result.push_back(
+        Value::Array{type_value(network.tensors[i].type), shapes[i] ? Value::of_shape(*shapes[i]) : Value()});
+  return result;
+}
+
+std::vector<Shape> with_dynamic(std::vector<Shape> shapes, std::int64_t size) {
+  for (Shape& shape : shapes)
+    for (std::int64_t& dim : shape)
+      if (dim < 0) dim = size;
+  return shapes;
+}
+
+}  // namespace
+
+Value describe_network(const Network& network, int handle) {
+  Value::Array tensors, layers;
+  for (const TensorInfo& info : network.tensors) {
+    const std::optional<Shape> shape = info.value ? info.value.shape() : info.shape;
+    tensors.push_back(Value::Array{info.name, type_value(info.type), shape ? Value::of_shape(*shape) : Value(),
+                                   static_cast<bool>(info.value)});
+  }
+  int opset = 0;
+  for (const Layer& layer : network.layers) {
+    if (layer.op->domain.empty()) opset = std::max(opset, layer.opset);
+    Value::Array output_types;
+    for (std::size_t i = 0; i < layer.outputs.size(); ++i)
+      output_types.push_back(type_value(layer.output_type(i).value_or(DataType::kUndefined)));
+    layers.push_back(Value::Map{{"name", layer.name},
+                                {"op", layer.op->name},
+                                {"domain", layer.op->domain},
+                                {"type", tensorrt_layer_type(layer)},
+                                {"inputs", ids_value(layer.inputs)},
+                                {"outputs", ids_value(layer.outputs)},
+                                {"precision", type_value(layer.precision.value_or(DataType::kUndefined))},
+                                {"output_types", std::move(output_types)},
+                                {"nodes", Value::of_strings(layer.nodes)}});
+  }
+  return Value::Map{{"handle", handle},
+                    {"name", network.name},
+                    {"opset", opset},
+                    {"tensors", std::move(tensors)},
+                    {"layers", std::move(layers)},
+                    {"inputs", ids_value(network.inputs)},
+                    {"outputs", ids_value(network.outputs)}};
+}
+
+std::shared_ptr<Network> apply_description(const Network* base, const Value& description, const OpRegistry& ops) {
+  return Composer(base, description, ops, false).compose();
+}
+
+Value infer_description(const Network* base, const Value& description, const OpRegistry& ops) {
+  Composer composer(base, description, ops, true);
+  const std::shared_ptr<Network> network = composer.compose();
+  const std::vector<Shape> shapes = composer.input_shapes();
+  std::vector<std::optional<Shape>> known(network->tensors.size());
+  const auto negative = [](const Shape& shape) {
+    return std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
+  };
+  if (std::none_of(shapes.begin(), shapes.end(), negative))
+    return shapes_value(*network, infer(*network, shapes, kFoldedElements).shapes);
+  // What differs between two sizes of the dynamic dimensions depends on them.
+  try {
+    const InferredNetwork small = infer(*network, with_dynamic(shapes, 2), kFoldedElements);
+    const InferredNetwork large = infer(*network, with_dynamic(shapes, 4), kFoldedElements);
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (!small.shapes[i] || !large.shapes[i] || small.shapes[i]->size() != large.shapes[i]->size()) continue;
+      known[i] = small.shapes[i];
+      for (std::size_t k = 0; k < known[i]->size(); ++k)
+        if ((*known[i])[k] != (*large.shapes[i])[k]) (*known[i])[k] = -1;
+    }
+  } catch (const Error&) {
+    // Shapes that fit other sizes only: nothing is known beforehand.
+  }
+  return shapes_value(*network, known);
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,90 @@
+#include "runners/onnxruntime_runner.h"
+
+#include <cstring>
+
+#include "core/file.h"
+#include "onnx/edit.h"
+#include "runners/python_runner.h"
+
+namespace ulpscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+Tensor bytes_of(std::span<const std::string_view> pieces) {
+  std::size_t size = 0;
+  for (const std::string_view piece : pieces) size += piece.size();
+  Tensor result(DataType::kUInt8, {static_cast<std::int64_t>(size)});
+  auto* out = static_cast<char*>(result.raw());
+  for (const std::string_view piece : pieces) {
+    std::memcpy(out, piece.data(), piece.size());
+    out += piece.size();
+  }
+  return result;
+}
+
+class OnnxRuntimeRunner final : public PythonRunner {
+ public:
+  OnnxRuntimeRunner(fs::path path, std::string bytes, fs::path external_data_dir, OnnxRuntimeOptions options,
+                    std::shared_ptr<Worker> worker)
+      : PythonRunner("onnxrt-runner", "onnxruntime", std::move(worker)),
+        path_(std::move(path)),
+        bytes_(std::move(bytes)),
+        external_data_dir_(std::move(external_data_dir)),
+        options_(std::move(options)) {}
+
+ private:
+  Value open_arguments() override {
+    Value::Map args{{"path", path_.string()},
+                    {"threads", options_.threads},
+                    {"optimize", options_.optimize},
+                    {"providers", Value::of_strings(options_.providers)}};
+    fs::path folder = external_data_dir_;
+    const bool edited = options_.mark_all || !options_.outputs.empty() || !options_.exclude_outputs.empty();
+    if (edited) {
+      std::vector<std::string> outputs = options_.outputs;
+      if (options_.mark_all) outputs = {"mark", "all"};
+      std::shared_ptr<MappedFile> file;
+      std::span<const std::byte> model = std::as_bytes(std::span(bytes_));
+      if (bytes_.empty()) {
+        file = MappedFile::open(path_);
+        model = std::as_const(*file).bytes();
+      }
+      const EditedModel result =
+          with_outputs(model, path_.empty() ? "model" : path_.string(), outputs, options_.exclude_outputs);
+      args.emplace_back("model", bytes_of(result.pieces()));
+    } else if (!bytes_.empty()) {
+      const std::string_view piece = bytes_;
+      args.emplace_back("model", bytes_of({&piece, 1}));
+    } else if (!folder.empty()) {
+      const auto file = MappedFile::open(path_);
+      const std::string_view piece(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+      args.emplace_back("model", bytes_of({&piece, 1}));
+    }
+    if (folder.empty() && !path_.empty()) folder = fs::absolute(path_).parent_path();
+    args.emplace_back("external_data_dir", folder.string());
+    return args;
+  }
+
+  fs::path path_;
+  std::string bytes_;
+  fs::path external_data_dir_;
+  OnnxRuntimeOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> make_onnxruntime_runner(fs::path model, OnnxRuntimeOptions options,
+                                                std::shared_ptr<Worker> worker) {
+  fs::path external = options.external_data_dir;
+  return std::make_unique<OnnxRuntimeRunner>(std::move(model), "", std::move(external), std::move(options),
+                                             std::move(worker));
+}
+
+std::unique_ptr<Runner> make_onnxruntime_runner(std::string model_bytes, fs::path external_data_dir,
+                                                OnnxRuntimeOptions options, std::shared_ptr<Worker> worker) {
+  return std::make_unique<OnnxRuntimeRunner>(fs::path(), std::move(model_bytes), std::move(external_data_dir),
+                                             std::move(options), std::move(worker));
+}
+
+}  // namespace ulpscope

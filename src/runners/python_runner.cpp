@@ -1,0 +1,80 @@
+#include "runners/python_runner.h"
+
+#include <fmt/format.h>
+
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+std::vector<RunnerBinding> bindings_from(const Value& values) {
+  std::vector<RunnerBinding> result;
+  for (const Value& value : values.array()) {
+    const auto type = data_type_from_name(value["dtype"].text());
+    if (!type)
+      throw Error(ErrorCode::kUnsupported, fmt::format("[script] worker: '{}' has the unknown type '{}'",
+                                                       value["name"].text(), value["dtype"].text()));
+    result.push_back({value["name"].text(), *type, value["shape"].shape()});
+  }
+  return result;
+}
+
+}  // namespace
+
+PythonRunner::PythonRunner(std::string kind, std::string backend, std::shared_ptr<Worker> worker)
+    : kind_(std::move(kind)), backend_(std::move(backend)), shared_(std::move(worker)) {}
+
+PythonRunner::~PythonRunner() {
+  try {
+    deactivate();
+  } catch (...) {
+    // The process is gone, and the session with it.
+  }
+}
+
+void PythonRunner::activate() {
+  if (worker_) return;
+  const std::shared_ptr<Worker> worker = shared_ ? shared_ : Worker::start();
+  const Value result = worker->call(backend_ + "_open", open_arguments());
+  inputs_ = bindings_from(result["inputs"]);
+  outputs_ = bindings_from(result["outputs"]);
+  handle_ = result["handle"].integer();
+  worker_ = worker;
+  opened(result);
+}
+
+void PythonRunner::deactivate() {
+  const std::shared_ptr<Worker> worker = std::exchange(worker_, nullptr);
+  if (worker && shared_ && worker->alive()) worker->call(backend_ + "_close", Value::Map{{"handle", handle_}});
+}
+
+TensorMap PythonRunner::infer(const TensorMap& inputs) {
+  if (!worker_) throw InternalError("a runner must be active to infer");
+  Value::Array feed;
+  for (const RunnerBinding& binding : inputs_) {
+    const Tensor* tensor = find_tensor(inputs, binding.name);
+    if (tensor == nullptr)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[run] {}: expected the input '{}', got none of that name", kind_, binding.name));
+    if (tensor->type() != binding.type)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[run] {}: input '{}': expected elements of type {}, got {}", kind_, binding.name,
+                              name_of(binding.type), name_of(tensor->type())));
+    bool fits = tensor->rank() == static_cast<std::int64_t>(binding.shape.size());
+    for (std::size_t i = 0; fits && i < binding.shape.size(); ++i)
+      fits = binding.shape[i] < 0 || binding.shape[i] == tensor->shape()[i];
+    if (!fits)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[run] {}: input '{}': expected the shape {}, got {}", kind_, binding.name,
+                              to_string(binding.shape), to_string(tensor->shape())));
+    feed.push_back(Value::Array{binding.name, *tensor});
+  }
+  const Value result = worker_->call(backend_ + "_run", Value::Map{{"handle", handle_}, {"inputs", std::move(feed)}});
+  seconds_ = result["seconds"].real();
+  TensorMap outputs;
+  for (const Value& entry : result["outputs"].array())
+    outputs.push_back({entry.array().at(0).text(), entry.array().at(1).tensor()});
+  return outputs;
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,60 @@
+#include "runners/tensorrt_runner.h"
+
+#include <fmt/format.h>
+
+#include "runners/python_runner.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+class TensorRTRunner final : public PythonRunner {
+ public:
+  TensorRTRunner(std::filesystem::path model, TensorRTOptions options, std::shared_ptr<Worker> worker)
+      : PythonRunner("trt-runner", "tensorrt", std::move(worker)),
+        model_(std::move(model)),
+        options_(std::move(options)) {}
+
+ private:
+  Value open_arguments() override {
+    Value::Array precisions, profile;
+    for (const auto& [name, enabled] : {std::pair{"tf32", options_.tf32},
+                                        {"fp16", options_.fp16},
+                                        {"bf16", options_.bf16},
+                                        {"int8", options_.int8},
+                                        {"fp8", options_.fp8}})
+      if (enabled) precisions.emplace_back(name);
+    Value::Map layers;
+    for (const auto& [name, type] : options_.layer_precisions) layers.emplace_back(name, type);
+    for (const TensorRTOptions::InputProfile& entry : options_.profile)
+      profile.push_back(Value::Map{{"input", entry.input},
+                                   {"min", Value::of_shape(entry.min)},
+                                   {"opt", Value::of_shape(entry.opt)},
+                                   {"max", Value::of_shape(entry.max)}});
+    return Value::Map{{"path", model_.string()},
+                      {"precisions", std::move(precisions)},
+                      {"strongly_typed", options_.strongly_typed},
+                      {"constraints", options_.precision_constraints},
+                      {"layer_precisions", std::move(layers)},
+                      {"profile", std::move(profile)},
+                      {"save_engine", options_.save_engine.string()}};
+  }
+
+  void opened(const Value& result) override {
+    log_info(fmt::format("Built with TensorRT {}", result["version"].text()));
+    for (const std::string& name : result["unknown_layers"].strings())
+      log_warning(fmt::format("[tensorrt] --layer-precisions: the network has no layer '{}'", name));
+  }
+
+  std::filesystem::path model_;
+  TensorRTOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> make_tensorrt_runner(std::filesystem::path model, TensorRTOptions options,
+                                             std::shared_ptr<Worker> worker) {
+  return std::make_unique<TensorRTRunner>(std::move(model), std::move(options), std::move(worker));
+}
+
+}  // namespace ulpscope
