@@ -19,7 +19,7 @@ constexpr int kPrecision = 8;
 
 /// A decimal number: sign, digits before and after the point, exponent (scientific notation only).
 struct Decimal {
-  std::string integer;   ///< With the sign.
+  std::string integer;  ///< With the sign.
   std::string fraction;
   std::string exponent;  ///< "+07"
 };
@@ -51,11 +51,14 @@ std::string shortest(T value, DataType type, bool scientific) {
     if (scientific) return buffer;
     // The same digits without exponent: a float16 needs at most 5 significant ones, so double holds them well.
     char fixed[64];
-    const auto end = std::to_chars(fixed, fixed + sizeof(fixed), std::strtod(buffer, nullptr), std::chars_format::fixed).ptr;
+    const auto end =
+        std::to_chars(fixed, fixed + sizeof(fixed), std::strtod(buffer, nullptr), std::chars_format::fixed).ptr;
     return {fixed, end};
   }
   char buffer[512];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value, scientific ? std::chars_format::scientific : std::chars_format::fixed).ptr;
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value,
+                                 scientific ? std::chars_format::scientific : std::chars_format::fixed)
+                       .ptr;
   return {buffer, end};
 }
 
@@ -75,7 +78,9 @@ Decimal digits_of(T value, DataType type, bool scientific) {
 /// Arrays with larger values are printed with exponents: 10 to the decimal digits that the type can hold, at most 8.
 double cutoff_of(DataType type) { return type == DataType::kFloat16 ? 1e3 : type == DataType::kFloat64 ? 1e8 : 1e6; }
 
-std::string padded_left(const std::string& text, std::size_t width) { return std::string(width > text.size() ? width - text.size() : 0, ' ') + text; }
+std::string padded_left(const std::string& text, std::size_t width) {
+  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+}
 
 template <typename T>
 std::vector<std::string> float_words(const T* values, std::size_t count, DataType type) {
@@ -92,7 +97,8 @@ std::vector<std::string> float_words(const T* values, std::size_t count, DataTyp
       smallest = std::min(smallest, std::fabs(values[i]));
     }
   }
-  const bool scientific = any && (largest >= cutoff_of(type) || smallest < 0.0001 || static_cast<T>(largest / smallest) > 1000);
+  const bool scientific =
+      any && (largest >= cutoff_of(type) || smallest < 0.0001 || static_cast<T>(largest / smallest) > 1000);
 
   std::vector<Decimal> decimals(count);
   std::size_t left = 0, right = 0, exponent = 0;
@@ -119,7 +125,8 @@ std::vector<std::string> float_words(const T* values, std::size_t count, DataTyp
       char buffer[64];
       std::snprintf(buffer, sizeof(buffer), "%.*e", static_cast<int>(right), static_cast<double>(values[i]));
       const Decimal d = split(buffer);
-      words[i] = padded_left(d.integer, left) + "." + d.fraction + "e" + d.exponent[0] + std::string(exponent - d.exponent.size(), '0') + d.exponent.substr(1);
+      words[i] = padded_left(d.integer, left) + "." + d.fraction + "e" + d.exponent[0] +
+                 std::string(exponent - d.exponent.size(), '0') + d.exponent.substr(1);
     } else {
       const Decimal& d = decimals[i];
       words[i] = padded_left(d.integer, left) + "." + d.fraction + std::string(right - d.fraction.size(), ' ');

@@ -12,7 +12,8 @@ constexpr std::uint8_t kForeign = 64;
 constexpr std::array<std::uint8_t, 256> inverse() {
   std::array<std::uint8_t, 256> table{};
   for (std::uint8_t& entry : table) entry = kForeign;
-  for (std::size_t i = 0; i < kAlphabet.size(); ++i) table[static_cast<std::uint8_t>(kAlphabet[i])] = static_cast<std::uint8_t>(i);
+  for (std::size_t i = 0; i < kAlphabet.size(); ++i)
+    table[static_cast<std::uint8_t>(kAlphabet[i])] = static_cast<std::uint8_t>(i);
   return table;
 }
 

@@ -23,6 +23,7 @@ CompareFunction metric_compare(const std::vector<Metric>& metrics, const Compare
 double metric_value(Metric metric, const Tensor& a, const Tensor& b);
 
 /// The range that the histograms of two compared outputs share.
-std::pair<double, double> shared_range(const Tensor& a, const Statistics& statistics_a, const Tensor& b, const Statistics& statistics_b);
+std::pair<double, double> shared_range(const Tensor& a, const Statistics& statistics_a, const Tensor& b,
+                                       const Statistics& statistics_b);
 
 }  // namespace ulpscope

@@ -18,14 +18,16 @@ void log_summary(const PairVerdict& pair) {
   const std::int64_t passed = pair.passed_iterations();
   const auto total = static_cast<std::int64_t>(pair.iterations.size());
   const double rate = total == 0 ? 100.0 : static_cast<double>(passed) / static_cast<double>(total) * 100.0;
-  log(pair.passed() ? LogLevel::kInfo : LogLevel::kError, "Accuracy Summary | " + pair.first + " vs. " + pair.second + " | Passed: " + std::to_string(passed) + "/" +
-                                                             std::to_string(total) + " iterations | Pass Rate: " + python_float(rate) + "%");
+  log(pair.passed() ? LogLevel::kInfo : LogLevel::kError,
+      "Accuracy Summary | " + pair.first + " vs. " + pair.second + " | Passed: " + std::to_string(passed) + "/" +
+          std::to_string(total) + " iterations | Pass Rate: " + python_float(rate) + "%");
 }
 
 }  // namespace
 
 const std::vector<std::string>& compare_function_names() {
-  static const std::vector<std::string> names = {"simple", "indices", "l2", "cosine_similarity", "psnr", "snr", "distance_metrics", "quality_metrics"};
+  static const std::vector<std::string> names = {
+      "simple", "indices", "l2", "cosine_similarity", "psnr", "snr", "distance_metrics", "quality_metrics"};
   return names;
 }
 
@@ -38,16 +40,20 @@ CompareFunction compare_function(std::string_view name, const CompareOptions& op
   if (name == "snr") return metric_compare({Metric::kSnr}, options);
   if (name == "distance_metrics") return metric_compare({Metric::kL2, Metric::kCosineSimilarity}, options);
   if (name == "quality_metrics") return metric_compare({Metric::kPsnr, Metric::kSnr}, options);
-  throw Error(ErrorCode::kInvalidArgument, "[compare] unknown comparison '" + std::string(name) + "'; valid choices are: " + python_list(compare_function_names()));
+  throw Error(ErrorCode::kInvalidArgument, "[compare] unknown comparison '" + std::string(name) +
+                                               "'; valid choices are: " + python_list(compare_function_names()));
 }
 
-std::int64_t PairVerdict::passed_iterations() const { return std::count_if(iterations.begin(), iterations.end(), all_passed); }
+std::int64_t PairVerdict::passed_iterations() const {
+  return std::count_if(iterations.begin(), iterations.end(), all_passed);
+}
 
 bool AccuracyResult::passed() const {
   return std::all_of(pairs.begin(), pairs.end(), [](const PairVerdict& pair) { return pair.passed(); });
 }
 
-AccuracyResult compare_accuracy(const RunResults& results, const std::vector<CompareFunction>& functions, bool fail_fast) {
+AccuracyResult compare_accuracy(const RunResults& results, const std::vector<CompareFunction>& functions,
+                                bool fail_fast) {
   AccuracyResult accuracy;
   for (std::size_t i = 0; i + 1 < results.size(); ++i) {
     const auto& [first_name, first] = results[i];
@@ -58,8 +64,9 @@ AccuracyResult compare_accuracy(const RunResults& results, const std::vector<Com
     {
       const LogIndent indent;
       if (first.size() != second.size()) {
-        log_warning("The results have different numbers of iterations (" + std::to_string(first.size()) + " and " + std::to_string(second.size()) + "). Only the first " +
-                    std::to_string(iterations) + " will be compared");
+        log_warning("The results have different numbers of iterations (" + std::to_string(first.size()) + " and " +
+                    std::to_string(second.size()) + "). Only the first " + std::to_string(iterations) +
+                    " will be compared");
       }
       for (std::size_t k = 0; k < iterations; ++k) {
         if (iterations > 1) log_info("Iteration: " + std::to_string(k));

@@ -82,7 +82,8 @@ struct AccuracyResult {
 /// Compares each runner with the next one, iteration by iteration, with every function; logs comparison and summary
 /// lines. With `fail_fast` it returns after the first iteration that fails, without a summary.
 /// Throws Error(kInvalidArgument) when two results have no output in common.
-AccuracyResult compare_accuracy(const RunResults& results, const std::vector<CompareFunction>& functions, bool fail_fast = false);
+AccuracyResult compare_accuracy(const RunResults& results, const std::vector<CompareFunction>& functions,
+                                bool fail_fast = false);
 
 /// The name in `second` that output number `index` of `first` is compared with, or nothing (a warning was logged).
 std::optional<std::string> pair_output(const IterationResult& first, std::size_t index, const IterationResult& second);

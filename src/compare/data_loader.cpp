@@ -34,20 +34,26 @@ void warn_unmatched(const DataLoaderOptions& options, const std::vector<InputBin
   const std::vector<std::string> names = names_of(bindings);
   for (const auto& entry : options.input_shapes) {
     const std::string& pattern = entry.first;
-    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name == pattern || matches_wildcard(name, pattern); })) continue;
-    std::string message = "Input tensor: " + pattern + " | Metadata was provided, but the input does not exist in one or more runners.";
-    if (const auto similar = find_similar(pattern, names)) message += "\nMaybe you meant to set: " + names[*similar] + "?";
+    if (std::any_of(names.begin(), names.end(),
+                    [&](const std::string& name) { return name == pattern || matches_wildcard(name, pattern); }))
+      continue;
+    std::string message =
+        "Input tensor: " + pattern + " | Metadata was provided, but the input does not exist in one or more runners.";
+    if (const auto similar = find_similar(pattern, names))
+      message += "\nMaybe you meant to set: " + names[*similar] + "?";
     log_once(LogLevel::kWarning, message);
   }
   for (const auto& entry : options.val_range.entries()) {
     if (entry.first.empty() || std::find(names.begin(), names.end(), entry.first) != names.end()) continue;
-    log_once(LogLevel::kWarning, "Extra items in val_range: {" + python_string(entry.first) + "}.\nNote: inputs are: " + python_list(names));
+    log_once(LogLevel::kWarning, "Extra items in val_range: {" + python_string(entry.first) +
+                                     "}.\nNote: inputs are: " + python_list(names));
   }
 }
 
 /// An integer input of one static dimension that was given as many values as it has elements: a shape tensor.
 bool takes_values(const InputBinding& binding, const Shape& given) {
-  return is_integer(binding.type) && binding.shape.size() == 1 && !is_dynamic(binding.shape) && !is_dynamic(given) && static_cast<std::int64_t>(given.size()) == binding.shape[0];
+  return is_integer(binding.type) && binding.shape.size() == 1 && !is_dynamic(binding.shape) && !is_dynamic(given) &&
+         static_cast<std::int64_t>(given.size()) == binding.shape[0];
 }
 
 /// The shape of the data, or its values if `values` is set.
@@ -58,12 +64,14 @@ Shape shape_of(const DataLoaderOptions& options, const InputBinding& binding, bo
     values = takes_values(binding, *given);
     if (is_dynamic(*given)) {
       log_once(LogLevel::kWarning, prefix + "Provided input shape: " + to_string(*given) +
-                                       " is dynamic.\nDynamic shapes cannot be used to generate inference data. Will use default shape instead.\nTo avoid this, please provide a "
+                                       " is dynamic.\nDynamic shapes cannot be used to generate inference data. Will "
+                                       "use default shape instead.\nTo avoid this, please provide a "
                                        "fixed shape to the data loader. ");
     } else if (values || shape_fits(*given, binding.shape)) {
       return *given;
     } else {
-      log_once(LogLevel::kWarning, prefix + "Cannot use provided custom shape: " + to_string(*given) + " to override tensor shape. Will use default shape instead.");
+      log_once(LogLevel::kWarning, prefix + "Cannot use provided custom shape: " + to_string(*given) +
+                                       " to override tensor shape. Will use default shape instead.");
     }
   }
   if (!is_dynamic(binding.shape)) return binding.shape;
@@ -72,10 +80,13 @@ Shape shape_of(const DataLoaderOptions& options, const InputBinding& binding, bo
   for (const auto& [name, preset] : options.default_shapes) {
     if (name != binding.name) continue;
     if (!shape_fits(preset, binding.shape))
-      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': cannot override its shape " + to_string(binding.shape) + " by " + to_string(preset) + "; try another --trt-min-shapes");
+      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': cannot override its shape " +
+                                                   to_string(binding.shape) + " by " + to_string(preset) +
+                                                   "; try another --trt-min-shapes");
     shape = preset;
   }
-  log_once(LogLevel::kWarning, prefix + "Will generate data of shape: " + to_string(shape) + ".\nIf this is incorrect, please provide a custom data loader, or --input-shapes.");
+  log_once(LogLevel::kWarning, prefix + "Will generate data of shape: " + to_string(shape) +
+                                   ".\nIf this is incorrect, please provide a custom data loader, or --input-shapes.");
   return shape;
 }
 
@@ -95,7 +106,9 @@ Tensor draw_floats(RandomState& random, const InputBinding& binding, const Shape
 
 std::int64_t whole(double bound, const InputBinding& binding) {
   if (!(std::fabs(bound) < 0x1p63))
-    throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': " + python_float(bound) + " is no bound for values of type " + std::string(name_of(binding.type)) + "; try another --val-range");
+    throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': " + python_float(bound) +
+                                                 " is no bound for values of type " +
+                                                 std::string(name_of(binding.type)) + "; try another --val-range");
   return static_cast<std::int64_t>(bound);
 }
 
@@ -104,18 +117,24 @@ Tensor draw_integers(RandomState& random, const InputBinding& binding, const Sha
   const std::int64_t low = is_bool ? range.low != 0 : whole(range.low, binding);
   const std::int64_t high = is_bool ? range.high != 0 : whole(range.high, binding);
   try {
-    if (high == std::numeric_limits<std::int64_t>::max()) throw Error(ErrorCode::kInvalidArgument, "the upper bound is too large");
+    if (high == std::numeric_limits<std::int64_t>::max())
+      throw Error(ErrorCode::kInvalidArgument, "the upper bound is too large");
     return random.randint(low, high + 1, shape, binding.type);
   } catch (const Error& error) {
-    throw Error(error.code(), "[inputs] input '" + binding.name + "': cannot draw values of type " + std::string(name_of(binding.type)) + " from [" + std::to_string(low) + ", " +
+    throw Error(error.code(), "[inputs] input '" + binding.name + "': cannot draw values of type " +
+                                  std::string(name_of(binding.type)) + " from [" + std::to_string(low) + ", " +
                                   std::to_string(high) + "]: " + error.what() + "; try another --val-range");
   }
 }
 
 Tensor given_values(const InputBinding& binding, const Shape& values) {
-  Tensor result = Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span<const std::int64_t>(values)).cast(binding.type);
-  log_once(LogLevel::kInfo, "Assuming " + binding.name + " is a shape tensor. Setting input values to: " + array_text(result) +
-                                ". If these values are not correct, please set it correctly in 'input_metadata' or by providing --input-shapes");
+  Tensor result =
+      Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span<const std::int64_t>(values))
+          .cast(binding.type);
+  log_once(LogLevel::kInfo, "Assuming " + binding.name +
+                                " is a shape tensor. Setting input values to: " + array_text(result) +
+                                ". If these values are not correct, please set it correctly in 'input_metadata' or by "
+                                "providing --input-shapes");
   return result;
 }
 
@@ -123,13 +142,20 @@ Tensor given_values(const InputBinding& binding, const Shape& values) {
 bool out_of_range(const Tensor& tensor, DataType type) {
   double low = -1, high = 0;
   switch (type) {
-    case DataType::kFloat16: high = 65504; low = -high; break;
+    case DataType::kFloat16:
+      high = 65504;
+      low = -high;
+      break;
     case DataType::kFloat32:
-    case DataType::kBFloat16: high = static_cast<double>(std::numeric_limits<float>::max()); low = -high; break;
+    case DataType::kBFloat16:
+      high = static_cast<double>(std::numeric_limits<float>::max());
+      low = -high;
+      break;
     default: {
       if (!is_integer(type)) return false;
       const int bits = static_cast<int>(size_of(type)) * 8;
-      const bool is_unsigned = type == DataType::kUInt8 || type == DataType::kUInt16 || type == DataType::kUInt32 || type == DataType::kUInt64;
+      const bool is_unsigned = type == DataType::kUInt8 || type == DataType::kUInt16 || type == DataType::kUInt32 ||
+                               type == DataType::kUInt64;
       low = is_unsigned ? 0 : -std::ldexp(1.0, bits - 1);
       high = std::ldexp(1.0, is_unsigned ? bits : bits - 1) - 1;
     }
@@ -142,17 +168,22 @@ bool out_of_range(const Tensor& tensor, DataType type) {
 Tensor adapt(const Tensor& tensor, const InputBinding& binding) {
   Tensor result = tensor;
   if (result.type() != binding.type) {
-    log_warning("Input tensor: " + binding.name + " | Buffer dtype (" + std::string(name_of(result.type())) + ") does not match expected input dtype (" + std::string(name_of(binding.type)) +
+    log_warning("Input tensor: " + binding.name + " | Buffer dtype (" + std::string(name_of(result.type())) +
+                ") does not match expected input dtype (" + std::string(name_of(binding.type)) +
                 "), attempting to cast.");
-    if (out_of_range(result, binding.type)) log_warning("Some values in this input are out of range of " + std::string(name_of(binding.type)) + ". Unexpected behavior may ensue!");
+    if (out_of_range(result, binding.type))
+      log_warning("Some values in this input are out of range of " + std::string(name_of(binding.type)) +
+                  ". Unexpected behavior may ensue!");
     result = result.cast(binding.type);
   }
   if (!shape_fits(result.shape(), binding.shape)) {
-    log_warning("Input tensor: " + binding.name + " | Buffer shape (" + to_string(result.shape()) + ") does not match expected input shape (" + to_string(binding.shape) +
+    log_warning("Input tensor: " + binding.name + " | Buffer shape (" + to_string(result.shape()) +
+                ") does not match expected input shape (" + to_string(binding.shape) +
                 "). Attempting to transpose/reshape.");
     result = match_shape(result, binding.shape);
     if (!shape_fits(result.shape(), binding.shape)) {
-      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': expected shape " + to_string(binding.shape) + ", got " + to_string(tensor.shape()) +
+      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': expected shape " +
+                                                   to_string(binding.shape) + ", got " + to_string(tensor.shape()) +
                                                    ", which cannot be permuted or reshaped to it");
     }
   }
@@ -161,11 +192,13 @@ Tensor adapt(const Tensor& tensor, const InputBinding& binding) {
 
 }  // namespace
 
-TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<InputBinding>& bindings, std::int64_t iteration) {
+TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<InputBinding>& bindings,
+                          std::int64_t iteration) {
   warn_unmatched(options, bindings);
   const std::int64_t seed = options.seed + iteration;
   if (seed < 0 || seed > std::numeric_limits<std::uint32_t>::max())
-    throw Error(ErrorCode::kInvalidArgument, "[inputs] --seed: expected a seed between 0 and 2**32 - 1, got " + std::to_string(seed));
+    throw Error(ErrorCode::kInvalidArgument,
+                "[inputs] --seed: expected a seed between 0 and 2**32 - 1, got " + std::to_string(seed));
   log_verbose("Generating data using numpy seed: " + std::to_string(seed));
   RandomState random(static_cast<std::uint32_t>(seed));
   TensorMap result;
@@ -179,8 +212,11 @@ TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<In
     const ValueRange range = options.val_range.get(binding.name, ValueRange{});
     const bool counted = is_integer(binding.type) || binding.type == DataType::kBool;
     if (!counted && !is_floating(binding.type))
-      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': cannot generate values of type " + std::string(name_of(binding.type)) + "; try --load-inputs");
-    result.push_back({binding.name, counted ? draw_integers(random, binding, shape, range) : draw_floats(random, binding, shape, range)});
+      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name +
+                                                   "': cannot generate values of type " +
+                                                   std::string(name_of(binding.type)) + "; try --load-inputs");
+    result.push_back({binding.name, counted ? draw_integers(random, binding, shape, range)
+                                            : draw_floats(random, binding, shape, range)});
   }
   return result;
 }
@@ -199,11 +235,15 @@ TensorMap adapt_inputs(const TensorMap& loaded, const std::vector<InputBinding>&
   for (const InputBinding& binding : bindings) {
     const auto found = find_similar(binding.name, names);
     // A tensor that is another input's by name is not taken for this one.
-    const bool taken = found && names[*found] != binding.name && std::find(wanted.begin(), wanted.end(), names[*found]) != wanted.end();
+    const bool taken = found && names[*found] != binding.name &&
+                       std::find(wanted.begin(), wanted.end(), names[*found]) != wanted.end();
     if (!found || taken)
-      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': does not exist in the provided input data, which has " + python_list(names));
+      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name +
+                                                   "': does not exist in the provided input data, which has " +
+                                                   python_list(names));
     if (names[*found] != binding.name)
-      log_warning("Input tensor: " + binding.name + " | Buffer name (" + names[*found] + ") does not match expected input name (" + binding.name + ").");
+      log_warning("Input tensor: " + binding.name + " | Buffer name (" + names[*found] +
+                  ") does not match expected input name (" + binding.name + ").");
     result.push_back({binding.name, adapt(loaded[*found].tensor, binding)});
   }
   return result;

@@ -32,9 +32,10 @@ struct DataLoaderOptions {
 
 /// Inputs for one iteration, from a generator that was seeded with seed + iteration, in the order of the bindings. The
 /// same for every call. Logs warnings for names that match no input and for shapes that cannot be used.
-/// Narrow floats are rounded once from float64. Throws Error(kInvalidArgument) for a type that is not numeric or bool, or
-/// for bounds that the type cannot hold.
-TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<InputBinding>& bindings, std::int64_t iteration);
+/// Narrow floats are rounded once from float64. Throws Error(kInvalidArgument) for a type that is not numeric or bool,
+/// or for bounds that the type cannot hold.
+TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<InputBinding>& bindings,
+                          std::int64_t iteration);
 
 /// All iterations.
 std::vector<TensorMap> generate_inputs(const DataLoaderOptions& options, const std::vector<InputBinding>& bindings);

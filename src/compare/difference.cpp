@@ -43,7 +43,8 @@ T distance(T a, T b) {
 }  // namespace
 
 Difference difference(const Tensor& a, const Tensor& b, bool infinities_equal) {
-  if (a.shape() != b.shape()) throw InternalError("difference: shapes " + to_string(a.shape()) + " and " + to_string(b.shape()));
+  if (a.shape() != b.shape())
+    throw InternalError("difference: shapes " + to_string(a.shape()) + " and " + to_string(b.shape()));
   const Tensor wide_a = cast_up(a), wide_b = cast_up(b);
   const DataType type = promoted(wide_a.type(), wide_b.type());
   const Tensor x = wide_a.type() == type ? wide_a : wide_a.cast(type);

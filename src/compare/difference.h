@@ -8,8 +8,8 @@
 namespace ulpscope {
 
 struct Difference {
-  Tensor absolute;  ///< |a - b|; xor for two bools.
-  Tensor relative;  ///< absolute / |b|, with 2^-52 instead of a floating 0 in b.
+  Tensor absolute;                  ///< |a - b|; xor for two bools.
+  Tensor relative;                  ///< absolute / |b|, with 2^-52 instead of a floating 0 in b.
   bool zeros_in_reference = false;  ///< b is floating and has exact zeros.
 };
 

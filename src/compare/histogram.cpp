@@ -14,10 +14,14 @@ namespace {
 /// Rounds to the type of the data, which is also that of the edges.
 double to_type(double value, DataType type) {
   switch (type) {
-    case DataType::kFloat32: return static_cast<float>(value);
-    case DataType::kFloat16: return round_to_f16(round_to_odd(value));
-    case DataType::kBFloat16: return round_to_bf16(round_to_odd(value));
-    default: return value;
+    case DataType::kFloat32:
+      return static_cast<float>(value);
+    case DataType::kFloat16:
+      return round_to_f16(round_to_odd(value));
+    case DataType::kBFloat16:
+      return round_to_bf16(round_to_odd(value));
+    default:
+      return value;
   }
 }
 
@@ -27,7 +31,9 @@ std::array<double, 11> edges_of(double first, double last, DataType type, bool o
   if (own_range && type == DataType::kFloat32) {
     const float step = (static_cast<float>(last) - static_cast<float>(first)) / 10.0f;
     for (int i = 0; i < 11; ++i) {
-      const float offset = step == 0 ? static_cast<float>(i) / 10.0f * (static_cast<float>(last) - static_cast<float>(first)) : static_cast<float>(i) * step;
+      const float offset = step == 0
+                               ? static_cast<float>(i) / 10.0f * (static_cast<float>(last) - static_cast<float>(first))
+                               : static_cast<float>(i) * step;
       edges[static_cast<std::size_t>(i)] = offset + static_cast<float>(first);
     }
     edges[10] = static_cast<float>(last);
@@ -44,7 +50,8 @@ std::array<double, 11> edges_of(double first, double last, DataType type, bool o
 }
 
 template <typename T>
-void count_into(Histogram& histogram, const T* values, std::size_t count, double first, double last, DataType type, bool own_range) {
+void count_into(Histogram& histogram, const T* values, std::size_t count, double first, double last, DataType type,
+                bool own_range) {
   const double low = to_type(first, type), high = to_type(last, type);
   const double width = last - first;
   const auto& edges = histogram.edges;
@@ -111,10 +118,12 @@ std::string to_text(const Histogram& histogram) {
     text.resize(std::max(width, text.size()), ' ');
     return text;
   };
-  std::string text = "---- Histogram ----\n" + padded("Bin Range", start_width + end_width + 5) + "|  Num Elems | Visualization\n";
+  std::string text =
+      "---- Histogram ----\n" + padded("Bin Range", start_width + end_width + 5) + "|  Num Elems | Visualization\n";
   for (std::size_t i = 0; i < 10; ++i) {
     const std::string count = std::to_string(histogram.counts[i]);
-    const auto bar = static_cast<std::size_t>(40.0 * static_cast<double>(histogram.counts[i]) / static_cast<double>(largest));
+    const auto bar =
+        static_cast<std::size_t>(40.0 * static_cast<double>(histogram.counts[i]) / static_cast<double>(largest));
     text += "(" + padded(labels[i], start_width) + ", " + padded(labels[i + 1], end_width) + ") | " +
             std::string(count.size() < 10 ? 10 - count.size() : 0, ' ') + count + " | " + std::string(bar, '#') + "\n";
   }

@@ -71,10 +71,12 @@ bool match_indices(const Tensor& a, const Tensor& b, std::int64_t tolerance, boo
 
 CompareFunction indices_compare(const CompareOptions& options) {
   return [options](const IterationResult& first, const IterationResult& second) {
-    return compare_outputs(first, second, "", options.fail_fast,
-                           [&](const std::string& name, const Tensor& a, const std::string& other_name, const Tensor& b) {
-                             return OutputVerdict{name, other_name, match_indices(a, b, options.index_tolerance.get(name, 0), options.fail_fast)};
-                           });
+    return compare_outputs(
+        first, second, "", options.fail_fast,
+        [&](const std::string& name, const Tensor& a, const std::string& other_name, const Tensor& b) {
+          return OutputVerdict{name, other_name,
+                               match_indices(a, b, options.index_tolerance.get(name, 0), options.fail_fast)};
+        });
   };
 }
 

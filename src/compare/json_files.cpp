@@ -25,12 +25,18 @@ constexpr std::string_view kOldMarker = "polygraphy_serialized_json_type";
 /// What a value is, for messages.
 std::string describe(const Json& json) {
   switch (json.type()) {
-    case Json::value_t::object: return "an object";
-    case Json::value_t::array: return "a list of " + std::to_string(json.size());
-    case Json::value_t::string: return "a string";
-    case Json::value_t::boolean: return json.get<bool>() ? "true" : "false";
-    case Json::value_t::null: return "null";
-    default: return "the number " + json.dump();
+    case Json::value_t::object:
+      return "an object";
+    case Json::value_t::array:
+      return "a list of " + std::to_string(json.size());
+    case Json::value_t::string:
+      return "a string";
+    case Json::value_t::boolean:
+      return json.get<bool>() ? "true" : "false";
+    case Json::value_t::null:
+      return "null";
+    default:
+      return "the number " + json.dump();
   }
 }
 
@@ -40,7 +46,8 @@ std::string class_of(const Json& json) {
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) continue;
     if (key == kClass) return value.get<std::string>();
-    if (key.starts_with(kOldPrefix) && value.get_ref<const std::string&>() == kOldMarker) return key.substr(kOldPrefix.size());
+    if (key.starts_with(kOldPrefix) && value.get_ref<const std::string&>() == kOldMarker)
+      return key.substr(kOldPrefix.size());
   }
   return "";
 }
@@ -71,15 +78,19 @@ std::optional<std::string> from_latin1(std::string_view utf8) {
 Tensor read_array(const Json& json, const std::string& where) {
   const std::string type = class_of(json);
   if (type == "Tensor")
-    fail(where, "expected a NumPy array, got a torch tensor; try saving tensor.numpy() instead", ErrorCode::kUnsupported);
+    fail(where, "expected a NumPy array, got a torch tensor; try saving tensor.numpy() instead",
+         ErrorCode::kUnsupported);
   if (type == "LazyArray" || type == "LazyNumpyArray") return read_array(member(json, "values", where), where);
-  if (type != "ndarray") fail(where, "expected an array (an object of class ndarray), got " + (type.empty() ? describe(json) : "one of class " + type));
+  if (type != "ndarray")
+    fail(where, "expected an array (an object of class ndarray), got " +
+                    (type.empty() ? describe(json) : "one of class " + type));
   const Json& text = member(json, "array", where);
   if (!text.is_string()) fail(where, "expected the array as base64 text, got " + describe(text));
   const auto& encoded = text.get_ref<const std::string&>();
   if (const auto bytes = decode_base64(encoded)) return decode_npy(*bytes, where);
   const auto bytes = from_latin1(encoded);
-  if (!bytes || !(bytes->starts_with("\x93NUMPY") || bytes->starts_with("PK"))) fail(where, "the array is not valid base64; is the file damaged?");
+  if (!bytes || !(bytes->starts_with("\x93NUMPY") || bytes->starts_with("PK")))
+    fail(where, "the array is not valid base64; is the file damaged?");
   return decode_npy(*bytes, where);
 }
 
@@ -94,7 +105,9 @@ TensorMap read_map(const Json& json, const std::string& where, const std::string
 
 TensorMap read_inputs(const Json& json, const std::string& where) {
   const std::string type = class_of(json);
-  if (!json.is_object() || !type.empty()) fail(where, "expected an object from input names to arrays, got " + (type.empty() ? describe(json) : "one of class " + type));
+  if (!json.is_object() || !type.empty())
+    fail(where, "expected an object from input names to arrays, got " +
+                    (type.empty() ? describe(json) : "one of class " + type));
   return read_map(json, where, "input");
 }
 
@@ -104,20 +117,27 @@ IterationResult read_iteration(const Json& json, const std::string& where) {
   const Json& outputs = member(json, "outputs", where);
   if (!outputs.is_object()) fail(where, "expected an object from output names to arrays, got " + describe(outputs));
   result.outputs = read_map(outputs, where, "output");
-  if (const auto runtime = json.find("runtime"); runtime != json.end() && runtime->is_number()) result.runtime = runtime->get<double>();
-  if (const auto name = json.find("runner_name"); name != json.end() && name->is_string()) result.runner_name = name->get<std::string>();
+  if (const auto runtime = json.find("runtime"); runtime != json.end() && runtime->is_number())
+    result.runtime = runtime->get<double>();
+  if (const auto name = json.find("runner_name"); name != json.end() && name->is_string())
+    result.runner_name = name->get<std::string>();
   return result;
 }
 
-/// Nothing that nlohmann-json says about the text is kept but the place: it quotes what it read, which may be megabytes.
+/// Nothing that nlohmann-json says about the text is kept but the place: it quotes what it read, which may be
+/// megabytes.
 Json parse(std::string_view text, const std::string& where) {
   if (!text.empty() && static_cast<std::uint8_t>(text.front()) == 0x80) {
     fail(where,
-         "expected JSON, got a Python pickle. Pickles can run code, so they are not read. If you trust the file, convert it in the environment that wrote it: "
-         "python3 -c \"import pickle, sys; from polygraphy.json import save_json; save_json(pickle.load(open(sys.argv[1], 'rb')), sys.argv[2])\" FILE FILE.json");
+         "expected JSON, got a Python pickle. Pickles can run code, so they are not read. If you trust the file, "
+         "convert it in the environment that wrote it: "
+         "python3 -c \"import pickle, sys; from polygraphy.json import save_json; "
+         "save_json(pickle.load(open(sys.argv[1], 'rb')), sys.argv[2])\" FILE FILE.json");
   }
   if (text.starts_with("PK") || text.starts_with("\x93NUMPY"))
-    fail(where, "expected JSON, got a NumPy file; try polygraphy.json.save_json([{\"input name\": array}], \"inputs.json\") in Python");
+    fail(where,
+         "expected JSON, got a NumPy file; try polygraphy.json.save_json([{\"input name\": array}], \"inputs.json\") "
+         "in Python");
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& error) {
@@ -128,13 +148,17 @@ Json parse(std::string_view text, const std::string& where) {
     const std::size_t column = byte - (start == std::string_view::npos ? 0 : start + 1) + 1;
     const bool at_end = byte >= text.size();
     fail(where, "malformed JSON at line " + std::to_string(line) + ", column " + std::to_string(column) +
-                    (text.empty() ? ": the file is empty" : at_end ? ": the text ends too early; is the file truncated?" : ""));
+                    (text.empty() ? ": the file is empty"
+                     : at_end     ? ": the text ends too early; is the file truncated?"
+                                  : ""));
   }
 }
 
 // Writing
 
-void write_string(std::string& out, std::string_view text) { out += Json(std::string(text)).dump(-1, ' ', true, Json::error_handler_t::replace); }
+void write_string(std::string& out, std::string_view text) {
+  out += Json(std::string(text)).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
 
 void write_array(std::string& out, const Tensor& tensor, const std::string& margin) {
   out += "{\n" + margin + "    \"array\": \"";
@@ -144,7 +168,8 @@ void write_array(std::string& out, const Tensor& tensor, const std::string& marg
 
 /// `write` writes one element, on a line of its own.
 template <typename Items, typename Write>
-void write_sequence(std::string& out, char open, char close, const Items& items, const std::string& margin, const Write& write) {
+void write_sequence(std::string& out, char open, char close, const Items& items, const std::string& margin,
+                    const Write& write) {
   out += open;
   bool first = true;
   for (const auto& item : items) {
@@ -166,7 +191,8 @@ void write_iteration(std::string& out, const IterationResult& result, const std:
     write_array(out, output.tensor, at + "    ");
     out += ",\n" + at + "    \"polygraphy_class\": \"LazyArray\"\n" + at + "}";
   });
-  out += ",\n" + inner + "\"runtime\": " + (result.runtime && std::isfinite(*result.runtime) ? python_float(*result.runtime) : "null");
+  out += ",\n" + inner +
+         "\"runtime\": " + (result.runtime && std::isfinite(*result.runtime) ? python_float(*result.runtime) : "null");
   out += ",\n" + inner + "\"runner_name\": ";
   write_string(out, result.runner_name);
   out += ",\n" + inner + "\"polygraphy_class\": \"IterationResult\"\n" + margin + "}";
@@ -214,24 +240,31 @@ std::string results_to_json(const RunResults& results) {
     out += "[\n" + margin + "    ";
     write_string(out, runner.first);
     out += ",\n" + margin + "    ";
-    write_sequence(out, '[', ']', runner.second, margin + "    ", [&](const IterationResult& result, const std::string& at) { write_iteration(out, result, at); });
+    write_sequence(out, '[', ']', runner.second, margin + "    ",
+                   [&](const IterationResult& result, const std::string& at) { write_iteration(out, result, at); });
     out += "\n" + margin + "]";
   });
   return out + ",\n    \"polygraphy_class\": \"RunResults\"\n}";
 }
 
-void save_inputs(const std::filesystem::path& path, const std::vector<TensorMap>& iterations) { write_file(path, inputs_to_json(iterations)); }
+void save_inputs(const std::filesystem::path& path, const std::vector<TensorMap>& iterations) {
+  write_file(path, inputs_to_json(iterations));
+}
 
-void save_results(const std::filesystem::path& path, const RunResults& results) { write_file(path, results_to_json(results)); }
+void save_results(const std::filesystem::path& path, const RunResults& results) {
+  write_file(path, results_to_json(results));
+}
 
 std::vector<TensorMap> inputs_from_json(std::string_view text, const std::string& where) {
   const Json json = parse(text, where);
   const std::string type = class_of(json);
   if (type == "RunResults") fail(where, "expected inputs, got results of runners; try --load-outputs for this file");
   if (json.is_object()) return {read_inputs(json, where)};
-  if (!json.is_array()) fail(where, "expected a list with one object (input name to array) per iteration, got " + describe(json));
+  if (!json.is_array())
+    fail(where, "expected a list with one object (input name to array) per iteration, got " + describe(json));
   std::vector<TensorMap> result;
-  for (const Json& element : json) result.push_back(read_inputs(element, where + ": iteration " + std::to_string(result.size())));
+  for (const Json& element : json)
+    result.push_back(read_inputs(element, where + ": iteration " + std::to_string(result.size())));
   return result;
 }
 
@@ -240,14 +273,16 @@ RunResults results_from_json(std::string_view text, const std::string& where) {
   const std::string type = class_of(json);
   if (type != "RunResults") {
     const std::string got = type.empty() ? describe(json) : "an object of class " + type;
-    fail(where, "expected an object of class RunResults, got " + got + (json.is_array() ? "; if these are inputs, try --load-inputs" : ""));
+    fail(where, "expected an object of class RunResults, got " + got +
+                    (json.is_array() ? "; if these are inputs, try --load-inputs" : ""));
   }
   const Json& list = member(json, "lst", where);
   if (!list.is_array()) fail(where, "expected a list of (runner name, iterations) in \"lst\", got " + describe(list));
   RunResults results;
   for (const Json& pair : list) {
     const std::string at = where + ": runner " + std::to_string(results.size());
-    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_array()) fail(at, "expected [name, [iterations]], got " + describe(pair));
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_array())
+      fail(at, "expected [name, [iterations]], got " + describe(pair));
     auto& [name, iterations] = results.emplace_back(pair[0].get<std::string>(), std::vector<IterationResult>{});
     for (const Json& iteration : pair[1]) {
       iterations.push_back(read_iteration(iteration, at + ": iteration " + std::to_string(iterations.size())));
@@ -273,7 +308,9 @@ RunResults load_results(const std::filesystem::path& path) {
       continue;
     }
     if (part.size() != result.size())
-      throw Error(ErrorCode::kInvalidFile, "[load] " + file.string() + ": expected " + std::to_string(result.size()) + " runners as in the files before it, got " + std::to_string(part.size()));
+      throw Error(ErrorCode::kInvalidFile, "[load] " + file.string() + ": expected " + std::to_string(result.size()) +
+                                               " runners as in the files before it, got " +
+                                               std::to_string(part.size()));
     for (std::size_t i = 0; i < part.size(); ++i)
       for (IterationResult& iteration : part[i].second) result[i].second.push_back(std::move(iteration));
   }

@@ -9,21 +9,22 @@
 
 namespace ulpscope {
 
-/// One TensorMap per iteration, as a JSON list, whatever the file is called. Throws Error(kIo), and Error(kUnsupported) for a type that NumPy lacks.
+/// One TensorMap per iteration, as a JSON list, whatever the file is called. Throws Error(kIo), and Error(kUnsupported)
+/// for a type that NumPy lacks.
 void save_inputs(const std::filesystem::path& path, const std::vector<TensorMap>& iterations);
 std::string inputs_to_json(const std::vector<TensorMap>& iterations);
 
-/// A list of inputs, or the inputs of one iteration alone. A folder is read as its *.json files in the order of their names.
-/// Throws Error(kNotFound), Error(kInvalidFile) naming the file and what is wrong in it.
+/// A list of inputs, or the inputs of one iteration alone. A folder is read as its *.json files in the order of their
+/// names. Throws Error(kNotFound), Error(kInvalidFile) naming the file and what is wrong in it.
 std::vector<TensorMap> load_inputs(const std::filesystem::path& path);
 
 /// Throws Error(kIo), and Error(kUnsupported) for a type that NumPy lacks.
 void save_results(const std::filesystem::path& path, const RunResults& results);
 std::string results_to_json(const RunResults& results);
 
-/// Takes the current format and the older ones (see docs/formats.md). A folder: its *.json files, each one more iteration
-/// of the runners in the first. Throws Error(kNotFound), Error(kInvalidFile) naming the file and what is wrong in it; a
-/// pickle is refused with the command that converts it.
+/// Takes the current format and the older ones: other class names and markers, latin-1 text, .npz archives, bare
+/// arrays. A folder: its *.json files, each one more iteration of the runners in the first. Throws Error(kNotFound),
+/// Error(kInvalidFile) naming the file and what is wrong in it; a pickle is refused with the command that converts it.
 RunResults load_results(const std::filesystem::path& path);
 
 /// The same from text; `where` names it in messages.

@@ -20,20 +20,28 @@ struct MetricInfo {
 
 MetricInfo info_of(Metric metric) {
   switch (metric) {
-    case Metric::kL2: return {"L2 Norm", "", false};
-    case Metric::kCosineSimilarity: return {"Cosine Similarity", "", true};
-    case Metric::kPsnr: return {"PSNR", " dB", true};
-    case Metric::kSnr: return {"SNR", " dB", true};
+    case Metric::kL2:
+      return {"L2 Norm", "", false};
+    case Metric::kCosineSimilarity:
+      return {"Cosine Similarity", "", true};
+    case Metric::kPsnr:
+      return {"PSNR", " dB", true};
+    case Metric::kSnr:
+      return {"SNR", " dB", true};
   }
   throw InternalError("info_of: unknown metric");
 }
 
 double threshold_of(Metric metric, const CompareOptions& options, const std::string& name) {
   switch (metric) {
-    case Metric::kL2: return options.l2_tolerance.get(name, 1e-5);
-    case Metric::kCosineSimilarity: return options.cosine_similarity_threshold.get(name, 0.997);
-    case Metric::kPsnr: return options.psnr_tolerance.get(name, 30.0);
-    case Metric::kSnr: return options.snr_tolerance.get(name, 20.0);
+    case Metric::kL2:
+      return options.l2_tolerance.get(name, 1e-5);
+    case Metric::kCosineSimilarity:
+      return options.cosine_similarity_threshold.get(name, 0.997);
+    case Metric::kPsnr:
+      return options.psnr_tolerance.get(name, 30.0);
+    case Metric::kSnr:
+      return options.snr_tolerance.get(name, 20.0);
   }
   throw InternalError("threshold_of: unknown metric");
 }
@@ -82,8 +90,10 @@ double metric_value(Metric metric, const Tensor& a, const Tensor& b) {
   const Sums sums = sums_of(a, b);
   const auto count = static_cast<double>(a.size());
   switch (metric) {
-    case Metric::kL2: return std::sqrt(sums.noise);
-    case Metric::kCosineSimilarity: return cosine_similarity(sums);
+    case Metric::kL2:
+      return std::sqrt(sums.noise);
+    case Metric::kCosineSimilarity:
+      return cosine_similarity(sums);
     case Metric::kPsnr: {
       if (sums.noise == 0) return std::numeric_limits<double>::infinity();
       const double peak = sums.max_a > 0 ? sums.max_a : 1.0;
@@ -102,30 +112,33 @@ CompareFunction metric_compare(const std::vector<Metric>& metrics, const Compare
   return [metrics, options](const IterationResult& first, const IterationResult& second) {
     std::string label;
     for (Metric metric : metrics) label += (label.empty() ? "" : ", ") + std::string(info_of(metric).label);
-    return compare_outputs(first, second, label, options.fail_fast, [&](const std::string& name, const Tensor& a, const std::string& other_name, const Tensor& b) {
-      OutputVerdict verdict{name, other_name};
-      const auto aligned = align_shapes(name, a, b, options.check_shapes);
-      if (!aligned) return verdict;
-      verdict.passed = true;
-      for (Metric metric : metrics) {
-        const MetricInfo info = info_of(metric);
-        const double value = metric_value(metric, a, *aligned), threshold = threshold_of(metric, options, name);
-        const bool passed = info.higher_is_better ? value >= threshold : value <= threshold;
-        const auto [value_text, threshold_text] = distinct(value, threshold);
-        const std::string line = std::string(info.label) + ": " + value_text + info.unit + " (" + (info.higher_is_better ? "min required" : "tolerance") + ": " +
-                                 threshold_text + info.unit + ") | " + (passed ? "PASSED" : "FAILED");
-        log(passed ? LogLevel::kInfo : LogLevel::kError, line);
-        verdict.passed = verdict.passed && passed;
-        if (!verdict.value || !passed) verdict.value = value;
-      }
-      if (log_enabled(LogLevel::kInfo)) {
-        const Statistics statistics_a = compute_statistics(a), statistics_b = compute_statistics(*aligned);
-        const auto range = shared_range(a, statistics_a, *aligned, statistics_b);
-        log_statistics(a, statistics_a, !verdict.passed, first.runner_name + ": " + name, range);
-        log_statistics(*aligned, statistics_b, !verdict.passed, second.runner_name + ": " + other_name, range);
-      }
-      return verdict;
-    });
+    return compare_outputs(
+        first, second, label, options.fail_fast,
+        [&](const std::string& name, const Tensor& a, const std::string& other_name, const Tensor& b) {
+          OutputVerdict verdict{name, other_name};
+          const auto aligned = align_shapes(name, a, b, options.check_shapes);
+          if (!aligned) return verdict;
+          verdict.passed = true;
+          for (Metric metric : metrics) {
+            const MetricInfo info = info_of(metric);
+            const double value = metric_value(metric, a, *aligned), threshold = threshold_of(metric, options, name);
+            const bool passed = info.higher_is_better ? value >= threshold : value <= threshold;
+            const auto [value_text, threshold_text] = distinct(value, threshold);
+            const std::string line = std::string(info.label) + ": " + value_text + info.unit + " (" +
+                                     (info.higher_is_better ? "min required" : "tolerance") + ": " + threshold_text +
+                                     info.unit + ") | " + (passed ? "PASSED" : "FAILED");
+            log(passed ? LogLevel::kInfo : LogLevel::kError, line);
+            verdict.passed = verdict.passed && passed;
+            if (!verdict.value || !passed) verdict.value = value;
+          }
+          if (log_enabled(LogLevel::kInfo)) {
+            const Statistics statistics_a = compute_statistics(a), statistics_b = compute_statistics(*aligned);
+            const auto range = shared_range(a, statistics_a, *aligned, statistics_b);
+            log_statistics(a, statistics_a, !verdict.passed, first.runner_name + ": " + name, range);
+            log_statistics(*aligned, statistics_b, !verdict.passed, second.runner_name + ": " + other_name, range);
+          }
+          return verdict;
+        });
   };
 }
 

@@ -16,8 +16,10 @@ std::string_view trimmed(std::string_view text, std::string_view characters = " 
   return text.substr(begin, text.find_last_not_of(characters) - begin + 1);
 }
 
-[[noreturn]] void fail(std::string_view option, std::string_view argument, const std::string& expected, const std::string& example) {
-  throw Error(ErrorCode::kInvalidArgument, "[options] " + std::string(option) + ": expected " + expected + ", got '" + std::string(argument) + "'; try " + example);
+[[noreturn]] void fail(std::string_view option, std::string_view argument, const std::string& expected,
+                       const std::string& example) {
+  throw Error(ErrorCode::kInvalidArgument, "[options] " + std::string(option) + ": expected " + expected + ", got '" +
+                                               std::string(argument) + "'; try " + example);
 }
 
 std::optional<std::int64_t> as_integer(std::string_view text) {
@@ -54,7 +56,8 @@ std::optional<double> to_number(const OptionScalar& scalar) {
 
 /// One scalar of `argument`, converted by `convert`, which gives nothing for a value of the wrong kind.
 template <typename T, typename Convert>
-PerName<T> parse_scalars(std::string_view option, const std::vector<std::string>& arguments, const Convert& convert, const std::string& expected, const std::string& example) {
+PerName<T> parse_scalars(std::string_view option, const std::vector<std::string>& arguments, const Convert& convert,
+                         const std::string& expected, const std::string& example) {
   PerName<T> result;
   for (const std::string& argument : arguments) {
     const NameAndText split = split_name(argument);
@@ -111,7 +114,8 @@ OptionValue parse_value(std::string_view text) {
   }
 }
 
-std::vector<std::pair<std::string, OptionValue>> parse_name_values(std::string_view option, const std::vector<std::string>& arguments) {
+std::vector<std::pair<std::string, OptionValue>> parse_name_values(std::string_view option,
+                                                                   const std::vector<std::string>& arguments) {
   std::vector<std::pair<std::string, OptionValue>> result;
   for (const std::string& argument : arguments) {
     NameAndText split = split_name(argument);
@@ -122,7 +126,8 @@ std::vector<std::pair<std::string, OptionValue>> parse_name_values(std::string_v
 }
 
 PerName<double> parse_numbers(std::string_view option, const std::vector<std::string>& arguments) {
-  return parse_scalars<double>(option, arguments, to_number, "a number, or NAME:NUMBER", std::string(option) + " 1e-3, or " + std::string(option) + " output:1e-3");
+  return parse_scalars<double>(option, arguments, to_number, "a number, or NAME:NUMBER",
+                               std::string(option) + " 1e-3, or " + std::string(option) + " output:1e-3");
 }
 
 PerName<std::int64_t> parse_integers(std::string_view option, const std::vector<std::string>& arguments) {
@@ -130,7 +135,8 @@ PerName<std::int64_t> parse_integers(std::string_view option, const std::vector<
     const auto* integer = std::get_if<std::int64_t>(&scalar);
     return integer != nullptr ? std::optional(*integer) : std::nullopt;
   };
-  return parse_scalars<std::int64_t>(option, arguments, convert, "an integer, or NAME:INTEGER", std::string(option) + " 1, or " + std::string(option) + " output:1");
+  return parse_scalars<std::int64_t>(option, arguments, convert, "an integer, or NAME:INTEGER",
+                                     std::string(option) + " 1, or " + std::string(option) + " output:1");
 }
 
 PerName<std::string> parse_strings(std::string_view option, const std::vector<std::string>& arguments) {
@@ -154,14 +160,16 @@ PerName<ValueRange> parse_ranges(std::string_view option, const std::vector<std:
       low = to_number(value.items[0]);
       high = to_number(value.items[1]);
     }
-    if (!low || !high) fail(option, argument, "two numbers as [LOW,HIGH], or NAME:[LOW,HIGH]", std::string(option) + " \"input:[0,1]\"");
+    if (!low || !high)
+      fail(option, argument, "two numbers as [LOW,HIGH], or NAME:[LOW,HIGH]", std::string(option) + " \"input:[0,1]\"");
     if (*low > *high) fail(option, argument, "the lower bound first", std::string(option) + " \"input:[0,1]\"");
     result.set(std::move(split.name), {*low, *high});
   }
   return result;
 }
 
-std::vector<std::pair<std::string, Shape>> parse_shapes(std::string_view option, const std::vector<std::string>& arguments) {
+std::vector<std::pair<std::string, Shape>> parse_shapes(std::string_view option,
+                                                        const std::vector<std::string>& arguments) {
   const std::string example = std::string(option) + " \"input:[1,3,224,224]\"";
   std::vector<std::pair<std::string, Shape>> result;
   for (const std::string& argument : arguments) {
@@ -179,7 +187,9 @@ std::vector<std::pair<std::string, Shape>> parse_shapes(std::string_view option,
     }
     // Up to Polygraphy 0.21: "name,1x3x224x224"; names may have commas too.
     const std::size_t comma = argument.rfind(',');
-    const auto old_shape = comma == std::string::npos || comma == 0 ? std::nullopt : parse_old_shape(std::string_view(argument).substr(comma + 1));
+    const auto old_shape = comma == std::string::npos || comma == 0
+                               ? std::nullopt
+                               : parse_old_shape(std::string_view(argument).substr(comma + 1));
     if (!old_shape) fail(option, argument, "NAME:[DIMENSIONS]", example);
     result.emplace_back(argument.substr(0, comma), *old_shape);
   }
@@ -190,7 +200,10 @@ PerName<TopK> parse_top_k(std::string_view option, const std::vector<std::string
   PerName<TopK> result;
   for (const std::string& argument : arguments) {
     NameAndText split = split_name(argument);
-    const auto bad = [&]() { fail(option, argument, "top-K, or OUTPUT:top-K,axis=A", std::string(option) + " top-5, or " + std::string(option) + " \"output:top-5,axis=1\""); };
+    const auto bad = [&]() {
+      fail(option, argument, "top-K, or OUTPUT:top-K,axis=A",
+           std::string(option) + " top-5, or " + std::string(option) + " \"output:top-5,axis=1\"");
+    };
     std::string_view text = trimmed(split.text);
     if (!text.starts_with("top-")) bad();
     text.remove_prefix(4);

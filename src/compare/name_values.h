@@ -83,14 +83,16 @@ OptionValue parse_value(std::string_view text);
 /// The functions below throw Error(kInvalidArgument); `option` ("--atol") starts their messages.
 
 /// "name:value" or "value".
-std::vector<std::pair<std::string, OptionValue>> parse_name_values(std::string_view option, const std::vector<std::string>& arguments);
+std::vector<std::pair<std::string, OptionValue>> parse_name_values(std::string_view option,
+                                                                   const std::vector<std::string>& arguments);
 PerName<double> parse_numbers(std::string_view option, const std::vector<std::string>& arguments);
 PerName<std::int64_t> parse_integers(std::string_view option, const std::vector<std::string>& arguments);
 PerName<std::string> parse_strings(std::string_view option, const std::vector<std::string>& arguments);
 /// "[name:][lo,hi]".
 PerName<ValueRange> parse_ranges(std::string_view option, const std::vector<std::string>& arguments);
 /// "name:[1,3,224,224]", and the older "name,1x3x224x224"; "[]" is a scalar; -1 and other text ("batch") is -1.
-std::vector<std::pair<std::string, Shape>> parse_shapes(std::string_view option, const std::vector<std::string>& arguments);
+std::vector<std::pair<std::string, Shape>> parse_shapes(std::string_view option,
+                                                        const std::vector<std::string>& arguments);
 /// "[out:]top-5[,axis=1]".
 PerName<TopK> parse_top_k(std::string_view option, const std::vector<std::string>& arguments);
 

@@ -23,20 +23,33 @@ constexpr std::size_t kGrowthDigits = 21;
 
 std::string_view descriptor(DataType type) {
   switch (type) {
-    case DataType::kFloat32: return "<f4";
-    case DataType::kFloat64: return "<f8";
-    case DataType::kFloat16: return "<f2";
-    case DataType::kInt8: return "|i1";
-    case DataType::kUInt8: return "|u1";
-    case DataType::kInt16: return "<i2";
-    case DataType::kUInt16: return "<u2";
-    case DataType::kInt32: return "<i4";
-    case DataType::kUInt32: return "<u4";
-    case DataType::kInt64: return "<i8";
-    case DataType::kUInt64: return "<u8";
-    case DataType::kBool: return "|b1";
+    case DataType::kFloat32:
+      return "<f4";
+    case DataType::kFloat64:
+      return "<f8";
+    case DataType::kFloat16:
+      return "<f2";
+    case DataType::kInt8:
+      return "|i1";
+    case DataType::kUInt8:
+      return "|u1";
+    case DataType::kInt16:
+      return "<i2";
+    case DataType::kUInt16:
+      return "<u2";
+    case DataType::kInt32:
+      return "<i4";
+    case DataType::kUInt32:
+      return "<u4";
+    case DataType::kInt64:
+      return "<i8";
+    case DataType::kUInt64:
+      return "<u8";
+    case DataType::kBool:
+      return "|b1";
     default:
-      throw Error(ErrorCode::kUnsupported, "[save] array: NumPy has no type " + std::string(name_of(type)) + "; try float32 as the type of this tensor");
+      throw Error(ErrorCode::kUnsupported, "[save] array: NumPy has no type " + std::string(name_of(type)) +
+                                               "; try float32 as the type of this tensor");
   }
 }
 
@@ -80,20 +93,23 @@ class HeaderParser {
         header.shape = tuple();
         has_shape = true;
       } else {
-        fail(where_, "expected the keys descr, fortran_order and shape in the header of an .npy file, got '" + key + "'");
+        fail(where_,
+             "expected the keys descr, fortran_order and shape in the header of an .npy file, got '" + key + "'");
       }
       if (!take(',')) {
         expect('}');
         break;
       }
     }
-    if (!has_type || !has_order || !has_shape) fail(where_, "the header of the .npy file lacks descr, fortran_order or shape");
+    if (!has_type || !has_order || !has_shape)
+      fail(where_, "the header of the .npy file lacks descr, fortran_order or shape");
     return header;
   }
 
  private:
   void skip() {
-    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n' || text_.front() == '\t')) text_.remove_prefix(1);
+    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n' || text_.front() == '\t'))
+      text_.remove_prefix(1);
   }
   bool take(char c) {
     skip();
@@ -102,12 +118,15 @@ class HeaderParser {
     return true;
   }
   void expect(char c) {
-    if (!take(c)) fail(where_, std::string("malformed header of an .npy file: expected '") + c + "' at \"" + std::string(text_.substr(0, 20)) + "\"");
+    if (!take(c))
+      fail(where_, std::string("malformed header of an .npy file: expected '") + c + "' at \"" +
+                       std::string(text_.substr(0, 20)) + "\"");
   }
   std::string string() {
     skip();
     if (text_.empty() || (text_.front() != '\'' && text_.front() != '"')) {
-      fail(where_, "malformed header of an .npy file: expected a string at \"" + std::string(text_.substr(0, 20)) + "\"");
+      fail(where_,
+           "malformed header of an .npy file: expected a string at \"" + std::string(text_.substr(0, 20)) + "\"");
     }
     const std::size_t end = text_.find(text_.front(), 1);
     if (end == std::string_view::npos) fail(where_, "malformed header of an .npy file: a string does not end");
@@ -132,7 +151,9 @@ class HeaderParser {
       skip();
       std::int64_t value = -1;
       const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
-      if (error != std::errc() || value < 0) fail(where_, "malformed header of an .npy file: expected a dimension at \"" + std::string(text_.substr(0, 20)) + "\"");
+      if (error != std::errc() || value < 0)
+        fail(where_,
+             "malformed header of an .npy file: expected a dimension at \"" + std::string(text_.substr(0, 20)) + "\"");
       text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
       take('L');  // Python 2 wrote long integers so.
       shape.push_back(value);
@@ -145,15 +166,19 @@ class HeaderParser {
   }
   void read_type(Header& header) {
     skip();
-    if (take('[')) fail(where_, "expected an array of numbers, got one of structures; try saving its fields as arrays of their own", ErrorCode::kUnsupported);
+    if (take('['))
+      fail(where_, "expected an array of numbers, got one of structures; try saving its fields as arrays of their own",
+           ErrorCode::kUnsupported);
     const std::string text = string();
     const bool has_order = !text.empty() && std::string_view("<>|=").find(text.front()) != std::string_view::npos;
     header.type = type_from_code(std::string_view(text).substr(has_order ? 1 : 0));
     header.big_endian = text.starts_with('>');
     if (header.type == DataType::kUndefined) {
       fail(where_,
-           text.find('O') != std::string::npos ? "expected an array of numbers, got one of Python objects; try saving it with a numeric dtype"
-                                               : "expected a numeric NumPy type, got '" + text + "'; try casting it to float32 or an integer type before it is saved",
+           text.find('O') != std::string::npos
+               ? "expected an array of numbers, got one of Python objects; try saving it with a numeric dtype"
+               : "expected a numeric NumPy type, got '" + text +
+                     "'; try casting it to float32 or an integer type before it is saved",
            ErrorCode::kUnsupported);
     }
   }
@@ -167,7 +192,8 @@ Header read_header(std::string_view bytes, std::string_view where) {
   if (bytes.size() < 10) fail(where, "the .npy file ends within its header");
   const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<std::uint8_t>(bytes[i])); };
   const std::size_t version = byte(6);
-  if (version < 1 || version > 3) fail(where, "expected an .npy file of version 1, 2 or 3, got version " + std::to_string(version));
+  if (version < 1 || version > 3)
+    fail(where, "expected an .npy file of version 1, 2 or 3, got version " + std::to_string(version));
   std::size_t begin = 10, length = byte(8) | byte(9) << 8;
   if (version > 1) {
     if (bytes.size() < 12) fail(where, "the .npy file ends within its header");
@@ -181,7 +207,8 @@ Header read_header(std::string_view bytes, std::string_view where) {
 }
 
 void swap_bytes(std::uint8_t* data, std::int64_t count, std::size_t width) {
-  for (std::int64_t i = 0; i < count; ++i) std::reverse(data + static_cast<std::size_t>(i) * width, data + static_cast<std::size_t>(i + 1) * width);
+  for (std::int64_t i = 0; i < count; ++i)
+    std::reverse(data + static_cast<std::size_t>(i) * width, data + static_cast<std::size_t>(i + 1) * width);
 }
 
 /// Elements in Fortran order (first axis fastest) to C order.
@@ -211,7 +238,8 @@ void reorder(const std::uint8_t* in, std::uint8_t* out, const Shape& shape, std:
 
 std::string encode_npy(const Tensor& tensor) {
   const std::string shape = to_string(tensor.shape());
-  std::string text = "{'descr': '" + std::string(descriptor(tensor.type())) + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  std::string text =
+      "{'descr': '" + std::string(descriptor(tensor.type())) + "', 'fortran_order': False, 'shape': " + shape + ", }";
   if (tensor.rank() > 0) {
     const std::size_t digits = std::to_string(tensor.shape()[0]).size();
     text.append(kGrowthDigits - std::min(kGrowthDigits, digits), ' ');
@@ -246,11 +274,14 @@ Tensor decode_npy(std::string_view bytes, std::string_view where) {
   for (std::int64_t dimension : header.shape) {
     if (empty) break;
     if (static_cast<std::uint64_t>(dimension) > available / needed) {
-      fail(where, "the .npy file is truncated: it holds " + std::to_string(available) + " bytes of elements, too few for the shape " + to_string(header.shape));
+      fail(where, "the .npy file is truncated: it holds " + std::to_string(available) +
+                      " bytes of elements, too few for the shape " + to_string(header.shape));
     }
     needed *= static_cast<std::size_t>(dimension);
   }
-  if (needed > available) fail(where, "the .npy file is truncated: expected " + std::to_string(needed) + " bytes of elements, got " + std::to_string(available));
+  if (needed > available)
+    fail(where, "the .npy file is truncated: expected " + std::to_string(needed) + " bytes of elements, got " +
+                    std::to_string(available));
   Tensor result(header.type, header.shape);
   if (needed == 0) return result;
   const auto* in = reinterpret_cast<const std::uint8_t*>(bytes.data() + header.size);

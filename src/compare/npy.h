@@ -13,7 +13,8 @@ std::string encode_npy(const Tensor& tensor);
 
 /// The array of an .npy file, or the first array of an .npz archive (stored or deflated). Fortran order and big-endian
 /// elements are converted; float128, complex, strings, structures and pickled objects are refused. `where` starts the
-/// messages ("[load] outputs.json: output 'y'"). Throws Error(kInvalidFile), or Error(kUnsupported) for a type that is refused.
+/// messages ("[load] outputs.json: output 'y'"). Throws Error(kInvalidFile), or Error(kUnsupported) for a type that is
+/// refused.
 Tensor decode_npy(std::string_view bytes, std::string_view where);
 
 /// The .npy file in an .npz archive that comes first in its directory. Throws Error(kInvalidFile).

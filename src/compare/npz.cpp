@@ -22,7 +22,8 @@ constexpr std::uint64_t kIn64BitField = 0xffffffffu;
 
 std::uint64_t number(std::string_view bytes, std::size_t at, int width) {
   std::uint64_t value = 0;
-  for (int i = 0; i < width; ++i) value |= std::uint64_t{static_cast<std::uint8_t>(bytes[at + static_cast<std::size_t>(i)])} << (8 * i);
+  for (int i = 0; i < width; ++i)
+    value |= std::uint64_t{static_cast<std::uint8_t>(bytes[at + static_cast<std::size_t>(i)])} << (8 * i);
   return value;
 }
 
@@ -49,10 +50,12 @@ Entry first_entry(std::string_view bytes, std::string_view where) {
     directory = number(bytes, end64 + 48, 8);
   }
   if (count == 0) fail(where, "it holds no arrays");
-  if (bytes.size() < kEntrySize || directory > bytes.size() - kEntrySize || bytes.substr(directory, 4) != std::string_view("PK\x01\x02", 4))
+  if (bytes.size() < kEntrySize || directory > bytes.size() - kEntrySize ||
+      bytes.substr(directory, 4) != std::string_view("PK\x01\x02", 4))
     fail(where, "its directory lies outside of it");
 
-  Entry entry{number(bytes, directory + 10, 2), number(bytes, directory + 20, 4), number(bytes, directory + 24, 4), number(bytes, directory + 42, 4)};
+  Entry entry{number(bytes, directory + 10, 2), number(bytes, directory + 20, 4), number(bytes, directory + 24, 4),
+              number(bytes, directory + 42, 4)};
   std::size_t at = directory + kEntrySize + number(bytes, directory + 28, 2);
   const std::size_t extra_end = at + number(bytes, directory + 30, 2);
   if (extra_end > bytes.size()) fail(where, "its directory is truncated");
@@ -92,7 +95,8 @@ std::string inflate_raw(std::string_view packed, std::uint64_t size, std::string
     out += room - stream.avail_out;
   }
   inflateEnd(&stream);
-  if (status != Z_STREAM_END || out != result.size()) fail(where, "an array does not unpack to its size; the file is damaged");
+  if (status != Z_STREAM_END || out != result.size())
+    fail(where, "an array does not unpack to its size; the file is damaged");
   return result;
 }
 
@@ -100,9 +104,11 @@ std::string inflate_raw(std::string_view packed, std::uint64_t size, std::string
 
 std::string first_of_npz(std::string_view bytes, std::string_view where) {
   const Entry entry = first_entry(bytes, where);
-  if (bytes.size() < kLocalSize || entry.offset > bytes.size() - kLocalSize || bytes.substr(entry.offset, 4) != std::string_view("PK\x03\x04", 4))
+  if (bytes.size() < kLocalSize || entry.offset > bytes.size() - kLocalSize ||
+      bytes.substr(entry.offset, 4) != std::string_view("PK\x03\x04", 4))
     fail(where, "an array lies outside of it");
-  const std::uint64_t begin = entry.offset + kLocalSize + number(bytes, entry.offset + 26, 2) + number(bytes, entry.offset + 28, 2);
+  const std::uint64_t begin =
+      entry.offset + kLocalSize + number(bytes, entry.offset + 26, 2) + number(bytes, entry.offset + 28, 2);
   if (begin > bytes.size() || entry.packed > bytes.size() - begin) fail(where, "an array lies outside of it");
   const std::string_view packed = bytes.substr(begin, entry.packed);
   if (entry.method == 0) return std::string(packed);

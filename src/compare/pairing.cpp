@@ -24,21 +24,26 @@ std::optional<std::string> pair_output(const IterationResult& first, std::size_t
   const std::vector<std::string> candidates = names_of(second);
   const auto found = find_similar(name, candidates, index);
   if (!found) {
-    log_warning("For output: '" + name + "' [" + first.runner_name + "], skipping it, since no corresponding output was found in [" + second.runner_name + "]");
+    log_warning("For output: '" + name + "' [" + first.runner_name +
+                "], skipping it, since no corresponding output was found in [" + second.runner_name + "]");
     return std::nullopt;
   }
   const std::string& partner = candidates[*found];
   if (partner == name) return partner;
   if (first.find(partner) != nullptr) {
-    log_verbose("Will not compare " + partner + " with " + name + ", since the former already has an exact match: " + partner);
-    log_warning("For output: '" + name + "' [" + first.runner_name + "], skipping it, since no corresponding output was found in [" + second.runner_name + "]");
+    log_verbose("Will not compare " + partner + " with " + name +
+                ", since the former already has an exact match: " + partner);
+    log_warning("For output: '" + name + "' [" + first.runner_name +
+                "], skipping it, since no corresponding output was found in [" + second.runner_name + "]");
     return std::nullopt;
   }
-  log_warning("Output names did not match exactly. Assuming " + second.runner_name + " output: " + partner + " corresponds to output: " + name);
+  log_warning("Output names did not match exactly. Assuming " + second.runner_name + " output: " + partner +
+              " corresponds to output: " + name);
   return partner;
 }
 
-IterationVerdict compare_outputs(const IterationResult& first, const IterationResult& second, std::string_view label, bool fail_fast, const MatchFunction& match) {
+IterationVerdict compare_outputs(const IterationResult& first, const IterationResult& second, std::string_view label,
+                                 bool fail_fast, const MatchFunction& match) {
   const std::string prefix = label.empty() ? "" : std::string(label) + " | ";
   IterationVerdict verdicts;
   for (std::size_t i = 0; i < first.outputs.size(); ++i) {
@@ -46,14 +51,17 @@ IterationVerdict compare_outputs(const IterationResult& first, const IterationRe
     const auto partner = pair_output(first, i, second);
     if (!partner) continue;
     const Tensor& other = *second.find(*partner);
-    log_info(prefix + "Comparing Output: " + described(output.name, output.tensor) + " with " + described(*partner, other));
+    log_info(prefix + "Comparing Output: " + described(output.name, output.tensor) + " with " +
+             described(*partner, other));
     const LogIndent indent;
     verdicts.push_back(match(output.name, output.tensor, *partner, other));
     if (fail_fast && !verdicts.back().passed) return verdicts;
   }
   if (verdicts.empty() && !(first.outputs.empty() && second.outputs.empty())) {
-    throw Error(ErrorCode::kInvalidArgument, "[compare] All outputs were skipped, no common outputs found! " + first.runner_name + " outputs: " + python_list(names_of(first)) +
-                                                 "; " + second.runner_name + " outputs: " + python_list(names_of(second)));
+    throw Error(ErrorCode::kInvalidArgument, "[compare] All outputs were skipped, no common outputs found! " +
+                                                 first.runner_name + " outputs: " + python_list(names_of(first)) +
+                                                 "; " + second.runner_name +
+                                                 " outputs: " + python_list(names_of(second)));
   }
   std::vector<std::string> all, mismatched;
   for (const OutputVerdict& verdict : verdicts) {
@@ -68,22 +76,28 @@ IterationVerdict compare_outputs(const IterationResult& first, const IterationRe
   return verdicts;
 }
 
-std::optional<Tensor> align_shapes(const std::string& name, const Tensor& first, const Tensor& second, bool check_shapes) {
+std::optional<Tensor> align_shapes(const std::string& name, const Tensor& first, const Tensor& second,
+                                   bool check_shapes) {
   if (first.shape() == second.shape()) return second;
   std::optional<Tensor> matched;
   if (!check_shapes) {
     matched = match_shape(second, first.shape());
     if (matched->shape() == first.shape()) return matched;
   }
-  log_error("FAILED | Output: `" + name + "` | Will not compare outputs of different shapes.\nNote: Output shapes are " + to_string(first.shape()) + " and " +
-            to_string(second.shape()) + ".");
-  if (check_shapes) log_once(LogLevel::kError, "Note: Use --no-shape-check or set check_shapes=False to attempt to compare values anyway.");
+  log_error("FAILED | Output: `" + name +
+            "` | Will not compare outputs of different shapes.\nNote: Output shapes are " + to_string(first.shape()) +
+            " and " + to_string(second.shape()) + ".");
+  if (check_shapes)
+    log_once(LogLevel::kError,
+             "Note: Use --no-shape-check or set check_shapes=False to attempt to compare values anyway.");
   return std::nullopt;
 }
 
-void warn_unknown_name(const std::string& name, std::string_view what, const IterationResult& first, const IterationResult& second) {
+void warn_unknown_name(const std::string& name, std::string_view what, const IterationResult& first,
+                       const IterationResult& second) {
   if (first.find(name) != nullptr || second.find(name) != nullptr) return;
-  log_warning("Extra items in " + std::string(what) + ": {" + python_string(name) + "}.\nNote: outputs are: " + python_list(names_of(first)));
+  log_warning("Extra items in " + std::string(what) + ": {" + python_string(name) +
+              "}.\nNote: outputs are: " + python_list(names_of(first)));
 }
 
 }  // namespace ulpscope

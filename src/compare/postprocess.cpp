@@ -13,7 +13,8 @@ Tensor top_k_indices(const Tensor& tensor, const TopK& top_k) {
   const std::int64_t rank = tensor.rank();
   const std::int64_t axis = top_k.axis < 0 ? top_k.axis + rank : top_k.axis;
   if (axis < 0 || axis >= rank)
-    throw Error(ErrorCode::kInvalidArgument, "axis " + std::to_string(top_k.axis) + " is out of range for the shape " + to_string(tensor.shape()));
+    throw Error(ErrorCode::kInvalidArgument,
+                "axis " + std::to_string(top_k.axis) + " is out of range for the shape " + to_string(tensor.shape()));
   const auto at = static_cast<std::size_t>(axis);
   const std::int64_t length = tensor.shape()[at];
   const std::int64_t kept = std::min(top_k.k, length);
@@ -56,7 +57,8 @@ void apply_top_k(RunResults& results, const PerName<TopK>& top_k) {
         try {
           output.tensor = top_k_indices(output.tensor, *wanted);
         } catch (const Error& error) {
-          throw Error(error.code(), "[postprocess] output '" + output.name + "': " + error.what() + "; try another axis in --postprocess");
+          throw Error(error.code(), "[postprocess] output '" + output.name + "': " + error.what() +
+                                        "; try another axis in --postprocess");
         }
       }
     }

@@ -10,8 +10,8 @@ namespace ulpscope {
 /// length. NaN come last. Throws Error(kInvalidArgument) for an axis out of range.
 Tensor top_k_indices(const Tensor& tensor, const TopK& top_k);
 
-/// Replaces the outputs that `top_k` names (the empty name: all); others stay. Throws Error(kInvalidArgument) naming the
-/// output.
+/// Replaces the outputs that `top_k` names (the empty name: all); others stay. Throws Error(kInvalidArgument) naming
+/// the output.
 void apply_top_k(RunResults& results, const PerName<TopK>& top_k);
 
 }  // namespace ulpscope

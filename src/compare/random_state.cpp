@@ -57,15 +57,18 @@ struct Bounds {
 Bounds bounds_of(DataType type) {
   const auto bits = static_cast<int>(size_of(type)) * 8;
   switch (type) {
-    case DataType::kBool: return {0, 1};
+    case DataType::kBool:
+      return {0, 1};
     case DataType::kInt8:
     case DataType::kInt16:
     case DataType::kInt32:
-    case DataType::kInt64: return {-(std::int64_t{1} << (bits - 2)) * 2, (std::uint64_t{1} << (bits - 1)) - 1};
+    case DataType::kInt64:
+      return {-(std::int64_t{1} << (bits - 2)) * 2, (std::uint64_t{1} << (bits - 1)) - 1};
     case DataType::kUInt8:
     case DataType::kUInt16:
     case DataType::kUInt32:
-    case DataType::kUInt64: return {0, std::numeric_limits<std::uint64_t>::max() >> (64 - bits)};
+    case DataType::kUInt64:
+      return {0, std::numeric_limits<std::uint64_t>::max() >> (64 - bits)};
     default:
       throw Error(ErrorCode::kInvalidArgument,
                   "[random data] randint: expected an integer type or bool, got " + std::string(name_of(type)));
@@ -116,7 +119,10 @@ Tensor RandomState::random_sample(const Shape& shape) {
 
 Tensor RandomState::randint(std::int64_t low, std::int64_t high, const Shape& shape, DataType type) {
   const Bounds bounds = bounds_of(type);
-  const auto where = [&] { return "[random data] randint(" + std::to_string(low) + ", " + std::to_string(high) + ", " + std::string(name_of(type)) + "): "; };
+  const auto where = [&] {
+    return "[random data] randint(" + std::to_string(low) + ", " + std::to_string(high) + ", " +
+           std::string(name_of(type)) + "): ";
+  };
   if (low >= high) throw Error(ErrorCode::kInvalidArgument, where() + "expected low < high; try a wider range");
   const std::int64_t last = high - 1;
   if (low < bounds.low || (last > 0 && static_cast<std::uint64_t>(last) > bounds.high))
@@ -134,10 +140,18 @@ Tensor RandomState::randint(std::int64_t low, std::int64_t high, const Shape& sh
   if (range == 0) {  // NumPy draws nothing then.
     const auto nothing = [] { return std::uint64_t{0}; };
     switch (size_of(type)) {
-      case 1: fill(static_cast<std::uint8_t*>(result.raw()), count, offset, 0, nothing); break;
-      case 2: fill(static_cast<std::uint16_t*>(result.raw()), count, offset, 0, nothing); break;
-      case 4: fill(static_cast<std::uint32_t*>(result.raw()), count, offset, 0, nothing); break;
-      default: fill(static_cast<std::uint64_t*>(result.raw()), count, offset, 0, nothing); break;
+      case 1:
+        fill(static_cast<std::uint8_t*>(result.raw()), count, offset, 0, nothing);
+        break;
+      case 2:
+        fill(static_cast<std::uint16_t*>(result.raw()), count, offset, 0, nothing);
+        break;
+      case 4:
+        fill(static_cast<std::uint32_t*>(result.raw()), count, offset, 0, nothing);
+        break;
+      default:
+        fill(static_cast<std::uint64_t*>(result.raw()), count, offset, 0, nothing);
+        break;
     }
     return result;
   }
@@ -152,7 +166,9 @@ Tensor RandomState::randint(std::int64_t low, std::int64_t high, const Shape& sh
       fill(static_cast<std::uint16_t*>(result.raw()), count, offset, range, [&] { return std::uint64_t{bits.next()}; });
       break;
     }
-    case 4: fill(static_cast<std::uint32_t*>(result.raw()), count, offset, range, word); break;
+    case 4:
+      fill(static_cast<std::uint32_t*>(result.raw()), count, offset, range, word);
+      break;
     default:
       if (range <= 0xffffffffu)
         fill(static_cast<std::uint64_t*>(result.raw()), count, offset, range, word);

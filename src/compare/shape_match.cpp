@@ -46,7 +46,8 @@ Tensor try_reshape(const Tensor& tensor, const Shape& shape) {
   if (tensor.shape() == shape) return tensor;
   const bool known = std::all_of(shape.begin(), shape.end(), [](std::int64_t d) { return d >= 0; });
   if (!known || num_elements(shape) != tensor.size()) {
-    log_warning("Could not reshape array from shape: " + to_string(tensor.shape()) + " to " + to_string(shape) + ". Skipping reshape.");
+    log_warning("Could not reshape array from shape: " + to_string(tensor.shape()) + " to " + to_string(shape) +
+                ". Skipping reshape.");
     return tensor;
   }
   log_info("Reshaped array from shape: " + to_string(tensor.shape()) + " to: " + to_string(shape));
@@ -110,13 +111,15 @@ Tensor match_shape(const Tensor& tensor, Shape shape) {
   if (shape.size() != result.shape().size()) result = try_reshape(result, shape);
   if (result.shape() != shape && shape.size() == result.shape().size() && same_dimensions(result.shape(), shape)) {
     const std::vector<std::int64_t> axes = permutation(result.shape(), shape);
-    log_info("Permuted array of shape: " + to_string(result.shape()) + " to: " + to_string(shape) + " using permutation " + python_list(axes));
+    log_info("Permuted array of shape: " + to_string(result.shape()) + " to: " + to_string(shape) +
+             " using permutation " + python_list(axes));
     return permute(result, axes);
   }
   return try_reshape(result, shape);
 }
 
-std::optional<std::size_t> find_similar(std::string_view name, const std::vector<std::string>& names, std::optional<std::size_t> fallback) {
+std::optional<std::size_t> find_similar(std::string_view name, const std::vector<std::string>& names,
+                                        std::optional<std::size_t> fallback) {
   const auto exact = std::find(names.begin(), names.end(), name);
   if (exact != names.end()) return static_cast<std::size_t>(exact - names.begin());
   const std::string wanted = lower(name);

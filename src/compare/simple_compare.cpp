@@ -46,13 +46,17 @@ class SimpleCompare {
     warn_unknown_names(options_.atol, "the atol dictionary", first, second);
     warn_unknown_names(options_.error_stat, "the check_error_stat dictionary", first, second);
     warn_unknown_names(options_.error_quantile, "the quantile dictionary", first, second);
-    if (!options_.check_shapes) log_once(LogLevel::kInfo, "Strict shape checking disabled. Will attempt to match output shapes before comparisons");
+    if (!options_.check_shapes)
+      log_once(LogLevel::kInfo,
+               "Strict shape checking disabled. Will attempt to match output shapes before comparisons");
     return compare_outputs(first, second, "", options_.fail_fast,
-                           [&](const std::string& name, const Tensor& a, const std::string& other_name, const Tensor& b) { return match(first, name, a, second, other_name, b); });
+                           [&](const std::string& name, const Tensor& a, const std::string& other_name,
+                               const Tensor& b) { return match(first, name, a, second, other_name, b); });
   }
 
  private:
-  OutputVerdict match(const IterationResult& first, const std::string& name, const Tensor& a, const IterationResult& second, const std::string& other_name, const Tensor& b) const {
+  OutputVerdict match(const IterationResult& first, const std::string& name, const Tensor& a,
+                      const IterationResult& second, const std::string& other_name, const Tensor& b) const {
     const double atol = options_.atol.get(name, 1e-5), rtol = options_.rtol.get(name, 1e-5);
     const std::string stat = options_.error_stat.get(name, "elemwise");
     const double quantile = options_.error_quantile.get(name, 0.99);
@@ -63,9 +67,11 @@ class SimpleCompare {
 
     const Difference diff = difference(a, *aligned, options_.infinities_compare_equal);
     if (diff.zeros_in_reference) {
-      log_once(LogLevel::kWarning, padded(second.runner_name) + " | Output: " + other_name +
-                                       ": Some values are 0. Will add a small epsilon quantity to these when computing relative difference. "
-                                       "Note that this may cause some relative differences to be extremely high. ");
+      log_once(
+          LogLevel::kWarning,
+          padded(second.runner_name) + " | Output: " + other_name +
+              ": Some values are 0. Will add a small epsilon quantity to these when computing relative difference. "
+              "Note that this may cause some relative differences to be extremely high. ");
     }
     const Statistics absolute = compute_statistics(diff.absolute), relative = compute_statistics(diff.relative);
     ErrorMetrics metrics{absolute.max, relative.max, absolute.mean, relative.mean, absolute.median, relative.median};
@@ -87,7 +93,8 @@ class SimpleCompare {
       log_statistics(*aligned, statistics_b, !verdict.passed, second.runner_name + ": " + other_name, range);
       log_info("Error Metrics: " + name);
       const LogIndent indent;
-      std::string line = "Minimum Required Tolerance: " + stat + " error | [abs=" + format_g5(checked.absolute) + "] OR [rel=" + format_g5(checked.relative) + "]";
+      std::string line = "Minimum Required Tolerance: " + stat + " error | [abs=" + format_g5(checked.absolute) +
+                         "] OR [rel=" + format_g5(checked.relative) + "]";
       if (stat == "elemwise") line += " (requirements may be lower if both abs/rel tolerances are set)";
       if (stat == "quantile") line += " (quantile=" + format_g4(quantile) + ")";
       log_info(line);
@@ -109,7 +116,8 @@ class SimpleCompare {
 
 }  // namespace
 
-std::pair<double, double> shared_range(const Tensor& a, const Statistics& statistics_a, const Tensor& b, const Statistics& statistics_b) {
+std::pair<double, double> shared_range(const Tensor& a, const Statistics& statistics_a, const Tensor& b,
+                                       const Statistics& statistics_b) {
   if (a.size() == 0 || b.size() == 0) return {0, 0};
   // NaN in either must not be lost: there is no histogram then.
   const auto smaller = [](double x, double y) { return std::isnan(x) || x < y ? x : y; };
@@ -125,7 +133,9 @@ CompareFunction simple_compare(const CompareOptions& options) {
 void check_error_stats(const PerName<std::string>& error_stat) {
   for (const auto& [name, stat] : error_stat.entries()) {
     if (stat == "elemwise" || stat == "max" || stat == "mean" || stat == "median" || stat == "quantile") continue;
-    throw Error(ErrorCode::kInvalidArgument, "[compare] Invalid choice for check_error_stat: " + stat + "; valid choices are: ['max', 'mean', 'median', 'elemwise', 'quantile']");
+    throw Error(ErrorCode::kInvalidArgument,
+                "[compare] Invalid choice for check_error_stat: " + stat +
+                    "; valid choices are: ['max', 'mean', 'median', 'elemwise', 'quantile']");
   }
 }
 

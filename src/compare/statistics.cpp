@@ -30,7 +30,8 @@ T pairwise(const Get& get, std::size_t begin, std::size_t count) {
     const std::size_t unrolled = count - count % 8;
     for (std::size_t i = 8; i < unrolled; i += 8)
       for (std::size_t j = 0; j < 8; ++j) partial[j] += static_cast<T>(get(begin + i + j));
-    T sum = ((partial[0] + partial[1]) + (partial[2] + partial[3])) + ((partial[4] + partial[5]) + (partial[6] + partial[7]));
+    T sum = ((partial[0] + partial[1]) + (partial[2] + partial[3])) +
+            ((partial[4] + partial[5]) + (partial[6] + partial[7]));
     for (std::size_t i = unrolled; i < count; ++i) sum += static_cast<T>(get(begin + i));
     return sum;
   }
@@ -44,12 +45,14 @@ template <typename T, typename Get>
 T sum(const Get& get, std::size_t count, std::size_t chunk) {
   if (chunk == 0) return T(0) + pairwise<T>(get, 0, count);
   T total = T(0);
-  for (std::size_t begin = 0; begin < count; begin += chunk) total += pairwise<T>(get, begin, std::min(chunk, count - begin));
+  for (std::size_t begin = 0; begin < count; begin += chunk)
+    total += pairwise<T>(get, begin, std::min(chunk, count - begin));
   return total;
 }
 
 float mean_in_f32(float total, std::size_t count) {
-  return count == 0 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(static_cast<double>(total) / static_cast<double>(count));
+  return count == 0 ? std::numeric_limits<float>::quiet_NaN()
+                    : static_cast<float>(static_cast<double>(total) / static_cast<double>(count));
 }
 
 template <typename T>
@@ -68,7 +71,8 @@ template <typename T>
 std::pair<float, float> means(const T* values, std::size_t count, DataType type) {
   const std::size_t chunk = type == DataType::kFloat32 || type == DataType::kBFloat16 ? 0 : kCastBuffer;
   const float plain = sum<float>([=](std::size_t i) { return static_cast<float>(values[i]); }, count, chunk);
-  const float absolute = sum<float>([=](std::size_t i) { return static_cast<float>(magnitude(values[i])); }, count, chunk);
+  const float absolute =
+      sum<float>([=](std::size_t i) { return static_cast<float>(magnitude(values[i])); }, count, chunk);
   return {mean_in_f32(plain, count), mean_in_f32(absolute, count)};
 }
 
@@ -78,7 +82,8 @@ double variance(const T* values, std::size_t count) {
   using A = std::conditional_t<std::is_same_v<T, float>, float, double>;
   const std::size_t chunk = std::is_same_v<A, T> ? 0 : kCastBuffer;
   const double n = static_cast<double>(count);
-  const A mean = static_cast<A>(static_cast<double>(sum<A>([=](std::size_t i) { return static_cast<A>(values[i]); }, count, chunk)) / n);
+  const A mean = static_cast<A>(
+      static_cast<double>(sum<A>([=](std::size_t i) { return static_cast<A>(values[i]); }, count, chunk)) / n);
   const A squares = sum<A>(
       [=](std::size_t i) {
         const A difference = static_cast<A>(values[i]) - mean;
@@ -172,7 +177,9 @@ Shape unravel(std::size_t index, const Shape& shape) {
 }
 
 /// bool as uint8: order statistics and extremes then need no special case.
-Tensor countable(const Tensor& tensor) { return tensor.type() == DataType::kBool ? tensor.cast(DataType::kUInt8) : widen(tensor); }
+Tensor countable(const Tensor& tensor) {
+  return tensor.type() == DataType::kBool ? tensor.cast(DataType::kUInt8) : widen(tensor);
+}
 
 template <typename T>
 std::pair<std::size_t, std::size_t> extremes(const T* values, std::size_t count) {
@@ -190,13 +197,17 @@ Tensor cast_up(const Tensor& tensor) {
   switch (tensor.type()) {
     case DataType::kFloat16:
     case DataType::kBFloat16:
-    case DataType::kFloat8E4M3: return tensor.cast(DataType::kFloat32);
+    case DataType::kFloat8E4M3:
+      return tensor.cast(DataType::kFloat32);
     case DataType::kInt8:
     case DataType::kUInt8:
     case DataType::kInt16:
-    case DataType::kUInt16: return tensor.cast(DataType::kInt32);
-    case DataType::kUInt32: return tensor.cast(DataType::kInt64);
-    default: return tensor;
+    case DataType::kUInt16:
+      return tensor.cast(DataType::kInt32);
+    case DataType::kUInt32:
+      return tensor.cast(DataType::kInt64);
+    default:
+      return tensor;
   }
 }
 
@@ -217,7 +228,8 @@ Statistics compute_statistics(const Tensor& tensor) {
       result.mean = mean;
       result.avg_magnitude = avg_magnitude;
       result.variance = variance(values, count);
-      result.std_dev = std::is_same_v<T, float> ? std::sqrt(static_cast<float>(result.variance)) : std::sqrt(result.variance);
+      result.std_dev =
+          std::is_same_v<T, float> ? std::sqrt(static_cast<float>(result.variance)) : std::sqrt(result.variance);
       if (const auto nan = first_nan(values, count)) {
         result.median = result.min = result.max = kNaN;
         result.min_index = result.max_index = unravel(*nan, tensor.shape());
@@ -244,9 +256,10 @@ Statistics compute_statistics(const Tensor& tensor) {
 std::string to_string(const Statistics& s, bool is_empty) {
   const std::string min_index = is_empty ? "0" : to_string(s.min_index);
   const std::string max_index = is_empty ? "0" : to_string(s.max_index);
-  std::string text = "mean=" + format_g5(s.mean) + ", std-dev=" + format_g5(s.std_dev) + ", var=" + format_g5(s.variance) +
-                     ", median=" + format_g5(s.median) + ", min=" + format_g5(s.min) + " at " + min_index +
-                     ", max=" + format_g5(s.max) + " at " + max_index + ", avg-magnitude=" + format_g5(s.avg_magnitude);
+  std::string text = "mean=" + format_g5(s.mean) + ", std-dev=" + format_g5(s.std_dev) +
+                     ", var=" + format_g5(s.variance) + ", median=" + format_g5(s.median) +
+                     ", min=" + format_g5(s.min) + " at " + min_index + ", max=" + format_g5(s.max) + " at " +
+                     max_index + ", avg-magnitude=" + format_g5(s.avg_magnitude);
   if (s.p90) text += ", p90=" + format_g5(*s.p90) + ", p95=" + format_g5(*s.p95) + ", p99=" + format_g5(*s.p99);
   return text;
 }
@@ -255,7 +268,8 @@ float mean_f32(const Tensor& tensor) {
   const Tensor data = widen(tensor);
   return visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
     const T* values = data.data<T>();
-    const std::size_t chunk = tensor.type() == DataType::kFloat32 || tensor.type() == DataType::kBFloat16 ? 0 : kCastBuffer;
+    const std::size_t chunk =
+        tensor.type() == DataType::kFloat32 || tensor.type() == DataType::kBFloat16 ? 0 : kCastBuffer;
     const auto count = static_cast<std::size_t>(data.size());
     return mean_in_f32(sum<float>([=](std::size_t i) { return static_cast<float>(values[i]); }, count, chunk), count);
   });
@@ -282,21 +296,28 @@ double order_statistic(const Tensor& tensor, double when_empty, const Function& 
 }  // namespace
 
 double median_of(const Tensor& tensor) {
-  return order_statistic(tensor, 0, [&]<typename T>(const T* values, std::size_t count) { return OrderStatistics<T>(values, count, tensor.type()).median(); });
-}
-
-double quantile_of(const Tensor& tensor, double q) {
-  return order_statistic(tensor, std::numeric_limits<double>::infinity(), [&]<typename T>(const T* values, std::size_t count) {
-    return OrderStatistics<T>(values, count, tensor.type()).quantile(q);
+  return order_statistic(tensor, 0, [&]<typename T>(const T* values, std::size_t count) {
+    return OrderStatistics<T>(values, count, tensor.type()).median();
   });
 }
 
+double quantile_of(const Tensor& tensor, double q) {
+  return order_statistic(tensor, std::numeric_limits<double>::infinity(),
+                         [&]<typename T>(const T* values, std::size_t count) {
+                           return OrderStatistics<T>(values, count, tensor.type()).quantile(q);
+                         });
+}
+
 double min_of(const Tensor& tensor) {
-  return order_statistic(tensor, 0, []<typename T>(const T* values, std::size_t count) { return static_cast<double>(*std::min_element(values, values + count)); });
+  return order_statistic(tensor, 0, []<typename T>(const T* values, std::size_t count) {
+    return static_cast<double>(*std::min_element(values, values + count));
+  });
 }
 
 double max_of(const Tensor& tensor) {
-  return order_statistic(tensor, 0, []<typename T>(const T* values, std::size_t count) { return static_cast<double>(*std::max_element(values, values + count)); });
+  return order_statistic(tensor, 0, []<typename T>(const T* values, std::size_t count) {
+    return static_cast<double>(*std::max_element(values, values + count));
+  });
 }
 
 float pairwise_sum(const float* values, std::size_t count) {

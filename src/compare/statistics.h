@@ -12,13 +12,13 @@ namespace ulpscope {
 /// All values as double; those that NumPy computes in float32 were rounded to it. NaN in the data makes everything NaN,
 /// with the indices of the first NaN. Empty arrays: mean and avg_magnitude NaN, quantiles inf, the rest 0.
 struct Statistics {
-  double mean = 0;      ///< Accumulated in float32, pairwise in blocks of 128.
-  double std_dev = 0;   ///< Population; float32 for float32 data, else float64.
+  double mean = 0;     ///< Accumulated in float32, pairwise in blocks of 128.
+  double std_dev = 0;  ///< Population; float32 for float32 data, else float64.
   double variance = 0;
-  double median = 0;    ///< Of the middle two for an even number.
+  double median = 0;  ///< Of the middle two for an even number.
   double min = 0;
   double max = 0;
-  Shape min_index;      ///< The first position of it.
+  Shape min_index;  ///< The first position of it.
   Shape max_index;
   double avg_magnitude = 0;  ///< Mean of the absolute values.
   /// Linear interpolation; nothing for bool.

@@ -23,7 +23,8 @@ std::string indented(const std::string& text) {
 
 }  // namespace
 
-void log_statistics(const Tensor& tensor, const Statistics& statistics, bool info, std::string_view title, std::optional<std::pair<double, double>> histogram_range) {
+void log_statistics(const Tensor& tensor, const Statistics& statistics, bool info, std::string_view title,
+                    std::optional<std::pair<double, double>> histogram_range) {
   log_info((title.empty() ? "" : std::string(title) + " | Stats: ") + to_string(statistics, tensor.size() == 0));
   const LogLevel level = info ? LogLevel::kInfo : LogLevel::kVerbose;
   if (!log_enabled(level)) return;
@@ -37,7 +38,8 @@ void log_statistics(const Tensor& tensor, const Statistics& statistics, bool inf
   log(level, text);
 }
 
-void log_statistics(const Tensor& tensor, bool info, std::string_view title, std::optional<std::pair<double, double>> histogram_range) {
+void log_statistics(const Tensor& tensor, bool info, std::string_view title,
+                    std::optional<std::pair<double, double>> histogram_range) {
   if (log_enabled(LogLevel::kInfo)) log_statistics(tensor, compute_statistics(tensor), info, title, histogram_range);
 }
 

@@ -13,6 +13,7 @@ namespace ulpscope {
 /// 100 elements and the histogram: at info level if `info`, else at verbose level.
 void log_statistics(const Tensor& tensor, const Statistics& statistics, bool info, std::string_view title,
                     std::optional<std::pair<double, double>> histogram_range = std::nullopt);
-void log_statistics(const Tensor& tensor, bool info, std::string_view title, std::optional<std::pair<double, double>> histogram_range = std::nullopt);
+void log_statistics(const Tensor& tensor, bool info, std::string_view title,
+                    std::optional<std::pair<double, double>> histogram_range = std::nullopt);
 
 }  // namespace ulpscope

@@ -51,8 +51,10 @@ std::string padded(std::string name) {
   return name;
 }
 
-bool validate_output(const std::string& runner, const NamedTensor& output, const NonFinite& found, const ValidateOptions& options) {
-  log_info(padded(runner) + " | Validating output: " + output.name + " (check_inf=" + python_bool(options.check_inf) + ", check_nan=" + python_bool(options.check_nan) + ")");
+bool validate_output(const std::string& runner, const NamedTensor& output, const NonFinite& found,
+                     const ValidateOptions& options) {
+  log_info(padded(runner) + " | Validating output: " + output.name + " (check_inf=" + python_bool(options.check_inf) +
+           ", check_nan=" + python_bool(options.check_nan) + ")");
   const LogIndent indent;
   log_statistics(output.tensor, false, "");
   bool valid = true;
@@ -91,7 +93,8 @@ ValidationResult validate(const RunResults& results, const ValidateOptions& opti
         const NonFinite found = count_non_finite(output.tensor);
         const bool valid = validate_output(runner, output, found, options);
         result.passed = result.passed && valid;
-        const bool counts = (options.check_nan && found.nans > 0) || (options.check_inf && found.nans + found.infinities > 0);
+        const bool counts =
+            (options.check_nan && found.nans > 0) || (options.check_inf && found.nans + found.infinities > 0);
         if (counts && !result.first_non_finite) {
           result.first_non_finite = output.name;
           result.runner = runner;
@@ -99,8 +102,9 @@ ValidationResult validate(const RunResults& results, const ValidateOptions& opti
         }
         if (counts && !named && iterations[k].outputs.size() > 1) {
           named = true;
-          log_error("First non-finite output of " + runner + ": '" + output.name + "' (iteration " + std::to_string(k) + "): " + std::to_string(found.nans) + " NaN and " +
-                    std::to_string(found.infinities) + " Inf among " + std::to_string(output.tensor.size()) + " elements");
+          log_error("First non-finite output of " + runner + ": '" + output.name + "' (iteration " + std::to_string(k) +
+                    "): " + std::to_string(found.nans) + " NaN and " + std::to_string(found.infinities) +
+                    " Inf among " + std::to_string(output.tensor.size()) + " elements");
         }
         if (!result.passed && options.fail_fast) return result;
       }

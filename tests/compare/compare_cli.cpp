@@ -22,8 +22,10 @@ namespace {
 using Arguments = std::vector<std::string>;
 
 void print_line(LogLevel level, std::string_view message) {
-  static const std::map<LogLevel, char> letters = {{LogLevel::kUltraVerbose, 'U'}, {LogLevel::kSuperVerbose, 'S'}, {LogLevel::kExtraVerbose, 'X'}, {LogLevel::kVerbose, 'V'},
-                                                   {LogLevel::kInfo, 'I'},         {LogLevel::kWarning, 'W'},      {LogLevel::kError, 'E'},        {LogLevel::kCritical, '!'}};
+  static const std::map<LogLevel, char> letters = {{LogLevel::kUltraVerbose, 'U'}, {LogLevel::kSuperVerbose, 'S'},
+                                                   {LogLevel::kExtraVerbose, 'X'}, {LogLevel::kVerbose, 'V'},
+                                                   {LogLevel::kInfo, 'I'},         {LogLevel::kWarning, 'W'},
+                                                   {LogLevel::kError, 'E'},        {LogLevel::kCritical, '!'}};
   std::cout << '[' << letters.at(level) << "] ";
   for (char c : message) std::cout << c << (c == '\n' ? "    " : "");
   std::cout << '\n';
@@ -34,7 +36,8 @@ std::vector<InputBinding> parse_bindings(const Arguments& arguments) {
   for (const std::string& argument : arguments) {  // name:type:[shape]
     const NameAndText outer = split_name(argument);
     const NameAndText inner = split_name(outer.name);
-    bindings.push_back({inner.name, *data_type_from_name(inner.text), parse_shapes("binding", {"x:" + outer.text})[0].second});
+    bindings.push_back(
+        {inner.name, *data_type_from_name(inner.text), parse_shapes("binding", {"x:" + outer.text})[0].second});
   }
   return bindings;
 }
@@ -74,9 +77,12 @@ int run(const std::string& command, const Arguments& rest) {
     CompareOptions compare;
     if (given("--atol")) compare.atol = parse_numbers("--atol", options["--atol"]);
     if (given("--rtol")) compare.rtol = parse_numbers("--rtol", options["--rtol"]);
-    if (given("--check-error-stat")) compare.error_stat = parse_strings("--check-error-stat", options["--check-error-stat"]);
-    if (given("--error-quantile")) compare.error_quantile = parse_numbers("--error-quantile", options["--error-quantile"]);
-    if (given("--index-tolerance")) compare.index_tolerance = parse_integers("--index-tolerance", options["--index-tolerance"]);
+    if (given("--check-error-stat"))
+      compare.error_stat = parse_strings("--check-error-stat", options["--check-error-stat"]);
+    if (given("--error-quantile"))
+      compare.error_quantile = parse_numbers("--error-quantile", options["--error-quantile"]);
+    if (given("--index-tolerance"))
+      compare.index_tolerance = parse_integers("--index-tolerance", options["--index-tolerance"]);
     compare.infinities_compare_equal = given("--infinities-compare-equal");
     compare.check_shapes = !given("--no-shape-check");
     compare.fail_fast = given("--fail-fast");
@@ -105,7 +111,8 @@ int run(const std::string& command, const Arguments& rest) {
     for (const auto& [type, value] : parse_name_values("randint", options["--draw"])) {
       const auto at = [&value = value](std::size_t i) { return std::get<std::int64_t>(value.items.at(i)); };
       RandomState random(static_cast<std::uint32_t>(at(2)));
-      map.push_back({type + std::to_string(map.size()), random.randint(at(0), at(1), {at(3)}, *data_type_from_name(type))});
+      map.push_back(
+          {type + std::to_string(map.size()), random.randint(at(0), at(1), {at(3)}, *data_type_from_name(type))});
     }
     save_inputs(files.at(0), {map});
     return 0;
@@ -115,8 +122,9 @@ int run(const std::string& command, const Arguments& rest) {
     for (const NamedTensor& entry : map) {
       const Statistics s = compute_statistics(entry.tensor);
       std::cout << entry.name;
-      for (double value : {s.mean, s.std_dev, s.variance, s.median, s.min, s.max, s.avg_magnitude, quantile_of(entry.tensor, 0.9), quantile_of(entry.tensor, 0.99),
-                           quantile_of(entry.tensor, 0.123)})
+      for (double value :
+           {s.mean, s.std_dev, s.variance, s.median, s.min, s.max, s.avg_magnitude, quantile_of(entry.tensor, 0.9),
+            quantile_of(entry.tensor, 0.99), quantile_of(entry.tensor, 0.123)})
         std::cout << ' ' << exact(value);
       std::cout << '\n';
     }

@@ -16,11 +16,17 @@ namespace {
 
 using testing::ElementsAre;
 
-IterationResult result(const std::string& runner, TensorMap outputs) { return {std::move(outputs), std::nullopt, runner}; }
+IterationResult result(const std::string& runner, TensorMap outputs) {
+  return {std::move(outputs), std::nullopt, runner};
+}
 
-RunResults two(TensorMap first, TensorMap second) { return {{"A", {result("A", std::move(first))}}, {"B", {result("B", std::move(second))}}}; }
+RunResults two(TensorMap first, TensorMap second) {
+  return {{"A", {result("A", std::move(first))}}, {"B", {result("B", std::move(second))}}};
+}
 
-Tensor floats(std::initializer_list<float> values) { return Tensor::of<float>({static_cast<std::int64_t>(values.size())}, values); }
+Tensor floats(std::initializer_list<float> values) {
+  return Tensor::of<float>({static_cast<std::int64_t>(values.size())}, values);
+}
 
 CompareOptions options_for(const std::string& stat, double tolerance) {
   CompareOptions options;
@@ -43,18 +49,24 @@ TEST(Comparison, LogsWhatPolygraphyLogged) {
   EXPECT_TRUE(compare_accuracy(two({{"y", a}}, {{"y", b}}), {compare_function("simple", options)}).passed());
   EXPECT_THAT(
       log.lines(),
-      ElementsAre(
-          "[I] Accuracy Comparison | A vs. B", "[I]     Comparing Output: 'y' (dtype=float32, shape=(2, 2)) with 'y' (dtype=float32, shape=(2, 2))",
-          "[I]         Tolerance: [abs=0.2, rel=1e-05] | Checking mean error",
-          "[I]         A: y | Stats: mean=2.5, std-dev=1.118, var=1.25, median=2.5, min=1 at (0, 0), max=4 at (1, 1), avg-magnitude=2.5, p90=3.7, p95=3.85, p99=3.97",
-          "[I]         B: y | Stats: mean=2.625, std-dev=1.293, var=1.6719, median=2.5, min=1 at (0, 0), max=4.5 at (1, 1), avg-magnitude=2.625, p90=4.05, p95=4.275, p99=4.455",
-          "[I]         Error Metrics: y", "[I]             Minimum Required Tolerance: mean error | [abs=0.125] OR [rel=0.027778]",
-          "[I]             Absolute Difference | Stats: mean=0.125, std-dev=0.21651, var=0.046875, median=0, min=0 at (0, 0), max=0.5 at (1, 1), avg-magnitude=0.125, p90=0.35, p95=0.425, "
-          "p99=0.485",
-          "[I]             Relative Difference | Stats: mean=0.027778, std-dev=0.048113, var=0.0023148, median=0, min=0 at (0, 0), max=0.11111 at (1, 1), avg-magnitude=0.027778, "
-          "p90=0.077778, p95=0.094444, p99=0.10778",
-          "[I]         PASSED | Output: 'y' | Difference is within tolerance (rel=1e-05, abs=0.2)", "[I]     PASSED | All outputs matched | Outputs: ['y']",
-          "[I] Accuracy Summary | A vs. B | Passed: 1/1 iterations | Pass Rate: 100.0%"));
+      ElementsAre("[I] Accuracy Comparison | A vs. B",
+                  "[I]     Comparing Output: 'y' (dtype=float32, shape=(2, 2)) with 'y' (dtype=float32, shape=(2, 2))",
+                  "[I]         Tolerance: [abs=0.2, rel=1e-05] | Checking mean error",
+                  "[I]         A: y | Stats: mean=2.5, std-dev=1.118, var=1.25, median=2.5, min=1 at (0, 0), max=4 at "
+                  "(1, 1), avg-magnitude=2.5, p90=3.7, p95=3.85, p99=3.97",
+                  "[I]         B: y | Stats: mean=2.625, std-dev=1.293, var=1.6719, median=2.5, min=1 at (0, 0), "
+                  "max=4.5 at (1, 1), avg-magnitude=2.625, p90=4.05, p95=4.275, p99=4.455",
+                  "[I]         Error Metrics: y",
+                  "[I]             Minimum Required Tolerance: mean error | [abs=0.125] OR [rel=0.027778]",
+                  "[I]             Absolute Difference | Stats: mean=0.125, std-dev=0.21651, var=0.046875, median=0, "
+                  "min=0 at (0, 0), max=0.5 at (1, 1), avg-magnitude=0.125, p90=0.35, p95=0.425, "
+                  "p99=0.485",
+                  "[I]             Relative Difference | Stats: mean=0.027778, std-dev=0.048113, var=0.0023148, "
+                  "median=0, min=0 at (0, 0), max=0.11111 at (1, 1), avg-magnitude=0.027778, "
+                  "p90=0.077778, p95=0.094444, p99=0.10778",
+                  "[I]         PASSED | Output: 'y' | Difference is within tolerance (rel=1e-05, abs=0.2)",
+                  "[I]     PASSED | All outputs matched | Outputs: ['y']",
+                  "[I] Accuracy Summary | A vs. B | Passed: 1/1 iterations | Pass Rate: 100.0%"));
 }
 
 TEST(Comparison, SeveralIterationsAreNumberedAndCounted) {
@@ -160,8 +172,10 @@ TEST(Comparison, ShapesMustMatchUnlessAllowed) {
 
 TEST(Comparison, OutputsArePairedByNameThenLikenessThenPlace) {
   LogCapture log;
-  const IterationResult first = result("A", {{"y", floats({1})}, {"logits", floats({1})}, {"third", floats({1})}, {"x", floats({1})}});
-  const IterationResult second = result("B", {{"model/Logits:0", floats({1})}, {"y", floats({1})}, {"other", floats({1})}});
+  const IterationResult first =
+      result("A", {{"y", floats({1})}, {"logits", floats({1})}, {"third", floats({1})}, {"x", floats({1})}});
+  const IterationResult second =
+      result("B", {{"model/Logits:0", floats({1})}, {"y", floats({1})}, {"other", floats({1})}});
   EXPECT_EQ(pair_output(first, 0, second), "y");
   EXPECT_EQ(pair_output(first, 1, second), "model/Logits:0");
   EXPECT_EQ(pair_output(first, 2, second), "other");
@@ -192,7 +206,9 @@ TEST(Comparison, UnknownNamesAndStatistics) {
 TEST(Comparison, Indices) {
   CompareOptions options;
   const Tensor a = Tensor::of<std::int64_t>({3}, {0, 1, 2}), b = Tensor::of<std::int64_t>({3}, {1, 0, 2});
-  const auto compare = [&] { return compare_accuracy(two({{"y", a}}, {{"y", b}}), {compare_function("indices", options)}).passed(); };
+  const auto compare = [&] {
+    return compare_accuracy(two({{"y", a}}, {{"y", b}}), {compare_function("indices", options)}).passed();
+  };
   EXPECT_FALSE(compare());
   options.index_tolerance = std::int64_t{1};
   EXPECT_TRUE(compare());
@@ -200,7 +216,9 @@ TEST(Comparison, Indices) {
 
 TEST(Comparison, Metrics) {
   LogCapture log;
-  const auto passed = [](const char* name, const Tensor& a, const Tensor& b) { return compare_accuracy(two({{"y", a}}, {{"y", b}}), {compare_function(name, {})}).passed(); };
+  const auto passed = [](const char* name, const Tensor& a, const Tensor& b) {
+    return compare_accuracy(two({{"y", a}}, {{"y", b}}), {compare_function(name, {})}).passed();
+  };
   EXPECT_TRUE(passed("distance_metrics", floats({3, 4}), floats({3, 4})));
   EXPECT_FALSE(passed("l2", floats({3, 4}), floats({0, 0})));
   EXPECT_TRUE(log.has("[E]         L2 Norm: 5 (tolerance: 1e-05) | FAILED"));
@@ -244,12 +262,14 @@ TEST(TopK, OnlyNamedOutputsChange) {
 TEST(Validate, NamesTheFirstNonFiniteOutput) {
   LogCapture log;
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
-  const RunResults results = {{"A", {result("A", {{"good", floats({1})}, {"mask", floats({1, inf, -inf})}, {"scores", floats({nan})}})}}};
+  const RunResults results = {
+      {"A", {result("A", {{"good", floats({1})}, {"mask", floats({1, inf, -inf})}, {"scores", floats({nan})}})}}};
   const ValidationResult found = validate(results);
   EXPECT_FALSE(found.passed);
   EXPECT_EQ(found.first_non_finite, "mask");
   EXPECT_TRUE(log.has("[E]     First non-finite output of A: 'mask' (iteration 0): 0 NaN and 2 Inf among 3 elements"));
-  EXPECT_TRUE(log.has("[I]     A                                   | Validating output: good (check_inf=True, check_nan=True)"));
+  EXPECT_TRUE(log.has(
+      "[I]     A                                   | Validating output: good (check_inf=True, check_nan=True)"));
   EXPECT_TRUE(log.has("[E]         Inf Detected | One or more non-finite values were encountered in this output"));
   EXPECT_TRUE(log.has("[E]         NaN Detected | "));
   EXPECT_TRUE(log.has("[E]     FAILED | Output Validation"));

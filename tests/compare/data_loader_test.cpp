@@ -48,7 +48,12 @@ TEST(DataLoader, ShapesComeFromTheUserThenFromTheProfile) {
   DataLoaderOptions options;
   options.default_shapes = {{"b", {4, 3}}, {"c", {5, 3}}};
   options.input_shapes = {{"in*", {2, 3}}, {"c", {-1, 3}}, {"missing", {1}}, {"d", {7}}};
-  const auto map = generate_inputs(options, {{"input", DataType::kFloat32, {-1, 3}}, {"b", DataType::kFloat32, {-1, 3}}, {"c", DataType::kFloat32, {-1, 3}}, {"d", DataType::kFloat32, {-1, 2}}}, 0);
+  const auto map = generate_inputs(options,
+                                   {{"input", DataType::kFloat32, {-1, 3}},
+                                    {"b", DataType::kFloat32, {-1, 3}},
+                                    {"c", DataType::kFloat32, {-1, 3}},
+                                    {"d", DataType::kFloat32, {-1, 2}}},
+                                   0);
   EXPECT_EQ(map[0].tensor.shape(), (Shape{2, 3}));
   EXPECT_EQ(map[1].tensor.shape(), (Shape{4, 3}));
   EXPECT_EQ(map[2].tensor.shape(), (Shape{5, 3}));
@@ -90,7 +95,9 @@ TEST(DataLoader, LoadedDataIsAdapted) {
                             {"x", Tensor::of<float>({2, 3}, {0, 1, 2, 3, 4, 5})},
                             {"flat", Tensor::of<double>({4}, {1, 2, 3, 300})},
                             {"model/Name", Tensor::of<float>({1}, {7})}};
-  const auto map = adapt_inputs(loaded, {{"x", DataType::kFloat32, {3, 2}}, {"flat", DataType::kInt8, {2, -1}}, {"name", DataType::kFloat32, {1}}});
+  const auto map = adapt_inputs(
+      loaded,
+      {{"x", DataType::kFloat32, {3, 2}}, {"flat", DataType::kInt8, {2, -1}}, {"name", DataType::kFloat32, {1}}});
   ASSERT_EQ(map.size(), 3u);
   EXPECT_EQ(map[0].tensor.data<float>()[1], 3);  // permuted, not reshaped
   EXPECT_EQ(map[1].tensor.shape(), (Shape{2, 2}));
@@ -106,7 +113,9 @@ TEST(DataLoader, WhatCannotBeAdaptedIsAnError) {
   const TensorMap loaded = {{"x", Tensor::of<float>({3}, {0, 1, 2})}, {"y", Tensor::of<float>({1}, {0})}};
   EXPECT_THROW(adapt_inputs(loaded, {{"absent", DataType::kFloat32, {3}}}), Error);
   EXPECT_THROW(adapt_inputs(loaded, {{"x", DataType::kFloat32, {2, 2}}}), Error);
-  EXPECT_THROW(adapt_inputs({{"xy", loaded[0].tensor}}, {{"x", DataType::kFloat32, {3}}, {"xy", DataType::kFloat32, {3}}}), Error);
+  EXPECT_THROW(
+      adapt_inputs({{"xy", loaded[0].tensor}}, {{"x", DataType::kFloat32, {3}}, {"xy", DataType::kFloat32, {3}}}),
+      Error);
 }
 
 TEST(ShapeMatch, Wildcards) {

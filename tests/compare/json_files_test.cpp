@@ -94,7 +94,8 @@ TEST_F(JsonFiles, PicklesAreRefusedWithACommand) {
 
 TEST_F(JsonFiles, EveryTruncationIsAnError) {
   const std::string json = results_to_json(example());
-  for (std::size_t size = 0; size < json.size(); ++size) EXPECT_THROW(results_from_json(std::string_view(json).substr(0, size), "here"), Error) << size;
+  for (std::size_t size = 0; size < json.size(); ++size)
+    EXPECT_THROW(results_from_json(std::string_view(json).substr(0, size), "here"), Error) << size;
 }
 
 TEST_F(JsonFiles, MissingFilesAndFolders) {

@@ -13,7 +13,10 @@ class LogCapture {
   explicit LogCapture(LogLevel level = LogLevel::kInfo) {
     set_log_level(level);
     set_log_sink([this](LogLevel of_line, std::string_view message) {
-      const char letter = of_line >= LogLevel::kError ? 'E' : of_line >= LogLevel::kWarning ? 'W' : of_line >= LogLevel::kInfo ? 'I' : 'V';
+      const char letter = of_line >= LogLevel::kError     ? 'E'
+                          : of_line >= LogLevel::kWarning ? 'W'
+                          : of_line >= LogLevel::kInfo    ? 'I'
+                                                          : 'V';
       lines_.push_back(std::string("[") + letter + "] " + std::string(message));
     });
   }

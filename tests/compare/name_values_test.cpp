@@ -45,7 +45,8 @@ TEST(NameValues, Ranges) {
 }
 
 TEST(NameValues, Shapes) {
-  const auto shapes = parse_shapes("--input-shapes", {"a:0:[1,3,224,224]", "b:[]", "c:[batch,-1,2]", "old,name,1x3x5", "scalar,"});
+  const auto shapes =
+      parse_shapes("--input-shapes", {"a:0:[1,3,224,224]", "b:[]", "c:[batch,-1,2]", "old,name,1x3x5", "scalar,"});
   ASSERT_EQ(shapes.size(), 5u);
   EXPECT_EQ(shapes[0].first, "a:0");
   EXPECT_EQ(shapes[0].second, (Shape{1, 3, 224, 224}));
@@ -74,7 +75,8 @@ TEST(NameValues, MistakesAreExplained) {
     }
     return "";
   };
-  EXPECT_EQ(message([] { parse_numbers("--atol", {"y:abc"}); }), "[options] --atol: expected a number, or NAME:NUMBER, got 'y:abc'; try --atol 1e-3, or --atol output:1e-3");
+  EXPECT_EQ(message([] { parse_numbers("--atol", {"y:abc"}); }),
+            "[options] --atol: expected a number, or NAME:NUMBER, got 'y:abc'; try --atol 1e-3, or --atol output:1e-3");
   EXPECT_NE(message([] { parse_numbers("--atol", {"y:"}); }), "");
   EXPECT_NE(message([] { parse_integers("--index-tolerance", {"1.5"}); }), "");
   EXPECT_NE(message([] { parse_ranges("--val-range", {"x:1"}); }), "");

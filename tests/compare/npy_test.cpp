@@ -25,8 +25,9 @@ std::string file(std::string header, const std::string& data = "") {
 }
 
 TEST(Npy, GoesBothWaysForEveryType) {
-  for (DataType type : {DataType::kFloat16, DataType::kFloat32, DataType::kFloat64, DataType::kInt8, DataType::kUInt8, DataType::kInt16, DataType::kUInt16,
-                        DataType::kInt32, DataType::kUInt32, DataType::kInt64, DataType::kUInt64, DataType::kBool}) {
+  for (DataType type :
+       {DataType::kFloat16, DataType::kFloat32, DataType::kFloat64, DataType::kInt8, DataType::kUInt8, DataType::kInt16,
+        DataType::kUInt16, DataType::kInt32, DataType::kUInt32, DataType::kInt64, DataType::kUInt64, DataType::kBool}) {
     const Tensor tensor = Tensor::of<float>({2, 3}, {0, 1, 1, 0, 1, 0}).cast(type);
     const Tensor copy = decode_npy(encode_npy(tensor), "here");
     ASSERT_EQ(copy.type(), type);
@@ -43,12 +44,14 @@ TEST(Npy, KeepsScalarsAndEmptyArrays) {
 TEST(Npy, HeaderIsAligned) { EXPECT_EQ((encode_npy(Tensor::of<float>({1}, {1})).size() - 4) % 64, 0u); }
 
 TEST(Npy, ReadsFortranOrder) {
-  const Tensor tensor = decode_npy(file("{'descr': '|i1', 'fortran_order': True, 'shape': (2, 3), }\n", std::string("\0\3\1\4\2\5", 6)), "here");
+  const Tensor tensor = decode_npy(
+      file("{'descr': '|i1', 'fortran_order': True, 'shape': (2, 3), }\n", std::string("\0\3\1\4\2\5", 6)), "here");
   for (std::int8_t i = 0; i < 6; ++i) EXPECT_EQ(tensor.data<std::int8_t>()[i], i);
 }
 
 TEST(Npy, ReadsBigEndianAndPython2) {
-  const Tensor tensor = decode_npy(file("{'shape': (2L,), 'fortran_order': False, 'descr': '>i2'}\n", std::string("\1\2\0\3", 4)), "here");
+  const Tensor tensor = decode_npy(
+      file("{'shape': (2L,), 'fortran_order': False, 'descr': '>i2'}\n", std::string("\1\2\0\3", 4)), "here");
   EXPECT_EQ(tensor.data<std::int16_t>()[0], 0x102);
   EXPECT_EQ(tensor.data<std::int16_t>()[1], 3);
 }
@@ -58,14 +61,21 @@ TEST(Npy, ExplainsWhatItRefuses) {
   EXPECT_NE(message_of("junk").find("here: expected an .npy file"), std::string::npos);
   for (std::size_t size = 0; size < good.size(); ++size) EXPECT_NE(message_of(good.substr(0, size)), "") << size;
   EXPECT_NE(message_of(good.substr(0, good.size() - 1)).find("truncated"), std::string::npos);
-  EXPECT_NE(message_of(file("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }")).find("Python objects"), std::string::npos);
-  EXPECT_NE(message_of(file("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }")).find("'<c8'"), std::string::npos);
-  EXPECT_NE(message_of(file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }")).find("structures"), std::string::npos);
-  EXPECT_NE(message_of(file("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }")).find("True or False"), std::string::npos);
-  EXPECT_NE(message_of(file("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }")).find("dimension"), std::string::npos);
+  EXPECT_NE(message_of(file("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }")).find("Python objects"),
+            std::string::npos);
+  EXPECT_NE(message_of(file("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }")).find("'<c8'"),
+            std::string::npos);
+  EXPECT_NE(message_of(file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }")).find("structures"),
+            std::string::npos);
+  EXPECT_NE(message_of(file("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }")).find("True or False"),
+            std::string::npos);
+  EXPECT_NE(message_of(file("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }")).find("dimension"),
+            std::string::npos);
   EXPECT_NE(message_of(file("{'descr': '<f4', 'shape': (1,), }")).find("lacks"), std::string::npos);
   // A shape of 2^62 elements must not be allocated first.
-  EXPECT_NE(message_of(file("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8), }")).find("truncated"), std::string::npos);
+  EXPECT_NE(message_of(file("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8), }"))
+                .find("truncated"),
+            std::string::npos);
 }
 
 TEST(Npy, RefusesBfloat16WithAdvice) {
@@ -87,7 +97,8 @@ TEST(Npz, DamagedArchivesAreRefused) {
   const Tensor tensor = decode_npy(archive, "here");
   EXPECT_EQ(tensor.type(), DataType::kInt8);
   EXPECT_EQ(tensor.shape(), Shape{2});
-  for (std::size_t size = 2; size < archive.size(); ++size) EXPECT_THROW(decode_npy(archive.substr(0, size), "here"), Error) << size;
+  for (std::size_t size = 2; size < archive.size(); ++size)
+    EXPECT_THROW(decode_npy(archive.substr(0, size), "here"), Error) << size;
   for (std::size_t i = 0; i < archive.size(); ++i) {
     std::string damaged = archive;
     damaged[i] = static_cast<char>(damaged[i] ^ 0xff);
@@ -99,7 +110,12 @@ TEST(Npz, DamagedArchivesAreRefused) {
 }
 
 TEST(Base64, GoesBothWays) {
-  for (const auto& [plain, coded] : {std::pair<std::string, std::string>{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"foobar", "Zm9vYmFy"}}) {
+  for (const auto& [plain, coded] : {std::pair<std::string, std::string>{"", ""},
+                                     {"f", "Zg=="},
+                                     {"fo", "Zm8="},
+                                     {"foo", "Zm9v"},
+                                     {"foob", "Zm9vYg=="},
+                                     {"foobar", "Zm9vYmFy"}}) {
     EXPECT_EQ(encode_base64(plain), coded);
     EXPECT_EQ(decode_base64(coded), plain);
   }

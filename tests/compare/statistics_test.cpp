@@ -26,7 +26,8 @@ TEST(Statistics, AreThoseOfThePublishedLog) {
   const Tensor sum = published_sum();
   const std::string text = to_string(compute_statistics(sum), false);
   EXPECT_EQ(text.substr(0, text.find(", avg-magnitude")),
-            "mean=65506, std-dev=0.28889, var=0.083457, median=65506, min=65505 at (0, 0, 0, 5), max=65506 at (0, 0, 5, 165)");
+            "mean=65506, std-dev=0.28889, var=0.083457, median=65506, min=65505 at (0, 0, 0, 5), max=65506 at (0, 0, "
+            "5, 165)");
   EXPECT_NEAR(mean_f32(sum), 65505.49954, 0.01);  // float32 has steps of 1/128 here
 }
 
@@ -35,14 +36,16 @@ TEST(Histogram, CountsThoseOfThePublishedLog) {
   for (std::int64_t i = 0; i < difference.size(); ++i) difference.data<float>()[i] -= 65504.0f;
   const auto histogram = compute_histogram(difference);
   ASSERT_TRUE(histogram);
-  EXPECT_EQ(histogram->counts, (std::array<std::int64_t, 10>{6588, 6616, 6499, 6593, 6291, 6749, 6678, 6383, 6619, 6520}));
+  EXPECT_EQ(histogram->counts,
+            (std::array<std::int64_t, 10>{6588, 6616, 6499, 6593, 6291, 6749, 6678, 6383, 6619, 6520}));
   EXPECT_EQ(to_string(compute_statistics(difference), false).substr(0, 12), "mean=1.4995,");
 }
 
 TEST(Statistics, OfASmallArray) {
   const Tensor tensor = Tensor::of<float>({2, 2}, {1, 2, 3, 4});
   EXPECT_EQ(to_string(compute_statistics(tensor), false),
-            "mean=2.5, std-dev=1.118, var=1.25, median=2.5, min=1 at (0, 0), max=4 at (1, 1), avg-magnitude=2.5, p90=3.7, p95=3.85, p99=3.97");
+            "mean=2.5, std-dev=1.118, var=1.25, median=2.5, min=1 at (0, 0), max=4 at (1, 1), avg-magnitude=2.5, "
+            "p90=3.7, p95=3.85, p99=3.97");
 }
 
 TEST(Statistics, OfNothing) {
@@ -94,9 +97,10 @@ TEST(Histogram, IsDrawn) {
   for (int i = 0; i < 11; ++i) histogram.edges[static_cast<std::size_t>(i)] = -11.2 + 2 * i;
   histogram.counts = {2, 0, 0, 0, 0, 0, 0, 0, 0, 9};
   const std::string text = to_text(histogram);
-  EXPECT_TRUE(text.starts_with("---- Histogram ----\n"
-                               "Bin Range     |  Num Elems | Visualization\n"
-                               "(-11.2, -9.2) |          2 | ########\n"))
+  EXPECT_TRUE(
+      text.starts_with("---- Histogram ----\n"
+                       "Bin Range     |  Num Elems | Visualization\n"
+                       "(-11.2, -9.2) |          2 | ########\n"))
       << text;
   EXPECT_TRUE(text.ends_with("|          9 | ########################################\n")) << text;
 }

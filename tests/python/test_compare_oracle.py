@@ -397,7 +397,7 @@ def test_indices(cli, capsys, tmp_path: pathlib.Path, tolerance: int) -> None:
     path = save(pair(first, second), tmp_path / "results.json")
     text, passed = polygraphy_log(capsys, pair(first, second), function)
     done = cli("compare", path, "--compare", "indices", "--index-tolerance", tolerance)
-    assert [l for l in grouped(normalised(done.stdout))[1]] == [l for l in grouped(normalised(text))[1]]
+    assert grouped(normalised(done.stdout))[1] == grouped(normalised(text))[1]
     assert done.returncode == (0 if passed else 1)
 
 
@@ -436,6 +436,11 @@ def test_top_k(cli, tmp_path: pathlib.Path, dtype: type, spec: str) -> None:
     assert f"'z' (dtype=int64, shape={expected.shape})" in done.stdout
 
 
+def results_with(output: str) -> bytes:
+    iteration = f'{{"outputs": {{"y": {output}}}, "polygraphy_class": "IterationResult"}}'
+    return f'{{"lst": [["r", [{iteration}]]], "polygraphy_class": "RunResults"}}'.encode()
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -447,14 +452,8 @@ def test_top_k(cli, tmp_path: pathlib.Path, dtype: type, spec: str) -> None:
         (b'{"a": 1, "polygraphy_class": "TacticReplayData"}', "TacticReplayData"),
         (b'{"polygraphy_class": "RunResults"}', "lst"),
         (b'{"lst": [["r", 3]], "polygraphy_class": "RunResults"}', "runner 0"),
-        (
-            b'{"lst": [["r", [{"outputs": {"y": {"array": "!", "polygraphy_class": "ndarray"}}, "polygraphy_class": "IterationResult"}]]], "polygraphy_class": "RunResults"}',
-            "output 'y'",
-        ),
-        (
-            b'{"lst": [["r", [{"outputs": {"y": {"tensor": "", "polygraphy_class": "Tensor"}}, "polygraphy_class": "IterationResult"}]]], "polygraphy_class": "RunResults"}',
-            "torch",
-        ),
+        (results_with('{"array": "!", "polygraphy_class": "ndarray"}'), "output 'y'"),
+        (results_with('{"tensor": "", "polygraphy_class": "Tensor"}'), "torch"),
     ],
 )
 def test_bad_files_are_explained(cli, tmp_path: pathlib.Path, content: bytes, expected: str) -> None:
