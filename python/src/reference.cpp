@@ -20,25 +20,24 @@ namespace ulpscope::python {
 namespace {
 
 std::vector<nb::object> reference_run(const nb::bytes& model, const std::vector<nb::object>& inputs) {
+  const std::span bytes(static_cast<const std::byte*>(model.data()), model.size());
+  const auto network = import_onnx(bytes, "model", op_registry());
   std::vector<Tensor> arguments;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensor tensor = to_tensor(inputs[i], fmt::format("input {}", i));
-    arguments.push_back(tensor.type() == physical_type(tensor.type()) ? tensor
-                                                                      : tensor.cast(physical_type(tensor.type())));
+    const DataType physical = physical_type(tensor.type());
+    arguments.push_back(tensor.type() == physical ? tensor : tensor.cast(physical));
   }
   std::vector<Tensor> results;
   {
     nb::gil_scoped_release no_gil;
-    const auto network =
-        import_onnx(std::span(static_cast<const std::byte*>(model.data()), model.size()), "model", op_registry());
     results = evaluate(*network, arguments);
     for (std::size_t i = 0; i < results.size(); ++i) {
       const DataType declared = network->tensor(network->outputs[i]).type;
-      // A copy: an output may share the bytes of an input or of a weight.
-      results[i] = declared != DataType::kUndefined && declared != results[i].type() ? results[i].cast(declared)
-                                                                                     : results[i].clone();
+      const bool converted = declared != DataType::kUndefined && declared != results[i].type();
+      // A copy otherwise: an output may share the bytes of an input or of a weight.
+      results[i] = converted ? results[i].cast(declared) : results[i].clone();
     }
-    arguments.clear();
   }
   std::vector<nb::object> arrays;
   for (Tensor& result : results) arrays.push_back(to_array(std::move(result)));

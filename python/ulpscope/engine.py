@@ -23,7 +23,7 @@ class Layer(NamedTuple):
 
     name: str
     op: str
-    precision: str  #: What it computes in: "float32", "float16", ...
+    precision: str  #: "fp32", "tf32", "fp16", "bf16"; the type of its output if it does not compute in floats.
     reason: str  #: Why it does.
     nodes: List[str]  #: The ONNX nodes that it came from.
 

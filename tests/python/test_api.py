@@ -54,7 +54,7 @@ def test_layer_precisions_on_top_of_fp16(add_sub):
 def test_layer_precisions_on_top_of_fp32_do_not_spread(add_sub):
     engine = ulpscope.Engine(add_sub, layer_precisions={"Add": "float16"}, fusion="none")
     precisions = {layer.name: layer.precision for layer in engine.layers}
-    assert (precisions["Add"], precisions["Sub"]) == ("float16", "float32")
+    assert (precisions["Add"], precisions["Sub"]) == ("fp16", "fp32")
     assert np.array_equal(engine.run({"x": X})["y"], np.zeros_like(X))
 
 
