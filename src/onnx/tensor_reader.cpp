@@ -137,13 +137,13 @@ Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& wh
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("[import] {}: {}: tensors in segments are not supported", file_.source, what));
   Plan plan{what, *type, Shape(tensor.dims().begin(), tensor.dims().end()), 1, 0};
+  std::int64_t extent = 1;  // the product without zeros, since every part of a shape is multiplied somewhere
   for (std::int64_t dim : plan.shape) {
     if (dim < 0) fail(what, fmt::format("the shape {} has a negative dimension", to_string(plan.shape)));
-    if (__builtin_mul_overflow(plan.elements, dim, &plan.elements))
+    if (__builtin_mul_overflow(extent, std::max<std::int64_t>(dim, 1), &extent) || extent > (std::int64_t{1} << 46))
       fail(what, fmt::format("the shape {} is impossibly large", to_string(plan.shape)));
+    plan.elements *= dim;
   }
-  if (plan.elements > (std::int64_t{1} << 46))
-    fail(what, fmt::format("the shape {} is impossibly large", to_string(plan.shape)));
   plan.bytes = static_cast<std::size_t>(plan.elements) * size_of(*type);
 
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return with_valid_booleans(read_external(plan, tensor));

@@ -158,7 +158,7 @@ TEST(ExternalData, IsCopiedWhenItIsNotAligned) {
   const auto network = external.load();
   const Tensor& value = network->tensor(network->outputs[0]).value;
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(value.raw()) % 4, 0u);
-  EXPECT_EQ(static_cast<const unsigned char*>(value.raw())[5], 0x3f);  // the last byte of 1.0f, one byte earlier
+  EXPECT_EQ(static_cast<const unsigned char*>(value.raw())[6], 0x3f);  // the last byte of 1.0f, one byte earlier
 }
 
 TEST(ExternalData, LiesInTheFolderThatTheOptionsName) {
