@@ -205,6 +205,8 @@ class Composer {
       for (std::size_t k = 0; k < layer.inputs.size(); ++k) layer.inputs[k] = readable(layer, k);
       if (op == "Constant" && stand_ins_.count(layer.outputs[0]) != 0) continue;
       add_pending();
+      for (const TensorId output : layer.outputs)
+        if (output != kNone) network_->tensor(output).producer = static_cast<LayerId>(network_->layers.size());
       network_->layers.push_back(std::move(layer));
     }
     add_pending();

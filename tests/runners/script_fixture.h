@@ -14,7 +14,7 @@
 
 namespace ulpscope {
 
-class ScriptTest : public testing::Test {
+class ScriptTest : public ::testing::Test {
  protected:
   ScriptTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "ulpscope-script-XXXXXX").string();

@@ -12,8 +12,8 @@
 namespace ulpscope {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 using WorkerTest = ScriptTest;
 
