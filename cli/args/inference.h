@@ -1,6 +1,8 @@
 // How runners are run, and what is kept of it.
 #pragma once
 
+#include <chrono>
+
 #include "args/option_table.h"
 
 namespace ulpscope::cli {
@@ -10,8 +12,11 @@ struct InferenceArgs {
   bool use_subprocess = false;
   std::optional<std::string> save_inputs, save_outputs;
   std::vector<std::string> postprocess;
+  std::optional<double> python_time_limit;
 
   void declare(OptionTable& table);
+  /// Zero: none.
+  std::chrono::milliseconds call_limit() const;
   /// Throws Error for values that make no sense.
   void check() const;
 };

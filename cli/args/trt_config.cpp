@@ -154,7 +154,12 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
     }
     options.profiles.push_back(std::move(profile));
   }
-  if (load_tactics) options.tactic_replay_json = read_file(*load_tactics);
+  if (load_tactics) {
+    options.tactic_replay_json = read_file(*load_tactics);
+    if (options.tactic_replay_json.empty())
+      throw Error(ErrorCode::kInvalidFile, fmt::format("[tactics] '{}': expected a tactic replay (JSON), got an empty file; "
+                                                       "try writing it again with --save-tactics", *load_tactics));
+  }
   return options;
 }
 

@@ -127,6 +127,7 @@ class RunTool : public Tool {
     set_num_threads(options_.config.num_threads());
     WorkerOptions worker = default_worker_options();
     worker.interrupted = interrupted;
+    worker.call_limit = options_.inference.call_limit();
     set_default_worker_options(worker);
     ScriptHost host(script_callbacks(options_), worker);
     const std::vector<CompareFunction> functions = compare_functions(host);

@@ -59,7 +59,7 @@ def run(binary, tmp_path):
         environment = dict(os.environ)
         environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
         environment.update(env or {})
-        return Outcome(subprocess.run([str(binary), *map(str, words)], cwd=tmp_path, env=environment, text=True,
+        return Outcome(subprocess.run([str(binary), *map(str, words)], cwd=tmp_path, env=environment, text=True, errors="replace",
                                       stdout=stdout, stderr=subprocess.PIPE, timeout=timeout))
 
     return call
