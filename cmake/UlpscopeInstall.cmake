@@ -9,13 +9,21 @@ include(CMakePackageConfigHelpers)
 
 set(folders core graph onnx_schema onnx ops backend engine api)
 list(TRANSFORM folders PREPEND ulpscope_)
-list(JOIN folders "," folders)
+set(archives "")
+foreach(folder IN LISTS folders)
+  list(APPEND archives $<TARGET_FILE:${folder}>)
+endforeach()
+list(JOIN archives "," archives)
 
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/library.cpp CONTENT "// All of it is in the static libraries.\n")
 add_library(ulpscope_library SHARED ${PROJECT_BINARY_DIR}/library.cpp)
 # Whole archives: what the public headers declare must be there, whether the library itself uses it or not.
-target_link_libraries(ulpscope_library PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${folders}>")
+target_link_options(ulpscope_library PRIVATE "LINKER:--whole-archive,${archives},--no-whole-archive")
+target_link_libraries(ulpscope_library PRIVATE ${folders})
 set_property(TARGET ulpscope_library PROPERTY LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${folders}")
+set(export_map ${PROJECT_SOURCE_DIR}/cmake/libulpscope.map)
+target_link_options(ulpscope_library PRIVATE "LINKER:--version-script=${export_map}")
+set_property(TARGET ulpscope_library PROPERTY LINK_DEPENDS ${export_map})
 target_include_directories(ulpscope_library INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(ulpscope_library INTERFACE cxx_std_20)
