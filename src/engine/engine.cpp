@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "core/parallel.h"
 #include "engine/assign.h"
@@ -21,8 +22,27 @@ struct Engine::Impl {
   BuildOptions options;
   std::vector<Binding> inputs, outputs;
   std::vector<Shape> build_shapes;  ///< Those that costs and groups were computed for.
+  /// Made by build; or by the first run, when the network does not work for the smallest shapes and no profile says more.
   std::unique_ptr<Executable> executable;
+  std::mutex mutex;
+
+  void make_executable(std::vector<Shape> shapes);
+  Executable& built();
 };
+
+void Engine::Impl::make_executable(std::vector<Shape> shapes) {
+  const auto spec = specialize(*network, shapes);
+  Assignment assignment = assign_precisions(*spec, options);
+  executable = std::make_unique<Executable>(*network, std::move(assignment), options);
+  build_shapes = std::move(shapes);
+}
+
+Executable& Engine::Impl::built() {
+  if (executable == nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "[build] the shapes of the inputs are not known: the network has dynamic dimensions and does not work with 1 for each; "
+                                             "give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, --trt-max-shapes)");
+  return *executable;
+}
 
 namespace {
 
@@ -108,9 +128,14 @@ Engine::~Engine() = default;
 std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, const BuildOptions& options) {
   set_num_threads(options.threads);
   auto impl = prepare(std::move(network), options);
-  const auto spec = specialize(*impl->network, impl->build_shapes);
-  Assignment assignment = assign_precisions(*spec, options);
-  impl->executable = std::make_unique<Executable>(*impl->network, std::move(assignment), options);
+  const bool dynamic = std::any_of(impl->inputs.begin(), impl->inputs.end(), [](const Binding& b) { return std::find(b.shape.begin(), b.shape.end(), -1) != b.shape.end(); });
+  try {
+    impl->make_executable(impl->build_shapes);
+  } catch (const Error& e) {
+    if (!dynamic || !options.profiles.empty() || e.code() == ErrorCode::kBuild || e.code() == ErrorCode::kInvalidArgument) throw;
+    log_verbose(fmt::format("The build waits for the first input shapes, since the network does not work with 1 for every dynamic dimension ({})", e.what()));
+    return std::make_shared<Engine>(std::move(impl));
+  }
   if (!options.tactic_replay_json.empty())
     check_replay(tactics_from_json(options.tactic_replay_json), *impl->network, impl->executable->plan_for(impl->build_shapes)->grouping());
   return std::make_shared<Engine>(std::move(impl));
@@ -126,7 +151,7 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, int thre
 }
 
 void Engine::save(const std::filesystem::path& path) const {
-  write_plan_file(path, *impl_->network, impl_->executable->assignment(), impl_->options);
+  write_plan_file(path, *impl_->network, impl_->built().assignment(), impl_->options);
 }
 
 const std::vector<Binding>& Engine::inputs() const noexcept { return impl_->inputs; }
@@ -142,6 +167,14 @@ std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
     const DataType type = physical_type(inputs[i].type());
     physical.push_back(type == inputs[i].type() ? inputs[i] : inputs[i].cast(type));
   }
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->executable == nullptr) {
+      std::vector<Shape> shapes;
+      for (const Tensor& tensor : physical) shapes.push_back(tensor.shape());
+      impl_->make_executable(std::move(shapes));
+    }
+  }
   std::vector<Tensor> outputs = impl_->executable->run(physical);
   for (std::size_t o = 0; o < outputs.size(); ++o)
     if (impl_->outputs[o].type != DataType::kUndefined && outputs[o].type() != impl_->outputs[o].type) outputs[o] = outputs[o].cast(impl_->outputs[o].type);
@@ -149,11 +182,12 @@ std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
 }
 
 std::string Engine::tactic_replay_json() const {
-  const auto plan = impl_->executable->plan_for(impl_->build_shapes);
+  const auto plan = impl_->built().plan_for(impl_->build_shapes);
   return tactics_to_json(*impl_->executable->specialization(impl_->build_shapes), impl_->executable->assignment(), plan->grouping());
 }
 
 std::vector<Engine::LayerReport> Engine::report() const {
+  if (impl_->executable == nullptr) return {};
   const Network& network = *impl_->network;
   const auto spec = impl_->executable->specialization(impl_->build_shapes);
   const auto plan = impl_->executable->plan_for(impl_->build_shapes);

@@ -47,6 +47,7 @@ class Engine {
     std::vector<std::string> nodes;
     double microseconds = 0;  ///< Estimated on the target, for the whole group, on its first layer; 0 on the others.
   };
+  /// Empty while the build still waits for the first input shapes.
   std::vector<LayerReport> report() const;
 
   ~Engine();

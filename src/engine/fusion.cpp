@@ -118,7 +118,7 @@ class Fuser {
     if (!spec_.numeric[static_cast<std::size_t>(id)] || layer.outputs.empty() || layer.outputs[0] == kNone) return Role::kAlone;
     for (std::size_t o = 1; o < layer.outputs.size(); ++o)
       if (layer.outputs[o] != kNone) return Role::kAlone;
-    if (!spec_.shape(layer.outputs[0]) || spec_.type(layer.outputs[0]) == DataType::kFloat64) return Role::kAlone;
+    if (!spec_.shape(layer.outputs[0]) || !is_floating(spec_.type(layer.outputs[0])) || spec_.type(layer.outputs[0]) == DataType::kFloat64) return Role::kAlone;
     for (TensorId input : layer.inputs)
       if (input != kNone && !spec_.shape(input)) return Role::kAlone;
     if (layer.op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer)) return Role::kPointwise;

@@ -20,31 +20,6 @@ bool PlanBuilder::lower_contraction(std::span<const LayerId> members) {
   return lower_matmul(members) || lower_convolution(members);
 }
 
-namespace {
-
-/// Scale and shift of an inference BatchNormalization, in double: x * scale + shift.
-Tensor channel_values(const Specialization& spec, const Layer& l, bool shift) {
-  const auto values = [&](std::size_t i) { return spec.value(l.inputs[i]).cast(DataType::kFloat64); };
-  const Tensor gamma = values(1), beta = values(2), mean = values(3), variance = values(4);
-  const double epsilon = static_cast<double>(l.attributes.real("epsilon", 1e-5f));
-  Tensor result(DataType::kFloat32, {gamma.size()});
-  for (std::int64_t c = 0; c < gamma.size(); ++c) {
-    const double scale = gamma.data<double>()[c] / std::sqrt(variance.data<double>()[c] + epsilon);
-    result.data<float>()[c] = static_cast<float>(shift ? beta.data<double>()[c] - mean.data<double>()[c] * scale : scale);
-  }
-  return result;
-}
-
-}  // namespace
-
-Tensor PlanBuilder::scale_of(const Layer& l) const {
-  return weights_.get(fmt::format("scale|{}", l.outputs[0]), [&] { return channel_values(spec_, l, false); });
-}
-
-Tensor PlanBuilder::shift_of(const Layer& l) const {
-  return weights_.get(fmt::format("shift|{}", l.outputs[0]), [&] { return channel_values(spec_, l, true); });
-}
-
 cpu::ObjectCache PlanBuilder::object_cache() {
   return [this](const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
     return weights_.get_object(fmt::format("{}|threads {}", key, num_threads()), make);

@@ -129,10 +129,9 @@ bool PlanBuilder::append_to_program(ProgramState& state, LayerId id) {
   int result;
   if (is_scale_shift(spec_, l)) {
     const int x = program_operand(state, id, 0);
-    const Rounding rounding = rounding_of(precision(id));
     int value = x;
     for (bool shift : {false, true}) {
-      const Tensor channels = rounded_constant(shift ? shift_of(l) : scale_of(l), fmt::format("{}|{}", shift ? "shift" : "scale", l.outputs[0]), rounding);
+      const Tensor channels = rounded_scale_shift(id, shift);
       state.inputs.push_back(constant_slot(channels));
       const int operand = state.program.input(channel_strides(state.domain.shape, state.domain.layout), Rounding::kNone);
       value = state.program.apply(shift ? cpu::Instruction::kAdd : cpu::Instruction::kMul, value, operand);

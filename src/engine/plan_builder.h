@@ -82,6 +82,8 @@ class PlanBuilder {
   Tensor convolution_bias(const Layer& l, const Layer* folded, Rounding rounding, std::int64_t channels, std::string& key);
   Tensor scale_of(const Layer& l) const;
   Tensor shift_of(const Layer& l) const;
+  /// What an unfolded BatchNormalization multiplies by or adds, in the precision of the layer.
+  Tensor rounded_scale_shift(LayerId id, bool shift);
   Tensor rounded_constant(const Tensor& value, const std::string& key, Rounding rounding);
   cpu::ObjectCache object_cache();
 

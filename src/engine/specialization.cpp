@@ -16,21 +16,23 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
   std::vector<char> numeric(network.layers.size(), 0);
   for (std::size_t l = network.layers.size(); l-- > 0;) {
     const Layer& layer = network.layers[l];
-    bool useful = false, floats = false;
+    bool useful = false, floats = false, decides = false;
     for (TensorId id : layer.outputs) {
       if (id == kNone || !reaches[static_cast<std::size_t>(id)]) continue;
       useful = true;
       floats |= is_lowerable_float(type(id));
+      decides |= type(id) == DataType::kBool;
     }
     if (!useful) continue;
-    numeric[l] = floats && layer.op->precision == PrecisionRule::kCompute;
+    const bool reads_floats = std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](TensorId id) { return id != kNone && is_lowerable_float(type(id)); });
+    numeric[l] = layer.op->precision == PrecisionRule::kCompute && (floats || (decides && reads_floats));
     // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
     // when it is itself handed out: then the floats that it was selected by are results, too.
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const TensorId id = layer.inputs[i];
       if (id == kNone) continue;
       const bool parameter = (layer.op->weights >> i & 1u) != 0 && layer.op->kind != OpKind::kContraction;
-      if (!parameter && (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) || !floats))
+      if (!parameter && (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) || type(id) == DataType::kBool || !floats))
         reaches[static_cast<std::size_t>(id)] = 1;
     }
   }

@@ -183,12 +183,12 @@ inline OpDef binary_op(std::string_view name, int since_version, void (*run)(Ker
           .run = run};
 }
 
-/// A comparison: two inputs of any type, bool output, never lowered.
+/// A comparison: two inputs of any type, bool output. Floats are compared in the precision of the layer.
 inline OpDef comparison_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
   return {.name = name,
           .since_version = since_version,
           .inputs = {2, 2},
-          .precision = PrecisionRule::kFixed,
+          .precision = PrecisionRule::kCompute,
           .kind = OpKind::kPointwise,
           .infer = infer_comparison,
           .run = run};
