@@ -6,6 +6,7 @@
 #include "graph/network_builder.h"
 #include "ops/registry.h"
 #include "runners/script_fixture.h"
+#include "runners/template_script.h"
 
 namespace ulpscope {
 namespace {
@@ -481,6 +482,17 @@ def whole(a, b):
         host().compare({write("none.py", "def compare_outputs(a, b):\n    pass\n"), "compare_outputs"}, first, second);
       }).what(),
       HasSubstr("None"));
+}
+
+TEST_F(ScriptHostTest, TemplatesRunAsTheyAre) {
+  EXPECT_EQ(load(trt_network_template("model.onnx")).network->layers.size(), 4u);
+  const ScriptNetwork by_hand = load(trt_network_template(""));
+  EXPECT_THAT(run(*by_hand.network, {Tensor::of<float>({1, 4}, {1, 2, 3, 4})}), ElementsAre(2, 4, 6, 8));
+  const BuildOptions options =
+      host().load_config({write("config.py", trt_config_template("model.onnx")), "load_config"}, *small_network(), {});
+  EXPECT_TRUE(options.fp16);
+  EXPECT_EQ(options.constraints, ConstraintMode::kObey);
+  EXPECT_THAT(onnx_gs_template("a/mo\"del.onnx"), HasSubstr("onnx.load(\"a/mo\\\"del.onnx\")"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import MutableMapping
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import numpy as np
@@ -33,24 +34,31 @@ def _decode_lazy(entries: Dict[str, Any]) -> LazyArray:
     return LazyArray(entries["values"])
 
 
-def _plain(value: Any) -> Any:
-    return value.load() if isinstance(value, LazyArray) else value
-
-
 @add_json_methods("inference result")
-class IterationResult(OrderedDict):
+class IterationResult(MutableMapping):
     """The outputs of one inference, by name, with the runner's name and the seconds it took."""
 
     def __init__(self, outputs: Optional[Dict[str, Any]] = None, runtime: Optional[float] = None, runner_name: Optional[str] = None) -> None:
-        super().__init__()
+        self.dct: Dict[str, LazyArray] = OrderedDict()
         for name, array in (outputs or {}).items():
-            self[name] = _plain(array)
+            self[name] = array
         self.runtime = runtime
         self.runner_name = "custom_runner" if runner_name is None else runner_name
 
-    @property
-    def dct(self) -> Dict[str, LazyArray]:
-        return {name: LazyArray(array) for name, array in self.items()}
+    def __getitem__(self, name: str) -> Any:
+        return self.dct[name].load()
+
+    def __setitem__(self, name: str, array: Any) -> None:
+        self.dct[name] = array if isinstance(array, LazyArray) else LazyArray(array)
+
+    def __delitem__(self, name: str) -> None:
+        del self.dct[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.dct)
+
+    def __len__(self) -> int:
+        return len(self.dct)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -68,20 +76,6 @@ def _encode_iteration(result: IterationResult) -> Dict[str, Any]:
 @Decoder.register(IterationResult)
 def _decode_iteration(entries: Dict[str, Any]) -> IterationResult:
     return IterationResult(entries["outputs"], entries["runtime"], entries["runner_name"])
-
-
-def _as_encodable(value: Any) -> Any:
-    if isinstance(value, IterationResult):
-        return {**_as_encodable_dict(_encode_iteration(value)), "polygraphy_class": "IterationResult"}
-    if isinstance(value, (list, tuple)):
-        return [_as_encodable(item) for item in value]
-    if isinstance(value, dict):
-        return _as_encodable_dict(value)
-    return value
-
-
-def _as_encodable_dict(entries: Dict[str, Any]) -> Dict[str, Any]:
-    return {key: _as_encodable(value) for key, value in entries.items()}
 
 
 @add_json_methods("inference results")
@@ -149,7 +143,7 @@ class RunResults:
 
 @Encoder.register(RunResults)
 def _encode_results(results: RunResults) -> Dict[str, Any]:
-    return {"lst": [[name, [_as_encodable(entry) for entry in iterations]] for name, iterations in results.lst]}
+    return {"lst": [[name, iterations] for name, iterations in results.lst]}
 
 
 @Decoder.register(RunResults)

@@ -57,7 +57,7 @@ class Decoder:
         name = entries.get(_MARKER)
         if name is None:
             for key, value in entries.items():
-                if value == "polygraphy_serialized_json_type" and key.startswith("__polygraphy_encoded_"):
+                if isinstance(value, str) and value == "polygraphy_serialized_json_type" and key.startswith("__polygraphy_encoded_"):
                     name = key[len("__polygraphy_encoded_") :]
         if name in _DECODERS:
             entries.pop(_MARKER, None)

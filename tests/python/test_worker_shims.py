@@ -1,0 +1,192 @@
+"""The modules that stand in for tensorrt and polygraphy, in a process where they come first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+WORKER = Path(__file__).resolve().parents[2] / "python" / "ulpscope" / "worker"
+
+
+def run(code: str, shims: bool = True) -> str:
+    """What the code prints; fails with its traceback."""
+    prologue = f"import sys; sys.path.insert(0, {str(WORKER / 'shims')!r})\n" if shims else ""
+    result = subprocess.run([sys.executable, "-c", prologue + textwrap.dedent(code)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_enumerations_print_as_the_real_ones():
+    out = run("""
+        import tensorrt as trt
+        print(trt.float32, str(trt.float16), f"{trt.int8}", repr(trt.DataType.BF16), trt.LayerType.MATRIX_MULTIPLY, int(trt.bool))
+        print(trt.nptype(trt.float16).__name__, trt.volume((2, 3)), trt.float32.itemsize)
+    """)
+    assert out == "DataType.FLOAT DataType.HALF DataType.INT8 <DataType.BF16: 7> LayerType.MATRIX_MULTIPLY 4\nfloat16 6 4\n"
+
+
+def test_hand_built_layers_have_the_default_names():
+    run("""
+        import numpy as np, tensorrt as trt
+        network = trt.Builder(trt.Logger()).create_network()
+        x = network.add_input("x", trt.float32, (1, 2))
+        names = [network.add_constant((1,), np.ones(1, np.float32)), network.add_matrix_multiply(x, trt.MatrixOperation.NONE, x, trt.MatrixOperation.TRANSPOSE),
+                 network.add_topk(x, trt.TopKOperation.MAX, 1, 2)]
+        assert [layer.name for layer in names] == ["(Unnamed Layer* 0) [Constant]", "(Unnamed Layer* 1) [Matrix Multiply]", "(Unnamed Layer* 2) [TopK]"]
+        assert names[0].get_output(0).name == "(Unnamed Layer* 0) [Constant]_output"
+        assert names[2].num_outputs == 2 and network.num_layers == 3 and network[-1] is names[2] and network.get_layer(9) is None
+        layer = names[1]
+        assert not layer.precision_is_set and not layer.output_type_is_set(0)
+        layer.precision = trt.float16
+        layer.set_output_type(0, trt.float32)
+        assert layer.precision == trt.float16 and layer.get_output_type(0) == trt.float32
+        layer.reset_precision(); layer.reset_output_type(0)
+        assert not layer.precision_is_set and not layer.output_type_is_set(0)
+        assert x.is_network_input and not x.is_network_output and x.is_execution_tensor and tuple(x.shape) == (1, 2)
+    """)
+
+
+@pytest.mark.parametrize(
+    "code, message",
+    [
+        ("network.add_identiti(x)", "add_identity"),
+        ("network.add_identity(x).presicion = 1", "precision"),
+        ("trt.float5", "float16"),
+        ("network.add_identity(x).precision = 'float16'", "tensorrt.DataType"),
+        ("network.add_input('x', trt.float32, (1,))", "named 'x' already"),
+        ("network.mark_output(other.add_input('y', trt.float32, (1,)))", "another network"),
+        ("network.add_identity(x).get_output(0).name = 'x'", "another tensor"),
+    ],
+)
+def test_mistakes_say_what_there_is(code, message):
+    out = run(f"""
+        import tensorrt as trt
+        network, other = trt.INetworkDefinition(), trt.INetworkDefinition()
+        x = network.add_input("x", trt.float32, (1, 2))
+        try:
+            {code}
+        except Exception as error:
+            print(type(error).__name__, error)
+    """)
+    assert message in out
+
+
+def test_casting_to_the_layers_class_gives_its_operation():
+    run("""
+        import tensorrt as trt
+        network = trt.INetworkDefinition()
+        network._load({"handle": 0, "name": "n", "opset": 17, "tensors": [["x", "float32", [2], False], ["y", "float32", None, False]], "inputs": [0],
+                       "outputs": [1], "layers": [{"name": "l", "op": "Mul", "domain": "", "type": "ELEMENTWISE", "inputs": [0, 0], "outputs": [1],
+                                                   "precision": None, "output_types": [None], "nodes": ["l"]}]})
+        layer = network[0]
+        assert layer.type == trt.LayerType.ELEMENTWISE
+        layer.__class__ = trt.IElementWiseLayer
+        assert layer.op == trt.ElementWiseOperation.PROD
+        assert network._describe()["changed_layers"] == []
+        layer.precision = trt.float16
+        assert [change["precision"] for change in network._describe()["changed_layers"]] == ["float16"]
+    """)
+
+
+def test_extend_has_the_real_semantics():
+    code = """
+        from polygraphy import func
+
+        def x(a, b):
+            return [a], b
+
+        @func.extend(x)
+        def keeps(first, second):
+            first.append(second)
+
+        @func.extend(x)
+        def sees_arguments(a, b, first, second):
+            return a, b, first, second
+
+        @func.extend(lambda: None)
+        def nothing():
+            return 5
+
+        print(keeps(1, 2), sees_arguments(1, b=2), nothing())
+        try:
+            func.extend(x)(lambda one: None)(1, 2)
+        except Exception as error:
+            print(type(error).__name__, str(error).split(chr(10))[0])
+    """
+    ours = run(code)
+    assert "([1, 2], 2) (1, 2, [1], 2) 5" in ours
+    assert "accepts 1 parameter(s), but needs to accept 2 parameter(s) from: x instead." in ours
+    if pytest.importorskip("importlib.util").find_spec("polygraphy"):
+        real = run(code, shims=False)
+        assert [line for line in real.splitlines() if not line.startswith("[!]")][0] == ours.splitlines()[0]
+
+
+def test_results_go_both_ways_with_the_real_module(tmp_path):
+    write = f"""
+        import numpy as np
+        from polygraphy.comparator import RunResults
+        from polygraphy.json import save_json
+        results = RunResults()
+        results.add([{{"y": np.arange(3, dtype=np.float32)}}, {{"y": np.zeros((2, 0), np.int64)}}], runtime=0.5, runner_name="a")
+        results.save({str(tmp_path / "NAME")!r})
+        save_json([{{"x": np.ones((1, 2), np.float16)}}], {str(tmp_path / "NAME.inputs")!r})
+    """
+    read = f"""
+        import numpy as np
+        from polygraphy.comparator import RunResults
+        from polygraphy.json import load_json
+        results = RunResults.load({str(tmp_path / "NAME")!r})
+        (name, iterations), = results.items()
+        assert name == "a" and len(iterations) == 2 and iterations[0].runtime == 0.5 and iterations[0].runner_name == "a"
+        np.testing.assert_array_equal(iterations[0]["y"], np.arange(3, dtype=np.float32))
+        assert iterations[1]["y"].shape == (2, 0) and iterations[1]["y"].dtype == np.int64
+        (feed,) = load_json({str(tmp_path / "NAME.inputs")!r})
+        assert feed["x"].dtype == np.float16
+    """
+    run(write.replace("NAME", "ours"))
+    run(read.replace("NAME", "ours"))
+    if pytest.importorskip("importlib.util").find_spec("polygraphy"):
+        run(read.replace("NAME", "ours"), shims=False)
+        run(write.replace("NAME", "real"), shims=False)
+        run(read.replace("NAME", "real"))
+
+
+def test_config_flags_and_profiles():
+    run("""
+        import tensorrt as trt
+        from polygraphy.backend.trt import CreateConfig, Profile, create_config
+        builder = trt.Builder(trt.Logger())
+        config = builder.create_builder_config()
+        assert config.get_flag(trt.BuilderFlag.TF32) and config.flags == 1 << int(trt.BuilderFlag.TF32)
+        config = CreateConfig(fp16=True, precision_constraints="prefer", profiles=[Profile().add("x", (1,), (2,), (3,))])(builder, trt.INetworkDefinition())
+        assert not config.get_flag(trt.BuilderFlag.TF32) and config.get_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
+        assert config.num_optimization_profiles == 1
+        config.max_workspace_size = 1 << 20
+        assert config.get_memory_pool_limit(trt.MemoryPoolType.WORKSPACE) == 1 << 20
+        assert config.set_tactic_sources(3)
+        try:
+            create_config(builder, None, pf16=True)
+        except TypeError as error:
+            print(error)
+    """)
+
+
+def test_generated_data_is_the_real_modules():
+    code = """
+        import numpy as np
+        from polygraphy.common import TensorMetadata
+        from polygraphy.comparator import DataLoader
+        loader = DataLoader(seed=3, iterations=2, input_metadata=TensorMetadata().add("x", np.dtype(np.float32), (2, 2)).add("n", np.dtype(np.int64), (3,)),
+                            val_range=(0, 5))
+        loader.input_metadata = loader.input_metadata or loader.user_input_metadata
+        print([{name: array.tolist() for name, array in feed.items()} for feed in (loader[0], loader[1])])
+    """
+    ours = run(code)
+    if pytest.importorskip("importlib.util").find_spec("polygraphy"):
+        assert run(code, shims=False).splitlines()[-1] == ours.splitlines()[-1]
