@@ -20,6 +20,11 @@ bool PlanBuilder::lower_contraction(std::span<const LayerId> members) {
   return lower_matmul(members) || lower_convolution(members);
 }
 
+bool PlanBuilder::only_read_by(TensorId id, LayerId reader) const {
+  const auto& consumers = spec_.consumers[static_cast<std::size_t>(id)];
+  return internal(id) && consumers.size() == 1 && consumers[0] == reader;
+}
+
 cpu::ObjectCache PlanBuilder::object_cache() {
   return [this](const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
     return weights_.get_object(fmt::format("{}|threads {}", key, num_threads()), make);
@@ -97,12 +102,11 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
     spec.bias = constant(candidate, Layout::kDense, how).reshaped({spec.n});
     return true;
   };
-  const bool source_internal = internal(output) && !read_outside(output, members);
   const float alpha = gemm ? l.attributes.real("alpha", 1.0f) : 1.0f, beta = gemm ? l.attributes.real("beta", 1.0f) : 1.0f;
   const bool has_c = gemm && l.inputs.size() > 2 && l.inputs[2] != kNone && beta != 0.0f;
   bool c_done = !has_c;
   if (has_c && alpha == 1.0f && beta == 1.0f) c_done = as_bias(l.inputs[2], load_rounding(l, id, 2));
-  if (!has_c && alpha == 1.0f && source_internal && !epilogue.empty() && layer(epilogue[0]).op->name == "Add") {
+  if (!has_c && alpha == 1.0f && !epilogue.empty() && only_read_by(output, epilogue[0]) && layer(epilogue[0]).op->name == "Add") {
     const Layer& add = layer(epilogue[0]);
     const std::size_t other = add.inputs[0] == output ? 1 : 0;
     if (add.inputs[1 - other] == output && as_bias(add.inputs[other], load_rounding(add, epilogue[0], other))) {
@@ -191,9 +195,8 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   const TensorId output = l.outputs[0];
   std::span<const LayerId> epilogue = members.subspan(1);
   TensorId result = output;
-  const auto inside = [&](TensorId tensor) { return internal(tensor) && !read_outside(tensor, members); };
   const Layer* folded = nullptr;
-  if (!epilogue.empty() && inside(output) && is_scale_shift(spec_, layer(epilogue[0]))) {
+  if (!epilogue.empty() && only_read_by(output, epilogue[0]) && is_scale_shift(spec_, layer(epilogue[0]))) {
     folded = &layer(epilogue[0]);
     result = folded->outputs[0];
     epilogue = epilogue.subspan(1);
@@ -213,7 +216,7 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   spec.bias = convolution_bias(l, folded, rounding, spec.output[1], spec.key);
   std::vector<int> inputs{read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id)};
   // Activations and residual additions ride on the convolution while nothing between them is stored.
-  while (!epilogue.empty() && inside(result)) {
+  while (!epilogue.empty() && only_read_by(result, epilogue[0])) {
     const Layer& next = layer(epilogue[0]);
     cpu::PostOp op{};
     if (next.op->name == "Relu") op.kind = cpu::PostOp::Kind::kRelu;

@@ -80,6 +80,8 @@ class PlanBuilder {
   /// The weights of a convolution, with a following BatchNormalization multiplied in when `folded` is one.
   Tensor convolution_weights(const Layer& l, const Layer* folded, Rounding rounding, std::string& key);
   Tensor convolution_bias(const Layer& l, const Layer* folded, Rounding rounding, std::int64_t channels, std::string& key);
+  /// The values are never stored, and no other layer needs them: they may be replaced in place.
+  bool only_read_by(TensorId id, LayerId reader) const;
   Tensor scale_of(const Layer& l) const;
   Tensor shift_of(const Layer& l) const;
   /// What an unfolded BatchNormalization multiplies by or adds, in the precision of the layer.

@@ -1,0 +1,197 @@
+// The engine against the reference kernels, on random networks.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "engine/assign.h"
+#include "engine/emulator.h"
+#include "engine/engine.h"
+#include "engine/random_network.h"
+
+namespace ulpscope::testing {
+namespace {
+
+constexpr std::uint32_t kNetworks = 150;
+
+double largest(const Tensor& tensor) {
+  double result = 0;
+  for (float v : tensor.values<float>()) result = std::max(result, std::fabs(static_cast<double>(v)));
+  return result;
+}
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i].shape() != b[i].shape() || std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
+  return true;
+}
+
+std::string describe(const Network& network, LayerId id) { return network.layer(id).name + " of " + network.name; }
+
+BuildOptions lowest(bool BuildOptions::*flag, Fusion fusion) {
+  BuildOptions options;
+  if (flag != nullptr) options.*flag = true;
+  options.assume_lowest = true;
+  options.fusion = fusion;
+  options.threads = 1;
+  return options;
+}
+
+TEST(RandomNetworks, Fp32AgreesWithTheReferenceAtEveryFusionLevel) {
+  for (std::uint32_t seed = 0; seed < kNetworks; ++seed) {
+    RandomNetwork random(seed);
+    const auto expected = evaluate(random.network(), random.inputs());
+    for (Fusion fusion : {Fusion::kNone, Fusion::kPointwise, Fusion::kFull}) {
+      const auto outputs = Engine::build(random.shared(), lowest(nullptr, fusion))->run(random.inputs());
+      ASSERT_EQ(outputs.size(), expected.size());
+      for (std::size_t o = 0; o < outputs.size(); ++o) {
+        ASSERT_EQ(outputs[o].shape(), expected[o].shape()) << "seed " << seed;
+        const double tolerance = 1e-5 * std::max(1.0, largest(expected[o]));
+        for (std::int64_t i = 0; i < outputs[o].size(); ++i)
+          ASSERT_NEAR(outputs[o].data<float>()[i], expected[o].data<float>()[i], tolerance)
+              << "seed " << seed << ", fusion " << static_cast<int>(fusion) << ", output " << random.network().tensor(random.network().outputs[o]).name << "[" << i << "]";
+      }
+    }
+  }
+}
+
+/// Every layer, given the values that the engine itself has for its inputs, stores what the rules say, to one unit in
+/// the last place of its type: sums in another order may fall on the other side of a tie.
+void expect_layers_follow_the_rules(RandomNetwork& random, const BuildOptions& options, std::uint32_t seed) {
+  Network& network = random.network();
+  network.outputs.clear();
+  for (const Layer& layer : network.layers)
+    if (layer.op->kind != OpKind::kConstant)
+      for (TensorId output : layer.outputs) network.outputs.push_back(output);
+  const auto shared = random.shared();
+  const auto spec = specialize(*shared, random.input_shapes());
+  const Assignment assignment = assign_precisions(*spec, options);
+  const Grouping grouping = fuse(*spec, assignment, Fusion::kNone);
+  const auto outputs = Engine::build(shared, options)->run(random.inputs());
+  std::vector<Tensor> values(network.tensors.size());
+  for (std::size_t i = 0; i < network.inputs.size(); ++i) values[static_cast<std::size_t>(network.inputs[i])] = random.inputs()[i];
+  for (std::size_t o = 0; o < outputs.size(); ++o) values[static_cast<std::size_t>(network.outputs[o])] = outputs[o];
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    if (spec->folded[l]) continue;
+    const LayerId id = static_cast<LayerId>(l);
+    const TensorId output = network.layers[l].outputs[0];
+    const Tensor expected = Emulator(*spec, assignment, grouping).layer_output(id, values);
+    const Tensor& actual = values[static_cast<std::size_t>(output)];
+    const DataType storage = assignment.storage[static_cast<std::size_t>(output)];
+    const double slack = 2e-6 * std::max(1.0, largest(expected));
+    ASSERT_EQ(actual.shape(), expected.shape());
+    std::int64_t differ = 0;
+    for (std::int64_t i = 0; i < actual.size(); ++i) {
+      const double a = actual.data<float>()[i], e = expected.data<float>()[i];
+      ASSERT_EQ(a, round_value(static_cast<float>(a), rounding_of(storage))) << describe(network, id) << ", seed " << seed;
+      ASSERT_NEAR(a, e, spacing(storage, e) + slack) << describe(network, id) << "[" << i << "], seed " << seed;
+      differ += a != e;
+    }
+    const bool moves = network.layers[l].op->precision == PrecisionRule::kMovement;
+    const std::int64_t allowed = moves ? 0 : storage != DataType::kFloat32 ? 1 + actual.size() / 20 : actual.size();
+    EXPECT_LE(differ, allowed) << describe(network, id) << ", seed " << seed;
+  }
+}
+
+TEST(RandomNetworks, LayersRoundWhatTheyReadAndStore) {
+  for (auto flag : {&BuildOptions::fp16, &BuildOptions::bf16, &BuildOptions::tf32})
+    for (std::uint32_t seed = 0; seed < kNetworks; ++seed) {
+      RandomNetwork random(seed);
+      expect_layers_follow_the_rules(random, lowest(flag, Fusion::kNone), seed);
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// Random precisions and output types as constraints.
+void constrain(Network& network, std::uint32_t seed) {
+  std::mt19937 dice(seed);
+  constexpr DataType kTypes[]{DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16};
+  for (Layer& layer : network.layers) {
+    if (layer.op->kind == OpKind::kConstant) continue;
+    if (layer.op->precision == PrecisionRule::kCompute) layer.precision = kTypes[dice() % 3];
+    if (dice() % 5 == 0) layer.output_types = {kTypes[dice() % 3]};
+  }
+}
+
+BuildOptions obeying(Fusion fusion) {
+  BuildOptions options = lowest(&BuildOptions::fp16, fusion);
+  options.bf16 = true;
+  options.constraints = ConstraintMode::kObey;
+  return options;
+}
+
+TEST(RandomNetworks, MixedPrecisionsFollowTheRulesToo) {
+  for (std::uint32_t seed = 0; seed < kNetworks; ++seed) {
+    RandomNetwork random(seed);
+    constrain(random.network(), seed);
+    expect_layers_follow_the_rules(random, obeying(Fusion::kNone), seed);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(RandomNetworks, WithoutFusionWatchingALayerChangesNothing) {
+  for (std::uint32_t seed = 0; seed < kNetworks / 3; ++seed) {
+    RandomNetwork random(seed), watched(seed);
+    constrain(random.network(), seed);
+    constrain(watched.network(), seed);
+    const std::vector<TensorId> outputs = random.network().outputs;
+    for (const Layer& layer : watched.network().layers)
+      if (layer.op->kind != OpKind::kConstant && !watched.network().is_output(layer.outputs[0])) watched.network().outputs.push_back(layer.outputs[0]);
+    const auto plain = Engine::build(random.shared(), obeying(Fusion::kNone))->run(random.inputs());
+    auto all = Engine::build(watched.shared(), obeying(Fusion::kNone))->run(random.inputs());
+    all.resize(plain.size());
+    EXPECT_TRUE(same_bits(plain, all)) << "seed " << seed;
+  }
+}
+
+/// Whole networks, fused: most agree to the last bit, and none is further from the rules than the rules are from fp32.
+TEST(RandomNetworks, FusedGroupsRoundAtTheirEdgesOnly) {
+  for (const bool mixed : {false, true})
+    for (Fusion fusion : {Fusion::kPointwise, Fusion::kFull}) {
+      std::uint32_t equal = 0;
+      for (std::uint32_t seed = 0; seed < kNetworks; ++seed) {
+        RandomNetwork random(seed);
+        if (mixed) constrain(random.network(), seed);
+        const BuildOptions options = mixed ? obeying(fusion) : lowest(&BuildOptions::fp16, fusion);
+        const auto shared = random.shared();
+        const auto spec = specialize(*shared, random.input_shapes());
+        const Assignment assignment = assign_precisions(*spec, options);
+        const Grouping grouping = fuse(*spec, assignment, fusion);
+        const auto expected = Emulator(*spec, assignment, grouping).run(random.inputs());
+        const auto exact = evaluate(*shared, random.inputs());
+        const auto actual = Engine::build(shared, options)->run(random.inputs());
+        double distance = 0, rounding = 0;
+        bool fp32 = false;
+        for (std::size_t o = 0; o < actual.size(); ++o) {
+          const double scale = std::max(1e-3, largest(exact[o]));
+          fp32 |= assignment.storage[static_cast<std::size_t>(shared->outputs[o])] == DataType::kFloat32;
+          for (std::int64_t i = 0; i < actual[o].size(); ++i) {
+            const double a = actual[o].data<float>()[i], e = expected[o].data<float>()[i], x = exact[o].data<float>()[i];
+            ASSERT_TRUE(std::isfinite(a)) << "seed " << seed;
+            distance = std::max(distance, std::fabs(a - e) / scale);
+            rounding = std::max(rounding, std::fabs(e - x) / scale);
+          }
+        }
+        EXPECT_LE(distance, 0.75 * rounding + 1e-5) << "seed " << seed << ", fusion " << static_cast<int>(fusion) << (mixed ? ", mixed" : "");
+        equal += distance < (fp32 ? 1e-5 : 1e-7);
+      }
+      EXPECT_GE(equal, kNetworks * 7 / 10) << "fusion " << static_cast<int>(fusion) << (mixed ? ", mixed" : "");
+    }
+}
+
+TEST(RandomNetworks, ThreadsAndRunsChangeNoBit) {
+  for (std::uint32_t seed = 0; seed < kNetworks / 3; ++seed) {
+    RandomNetwork random(seed);
+    for (Fusion fusion : {Fusion::kNone, Fusion::kPointwise, Fusion::kFull}) {
+      BuildOptions options = lowest(&BuildOptions::fp16, fusion);
+      const auto engine = Engine::build(random.shared(), options);
+      const auto first = engine->run(random.inputs());
+      EXPECT_TRUE(same_bits(first, engine->run(random.inputs()))) << "seed " << seed;
+      options.threads = 3;
+      EXPECT_TRUE(same_bits(first, Engine::build(random.shared(), options)->run(random.inputs()))) << "seed " << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ulpscope::testing
