@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <new>
+#include <system_error>
 
 #include "args/logging.h"
 #include "args/parser.h"
@@ -61,6 +62,9 @@ int guarded(Body&& body) {
     return kFailed;
   } catch (const std::bad_alloc&) {
     log(LogLevel::kCritical, "Out of memory; try smaller inputs or fewer outputs.");
+    return kFailed;
+  } catch (const std::system_error& error) {
+    log(LogLevel::kCritical, error.what());
     return kFailed;
   } catch (const UsageError&) {
     throw;

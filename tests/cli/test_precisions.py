@@ -116,6 +116,27 @@ def test_the_command_line_wins_over_scripts(run, model):
     assert "Add [Add] | fp32: requested" in outcome.out and "Sub [Sub] | fp16: requested" in outcome.out, outcome
 
 
+def test_large_networks_get_one_line_per_decision(run, tmp_path):
+    import onnx
+    from onnx import TensorProto, helper
+
+    names = ["x", *(f"t{i}" for i in range(30))]
+    nodes = [helper.make_node("Relu", [names[i]], [names[i + 1]], name=f"Relu_{i}") for i in range(30)]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in (names[0], names[-1])]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:]), ir_version=8,
+                                opset_imports=[helper.make_opsetid("", 13)]), tmp_path / "m.onnx")
+    words = ["run", "m.onnx", "--trt", "--fp16", "--assume-lowest", "--layer-precisions", "Relu_3:float32", "Relu_9:float32",
+             "--precision-constraints", "obey"]
+    outcome = run(*words)
+    assert outcome.code == 0, outcome
+    assert "[I] Precisions of 30 layers (-v shows each)" in outcome.out
+    assert re.search(r"\[I\]     fp16 \| 28 layer\(s\) \| .*: Relu_0, Relu_1, Relu_2, \.\.\.", outcome.out), outcome
+    assert re.search(r"\[I\]     fp32 \| 2 layer\(s\) \| .*: Relu_3, Relu_9\n", outcome.out), outcome
+    outcome = run(*words, "-v")
+    assert all(re.search(rf"\[V\]     Relu_{i} \[Relu\] \| fp", outcome.out) for i in range(30)), outcome
+    assert "Precisions of" not in run("run", "m.onnx", "--trt").out
+
+
 def test_constraints_without_a_mode_have_no_effect(run, model):
     outcome = run("run", model, *BASE, "--layer-precisions", "Add:float16", "Sub:float32")
     assert outcome.code == 0
