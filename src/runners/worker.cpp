@@ -238,7 +238,7 @@ struct Worker::Impl {
         ErrorCode::kScript,
         fmt::format(
             "[script] {}: expected a result within {} s, got none: the Python process was ended; raise the limit "
-            "(ULPSCOPE_SCRIPT_TIMEOUT, in seconds) if this is no endless loop{}",
+            "(--python-time-limit or ULPSCOPE_SCRIPT_TIMEOUT, in seconds) if this is no endless loop{}",
             place, static_cast<double>(limit.count()) / 1000, where));
   }
 
@@ -271,8 +271,7 @@ struct Worker::Impl {
       if (waiting.limit.count() > 0 && elapsed > waiting.limit) time_limit_passed(waiting.place, waiting.limit);
       if (!waiting.slow_reported && waiting.limit.count() == 0 && elapsed > kSlow) {
         waiting.slow_reported = true;
-        log_info(fmt::format("Still waiting for {}; Ctrl-C ends it, ULPSCOPE_SCRIPT_TIMEOUT=<seconds> sets a limit",
-                             waiting.place));
+        log_info(fmt::format("Still waiting for {}; Ctrl-C ends it, --python-time-limit sets a limit", waiting.place));
       }
     }
   }
