@@ -140,7 +140,7 @@ bool PlanBuilder::lower_movement(LayerId id) {
   const TensorId input = l.inputs[0], output = l.outputs[0];
   if (input == kNone || spec_.is_constant(input) || !spec_.shape(input) || !spec_.shape(output)) return false;
   if (plan_.slots_[static_cast<std::size_t>(home_[static_cast<std::size_t>(input)].slot)].dynamic) return false;
-  return lower_view(id) || lower_concat(id) || lower_resize(id);
+  return lower_view(id) || lower_concat(id);
 }
 
 /// Layers that only rename dimensions share the bytes of their input.
@@ -211,7 +211,7 @@ bool PlanBuilder::lower_concat(LayerId id) {
 
 bool PlanBuilder::lower_resize(LayerId id) {
   const Layer& l = layer(id);
-  if (l.op->name != "Resize" && l.op->name != "Upsample") return false;
+  if ((l.op->name != "Resize" && l.op->name != "Upsample") || spec_.is_constant(l.inputs[0]) || !spec_.shape(l.inputs[0]) || !spec_.shape(l.outputs[0])) return false;
   const Shape& input = shape(l.inputs[0]);
   const Shape& output = shape(l.outputs[0]);
   if (l.attributes.text("mode", "nearest") != "nearest" || input.size() != 4 || home_[static_cast<std::size_t>(l.inputs[0])].layout != Layout::kChannelsLast) return false;
@@ -229,7 +229,7 @@ bool PlanBuilder::lower_resize(LayerId id) {
     const TensorId scales = l.inputs.size() > 2 ? l.inputs[2] : kNone;
     if (scales != kNone && (!spec_.is_constant(scales) || !scales_match(spec_.value(scales), input, output))) return false;
   }
-  const int in = read(l.inputs[0], Layout::kChannelsLast, Rounding::kNone, id);
+  const int in = read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id);
   const int out = define(l.outputs[0], Layout::kChannelsLast);
   add_step(std::make_shared<RepeatKernel>(input[0], input[2], input[3], input[1], output[2] / input[2], output[3] / input[3]), {in}, {out}, id);
   if (const Rounding rounding = store_rounding(l.outputs[0]); rounding != Rounding::kNone) add_step(cpu::make_round_kernel(rounding), {out}, {out}, id);

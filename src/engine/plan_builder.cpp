@@ -38,9 +38,10 @@ Rounding PlanBuilder::load_rounding(const Layer& l, LayerId id, std::size_t inde
   const TensorId tensor = l.inputs[index];
   if (!spec_.numeric[static_cast<std::size_t>(id)] || l.op->precision != PrecisionRule::kCompute) return Rounding::kNone;
   if (spec_.type(tensor) == DataType::kFloat64 || !is_floating(spec_.type(tensor))) return Rounding::kNone;
-  // Parameters that are not operands (scales of a Resize, say) are read as they are.
-  if (l.op->kind != OpKind::kContraction && (l.op->weights >> index & 1u) != 0 && l.op->kind != OpKind::kNormalization && l.op->kind != OpKind::kOther)
-    return Rounding::kNone;
+  // Values inside of a group are not rounded, except the operands of its products.
+  if (internal(tensor) && l.op->kind != OpKind::kContraction) return Rounding::kNone;
+  // The scales and the region of a Resize are parameters, not operands: they are read as they are.
+  if (index > 0 && (l.op->name == "Resize" || l.op->name == "Upsample")) return Rounding::kNone;
   const Precision p = precision(id);
   if (p == Precision::kTF32 && l.op->kind != OpKind::kContraction) return Rounding::kNone;
   return rounding_of(p);
@@ -172,7 +173,7 @@ void PlanBuilder::lower_sequence(std::span<const LayerId> members) {
 
 void PlanBuilder::lower_single(LayerId id) {
   const Layer& l = layer(id);
-  if (lower_pool(id) || lower_movement(id)) return;
+  if (lower_pool(id) || lower_resize(id) || lower_movement(id)) return;
   std::vector<int> inputs, outputs;
   std::vector<DataType> types;
   std::vector<Rounding> rounding;
