@@ -261,8 +261,7 @@ class Fuser {
       if (a.kind != GroupKind::kContraction || b.kind != GroupKind::kContraction) continue;
       if (network_.layer(a.layers.front()).op->name != "MatMul" || network_.layer(b.layers.front()).op->name != "MatMul") continue;
       if (!same_precision(a.layers.front(), row.layers.front()) || !same_precision(b.layers.front(), row.layers.front())) continue;
-      const LayerId end = b.layers.back();
-      if (!closed_until(first, {first, row_group, last}, end) || !closed_until(row_group, {first, row_group, last}, end)) continue;
+      if (!read_only_by(first, {first, row_group, last}) || !read_only_by(row_group, {first, row_group, last})) continue;
       Draft& target = drafts_[static_cast<std::size_t>(last)];
       for (int source : {first, row_group}) {
         Draft& draft = drafts_[static_cast<std::size_t>(source)];
@@ -306,11 +305,12 @@ class Fuser {
     return sink;
   }
 
-  bool closed_until(int group, std::initializer_list<int> family, LayerId end) const {
+  /// Scores that somebody else reads would have to be stored: no GPU keeps such an attention in one kernel.
+  bool read_only_by(int group, std::initializer_list<int> family) const {
     for (LayerId member : drafts_[static_cast<std::size_t>(group)].layers)
       for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(network_.layer(member).outputs[0])]) {
         const int other = group_of_[static_cast<std::size_t>(consumer)];
-        if (std::find(family.begin(), family.end(), other) == family.end() && consumer < end) return false;
+        if (std::find(family.begin(), family.end(), other) == family.end()) return false;
       }
     return true;
   }

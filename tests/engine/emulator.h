@@ -65,8 +65,11 @@ class Emulator {
     const Layer& layer = network_.layer(id);
     if (layer.op->name != "Conv" || group(id) < 0) return kNone;
     const auto& members = grouping_.groups[static_cast<std::size_t>(group(id))].layers;
-    const bool follows = members.size() > 1 && members[0] == id && is_scale_shift(spec_, network_.layer(members[1]));
-    return follows && grouping_.internal[static_cast<std::size_t>(layer.outputs[0])] ? members[1] : kNone;
+    const TensorId output = layer.outputs[0];
+    if (members.size() < 2) return kNone;
+    const bool follows = members[0] == id && is_scale_shift(spec_, network_.layer(members[1]));
+    const bool alone = grouping_.internal[static_cast<std::size_t>(output)] && spec_.consumers[static_cast<std::size_t>(output)] == std::vector<LayerId>{members[1]};
+    return follows && alone ? members[1] : kNone;
   }
 
   void run_layer(LayerId id) {
@@ -95,7 +98,9 @@ class Emulator {
     }
     std::vector<const Tensor*> pointers;
     for (const Tensor& operand : operands) pointers.push_back(operand ? &operand : nullptr);
+    // A bias that folding brought about has no tensor.
     Layer run = layer;
+    run.inputs.resize(operands.size(), kNone);
     const std::vector<Tensor> outputs = evaluate_layer(network_, run, pointers);
     for (std::size_t o = 0; o < outputs.size(); ++o)
       if (layer.outputs[o] != kNone) set(layer.outputs[o], outputs[o]);
