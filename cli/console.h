@@ -10,7 +10,8 @@
 
 namespace ulpscope::cli {
 
-/// Between info and warning, as in Polygraphy: the lines that a run starts and ends with (-q hides all of info but them).
+/// Between info and warning, as in Polygraphy: the lines that a run starts and ends with (-q hides all of info but
+/// them).
 inline constexpr LogLevel kStartLevel = static_cast<LogLevel>(22);
 inline constexpr LogLevel kFinishLevel = static_cast<LogLevel>(28);
 

@@ -34,7 +34,8 @@ std::size_t words_of(const ToolEntry& entry, const std::vector<std::string>& wor
 }
 
 std::string program_help() {
-  std::string text = std::string(kUsageLine) + "\n"
+  std::string text = std::string(kUsageLine) +
+                     "\n"
                      "Finds out which layers of a neural network need more precision, and why.\n\n"
                      "options:\n  -h, --help              show this help message and exit\n"
                      "  -v, --version           show the version and exit\n\nTools:\n";
@@ -70,7 +71,8 @@ int guarded(Body&& body) {
     throw;
   } catch (const std::exception& error) {
     log(LogLevel::kCritical, fmt::format("{}\nThis is a defect of ulpscope, please report it with the command and the "
-                                         "model.", error.what()));
+                                         "model.",
+                                         error.what()));
     return kDefect;
   }
 }
@@ -142,9 +144,10 @@ int run_program(const std::vector<std::string>& words) {
   }
   std::string known;
   for (const ToolEntry& entry : tools()) known += fmt::format("{}'{}'", known.empty() ? "" : ", ", entry.name);
-  return usage_error(kUsageLine, "ulpscope",
-                     fmt::format("argument TOOL: invalid choice: '{}' (choose from {})",
-                                 fmt::join(rest.begin(), rest.begin() + std::min<std::ptrdiff_t>(2, std::ssize(rest)), " "), known));
+  return usage_error(
+      kUsageLine, "ulpscope",
+      fmt::format("argument TOOL: invalid choice: '{}' (choose from {})",
+                  fmt::join(rest.begin(), rest.begin() + std::min<std::ptrdiff_t>(2, std::ssize(rest)), " "), known));
 }
 
 }  // namespace ulpscope::cli

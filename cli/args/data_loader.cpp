@@ -15,12 +15,18 @@ void DataLoaderArgs::declare(OptionTable& table) {
   table.number({"--float-max"}, float_max, "X", "Older form of --val-range").ours();
   table.integer({"--iterations", "--iters"}, iterations, "N", "Sets of inputs to generate and run (default: 1)");
   table.words({"--data-loader-backend-module"}, Arity::kOne, "NAME", "Module that generates inputs")
-      .choose({"numpy", "torch"}).ignore("inputs are those of NumPy");
-  table.list({"--load-inputs", "--load-input-data"}, load_inputs, "FILE", "Read inputs from these files (JSON, or folders "
-             "of such files), one after another; the other data options have no effect then")
+      .choose({"numpy", "torch"})
+      .ignore("inputs are those of NumPy");
+  table
+      .list({"--load-inputs", "--load-input-data"}, load_inputs, "FILE",
+            "Read inputs from these files (JSON, or folders "
+            "of such files), one after another; the other data options have no effect then")
       .exclude("--data-loader-script");
-  table.value({"--data-loader-script"}, script, "FILE.py[:FUNC]", "Python function `load_data` that yields a dictionary of "
-              "arrays per iteration").exclude("--load-inputs");
+  table
+      .value({"--data-loader-script"}, script, "FILE.py[:FUNC]",
+             "Python function `load_data` that yields a dictionary of "
+             "arrays per iteration")
+      .exclude("--load-inputs");
 }
 
 void DataLoaderArgs::warn_of_unused() const {

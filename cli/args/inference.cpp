@@ -10,15 +10,19 @@ void InferenceArgs::declare(OptionTable& table) {
   table.section("Comparator Inference", "running inference.");
   table.integer({"--warm-up"}, warm_up, "N", "Untimed runs before the first iteration of each runner (default: 0)");
   table.flag({"--use-subprocess"}, use_subprocess, "Give each Python runner a process of its own");
-  table.number({"--python-time-limit"}, python_time_limit, "SECONDS", "Longest that one call into Python may take: a "
-               "script's function, one inference of ONNX Runtime (default: 600; 0: no limit)").ours();
+  table
+      .number({"--python-time-limit"}, python_time_limit, "SECONDS",
+              "Longest that one call into Python may take: a "
+              "script's function, one inference of ONNX Runtime (default: 600; 0: no limit)")
+      .ours();
   table.value({"--save-inputs", "--save-input-data"}, save_inputs, "FILE", "Write the inputs (JSON)");
   table.words({"--save-input-blob"}, Arity::kOptional, "DIR", "Write each input as a raw binary file")
       .refuse("write JSON with --save-inputs; polygraphy data to-input reads it");
   table.value({"--save-outputs", "--save-results"}, save_outputs, "FILE", "Write the outputs of all runners (JSON)");
 
   table.section("Comparator Postprocessing", "applying postprocessing to outputs.");
-  table.list({"--postprocess", "--postprocess-func"}, postprocess, "[NAME:]FUNC", "Before comparing, replace outputs: "
+  table.list({"--postprocess", "--postprocess-func"}, postprocess, "[NAME:]FUNC",
+             "Before comparing, replace outputs: "
              "top-K[,axis=A] takes the indices of the K largest values along the axis (default: the last)");
   table.words({"--postprocess-func-script"}, Arity::kOne, "FILE.py[:FUNC]", "Python function that edits a result")
       .refuse("compare in Python with --compare-func-script");

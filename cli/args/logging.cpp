@@ -43,15 +43,19 @@ LogLevel level_from_name(std::string name) {
 
 void LoggingArgs::declare(OptionTable& table) {
   table.section("Logging", "logging and debug output");
-  table.count({"-v", "--verbose"}, verbose, "Increase logging verbosity; may be repeated. With -v the report of every "
+  table.count({"-v", "--verbose"}, verbose,
+              "Increase logging verbosity; may be repeated. With -v the report of every "
               "layer (precision, reason, group, tactic) is shown");
   table.count({"-q", "--quiet"}, quiet, "Decrease logging verbosity; may be repeated");
-  table.list({"--verbosity"}, verbosity, "LEVEL", "Level by name: ultra_verbose, super_verbose, extra_verbose, "
+  table.list({"--verbosity"}, verbosity, "LEVEL",
+             "Level by name: ultra_verbose, super_verbose, extra_verbose, "
              "verbose, info, start, finish, warning, error or critical. Wins over -v and -q. Levels for single "
              "paths (path:LEVEL) are accepted and have no effect");
   table.flag({"--silent"}, silent, "No output on stdout; only what ends a run early is still said on stderr");
-  table.list({"--log-format"}, format, "FORMAT", "timestamp: put the time before each line; no-colors: no colours on "
-             "terminals; line-info: accepted, has no effect")
+  table
+      .list({"--log-format"}, format, "FORMAT",
+            "timestamp: put the time before each line; no-colors: no colours on "
+            "terminals; line-info: accepted, has no effect")
       .choose({"timestamp", "line-info", "no-colors"});
   table.value({"--log-file"}, file, "FILE", "Also write the log to this file; missing folders are created");
 }

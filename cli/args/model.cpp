@@ -9,12 +9,16 @@ namespace ulpscope::cli {
 
 void ModelArgs::declare(OptionTable& table, bool required) {
   table.section("Model", "the model");
-  table.positional("MODEL", model, "The model: an ONNX file (.onnx), an engine (.engine, .plan) or a Python script that "
-                   "defines `load_network` (file.py or file.py:function). Put it first: lists take every word up to the "
-                   "next option", required);
+  table.positional(
+      "MODEL", model,
+      "The model: an ONNX file (.onnx), an engine (.engine, .plan) or a Python script that "
+      "defines `load_network` (file.py or file.py:function). Put it first: lists take every word up to the "
+      "next option",
+      required);
   table.value({"--model-type"}, type_name, "TYPE", "Type of the model, where the extension does not tell")
       .choose({"frozen", "keras", "ckpt", "onnx", "engine", "uff", "trt-network-script", "caffe"});
-  table.list({"--input-shapes", "--inputs"}, input_shapes, "NAME:[D0,D1,..]", "Shapes of the generated inputs. "
+  table.list({"--input-shapes", "--inputs"}, input_shapes, "NAME:[D0,D1,..]",
+             "Shapes of the generated inputs. "
              "Wildcards (*, ?) in names; one value for an integer input that holds a shape sets the input's value");
 }
 
@@ -45,11 +49,12 @@ ModelType ModelArgs::type() const {
     return ModelType::kNetworkScript;
   }
   if (name.empty())
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("[model] could not determine the type of '{}' from its extension; "
-                            "try --model-type onnx, engine or trt-network-script", *model));
+    throw Error(ErrorCode::kUnsupported, fmt::format("[model] could not determine the type of '{}' from its extension; "
+                                                     "try --model-type onnx, engine or trt-network-script",
+                                                     *model));
   throw Error(ErrorCode::kUnsupported, fmt::format("[model] '{}': models of type {} are not read; "
-                                                   "try converting it to ONNX first", *model, name));
+                                                   "try converting it to ONNX first",
+                                                   *model, name));
 }
 
 void ModelArgs::check_exists() const {
@@ -57,7 +62,8 @@ void ModelArgs::check_exists() const {
   const std::filesystem::path file = path();
   if (!std::filesystem::exists(file, ignored))
     throw Error(ErrorCode::kNotFound, fmt::format("[model] '{}': no such file; the model is the first argument, "
-                                                  "relative to the working directory", file.string()));
+                                                  "relative to the working directory",
+                                                  file.string()));
 }
 
 std::vector<std::pair<std::string, Shape>> ModelArgs::shapes() const {

@@ -130,8 +130,8 @@ class Reader {
       take(match, {});
       if (result_.help) return at + 1;
       const std::string rest = match.attached->substr(1);
-      match = Match{next->second, next->second == nullptr, next->first,
-                    rest.empty() ? std::nullopt : std::optional(rest)};
+      match =
+          Match{next->second, next->second == nullptr, next->first, rest.empty() ? std::nullopt : std::optional(rest)};
     }
     return read_values(match, at + 1);
   }
@@ -141,20 +141,25 @@ class Reader {
     while (at + available < words_.size() && kinds_[at + available] == 'A') ++available;
     std::size_t wanted = 0;
     switch (match.help ? Arity::kNone : match.option->arity) {
-      case Arity::kNone: break;
+      case Arity::kNone:
+        break;
       case Arity::kOne:
         if (available == 0) throw UsageError(fmt::format("argument {}: expected one argument", display(match)));
         wanted = 1;
         break;
-      case Arity::kOptional: wanted = std::min<std::size_t>(available, 1); break;
+      case Arity::kOptional:
+        wanted = std::min<std::size_t>(available, 1);
+        break;
       case Arity::kSome:
         if (available == 0)
           throw UsageError(fmt::format("argument {}: expected at least one argument", display(match)));
         [[fallthrough]];
-      case Arity::kAny: wanted = available; break;
+      case Arity::kAny:
+        wanted = available;
+        break;
     }
-    take(match, {words_.begin() + static_cast<std::ptrdiff_t>(at),
-                 words_.begin() + static_cast<std::ptrdiff_t>(at + wanted)});
+    take(match,
+         {words_.begin() + static_cast<std::ptrdiff_t>(at), words_.begin() + static_cast<std::ptrdiff_t>(at + wanted)});
     return at + wanted;
   }
 
@@ -192,8 +197,8 @@ class Reader {
     for (const Occurrence& seen : result_.occurrences) {
       if (seen.option != &option &&
           (seen.option->names[0] == option.excludes || seen.option->excludes == option.names[0]))
-        throw UsageError(fmt::format("argument {}: not allowed with argument {}", option.display(),
-                                     seen.option->display()));
+        throw UsageError(
+            fmt::format("argument {}: not allowed with argument {}", option.display(), seen.option->display()));
     }
     result_.occurrences.push_back({&option, std::move(values)});
   }
@@ -224,10 +229,10 @@ std::vector<std::string> canonical_words(const NormalizedArguments& arguments) {
   std::vector<std::string> words;
   for (std::size_t i = 0; i < arguments.occurrences.size(); ++i) {
     const auto& [option, values] = arguments.occurrences[i];
-    const bool replaced = !keeps_every_use(*option) &&
-                          std::any_of(arguments.occurrences.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                                      arguments.occurrences.end(),
-                                      [o = option](const Occurrence& later) { return later.option == o; });
+    const bool replaced =
+        !keeps_every_use(*option) &&
+        std::any_of(arguments.occurrences.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.occurrences.end(),
+                    [o = option](const Occurrence& later) { return later.option == o; });
     if (replaced) continue;
     const std::string& name = option->canonical();
     if (values.empty()) words.push_back(name);

@@ -17,16 +17,16 @@ struct Occurrence {
 };
 
 struct NormalizedArguments {
-  std::vector<Occurrence> occurrences;   ///< In the order typed; all of them.
+  std::vector<Occurrence> occurrences;  ///< In the order typed; all of them.
   std::optional<std::string> positional;
-  std::vector<std::string> unrecognized; ///< Words that belong to nothing, in the order typed.
-  bool help = false;                     ///< -h or --help came before any mistake.
+  std::vector<std::string> unrecognized;  ///< Words that belong to nothing, in the order typed.
+  bool help = false;                      ///< -h or --help came before any mistake.
 };
 
-/// Reads `words` by the rules of Python's argparse (parse_known_args): options may be cut to a unique prefix, `--opt=value`
-/// gives one value, lists take every word up to the next option, a word such as -1.5 is a value, words after `--` are
-/// values, -vvq is -v -v -q. Unlike argparse (of Python 3.11), a prefix that fits several names of one option is not
-/// ambiguous. Throws UsageError with argparse's message.
+/// Reads `words` by the rules of Python's argparse (parse_known_args): options may be cut to a unique prefix,
+/// `--opt=value` gives one value, lists take every word up to the next option, a word such as -1.5 is a value, words
+/// after `--` are values, -vvq is -v -v -q. Unlike argparse (of Python 3.11), a prefix that fits several names of one
+/// option is not ambiguous. Throws UsageError with argparse's message.
 NormalizedArguments normalize(const OptionTable& table, std::span<const std::string> words);
 
 /// The same command line as words that no parser can misread: "--canonical=value" per value, flags by themselves, the

@@ -7,7 +7,8 @@ void OnnxLoadArgs::declare(OptionTable& table) {
   table.value({"--external-data-dir", "--load-external-data", "--ext"}, external_data_dir, "DIR",
               "Where external weights lie, if not beside the model");
   table.flag({"--ignore-external-data"}, ignore_external_data, "Load the structure of a model without its weights");
-  table.list({"--onnx-outputs"}, outputs, "NAME", "Tensors that ONNX Runtime hands out instead of the model's outputs: "
+  table.list({"--onnx-outputs"}, outputs, "NAME",
+             "Tensors that ONNX Runtime hands out instead of the model's outputs: "
              "names, patterns (conv_*), or `mark all` (or '*') for the outputs of all nodes");
   table.list({"--onnx-exclude-outputs"}, exclude_outputs, "NAME", "Outputs to leave out; patterns too");
   table.words({"--onnx-outputs-by-type"}, Arity::kSome, "TYPE", "Mark the outputs of these operators")
@@ -24,7 +25,9 @@ void OnnxLoadArgs::declare(OptionTable& table) {
   table.section("ONNX Model Saving", "saving ONNX models.");
   const std::string no_save = "ulpscope run does not write ONNX files yet; use polygraphy surgeon sanitize";
   table.words({"--save-onnx"}, Arity::kOne, "FILE", "Write the loaded model").refuse(no_save);
-  table.words({"--save-external-data", "--external-data-path"}, Arity::kOptional, "FILE", "Weights in a file of their own")
+  table
+      .words({"--save-external-data", "--external-data-path"}, Arity::kOptional, "FILE",
+             "Weights in a file of their own")
       .refuse(no_save);
   table.words({"--external-data-size-threshold"}, Arity::kOne, "BYTES", "For --save-external-data").refuse(no_save);
   table.words({"--no-save-all-tensors-to-one-file"}, Arity::kNone, "", "For --save-external-data").refuse(no_save);

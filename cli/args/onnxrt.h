@@ -1,8 +1,8 @@
 // ONNX Runtime's session.
 #pragma once
 
-#include "args/option_table.h"
 #include "args/onnx_load.h"
+#include "args/option_table.h"
 #include "runners/onnxruntime_runner.h"
 
 namespace ulpscope::cli {

@@ -15,11 +15,16 @@ std::string values_text(const Option& option) {
   const std::string name =
       option.choices.empty() ? option.metavar : fmt::format("{{{}}}", fmt::join(option.choices, ","));
   switch (option.arity) {
-    case Arity::kNone: return {};
-    case Arity::kOne: return " " + name;
-    case Arity::kOptional: return fmt::format(" [{}]", name);
-    case Arity::kAny: return fmt::format(" [{} ...]", name);
-    case Arity::kSome: return fmt::format(" {} [{} ...]", name, name);
+    case Arity::kNone:
+      return {};
+    case Arity::kOne:
+      return " " + name;
+    case Arity::kOptional:
+      return fmt::format(" [{}]", name);
+    case Arity::kAny:
+      return fmt::format(" [{} ...]", name);
+    case Arity::kSome:
+      return fmt::format(" {} [{} ...]", name, name);
   }
   return {};
 }
@@ -145,7 +150,8 @@ void OptionTable::positional(std::string metavar, std::optional<std::string>& ta
 
 std::string OptionTable::usage() const {
   std::string text = "usage: " + program_ + " [-h]";
-  if (positional_ != nullptr) text += positional_required_ ? " " + positional_metavar_ : " [" + positional_metavar_ + "]";
+  if (positional_ != nullptr)
+    text += positional_required_ ? " " + positional_metavar_ : " [" + positional_metavar_ + "]";
   return text + " [options]\n";
 }
 

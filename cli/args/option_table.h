@@ -43,7 +43,7 @@ struct Option {
   std::vector<std::string> choices;
   std::string excludes;  ///< Canonical name of the option that must not be given too.
   Support support = Support::kDone;
-  std::string instead;   ///< Why it is ignored or refused, and what to use.
+  std::string instead;  ///< Why it is ignored or refused, and what to use.
   /// Not an option of Polygraphy: never makes an abbreviation of one of Polygraphy's options ambiguous.
   bool own = false;
   std::size_t section = 0;
@@ -81,7 +81,8 @@ class OptionTable {
   Option& flag(std::vector<std::string> names, bool& target, std::string help);
   Option& count(std::vector<std::string> names, int& target, std::string help);
   Option& ordered(std::string name, Ordered& target, std::string help);
-  Option& value(std::vector<std::string> names, std::optional<std::string>& target, std::string metavar, std::string help);
+  Option& value(std::vector<std::string> names, std::optional<std::string>& target, std::string metavar,
+                std::string help);
   Option& integer(std::vector<std::string> names, std::optional<int>& target, std::string metavar, std::string help);
   Option& number(std::vector<std::string> names, std::optional<double>& target, std::string metavar, std::string help);
   Option& list(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar, std::string help);

@@ -36,8 +36,8 @@ class Binder {
     app_.add_option_function<std::string>(option.canonical(), [&option, target](const std::string& text) {
       T value{};
       if (!CLI::detail::lexical_cast(text, value))
-        throw UsageError("argument " + option.display() + ": invalid " +
-                         (std::is_integral_v<T> ? "int" : "float") + " value: '" + text + "'");
+        throw UsageError("argument " + option.display() + ": invalid " + (std::is_integral_v<T> ? "int" : "float") +
+                         " value: '" + text + "'");
       *target = value;
     });
   }

@@ -11,10 +11,10 @@
 namespace ulpscope::cli {
 
 struct ParseResult {
-  bool help = false;                      ///< --help was asked for; nothing was set.
+  bool help = false;  ///< --help was asked for; nothing was set.
   std::vector<std::string> unrecognized;
-  std::vector<const Option*> ignored;     ///< Options given that have no effect, in the order typed, each once.
-  const Option* refused = nullptr;        ///< The first option given that is refused.
+  std::vector<const Option*> ignored;  ///< Options given that have no effect, in the order typed, each once.
+  const Option* refused = nullptr;     ///< The first option given that is refused.
 };
 
 /// Normalises the words and sets the targets. Throws UsageError.

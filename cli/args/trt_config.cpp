@@ -60,7 +60,8 @@ Shape find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const
 
 void TrtConfigArgs::declare(OptionTable& table) {
   table.section("TensorRT Builder Configuration", "what the engine is built for.");
-  table.repeated({"--trt-min-shapes"}, min_shapes, "NAME:[D0,D1,..]", "Smallest input shapes; once per profile. "
+  table.repeated({"--trt-min-shapes"}, min_shapes, "NAME:[D0,D1,..]",
+                 "Smallest input shapes; once per profile. "
                  "Default: the shapes of the inputs");
   table.repeated({"--trt-opt-shapes"}, opt_shapes, "NAME:[D0,D1,..]", "Input shapes that the engine is tuned for");
   table.repeated({"--trt-max-shapes"}, max_shapes, "NAME:[D0,D1,..]", "Largest input shapes");
@@ -69,33 +70,50 @@ void TrtConfigArgs::declare(OptionTable& table) {
   table.flag({"--bf16"}, bf16, "Allow bfloat16");
   table.flag({"--fp8"}, fp8, "Allow float8");
   table.flag({"--int8"}, int8, "Allow int8");
-  table.value({"--precision-constraints"}, constraints, "MODE", "Whether requested layer precisions hold. none (the "
-              "default): they have no effect; prefer: where possible, with a warning where not; obey: or the build fails")
+  table
+      .value(
+          {"--precision-constraints"}, constraints, "MODE",
+          "Whether requested layer precisions hold. none (the "
+          "default): they have no effect; prefer: where possible, with a warning where not; obey: or the build fails")
       .choose({"prefer", "obey", "none"});
   table.flag({"--obey-precision-constraints"}, obey, "Older form of --precision-constraints obey")
-      .exclude("--precision-constraints").ours();
+      .exclude("--precision-constraints")
+      .ours();
   table.flag({"--strict-types"}, strict, "Older form of --precision-constraints obey")
-      .exclude("--precision-constraints").ours();
+      .exclude("--precision-constraints")
+      .ours();
   table.value({"--calibration-cache"}, calibration_cache, "FILE", "Scales for int8");
   table.value({"--save-tactics", "--save-tactic-replay"}, save_tactics, "FILE", "Write the chosen tactics (JSON)")
       .exclude("--load-tactics");
   table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
       .exclude("--save-tactics");
-  table.value({"--trt-config-script"}, config_script, "FILE.py[:FUNC]", "Python function `load_config(builder, network)` "
+  table.value({"--trt-config-script"}, config_script, "FILE.py[:FUNC]",
+              "Python function `load_config(builder, network)` "
               "that makes the configuration; the other options of this group are ignored then, but for our own");
   table.value({"--trt-config-postprocess-script", "--trt-cpps"}, config_postprocess_script, "FILE.py[:FUNC]",
               "Python function `postprocess_config(builder, network, config)` that edits the configuration");
   declare_ignored(table);
 
   table.section("Ulpscope Engine", "what ulpscope has beyond TensorRT.");
-  table.value({"--fusion"}, fusion, "LEVEL", "Which neighbouring layers of one precision become one group, in which "
-              "nothing is rounded (default: full)").choose({"none", "pointwise", "full"}).ours();
-  table.flag({"--assume-lowest"}, assume_lowest, "Skip the costs: layers without a constraint take the lowest allowed "
-             "precision").ours();
+  table
+      .value({"--fusion"}, fusion, "LEVEL",
+             "Which neighbouring layers of one precision become one group, in which "
+             "nothing is rounded (default: full)")
+      .choose({"none", "pointwise", "full"})
+      .ours();
+  table
+      .flag({"--assume-lowest"}, assume_lowest,
+            "Skip the costs: layers without a constraint take the lowest allowed "
+            "precision")
+      .ours();
   table.value({"--target"}, target, "GPU", "The GPU whose costs decide: h200 (default), a100, l4, t4 or orin").ours();
   table.integer({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it").ours();
-  table.value({"--trt-backend"}, backend, "NAME", "What --trt means: ulpscope (default), or the real tensorrt, through "
-              "its Python package").choose({"ulpscope", "tensorrt"}).ours();
+  table
+      .value({"--trt-backend"}, backend, "NAME",
+             "What --trt means: ulpscope (default), or the real tensorrt, through "
+             "its Python package")
+      .choose({"ulpscope", "tensorrt"})
+      .ours();
 }
 
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
@@ -142,12 +160,12 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
         profile.max[name] = pick({&max, &opt, &min, &given});
         for (std::size_t d = 0; d < profile.min[name].size(); ++d) {
           if (profile.max[name].size() == profile.min[name].size() &&
-              profile.opt[name].size() == profile.min[name].size() &&
-              profile.min[name][d] <= profile.opt[name][d] && profile.opt[name][d] <= profile.max[name][d])
+              profile.opt[name].size() == profile.min[name].size() && profile.min[name][d] <= profile.opt[name][d] &&
+              profile.opt[name][d] <= profile.max[name][d])
             continue;
           throw Error(ErrorCode::kInvalidArgument,
-                      fmt::format("[options] profile {} of input '{}': expected min <= opt <= max, got {}, {} and {}", i,
-                                  name, to_option_string(profile.min[name]), to_option_string(profile.opt[name]),
+                      fmt::format("[options] profile {} of input '{}': expected min <= opt <= max, got {}, {} and {}",
+                                  i, name, to_option_string(profile.min[name]), to_option_string(profile.opt[name]),
                                   to_option_string(profile.max[name])));
         }
       }
@@ -157,8 +175,10 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   if (load_tactics) {
     options.tactic_replay_json = read_file(*load_tactics);
     if (options.tactic_replay_json.empty())
-      throw Error(ErrorCode::kInvalidFile, fmt::format("[tactics] '{}': expected a tactic replay (JSON), got an empty file; "
-                                                       "try writing it again with --save-tactics", *load_tactics));
+      throw Error(ErrorCode::kInvalidFile,
+                  fmt::format("[tactics] '{}': expected a tactic replay (JSON), got an empty file; "
+                              "try writing it again with --save-tactics",
+                              *load_tactics));
   }
   return options;
 }

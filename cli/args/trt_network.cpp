@@ -20,10 +20,9 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
     std::size_t diagonal = row[0];
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t cost = std::tolower(static_cast<unsigned char>(a[i - 1])) ==
-                                       std::tolower(static_cast<unsigned char>(b[j - 1]))
-                                   ? 0
-                                   : 1;
+      const std::size_t cost =
+          std::tolower(static_cast<unsigned char>(a[i - 1])) == std::tolower(static_cast<unsigned char>(b[j - 1])) ? 0
+                                                                                                                   : 1;
       const std::size_t best = std::min({row[j] + 1, row[j - 1] + 1, diagonal + cost});
       diagonal = row[j];
       row[j] = best;
@@ -32,9 +31,9 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-constexpr DataType kTensorTypes[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat8E4M3,
-                                     DataType::kInt8,    DataType::kInt32,   DataType::kInt64,    DataType::kUInt8,
-                                     DataType::kBool};
+constexpr DataType kTensorTypes[] = {DataType::kFloat32,    DataType::kFloat16, DataType::kBFloat16,
+                                     DataType::kFloat8E4M3, DataType::kInt8,    DataType::kInt32,
+                                     DataType::kInt64,      DataType::kUInt8,   DataType::kBool};
 
 /// "name:float16" per word.
 std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std::string>& words, const char* option) {
@@ -47,9 +46,10 @@ std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std:
     if (name.empty() || !type) {
       std::vector<std::string_view> known;
       for (const DataType known_type : kTensorTypes) known.push_back(name_of(known_type));
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] {} '{}': expected <name>:<type>, got {}; try one of the types {}", option, word,
-                              name.empty() ? "no name" : "the unknown type '" + text + "'", fmt::join(known, ", ")));
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[options] {} '{}': expected <name>:<type>, got {}; try one of the types {}", option, word,
+                      name.empty() ? "no name" : "the unknown type '" + text + "'", fmt::join(known, ", ")));
     }
     result.emplace_back(std::move(name), *type);
   }
@@ -74,16 +74,19 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed) {
       .ignore("means nothing to this engine");
 
   table.section("TensorRT Network Loading", "the network that the engine is built from.");
-  table.list({"--trt-outputs"}, outputs, "NAME", "Tensors that the engine hands out instead of the model's outputs: "
+  table.list({"--trt-outputs"}, outputs, "NAME",
+             "Tensors that the engine hands out instead of the model's outputs: "
              "names, patterns (conv_*), or `mark all` (or '*') for all outputs of all layers");
   table.list({"--trt-exclude-outputs"}, exclude_outputs, "NAME", "Outputs to leave out; patterns too");
   table.words({"--trt-outputs-by-type"}, Arity::kSome, "TYPE", "Mark the outputs of these layer types")
       .refuse("give the names with --trt-outputs");
-  table.list({"--layer-precisions"}, layer_precisions, "LAYER:TYPE", "Compute precision of layers: float32, float16, "
+  table.list({"--layer-precisions"}, layer_precisions, "LAYER:TYPE",
+             "Compute precision of layers: float32, float16, "
              "bfloat16, int8, ... Set --precision-constraints too. A layer's precision is not the type of its output");
   table.words({"--decomposable-attentions"}, Arity::kNone, "", "Allow attention layers to be decomposed")
       .ignore("see --fusion");
-  table.list({"--tensor-dtypes", "--tensor-datatypes"}, tensor_dtypes, "TENSOR:TYPE", "Types of network inputs and outputs");
+  table.list({"--tensor-dtypes", "--tensor-datatypes"}, tensor_dtypes, "TENSOR:TYPE",
+             "Types of network inputs and outputs");
   table.words({"--all-tensor-dtypes", "--all-tensor-datatypes"}, Arity::kOne, "TYPE", "Type of all inputs and outputs")
       .refuse("give each tensor with --tensor-dtypes");
   table.words({"--tensor-formats"}, Arity::kSome, "TENSOR:[FORMAT,..]", "Formats of inputs and outputs")
@@ -94,7 +97,8 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed) {
              "Python functions `postprocess(network)` that edit the network after it was read, in this order");
   table.flag({"--strongly-typed"}, strongly_typed, "Types are those written in the file, as in TensorRT 11");
   table.words({"--mark-debug"}, Arity::kSome, "NAME", "Debug tensors").ignore("use --trt-outputs");
-  table.words({"--mark-unfused-tensors-as-debug-tensors"}, Arity::kNone, "", "Debug tensors").ignore("use --trt-outputs");
+  table.words({"--mark-unfused-tensors-as-debug-tensors"}, Arity::kNone, "", "Debug tensors")
+      .ignore("use --trt-outputs");
 
   table.section("TensorRT Engine", "writing and running engines.");
   table.value({"--save-engine"}, save_engine, "FILE", "Write the engine; it can be the MODEL of a later run");
@@ -103,7 +107,8 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed) {
       .ignore("means nothing to this engine");
   table.words({"--optimization-profile"}, Arity::kOne, "N", "Profile to run with").ignore("all profiles hold at once");
   table.words({"--allocation-strategy"}, Arity::kOne, "NAME", "When activation memory is allocated")
-      .ignore("memory is planned for the shapes at hand").choose({"static", "profile", "runtime"});
+      .ignore("memory is planned for the shapes at hand")
+      .choose({"static", "profile", "runtime"});
   table.words({"--weight-streaming-budget"}, Arity::kOne, "BYTES", "For --weight-streaming")
       .ignore("means nothing to this engine");
 }
@@ -117,7 +122,8 @@ void TrtNetworkArgs::apply_layer_precisions(Network& network) const {
     }
     std::vector<std::string> names;
     for (const Layer& layer : network.layers) names.push_back(layer.name);
-    log_warning(fmt::format("[network] --layer-precisions: the network has no layer '{}'{}", name, suggestion(name, names)));
+    log_warning(
+        fmt::format("[network] --layer-precisions: the network has no layer '{}'{}", name, suggestion(name, names)));
   }
 }
 

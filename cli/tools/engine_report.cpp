@@ -54,10 +54,12 @@ void log_summary(const std::vector<Engine::LayerReport>& layers) {
   const LogIndent indent;
   for (const auto& [decision, names] : decisions) {
     std::vector<std::string> shown(names.begin(), names.begin() + std::min<std::ptrdiff_t>(3, std::ssize(names)));
-    log_info(fmt::format("{} | {} layer(s){}{}: {}{}", decision.first, names.size(), decision.second.empty() ? "" : " | ",
-                         decision.second, fmt::join(shown, ", "), names.size() > shown.size() ? ", ..." : ""));
+    log_info(fmt::format("{} | {} layer(s){}{}: {}{}", decision.first, names.size(),
+                         decision.second.empty() ? "" : " | ", decision.second, fmt::join(shown, ", "),
+                         names.size() > shown.size() ? ", ..." : ""));
   }
-  if (others > 0) log_info(fmt::format("no precision of their own | {} layer(s) that move values, or compute integers", others));
+  if (others > 0)
+    log_info(fmt::format("no precision of their own | {} layer(s) that move values, or compute integers", others));
 }
 
 }  // namespace

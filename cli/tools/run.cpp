@@ -115,7 +115,8 @@ class RunTool : public Tool {
   std::string description() const override {
     return summary() +
            "\n\nThe typical usage of `run` is:\n\n    ulpscope run MODEL [runners...] [options...]\n\n"
-           "It runs inference on the model with all the given runners, in the order given, and compares the outputs of\n"
+           "It runs inference on the model with all the given runners, in the order given, and compares the outputs "
+           "of\n"
            "each with those of the next. The exit status is 0 if all agree, 1 if not or if something failed, 2 for a\n"
            "command line that does not fit. Options may be cut to a unique beginning.";
   }
@@ -156,11 +157,11 @@ class RunTool : public Tool {
   void check_options() const {
     const ModelArgs& model = options_.model;
     if (!options_.runners.runners.empty() && !model.given())
-      throw Error(ErrorCode::kInvalidArgument,
-                  "One or more runners was specified, but no model file was provided. Make sure you've specified the model "
-                  "path, and also that it's not being consumed as an argument for another parameter");
-    if (options_.runners.runners.empty())
-      log_warning("No runners have been selected. Inference will not be run!");
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "One or more runners was specified, but no model file was provided. Make sure you've specified the model "
+          "path, and also that it's not being consumed as an argument for another parameter");
+    if (options_.runners.runners.empty()) log_warning("No runners have been selected. Inference will not be run!");
     if (model.given()) {
       model.type();
       model.check_exists();
@@ -184,17 +185,17 @@ class RunTool : public Tool {
 
   std::unique_ptr<Runner> make_onnxruntime(ScriptHost& host) {
     if (options_.model.type() != ModelType::kOnnx)
-      throw Error(ErrorCode::kUnsupported, fmt::format("[model] --onnxrt: expected an ONNX model, got '{}'; try comparing "
-                                                       "with results of an ONNX model through --load-outputs",
-                                                       *options_.model.model));
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("[model] --onnxrt: expected an ONNX model, got '{}'; try comparing "
+                              "with results of an ONNX model through --load-outputs",
+                              *options_.model.model));
     return make_onnxruntime_runner(options_.model.path(),
                                    options_.onnxrt.options(options_.onnx, options_.config.num_threads()),
                                    options_.inference.use_subprocess ? nullptr : host.data_worker());
   }
 
   std::unique_ptr<Runner> make_trt(ScriptHost& host) {
-    if (options_.config.real_tensorrt())
-      return make_tensorrt_runner(options_.model.path(), tensorrt_options(options_));
+    if (options_.config.real_tensorrt()) return make_tensorrt_runner(options_.model.path(), tensorrt_options(options_));
     return make_engine_runner([this, &host] {
       // --trt twice builds once.
       if (!engine_) engine_ = make_engine(options_, host);

@@ -25,7 +25,8 @@ std::shared_ptr<Network> load_network(const RunOptions& options, ScriptHost& hos
 
 std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   const auto no_effect = [](bool given, const char* option) {
-    if (given) log_warning(fmt::format("[options] {} has no effect: the model is an engine that is built already", option));
+    if (given)
+      log_warning(fmt::format("[options] {} has no effect: the model is an engine that is built already", option));
   };
   no_effect(!options.network.layer_precisions.empty(), "--layer-precisions");
   no_effect(!options.network.postprocess_scripts.empty(), "--trt-npps");

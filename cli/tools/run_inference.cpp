@@ -37,8 +37,8 @@ std::vector<InputBinding> input_bindings(const Runner& runner) {
 std::string describe(const TensorMap& tensors) {
   std::string text = "{";
   for (const NamedTensor& each : tensors)
-    text += fmt::format("{}{} [dtype={}, shape={}]", text.size() > 1 ? ",\n " : "", each.name, name_of(each.tensor.type()),
-                        to_string(each.tensor.shape()));
+    text += fmt::format("{}{} [dtype={}, shape={}]", text.size() > 1 ? ",\n " : "", each.name,
+                        name_of(each.tensor.type()), to_string(each.tensor.shape()));
   return text + "}";
 }
 
@@ -85,12 +85,15 @@ class Inputs {
   std::vector<TensorMap> all_;
 };
 
-void warm_up(Runner& runner, int count, const std::vector<TensorMap>& inputs, const std::vector<InputBinding>& bindings) {
+void warm_up(Runner& runner, int count, const std::vector<TensorMap>& inputs,
+             const std::vector<InputBinding>& bindings) {
   if (count == 0) return;
   log(kStartLevel, fmt::format("{:35} | Running {} warm-up run(s)", runner.name(), count));
   if (inputs.empty()) {
-    log_warning(fmt::format("{} warm-up run(s) were requested, but data loader did not supply any data. "
-                            "Skipping warm-up run(s)", count));
+    log_warning(
+        fmt::format("{} warm-up run(s) were requested, but data loader did not supply any data. "
+                    "Skipping warm-up run(s)",
+                    count));
     return;
   }
   const TensorMap first = adapt_inputs(inputs[0], bindings);
@@ -130,8 +133,8 @@ std::vector<IterationResult> infer_all(const RunOptions& options, Runner& runner
 
 }  // namespace
 
-InferenceOutcome run_inference(const RunOptions& options, std::vector<std::unique_ptr<Runner>>& runners, ScriptHost& host,
-                               const std::vector<std::pair<std::string, Shape>>& default_shapes) {
+InferenceOutcome run_inference(const RunOptions& options, std::vector<std::unique_ptr<Runner>>& runners,
+                               ScriptHost& host, const std::vector<std::pair<std::string, Shape>>& default_shapes) {
   name_runners(runners);
   Inputs inputs(options, host, default_shapes);
   InferenceOutcome outcome;

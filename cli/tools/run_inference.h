@@ -19,7 +19,7 @@ struct InferenceOutcome {
 
 /// Names the runners, activates one after another, and infers all iterations with it. Logs what Polygraphy logs.
 /// `default_shapes`: for dynamic inputs that --input-shapes does not name.
-InferenceOutcome run_inference(const RunOptions& options, std::vector<std::unique_ptr<Runner>>& runners, ScriptHost& host,
-                               const std::vector<std::pair<std::string, Shape>>& default_shapes);
+InferenceOutcome run_inference(const RunOptions& options, std::vector<std::unique_ptr<Runner>>& runners,
+                               ScriptHost& host, const std::vector<std::pair<std::string, Shape>>& default_shapes);
 
 }  // namespace ulpscope::cli

@@ -19,7 +19,8 @@ void TemplateTool::declare(OptionTable& table) {
 
 int TemplateTool::run() {
   if (!output_)
-    throw Error(ErrorCode::kInvalidArgument, "[options] expected where to write the script, got nothing; try -o FILE.py");
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] expected where to write the script, got nothing; try -o FILE.py");
   const std::string script = make_(model_.value_or(""));
   if (*output_ == "-") {
     fmt::print("{}", script);
@@ -42,8 +43,8 @@ std::unique_ptr<Tool> make_trt_config_template_tool() {
 }
 
 std::unique_ptr<Tool> make_onnx_gs_template_tool() {
-  return std::make_unique<TemplateTool>("template onnx-gs", "Write a script that edits an ONNX model.", onnx_gs_template,
-                                        true);
+  return std::make_unique<TemplateTool>("template onnx-gs", "Write a script that edits an ONNX model.",
+                                        onnx_gs_template, true);
 }
 
 }  // namespace ulpscope::cli

@@ -1,27 +1,12 @@
-"""Fixtures of the tests of the program: where it is, how to run it, models that the tests make themselves."""
+"""Fixtures of the tests of the program."""
 import os
-import pathlib
-import re
 import subprocess
 import sys
 
-import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def newest_binary(name):
-    """The program that was built last, or the one that the environment names."""
-    if name == "ulpscope" and os.environ.get("ULPSCOPE_BIN"):
-        return pathlib.Path(os.environ["ULPSCOPE_BIN"])
-    beside = os.environ.get("ULPSCOPE_BIN")
-    if beside and (pathlib.Path(beside).parent / name).exists():
-        return pathlib.Path(beside).parent / name
-    found = sorted(ROOT.glob(f"build/*/bin/{name}"), key=lambda path: path.stat().st_mtime)
-    return found[-1] if found else None
+from cli_support import Outcome, dynamic_add, needs_constraints, newest_binary
 
 
 @pytest.fixture(scope="session")
@@ -40,17 +25,6 @@ def dump_arguments():
     return path
 
 
-class Outcome:
-    """What a command did."""
-
-    def __init__(self, process):
-        self.code, self.out, self.err = process.returncode, process.stdout or "", process.stderr
-        self.text = self.out + self.err
-
-    def __repr__(self):
-        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
-
-
 @pytest.fixture
 def run(binary, tmp_path):
     """Runs `ulpscope WORD...` in the test's own folder."""
@@ -59,8 +33,8 @@ def run(binary, tmp_path):
         environment = dict(os.environ)
         environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
         environment.update(env or {})
-        return Outcome(subprocess.run([str(binary), *map(str, words)], cwd=tmp_path, env=environment, text=True, errors="replace",
-                                      stdout=stdout, stderr=subprocess.PIPE, timeout=timeout))
+        return Outcome(subprocess.run([str(binary), *map(str, words)], cwd=tmp_path, env=environment, text=True,
+                                      errors="replace", stdout=stdout, stderr=subprocess.PIPE, timeout=timeout))
 
     return call
 
@@ -78,29 +52,6 @@ def polygraphy(tmp_path):
     return call
 
 
-def needs_constraints(n=256, fp16_max=65504.0):
-    """x -> MatMul -> Add(65504) -> Sub(65504) -> MatMul: right in float32, wrong when the sum is stored as float16."""
-    rotated = np.rot90(np.eye(n, dtype=np.float32)).reshape(1, 1, n, n)
-    nodes = [helper.make_node("MatMul", ["x", "I_rot90"], ["matmul_out_0"], name="MatMul_0"),
-             helper.make_node("Add", ["matmul_out_0", "fp16_max"], ["add_out_1"], name="Add"),
-             helper.make_node("Sub", ["add_out_1", "fp16_max"], ["sub_out_2"], name="Sub"),
-             helper.make_node("MatMul", ["sub_out_2", "I_rot90"], ["matmul_out_3"], name="MatMul_1")]
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, n, n]) for name in ("x", "matmul_out_3")]
-    graph = helper.make_graph(nodes, "needs_constraints", infos[:1], infos[1:],
-                              [numpy_helper.from_array(np.ascontiguousarray(rotated), "I_rot90"),
-                               numpy_helper.from_array(np.full((1, 1, 1, 1), fp16_max, np.float32), "fp16_max")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
-
-
-def dynamic_add():
-    """sum = x + 2 with x of shape [batch, 3]."""
-    nodes = [helper.make_node("Add", ["x", "two"], ["sum"], name="Add")]
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in ("x", "sum")]
-    graph = helper.make_graph(nodes, "dynamic", infos[:1], infos[1:],
-                              [numpy_helper.from_array(np.full((1,), 2, np.float32), "two")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-
-
 @pytest.fixture
 def model(tmp_path):
     path = tmp_path / "needs_constraints.onnx"
@@ -113,9 +64,3 @@ def dynamic_model(tmp_path):
     path = tmp_path / "dynamic.onnx"
     onnx.save(dynamic_add(), path)
     return path
-
-
-def without_dates(text):
-    """Runner names and times differ from run to run."""
-    text = re.sub(r"(-runner-N\d+)-\d\d/\d\d/\d\d-\d\d:\d\d:\d\d", r"\1", text)
-    return re.sub(r"in [\d.e+-]+ ms \| Average inference time: [\d.e+-]+ ms", "in T ms", text)

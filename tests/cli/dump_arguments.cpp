@@ -46,7 +46,8 @@ int main(int argc, char** argv) {
     json parsed_values = json::object();
     for (const Option& option : table.options()) {
       const std::string& name = option.names[0];
-      if (const auto* list = std::get_if<std::vector<std::string>*>(&option.target); list != nullptr && !(*list)->empty())
+      if (const auto* list = std::get_if<std::vector<std::string>*>(&option.target);
+          list != nullptr && !(*list)->empty())
         parsed_values[name] = **list;
       if (const auto* text = std::get_if<std::optional<std::string>*>(&option.target); text != nullptr && **text)
         parsed_values[name] = json::array({***text});

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import needs_constraints
+from cli_support import needs_constraints
 
 NO_DEFECT = ("defect", "Traceback (most recent", "terminate called", "Segmentation")
 
@@ -40,7 +40,8 @@ def test_types_that_are_not_read(name, run, tmp_path):
     fails(run("run", name, "--trt"), name, "ONNX")
 
 
-@pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x08\x12\x04", b"\xff" * 100, b"PK\x03\x04" + b"\0" * 40])
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x08\x12\x04", b"\xff" * 100,
+                                     b"PK\x03\x04" + b"\0" * 40])
 @pytest.mark.parametrize("runner", ["--trt", "--onnxrt"])
 def test_not_an_onnx_file(content, runner, run, tmp_path):
     (tmp_path / "m.onnx").write_bytes(content)
@@ -122,7 +123,8 @@ def test_impossible_shapes(shape, run, dynamic_model):
     assert outcome.code == 0 and "[W] " in outcome.out and "'x'" in outcome.out.replace(": x ", " 'x' "), outcome
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1, 2]", "nonsense", '[{"x": {"array": "!!!", "polygraphy_class": "ndarray"}}]',
+@pytest.mark.parametrize("content", ["", "{", "[1, 2]", "nonsense",
+                                     '[{"x": {"array": "!!!", "polygraphy_class": "ndarray"}}]',
                                      '[{"x": {"array": "k05VTVBZ", "polygraphy_class": "ndarray"}}]', "\x80\x04pickle"])
 @pytest.mark.parametrize("option", ["--load-inputs", "--load-outputs"])
 def test_malformed_json(content, option, run, dynamic_model, tmp_path):
@@ -130,8 +132,8 @@ def test_malformed_json(content, option, run, dynamic_model, tmp_path):
     fails(run("run", dynamic_model, "--trt", option, "bad.json"), "bad.json")
 
 
-@pytest.mark.parametrize("option", ["--load-inputs", "--load-outputs", "--load-tactics", "--trt-npps", "--data-loader-script",
-                                    "--trt-config-script"])
+@pytest.mark.parametrize("option", ["--load-inputs", "--load-outputs", "--load-tactics", "--trt-npps",
+                                    "--data-loader-script", "--trt-config-script"])
 def test_files_that_are_missing(option, run, dynamic_model):
     fails(run("run", dynamic_model, "--trt", option, "missing.py"), "missing.py")
 
@@ -152,7 +154,8 @@ def test_malformed_plan(damage, run, dynamic_model, tmp_path):
     content = bytearray(plan.read_bytes())
     if damage == "flipped":
         content[len(content) // 2] ^= 4
-    plan.write_bytes({"empty": b"", "text": b"hello" * 50, "truncated": bytes(content[:-7]), "flipped": bytes(content)}[damage])
+    damaged = {"empty": b"", "text": b"hello" * 50, "truncated": bytes(content[:-7]), "flipped": bytes(content)}
+    plan.write_bytes(damaged[damage])
     fails(run("run", "e.plan", "--trt"), "e.plan")
 
 
@@ -164,8 +167,8 @@ def test_malformed_plan(damage, run, dynamic_model, tmp_path):
     ("return 1 / 0", "division by zero"),
 ])
 def test_scripts_that_fail(body, text, run, dynamic_model, tmp_path):
-    (tmp_path / "bad.py").write_text(f"def postprocess(network):\n    {body}\n\ndef load_data():\n    {body}\n    yield {{}}\n\n"
-                                     f"def load_network():\n    {body}\n")
+    (tmp_path / "bad.py").write_text(f"def postprocess(network):\n    {body}\n\ndef load_data():\n    {body}\n"
+                                     f"    yield {{}}\n\ndef load_network():\n    {body}\n")
     start = time.monotonic()
     fails(run("run", dynamic_model, "--trt", "--trt-npps", "bad.py"), text)
     fails(run("run", dynamic_model, "--trt", "--data-loader-script", "bad.py"), text)

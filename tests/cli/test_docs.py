@@ -30,6 +30,6 @@ def test_every_tool_is_documented(binary):
 
 if __name__ == "__main__" and "--write" in sys.argv:
     sys.path.insert(0, str(pathlib.Path(__file__).parent))
-    from conftest import newest_binary
+    from cli_support import newest_binary
 
     PAGE.write_text(renewed(os.environ.get("ULPSCOPE_BIN") or newest_binary("ulpscope")))

@@ -5,14 +5,15 @@ import re
 import numpy as np
 import pytest
 
-from conftest import without_dates
+from cli_support import without_dates
 
 pytest.importorskip("polygraphy")
 
 
 def comparison_lines(text):
-    """What both say about a comparison, as a set of normalised lines: 0.53 marks comparison lines with `simple | `, shows
-    the iteration of a single one, one level less, prints the rate otherwise and the outputs' statistics at the end."""
+    """What both say about a comparison, as sorted normalised lines: 0.53 marks comparison lines with `simple | `,
+    shows the iteration of a single one, one level less, prints the rate otherwise and the outputs'
+    statistics at the end."""
     text = without_dates(text)
     text = text[text.index("Accuracy Comparison"):].replace("simple | ", "")
     text = re.sub(r"\d+\.\d+%", lambda m: f"{float(m.group()[:-1]):g}%", text)
@@ -23,7 +24,8 @@ def comparison_lines(text):
 
 @pytest.fixture
 def golden(run, model):
-    outcome = run("run", model, "--onnxrt", "--val-range", "x:[1,2]", "--save-inputs", "in.json", "--save-outputs", "out.json")
+    outcome = run("run", model, "--onnxrt", "--val-range", "x:[1,2]", "--save-inputs", "in.json", "--save-outputs",
+                  "out.json")
     assert outcome.code == 0, outcome
 
 
@@ -46,13 +48,15 @@ def test_same_lines(words, data, run, polygraphy, model, golden):
 
 
 def test_polygraphy_reads_ours(run, polygraphy, model, golden):
-    outcome = polygraphy("run", model, "--onnxrt", "--load-inputs", "in.json", "--load-outputs", "out.json", "--atol", "0",
+    outcome = polygraphy("run", model, "--onnxrt", "--load-inputs", "in.json", "--load-outputs", "out.json",
+                         "--atol", "0",
                          "--rtol", "0")
     assert outcome.code == 0, outcome
 
 
 def test_we_read_polygraphys(run, polygraphy, model):
-    outcome = polygraphy("run", model, "--onnxrt", "--iterations", "2", "--val-range", "x:[1,2]", "--save-inputs", "in.json",
+    outcome = polygraphy("run", model, "--onnxrt", "--iterations", "2", "--val-range", "x:[1,2]", "--save-inputs",
+                         "in.json",
                          "--save-outputs", "out.json")
     assert outcome.code == 0, outcome
     outcome = run("run", model, "--onnxrt", "--load-inputs", "in.json", "--load-outputs", "out.json", "--atol", "0",
@@ -92,7 +96,8 @@ def test_dynamic_shapes(run, dynamic_model):
     assert shapes(run("run", dynamic_model, "--trt", "--input-shapes", "x:[5,3]")) == ["(5, 3)"]
     outcome = run("run", dynamic_model, "--trt")
     assert shapes(outcome) == ["(1, 3)"] and "[W]" in outcome.out
-    outcome = run("run", dynamic_model, "--trt", "--onnxrt", "--trt-min-shapes", "x:[2,3]", "--trt-opt-shapes", "x:[4,3]",
+    outcome = run("run", dynamic_model, "--trt", "--onnxrt", "--trt-min-shapes", "x:[2,3]", "--trt-opt-shapes",
+                  "x:[4,3]",
                   "--trt-max-shapes", "x:[8,3]")
     assert outcome.code == 0 and shapes(outcome) == ["(2, 3)"] * 2, outcome
     outcome = run("run", dynamic_model, "--trt", "--trt-min-shapes", "x:[9,3]", "--trt-max-shapes", "x:[8,3]")
@@ -102,11 +107,13 @@ def test_dynamic_shapes(run, dynamic_model):
 def test_data_loader_script(run, dynamic_model, tmp_path):
     (tmp_path / "data.py").write_text("import numpy as np\n\ndef load_data():\n    for i in range(3):\n"
                                       "        yield {'x': np.full((i + 1, 3), i, np.float32)}\n")
-    outcome = run("run", dynamic_model, "--trt", "--onnxrt", "--data-loader-script", "data.py", "--save-outputs", "o.json",
+    outcome = run("run", dynamic_model, "--trt", "--onnxrt", "--data-loader-script", "data.py", "--save-outputs",
+                  "o.json",
                   "--seed", "3")
     assert outcome.code == 0 and "Passed: 3/3" in outcome.out, outcome
     assert "[W] [options] --seed has no effect" in outcome.out
-    outcome = run("run", dynamic_model, "--trt", "--data-loader-script", "data.py:load_data", "--load-outputs", "o.json")
+    outcome = run("run", dynamic_model, "--trt", "--data-loader-script", "data.py:load_data", "--load-outputs",
+                  "o.json")
     assert outcome.code == 0, outcome
 
 

@@ -236,7 +236,8 @@ def test_both_have_the_options(parser, dump_arguments, binary):
     assert not missing
 
 
-@pytest.mark.parametrize("prefix, name", [("--iter", "--iterations"), ("--load-i", "--load-inputs"), ("--pool", "--pool-limit"),
+@pytest.mark.parametrize("prefix, name", [("--iter", "--iterations"), ("--load-i", "--load-inputs"), ("--pool",
+                                                                                                      "--pool-limit"),
                                           ("--layer", "--layer-precisions"), ("--fus", "--fusion"),
                                           ("--tar", "--target"), ("--th", "--threads")])
 def test_prefixes_beyond_argparse(prefix, name, dump_arguments):

@@ -47,7 +47,8 @@ def test_help_is_grouped_as_in_polygraphy(run, polygraphy):
     (["run", "m.onnx", "--atol"], "argument --atol/--abs-tol: expected at least one argument"),
     (["run", "m.onnx", "--rtol", "--trt"], "argument --rtol/--rel-tol: expected at least one argument"),
     (["run", "m.onnx", "--save-inputs"], "argument --save-inputs/--save-input-data: expected one argument"),
-    (["run", "m.onnx", "--precision-constraints", "maybe"], "invalid choice: 'maybe' (choose from 'prefer', 'obey', 'none')"),
+    (["run", "m.onnx", "--precision-constraints", "maybe"],
+     "invalid choice: 'maybe' (choose from 'prefer', 'obey', 'none')"),
     (["run", "m.onnx", "--fusion", "some"], "invalid choice: 'some'"),
     (["run", "m.onnx", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
     (["run", "m.onnx", "--save-tactics", "a", "--load-tactics", "b"],
@@ -193,7 +194,8 @@ def test_ctrl_c(binary, dynamic_model, tmp_path):
     log = tmp_path / "out.txt"
     with open(log, "w") as out:
         process = subprocess.Popen([str(binary), "run", str(dynamic_model), "--trt", "--iterations", "100000000",
-                                    "--save-outputs", "o.json"], cwd=tmp_path, stdout=out, stderr=subprocess.PIPE, text=True)
+                                    "--save-outputs", "o.json"], cwd=tmp_path, stdout=out,
+                                   stderr=subprocess.PIPE, text=True)
         while "Activating" not in log.read_text():
             assert process.poll() is None
             time.sleep(0.02)
