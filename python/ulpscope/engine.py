@@ -7,7 +7,11 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from . import _core
+# Before the extension loads OpenMP: its threads would otherwise spin for milliseconds after each piece of work.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+
+from . import _core  # noqa: E402
 
 
 class TensorSpec(NamedTuple):
