@@ -13,7 +13,8 @@ void InferenceArgs::declare(OptionTable& table) {
   table
       .number({"--python-time-limit"}, python_time_limit, "SECONDS",
               "Longest that one call into Python may take: a "
-              "script's function, one inference of ONNX Runtime (default: 600; 0: no limit)")
+              "script's function, one inference of ONNX Runtime (default: 60 for scripts that define or edit a network or "
+              "a config, else 600; 0: no limit)")
       .ours();
   table.value({"--save-inputs", "--save-input-data"}, save_inputs, "FILE", "Write the inputs (JSON)");
   table.words({"--save-input-blob"}, Arity::kOptional, "DIR", "Write each input as a raw binary file")
@@ -30,6 +31,10 @@ void InferenceArgs::declare(OptionTable& table) {
 
 std::chrono::milliseconds InferenceArgs::call_limit() const {
   return std::chrono::milliseconds(static_cast<std::int64_t>(python_time_limit.value_or(600.0) * 1000.0));
+}
+
+std::chrono::milliseconds InferenceArgs::description_limit() const {
+  return python_time_limit ? call_limit() : std::chrono::milliseconds(60000);
 }
 
 void InferenceArgs::check() const {

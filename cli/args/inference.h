@@ -17,6 +17,8 @@ struct InferenceArgs {
   void declare(OptionTable& table);
   /// Zero: none.
   std::chrono::milliseconds call_limit() const;
+  /// The same for scripts that only describe networks and builds: an endless one should not keep anybody waiting.
+  std::chrono::milliseconds description_limit() const;
   /// Throws Error for values that make no sense.
   void check() const;
 };

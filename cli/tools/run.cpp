@@ -129,6 +129,7 @@ class RunTool : public Tool {
     WorkerOptions worker = default_worker_options();
     worker.interrupted = interrupted;
     worker.call_limit = options_.inference.call_limit();
+    worker.description_limit = options_.inference.description_limit();
     set_default_worker_options(worker);
     ScriptHost host(script_callbacks(options_), worker);
     const std::vector<CompareFunction> functions = compare_functions(host);

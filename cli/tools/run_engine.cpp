@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "compare/json_files.h"
 #include "console.h"
 #include "core/file.h"
 #include "graph/outputs.h"
@@ -43,6 +46,23 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   return Engine::load(options.model.path(), options.config.num_threads());
 }
 
+/// Shapes of the data that will be run: what dynamic dimensions are chosen for.
+std::map<std::string, Shape> typical_shapes(const RunOptions& options, const Network& network) {
+  std::map<std::string, Shape> result;
+  const bool dynamic = std::ranges::any_of(network.inputs, [&](TensorId id) {
+    const auto& shape = network.tensor(id).shape;
+    return shape && std::ranges::find(*shape, -1) != shape->end();
+  });
+  if (!dynamic) return result;
+  for (const auto& [name, shape] : options.model.shapes())
+    if (std::ranges::find(shape, -1) == shape.end()) result.emplace(name, shape);
+  if (options.data.load_inputs.empty()) return result;
+  const auto feeds = load_inputs(options.data.load_inputs.front());
+  if (!feeds.empty())
+    for (const auto& [name, tensor] : feeds.front()) result.insert_or_assign(name, tensor.shape());
+  return result;
+}
+
 }  // namespace
 
 std::shared_ptr<Engine> make_engine(const RunOptions& options, ScriptHost& host) {
@@ -66,6 +86,7 @@ std::shared_ptr<Engine> make_engine(const RunOptions& options, ScriptHost& host)
     if (config.config_postprocess_script)
       build = host.postprocess_config(ScriptName::parse(*config.config_postprocess_script, "postprocess_config"),
                                       *network, build);
+    if (build.profiles.empty()) build.typical_shapes = typical_shapes(options, *network);
     check_interrupted();
     progress.show("building the engine");
     engine = Engine::build(network, build);

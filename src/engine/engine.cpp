@@ -70,6 +70,7 @@ std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& o
       shape = find_shape(options.profiles.front().opt, info.name);
       if (shape == nullptr) shape = find_shape(options.profiles.front().min, info.name);
     }
+    if (shape == nullptr) shape = find_shape(options.typical_shapes, info.name);
     Shape chosen = shape != nullptr ? *shape : info.shape.value_or(Shape{});
     if (shape != nullptr && info.shape && shape->size() != info.shape->size())
       throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}", info.name, to_string(*info.shape), to_string(*shape)));

@@ -41,6 +41,8 @@ struct BuildOptions {
   /// The GPU whose roofline decides what is cheapest: a file of data/targets, without its suffix.
   std::string target = "h200";
   std::vector<Profile> profiles;
+  /// Input shapes to expect where no profile tells: costs are computed for them. Other shapes run as well.
+  std::map<std::string, Shape> typical_shapes;
   /// Threads for building and running; 0: one per core. The results do not depend on it.
   int threads = 0;
   /// `--load-tactics`: the content of a tactic replay file; empty: choose anew.

@@ -136,6 +136,7 @@ struct ScriptHost::Impl {
     if (!worker || !worker->alive()) {
       WorkerOptions own = options;
       own.shims = shims;
+      if (&worker == &network_worker && own.description_limit.count() > 0) own.call_limit = own.description_limit;
       worker = Worker::start(std::move(own));
     }
     return worker;

@@ -30,6 +30,8 @@ struct WorkerOptions {
   /// Limits for the start and for each call (zero: none). Beyond it the worker is killed and the call is an Error.
   std::chrono::milliseconds start_limit{30000};
   std::chrono::milliseconds call_limit{0};
+  /// The limit for scripts that only describe networks and builds, where it is shorter (zero: call_limit).
+  std::chrono::milliseconds description_limit{0};
   /// Receives what scripts print. Default: our own stdout and stderr.
   std::function<void(bool is_stderr, std::string_view text)> output;
   /// Asked every 100 ms and whenever a signal interrupts waiting; true kills the worker: Error(kInterrupted).
