@@ -7,6 +7,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct Row {
   double tolerance = 1e-6;  ///< |actual - expected| <= tolerance * (1 + |expected|); NaN and infinities must agree.
   std::string domain;
 };
+
+/// What GoogleTest prints of a row (its bytes otherwise, which differ from run to run).
+inline void PrintTo(const Row& row, std::ostream* out) { *out << row.op << " " << row.label; }
 
 const std::vector<Row>& all_rows();
 
