@@ -72,11 +72,13 @@ TEST(Constraints, WhatIsNotEnabledIsWarnedOfOrRefusedByName) {
   {
     const LogCapture log;
     const auto engine = Engine::build(network, fp16_options(ConstraintMode::kPrefer));
-    EXPECT_TRUE(log.has("[W] Layer 'Add' (Add) was asked to run in bfloat16, but bfloat16 is not enabled (add --bf16)"));
+    EXPECT_TRUE(
+        log.has("[W] Layer 'Add' (Add) was asked to run in bfloat16, but bfloat16 is not enabled (add --bf16)"));
     EXPECT_FALSE(log.has("'Sub'"));
     EXPECT_EQ(report_of(*engine)["Sub"].precision, "fp32");
   }
-  expect_error(ErrorCode::kBuild, {"'Add'", "bfloat16", "--bf16", "obey"}, [&] { Engine::build(network, fp16_options(ConstraintMode::kObey)); });
+  expect_error(ErrorCode::kBuild, {"'Add'", "bfloat16", "--bf16", "obey"},
+               [&] { Engine::build(network, fp16_options(ConstraintMode::kObey)); });
 }
 
 TEST(Constraints, Int8WithoutScalesIsRefusedAndOtherwiseTakesTheNextPrecision) {
@@ -96,7 +98,8 @@ TEST(Constraints, ALayerThatMovesValuesTakesItsRequestAsItsStorage) {
   const auto network = model.load();
   layer_named(*network, "Relu").precision = DataType::kFloat32;
   layer_named(*network, "Move").precision = DataType::kFloat16;
-  const auto y = run_first(*Engine::build(network, fp16_options(ConstraintMode::kObey)), {Tensor::of<float>({4}, {1, 1.0001f, 1e5f, 0})});
+  const auto y = run_first(*Engine::build(network, fp16_options(ConstraintMode::kObey)),
+                           {Tensor::of<float>({4}, {1, 1.0001f, 1e5f, 0})});
   EXPECT_THAT(y, ElementsAre(1, 1, INFINITY, 0));
 }
 
@@ -121,14 +124,16 @@ TEST(Costs, LowerALargeProduct) {
 }
 
 TEST(Costs, AssumeLowestSkipsThem) {
-  const auto rows = report_of(*Engine::build(needs_constraints().load(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true)));
+  const auto rows =
+      report_of(*Engine::build(needs_constraints().load(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true)));
   for (const char* name : {"MatMul_0", "Add", "Sub", "MatMul_1"}) EXPECT_EQ(rows.at(name).precision, "fp16") << name;
 }
 
 TEST(Costs, NeedAKnownTarget) {
   BuildOptions options = fp16_options();
   options.target = "h2000";
-  expect_error(ErrorCode::kNotFound, {"h2000", "h200", "a100", "l4", "t4", "orin"}, [&] { Engine::build(add_sub(), options); });
+  expect_error(ErrorCode::kNotFound, {"h2000", "h200", "a100", "l4", "t4", "orin"},
+               [&] { Engine::build(add_sub(), options); });
 }
 
 TEST(StronglyTyped, RunsWithTheTypesInTheFile) {
@@ -147,7 +152,8 @@ TEST(StronglyTyped, RunsWithTheTypesInTheFile) {
   EXPECT_THAT(run_first(*engine, x), ElementsAre(INFINITY, 1.001953125f));
   EXPECT_EQ(report_of(*engine)["Square"].precision, "fp16");
   options.fp16 = true;
-  expect_error(ErrorCode::kInvalidArgument, {"strongly typed", "--fp16"}, [&] { Engine::build(model.load(), options); });
+  expect_error(ErrorCode::kInvalidArgument, {"strongly typed", "--fp16"},
+               [&] { Engine::build(model.load(), options); });
   options.fp16 = false;
   auto network = model.load();
   layer_named(*network, "Square").precision = DataType::kFloat32;
@@ -168,7 +174,9 @@ TEST(Storage, MovementLayersPassOnTheWidestTypeOfTheirInputs) {
   layer_named(*network, "Low").precision = DataType::kFloat16;
   layer_named(*network, "High").precision = DataType::kFloat32;
   const auto spec = specialize(*network, {{2}});
-  const auto stored = [&](const Assignment& assignment, const char* name) { return assignment.storage[static_cast<std::size_t>(network->find_tensor(name))]; };
+  const auto stored = [&](const Assignment& assignment, const char* name) {
+    return assignment.storage[static_cast<std::size_t>(network->find_tensor(name))];
+  };
   BuildOptions options = fp16_options(ConstraintMode::kObey);
   const Assignment mixed = assign_precisions(*spec, options);
   EXPECT_EQ(stored(mixed, "both"), DataType::kFloat32);
@@ -184,7 +192,7 @@ TEST(Storage, MovementLayersPassOnTheWidestTypeOfTheirInputs) {
 TEST(Precisions, ConstantsAreFoldedInFp32BeforeTheyAreRounded) {
   Model model;
   model.input("x", {1});
-  model.node("Mul", {"big", "big"}, {"huge"}, "Huge");   // 1e10: no fp16 value
+  model.node("Mul", {"big", "big"}, {"huge"}, "Huge");  // 1e10: no fp16 value
   model.node("Div", {"huge", "huge_too"}, {"two"}, "Two");
   model.node("Mul", {"x", "two"}, {"y"}, "Scale");
   *model.graph().add_initializer() = float_tensor("big", {1}, {1e5f});

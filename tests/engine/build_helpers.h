@@ -12,7 +12,8 @@
 
 namespace ulpscope::testing {
 
-inline BuildOptions fp16_options(ConstraintMode mode = ConstraintMode::kNone, Fusion fusion = Fusion::kFull, bool lowest = false) {
+inline BuildOptions fp16_options(ConstraintMode mode = ConstraintMode::kNone, Fusion fusion = Fusion::kFull,
+                                 bool lowest = false) {
   BuildOptions options;
   options.fp16 = true;
   options.constraints = mode;
@@ -35,9 +36,13 @@ inline std::map<std::string, Engine::LayerReport> report_of(const Engine& engine
   return result;
 }
 
-inline std::vector<float> floats(const Tensor& tensor) { return {tensor.values<float>().begin(), tensor.values<float>().end()}; }
+inline std::vector<float> floats(const Tensor& tensor) {
+  return {tensor.values<float>().begin(), tensor.values<float>().end()};
+}
 
-inline std::vector<float> run_first(Engine& engine, const std::vector<Tensor>& inputs) { return floats(engine.run(inputs).at(0)); }
+inline std::vector<float> run_first(Engine& engine, const std::vector<Tensor>& inputs) {
+  return floats(engine.run(inputs).at(0));
+}
 
 /// y = (x + 65504) - 65504, layers "Add" and "Sub".
 inline std::shared_ptr<Network> add_sub() {

@@ -30,13 +30,16 @@ Model images() {
   for (int i = 0; i < 3; ++i) {
     const std::string n = std::to_string(i);
     auto& conv = model.node("Conv", {last, "w" + n}, {"c" + n}, "Conv" + n);
-    for (auto* pads = &add_attribute(conv, "pads", onnx::AttributeProto::INTS); pads->ints_size() < 4;) pads->add_ints(1);
+    for (auto* pads = &add_attribute(conv, "pads", onnx::AttributeProto::INTS); pads->ints_size() < 4;)
+      pads->add_ints(1);
     model.node("BatchNormalization", {"c" + n, "gamma", "beta", "mean", "variance"}, {"b" + n}, "Norm" + n);
     model.node("Relu", {"b" + n}, {"r" + n}, "Relu" + n);
-    *model.graph().add_initializer() = float_tensor("w" + n, {8, 8, 3, 3}, noise(576, static_cast<std::uint32_t>(i), 0.1f));
+    *model.graph().add_initializer() =
+        float_tensor("w" + n, {8, 8, 3, 3}, noise(576, static_cast<std::uint32_t>(i), 0.1f));
     last = "r" + n;
   }
-  for (const char* name : {"gamma", "beta", "mean"}) *model.graph().add_initializer() = float_tensor(name, {8}, noise(8, 9));
+  for (const char* name : {"gamma", "beta", "mean"})
+    *model.graph().add_initializer() = float_tensor(name, {8}, noise(8, 9));
   *model.graph().add_initializer() = float_tensor("variance", {8}, {1, 2, 1, 2, 1, 2, 1, 2});
   model.node("Add", {"r0", last}, {"sum"}, "Residual");
   model.node("GlobalAveragePool", {"sum"}, {"pooled"}, "Pool");
@@ -55,7 +58,8 @@ Model tokens() {
   model.node("LayerNormalization", {"x", "scale", "shift"}, {"n"}, "Norm");
   for (const char* name : {"q", "k", "v"}) {
     model.node("MatMul", {"n", std::string("w_") + name}, {name}, std::string("Project_") + name);
-    *model.graph().add_initializer() = float_tensor(std::string("w_") + name, {64, 64}, noise(4096, static_cast<std::uint32_t>(name[0]), 0.1f));
+    *model.graph().add_initializer() =
+        float_tensor(std::string("w_") + name, {64, 64}, noise(4096, static_cast<std::uint32_t>(name[0]), 0.1f));
   }
   auto& turn = model.node("Transpose", {"k"}, {"kt"}, "Turn");
   auto& perm = add_attribute(turn, "perm", onnx::AttributeProto::INTS);
@@ -92,7 +96,8 @@ void expect_same_bits(const Model& model, const std::vector<Tensor>& inputs) {
           if (reference.empty()) reference = outputs;
           for (std::size_t o = 0; o < outputs.size(); ++o)
             EXPECT_EQ(std::memcmp(outputs[o].raw(), reference[o].raw(), outputs[o].bytes()), 0)
-                << threads << " threads, run " << run << ", fusion " << static_cast<int>(fusion) << (lowest ? ", fp16" : ", fp32");
+                << threads << " threads, run " << run << ", fusion " << static_cast<int>(fusion)
+                << (lowest ? ", fp16" : ", fp32");
         }
       }
     }

@@ -15,7 +15,8 @@ namespace ulpscope::testing {
 inline Tensor rounded(const Tensor& tensor, Rounding rounding) {
   if (!tensor || tensor.type() != DataType::kFloat32 || rounding == Rounding::kNone) return tensor;
   Tensor result = tensor.clone();
-  for (std::int64_t i = 0; i < result.size(); ++i) result.data<float>()[i] = round_value(result.data<float>()[i], rounding);
+  for (std::int64_t i = 0; i < result.size(); ++i)
+    result.data<float>()[i] = round_value(result.data<float>()[i], rounding);
   return result;
 }
 
@@ -23,8 +24,12 @@ inline Tensor rounded(const Tensor& tensor, Rounding rounding) {
 class Emulator {
  public:
   Emulator(const Specialization& spec, const Assignment& assignment, const Grouping& grouping)
-      : spec_(spec), network_(*spec.network), assignment_(assignment), grouping_(grouping),
-        exact_(network_.tensors.size()), stored_(network_.tensors.size()) {}
+      : spec_(spec),
+        network_(*spec.network),
+        assignment_(assignment),
+        grouping_(grouping),
+        exact_(network_.tensors.size()),
+        stored_(network_.tensors.size()) {}
 
   /// Physical types, rounded to the storage types.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
@@ -32,7 +37,8 @@ class Emulator {
     for (std::size_t l = 0; l < network_.layers.size(); ++l)
       if (!spec_.folded[l]) run_layer(static_cast<LayerId>(l));
     std::vector<Tensor> outputs;
-    for (TensorId id : network_.outputs) outputs.push_back(rounded(spec_.is_constant(id) ? spec_.value(id) : at(stored_, id), rounding_of(storage(id))));
+    for (TensorId id : network_.outputs)
+      outputs.push_back(rounded(spec_.is_constant(id) ? spec_.value(id) : at(stored_, id), rounding_of(storage(id))));
     return outputs;
   }
 
@@ -45,7 +51,9 @@ class Emulator {
   }
 
  private:
-  static const Tensor& at(const std::vector<Tensor>& values, TensorId id) { return values[static_cast<std::size_t>(id)]; }
+  static const Tensor& at(const std::vector<Tensor>& values, TensorId id) {
+    return values[static_cast<std::size_t>(id)];
+  }
   DataType storage(TensorId id) const { return assignment_.storage[static_cast<std::size_t>(id)]; }
   int group(LayerId id) const { return grouping_.group_of[static_cast<std::size_t>(id)]; }
 
@@ -55,9 +63,11 @@ class Emulator {
   }
 
   Rounding load_rounding(const Layer& layer, LayerId id) const {
-    if (!spec_.numeric[static_cast<std::size_t>(id)] || layer.op->precision != PrecisionRule::kCompute) return Rounding::kNone;
+    if (!spec_.numeric[static_cast<std::size_t>(id)] || layer.op->precision != PrecisionRule::kCompute)
+      return Rounding::kNone;
     const Precision precision = assignment_.precision[static_cast<std::size_t>(id)];
-    return precision == Precision::kTF32 && layer.op->kind != OpKind::kContraction ? Rounding::kNone : rounding_of(precision);
+    return precision == Precision::kTF32 && layer.op->kind != OpKind::kContraction ? Rounding::kNone
+                                                                                   : rounding_of(precision);
   }
 
   /// The BatchNormalization that is multiplied into the weights of this convolution, if there is one.
@@ -68,7 +78,8 @@ class Emulator {
     const TensorId output = layer.outputs[0];
     if (members.size() < 2) return kNone;
     const bool follows = members[0] == id && is_scale_shift(spec_, network_.layer(members[1]));
-    const bool alone = grouping_.internal[static_cast<std::size_t>(output)] && spec_.consumers[static_cast<std::size_t>(output)] == std::vector<LayerId>{members[1]};
+    const bool alone = grouping_.internal[static_cast<std::size_t>(output)] &&
+                       spec_.consumers[static_cast<std::size_t>(output)] == std::vector<LayerId>{members[1]};
     return follows && alone ? members[1] : kNone;
   }
 
@@ -83,7 +94,8 @@ class Emulator {
         operands.push_back(rounded(spec_.value(input), rounding));
       } else {
         const LayerId producer = network_.tensor(input).producer;
-        const bool inside = producer != kNone && group(producer) >= 0 && group(producer) == group(id) && layer.op->kind != OpKind::kContraction;
+        const bool inside = producer != kNone && group(producer) >= 0 && group(producer) == group(id) &&
+                            layer.op->kind != OpKind::kContraction;
         operands.push_back(inside ? at(exact_, input) : rounded(at(stored_, input), rounding));
       }
     }
@@ -107,14 +119,18 @@ class Emulator {
   }
 
   void fold(std::vector<Tensor>& operands, const Layer& conv, const Layer& norm, Rounding rounding) const {
-    const auto parameter = [&](std::size_t i, std::int64_t c) { return static_cast<double>(spec_.value(norm.inputs[i]).data<float>()[c]); };
+    const auto parameter = [&](std::size_t i, std::int64_t c) {
+      return static_cast<double>(spec_.value(norm.inputs[i]).data<float>()[c]);
+    };
     const Tensor& weights = spec_.value(conv.inputs[1]);
     Tensor scaled = weights.clone(), bias(DataType::kFloat32, {weights.shape()[0]});
     const std::int64_t per_channel = weights.size() / bias.size();
     const bool biased = operands.size() > 2 && operands[2];
     for (std::int64_t c = 0; c < bias.size(); ++c) {
-      const double scale = parameter(1, c) / std::sqrt(parameter(4, c) + static_cast<double>(norm.attributes.real("epsilon", 1e-5f)));
-      for (std::int64_t k = 0; k < per_channel; ++k) scaled.data<float>()[c * per_channel + k] *= static_cast<float>(scale);
+      const double scale =
+          parameter(1, c) / std::sqrt(parameter(4, c) + static_cast<double>(norm.attributes.real("epsilon", 1e-5f)));
+      for (std::int64_t k = 0; k < per_channel; ++k)
+        scaled.data<float>()[c * per_channel + k] *= static_cast<float>(scale);
       const double own = biased ? static_cast<double>(spec_.value(conv.inputs[2]).data<float>()[c]) : 0.0;
       bias.data<float>()[c] = static_cast<float>((own - parameter(3, c)) * scale + parameter(2, c));
     }

@@ -18,7 +18,8 @@ using ::testing::ElementsAre;
 Model dynamic_model() {
   Model model;
   set_type(*model.graph().add_input(), "x", onnx::TensorProto::FLOAT, {1, 3});
-  model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param("batch");
+  model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param(
+      "batch");
   model.node("MatMul", {"x", "w"}, {"p"}, "Product");
   model.node("Softmax", {"p"}, {"y"}, "Softmax");
   *model.graph().add_initializer() = float_tensor("w", {3, 2}, {1, 0, 0, 1, 0, 0});
@@ -37,7 +38,8 @@ TEST(Engine, RunsTheShapesThatComeOneAfterTheOther) {
       const auto y = engine->run(std::vector<Tensor>{x})[0];
       EXPECT_THAT(y.shape(), ElementsAre(batch, 2));
       for (std::int64_t b = 0; b < batch; ++b) {
-        const double difference = static_cast<double>(x.data<float>()[b * 3]) - static_cast<double>(x.data<float>()[b * 3 + 1]);
+        const double difference =
+            static_cast<double>(x.data<float>()[b * 3]) - static_cast<double>(x.data<float>()[b * 3 + 1]);
         EXPECT_NEAR(y.data<float>()[b * 2], 1 / (1 + std::exp(-difference)), 1e-3) << "batch " << batch;
       }
     }
@@ -48,9 +50,13 @@ TEST(Engine, ProfilesLimitTheShapes) {
   BuildOptions options;
   options.profiles.push_back({{{"x", {2, 3}}}, {{"x", {4, 3}}}, {{"x", {8, 3}}}});
   const auto engine = Engine::build(dynamic_model().load(), options);
-  for (std::int64_t batch : {2, 8}) EXPECT_THAT(engine->run(std::vector<Tensor>{Tensor(DataType::kFloat32, {batch, 3})})[0].shape(), ElementsAre(batch, 2));
+  for (std::int64_t batch : {2, 8})
+    EXPECT_THAT(engine->run(std::vector<Tensor>{Tensor(DataType::kFloat32, {batch, 3})})[0].shape(),
+                ElementsAre(batch, 2));
   for (std::int64_t batch : {1, 9})
-    expect_error(ErrorCode::kInvalidArgument, {"'x'", "profile"}, [&] { engine->run(std::vector<Tensor>{Tensor(DataType::kFloat32, {batch, 3})}); });
+    expect_error(ErrorCode::kInvalidArgument, {"'x'", "profile"}, [&] {
+      engine->run(std::vector<Tensor>{Tensor(DataType::kFloat32, {batch, 3})});
+    });
   options.profiles[0].opt["x"] = {4, 7};
   expect_error(ErrorCode::kInvalidArgument, {"'x'", "(4, 7)"}, [&] { Engine::build(dynamic_model().load(), options); });
 }
@@ -59,10 +65,17 @@ TEST(Engine, NamesTheInputThatDoesNotFit) {
   const auto engine = Engine::build(dynamic_model().load(), {});
   const Tensor good(DataType::kFloat32, {2, 3});
   expect_error(ErrorCode::kInvalidArgument, {"expected 1 inputs, got 0"}, [&] { engine->run({}); });
-  expect_error(ErrorCode::kInvalidArgument, {"expected 1 inputs, got 2"}, [&] { engine->run(std::vector<Tensor>{good, good}); });
-  expect_error(ErrorCode::kInvalidArgument, {"'x'", "float32", "float64"}, [&] { engine->run(std::vector<Tensor>{Tensor(DataType::kFloat64, {2, 3})}); });
-  expect_error(ErrorCode::kInvalidArgument, {"'x'", "(2, 4)"}, [&] { engine->run(std::vector<Tensor>{Tensor(DataType::kFloat32, {2, 4})}); });
-  expect_error(ErrorCode::kInvalidArgument, {"'x'", "(6,)"}, [&] { engine->run(std::vector<Tensor>{Tensor(DataType::kFloat32, {6})}); });
+  expect_error(ErrorCode::kInvalidArgument, {"expected 1 inputs, got 2"}, [&] {
+    engine->run(std::vector<Tensor>{good, good});
+  });
+  expect_error(ErrorCode::kInvalidArgument, {"'x'", "float32", "float64"}, [&] {
+    engine->run(std::vector<Tensor>{Tensor(DataType::kFloat64, {2, 3})});
+  });
+  expect_error(ErrorCode::kInvalidArgument, {"'x'", "(2, 4)"}, [&] {
+    engine->run(std::vector<Tensor>{Tensor(DataType::kFloat32, {2, 4})});
+  });
+  expect_error(ErrorCode::kInvalidArgument, {"'x'", "(6,)"},
+               [&] { engine->run(std::vector<Tensor>{Tensor(DataType::kFloat32, {6})}); });
 }
 
 TEST(Engine, HandsOutAnInputAndAConstantAsTheyAre) {
@@ -73,7 +86,8 @@ TEST(Engine, HandsOutAnInputAndAConstantAsTheyAre) {
   *model.graph().add_initializer() = float_tensor("c", {2}, {1e6f, 2});
   model.output("same");
   model.output("constant");
-  const auto outputs = Engine::build(model.load(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->run(std::vector<Tensor>{Tensor::of<float>({2}, {1e6f, 1})});
+  const auto outputs = Engine::build(model.load(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))
+                           ->run(std::vector<Tensor>{Tensor::of<float>({2}, {1e6f, 1})});
   EXPECT_THAT(floats(outputs[0]), ElementsAre(1e6f, 1));
   EXPECT_THAT(floats(outputs[1]), ElementsAre(1e6f, 2));
 }
@@ -98,7 +112,8 @@ TEST(Engine, FoldsABatchNormalizationIntoItsConvolutionInFp32) {
   *model.graph().add_initializer() = float_tensor("variance", {1}, {1e8f});
   model.output("y");
   const std::vector<Tensor> x{Tensor::of<float>({1, 1, 2, 2}, {1, 2, 4, 8})};
-  EXPECT_THAT(run_first(*Engine::build(model.load(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true)), x), ElementsAre(2, 4, 8, 16));
+  EXPECT_THAT(run_first(*Engine::build(model.load(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true)), x),
+              ElementsAre(2, 4, 8, 16));
   // Apart, the convolution overflows from 4 on; the parameters themselves are still prepared in fp32.
   EXPECT_THAT(run_first(*Engine::build(model.load(), fp16_options(ConstraintMode::kNone, Fusion::kNone, true)), x),
               ElementsAre(::testing::FloatNear(2, 1e-2f), ::testing::FloatNear(4, 1e-2f), INFINITY, INFINITY));
@@ -129,8 +144,11 @@ Model branches() {
 
 TEST(ControlFlow, BranchesFollowTheSameRules) {
   const auto network = branches().load();
-  const std::vector<Tensor> positive{Tensor::of<float>({2}, {1, 1.5f})}, negative{Tensor::of<float>({2}, {-1, -1.0001f})};
-  const auto lowest = [&](Fusion fusion) { return Engine::build(network, fp16_options(ConstraintMode::kNone, fusion, true)); };
+  const std::vector<Tensor> positive{Tensor::of<float>({2}, {1, 1.5f})},
+      negative{Tensor::of<float>({2}, {-1, -1.0001f})};
+  const auto lowest = [&](Fusion fusion) {
+    return Engine::build(network, fp16_options(ConstraintMode::kNone, fusion, true));
+  };
   EXPECT_THAT(run_first(*lowest(Fusion::kFull), positive), ElementsAre(1, 1.5f));
   EXPECT_THAT(run_first(*lowest(Fusion::kNone), positive), ElementsAre(0, 0));
   EXPECT_THAT(run_first(*lowest(Fusion::kNone), negative), ElementsAre(1, 1));
@@ -158,7 +176,8 @@ TEST(ControlFlow, LoopsCarryRoundedValues) {
   const auto network = model.load();
   const std::vector<Tensor> x{Tensor::of<float>({1}, {2048})};
   EXPECT_THAT(run_first(*Engine::build(network, {}), x), ElementsAre(2052));
-  EXPECT_THAT(run_first(*Engine::build(network, fp16_options(ConstraintMode::kNone, Fusion::kFull, true)), x), ElementsAre(2048));
+  EXPECT_THAT(run_first(*Engine::build(network, fp16_options(ConstraintMode::kNone, Fusion::kFull, true)), x),
+              ElementsAre(2048));
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ std::vector<std::string> groups_of(const Network& network, const BuildOptions& o
   for (TensorId id : network.inputs) shapes.push_back(*network.tensor(id).shape);
   const auto spec = specialize(network, shapes);
   std::vector<std::string> names;
-  for (const Group& group : fuse(*spec, assign_precisions(*spec, options), options.fusion).groups) names.push_back(group_name(network, group));
+  for (const Group& group : fuse(*spec, assign_precisions(*spec, options), options.fusion).groups)
+    names.push_back(group_name(network, group));
   return names;
 }
 
@@ -37,7 +38,8 @@ void expect_invariants(const Specialization& spec, const Assignment& assignment,
     for (LayerId id : members) {
       ++times[static_cast<std::size_t>(id)];
       EXPECT_EQ(grouping.group_of[static_cast<std::size_t>(id)], static_cast<int>(g));
-      EXPECT_EQ(assignment.precision[static_cast<std::size_t>(id)], assignment.precision[static_cast<std::size_t>(members[0])]);
+      EXPECT_EQ(assignment.precision[static_cast<std::size_t>(id)],
+                assignment.precision[static_cast<std::size_t>(members[0])]);
       for (TensorId input : network.layer(id).inputs) {
         const LayerId producer = input == kNone ? kNone : network.tensor(input).producer;
         if (producer == kNone || spec.folded[static_cast<std::size_t>(producer)]) continue;
@@ -45,13 +47,15 @@ void expect_invariants(const Specialization& spec, const Assignment& assignment,
       }
     }
   }
-  for (std::size_t l = 0; l < network.layers.size(); ++l) EXPECT_EQ(times[l], spec.folded[l] ? 0 : 1) << network.layers[l].name;
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    EXPECT_EQ(times[l], spec.folded[l] ? 0 : 1) << network.layers[l].name;
   for (std::size_t t = 0; t < network.tensors.size(); ++t) {
     if (!grouping.internal[t]) continue;
     EXPECT_FALSE(spec.output[t]);
     EXPECT_FALSE(assignment.pinned[t]);
     for (LayerId consumer : spec.consumers[t])
-      EXPECT_EQ(grouping.group_of[static_cast<std::size_t>(consumer)], grouping.group_of[static_cast<std::size_t>(network.tensors[t].producer)]);
+      EXPECT_EQ(grouping.group_of[static_cast<std::size_t>(consumer)],
+                grouping.group_of[static_cast<std::size_t>(network.tensors[t].producer)]);
   }
 }
 
@@ -123,11 +127,14 @@ TEST(Fusion, ANormalisationWrittenOutIsOneGroupAtFull) {
   model.node("Div", {"centred", "deviation"}, {"y"}, "Divide");
   model.output("y");
   const auto network = model.load();
-  EXPECT_THAT(groups_of(*network, level(Fusion::kFull)), ElementsAre("mean + Centre + Square + variance + Root + Divide"));
-  EXPECT_THAT(groups_of(*network, level(Fusion::kPointwise)), ElementsAre("mean", "Centre + Square", "variance", "Root", "Divide"));
+  EXPECT_THAT(groups_of(*network, level(Fusion::kFull)),
+              ElementsAre("mean + Centre + Square + variance + Root + Divide"));
+  EXPECT_THAT(groups_of(*network, level(Fusion::kPointwise)),
+              ElementsAre("mean", "Centre + Square", "variance", "Root", "Divide"));
   // Values of 300 have squares that fp16 cannot store; inside of the group nobody stores them.
-  const Tensor x = Tensor::of<float>({4, 8}, {-300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300,
-                                              -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300});
+  const Tensor x = Tensor::of<float>(
+      {4, 8}, {-300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300,
+               -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300, -300, 300});
   EXPECT_THAT(run_first(*Engine::build(network, level(Fusion::kFull)), {x})[1], 1.0f);
   EXPECT_THAT(run_first(*Engine::build(network, level(Fusion::kNone)), {x})[1], 0.0f);
 }
@@ -149,7 +156,8 @@ std::shared_ptr<Network> attention(bool watch_scores) {
 
 TEST(Fusion, AttentionIsOneGroupUnlessItsScoresAreReadElsewhere) {
   EXPECT_THAT(groups_of(*attention(false), level(Fusion::kFull)), ElementsAre("Scores + Scale + Softmax + Values"));
-  EXPECT_THAT(groups_of(*attention(false), level(Fusion::kPointwise)), ElementsAre("Scores + Scale", "Softmax", "Values"));
+  EXPECT_THAT(groups_of(*attention(false), level(Fusion::kPointwise)),
+              ElementsAre("Scores + Scale", "Softmax", "Values"));
   EXPECT_THAT(groups_of(*attention(true), level(Fusion::kFull)), ::testing::Contains("Softmax"));
 }
 
@@ -173,7 +181,9 @@ TEST(Fusion, AnActivationInPlaceKeepsTheProductForItsOtherReaders) {
   model.output("y");
   const auto network = model.load();
   EXPECT_THAT(groups_of(*network, level(Fusion::kFull)), ElementsAre("Conv + Relu + Add"));
-  EXPECT_THAT(run_first(*Engine::build(network, level(Fusion::kFull)), {Tensor::of<float>({1, 1, 2, 2}, {-1, 2, -3, 4})}), ElementsAre(-2, 8, -6, 16));
+  EXPECT_THAT(
+      run_first(*Engine::build(network, level(Fusion::kFull)), {Tensor::of<float>({1, 1, 2, 2}, {-1, 2, -3, 4})}),
+      ElementsAre(-2, 8, -6, 16));
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ TEST(PlanFile, GivesTheSameBitsBack) {
   const TemporaryFolder folder;
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
     RandomNetwork random(seed);
-    const auto engine = Engine::build(random.shared(), fp16_options(ConstraintMode::kNone, seed % 2 == 0 ? Fusion::kFull : Fusion::kNone, true));
+    const auto engine = Engine::build(
+        random.shared(), fp16_options(ConstraintMode::kNone, seed % 2 == 0 ? Fusion::kFull : Fusion::kNone, true));
     engine->save(folder / "m.engine");
     const auto loaded = Engine::load(folder / "m.engine", 1);
     const auto expected = engine->run(random.inputs()), actual = loaded->run(random.inputs());
@@ -58,7 +59,9 @@ TEST(PlanFile, KeepsPrecisionsReasonsAndProfiles) {
 
 TEST(PlanFile, RefusesWhatIsNoEngine) {
   const TemporaryFolder folder;
-  const auto load = [&](const std::string& content) { return [&, content] { Engine::load(folder.write("m.engine", content)); }; };
+  const auto load = [&](const std::string& content) {
+    return [&, content] { Engine::load(folder.write("m.engine", content)); };
+  };
   expect_error(ErrorCode::kNotFound, {"none.engine"}, [&] { Engine::load(folder / "none.engine"); });
   expect_error(ErrorCode::kInvalidFile, {"m.engine", "ULPSPLAN"}, load(""));
   expect_error(ErrorCode::kInvalidFile, {"m.engine", "ULPSPLAN", "TensorRT"}, load("ftrt" + std::string(500, '\1')));
@@ -70,7 +73,9 @@ TEST(PlanFile, RefusesOtherVersionsAndDamage) {
   Engine::build(add_sub(), {})->save(folder / "good.engine");
   const std::string good = bytes_of(folder / "good.engine");
   ASSERT_GT(good.size(), 200u);
-  const auto load = [&](const std::string& content) { return [&, content] { Engine::load(folder.write("m.engine", content)); }; };
+  const auto load = [&](const std::string& content) {
+    return [&, content] { Engine::load(folder.write("m.engine", content)); };
+  };
   std::string other = good;
   other[8] = 77;
   expect_error(ErrorCode::kInvalidFile, {"version 1", "got 77"}, load(other));

@@ -25,7 +25,8 @@ class RandomNetwork {
         if (input != kNone) read[static_cast<std::size_t>(input)] = 1;
     for (const Value& value : values_) {
       const TensorId id = builder_.network.find_tensor(value.name);
-      if (builder_.network.tensor(id).producer != kNone && (!read[static_cast<std::size_t>(id)] || pick(6) == 0)) builder_.output(value.name);
+      if (builder_.network.tensor(id).producer != kNone && (!read[static_cast<std::size_t>(id)] || pick(6) == 0))
+        builder_.output(value.name);
     }
     infer_types(builder_.network);
     builder_.network.name = "random";
@@ -66,7 +67,8 @@ class RandomNetwork {
   }
   std::string integers(std::vector<std::int64_t> values) {
     const std::string name = "i" + std::to_string(weights_++);
-    builder_.weight(name, Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span<const std::int64_t>(values)));
+    builder_.weight(name, Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())},
+                                                   std::span<const std::int64_t>(values)));
     return name;
   }
   /// A scalar, which is a Constant layer.
@@ -92,21 +94,36 @@ class RandomNetwork {
     const Value x = any();
     const std::size_t rank = x.shape.size();
     switch (pick(14)) {
-      case 0: case 1: return add_unary(x);
-      case 2: case 3: return add_binary(x);
-      case 4: return add_product(x);
-      case 5: return rank == 4 ? add_convolution(x) : add_product(x);
-      case 6: return rank == 4 ? add_pooling(x) : add_row_pattern(x);
-      case 7: case 8: return add_row_pattern(x);
-      case 9: return add_normalization(x);
-      case 10: return add_concat(x);
-      case 11: case 12: return add_movement(x);
-      default: return rank == 4 ? add_convolution(x) : add_attention(x);
+      case 0:
+      case 1:
+        return add_unary(x);
+      case 2:
+      case 3:
+        return add_binary(x);
+      case 4:
+        return add_product(x);
+      case 5:
+        return rank == 4 ? add_convolution(x) : add_product(x);
+      case 6:
+        return rank == 4 ? add_pooling(x) : add_row_pattern(x);
+      case 7:
+      case 8:
+        return add_row_pattern(x);
+      case 9:
+        return add_normalization(x);
+      case 10:
+        return add_concat(x);
+      case 11:
+      case 12:
+        return add_movement(x);
+      default:
+        return rank == 4 ? add_convolution(x) : add_attention(x);
     }
   }
 
   void add_unary(const Value& x) {
-    static const std::vector<std::string> kOps{"Relu", "Tanh", "Sigmoid", "Neg", "Abs", "Erf", "LeakyRelu", "HardSwish", "Elu", "Softplus"};
+    static const std::vector<std::string> kOps{"Relu", "Tanh",      "Sigmoid",   "Neg", "Abs",
+                                               "Erf",  "LeakyRelu", "HardSwish", "Elu", "Softplus"};
     add(kOps[pick(kOps.size())], {x.name}, x.shape);
   }
 
@@ -125,8 +142,10 @@ class RandomNetwork {
       add("Tanh", {x.name}, x.shape);
       other = values_.back().name;
     }
-    if (pick(2) == 0) add(op, {x.name, other}, x.shape);
-    else add(op, {other, x.name}, x.shape);
+    if (pick(2) == 0)
+      add(op, {x.name, other}, x.shape);
+    else
+      add(op, {other, x.name}, x.shape);
   }
 
   void add_product(const Value& x) {
@@ -159,12 +178,17 @@ class RandomNetwork {
 
   void add_batch_norm(const Value& x) {
     const Shape channels{x.shape[1]};
-    add("BatchNormalization", {x.name, weight(channels, 0.5, 1.5), weight(channels, -1, 1), weight(channels, -0.5, 0.5), weight(channels, 0.5, 2)}, x.shape);
+    add("BatchNormalization",
+        {x.name, weight(channels, 0.5, 1.5), weight(channels, -1, 1), weight(channels, -0.5, 0.5),
+         weight(channels, 0.5, 2)},
+        x.shape);
   }
 
   void add_pooling(const Value& x) {
-    if (x.shape[2] < 2 || x.shape[3] < 2 || pick(4) == 0) return void(add("GlobalAveragePool", {x.name}, {x.shape[0], x.shape[1], 1, 1}));
-    Layer& pool = add(pick(2) == 0 ? "MaxPool" : "AveragePool", {x.name}, {x.shape[0], x.shape[1], x.shape[2] - 1, x.shape[3] - 1});
+    if (x.shape[2] < 2 || x.shape[3] < 2 || pick(4) == 0)
+      return void(add("GlobalAveragePool", {x.name}, {x.shape[0], x.shape[1], 1, 1}));
+    Layer& pool = add(pick(2) == 0 ? "MaxPool" : "AveragePool", {x.name},
+                      {x.shape[0], x.shape[1], x.shape[2] - 1, x.shape[3] - 1});
     pool.attributes.set("kernel_shape", std::vector<std::int64_t>{2, 2});
   }
 
@@ -191,7 +215,8 @@ class RandomNetwork {
   void add_normalization(const Value& x) {
     if (x.shape.size() == 4 && pick(2) == 0) return add_batch_norm(x);
     if (x.shape.size() == 4 && x.shape[2] * x.shape[3] > 1 && pick(2) == 0)
-      return void(add("InstanceNormalization", {x.name, weight({x.shape[1]}, 0.5, 1.5), weight({x.shape[1]}, -1, 1)}, x.shape));
+      return void(
+          add("InstanceNormalization", {x.name, weight({x.shape[1]}, 0.5, 1.5), weight({x.shape[1]}, -1, 1)}, x.shape));
     if (x.shape.back() < 3) return add_unary(x);
     add("LayerNormalization", {x.name, weight({x.shape.back()}, 0.5, 1.5), weight({x.shape.back()}, -1, 1)}, x.shape);
   }

@@ -49,7 +49,8 @@ TEST(RandomNetworks, Fp32AgreesWithTheReferenceAtEveryFusionLevel) {
         const double tolerance = 1e-5 * std::max(1.0, largest(expected[o]));
         for (std::int64_t i = 0; i < outputs[o].size(); ++i)
           ASSERT_NEAR(outputs[o].data<float>()[i], expected[o].data<float>()[i], tolerance)
-              << "seed " << seed << ", fusion " << static_cast<int>(fusion) << ", output " << random.network().tensor(random.network().outputs[o]).name << "[" << i << "]";
+              << "seed " << seed << ", fusion " << static_cast<int>(fusion) << ", output "
+              << random.network().tensor(random.network().outputs[o]).name << "[" << i << "]";
       }
     }
   }
@@ -69,7 +70,8 @@ void expect_layers_follow_the_rules(RandomNetwork& random, const BuildOptions& o
   const Grouping grouping = fuse(*spec, assignment, Fusion::kNone);
   const auto outputs = Engine::build(shared, options)->run(random.inputs());
   std::vector<Tensor> values(network.tensors.size());
-  for (std::size_t i = 0; i < network.inputs.size(); ++i) values[static_cast<std::size_t>(network.inputs[i])] = random.inputs()[i];
+  for (std::size_t i = 0; i < network.inputs.size(); ++i)
+    values[static_cast<std::size_t>(network.inputs[i])] = random.inputs()[i];
   for (std::size_t o = 0; o < outputs.size(); ++o) values[static_cast<std::size_t>(network.outputs[o])] = outputs[o];
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     if (spec->folded[l]) continue;
@@ -83,7 +85,8 @@ void expect_layers_follow_the_rules(RandomNetwork& random, const BuildOptions& o
     std::int64_t differ = 0;
     for (std::int64_t i = 0; i < actual.size(); ++i) {
       const double a = actual.data<float>()[i], e = expected.data<float>()[i];
-      ASSERT_EQ(a, round_value(static_cast<float>(a), rounding_of(storage))) << describe(network, id) << ", seed " << seed;
+      ASSERT_EQ(a, round_value(static_cast<float>(a), rounding_of(storage)))
+          << describe(network, id) << ", seed " << seed;
       ASSERT_NEAR(a, e, spacing(storage, e) + slack) << describe(network, id) << "[" << i << "], seed " << seed;
       differ += a != e;
     }
@@ -136,7 +139,8 @@ TEST(RandomNetworks, WithoutFusionWatchingALayerChangesNothing) {
     constrain(watched.network(), seed);
     const std::vector<TensorId> outputs = random.network().outputs;
     for (const Layer& layer : watched.network().layers)
-      if (layer.op->kind != OpKind::kConstant && !watched.network().is_output(layer.outputs[0])) watched.network().outputs.push_back(layer.outputs[0]);
+      if (layer.op->kind != OpKind::kConstant && !watched.network().is_output(layer.outputs[0]))
+        watched.network().outputs.push_back(layer.outputs[0]);
     const auto plain = Engine::build(random.shared(), obeying(Fusion::kNone))->run(random.inputs());
     auto all = Engine::build(watched.shared(), obeying(Fusion::kNone))->run(random.inputs());
     all.resize(plain.size());
@@ -166,13 +170,15 @@ TEST(RandomNetworks, FusedGroupsRoundAtTheirEdgesOnly) {
           const double scale = std::max(1e-3, largest(exact[o]));
           fp32 |= assignment.storage[static_cast<std::size_t>(shared->outputs[o])] == DataType::kFloat32;
           for (std::int64_t i = 0; i < actual[o].size(); ++i) {
-            const double a = actual[o].data<float>()[i], e = expected[o].data<float>()[i], x = exact[o].data<float>()[i];
+            const double a = actual[o].data<float>()[i], e = expected[o].data<float>()[i],
+                         x = exact[o].data<float>()[i];
             ASSERT_TRUE(std::isfinite(a)) << "seed " << seed;
             distance = std::max(distance, std::fabs(a - e) / scale);
             rounding = std::max(rounding, std::fabs(e - x) / scale);
           }
         }
-        EXPECT_LE(distance, 0.75 * rounding + 1e-5) << "seed " << seed << ", fusion " << static_cast<int>(fusion) << (mixed ? ", mixed" : "");
+        EXPECT_LE(distance, 0.75 * rounding + 1e-5)
+            << "seed " << seed << ", fusion " << static_cast<int>(fusion) << (mixed ? ", mixed" : "");
         equal += distance < (fp32 ? 1e-5 : 1e-7);
       }
       EXPECT_GE(equal, kNetworks * 9 / 10) << "fusion " << static_cast<int>(fusion) << (mixed ? ", mixed" : "");

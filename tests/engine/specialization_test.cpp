@@ -29,8 +29,12 @@ Model mixed() {
 TEST(Specialization, TellsArithmeticFromWhatIsFoldedOrUnused) {
   const auto network = mixed().load();
   const auto spec = specialize(*network, {{2, 3}});
-  const auto numeric = [&](const char* name) { return spec->numeric[static_cast<std::size_t>(network->find_layer(name))] != 0; };
-  const auto folded = [&](const char* name) { return spec->folded[static_cast<std::size_t>(network->find_layer(name))] != 0; };
+  const auto numeric = [&](const char* name) {
+    return spec->numeric[static_cast<std::size_t>(network->find_layer(name))] != 0;
+  };
+  const auto folded = [&](const char* name) {
+    return spec->folded[static_cast<std::size_t>(network->find_layer(name))] != 0;
+  };
   for (const char* name : {"Total", "Scale", "Last"}) EXPECT_TRUE(numeric(name)) << name;
   for (const char* name : {"Shape", "Folded"}) EXPECT_FALSE(numeric(name)) << name;
   for (const char* name : {"Shape", "Folded"}) EXPECT_TRUE(folded(name)) << name;

@@ -45,13 +45,15 @@ TEST(Tactics, OfAnotherNetworkAreReported) {
 
 TEST(Tactics, NeedTheirPrecisionEnabled) {
   BuildOptions options;
-  options.tactic_replay_json = Engine::build(add_sub(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->tactic_replay_json();
+  options.tactic_replay_json =
+      Engine::build(add_sub(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->tactic_replay_json();
   expect_error(ErrorCode::kBuild, {"'Add'", "fp16", "--fp16"}, [&] { Engine::build(add_sub(), options); });
 }
 
 TEST(Tactics, GiveWayToConstraints) {
   BuildOptions options = fp16_options(ConstraintMode::kObey);
-  options.tactic_replay_json = Engine::build(add_sub(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->tactic_replay_json();
+  options.tactic_replay_json =
+      Engine::build(add_sub(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->tactic_replay_json();
   auto network = add_sub();
   layer_named(*network, "Sub").precision = DataType::kFloat32;
   auto rows = report_of(*Engine::build(network, options));
@@ -63,14 +65,19 @@ TEST(Tactics, RefuseFilesOfOthersAndBadJson) {
   expect_error(ErrorCode::kInvalidFile, {"[tactics]"}, [] { tactics_from_json("{"); });
   expect_error(ErrorCode::kInvalidFile, {"'replay'"}, [] { tactics_from_json("[]"); });
   expect_error(ErrorCode::kInvalidFile, {"'replay'"}, [] { tactics_from_json("{\"replay\": 1}"); });
-  expect_error(ErrorCode::kInvalidFile, {"'a'", "'implementation'"}, [] { tactics_from_json("{\"replay\": {\"a\": {}}}"); });
-  expect_error(ErrorCode::kInvalidFile, {"[tactics]"}, [] { tactics_from_json("{\"replay\": {\"a\": {\"implementation\": \"x\"}}}"); });
-  expect_error(ErrorCode::kBuild, {"'a'", "2147483800", "TensorRT"}, [] { tactics_from_json("{\"replay\": {\"a\": {\"implementation\": 2147483800}}}"); });
-  expect_error(ErrorCode::kBuild, {"'a'", "-5"}, [] { tactics_from_json("{\"replay\": {\"a\": {\"implementation\": -5}}}"); });
+  expect_error(ErrorCode::kInvalidFile, {"'a'", "'implementation'"},
+               [] { tactics_from_json("{\"replay\": {\"a\": {}}}"); });
+  expect_error(ErrorCode::kInvalidFile, {"[tactics]"},
+               [] { tactics_from_json("{\"replay\": {\"a\": {\"implementation\": \"x\"}}}"); });
+  expect_error(ErrorCode::kBuild, {"'a'", "2147483800", "TensorRT"},
+               [] { tactics_from_json("{\"replay\": {\"a\": {\"implementation\": 2147483800}}}"); });
+  expect_error(ErrorCode::kBuild, {"'a'", "-5"},
+               [] { tactics_from_json("{\"replay\": {\"a\": {\"implementation\": -5}}}"); });
 }
 
 TEST(Tactics, NameEveryLayerOfAGroup) {
-  const TacticReplay replay = tactics_from_json("{\"replay\": {\"a + b\": {\"implementation\": 2147483650}, \"c\": {\"implementation\": 2147483648}}}");
+  const TacticReplay replay = tactics_from_json(
+      "{\"replay\": {\"a + b\": {\"implementation\": 2147483650}, \"c\": {\"implementation\": 2147483648}}}");
   EXPECT_EQ(replay.precision.at("a"), Precision::kFP16);
   EXPECT_EQ(replay.precision.at("b"), Precision::kFP16);
   EXPECT_EQ(replay.precision.at("c"), Precision::kFP32);
