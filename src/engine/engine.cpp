@@ -60,6 +60,13 @@ std::vector<Binding> bindings_of(const Network& network, const std::vector<Tenso
   return result;
 }
 
+bool fits(const Shape& shape, const Shape& declared) {
+  if (shape.size() != declared.size()) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] < 0 || (declared[d] >= 0 && shape[d] != declared[d])) return false;
+  return true;
+}
+
 /// Concrete input shapes to build for: those of the first profile, else the declared ones with 1 for unknown dimensions.
 std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& options) {
   std::vector<Shape> result;
@@ -70,7 +77,11 @@ std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& o
       shape = find_shape(options.profiles.front().opt, info.name);
       if (shape == nullptr) shape = find_shape(options.profiles.front().min, info.name);
     }
-    if (shape == nullptr) shape = find_shape(options.typical_shapes, info.name);
+    if (shape == nullptr) {
+      // An expectation, not a demand: one that does not fit is left aside.
+      const Shape* typical = find_shape(options.typical_shapes, info.name);
+      if (typical != nullptr && info.shape && fits(*typical, *info.shape)) shape = typical;
+    }
     Shape chosen = shape != nullptr ? *shape : info.shape.value_or(Shape{});
     if (shape != nullptr && info.shape && shape->size() != info.shape->size())
       throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}", info.name, to_string(*info.shape), to_string(*shape)));
