@@ -215,12 +215,12 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   spec.weights = convolution_weights(l, folded, rounding, spec.key);
   spec.bias = convolution_bias(l, folded, rounding, spec.output[1], spec.key);
   std::vector<int> inputs{read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id)};
-  // Activations and residual additions ride on the convolution while nothing between them is stored.
+  // Residual additions and HardSwish ride on the convolution while nothing between them is stored. Relu and Clip do not:
+  // oneDNN's make a number of NaN.
   while (!epilogue.empty() && only_read_by(result, epilogue[0])) {
     const Layer& next = layer(epilogue[0]);
     cpu::PostOp op{};
-    if (next.op->name == "Relu") op.kind = cpu::PostOp::Kind::kRelu;
-    else if (next.op->name == "HardSwish") op.kind = cpu::PostOp::Kind::kHardSwish;
+    if (next.op->name == "HardSwish") op.kind = cpu::PostOp::Kind::kHardSwish;
     else if (next.op->name == "Add") {
       const std::size_t other = next.inputs[0] == result ? 1 : 0;
       const TensorId operand = next.inputs[other];

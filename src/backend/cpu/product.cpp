@@ -177,8 +177,6 @@ dnnl::primitive_attr attributes_of(const ConvolutionSpec& spec) {
   dnnl::post_ops ops;
   for (const PostOp& op : spec.post_ops) {
     switch (op.kind) {
-      case PostOp::Kind::kRelu: ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f); break;
-      case PostOp::Kind::kClip: ops.append_eltwise(dnnl::algorithm::eltwise_clip_v2, op.p, op.q); break;
       case PostOp::Kind::kHardSwish: ops.append_eltwise(dnnl::algorithm::eltwise_hardswish, 1.0f / 6.0f, 0.5f); break;
       case PostOp::Kind::kAddTensor: ops.append_binary(dnnl::algorithm::binary_add, image(spec.output)); break;
     }

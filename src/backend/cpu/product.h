@@ -15,10 +15,10 @@ namespace ulpscope::cpu {
 /// Keeps packed weights and primitives; the engine's WeightCache behind a function.
 using ObjectCache = std::function<std::shared_ptr<const void>(const std::string& key, const std::function<std::shared_ptr<const void>()>& make)>;
 
-/// What is done to each result before it is stored, in order, in fp32: folded into the product's own last pass.
+/// What is done to each result before it is stored, in order, in fp32: folded into the product's own last pass. All of
+/// them keep infinities and NaN.
 struct PostOp {
-  enum class Kind : std::uint8_t { kRelu, kClip, kHardSwish, kAddTensor } kind;
-  float p = 0, q = 0;  ///< kClip: bounds.
+  enum class Kind : std::uint8_t { kHardSwish, kAddTensor } kind;
   // kAddTensor adds the next input of the kernel, of the output's shape and layout.
 };
 
