@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/convert.h"
+#include "core/memory.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -19,8 +20,9 @@ Tensor::Tensor(DataType type, Shape shape) : type_(type), shape_(std::move(shape
   for (std::int64_t dim : shape_)
     if (dim < 0) throw Error(ErrorCode::kInvalidArgument, fmt::format("a tensor cannot have the shape {}", to_string(shape_)));
   if (size_of(type) == 0) throw Error(ErrorCode::kUnsupported, fmt::format("tensors of type {} are not supported", name_of(type)));
+  if (const std::string reason = why_too_large(type, shape_); !reason.empty())
+    throw Error(ErrorCode::kInvalidArgument, reason);
   size_ = num_elements(shape_);
-  if (static_cast<std::uint64_t>(size_) > (std::uint64_t{1} << 46) / size_of(type)) throw std::bad_alloc();
   const std::size_t rounded = (std::max<std::size_t>(bytes(), 1) + kAlignment - 1) / kAlignment * kAlignment;
   data_ = std::aligned_alloc(kAlignment, rounded);
   if (data_ == nullptr) throw std::bad_alloc();

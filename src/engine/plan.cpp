@@ -1,10 +1,13 @@
 #include "engine/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <numeric>
 
+#include "core/memory.h"
 #include "engine/plan_builder.h"
 #include "ulpscope/error.h"
 
@@ -70,6 +73,9 @@ void Plan::place_slots() {
     arena_bytes_ = std::max(arena_bytes_, offset + size);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), index, [&](int a, int b) { return slots_[static_cast<std::size_t>(a)].offset < slots_[static_cast<std::size_t>(b)].offset; }), index);
   }
+  if (arena_bytes_ > machine_memory())
+    throw Error(ErrorCode::kBuild, fmt::format("[build] network '{}': its activations take {} at a time, this machine has {} of memory; try smaller "
+                                               "inputs or fewer outputs", spec_->network->name, to_size_string(arena_bytes_), to_size_string(machine_memory())));
 }
 
 void Plan::bind() const {

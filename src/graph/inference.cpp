@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/memory.h"
 #include "graph/evaluate.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -142,6 +143,16 @@ std::vector<InferContext::Output> infer_layer(const Layer& layer, std::span<cons
   try {
     layer.op->infer(context);
   } catch (const NotKnownYet&) {
+  } catch (const Error& error) {
+    // Attributes do not know whose they are.
+    if (std::string_view(error.what()).starts_with("layer '")) throw;
+    throw Error(error.code(), fmt::format("layer '{}' ({}): {}", layer.name, layer.op->name, error.what()));
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].shape) continue;
+    const DataType type = outputs[i].type == DataType::kUndefined ? DataType::kUInt8 : physical_type(outputs[i].type);
+    const std::string reason = why_too_large(type, *outputs[i].shape);
+    if (!reason.empty()) context.fail(fmt::format("output {}: {}", i, reason));
   }
   return outputs;
 }

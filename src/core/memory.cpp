@@ -1,0 +1,69 @@
+#include "core/memory.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <limits>
+
+namespace ulpscope {
+namespace {
+
+constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+
+/// The number in a file of the kernel; unlimited where there is none ("max").
+std::uint64_t number_in(const char* path) noexcept {
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return kUnlimited;
+  unsigned long long value = 0;
+  const bool read = std::fscanf(file, "%llu", &value) == 1;
+  std::fclose(file);
+  return read && value > 0 ? value : kUnlimited;
+}
+
+std::uint64_t measure() noexcept {
+  const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  std::uint64_t result = kUnlimited;
+  if (pages > 0 && page > 0) result = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
+    result = std::min(result, number_in(path));
+  return result;
+}
+
+}  // namespace
+
+std::uint64_t machine_memory() noexcept {
+  static const std::uint64_t bytes = measure();
+  return bytes;
+}
+
+std::optional<std::uint64_t> bytes_of(DataType type, const Shape& shape) noexcept {
+  std::uint64_t product = size_of(type);
+  bool overflow = false;
+  for (std::int64_t dim : shape) {
+    if (dim == 0) return 0;
+    overflow |= __builtin_mul_overflow(product, static_cast<std::uint64_t>(dim), &product);
+  }
+  if (overflow) return std::nullopt;
+  return product;
+}
+
+std::string to_size_string(std::uint64_t bytes) {
+  constexpr std::array kUnits{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string why_too_large(DataType type, const Shape& shape) {
+  const auto bytes = bytes_of(type, shape);
+  if (!bytes) return fmt::format("shape {} has more elements than 64 bits count", to_string(shape));
+  if (*bytes <= machine_memory()) return "";
+  return fmt::format("shape {} of {} takes {}, this machine has {} of memory; try smaller inputs", to_string(shape),
+                     name_of(type), to_size_string(*bytes), to_size_string(machine_memory()));
+}
+
+}  // namespace ulpscope
