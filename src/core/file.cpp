@@ -34,11 +34,20 @@ class Descriptor {
   int fd_;
 };
 
-Descriptor open_to_read(const std::filesystem::path& path, struct stat& info) {
+/// Opens a regular file; with `streams`, also what others write into (`<(command)` of a shell).
+Descriptor open_to_read(const std::filesystem::path& path, struct stat& info, bool streams) {
+  const auto check = [&](int result) {
+    if (result != 0) throw_system(path, "inspect it", errno);
+    if (S_ISDIR(info.st_mode)) throw_system(path, "read it", EISDIR);
+    if (S_ISREG(info.st_mode) || (streams && S_ISFIFO(info.st_mode))) return;
+    throw Error(ErrorCode::kIo,
+                fmt::format("{}: cannot read it: expected a regular file; try a copy of its content", path.string()));
+  };
+  // Before it is opened: that waits where nobody writes into a FIFO.
+  if (::stat(path.c_str(), &info) == 0) check(0);
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) throw_system(path, "open it", errno);
-  if (::fstat(file.get(), &info) != 0) throw_system(path, "inspect it", errno);
-  if (S_ISDIR(info.st_mode)) throw_system(path, "read it", EISDIR);
+  check(::fstat(file.get(), &info));
   return file;
 }
 
@@ -62,7 +71,7 @@ MappedFile::~MappedFile() {
 
 std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   struct stat info {};
-  const Descriptor file = open_to_read(path, info);
+  const Descriptor file = open_to_read(path, info, false);
   const std::size_t size = static_cast<std::size_t>(info.st_size);
   void* data = nullptr;
   if (size != 0) {
@@ -75,7 +84,7 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) 
 
 std::string read_file(const std::filesystem::path& path) {
   struct stat info {};
-  const Descriptor file = open_to_read(path, info);
+  const Descriptor file = open_to_read(path, info, true);
   std::string content;
   content.reserve(static_cast<std::size_t>(info.st_size));
   char buffer[1 << 16];

@@ -29,6 +29,14 @@ TEST_F(Files, AreReplacedAsAWholeAndLeaveNothingBeside) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path.parent_path()), std::filesystem::directory_iterator()), 1);
 }
 
+TEST_F(Files, AreMappedOnlyIfTheyAreRegular) {
+  const auto pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(MappedFile::open(pipe), Error);  // and does not wait for somebody to write
+  EXPECT_THROW(MappedFile::open(folder_), Error);
+  EXPECT_THROW(read_file("/dev/zero"), Error);
+}
+
 TEST_F(Files, KeepTheirModeAndTheirLinks) {
   const auto path = folder_ / "a.txt", link = folder_ / "link.txt";
   write_file(path, "first");
