@@ -10,25 +10,30 @@ namespace {
 
 constexpr int kX = 0, kScale = 1, kShift = 2, kMean = 3, kVariance = 4;
 
-void infer(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(kX));
-  for (int i = 1; i < 5; ++i) ctx.set_type(i, ctx.type(kMean));
-  ctx.set_shape(0, ctx.shape(kX));
-  for (int i = 1; i < 5; ++i) ctx.set_shape(i, ctx.shape(kMean));
-}
-
 /// x seen as (samples, channels, inner).
 struct Layout {
   std::int64_t samples, channels, inner;
 };
 
-Layout layout_of(const KernelContext& ctx) {
-  const Shape& shape = ctx.input(kX).shape();
+template <typename Context>
+Layout layout_of(const Context& ctx, const Shape& shape) {
   if (shape.empty()) ctx.fail("expected an input (N, C, ...), got a scalar");
   if (shape.size() == 1) return {shape[0], 1, 1};
   if (ctx.opset() < 9 && ctx.attributes().integer("spatial", 1) == 0)
     return {shape[0], product(shape, 1, shape.size()), 1};
   return {shape[0], shape[1], product(shape, 2, shape.size())};
+}
+
+void infer(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(kX));
+  for (int i = 1; i < 5; ++i) ctx.set_type(i, ctx.type(kMean));
+  ctx.set_shape(0, ctx.shape(kX));
+  for (int i = 1; i < 5; ++i) ctx.set_shape(i, ctx.shape(kMean));
+  const std::int64_t channels = layout_of(ctx, ctx.shape(kX)).channels;
+  for (int i = kScale; i <= kVariance; ++i)
+    if (num_elements(ctx.shape(i)) != channels)
+      ctx.fail(fmt::format("expected {} elements, one per channel, as input {}, got shape {}", channels, i,
+                           to_string(ctx.shape(i))));
 }
 
 bool is_training(const KernelContext& ctx) {
@@ -64,7 +69,7 @@ void update(KernelContext& ctx, int input, int running, int saved, const Tensor&
 
 void run(KernelContext& ctx) {
   const Tensor& x = ctx.input(kX);
-  const Layout layout = layout_of(ctx);
+  const Layout layout = layout_of(ctx, ctx.input(kX).shape());
   for (int i = kScale; i <= kVariance; ++i)
     if (ctx.input(i).size() != layout.channels)
       ctx.fail(fmt::format("expected {} elements, one per channel, as input {}, got {}", layout.channels, i,

@@ -61,7 +61,7 @@ struct Dimension {
   }
   /// The element at an integral position; -1: a zero.
   std::int64_t element(T i) const {
-    if (!(i >= T{-1e18} && i <= T{1e18})) return -1;
+    if (size == 0 || !(i >= T{-1e18} && i <= T{1e18})) return -1;
     if (padding == Padding::kBorder) i = std::clamp(i, T{0}, static_cast<T>(size - 1));
     if (padding == Padding::kReflection)
       i = std::clamp(std::trunc(reflect(i, low(), high())), T{0}, static_cast<T>(size - 1));

@@ -13,7 +13,7 @@ OpDef instance_normalization() {
           .inputs = {3, 3},
           .kind = OpKind::kNormalization,
           .weights = 0b110,
-          .infer = infer_same_as_first,
+          .infer = infer_instance_normalization,
           .run = run};
 }
 

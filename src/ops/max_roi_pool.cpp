@@ -5,6 +5,7 @@
 
 #include "core/parallel.h"
 #include "ops/common.h"
+#include "ops/to_index.h"
 #include "ops/type_rules.h"
 
 namespace ulpscope::ops {
@@ -43,14 +44,14 @@ void run(KernelContext& ctx) {
       for (std::int64_t plane = begin; plane < end; ++plane) {
         const T* roi = rois + plane / channels * 5;
         const T* image = data + (static_cast<std::int64_t>(roi[0]) * channels + plane % channels) * height * width;
-        const auto at = [&](int i) { return static_cast<std::int64_t>(std::round(roi[i] * static_cast<T>(scale))); };
+        const auto at = [&](int i) { return to_index(std::round(roi[i] * static_cast<T>(scale))); };
         const std::int64_t left = at(1), top = at(2);
         const T cell_h = static_cast<T>(std::max<std::int64_t>(at(4) - top + 1, 1)) / static_cast<T>(pooled[0]);
         const T cell_w = static_cast<T>(std::max<std::int64_t>(at(3) - left + 1, 1)) / static_cast<T>(pooled[1]);
         for (std::int64_t ph = 0; ph < pooled[0]; ++ph)
           for (std::int64_t pw = 0; pw < pooled[1]; ++pw) {
             const auto edge = [](T position, std::int64_t start, std::int64_t limit) {
-              return std::clamp<std::int64_t>(static_cast<std::int64_t>(position) + start, 0, limit);
+              return std::clamp<std::int64_t>(to_index(position) + start, 0, limit);
             };
             const std::int64_t y0 = edge(std::floor(static_cast<T>(ph) * cell_h), top, height);
             const std::int64_t y1 = edge(std::ceil(static_cast<T>(ph + 1) * cell_h), top, height);

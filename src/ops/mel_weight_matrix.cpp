@@ -4,6 +4,7 @@
 
 #include "ops/movement.h"
 #include "ops/onnx_types.h"
+#include "ops/to_index.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -29,7 +30,7 @@ void run(KernelContext& ctx) {
   std::vector<std::int64_t> edges;  // In DFT bins; filter i rises from edge i to i + 1 and falls to i + 2.
   for (std::int64_t i = 0; i < bins + 2; ++i) {
     const double hertz = 700 * (std::pow(10, (low + static_cast<double>(i) * step) / 2595) - 1);
-    edges.push_back(static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / rate)));
+    edges.push_back(to_index(std::floor(static_cast<double>(length + 1) * hertz / rate)));
     if (!(rate > 0) || edges.back() < 0 || edges.back() > rows)
       ctx.fail("the edges in hertz are outside of the spectrum; try an upper edge of at most half of the sample rate");
   }

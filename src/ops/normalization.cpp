@@ -48,6 +48,10 @@ void infer_layer_normalization(InferContext& ctx) {
   std::fill(shape.begin() + static_cast<std::ptrdiff_t>(axis), shape.end(), 1);
   ctx.set_shape(1, shape);
   ctx.set_shape(2, shape);
+  for (int i = 1; i < ctx.num_inputs(); ++i)
+    if (ctx.has_input(i) && broadcast(ctx.shape(i), ctx.shape(0)) != ctx.shape(0))
+      ctx.fail(fmt::format("parameters of shape {} cannot be broadcast to {}", to_string(ctx.shape(i)),
+                           to_string(ctx.shape(0))));
 }
 
 void layer_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& scale, const Tensor* shift, float epsilon,
@@ -83,6 +87,15 @@ void rms_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& scal
     scale_and_shift<T>(ctx, y, parameter_as(scale, x.type()), nullptr);
   });
   store(inverses, std::move(inverse));
+}
+
+void infer_instance_normalization(InferContext& ctx) {
+  infer_same_as_first(ctx);
+  const Shape& x = ctx.shape(0);
+  if (x.size() < 2) ctx.fail(fmt::format("expected an input (N, C, ...), got shape {}", to_string(x)));
+  for (int i : {1, 2})
+    if (ctx.shape(i) != Shape{x[1]})
+      ctx.fail(fmt::format("expected parameters of shape ({},), one per channel, got {}", x[1], to_string(ctx.shape(i))));
 }
 
 void group_normalize(KernelContext& ctx, std::int64_t groups) {

@@ -74,6 +74,9 @@ void layer_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& sc
 void rms_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& scale, float epsilon, Tensor& y,
                    Tensor* inverses);
 
+/// Checks shapes; output 0 is as input 0.
+void infer_instance_normalization(InferContext& ctx);
+
 /// The kernel of InstanceNormalization and GroupNormalization: `groups` per sample.
 void group_normalize(KernelContext& ctx, std::int64_t groups);
 

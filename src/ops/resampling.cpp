@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/parallel.h"
+#include "ops/to_index.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -68,7 +69,7 @@ Table make_table(const ResampleOptions& o, const ResampleAxis& a, std::int64_t i
   Table table;
   const float radius = o.mode == ResampleMode::kCubic ? 2.0f : 1.0f;
   const float shrink = o.antialias ? std::min(a.scale, 1.0f) : 1.0f;
-  const auto first = static_cast<std::int64_t>(std::floor(-radius / shrink)) + 1;
+  const std::int64_t first = to_index(std::floor(-radius / shrink)) + 1;
   if (o.mode != ResampleMode::kNearest) table.taps = 2 - 2 * first;
   const bool crop = o.coordinates == "tf_crop_and_resize";
   for (std::int64_t at = 0; at < a.output; ++at) {
@@ -78,11 +79,11 @@ Table make_table(const ResampleOptions& o, const ResampleAxis& a, std::int64_t i
       return std::clamp<std::int64_t>(i, 0, std::max<std::int64_t>(input - 1, 0));
     };
     if (o.mode == ResampleMode::kNearest) {
-      table.index.push_back(clamp(static_cast<std::int64_t>(nearest_position(o, x, a.scale))));
+      table.index.push_back(clamp(to_index(nearest_position(o, x, a.scale))));
       table.weight.push_back(1);
       continue;
     }
-    const auto base = static_cast<std::int64_t>(std::ceil(x)) - 1;  // left of x, also where x is an integer
+    const std::int64_t base = to_index(std::ceil(x)) - 1;  // left of x, also where x is an integer
     const float ratio = x - static_cast<float>(base);
     float sum = 0;
     for (std::int64_t k = 0; k < table.taps; ++k) {
@@ -188,13 +189,14 @@ std::vector<ResampleAxis> axes_from_scales(const Layer& layer, const Shape& x, c
   for (std::size_t i = 0; i < axes.size(); ++i) {
     if (!(scales[i] > 0)) fail(layer, fmt::format("expected positive scales, got {}", scales[i]));
     const float exact = static_cast<float>(x[static_cast<std::size_t>(axes[i])]) * scales[i];
-    result.push_back({axes[i], static_cast<std::int64_t>(std::floor(exact)), scales[i]});
+    result.push_back({axes[i], to_index(std::floor(exact)), scales[i]});
   }
   return result;
 }
 
 void resample(const KernelContext& ctx, const ResampleOptions& options, const std::vector<ResampleAxis>& axes,
               const Tensor& x, Tensor& out) {
+  if (out.size() == 0) return;
   with_type(AllTypes{}, ctx, x.type(), [&](auto tag) {
     using T = decltype(tag);
     if constexpr (!std::is_same_v<T, bool>) {

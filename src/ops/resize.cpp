@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ops/resampling.h"
+#include "ops/to_index.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -44,8 +45,7 @@ std::vector<ResampleAxis> axes_from_sizes(const Context& ctx, const Shape& x, co
                                              : std::max_element(result.begin(), result.end(), by_scale)->scale;
   for (ResampleAxis& a : result) {
     a.scale = scale;
-    a.output =
-        static_cast<std::int64_t>(std::floor(scale * static_cast<float>(x[static_cast<std::size_t>(a.axis)]) + 0.5f));
+    a.output = to_index(std::floor(scale * static_cast<float>(x[static_cast<std::size_t>(a.axis)]) + 0.5f));
   }
   return result;
 }
@@ -69,7 +69,11 @@ std::vector<ResampleAxis> plan(const Context& ctx) {
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   resample_options(ctx.layer(), ctx.opset() < 11);
-  ctx.set_shape(0, resampled_shape(ctx.shape(0), plan(ctx)));
+  const Shape shape = resampled_shape(ctx.shape(0), plan(ctx));
+  ctx.set_shape(0, shape);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (ctx.shape(0)[d] == 0 && shape[d] > 0)
+      ctx.fail(fmt::format("nothing can be enlarged to {} elements (dimension {})", shape[d], d));
 }
 
 void run(KernelContext& ctx) {

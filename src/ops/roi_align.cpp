@@ -8,10 +8,14 @@
 
 #include "core/parallel.h"
 #include "ops/common.h"
+#include "ops/to_index.h"
 #include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
+
+/// Per region; any image is much smaller.
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 26;
 
 // Inputs: X (N, C, H, W), rois (R, 4): x1, y1, x2, y2, batch_indices (R).
 void infer(InferContext& ctx) {
@@ -36,7 +40,8 @@ struct Sample {
 template <typename T>
 Sample<T> make_sample(T y, T x, std::int64_t height, std::int64_t width) {
   Sample<T> s;
-  if (y < -1 || y > static_cast<T>(height) || x < -1 || x > static_cast<T>(width)) return s;
+  // Also NaN.
+  if (!(y >= -1 && y <= static_cast<T>(height) && x >= -1 && x <= static_cast<T>(width))) return s;
   const auto split = [](T position, std::int64_t size, std::int64_t& low, std::int64_t& high) {
     position = std::max(position, T{});
     low = std::min(static_cast<std::int64_t>(position), size - 1);
@@ -64,11 +69,24 @@ void run(KernelContext& ctx) {
   const std::vector<std::int64_t> batch = ctx.integers(2);
   for (std::int64_t b : batch)
     if (b < 0 || b >= x[0]) ctx.fail(fmt::format("batch index {} is outside of [0, {})", b, x[0]));
+  if (ctx.output(0).size() == 0) return;
+  if (height == 0 || width == 0) ctx.fail(fmt::format("cannot sample images of shape {}", to_string(x)));
+  if (rows > kMostSamples / columns) ctx.fail(fmt::format("a grid of {} x {} cells is too large", rows, columns));
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
     using T = decltype(tag);
     const T* data = ctx.input(0).data<T>();
     const T* rois = ctx.input(1).data<T>();
     T* out = ctx.output(0).data<T>();
+    const auto samples_along = [&](T cell) {
+      return std::clamp<std::int64_t>(ratio > 0 ? ratio : to_index(std::ceil(cell)), 0, kMostSamples);
+    };
+    for (std::int64_t r = 0; r < y[0]; ++r) {
+      const T* box = rois + r * 4;
+      const std::int64_t in_width = samples_along((box[2] - box[0]) * static_cast<T>(scale) / static_cast<T>(columns));
+      const std::int64_t in_height = samples_along((box[3] - box[1]) * static_cast<T>(scale) / static_cast<T>(rows));
+      if (in_width * in_height > kMostSamples / (rows * columns))
+        ctx.fail(fmt::format("region {} is far larger than an image of {} x {}", r, height, width));
+    }
     parallel_for(y[0], 1, [&](std::int64_t begin, std::int64_t end) {
       std::vector<Sample<T>> samples;
       for (std::int64_t r = begin; r < end; ++r) {
@@ -78,10 +96,7 @@ void run(KernelContext& ctx) {
         const T least = half_pixel ? -std::numeric_limits<T>::infinity() : T{1};
         const T w = std::max(box[2] - box[0], least), h = std::max(box[3] - box[1], least);
         const T cell_w = w / static_cast<T>(columns), cell_h = h / static_cast<T>(rows);
-        const auto grid = [&](T cell) {
-          return std::max<std::int64_t>(ratio > 0 ? ratio : static_cast<std::int64_t>(std::ceil(cell)), 0);
-        };
-        const std::int64_t grid_h = grid(cell_h), grid_w = grid(cell_w), count = grid_h * grid_w;
+        const std::int64_t grid_h = samples_along(cell_h), grid_w = samples_along(cell_w), count = grid_h * grid_w;
         samples.clear();
         for (std::int64_t ph = 0; ph < rows; ++ph)
           for (std::int64_t pw = 0; pw < columns; ++pw)

@@ -1,12 +1,15 @@
 // Where, ai.onnx 9, 16: selects from two tensors by a condition, with NumPy broadcasting of all three.
 #include "ops/elementwise.h"
 #include "ops/movement.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(1));
+  require_type(ctx, 0, DataType::kBool);
+  require_type(ctx, 2, ctx.type(1));
   ctx.set_shape(0, broadcast_or_fail(ctx, broadcast_or_fail(ctx, ctx.shape(0), ctx.shape(1)), ctx.shape(2)));
 }
 

@@ -13,16 +13,26 @@ namespace {
   throw Error(code, fmt::format("layer '{}' ({}): {}", layer.name, layer.op->name, message));
 }
 
+/// Bounds every number, so that sums and products of two of them fit into 64 bits.
+void check_range(const Layer& layer, std::string_view name, const Shape& values) {
+  constexpr std::int64_t kLimit = std::int64_t{1} << 30;
+  for (std::int64_t value : values)
+    if (value < -kLimit || value > kLimit)
+      fail(layer, fmt::format("{} {} are out of range: expected at most {}", name, to_string(values), kLimit));
+}
+
 Shape per_dimension(const Layer& layer, std::string_view name, std::size_t rank, std::int64_t default_value) {
   Shape values = layer.attributes.integers(name);
   if (values.empty()) values.assign(rank, default_value);
   if (values.size() != rank)
     fail(layer,
          fmt::format("expected {} values in '{}', one per spatial dimension, got {}", rank, name, values.size()));
+  check_range(layer, name, values);
   return values;
 }
 
 void read_strides(const Layer& layer, WindowGeometry& g) {
+  check_range(layer, "kernel sizes", g.kernel);
   g.strides = per_dimension(layer, "strides", g.rank(), 1);
   g.dilations = per_dimension(layer, "dilations", g.rank(), 1);
   for (std::size_t i = 0; i < g.rank(); ++i) {
@@ -37,6 +47,7 @@ void read_pads(const Layer& layer, WindowGeometry& g) {
   if (pads.empty()) pads.assign(2 * g.rank(), 0);
   if (pads.size() != 2 * g.rank())
     fail(layer, fmt::format("expected {} values in 'pads', got {}", 2 * g.rank(), pads.size()));
+  check_range(layer, "pads", pads);
   g.pads_begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(g.rank()));
   g.pads_end.assign(pads.begin() + static_cast<std::ptrdiff_t>(g.rank()), pads.end());
 }
@@ -77,6 +88,7 @@ void place_windows(const Layer& layer, WindowGeometry& g, bool ceil_mode) {
 WindowGeometry start(const Layer& layer, const Shape& x) {
   if (x.size() < 3)
     fail(layer, fmt::format("expected an input (N, C, spatial dimensions...), got shape {}", to_string(x)));
+  check_range(layer, "input dimensions", x);
   WindowGeometry g;
   g.batch = x[0];
   g.in_channels = g.out_channels = x[1];
@@ -93,6 +105,7 @@ WindowGeometry start_with_weights(const Layer& layer, const Shape& x, const Shap
     fail(layer, fmt::format("'kernel_shape' is {}, but the weights have shape {}", to_string(kernel), to_string(w)));
   g.groups = layer.attributes.integer("group", 1);
   if (g.groups < 1) fail(layer, fmt::format("expected 'group' >= 1, got {}", g.groups));
+  check_range(layer, "weight dimensions and groups", {w[0], w[1], g.groups});
   read_strides(layer, g);
   return g;
 }
@@ -128,6 +141,7 @@ WindowGeometry conv_transpose_geometry(const Layer& layer, const Shape& x, const
   if (wanted.size() == g.rank() + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);  // some exporters add N and C
   if (!wanted.empty() && wanted.size() != g.rank())
     fail(layer, fmt::format("expected {} values in 'output_shape', got {}", g.rank(), wanted.size()));
+  check_range(layer, "output_shape", wanted);
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   g.output.resize(g.rank());
   for (std::size_t i = 0; i < g.rank(); ++i) {
