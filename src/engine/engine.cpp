@@ -220,7 +220,7 @@ std::vector<Engine::LayerReport> Engine::report() const {
     if (index >= 0) {
       const Group& group = plan->grouping().groups[static_cast<std::size_t>(index)];
       row.group = group_name(network, group);
-      row.tactic = fmt::format("{}_{}", name_of(group.kind), name_of(assignment.precision[l]));
+      row.tactic = fmt::format("{}_{}", name_of(group.kind), row.precision);
       if (group.layers.front() == static_cast<LayerId>(l)) row.microseconds = group_time_us(*spec, group, assignment, target);
     }
     result.push_back(std::move(row));
