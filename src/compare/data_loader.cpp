@@ -9,6 +9,7 @@
 #include "compare/random_state.h"
 #include "compare/results.h"
 #include "compare/shape_match.h"
+#include "core/memory.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -209,6 +210,9 @@ TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<In
       result.push_back({binding.name, given_values(binding, shape)});
       continue;
     }
+    // Numbers are drawn as doubles.
+    if (const std::string reason = why_too_large(DataType::kFloat64, shape); !reason.empty())
+      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': " + reason);
     const ValueRange range = options.val_range.get(binding.name, ValueRange{});
     const bool counted = is_integer(binding.type) || binding.type == DataType::kBool;
     if (!counted && !is_floating(binding.type))

@@ -140,6 +140,8 @@ Json parse(std::string_view text, const std::string& where) {
          "in Python");
   try {
     return Json::parse(text.begin(), text.end());
+  } catch (const Json::out_of_range&) {
+    fail(where, "malformed JSON: it holds a number that is too large");
   } catch (const Json::parse_error& error) {
     const std::size_t byte = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
     const std::string_view before = text.substr(0, byte);

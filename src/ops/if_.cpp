@@ -8,9 +8,12 @@ void infer(InferContext& ctx) {
   const Subgraph &then_branch = ctx.attributes().required_graph("then_branch"),
                  &else_branch = ctx.attributes().required_graph("else_branch");
   for (int i = 0; i < ctx.num_outputs(); ++i) {
-    const DataType type = subgraph_output_type(then_branch, static_cast<std::size_t>(i));
-    ctx.set_type(i,
-                 type != DataType::kUndefined ? type : subgraph_output_type(else_branch, static_cast<std::size_t>(i)));
+    const DataType type = subgraph_output_type(then_branch, static_cast<std::size_t>(i)),
+                   other = subgraph_output_type(else_branch, static_cast<std::size_t>(i));
+    if (type != DataType::kUndefined && other != DataType::kUndefined && physical_type(type) != physical_type(other))
+      ctx.fail(fmt::format("expected branches of one type, output {} is {} in the one and {} in the other", i,
+                           name_of(type), name_of(other)));
+    ctx.set_type(i, type != DataType::kUndefined ? type : other);
   }
 }
 
