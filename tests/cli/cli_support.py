@@ -1,4 +1,6 @@
 """What the tests of the program share: finding it, models, and text without dates."""
+import base64
+import io
 import os
 import pathlib
 import re
@@ -52,6 +54,13 @@ def dynamic_add():
     graph = helper.make_graph(nodes, "dynamic", infos[:1], infos[1:],
                               [numpy_helper.from_array(np.full((1,), 2, np.float32), "two")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def encode_array(array):
+    """An array as files of inputs and results hold it."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return {"array": base64.b64encode(file.getvalue()).decode(), "polygraphy_class": "ndarray"}
 
 
 def without_dates(text):
