@@ -19,21 +19,21 @@ import models
 
 
 def interleave(
-    calls: Mapping[str, Callable[[], Any]], seconds: float, rounds: int = 3, block: int = 5
+    calls: Mapping[str, Callable[[], Any]], seconds: float, rounds: int = 3, block: int = 10
 ) -> Dict[str, List[float]]:
     """Milliseconds per call: blocks of runs in turn until both `seconds` and `rounds` are over.
 
-    The first two runs of a block do not count: the threads of the side before may still spin, and caches are its own.
+    The first three runs of a block do not count: the threads of the side before may still spin, and caches are its own.
+    There are no pauses: threads that went to sleep may wake on one core, and stay there for a while.
     """
     times: Dict[str, List[float]] = {name: [] for name in calls}
     end, done = time.monotonic() + seconds, 0
     while done < rounds or time.monotonic() < end:
         for name, call in calls.items():
-            time.sleep(0.002)
-            for i in range(block + 2):
+            for i in range(block + 3):
                 start = time.perf_counter()
                 call()
-                if i >= 2:
+                if i >= 3:
                     times[name].append((time.perf_counter() - start) * 1e3)
         done += 1
     return times

@@ -1,7 +1,7 @@
 """The networks that the benchmarks run, with inputs for them.
 
-needs_constraints, minilm, ocr_det and ocr_cls come from tests/models/make_models.py (with their held-out samples as inputs); ResNet-18 and
-MobileNetV2 are built here, with random weights: speed does not depend on them.
+needs_constraints, minilm, ocr_det and ocr_cls come from tests/models/make_models.py, with their held-out samples as
+inputs; ResNet-18 and MobileNetV2 are built here, with random weights: speed does not depend on them.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def main() -> None:
     for name in options.models:
         model = models.find(name, options.path)
         for threads in options.threads:
-            rows.extend(measure_model(model, threads, 0.5 if options.quick else 10.0))
+            rows.extend(measure_model(model, threads, 0.5 if options.quick else 8.0))
     measure.report(rows, measure.environment(), options.output)
 
 

@@ -73,7 +73,8 @@ void softmax(benchmark::State& state) {
   const std::int64_t width = state.range(0), rows = (1 << 20) / width;
   ProgramBuilder program({rows, width}, 1);
   const int x = program.input({width, 1}, Rounding::kNone);
-  const int e = program.apply(Instruction::kExp, program.apply(Instruction::kSub, x, program.apply(Instruction::kRowMax, x)));
+  const int e =
+      program.apply(Instruction::kExp, program.apply(Instruction::kSub, x, program.apply(Instruction::kRowMax, x)));
   program.output(program.apply(Instruction::kDiv, e, program.apply(Instruction::kRowSum, e)), Rounding::kNone);
   run(state, *program.finish(), {filled({rows, width})}, {rows, width});
 }
@@ -87,7 +88,8 @@ void layer_norm(benchmark::State& state) {
   const int scale = program.input({0, 1}, Rounding::kNone), shift = program.input({0, 1}, Rounding::kNone);
   const int centred = program.apply(Instruction::kSub, x, program.apply(Instruction::kRowMean, x));
   const int variance = program.apply(Instruction::kRowMean, program.apply(Instruction::kSquare, centred));
-  const int factor = program.apply(Instruction::kRsqrt, program.apply(Instruction::kAdd, variance, program.constant(1e-5f)));
+  const int factor =
+      program.apply(Instruction::kRsqrt, program.apply(Instruction::kAdd, variance, program.constant(1e-5f)));
   const int scaled = program.apply(Instruction::kMul, program.apply(Instruction::kMul, centred, factor), scale);
   program.output(program.apply(Instruction::kAdd, scaled, shift), Rounding::kNone);
   run(state, *program.finish(), {filled({rows, width}), filled({width}), filled({width})}, {rows, width});

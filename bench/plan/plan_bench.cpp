@@ -20,8 +20,9 @@ namespace {
 
 std::filesystem::path model_path(const std::string& name) {
   const char* folder = std::getenv("ULPSCOPE_BENCH_MODELS");
-  const std::filesystem::path root =
-      folder != nullptr ? std::filesystem::path(folder) : std::filesystem::path(ULPSCOPE_SOURCE_DIR) / "build" / "models";
+  const std::filesystem::path root = folder != nullptr
+                                         ? std::filesystem::path(folder)
+                                         : std::filesystem::path(ULPSCOPE_SOURCE_DIR) / "build" / "models";
   return root / (name + ".onnx");
 }
 
@@ -51,7 +52,9 @@ class Trials {
     return result;
   }
 
-  std::shared_ptr<const Plan> build(const Assignment& assignment) { return executable_->plan_for(shapes_, assignment, fusion_); }
+  std::shared_ptr<const Plan> build(const Assignment& assignment) {
+    return executable_->plan_for(shapes_, assignment, fusion_);
+  }
 
   std::vector<Tensor> inputs() const {
     std::vector<Tensor> result;
@@ -121,8 +124,10 @@ int main(int argc, char** argv) {
   for (const char* name : {"minilm", "ocr_det", "resnet18"})
     for (const auto& [level, fusion] : {std::pair{"full", Fusion::kFull}, std::pair{"none", Fusion::kNone}}) {
       const std::string suffix = std::string("/") + name + "/" + level;
-      benchmark::RegisterBenchmark(("build_plan" + suffix).c_str(), build_plan, name, fusion)->Unit(benchmark::kMillisecond);
-      benchmark::RegisterBenchmark(("build_and_run_plan" + suffix).c_str(), build_and_run_plan, name, fusion)->Unit(benchmark::kMillisecond);
+      benchmark::RegisterBenchmark(("build_plan" + suffix).c_str(), build_plan, name, fusion)
+          ->Unit(benchmark::kMillisecond);
+      benchmark::RegisterBenchmark(("build_and_run_plan" + suffix).c_str(), build_and_run_plan, name, fusion)
+          ->Unit(benchmark::kMillisecond);
     }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
