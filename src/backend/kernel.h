@@ -14,7 +14,8 @@ enum class Layout : std::uint8_t {
   kChannelsLast,  ///< Of rank 3 and 4: dimension 1 innermost (nwc, nhwc).
 };
 
-/// One step of a plan. Immutable after construction; `run` may be called by several threads at once, on distinct tensors.
+/// One step of a plan. Immutable after construction; `run` may be called by several threads at once, on distinct
+/// tensors.
 class Kernel {
  public:
   virtual ~Kernel() = default;

@@ -16,30 +16,43 @@ bool constraints_hold(const BuildOptions& options) { return options.constraints 
 
 bool is_enabled(Precision precision, const BuildOptions& options) {
   switch (precision) {
-    case Precision::kFP32: return true;
-    case Precision::kTF32: return options.tf32;
-    case Precision::kFP16: return options.fp16;
-    case Precision::kBF16: return options.bf16;
-    case Precision::kFP8: return options.fp8;
-    case Precision::kINT8: return options.int8;
+    case Precision::kFP32:
+      return true;
+    case Precision::kTF32:
+      return options.tf32;
+    case Precision::kFP16:
+      return options.fp16;
+    case Precision::kBF16:
+      return options.bf16;
+    case Precision::kFP8:
+      return options.fp8;
+    case Precision::kINT8:
+      return options.int8;
   }
   return false;
 }
 
 std::string_view flag_of(Precision precision) {
   switch (precision) {
-    case Precision::kFP16: return "--fp16";
-    case Precision::kBF16: return "--bf16";
-    case Precision::kFP8: return "--fp8";
-    case Precision::kINT8: return "--int8";
-    case Precision::kTF32: return "--tf32";
-    default: return "";
+    case Precision::kFP16:
+      return "--fp16";
+    case Precision::kBF16:
+      return "--bf16";
+    case Precision::kFP8:
+      return "--fp8";
+    case Precision::kINT8:
+      return "--int8";
+    case Precision::kTF32:
+      return "--tf32";
+    default:
+      return "";
   }
 }
 
 std::string list_of(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 10;
-  std::vector<std::string> shown(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kShown)));
+  std::vector<std::string> shown(names.begin(),
+                                 names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kShown)));
   std::string text = fmt::format("{}", fmt::join(shown, ", "));
   if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
   return text;
@@ -64,7 +77,8 @@ std::string refusal(const Specialization& spec, LayerId id, DataType asked, cons
       if (output != kNone && spec.type(output) == asked) return {};
     return fmt::format("no implementation computes in {}", name_of(asked));
   }
-  if (!is_enabled(*precision, options)) return fmt::format("{} is not enabled (add {})", name_of(asked), flag_of(*precision));
+  if (!is_enabled(*precision, options))
+    return fmt::format("{} is not enabled (add {})", name_of(asked), flag_of(*precision));
   if (*precision == Precision::kINT8) return "it has no int8 implementation: there are no scales for its tensors";
   if (*precision == Precision::kFP8) return "it has no fp8 implementation";
   return {};
@@ -81,14 +95,17 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
   std::vector<std::string> ignored;
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     const Layer& layer = network.layers[l];
-    const bool typed = std::any_of(layer.output_types.begin(), layer.output_types.end(), [](const auto& t) { return t.has_value(); });
+    const bool typed =
+        std::any_of(layer.output_types.begin(), layer.output_types.end(), [](const auto& t) { return t.has_value(); });
     if (!layer.precision && !typed) continue;
     if (!constraints_hold(options)) {
       ignored.push_back(layer.precision ? fmt::format("{}:{}", layer.name, name_of(*layer.precision)) : layer.name);
       continue;
     }
     if (layer.op->precision == PrecisionRule::kFixed || !layer.precision) {
-      if (layer.precision) log_verbose(fmt::format("Layer '{}' ({}) has no float arithmetic: its precision has no effect", layer.name, layer.op->name));
+      if (layer.precision)
+        log_verbose(fmt::format("Layer '{}' ({}) has no float arithmetic: its precision has no effect", layer.name,
+                                layer.op->name));
       continue;
     }
     const std::string reason = refusal(spec, static_cast<LayerId>(l), *layer.precision, options);
@@ -96,12 +113,20 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
       requests.fixed[l] = precision_from_type(*layer.precision);
       continue;
     }
-    const std::string message = fmt::format("Layer '{}' ({}) was asked to run in {}, but {}", layer.name, layer.op->name, name_of(*layer.precision), reason);
-    if (options.constraints == ConstraintMode::kObey) throw Error(ErrorCode::kBuild, fmt::format("[build] {}. --precision-constraints obey leaves no choice; try prefer, or enable the type", message));
+    const std::string message = fmt::format("Layer '{}' ({}) was asked to run in {}, but {}", layer.name,
+                                            layer.op->name, name_of(*layer.precision), reason);
+    if (options.constraints == ConstraintMode::kObey)
+      throw Error(
+          ErrorCode::kBuild,
+          fmt::format("[build] {}. --precision-constraints obey leaves no choice; try prefer, or enable the type",
+                      message));
     log_warning(message + "; the engine chooses");
   }
   if (!ignored.empty())
-    log_warning(fmt::format("Precisions were set for {} layer(s), but --precision-constraints is none, so they have no effect: {}. Use prefer or obey", ignored.size(), list_of(ignored)));
+    log_warning(
+        fmt::format("Precisions were set for {} layer(s), but --precision-constraints is none, so they have no effect: "
+                    "{}. Use prefer or obey",
+                    ignored.size(), list_of(ignored)));
   return requests;
 }
 
@@ -118,12 +143,20 @@ std::vector<Precision> allowed_precisions(const BuildOptions& options) {
 Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions& options) {
   const Network& network = *spec.network;
   if (options.fp16 || options.bf16 || options.int8 || options.fp8)
-    throw Error(ErrorCode::kInvalidArgument, "[build] a strongly typed network takes its types from the file: expected none of --fp16 --bf16 --int8 --fp8");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "[build] a strongly typed network takes its types from the file: expected none of --fp16 --bf16 --int8 --fp8");
   Assignment result;
   for (const Layer& layer : network.layers) {
-    if (layer.precision) throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] layer '{}': a strongly typed network takes no layer precisions; write Cast nodes into the model", layer.name));
+    if (layer.precision)
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format(
+              "[build] layer '{}': a strongly typed network takes no layer precisions; write Cast nodes into the model",
+              layer.name));
     result.precision.push_back(precision_from_type(declared_type(spec, layer)).value_or(Precision::kFP32));
-    if (options.tf32 && result.precision.back() == Precision::kFP32 && layer.op->kind == OpKind::kContraction) result.precision.back() = Precision::kTF32;
+    if (options.tf32 && result.precision.back() == Precision::kFP32 && layer.op->kind == OpKind::kContraction)
+      result.precision.back() = Precision::kTF32;
     result.reason.emplace_back("the type in the file");
   }
   derive_storage(network, spec.inferred.types, false, true, result);
@@ -137,9 +170,13 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   const Network& network = *spec.network;
   const Requests requests = read_constraints(spec, options);
   const std::vector<Precision> allowed = allowed_precisions(options);
-  const TacticReplay replay = options.tactic_replay_json.empty() ? TacticReplay{} : tactics_from_json(options.tactic_replay_json);
-  if (options.int8) log_once(LogLevel::kWarning, "int8: no tensor has a scale, so layers keep the next higher enabled precision");
-  if (options.fp8) log_once(LogLevel::kWarning, "fp8: no layer has an fp8 implementation, so layers keep the next higher enabled precision");
+  const TacticReplay replay =
+      options.tactic_replay_json.empty() ? TacticReplay{} : tactics_from_json(options.tactic_replay_json);
+  if (options.int8)
+    log_once(LogLevel::kWarning, "int8: no tensor has a scale, so layers keep the next higher enabled precision");
+  if (options.fp8)
+    log_once(LogLevel::kWarning,
+             "fp8: no layer has an fp8 implementation, so layers keep the next higher enabled precision");
   Assignment result;
   result.precision.assign(network.layers.size(), Precision::kFP32);
   result.reason.assign(network.layers.size(), "");
@@ -155,7 +192,9 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
       result.reason[l] = "known before anything runs: computed in fp32";
       choice = {Precision::kFP32};
     } else if (!spec.numeric[l]) {
-      result.reason[l] = is_floating(declared) && declared != DataType::kFloat64 ? "computes shapes, lengths or indices: stays in fp32" : "no narrow float arithmetic";
+      result.reason[l] = is_floating(declared) && declared != DataType::kFloat64
+                             ? "computes shapes, lengths or indices: stays in fp32"
+                             : "no narrow float arithmetic";
       choice = {Precision::kFP32};
     } else if (requests.fixed[l]) {
       result.reason[l] = options.constraints == ConstraintMode::kObey ? "requested (obey)" : "requested (prefer)";
@@ -165,12 +204,15 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
       choice = {*precision_from_type(declared)};
     } else if (const auto replayed = replay.precision.find(layer.name); replayed != replay.precision.end()) {
       if (!is_enabled(replayed->second, options))
-        throw Error(ErrorCode::kBuild, fmt::format("[tactics] layer '{}': the replay file wants {}, which is not enabled (add {})", layer.name, name_of(replayed->second), flag_of(replayed->second)));
+        throw Error(ErrorCode::kBuild,
+                    fmt::format("[tactics] layer '{}': the replay file wants {}, which is not enabled (add {})",
+                                layer.name, name_of(replayed->second), flag_of(replayed->second)));
       result.reason[l] = "replayed tactic";
       choice = {replayed->second};
     } else if (options.assume_lowest) {
       result.reason[l] = "the lowest enabled precision";
-      choice = {allowed.front() == Precision::kTF32 && layer.op->kind != OpKind::kContraction ? Precision::kFP32 : allowed.front()};
+      choice = {allowed.front() == Precision::kTF32 && layer.op->kind != OpKind::kContraction ? Precision::kFP32
+                                                                                              : allowed.front()};
     } else {
       choice = allowed;
       if (layer.op->kind != OpKind::kContraction) std::erase(choice, Precision::kTF32);

@@ -11,14 +11,16 @@
 
 namespace ulpscope {
 
-void choose_by_cost(const Specialization& spec, const BuildOptions& options, const std::vector<std::vector<Precision>>& choices,
-                    Assignment& assignment) {
+void choose_by_cost(const Specialization& spec, const BuildOptions& options,
+                    const std::vector<std::vector<Precision>>& choices, Assignment& assignment) {
   const Target target = find_target(options.target);
   std::vector<std::vector<Precision>> available = choices;
   for (auto& choice : available) {
     if (choice.size() < 2) continue;
     for (Precision p : choice)
-      if (!target.has(p)) log_once(LogLevel::kWarning, fmt::format("{} has no {} arithmetic: no layer takes it", target.name, name_of(p)));
+      if (!target.has(p))
+        log_once(LogLevel::kWarning,
+                 fmt::format("{} has no {} arithmetic: no layer takes it", target.name, name_of(p)));
     std::erase_if(choice, [&](Precision p) { return !target.has(p); });
   }
   // What could be fused if all layers agreed: groups that a boundary would break.
@@ -41,11 +43,18 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options, con
       continue;
     }
     const double gain = node.cost.back() - *std::min_element(node.cost.begin(), node.cost.end());
-    assignment.reason[layer] = precision == node.choices.back()
-        ? fmt::format("cheapest for the network on {}: a lower precision would save {:.2f} us here, less than its reformats cost", target.name, gain)
-        : fmt::format("cheapest for the network on {}: {:.2f} us instead of {:.2f} us", target.name, node.cost[static_cast<std::size_t>(chosen[n])], node.cost.back());
+    assignment.reason[layer] =
+        precision == node.choices.back()
+            ? fmt::format(
+                  "cheapest for the network on {}: a lower precision would save {:.2f} us here, less than its "
+                  "reformats cost",
+                  target.name, gain)
+            : fmt::format("cheapest for the network on {}: {:.2f} us instead of {:.2f} us", target.name,
+                          node.cost[static_cast<std::size_t>(chosen[n])], node.cost.back());
   }
-  log_verbose(fmt::format("Estimated time on {}: {:.2f} us as chosen, {:.2f} us with every free layer in its highest precision", target.name, best, all_high));
+  log_verbose(
+      fmt::format("Estimated time on {}: {:.2f} us as chosen, {:.2f} us with every free layer in its highest precision",
+                  target.name, best, all_high));
 }
 
 }  // namespace ulpscope

@@ -30,13 +30,19 @@ LayerWork work_of(const Specialization& spec, const Layer& layer) {
   for (TensorId id : layer.outputs) out += elements_of(spec, id);
   work.activation_elements += out;
   work.operations = out;
-  if (layer.op->kind == OpKind::kContraction && layer.inputs.size() > 1 && spec.shape(layer.inputs[0]) && spec.shape(layer.inputs[1])) {
+  if (layer.op->kind == OpKind::kContraction && layer.inputs.size() > 1 && spec.shape(layer.inputs[0]) &&
+      spec.shape(layer.inputs[1])) {
     const Shape& a = *spec.shape(layer.inputs[0]);
     const Shape& w = *spec.shape(layer.inputs[1]);
-    if (layer.op->name == "Conv" && w.size() > 1) work.operations = 2 * out * elements_of(spec, layer.inputs[1]) / std::max<double>(1, static_cast<double>(w[0]));
-    else if (layer.op->name == "ConvTranspose" && !a.empty()) work.operations = 2 * elements_of(spec, layer.inputs[0]) * elements_of(spec, layer.inputs[1]) / std::max<double>(1, static_cast<double>(w[0]));
-    else if (layer.op->name == "Gemm") work.operations = 2 * out * static_cast<double>(layer.attributes.integer("transA", 0) != 0 ? a[0] : a.back());
-    else if (!a.empty()) work.operations = 2 * out * static_cast<double>(a.back());
+    if (layer.op->name == "Conv" && w.size() > 1)
+      work.operations = 2 * out * elements_of(spec, layer.inputs[1]) / std::max<double>(1, static_cast<double>(w[0]));
+    else if (layer.op->name == "ConvTranspose" && !a.empty())
+      work.operations = 2 * elements_of(spec, layer.inputs[0]) * elements_of(spec, layer.inputs[1]) /
+                        std::max<double>(1, static_cast<double>(w[0]));
+    else if (layer.op->name == "Gemm")
+      work.operations = 2 * out * static_cast<double>(layer.attributes.integer("transA", 0) != 0 ? a[0] : a.back());
+    else if (!a.empty())
+      work.operations = 2 * out * static_cast<double>(a.back());
   }
   return work;
 }
@@ -67,13 +73,16 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     if (!spec.numeric[l]) continue;
     node_of[l] = static_cast<int>(problem.nodes.size());
     const int group = grouping.group_of[l];
-    const bool head = group < 0 || grouping.groups[static_cast<std::size_t>(group)].layers.front() == static_cast<LayerId>(l);
+    const bool head =
+        group < 0 || grouping.groups[static_cast<std::size_t>(group)].layers.front() == static_cast<LayerId>(l);
     CostProblem::Node node{static_cast<LayerId>(l), choices[l], {}};
     const LayerWork work = work_of(spec, network.layers[l]);
     for (Precision p : choices[l]) {
       // Followers of a group work on values that are already there; what a broken group costs is in the links.
-      const double bytes = head ? (work.weight_elements + work.activation_elements) * bytes_per_element(p) : work.weight_elements * bytes_per_element(p);
-      node.cost.push_back((head ? target.launch_us : 0) + target.work_us(work.operations, bytes, target.has(p) ? p : Precision::kFP32));
+      const double bytes = head ? (work.weight_elements + work.activation_elements) * bytes_per_element(p)
+                                : work.weight_elements * bytes_per_element(p);
+      node.cost.push_back((head ? target.launch_us : 0) +
+                          target.work_us(work.operations, bytes, target.has(p) ? p : Precision::kFP32));
     }
     problem.nodes.push_back(std::move(node));
   }
@@ -99,7 +108,9 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
       if (output == kNone || !is_floating(spec.type(output))) continue;
       if (layer.op->precision == PrecisionRule::kMovement) {
         for (TensorId input : layer.inputs)
-          if (input != kNone) sources[static_cast<std::size_t>(output)].insert(sources[static_cast<std::size_t>(input)].begin(), sources[static_cast<std::size_t>(input)].end());
+          if (input != kNone)
+            sources[static_cast<std::size_t>(output)].insert(sources[static_cast<std::size_t>(input)].begin(),
+                                                             sources[static_cast<std::size_t>(input)].end());
       } else {
         sources[static_cast<std::size_t>(output)] = {output};
       }
@@ -109,12 +120,15 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
       if (input == kNone || spec.is_constant(input)) continue;
       for (TensorId source : sources[static_cast<std::size_t>(input)]) {
         auto& consumers = value_of(source).consumers;
-        if (std::find(consumers.begin(), consumers.end(), node_of[l]) == consumers.end()) consumers.push_back(node_of[l]);
+        if (std::find(consumers.begin(), consumers.end(), node_of[l]) == consumers.end())
+          consumers.push_back(node_of[l]);
         const LayerId producer = network.tensor(source).producer;
         if (producer == kNone || node_of[static_cast<std::size_t>(producer)] < 0) continue;
-        if (source == input && grouping.group_of[l] >= 0 && grouping.group_of[l] == grouping.group_of[static_cast<std::size_t>(producer)])
-          problem.links.push_back({node_of[static_cast<std::size_t>(producer)], node_of[l],
-                                   target.launch_us + elements_of(spec, source) * 8 / (target.bandwidth_gb_per_s * 1e3)});
+        if (source == input && grouping.group_of[l] >= 0 &&
+            grouping.group_of[l] == grouping.group_of[static_cast<std::size_t>(producer)])
+          problem.links.push_back(
+              {node_of[static_cast<std::size_t>(producer)], node_of[l],
+               target.launch_us + elements_of(spec, source) * 8 / (target.bandwidth_gb_per_s * 1e3)});
       }
     }
   }
@@ -158,14 +172,17 @@ std::vector<int> minimize_two(const CostProblem& problem, DataType low) {
   for (int n = 0; n < count; ++n) {
     const int narrow = index_of(n, low), wide = index_of(n, DataType::kFloat32);
     const auto& cost = problem.nodes[static_cast<std::size_t>(n)].cost;
-    cut.add_terminal(n, low != DataType::kFloat32 && narrow >= 0 ? cost[static_cast<std::size_t>(narrow)] : MinCut::kInfinite,
-                     wide >= 0 ? cost[static_cast<std::size_t>(wide)] : MinCut::kInfinite);
+    cut.add_terminal(
+        n, low != DataType::kFloat32 && narrow >= 0 ? cost[static_cast<std::size_t>(narrow)] : MinCut::kInfinite,
+        wide >= 0 ? cost[static_cast<std::size_t>(wide)] : MinCut::kInfinite);
   }
   for (const CostProblem::Value& value : problem.values) {
     // Wide value, some narrow reader: one cast.
     const int narrowed = cut.add_node();
-    if (value.producer < 0) cut.add_terminal(narrowed, value.cast_us, 0);
-    else cut.add_edge(value.producer, narrowed, value.cast_us);
+    if (value.producer < 0)
+      cut.add_terminal(narrowed, value.cast_us, 0);
+    else
+      cut.add_edge(value.producer, narrowed, value.cast_us);
     for (int consumer : value.consumers) cut.add_edge(narrowed, consumer, MinCut::kInfinite);
     if (value.producer < 0) continue;
     // Narrow value, some wide reader: one cast.
@@ -194,25 +211,33 @@ std::vector<int> expand(const CostProblem& problem, const std::vector<int>& curr
     const auto found = std::find(node.choices.begin(), node.choices.end(), alpha);
     const bool possible = found != node.choices.end();
     if (possible) moved[static_cast<std::size_t>(n)] = static_cast<int>(found - node.choices.begin());
-    cut.add_terminal(n, possible ? node.cost[static_cast<std::size_t>(moved[static_cast<std::size_t>(n)])] : MinCut::kInfinite,
-                     node.cost[static_cast<std::size_t>(current[static_cast<std::size_t>(n)])]);
+    cut.add_terminal(
+        n, possible ? node.cost[static_cast<std::size_t>(moved[static_cast<std::size_t>(n)])] : MinCut::kInfinite,
+        node.cost[static_cast<std::size_t>(current[static_cast<std::size_t>(n)])]);
   }
-  const auto type = [&](int node, bool sink) { return problem.storage(node, (sink ? moved : current)[static_cast<std::size_t>(node)]); };
+  const auto type = [&](int node, bool sink) {
+    return problem.storage(node, (sink ? moved : current)[static_cast<std::size_t>(node)]);
+  };
   // Differences of types cost a constant: a metric, so the pairwise terms below are submodular.
   const auto pair = [&](int a, int b, double cost) {
     const auto theta = [&](bool x, bool y) { return type(a, x) != type(b, y) ? cost : 0.0; };
-    const double stay = theta(false, false), a_moves = theta(true, false), b_moves = theta(false, true), both = theta(true, true);
+    const double stay = theta(false, false), a_moves = theta(true, false), b_moves = theta(false, true),
+                 both = theta(true, true);
     cut.add_terminal(a, a_moves, stay);
     cut.add_terminal(b, both - a_moves > 0 ? both - a_moves : 0, both - a_moves < 0 ? a_moves - both : 0);
     cut.add_edge(a, b, std::max(0.0, b_moves + a_moves - stay - both));
   };
   for (const CostProblem::Value& value : problem.values) {
     for (int consumer : value.consumers) {
-      if (value.producer >= 0) pair(value.producer, consumer, value.cast_us);
-      else cut.add_terminal(consumer, type(consumer, true) != DataType::kFloat32 ? value.cast_us : 0, type(consumer, false) != DataType::kFloat32 ? value.cast_us : 0);
+      if (value.producer >= 0)
+        pair(value.producer, consumer, value.cast_us);
+      else
+        cut.add_terminal(consumer, type(consumer, true) != DataType::kFloat32 ? value.cast_us : 0,
+                         type(consumer, false) != DataType::kFloat32 ? value.cast_us : 0);
     }
     if (value.output && value.producer >= 0)
-      cut.add_terminal(value.producer, type(value.producer, true) != DataType::kFloat32 ? value.cast_us : 0, type(value.producer, false) != DataType::kFloat32 ? value.cast_us : 0);
+      cut.add_terminal(value.producer, type(value.producer, true) != DataType::kFloat32 ? value.cast_us : 0,
+                       type(value.producer, false) != DataType::kFloat32 ? value.cast_us : 0);
   }
   for (const CostProblem::Link& link : problem.links) pair(link.a, link.b, link.broken_us);
   cut.solve();
@@ -234,13 +259,15 @@ std::vector<int> minimize(const CostProblem& problem) {
     std::vector<int> result;
     for (const auto& node : problem.nodes) {
       const auto found = std::find(node.choices.begin(), node.choices.end(), wanted);
-      result.push_back(found != node.choices.end() ? static_cast<int>(found - node.choices.begin()) : static_cast<int>(node.choices.size()) - 1);
+      result.push_back(found != node.choices.end() ? static_cast<int>(found - node.choices.begin())
+                                                   : static_cast<int>(node.choices.size()) - 1);
     }
     return result;
   };
   std::vector<int> best = uniform(Precision::kFP32);
   for (Precision label : labels)
-    if (std::vector<int> candidate = uniform(label); problem.energy(candidate) < problem.energy(best)) best = std::move(candidate);
+    if (std::vector<int> candidate = uniform(label); problem.energy(candidate) < problem.energy(best))
+      best = std::move(candidate);
   double energy = problem.energy(best);
   for (bool improved = true; improved;) {
     improved = false;
@@ -257,7 +284,8 @@ std::vector<int> minimize(const CostProblem& problem) {
   return best;
 }
 
-double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment, const Target& target) {
+double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
+                     const Target& target) {
   double operations = 0, bytes = 0;
   const Precision p = assignment.precision[static_cast<std::size_t>(group.layers.front())];
   std::set<TensorId> inside;
@@ -267,10 +295,16 @@ double group_time_us(const Specialization& spec, const Group& group, const Assig
     const Layer& layer = spec.network->layer(id);
     operations += work_of(spec, layer).operations;
     for (TensorId input : layer.inputs)
-      if (input != kNone && !inside.contains(input)) bytes += elements_of(spec, input) * (spec.is_constant(input) ? bytes_per_element(p) : static_cast<double>(size_of(assignment.storage[static_cast<std::size_t>(input)])));
+      if (input != kNone && !inside.contains(input))
+        bytes += elements_of(spec, input) *
+                 (spec.is_constant(input)
+                      ? bytes_per_element(p)
+                      : static_cast<double>(size_of(assignment.storage[static_cast<std::size_t>(input)])));
   }
   for (TensorId output : spec.network->layer(group.layers.back()).outputs)
-    if (output != kNone) bytes += elements_of(spec, output) * static_cast<double>(size_of(assignment.storage[static_cast<std::size_t>(output)]));
+    if (output != kNone)
+      bytes += elements_of(spec, output) *
+               static_cast<double>(size_of(assignment.storage[static_cast<std::size_t>(output)]));
   return target.launch_us + target.work_us(operations, bytes, target.has(p) ? p : Precision::kFP32);
 }
 

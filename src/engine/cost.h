@@ -26,9 +26,9 @@ struct CostProblem {
   };
   /// One tensor between nodes. A cast to each other storage type that is wanted is paid once.
   struct Value {
-    int producer = -1;             ///< Node; -1: a network input, stored as float32.
-    bool output = false;           ///< Also handed out as float32.
-    std::vector<int> consumers;    ///< Nodes.
+    int producer = -1;           ///< Node; -1: a network input, stored as float32.
+    bool output = false;         ///< Also handed out as float32.
+    std::vector<int> consumers;  ///< Nodes.
     double cast_us = 0;
   };
   /// Neighbours that would be one group: paid when their storage types differ.
@@ -42,7 +42,9 @@ struct CostProblem {
 
   /// The total for one choice (an index into `choices`) per node.
   double energy(const std::vector<int>& choice) const;
-  DataType storage(int node, int choice) const { return storage_of(nodes[static_cast<std::size_t>(node)].choices[static_cast<std::size_t>(choice)]); }
+  DataType storage(int node, int choice) const {
+    return storage_of(nodes[static_cast<std::size_t>(node)].choices[static_cast<std::size_t>(choice)]);
+  }
 };
 
 CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,
@@ -53,6 +55,7 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
 std::vector<int> minimize(const CostProblem& problem);
 
 /// Estimated microseconds of a group under an assignment, launch included.
-double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment, const Target& target);
+double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
+                     const Target& target);
 
 }  // namespace ulpscope

@@ -22,7 +22,8 @@ struct Engine::Impl {
   BuildOptions options;
   std::vector<Binding> inputs, outputs;
   std::vector<Shape> build_shapes;  ///< Those that costs and groups were computed for.
-  /// Made by build; or by the first run, when the network does not work for the smallest shapes and no profile says more.
+  /// Made by build; or by the first run, when the network does not work for the smallest shapes and no profile says
+  /// more.
   std::unique_ptr<Executable> executable;
   std::mutex mutex;
 
@@ -39,8 +40,10 @@ void Engine::Impl::make_executable(std::vector<Shape> shapes) {
 
 Executable& Engine::Impl::built() {
   if (executable == nullptr)
-    throw Error(ErrorCode::kInvalidArgument, "[build] the shapes of the inputs are not known: the network has dynamic dimensions and does not work with 1 for each; "
-                                             "give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, --trt-max-shapes)");
+    throw Error(ErrorCode::kInvalidArgument,
+                "[build] the shapes of the inputs are not known: the network has dynamic dimensions and does not work "
+                "with 1 for each; "
+                "give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, --trt-max-shapes)");
   return *executable;
 }
 
@@ -67,7 +70,8 @@ bool fits(const Shape& shape, const Shape& declared) {
   return true;
 }
 
-/// Concrete input shapes to build for: those of the first profile, else the declared ones with 1 for unknown dimensions.
+/// Concrete input shapes to build for: those of the first profile, else the declared ones with 1 for unknown
+/// dimensions.
 std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& options) {
   std::vector<Shape> result;
   for (TensorId id : network.inputs) {
@@ -84,10 +88,12 @@ std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& o
     }
     Shape chosen = shape != nullptr ? *shape : info.shape.value_or(Shape{});
     if (shape != nullptr && info.shape && shape->size() != info.shape->size())
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}", info.name, to_string(*info.shape), to_string(*shape)));
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}",
+                                                           info.name, to_string(*info.shape), to_string(*shape)));
     for (std::size_t d = 0; d < chosen.size(); ++d) {
       if (info.shape && (*info.shape)[d] >= 0 && chosen[d] != (*info.shape)[d])
-        throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}", info.name, to_string(*info.shape), to_string(chosen)));
+        throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}",
+                                                             info.name, to_string(*info.shape), to_string(chosen)));
       if (chosen[d] < 0) chosen[d] = 1;
     }
     result.push_back(std::move(chosen));
@@ -97,10 +103,12 @@ std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& o
 
 void check_shape(const Binding& binding, const Tensor& tensor, const BuildOptions& options) {
   const auto fail = [&](const std::string& expected) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected the shape {}, got {}", binding.name, expected, to_string(tensor.shape())));
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected the shape {}, got {}",
+                                                         binding.name, expected, to_string(tensor.shape())));
   };
   if (tensor.type() != binding.type)
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected elements of type {}, got {}", binding.name, name_of(binding.type), name_of(tensor.type())));
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected elements of type {}, got {}",
+                                                         binding.name, name_of(binding.type), name_of(tensor.type())));
   if (tensor.shape().size() != binding.shape.size()) fail(to_string(binding.shape));
   for (std::size_t d = 0; d < binding.shape.size(); ++d)
     if (binding.shape[d] >= 0 && tensor.shape()[d] != binding.shape[d]) fail(to_string(binding.shape));
@@ -109,7 +117,8 @@ void check_shape(const Binding& binding, const Tensor& tensor, const BuildOption
     const Shape* low = find_shape(profile.min, binding.name);
     const Shape* high = find_shape(profile.max, binding.name);
     for (std::size_t d = 0; d < binding.shape.size(); ++d)
-      if ((low != nullptr && tensor.shape()[d] < (*low)[d]) || (high != nullptr && tensor.shape()[d] > (*high)[d])) return false;
+      if ((low != nullptr && tensor.shape()[d] < (*low)[d]) || (high != nullptr && tensor.shape()[d] > (*high)[d]))
+        return false;
     return true;
   });
   if (!inside) fail("between the minimum and maximum of a profile");
@@ -118,7 +127,8 @@ void check_shape(const Binding& binding, const Tensor& tensor, const BuildOption
 void check_replay(const TacticReplay& replay, const Network& network, const Grouping& grouping) {
   for (const Group& group : grouping.groups) {
     const std::string name = group_name(network, group);
-    if (!replay.groups.contains(name)) log_warning(fmt::format("The tactic replay has no entry for layer '{}': it takes the default", name));
+    if (!replay.groups.contains(name))
+      log_warning(fmt::format("The tactic replay has no entry for layer '{}': it takes the default", name));
   }
 }
 
@@ -140,16 +150,24 @@ Engine::~Engine() = default;
 std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, const BuildOptions& options) {
   set_num_threads(options.threads);
   auto impl = prepare(std::move(network), options);
-  const bool dynamic = std::any_of(impl->inputs.begin(), impl->inputs.end(), [](const Binding& b) { return std::find(b.shape.begin(), b.shape.end(), -1) != b.shape.end(); });
+  const bool dynamic = std::any_of(impl->inputs.begin(), impl->inputs.end(), [](const Binding& b) {
+    return std::find(b.shape.begin(), b.shape.end(), -1) != b.shape.end();
+  });
   try {
     impl->make_executable(impl->build_shapes);
   } catch (const Error& e) {
-    if (!dynamic || !options.profiles.empty() || e.code() == ErrorCode::kBuild || e.code() == ErrorCode::kInvalidArgument) throw;
-    log_verbose(fmt::format("The build waits for the first input shapes, since the network does not work with 1 for every dynamic dimension ({})", e.what()));
+    if (!dynamic || !options.profiles.empty() || e.code() == ErrorCode::kBuild ||
+        e.code() == ErrorCode::kInvalidArgument)
+      throw;
+    log_verbose(
+        fmt::format("The build waits for the first input shapes, since the network does not work with 1 for every "
+                    "dynamic dimension ({})",
+                    e.what()));
     return std::make_shared<Engine>(std::move(impl));
   }
   if (!options.tactic_replay_json.empty())
-    check_replay(tactics_from_json(options.tactic_replay_json), *impl->network, impl->executable->plan_for(impl->build_shapes)->grouping());
+    check_replay(tactics_from_json(options.tactic_replay_json), *impl->network,
+                 impl->executable->plan_for(impl->build_shapes)->grouping());
   return std::make_shared<Engine>(std::move(impl));
 }
 
@@ -171,7 +189,8 @@ const std::vector<Binding>& Engine::outputs() const noexcept { return impl_->out
 
 std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
   if (inputs.size() != impl_->inputs.size())
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] expected {} inputs, got {}", impl_->inputs.size(), inputs.size()));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[run] expected {} inputs, got {}", impl_->inputs.size(), inputs.size()));
   set_num_threads(impl_->options.threads);
   std::vector<Tensor> physical;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -189,13 +208,15 @@ std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
   }
   std::vector<Tensor> outputs = impl_->executable->run(physical);
   for (std::size_t o = 0; o < outputs.size(); ++o)
-    if (impl_->outputs[o].type != DataType::kUndefined && outputs[o].type() != impl_->outputs[o].type) outputs[o] = outputs[o].cast(impl_->outputs[o].type);
+    if (impl_->outputs[o].type != DataType::kUndefined && outputs[o].type() != impl_->outputs[o].type)
+      outputs[o] = outputs[o].cast(impl_->outputs[o].type);
   return outputs;
 }
 
 std::string Engine::tactic_replay_json() const {
   const auto plan = impl_->built().plan_for(impl_->build_shapes);
-  return tactics_to_json(*impl_->executable->specialization(impl_->build_shapes), impl_->executable->assignment(), plan->grouping());
+  return tactics_to_json(*impl_->executable->specialization(impl_->build_shapes), impl_->executable->assignment(),
+                         plan->grouping());
 }
 
 std::vector<Engine::LayerReport> Engine::report() const {
@@ -214,14 +235,17 @@ std::vector<Engine::LayerReport> Engine::report() const {
     row.nodes = layer.nodes;
     row.reason = assignment.reason[l];
     const TensorId output = layer.outputs.empty() ? kNone : layer.outputs[0];
-    row.precision = layer.op->precision == PrecisionRule::kCompute ? std::string(name_of(assignment.precision[l]))
-                                                                   : std::string(output == kNone ? "-" : name_of(assignment.storage[static_cast<std::size_t>(output)]));
+    row.precision =
+        layer.op->precision == PrecisionRule::kCompute
+            ? std::string(name_of(assignment.precision[l]))
+            : std::string(output == kNone ? "-" : name_of(assignment.storage[static_cast<std::size_t>(output)]));
     const int index = plan->grouping().group_of[l];
     if (index >= 0) {
       const Group& group = plan->grouping().groups[static_cast<std::size_t>(index)];
       row.group = group_name(network, group);
       row.tactic = fmt::format("{}_{}", name_of(group.kind), row.precision);
-      if (group.layers.front() == static_cast<LayerId>(l)) row.microseconds = group_time_us(*spec, group, assignment, target);
+      if (group.layers.front() == static_cast<LayerId>(l))
+        row.microseconds = group_time_us(*spec, group, assignment, target);
     }
     result.push_back(std::move(row));
   }

@@ -34,8 +34,9 @@ class Engine {
   const std::vector<Binding>& inputs() const noexcept;
   const std::vector<Binding>& outputs() const noexcept;
 
-  /// One inference. `inputs` in the order of `inputs()`, of exactly their types and of fitting shapes; the outputs in the
-  /// order of `outputs()`, of exactly their types. Throws Error(kInvalidArgument) naming the input that does not fit.
+  /// One inference. `inputs` in the order of `inputs()`, of exactly their types and of fitting shapes; the outputs in
+  /// the order of `outputs()`, of exactly their types. Throws Error(kInvalidArgument) naming the input that does not
+  /// fit.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
 
   /// Polygraphy's tactic replay JSON for this engine (`--save-tactics`).

@@ -13,10 +13,13 @@ Executable::Executable(const Network& network, Assignment assignment, const Buil
     : network_(network), assignment_(std::move(assignment)), options_(options), subgraphs_(network.layers.size()) {
   for (std::size_t l = 0; l < network.layers.size(); ++l)
     if (network.layers[l].op->kind == OpKind::kControl)
-      subgraphs_[l] = [this, l](std::string_view attribute, std::span<const Tensor> inputs) { return run_subgraph(static_cast<LayerId>(l), attribute, inputs); };
+      subgraphs_[l] = [this, l](std::string_view attribute, std::span<const Tensor> inputs) {
+        return run_subgraph(static_cast<LayerId>(l), attribute, inputs);
+      };
 }
 
-std::vector<Tensor> Executable::run_subgraph(LayerId layer, std::string_view attribute, std::span<const Tensor> inputs) {
+std::vector<Tensor> Executable::run_subgraph(LayerId layer, std::string_view attribute,
+                                             std::span<const Tensor> inputs) {
   std::unique_ptr<Executable>* body;
   {
     const std::lock_guard lock(mutex_);
@@ -24,7 +27,8 @@ std::vector<Tensor> Executable::run_subgraph(LayerId layer, std::string_view att
   }
   if (*body == nullptr) {
     const Network& graph = *network_.layer(layer).attributes.required_graph(attribute).network;
-    // Costs of bodies are not modelled: unless the lowest precision is asked for, they keep fp32 and what the file says.
+    // Costs of bodies are not modelled: unless the lowest precision is asked for, they keep fp32 and what the file
+    // says.
     BuildOptions options = options_;
     if (!options.assume_lowest) options.fp16 = options.bf16 = options.tf32 = options.int8 = options.fp8 = false;
     std::vector<Shape> shapes;
@@ -47,7 +51,8 @@ std::shared_ptr<const Specialization> Executable::specialization(const std::vect
   return specializations_.emplace(input_shapes, std::move(made)).first->second;
 }
 
-std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment, Fusion fusion) {
+std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
+                                                 Fusion fusion) {
   auto spec = specialization(input_shapes);
   Grouping grouping = fuse(*spec, assignment, fusion);
   return std::make_shared<const Plan>(std::move(spec), assignment, std::move(grouping), weights_, subgraphs_);

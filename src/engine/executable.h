@@ -24,7 +24,8 @@ class Executable {
   /// The plan for these input shapes; made if need be.
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes);
   /// A plan for another assignment; shares weights and specializations. Not kept.
-  std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment, Fusion fusion);
+  std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
+                                       Fusion fusion);
 
   std::shared_ptr<const Specialization> specialization(const std::vector<Shape>& input_shapes);
   const Assignment& assignment() const noexcept { return assignment_; }

@@ -55,12 +55,14 @@ int row_dimensions(const Specialization& spec, const Layer& layer) {
       if (layer.opset < 13) return innermost_from(axis(1));
       return innermost_from(axis(-1)) == 1 ? 1 : 0;
     case OpKind::kNormalization:
-      if (op == "LayerNormalization" || op == "RMSNormalization" || op == "SimplifiedLayerNormalization") return innermost_from(axis(-1));
+      if (op == "LayerNormalization" || op == "RMSNormalization" || op == "SimplifiedLayerNormalization")
+        return innermost_from(axis(-1));
       if (op == "InstanceNormalization") return rank > 2 ? static_cast<int>(rank - 2) : 0;
       return 0;
     case OpKind::kReduction: {
       const auto axes = reduction_axes(spec, layer, rank);
-      if (axes.empty() || axes.back() != rank - 1 || axes.front() != rank - static_cast<std::int64_t>(axes.size())) return 0;
+      if (axes.empty() || axes.back() != rank - 1 || axes.front() != rank - static_cast<std::int64_t>(axes.size()))
+        return 0;
       return static_cast<int>(axes.size());
     }
     default:
@@ -85,7 +87,10 @@ namespace {
 class Fuser {
  public:
   Fuser(const Specialization& spec, const Assignment& assignment, Fusion level)
-      : spec_(spec), network_(*spec.network), assignment_(assignment), level_(level),
+      : spec_(spec),
+        network_(*spec.network),
+        assignment_(assignment),
+        level_(level),
         group_of_(network_.layers.size(), kNone) {}
 
   Grouping run() {
@@ -94,8 +99,10 @@ class Fuser {
       const LayerId id = static_cast<LayerId>(l);
       const Role role = role_of(id);
       int group = level_ == Fusion::kNone ? kNone : choose_group(id, role);
-      if (group == kNone) group = open_group(id, role);
-      else join(group, id, role);
+      if (group == kNone)
+        group = open_group(id, role);
+      else
+        join(group, id, role);
     }
     if (level_ == Fusion::kFull) find_attention();
     return finish();
@@ -115,10 +122,13 @@ class Fuser {
 
   Role role_of(LayerId id) const {
     const Layer& layer = network_.layer(id);
-    if (!spec_.numeric[static_cast<std::size_t>(id)] || layer.outputs.empty() || layer.outputs[0] == kNone) return Role::kAlone;
+    if (!spec_.numeric[static_cast<std::size_t>(id)] || layer.outputs.empty() || layer.outputs[0] == kNone)
+      return Role::kAlone;
     for (std::size_t o = 1; o < layer.outputs.size(); ++o)
       if (layer.outputs[o] != kNone) return Role::kAlone;
-    if (!spec_.shape(layer.outputs[0]) || !is_floating(spec_.type(layer.outputs[0])) || spec_.type(layer.outputs[0]) == DataType::kFloat64) return Role::kAlone;
+    if (!spec_.shape(layer.outputs[0]) || !is_floating(spec_.type(layer.outputs[0])) ||
+        spec_.type(layer.outputs[0]) == DataType::kFloat64)
+      return Role::kAlone;
     for (TensorId input : layer.inputs)
       if (input != kNone && !spec_.shape(input)) return Role::kAlone;
     if (layer.op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer)) return Role::kPointwise;
@@ -160,7 +170,9 @@ class Fuser {
       for (TensorId output : network_.layer(member).outputs) {
         if (output == kNone) continue;
         for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(output)])
-          if (consumer < position && group_of_[static_cast<std::size_t>(consumer)] != group && !spec_.folded[static_cast<std::size_t>(consumer)]) return false;
+          if (consumer < position && group_of_[static_cast<std::size_t>(consumer)] != group &&
+              !spec_.folded[static_cast<std::size_t>(consumer)])
+            return false;
       }
     return true;
   }
@@ -194,11 +206,16 @@ class Fuser {
       const int group = group_of_[static_cast<std::size_t>(producer)];
       if (group == kNone || std::find(candidates.begin(), candidates.end(), group) != candidates.end()) continue;
       const Draft& draft = drafts_[static_cast<std::size_t>(group)];
-      if (stays_inside(input) && same_precision(producer, id) && fits(draft, id, role) && can_extend_to(draft, group, id)) candidates.push_back(group);
+      if (stays_inside(input) && same_precision(producer, id) && fits(draft, id, role) &&
+          can_extend_to(draft, group, id))
+        candidates.push_back(group);
     }
     if (candidates.empty()) return kNone;
-    // The most recent one: its values are the freshest. Further ones are merged into it where both are free of products.
-    std::sort(candidates.begin(), candidates.end(), [&](int a, int b) { return drafts_[static_cast<std::size_t>(a)].layers.back() > drafts_[static_cast<std::size_t>(b)].layers.back(); });
+    // The most recent one: its values are the freshest. Further ones are merged into it where both are free of
+    // products.
+    std::sort(candidates.begin(), candidates.end(), [&](int a, int b) {
+      return drafts_[static_cast<std::size_t>(a)].layers.back() > drafts_[static_cast<std::size_t>(b)].layers.back();
+    });
     const int chosen = candidates.front();
     for (std::size_t i = 1; i < candidates.size(); ++i) merge(chosen, candidates[i], id);
     return chosen;
@@ -208,7 +225,9 @@ class Fuser {
     Draft& a = drafts_[static_cast<std::size_t>(into)];
     Draft& b = drafts_[static_cast<std::size_t>(from)];
     const auto free = [](const Draft& d) { return d.kind == GroupKind::kPointwise || d.kind == GroupKind::kRow; };
-    if (!free(a) || !free(b) || a.domain != b.domain || (a.row_dims != 0 && b.row_dims != 0 && a.row_dims != b.row_dims)) return;
+    if (!free(a) || !free(b) || a.domain != b.domain ||
+        (a.row_dims != 0 && b.row_dims != 0 && a.row_dims != b.row_dims))
+      return;
     if (!can_extend_to(b, from, position)) return;
     a.layers.insert(a.layers.end(), b.layers.begin(), b.layers.end());
     std::sort(a.layers.begin(), a.layers.end());
@@ -224,10 +243,18 @@ class Fuser {
     draft.layers = {id};
     draft.opened_as = role;
     switch (role) {
-      case Role::kPointwise: draft.kind = GroupKind::kPointwise; break;
-      case Role::kContraction: draft.kind = GroupKind::kContraction; break;
-      case Role::kRow: draft.kind = GroupKind::kRow; draft.row_dims = row_dimensions(spec_, network_.layer(id)); break;
-      case Role::kAlone: break;
+      case Role::kPointwise:
+        draft.kind = GroupKind::kPointwise;
+        break;
+      case Role::kContraction:
+        draft.kind = GroupKind::kContraction;
+        break;
+      case Role::kRow:
+        draft.kind = GroupKind::kRow;
+        draft.row_dims = row_dimensions(spec_, network_.layer(id));
+        break;
+      case Role::kAlone:
+        break;
     }
     if (role != Role::kAlone) draft.domain = domain_of(id, role);
     group_of_[static_cast<std::size_t>(id)] = static_cast<int>(drafts_.size());
@@ -259,9 +286,14 @@ class Fuser {
       const Draft& a = drafts_[static_cast<std::size_t>(first)];
       const Draft& b = drafts_[static_cast<std::size_t>(last)];
       if (a.kind != GroupKind::kContraction || b.kind != GroupKind::kContraction) continue;
-      if (network_.layer(a.layers.front()).op->name != "MatMul" || network_.layer(b.layers.front()).op->name != "MatMul") continue;
-      if (!same_precision(a.layers.front(), row.layers.front()) || !same_precision(b.layers.front(), row.layers.front())) continue;
-      if (!read_only_by(first, {first, row_group, last}) || !read_only_by(row_group, {first, row_group, last})) continue;
+      if (network_.layer(a.layers.front()).op->name != "MatMul" ||
+          network_.layer(b.layers.front()).op->name != "MatMul")
+        continue;
+      if (!same_precision(a.layers.front(), row.layers.front()) ||
+          !same_precision(b.layers.front(), row.layers.front()))
+        continue;
+      if (!read_only_by(first, {first, row_group, last}) || !read_only_by(row_group, {first, row_group, last}))
+        continue;
       Draft& target = drafts_[static_cast<std::size_t>(last)];
       for (int source : {first, row_group}) {
         Draft& draft = drafts_[static_cast<std::size_t>(source)];
@@ -320,14 +352,17 @@ class Fuser {
     std::vector<int> order;
     for (std::size_t g = 0; g < drafts_.size(); ++g)
       if (!drafts_[g].merged) order.push_back(static_cast<int>(g));
-    std::sort(order.begin(), order.end(), [&](int a, int b) { return drafts_[static_cast<std::size_t>(a)].layers.back() < drafts_[static_cast<std::size_t>(b)].layers.back(); });
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+      return drafts_[static_cast<std::size_t>(a)].layers.back() < drafts_[static_cast<std::size_t>(b)].layers.back();
+    });
     result.group_of.assign(network_.layers.size(), kNone);
     result.internal.assign(network_.tensors.size(), 0);
     for (int g : order) {
       Draft& draft = drafts_[static_cast<std::size_t>(g)];
       Group group{draft.kind, std::move(draft.layers)};
       if (group.layers.size() == 1) group.kind = GroupKind::kSingle;
-      for (LayerId member : group.layers) result.group_of[static_cast<std::size_t>(member)] = static_cast<int>(result.groups.size());
+      for (LayerId member : group.layers)
+        result.group_of[static_cast<std::size_t>(member)] = static_cast<int>(result.groups.size());
       result.groups.push_back(std::move(group));
     }
     for (const Group& group : result.groups)
@@ -340,7 +375,8 @@ class Fuser {
     const TensorId output = network_.layer(member).outputs[0];
     if (!stays_inside(output)) return;
     for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(output)]) {
-      if (result.group_of[static_cast<std::size_t>(consumer)] != result.group_of[static_cast<std::size_t>(member)]) return;
+      if (result.group_of[static_cast<std::size_t>(consumer)] != result.group_of[static_cast<std::size_t>(member)])
+        return;
       // The second product of an attention group reads its operand in the group's precision, as tensor cores do.
       if (network_.layer(consumer).op->kind == OpKind::kContraction) return;
     }
@@ -357,6 +393,8 @@ class Fuser {
 
 }  // namespace
 
-Grouping fuse(const Specialization& spec, const Assignment& assignment, Fusion level) { return Fuser(spec, assignment, level).run(); }
+Grouping fuse(const Specialization& spec, const Assignment& assignment, Fusion level) {
+  return Fuser(spec, assignment, level).run();
+}
 
 }  // namespace ulpscope

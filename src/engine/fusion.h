@@ -27,9 +27,9 @@ struct Group {
 };
 
 struct Grouping {
-  std::vector<Group> groups;      ///< In execution order. Constant and folded layers are in none.
-  std::vector<int> group_of;      ///< Per layer; kNone for folded layers.
-  std::vector<char> internal;     ///< Per tensor: lives inside of one group only, never stored, never rounded.
+  std::vector<Group> groups;   ///< In execution order. Constant and folded layers are in none.
+  std::vector<int> group_of;   ///< Per layer; kNone for folded layers.
+  std::vector<char> internal;  ///< Per tensor: lives inside of one group only, never stored, never rounded.
 };
 
 /// Deterministic; O(layers * inputs).

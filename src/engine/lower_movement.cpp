@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backend/cpu/op_kernel.h"
+#include "backend/cpu/pool.h"
 #include "core/parallel.h"
 #include "engine/plan_builder.h"
 #include "ops/window.h"
@@ -19,16 +20,18 @@ class ConcatKernel final : public Kernel {
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     float* out = outputs[0]->data<float>();
-    parallel_for(outer_, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, total_)), [&](std::int64_t begin, std::int64_t end) {
-      std::int64_t offset = 0;
-      for (std::size_t i = 0; i < inputs.size(); ++i) {
-        const float* in = inputs[i]->data<float>();
-        const std::int64_t width = widths_[i];
-        for (std::int64_t o = begin; o < end; ++o)
-          std::memcpy(out + o * total_ + offset, in + o * width, static_cast<std::size_t>(width) * sizeof(float));
-        offset += width;
-      }
-    });
+    parallel_for(outer_, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, total_)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   std::int64_t offset = 0;
+                   for (std::size_t i = 0; i < inputs.size(); ++i) {
+                     const float* in = inputs[i]->data<float>();
+                     const std::int64_t width = widths_[i];
+                     for (std::int64_t o = begin; o < end; ++o)
+                       std::memcpy(out + o * total_ + offset, in + o * width,
+                                   static_cast<std::size_t>(width) * sizeof(float));
+                     offset += width;
+                   }
+                 });
   }
 
  private:
@@ -40,23 +43,27 @@ class ConcatKernel final : public Kernel {
 /// Nearest-neighbour enlargement by whole factors, channels last.
 class RepeatKernel final : public Kernel {
  public:
-  RepeatKernel(std::int64_t batch, std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t factor_y, std::int64_t factor_x)
+  RepeatKernel(std::int64_t batch, std::int64_t height, std::int64_t width, std::int64_t channels,
+               std::int64_t factor_y, std::int64_t factor_x)
       : batch_(batch), height_(height), width_(width), channels_(channels), factor_y_(factor_y), factor_x_(factor_x) {}
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const float* in = inputs[0]->data<float>();
     float* out = outputs[0]->data<float>();
     const std::int64_t row = width_ * factor_x_ * channels_;
-    parallel_for(batch_ * height_, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, row * factor_y_)), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t y = begin; y < end; ++y) {
-        const float* source = in + y * width_ * channels_;
-        float* first = out + y * factor_y_ * row;
-        for (std::int64_t x = 0; x < width_; ++x)
-          for (std::int64_t r = 0; r < factor_x_; ++r)
-            std::memcpy(first + (x * factor_x_ + r) * channels_, source + x * channels_, static_cast<std::size_t>(channels_) * sizeof(float));
-        for (std::int64_t r = 1; r < factor_y_; ++r) std::memcpy(first + r * row, first, static_cast<std::size_t>(row) * sizeof(float));
-      }
-    });
+    parallel_for(batch_ * height_, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, row * factor_y_)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t y = begin; y < end; ++y) {
+                     const float* source = in + y * width_ * channels_;
+                     float* first = out + y * factor_y_ * row;
+                     for (std::int64_t x = 0; x < width_; ++x)
+                       for (std::int64_t r = 0; r < factor_x_; ++r)
+                         std::memcpy(first + (x * factor_x_ + r) * channels_, source + x * channels_,
+                                     static_cast<std::size_t>(channels_) * sizeof(float));
+                     for (std::int64_t r = 1; r < factor_y_; ++r)
+                       std::memcpy(first + r * row, first, static_cast<std::size_t>(row) * sizeof(float));
+                   }
+                 });
   }
 
  private:
@@ -66,7 +73,8 @@ class RepeatKernel final : public Kernel {
 /// Mean over all positions of each channel, channels last; partial sums in fixed blocks of positions.
 class ChannelMeanKernel final : public Kernel {
  public:
-  ChannelMeanKernel(std::int64_t batch, std::int64_t positions, std::int64_t channels) : batch_(batch), positions_(positions), channels_(channels) {}
+  ChannelMeanKernel(std::int64_t batch, std::int64_t positions, std::int64_t channels)
+      : batch_(batch), positions_(positions), channels_(channels) {}
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const float* in = inputs[0]->data<float>();
@@ -74,19 +82,21 @@ class ChannelMeanKernel final : public Kernel {
     constexpr std::int64_t kBlock = 128;
     const std::int64_t blocks = (positions_ + kBlock - 1) / kBlock;
     std::vector<float> partial(static_cast<std::size_t>(batch_ * blocks * channels_), 0.0f);
-    parallel_for(batch_ * blocks, std::max<std::int64_t>(1, 16384 / (kBlock * channels_)), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t task = begin; task < end; ++task) {
-        float* sum = partial.data() + task * channels_;
-        const std::int64_t first = task % blocks * kBlock, last = std::min(positions_, first + kBlock);
-        const float* source = in + task / blocks * positions_ * channels_;
-        for (std::int64_t p = first; p < last; ++p)
-          for (std::int64_t c = 0; c < channels_; ++c) sum[c] += source[p * channels_ + c];
-      }
-    });
+    parallel_for(batch_ * blocks, std::max<std::int64_t>(1, 16384 / (kBlock * channels_)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t task = begin; task < end; ++task) {
+                     float* sum = partial.data() + task * channels_;
+                     const std::int64_t first = task % blocks * kBlock, last = std::min(positions_, first + kBlock);
+                     const float* source = in + task / blocks * positions_ * channels_;
+                     for (std::int64_t p = first; p < last; ++p)
+                       for (std::int64_t c = 0; c < channels_; ++c) sum[c] += source[p * channels_ + c];
+                   }
+                 });
     for (std::int64_t n = 0; n < batch_; ++n)
       for (std::int64_t c = 0; c < channels_; ++c) {
         float sum = 0.0f;
-        for (std::int64_t b = 0; b < blocks; ++b) sum += partial[static_cast<std::size_t>((n * blocks + b) * channels_ + c)];
+        for (std::int64_t b = 0; b < blocks; ++b)
+          sum += partial[static_cast<std::size_t>((n * blocks + b) * channels_ + c)];
         out[n * channels_ + c] = sum / static_cast<float>(positions_);
       }
   }
@@ -102,7 +112,9 @@ bool PlanBuilder::lower_pool(LayerId id) {
   const std::string_view op = l.op->name;
   const bool global = op == "GlobalAveragePool" || (op == "ReduceMean" && row_dimensions(spec_, l) == 2);
   if (!global && op != "MaxPool" && op != "AveragePool") return false;
-  if (!spec_.shape(l.inputs[0]) || !spec_.shape(l.outputs[0]) || physical_type(spec_.type(l.inputs[0])) != DataType::kFloat32) return false;
+  if (!spec_.shape(l.inputs[0]) || !spec_.shape(l.outputs[0]) ||
+      physical_type(spec_.type(l.inputs[0])) != DataType::kFloat32)
+    return false;
   const Shape& input = shape(l.inputs[0]);
   const Shape& output = shape(l.outputs[0]);
   if (input.size() < 3 || input.size() > 4 || num_elements(input) == 0 || num_elements(output) == 0) return false;
@@ -118,11 +130,17 @@ bool PlanBuilder::lower_pool(LayerId id) {
   } else {
     if (op == "AveragePool" && l.attributes.integer("ceil_mode", 0) != 0) return false;
     const ops::WindowGeometry g = ops::pool_geometry(l, input);
-    cpu::PoolSpec spec{op == "MaxPool" ? cpu::PoolSpec::Kind::kMax
+    cpu::PoolSpec spec{op == "MaxPool"                                     ? cpu::PoolSpec::Kind::kMax
                        : l.attributes.integer("count_include_pad", 0) != 0 ? cpu::PoolSpec::Kind::kAverageIncludePad
                                                                            : cpu::PoolSpec::Kind::kAverageExcludePad,
-                       input, output, g.kernel, g.strides, g.dilations, g.pads_begin, g.pads_end};
-    kernel = cpu::make_pool_kernel(spec);
+                       input,
+                       output,
+                       g.kernel,
+                       g.strides,
+                       g.dilations,
+                       g.pads_begin,
+                       g.pads_end};
+    kernel = op == "MaxPool" ? cpu::make_max_pool_kernel(spec) : cpu::make_average_pool_kernel(spec);
     if (kernel == nullptr) return false;
   }
   const int in = read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id);
@@ -130,7 +148,8 @@ bool PlanBuilder::lower_pool(LayerId id) {
   const bool single = num_elements(output) == output[0] * output[1];
   const int out = define(l.outputs[0], single ? Layout::kDense : Layout::kChannelsLast);
   add_step(std::move(kernel), {in}, {out}, id);
-  if (const Rounding rounding = store_rounding(l.outputs[0]); rounding != Rounding::kNone) add_step(cpu::make_round_kernel(rounding), {out}, {out}, id);
+  if (const Rounding rounding = store_rounding(l.outputs[0]); rounding != Rounding::kNone)
+    add_step(cpu::make_round_kernel(rounding), {out}, {out}, id);
   return true;
 }
 
@@ -149,7 +168,8 @@ bool PlanBuilder::lower_view(LayerId id) {
   const TensorId input = l.inputs[0], output = l.outputs[0];
   const std::string_view op = l.op->name;
   const Home source = home_[static_cast<std::size_t>(input)];
-  const bool reshape = op == "Reshape" || op == "Squeeze" || op == "Unsqueeze" || op == "Flatten" || op == "Identity" || op == "Dropout";
+  const bool reshape =
+      op == "Reshape" || op == "Squeeze" || op == "Unsqueeze" || op == "Flatten" || op == "Identity" || op == "Dropout";
   if (spec_.type(input) != spec_.type(output)) return false;
   if (is_floating(spec_.type(output)) && !is_exact(source.storage, store_rounding(output))) return false;
   for (std::size_t o = 1; o < l.outputs.size(); ++o)
@@ -159,9 +179,12 @@ bool PlanBuilder::lower_view(LayerId id) {
   if (op == "Transpose") {
     // From one image layout to the other: the bytes are already there.
     const auto perm = l.attributes.integers("perm");
-    if (perm == std::vector<std::int64_t>{0, 2, 3, 1} && source.layout == Layout::kChannelsLast) layout = Layout::kDense;
-    else if (perm == std::vector<std::int64_t>{0, 3, 1, 2} && source.layout == Layout::kDense) layout = Layout::kChannelsLast;
-    else return false;
+    if (perm == std::vector<std::int64_t>{0, 2, 3, 1} && source.layout == Layout::kChannelsLast)
+      layout = Layout::kDense;
+    else if (perm == std::vector<std::int64_t>{0, 3, 1, 2} && source.layout == Layout::kDense)
+      layout = Layout::kChannelsLast;
+    else
+      return false;
   } else if (!reshape) {
     return false;
   } else if (op == "Identity" || op == "Dropout" || shape(input) == shape(output)) {
@@ -177,7 +200,9 @@ bool PlanBuilder::lower_view(LayerId id) {
 
 bool PlanBuilder::lower_concat(LayerId id) {
   const Layer& l = layer(id);
-  if (l.op->name != "Concat" || physical_type(spec_.type(l.outputs[0])) != DataType::kFloat32 || !is_floating(spec_.type(l.outputs[0]))) return false;
+  if (l.op->name != "Concat" || physical_type(spec_.type(l.outputs[0])) != DataType::kFloat32 ||
+      !is_floating(spec_.type(l.outputs[0])))
+    return false;
   const Shape& output = shape(l.outputs[0]);
   const std::int64_t rank = static_cast<std::int64_t>(output.size());
   std::int64_t axis = l.attributes.integer("axis", 1);
@@ -200,39 +225,53 @@ bool PlanBuilder::lower_concat(LayerId id) {
     for (std::int64_t d = axis + 1; d < rank; ++d) inner *= output[static_cast<std::size_t>(d)];
   }
   for (TensorId input : l.inputs) {
-    inputs.push_back(read(input, layout, spec_.is_constant(input) ? store_rounding(l.outputs[0]) : Rounding::kNone, id));
+    inputs.push_back(
+        read(input, layout, spec_.is_constant(input) ? store_rounding(l.outputs[0]) : Rounding::kNone, id));
     widths.push_back(shape(input)[static_cast<std::size_t>(axis)] * inner);
   }
   const int out = define(l.outputs[0], layout);
   add_step(std::make_shared<ConcatKernel>(outer, std::move(widths)), std::move(inputs), {out}, id);
-  if (const Rounding rounding = store_rounding(l.outputs[0]); rounding != Rounding::kNone) add_step(cpu::make_round_kernel(rounding), {out}, {out}, id);
+  if (const Rounding rounding = store_rounding(l.outputs[0]); rounding != Rounding::kNone)
+    add_step(cpu::make_round_kernel(rounding), {out}, {out}, id);
   return true;
 }
 
 bool PlanBuilder::lower_resize(LayerId id) {
   const Layer& l = layer(id);
-  if ((l.op->name != "Resize" && l.op->name != "Upsample") || spec_.is_constant(l.inputs[0]) || !spec_.shape(l.inputs[0]) || !spec_.shape(l.outputs[0])) return false;
+  if ((l.op->name != "Resize" && l.op->name != "Upsample") || spec_.is_constant(l.inputs[0]) ||
+      !spec_.shape(l.inputs[0]) || !spec_.shape(l.outputs[0]))
+    return false;
   const Shape& input = shape(l.inputs[0]);
   const Shape& output = shape(l.outputs[0]);
-  if (l.attributes.text("mode", "nearest") != "nearest" || input.size() != 4 || home_[static_cast<std::size_t>(l.inputs[0])].layout != Layout::kChannelsLast) return false;
-  if (input[0] != output[0] || input[1] != output[1] || input[2] == 0 || input[3] == 0 || output[2] % input[2] != 0 || output[3] % input[3] != 0) return false;
+  if (l.attributes.text("mode", "nearest") != "nearest" || input.size() != 4 ||
+      home_[static_cast<std::size_t>(l.inputs[0])].layout != Layout::kChannelsLast)
+    return false;
+  if (input[0] != output[0] || input[1] != output[1] || input[2] == 0 || input[3] == 0 || output[2] % input[2] != 0 ||
+      output[3] % input[3] != 0)
+    return false;
   if (l.op->name == "Resize" && l.opset >= 11) {
     // For whole factors, all of these pick the same source pixel.
     const std::string transform = l.attributes.text("coordinate_transformation_mode", "half_pixel");
     const std::string rounding = l.attributes.text("nearest_mode", "round_prefer_floor");
     const bool floor = transform == "asymmetric" && rounding == "floor";
-    const bool half = (transform == "half_pixel" || transform == "pytorch_half_pixel" || transform == "half_pixel_symmetric") && (rounding == "round_prefer_floor" || rounding == "round_prefer_ceil");
+    const bool half =
+        (transform == "half_pixel" || transform == "pytorch_half_pixel" || transform == "half_pixel_symmetric") &&
+        (rounding == "round_prefer_floor" || rounding == "round_prefer_ceil");
     if (!floor && !half) return false;
     if (transform == "pytorch_half_pixel" && (output[2] == 1 || output[3] == 1)) return false;
     // A requested scale that is not the ratio of the sizes picks other pixels.
     if (!l.attributes.text("keep_aspect_ratio_policy", "stretch").starts_with("stretch")) return false;
     const TensorId scales = l.inputs.size() > 2 ? l.inputs[2] : kNone;
-    if (scales != kNone && (!spec_.is_constant(scales) || !scales_match(spec_.value(scales), input, output))) return false;
+    if (scales != kNone && (!spec_.is_constant(scales) || !scales_match(spec_.value(scales), input, output)))
+      return false;
   }
   const int in = read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id);
   const int out = define(l.outputs[0], Layout::kChannelsLast);
-  add_step(std::make_shared<RepeatKernel>(input[0], input[2], input[3], input[1], output[2] / input[2], output[3] / input[3]), {in}, {out}, id);
-  if (const Rounding rounding = store_rounding(l.outputs[0]); rounding != Rounding::kNone) add_step(cpu::make_round_kernel(rounding), {out}, {out}, id);
+  add_step(std::make_shared<RepeatKernel>(input[0], input[2], input[3], input[1], output[2] / input[2],
+                                          output[3] / input[3]),
+           {in}, {out}, id);
+  if (const Rounding rounding = store_rounding(l.outputs[0]); rounding != Rounding::kNone)
+    add_step(cpu::make_round_kernel(rounding), {out}, {out}, id);
   return true;
 }
 

@@ -13,9 +13,15 @@ namespace ulpscope {
 
 bool PlanBuilder::lower_contraction(std::span<const LayerId> members) {
   const Layer& l = layer(members[0]);
-  if (!spec_.shape(l.outputs[0]) || spec_.type(l.outputs[0]) == DataType::kFloat64 || !is_floating(spec_.type(l.outputs[0]))) return false;
+  if (!spec_.shape(l.outputs[0]) || spec_.type(l.outputs[0]) == DataType::kFloat64 ||
+      !is_floating(spec_.type(l.outputs[0])))
+    return false;
   for (TensorId input : l.inputs)
-    if (input != kNone && (!spec_.shape(input) || (!spec_.is_constant(input) && plan_.slots_[static_cast<std::size_t>(home_[static_cast<std::size_t>(input)].slot)].dynamic))) return false;
+    if (input != kNone &&
+        (!spec_.shape(input) ||
+         (!spec_.is_constant(input) &&
+          plan_.slots_[static_cast<std::size_t>(home_[static_cast<std::size_t>(input)].slot)].dynamic)))
+      return false;
   if (num_elements(shape(l.outputs[0])) == 0) return false;
   return lower_matmul(members) || lower_convolution(members);
 }
@@ -89,7 +95,7 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
   const Rounding rounding = load_rounding(l, id, 1);
   if (spec_.is_constant(b)) {
     spec.constant_b = constant(b, Layout::kDense, rounding);
-    spec.key_b = fmt::format("{}|{}", b, static_cast<int>(rounding));
+    spec.key_b = fmt::format("{}|{}", constant_key(b), static_cast<int>(rounding));
   } else {
     inputs.push_back(read(b, Layout::kDense, rounding, id));
   }
@@ -98,15 +104,19 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
   const auto as_bias = [&](TensorId candidate, Rounding how) {
     if (candidate == kNone || !spec_.is_constant(candidate)) return false;
     const Tensor& value = spec_.value(candidate);
-    if (value.size() != spec.n || value.shape().empty() || value.shape().back() != spec.n || value.type() != DataType::kFloat32) return false;
+    if (value.size() != spec.n || value.shape().empty() || value.shape().back() != spec.n ||
+        value.type() != DataType::kFloat32)
+      return false;
     spec.bias = constant(candidate, Layout::kDense, how).reshaped({spec.n});
     return true;
   };
-  const float alpha = gemm ? l.attributes.real("alpha", 1.0f) : 1.0f, beta = gemm ? l.attributes.real("beta", 1.0f) : 1.0f;
+  const float alpha = gemm ? l.attributes.real("alpha", 1.0f) : 1.0f,
+              beta = gemm ? l.attributes.real("beta", 1.0f) : 1.0f;
   const bool has_c = gemm && l.inputs.size() > 2 && l.inputs[2] != kNone && beta != 0.0f;
   bool c_done = !has_c;
   if (has_c && alpha == 1.0f && beta == 1.0f) c_done = as_bias(l.inputs[2], load_rounding(l, id, 2));
-  if (!has_c && alpha == 1.0f && !epilogue.empty() && only_read_by(output, epilogue[0]) && layer(epilogue[0]).op->name == "Add") {
+  if (!has_c && alpha == 1.0f && !epilogue.empty() && only_read_by(output, epilogue[0]) &&
+      layer(epilogue[0]).op->name == "Add") {
     const Layer& add = layer(epilogue[0]);
     const std::size_t other = add.inputs[0] == output ? 1 : 0;
     if (add.inputs[1 - other] == output && as_bias(add.inputs[other], load_rounding(add, epilogue[0], other))) {
@@ -139,10 +149,10 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
 Tensor PlanBuilder::convolution_weights(const Layer& l, const Layer* folded, Rounding rounding, std::string& key) {
   const TensorId w = l.inputs[1];
   if (folded == nullptr) {
-    key = fmt::format("conv|{}|{}", w, static_cast<int>(rounding));
+    key = fmt::format("conv|{}|{}", constant_key(w), static_cast<int>(rounding));
     return constant(w, Layout::kDense, rounding);
   }
-  key = fmt::format("conv|{}|bn {}|{}", w, folded->outputs[0], static_cast<int>(rounding));
+  key = fmt::format("conv|{}|bn {}|{}", constant_key(w), scale_shift_key(*folded), static_cast<int>(rounding));
   return weights_.get(key, [&] {
     const Tensor& weights = spec_.value(w);
     const Tensor scale = scale_of(*folded);
@@ -157,27 +167,31 @@ Tensor PlanBuilder::convolution_weights(const Layer& l, const Layer* folded, Rou
     for (std::int64_t i = 0; i < outer; ++i)
       for (std::int64_t j = 0; j < second; ++j) {
         const std::int64_t channel = transposed ? i / (outer / groups) * (channels / groups) + j : i;
-        for (std::int64_t k = 0; k < area; ++k) out[(i * second + j) * area + k] = in[(i * second + j) * area + k] * factor[channel];
+        for (std::int64_t k = 0; k < area; ++k)
+          out[(i * second + j) * area + k] = in[(i * second + j) * area + k] * factor[channel];
       }
     cpu::round_parallel(out, out, result.size(), rounding);
     return result;
   });
 }
 
-Tensor PlanBuilder::convolution_bias(const Layer& l, const Layer* folded, Rounding rounding, std::int64_t channels, std::string& key) {
+Tensor PlanBuilder::convolution_bias(const Layer& l, const Layer* folded, Rounding rounding, std::int64_t channels,
+                                     std::string& key) {
   const bool own = l.inputs.size() > 2 && l.inputs[2] != kNone;
   if (folded == nullptr) {
     if (!own) return {};
-    key += fmt::format("|bias {}", l.inputs[2]);
+    key += fmt::format("|bias {}", constant_key(l.inputs[2]));
     return constant(l.inputs[2], Layout::kDense, rounding);
   }
-  const std::string bias_key = fmt::format("bias|{}|bn {}|{}", own ? l.inputs[2] : kNone, folded->outputs[0], static_cast<int>(rounding));
+  const std::string bias_key = fmt::format("bias|{}|bn {}|{}", constant_key(own ? l.inputs[2] : kNone),
+                                           scale_shift_key(*folded), static_cast<int>(rounding));
   return weights_.get(bias_key, [&] {
     const Tensor scale = scale_of(*folded), shift = shift_of(*folded);
     Tensor result(DataType::kFloat32, {channels});
     for (std::int64_t c = 0; c < channels; ++c) {
       const double bias = own ? static_cast<double>(spec_.value(l.inputs[2]).data<float>()[c]) : 0.0;
-      result.data<float>()[c] = static_cast<float>(bias * static_cast<double>(scale.data<float>()[c]) + static_cast<double>(shift.data<float>()[c]));
+      result.data<float>()[c] = static_cast<float>(bias * static_cast<double>(scale.data<float>()[c]) +
+                                                   static_cast<double>(shift.data<float>()[c]));
     }
     cpu::round_parallel(result.data<float>(), result.data<float>(), channels, rounding);
     return result;
@@ -201,7 +215,8 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
     result = folded->outputs[0];
     epilogue = epilogue.subspan(1);
   }
-  const ops::WindowGeometry g = transposed ? ops::conv_transpose_geometry(l, input, shape(l.inputs[1])) : ops::conv_geometry(l, input, shape(l.inputs[1]));
+  const ops::WindowGeometry g = transposed ? ops::conv_transpose_geometry(l, input, shape(l.inputs[1]))
+                                           : ops::conv_geometry(l, input, shape(l.inputs[1]));
   cpu::ConvolutionSpec spec;
   spec.input = input;
   spec.output = shape(output);
@@ -215,19 +230,23 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   spec.weights = convolution_weights(l, folded, rounding, spec.key);
   spec.bias = convolution_bias(l, folded, rounding, spec.output[1], spec.key);
   std::vector<int> inputs{read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id)};
-  // Residual additions and HardSwish ride on the convolution while nothing between them is stored. Relu and Clip do not:
-  // oneDNN's make a number of NaN.
+  // Residual additions and HardSwish ride on the convolution while nothing between them is stored. Relu and Clip do
+  // not: oneDNN's make a number of NaN.
   while (!epilogue.empty() && only_read_by(result, epilogue[0])) {
     const Layer& next = layer(epilogue[0]);
     cpu::PostOp op{};
-    if (next.op->name == "HardSwish") op.kind = cpu::PostOp::Kind::kHardSwish;
+    if (next.op->name == "HardSwish")
+      op.kind = cpu::PostOp::Kind::kHardSwish;
     else if (next.op->name == "Add") {
       const std::size_t other = next.inputs[0] == result ? 1 : 0;
       const TensorId operand = next.inputs[other];
-      if (next.inputs[1 - other] != result || operand == result || spec_.is_constant(operand) || shape(operand) != shape(result)) break;
+      if (next.inputs[1 - other] != result || operand == result || spec_.is_constant(operand) ||
+          shape(operand) != shape(result))
+        break;
       op.kind = cpu::PostOp::Kind::kAddTensor;
       inputs.push_back(read(operand, Layout::kChannelsLast, load_rounding(next, epilogue[0], other), epilogue[0]));
-    } else break;
+    } else
+      break;
     spec.post_ops.push_back(op);
     result = next.outputs[0];
     epilogue = epilogue.subspan(1);

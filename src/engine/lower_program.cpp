@@ -46,9 +46,11 @@ bool PlanBuilder::can_be_program(LayerId id) const {
   if (l.outputs.empty() || l.outputs[0] == kNone || !spec_.shape(l.outputs[0])) return false;
   for (std::size_t o = 1; o < l.outputs.size(); ++o)
     if (l.outputs[o] != kNone) return false;
-  if (physical_type(spec_.type(l.outputs[0])) != DataType::kFloat32 || !is_floating(spec_.type(l.outputs[0]))) return false;
+  if (physical_type(spec_.type(l.outputs[0])) != DataType::kFloat32 || !is_floating(spec_.type(l.outputs[0])))
+    return false;
   std::vector<const Tensor*> constants;
-  for (TensorId input : l.inputs) constants.push_back(input == kNone || !spec_.is_constant(input) ? nullptr : &spec_.value(input));
+  for (TensorId input : l.inputs)
+    constants.push_back(input == kNone || !spec_.is_constant(input) ? nullptr : &spec_.value(input));
   if (is_scale_shift(spec_, l)) return true;
   const cpu::ProgramSupport support = cpu::program_support(l, constants);
   if (!support.supported) return false;
@@ -56,8 +58,12 @@ bool PlanBuilder::can_be_program(LayerId id) const {
   for (std::size_t i = 0; i < l.inputs.size(); ++i) {
     const TensorId input = l.inputs[i];
     if (input == kNone || (support.registers >> std::min<std::size_t>(i, 31) & 1u) == 0) continue;
-    if (!spec_.shape(input) || !is_floating(spec_.type(input)) || physical_type(spec_.type(input)) != DataType::kFloat32) return false;
-    if (!spec_.is_constant(input) && home_[static_cast<std::size_t>(input)].slot >= 0 && plan_.slots_[static_cast<std::size_t>(home_[static_cast<std::size_t>(input)].slot)].dynamic) return false;
+    if (!spec_.shape(input) || !is_floating(spec_.type(input)) ||
+        physical_type(spec_.type(input)) != DataType::kFloat32)
+      return false;
+    if (!spec_.is_constant(input) && home_[static_cast<std::size_t>(input)].slot >= 0 &&
+        plan_.slots_[static_cast<std::size_t>(home_[static_cast<std::size_t>(input)].slot)].dynamic)
+      return false;
   }
   return true;
 }
@@ -86,7 +92,8 @@ std::optional<PlanBuilder::ProgramDomain> PlanBuilder::program_domain(std::span<
     const bool row_op = l.op->kind != OpKind::kPointwise && !is_scale_shift(spec_, l);
     if (!row_op && out != result.shape && out != row_shape) return std::nullopt;
     for (TensorId input : l.inputs)
-      if (input != kNone && !spec_.is_constant(input) && home_[static_cast<std::size_t>(input)].layout == Layout::kChannelsLast && shape(input) == result.shape)
+      if (input != kNone && !spec_.is_constant(input) &&
+          home_[static_cast<std::size_t>(input)].layout == Layout::kChannelsLast && shape(input) == result.shape)
         channels_last = true;
   }
   if (channels_last && !dense_only) result.layout = Layout::kChannelsLast;
@@ -105,7 +112,8 @@ int PlanBuilder::program_operand(ProgramState& state, LayerId id, std::size_t in
     if (is_single(value)) return state.program.constant(value.data<float>()[0]);
     state.inputs.push_back(constant_slot(value));
     // Parameters of an instance normalisation are per channel.
-    if (l.op->name == "InstanceNormalization" && index > 0) return state.program.input(channel_strides(domain.shape, domain.layout), Rounding::kNone);
+    if (l.op->name == "InstanceNormalization" && index > 0)
+      return state.program.input(channel_strides(domain.shape, domain.layout), Rounding::kNone);
     return state.program.input(strides_in(value.shape(), Layout::kDense, domain.shape, domain.layout), Rounding::kNone);
   }
   const Home& home = home_[static_cast<std::size_t>(input)];
@@ -133,13 +141,15 @@ bool PlanBuilder::append_to_program(ProgramState& state, LayerId id) {
     for (bool shift : {false, true}) {
       const Tensor channels = rounded_scale_shift(id, shift);
       state.inputs.push_back(constant_slot(channels));
-      const int operand = state.program.input(channel_strides(state.domain.shape, state.domain.layout), Rounding::kNone);
+      const int operand =
+          state.program.input(channel_strides(state.domain.shape, state.domain.layout), Rounding::kNone);
       value = state.program.apply(shift ? cpu::Instruction::kAdd : cpu::Instruction::kMul, value, operand);
     }
     result = value;
   } else {
     std::vector<const Tensor*> constants;
-    for (TensorId input : l.inputs) constants.push_back(input == kNone || !spec_.is_constant(input) ? nullptr : &spec_.value(input));
+    for (TensorId input : l.inputs)
+      constants.push_back(input == kNone || !spec_.is_constant(input) ? nullptr : &spec_.value(input));
     const cpu::ProgramSupport support = cpu::program_support(l, constants);
     std::vector<cpu::ProgramOperand> operands(l.inputs.size());
     std::vector<Tensor> rounded(l.inputs.size());
@@ -149,7 +159,8 @@ bool PlanBuilder::append_to_program(ProgramState& state, LayerId id) {
         rounded[i] = constant(l.inputs[i], Layout::kDense, load_rounding(l, id, i));
         operands[i].value = &rounded[i];
       }
-      if ((support.registers >> std::min<std::size_t>(i, 31) & 1u) != 0) operands[i].reg = program_operand(state, id, i);
+      if ((support.registers >> std::min<std::size_t>(i, 31) & 1u) != 0)
+        operands[i].reg = program_operand(state, id, i);
     }
     const auto lowered = cpu::lower_layer(state.program, l, operands, state.domain.row_elements);
     if (!lowered) return false;
@@ -159,19 +170,11 @@ bool PlanBuilder::append_to_program(ProgramState& state, LayerId id) {
   return true;
 }
 
-Tensor PlanBuilder::rounded_constant(const Tensor& value, const std::string& key, Rounding rounding) {
-  if (rounding == Rounding::kNone) return value;
-  return weights_.get(fmt::format("{}|{}", key, static_cast<int>(rounding)), [&] {
-    Tensor result(value.type(), value.shape());
-    cpu::round_parallel(value.data<float>(), result.data<float>(), value.size(), rounding);
-    return result;
-  });
-}
-
 bool PlanBuilder::lower_program(std::span<const LayerId> members) {
   const auto domain = program_domain(members);
   if (!domain) return false;
-  ProgramState state{*domain, cpu::ProgramBuilder(in_memory_order(domain->shape, domain->layout), domain->row_dims), {}, {}};
+  ProgramState state{
+      *domain, cpu::ProgramBuilder(in_memory_order(domain->shape, domain->layout), domain->row_dims), {}, {}};
   for (LayerId id : members)
     if (!append_to_program(state, id)) return false;
   std::vector<std::pair<TensorId, Layout>> stored;
@@ -192,7 +195,9 @@ bool PlanBuilder::lower_program(std::span<const LayerId> members) {
 
 bool PlanBuilder::read_outside(TensorId id, std::span<const LayerId> members) const {
   for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(id)])
-    if (!spec_.folded[static_cast<std::size_t>(consumer)] && std::find(members.begin(), members.end(), consumer) == members.end()) return true;
+    if (!spec_.folded[static_cast<std::size_t>(consumer)] &&
+        std::find(members.begin(), members.end(), consumer) == members.end())
+      return true;
   return false;
 }
 
@@ -201,16 +206,19 @@ bool PlanBuilder::lower_epilogue(std::span<const LayerId> members, TensorId sour
   if (members.empty()) {
     Home& home = home_[static_cast<std::size_t>(source)];
     home = {slot, layout, internal(source) ? DataType::kFloat32 : storage(source)};
-    if (const Rounding rounding = store_rounding(source); rounding != Rounding::kNone) add_step(cpu::make_round_kernel(rounding), {slot}, {slot}, network_.tensor(source).producer);
+    if (const Rounding rounding = store_rounding(source); rounding != Rounding::kNone)
+      add_step(cpu::make_round_kernel(rounding), {slot}, {slot}, network_.tensor(source).producer);
     return true;
   }
   ProgramDomain domain;
   domain.shape = shape(source);
   domain.layout = layout;
   ProgramState state{domain, cpu::ProgramBuilder(in_memory_order(domain.shape, layout)), {}, {slot}};
-  state.registers[source] = state.program.input(in_memory_order(cpu::layout_strides(domain.shape, layout), layout), Rounding::kNone);
+  state.registers[source] =
+      state.program.input(in_memory_order(cpu::layout_strides(domain.shape, layout), layout), Rounding::kNone);
   for (LayerId id : members)
-    if (!append_to_program(state, id)) throw InternalError(fmt::format("layer '{}' was fused but has no instructions", layer(id).name));
+    if (!append_to_program(state, id))
+      throw InternalError(fmt::format("layer '{}' was fused but has no instructions", layer(id).name));
   std::vector<int> outputs;
   if (source_stored) {
     state.program.output(state.registers.at(source), store_rounding(source));

@@ -21,7 +21,8 @@ Tensor channel_values(const Specialization& spec, const Layer& l, bool shift, Ro
   Tensor result(DataType::kFloat32, {gamma.size()});
   for (std::int64_t c = 0; c < gamma.size(); ++c) {
     const double scale = gamma.data<double>()[c] / std::sqrt(variance.data<double>()[c] + epsilon);
-    result.data<float>()[c] = static_cast<float>(shift ? beta.data<double>()[c] - mean.data<double>()[c] * scale : scale);
+    result.data<float>()[c] =
+        static_cast<float>(shift ? beta.data<double>()[c] - mean.data<double>()[c] * scale : scale);
   }
   return result;
 }
@@ -36,26 +37,35 @@ bool survive_rounding(const Specialization& spec, const Layer& l, Rounding round
 
 }  // namespace
 
+std::string PlanBuilder::scale_shift_key(const Layer& l) const {
+  std::string key = fmt::format("{}", l.outputs[0]);
+  for (std::size_t i = 1; i < 5; ++i) key += "," + constant_key(l.inputs[i]);
+  return key;
+}
+
 Tensor PlanBuilder::scale_of(const Layer& l) const {
-  return weights_.get(fmt::format("scale|{}", l.outputs[0]), [&] { return channel_values(spec_, l, false, Rounding::kNone); });
+  return weights_.get(fmt::format("scale|{}", scale_shift_key(l)),
+                      [&] { return channel_values(spec_, l, false, Rounding::kNone); });
 }
 
 Tensor PlanBuilder::shift_of(const Layer& l) const {
-  return weights_.get(fmt::format("shift|{}", l.outputs[0]), [&] { return channel_values(spec_, l, true, Rounding::kNone); });
+  return weights_.get(fmt::format("shift|{}", scale_shift_key(l)),
+                      [&] { return channel_values(spec_, l, true, Rounding::kNone); });
 }
 
 Tensor PlanBuilder::rounded_scale_shift(LayerId id, bool shift) {
   const Layer& l = layer(id);
   const Rounding rounding = rounding_of(precision(id));
   if (rounding == Rounding::kNone || rounding == Rounding::kTF32) return shift ? shift_of(l) : scale_of(l);
-  return weights_.get(fmt::format("{}|{}|rounded {}", shift ? "shift" : "scale", l.outputs[0], static_cast<int>(rounding)), [&] {
-    // An unfused kernel reads four parameters of the layer's type. Where the type cannot hold them (variances of 1e7 in
-    // fp16), they are prepared as scale and shift in fp32 and rounded after that.
-    if (survive_rounding(spec_, l, rounding)) return channel_values(spec_, l, shift, rounding);
-    Tensor result = channel_values(spec_, l, shift, Rounding::kNone);
-    round_array(result.data<float>(), result.data<float>(), static_cast<std::size_t>(result.size()), rounding);
-    return result;
-  });
+  return weights_.get(
+      fmt::format("{}|{}|rounded {}", shift ? "shift" : "scale", scale_shift_key(l), static_cast<int>(rounding)), [&] {
+        // An unfused kernel reads four parameters of the layer's type. Where the type cannot hold them (variances of
+        // 1e7 in fp16), they are prepared as scale and shift in fp32 and rounded after that.
+        if (survive_rounding(spec_, l, rounding)) return channel_values(spec_, l, shift, rounding);
+        Tensor result = channel_values(spec_, l, shift, Rounding::kNone);
+        round_array(result.data<float>(), result.data<float>(), static_cast<std::size_t>(result.size()), rounding);
+        return result;
+      });
 }
 
 }  // namespace ulpscope

@@ -47,7 +47,9 @@ double MinCut::push(int node, double limit) {
   if (node == sink_) return limit;
   for (int& e = current_[static_cast<std::size_t>(node)]; e >= 0; e = edges_[static_cast<std::size_t>(e)].next) {
     Edge& edge = edges_[static_cast<std::size_t>(e)];
-    if (edge.left <= kEpsilon || level_[static_cast<std::size_t>(edge.to)] != level_[static_cast<std::size_t>(node)] + 1) continue;
+    if (edge.left <= kEpsilon ||
+        level_[static_cast<std::size_t>(edge.to)] != level_[static_cast<std::size_t>(node)] + 1)
+      continue;
     const double flow = push(edge.to, std::min(limit, edge.left));
     if (flow <= kEpsilon) continue;
     edge.left -= flow;

@@ -28,8 +28,8 @@ int root_of(const std::vector<Slot>& slots, int slot) {
 
 }  // namespace
 
-Plan::Plan(std::shared_ptr<const Specialization> spec, const Assignment& assignment, Grouping grouping, WeightCache& weights,
-           std::span<const cpu::GraphFunction> subgraphs)
+Plan::Plan(std::shared_ptr<const Specialization> spec, const Assignment& assignment, Grouping grouping,
+           WeightCache& weights, std::span<const cpu::GraphFunction> subgraphs)
     : spec_(std::move(spec)), grouping_(std::move(grouping)) {
   PlanBuilder(*this, assignment, weights, subgraphs).build();
   place_slots();
@@ -54,10 +54,14 @@ void Plan::place_slots() {
   std::vector<int> order;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& s = slots_[i];
-    const bool bound_by_caller = std::find(input_slots_.begin(), input_slots_.end(), static_cast<int>(i)) != input_slots_.end();
-    if (!s.dynamic && !s.constant && s.alias < 0 && s.first >= 0 && !bound_by_caller) order.push_back(static_cast<int>(i));
+    const bool bound_by_caller =
+        std::find(input_slots_.begin(), input_slots_.end(), static_cast<int>(i)) != input_slots_.end();
+    if (!s.dynamic && !s.constant && s.alias < 0 && s.first >= 0 && !bound_by_caller)
+      order.push_back(static_cast<int>(i));
   }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return bytes_of(slots_[static_cast<std::size_t>(a)]) > bytes_of(slots_[static_cast<std::size_t>(b)]); });
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return bytes_of(slots_[static_cast<std::size_t>(a)]) > bytes_of(slots_[static_cast<std::size_t>(b)]);
+  });
   std::vector<int> placed;  // By offset.
   for (int index : order) {
     Slot& slot = slots_[static_cast<std::size_t>(index)];
@@ -71,11 +75,20 @@ void Plan::place_slots() {
     }
     slot.offset = offset;
     arena_bytes_ = std::max(arena_bytes_, offset + size);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), index, [&](int a, int b) { return slots_[static_cast<std::size_t>(a)].offset < slots_[static_cast<std::size_t>(b)].offset; }), index);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
+                                   [&](int a, int b) {
+                                     return slots_[static_cast<std::size_t>(a)].offset <
+                                            slots_[static_cast<std::size_t>(b)].offset;
+                                   }),
+                  index);
   }
   if (arena_bytes_ > machine_memory())
-    throw Error(ErrorCode::kBuild, fmt::format("[build] network '{}': its activations take {} at a time, this machine has {} of memory; try smaller "
-                                               "inputs or fewer outputs", spec_->network->name, to_size_string(arena_bytes_), to_size_string(machine_memory())));
+    throw Error(
+        ErrorCode::kBuild,
+        fmt::format(
+            "[build] network '{}': its activations take {} at a time, this machine has {} of memory; try smaller "
+            "inputs or fewer outputs",
+            spec_->network->name, to_size_string(arena_bytes_), to_size_string(machine_memory())));
 }
 
 void Plan::bind() const {
@@ -86,8 +99,10 @@ void Plan::bind() const {
   bound_.resize(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
-    if (slot.constant) bound_[i] = slot.constant;
-    else if (!slot.dynamic && slot.alias < 0 && slot.first >= 0) bound_[i] = Tensor::borrow(slot.type, slot.shape, arena_.get() + slot.offset, arena_);
+    if (slot.constant)
+      bound_[i] = slot.constant;
+    else if (!slot.dynamic && slot.alias < 0 && slot.first >= 0)
+      bound_[i] = Tensor::borrow(slot.type, slot.shape, arena_.get() + slot.offset, arena_);
   }
 }
 

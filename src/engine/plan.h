@@ -22,16 +22,16 @@ struct Slot {
   Shape shape;
   bool dynamic = false;
   Tensor constant;
-  std::size_t offset = 0;  ///< In the arena.
+  std::size_t offset = 0;     ///< In the arena.
   int first = -1, last = -1;  ///< Steps between which the bytes are in use.
-  int alias = -1;  ///< Shares the bytes of this slot instead (an in-place step).
+  int alias = -1;             ///< Shares the bytes of this slot instead (an in-place step).
 };
 
 struct Step {
   std::shared_ptr<const Kernel> kernel;
-  std::vector<int> inputs;   ///< Slots; -1: absent.
+  std::vector<int> inputs;  ///< Slots; -1: absent.
   std::vector<int> outputs;
-  LayerId layer = kNone;     ///< For messages.
+  LayerId layer = kNone;  ///< For messages.
 };
 
 /// Immutable once built; holds one arena, so one run at a time (guarded).
@@ -39,8 +39,8 @@ class Plan {
  public:
   /// Makes the steps. Touches no weight that `weights` has prepared before. `spec`, `weights` and `subgraphs` outlive
   /// the plan.
-  Plan(std::shared_ptr<const Specialization> spec, const Assignment& assignment, Grouping grouping, WeightCache& weights,
-       std::span<const cpu::GraphFunction> subgraphs);
+  Plan(std::shared_ptr<const Specialization> spec, const Assignment& assignment, Grouping grouping,
+       WeightCache& weights, std::span<const cpu::GraphFunction> subgraphs);
 
   /// `inputs` in the order of the network's inputs, physical types, the shapes of the specialization. The outputs are
   /// fresh tensors, physical types, rounded to their storage type.
@@ -60,7 +60,7 @@ class Plan {
   Grouping grouping_;
   std::vector<Slot> slots_;
   std::vector<Step> steps_;
-  std::vector<int> input_slots_;   ///< -1: nobody reads that input.
+  std::vector<int> input_slots_;  ///< -1: nobody reads that input.
   std::vector<int> output_slots_;
   std::size_t arena_bytes_ = 0;
 

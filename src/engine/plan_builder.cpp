@@ -12,8 +12,14 @@
 
 namespace ulpscope {
 
-PlanBuilder::PlanBuilder(Plan& plan, const Assignment& assignment, WeightCache& weights, std::span<const cpu::GraphFunction> subgraphs)
-    : plan_(plan), spec_(*plan.spec_), network_(*plan.spec_->network), assignment_(assignment), weights_(weights), subgraphs_(subgraphs),
+PlanBuilder::PlanBuilder(Plan& plan, const Assignment& assignment, WeightCache& weights,
+                         std::span<const cpu::GraphFunction> subgraphs)
+    : plan_(plan),
+      spec_(*plan.spec_),
+      network_(*plan.spec_->network),
+      assignment_(assignment),
+      weights_(weights),
+      subgraphs_(subgraphs),
       home_(network_.tensors.size()) {}
 
 void PlanBuilder::build() {
@@ -36,7 +42,8 @@ Rounding PlanBuilder::store_rounding(TensorId id) const {
 
 Rounding PlanBuilder::load_rounding(const Layer& l, LayerId id, std::size_t index) const {
   const TensorId tensor = l.inputs[index];
-  if (!spec_.numeric[static_cast<std::size_t>(id)] || l.op->precision != PrecisionRule::kCompute) return Rounding::kNone;
+  if (!spec_.numeric[static_cast<std::size_t>(id)] || l.op->precision != PrecisionRule::kCompute)
+    return Rounding::kNone;
   if (spec_.type(tensor) == DataType::kFloat64 || !is_floating(spec_.type(tensor))) return Rounding::kNone;
   // Values inside of a group are not rounded, except the operands of its products.
   if (internal(tensor) && l.op->kind != OpKind::kContraction) return Rounding::kNone;
@@ -56,7 +63,8 @@ int PlanBuilder::new_slot(DataType declared, const std::optional<Shape>& slot_sh
   return static_cast<int>(plan_.slots_.size()) - 1;
 }
 
-void PlanBuilder::add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> inputs, std::vector<int> outputs, LayerId layer_id) {
+void PlanBuilder::add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> inputs, std::vector<int> outputs,
+                           LayerId layer_id) {
   plan_.steps_.push_back({std::move(kernel), std::move(inputs), std::move(outputs), layer_id});
 }
 
@@ -68,26 +76,37 @@ int PlanBuilder::define(TensorId id, Layout layout) {
   return home.slot;
 }
 
+std::string PlanBuilder::constant_key(TensorId id) const {
+  if (id == kNone) return "none";
+  return spec_.shape_dependent[static_cast<std::size_t>(id)] ? fmt::format("{}@{}", id, spec_.id)
+                                                             : fmt::format("{}", id);
+}
+
 Tensor PlanBuilder::constant(TensorId id, Layout layout, Rounding rounding) {
   const Tensor& value = spec_.value(id);
   if (value.type() != DataType::kFloat32) rounding = Rounding::kNone;
   // The producer's storage type comes first: a constant layer that is stored in float16 is read as such.
-  const Rounding stored = value.type() == DataType::kFloat32 && network_.tensor(id).producer != kNone ? rounding_of(storage(id)) : Rounding::kNone;
-  const bool folded = network_.tensor(id).producer != kNone && layer(network_.tensor(id).producer).op->kind != OpKind::kConstant;
+  const Rounding stored = value.type() == DataType::kFloat32 && network_.tensor(id).producer != kNone
+                              ? rounding_of(storage(id))
+                              : Rounding::kNone;
+  const bool folded =
+      network_.tensor(id).producer != kNone && layer(network_.tensor(id).producer).op->kind != OpKind::kConstant;
   if (rounding == Rounding::kNone && (stored == Rounding::kNone || folded) && layout == Layout::kDense) return value;
   const Rounding first = folded ? Rounding::kNone : stored;
-  return weights_.get(fmt::format("{}|{}|{}|{}|{}", id, to_option_string(value.shape()), static_cast<int>(layout), static_cast<int>(first), static_cast<int>(rounding)), [&] {
-    Tensor result(value.type(), value.shape());
-    if (layout == Layout::kDense) {
-      cpu::round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
-    } else {
-      const Tensor* in = &value;
-      Tensor* out = &result;
-      cpu::make_reorder_kernel(value.shape(), layout, first)->run({&in, 1}, {&out, 1});
-    }
-    cpu::round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
-    return result;
-  });
+  return weights_.get(fmt::format("{}|{}|{}|{}", constant_key(id), static_cast<int>(layout), static_cast<int>(first),
+                                  static_cast<int>(rounding)),
+                      [&] {
+                        Tensor result(value.type(), value.shape());
+                        if (layout == Layout::kDense) {
+                          cpu::round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
+                        } else {
+                          const Tensor* in = &value;
+                          Tensor* out = &result;
+                          cpu::make_reorder_kernel(value.shape(), layout, first)->run({&in, 1}, {&out, 1});
+                        }
+                        cpu::round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
+                        return result;
+                      });
 }
 
 int PlanBuilder::constant_slot(Tensor value) {
@@ -108,9 +127,12 @@ int PlanBuilder::read(TensorId id, Layout layout, Rounding rounding, LayerId rea
   } else {
     const Home& home = home_[static_cast<std::size_t>(id)];
     if (home.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
-    if (is_exact(home.storage, rounding) || plan_.slots_[static_cast<std::size_t>(home.slot)].type != DataType::kFloat32) rounding = Rounding::kNone;
+    if (is_exact(home.storage, rounding) ||
+        plan_.slots_[static_cast<std::size_t>(home.slot)].type != DataType::kFloat32)
+      rounding = Rounding::kNone;
     if (layout == home.layout && rounding == Rounding::kNone) return home.slot;
-    if (const auto found = variants_.find(std::make_tuple(id, layout, rounding)); found != variants_.end()) return found->second;
+    if (const auto found = variants_.find(std::make_tuple(id, layout, rounding)); found != variants_.end())
+      return found->second;
     slot = new_slot(DataType::kFloat32, spec_.shape(id));
     if (layout == home.layout && plan_.slots_[static_cast<std::size_t>(home.slot)].dynamic) {
       // The shape is not known yet: a kernel that makes its own output.
@@ -150,7 +172,9 @@ void PlanBuilder::lower_group(const Group& group) {
       lower_sequence(part);
     } else {
       std::size_t epilogue = 1;
-      while (epilogue < part.size() && (layer(part[epilogue]).op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer(part[epilogue])))) ++epilogue;
+      while (epilogue < part.size() &&
+             (layer(part[epilogue]).op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer(part[epilogue]))))
+        ++epilogue;
       if (!lower_contraction(part.first(epilogue))) {
         lower_single(part[0]);
         lower_sequence(part.subspan(1, epilogue - 1));
@@ -191,8 +215,11 @@ void PlanBuilder::lower_single(LayerId id) {
     outputs.push_back(output == kNone ? -1 : define(output, Layout::kDense));
     if (open && output != kNone) plan_.slots_[static_cast<std::size_t>(outputs.back())].dynamic = true;
   }
-  cpu::GraphFunction graphs = static_cast<std::size_t>(id) < subgraphs_.size() ? subgraphs_[static_cast<std::size_t>(id)] : cpu::GraphFunction{};
-  add_step(cpu::make_op_kernel(l, std::move(types), std::move(rounding), !open, std::move(graphs)), std::move(inputs), std::move(outputs), id);
+  cpu::GraphFunction graphs = static_cast<std::size_t>(id) < subgraphs_.size()
+                                  ? subgraphs_[static_cast<std::size_t>(id)]
+                                  : cpu::GraphFunction{};
+  add_step(cpu::make_op_kernel(l, std::move(types), std::move(rounding), !open, std::move(graphs)), std::move(inputs),
+           std::move(outputs), id);
 }
 
 }  // namespace ulpscope

@@ -16,7 +16,8 @@ namespace ulpscope {
 
 class PlanBuilder {
  public:
-  PlanBuilder(Plan& plan, const Assignment& assignment, WeightCache& weights, std::span<const cpu::GraphFunction> subgraphs);
+  PlanBuilder(Plan& plan, const Assignment& assignment, WeightCache& weights,
+              std::span<const cpu::GraphFunction> subgraphs);
   void build();
 
  private:
@@ -42,6 +43,8 @@ class PlanBuilder {
   int define(TensorId id, Layout layout);
   /// The tensor's values in this layout, rounded; makes a conversion step when no slot has them yet.
   int read(TensorId id, Layout layout, Rounding rounding, LayerId reader);
+  /// Names a constant in the cache of prepared weights, which outlives this specialization.
+  std::string constant_key(TensorId id) const;
   Tensor constant(TensorId id, Layout layout, Rounding rounding);
   int constant_slot(Tensor value);
 
@@ -79,14 +82,15 @@ class PlanBuilder {
   bool lower_convolution(std::span<const LayerId> members);
   /// The weights of a convolution, with a following BatchNormalization multiplied in when `folded` is one.
   Tensor convolution_weights(const Layer& l, const Layer* folded, Rounding rounding, std::string& key);
-  Tensor convolution_bias(const Layer& l, const Layer* folded, Rounding rounding, std::int64_t channels, std::string& key);
+  Tensor convolution_bias(const Layer& l, const Layer* folded, Rounding rounding, std::int64_t channels,
+                          std::string& key);
   /// The values are never stored, and no other layer needs them: they may be replaced in place.
   bool only_read_by(TensorId id, LayerId reader) const;
+  std::string scale_shift_key(const Layer& l) const;
   Tensor scale_of(const Layer& l) const;
   Tensor shift_of(const Layer& l) const;
   /// What an unfolded BatchNormalization multiplies by or adds, in the precision of the layer.
   Tensor rounded_scale_shift(LayerId id, bool shift);
-  Tensor rounded_constant(const Tensor& value, const std::string& key, Rounding rounding);
   cpu::ObjectCache object_cache();
 
   // lower_movement.cpp

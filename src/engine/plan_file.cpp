@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "core/memory.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -40,7 +41,7 @@ class Writer {
       tensors.push_back(std::move(t));
     }
     for (const Layer& layer : n.layers) {
-      Json l{{"name", layer.name}, {"op", layer.op->name}, {"domain", layer.op->domain}, {"opset", layer.opset},
+      Json l{{"name", layer.name},     {"op", layer.op->name},     {"domain", layer.op->domain}, {"opset", layer.opset},
              {"inputs", layer.inputs}, {"outputs", layer.outputs}, {"nodes", layer.nodes}};
       if (layer.precision) l["precision"] = static_cast<int>(*layer.precision);
       for (const auto& type : layer.output_types) l["output_types"].push_back(type ? static_cast<int>(*type) : -1);
@@ -59,12 +60,17 @@ class Writer {
  private:
   Json attribute(const Attribute& value) {
     Json json{{"kind", value.index()}};
-    std::visit([&](const auto& v) {
-      using T = std::decay_t<decltype(v)>;
-      if constexpr (std::is_same_v<T, Tensor>) json["value"] = tensor(v);
-      else if constexpr (std::is_same_v<T, Subgraph>) json["value"] = {{"network", network(*v.network)}, {"captures", v.captures}};
-      else json["value"] = v;
-    }, value);
+    std::visit(
+        [&](const auto& v) {
+          using T = std::decay_t<decltype(v)>;
+          if constexpr (std::is_same_v<T, Tensor>)
+            json["value"] = tensor(v);
+          else if constexpr (std::is_same_v<T, Subgraph>)
+            json["value"] = {{"network", network(*v.network)}, {"captures", v.captures}};
+          else
+            json["value"] = v;
+        },
+        value);
     return json;
   }
 
@@ -74,7 +80,8 @@ class Writer {
 
 class Reader {
  public:
-  Reader(std::shared_ptr<MappedFile> file, std::span<std::byte> weights, const OpRegistry& ops) : file_(std::move(file)), weights_(weights), ops_(ops) {}
+  Reader(std::shared_ptr<MappedFile> file, std::span<std::byte> weights, const OpRegistry& ops)
+      : file_(std::move(file)), weights_(weights), ops_(ops) {}
 
   Tensor tensor(const Json& json) const {
     const auto type = data_type_from_name(json.at("type").get<std::string>());
@@ -83,8 +90,9 @@ class Reader {
     if (!type) throw Error(ErrorCode::kInvalidFile, "a weight has an unknown type");
     for (std::int64_t d : shape)
       if (d < 0) throw Error(ErrorCode::kInvalidFile, "a weight has a negative dimension");
-    const std::uint64_t bytes = static_cast<std::uint64_t>(num_elements(shape)) * size_of(*type);
-    if (offset % kAlignment != 0 || offset > weights_.size() || bytes > weights_.size() - offset) throw Error(ErrorCode::kInvalidFile, "a weight lies outside of the file");
+    const std::optional<std::uint64_t> bytes = bytes_of(*type, shape);
+    if (offset % kAlignment != 0 || offset > weights_.size() || !bytes || *bytes > weights_.size() - offset)
+      throw Error(ErrorCode::kInvalidFile, "a weight lies outside of the file");
     return Tensor::borrow(*type, std::move(shape), weights_.data() + offset, file_);
   }
 
@@ -114,14 +122,18 @@ class Reader {
     result.name = l.at("name").get<std::string>();
     const auto op = l.at("op").get<std::string>(), domain = l.at("domain").get<std::string>();
     result.op = ops_.find(domain, op);
-    if (result.op == nullptr) throw Error(ErrorCode::kUnsupported, fmt::format("layer '{}' has the operator {}, which this version does not have", result.name, op));
+    if (result.op == nullptr)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("layer '{}' has the operator {}, which this version does not have", result.name, op));
     result.opset = l.at("opset").get<int>();
     result.inputs = l.at("inputs").get<std::vector<TensorId>>();
     result.outputs = l.at("outputs").get<std::vector<TensorId>>();
     result.nodes = l.at("nodes").get<std::vector<std::string>>();
     if (l.contains("precision")) result.precision = static_cast<DataType>(l["precision"].get<int>());
     if (l.contains("output_types"))
-      for (const Json& type : l["output_types"]) result.output_types.push_back(type.get<int>() < 0 ? std::nullopt : std::optional(static_cast<DataType>(type.get<int>())));
+      for (const Json& type : l["output_types"])
+        result.output_types.push_back(type.get<int>() < 0 ? std::nullopt
+                                                          : std::optional(static_cast<DataType>(type.get<int>())));
     for (const auto& [name, value] : l.at("attributes").items()) result.attributes.set(name, attribute(value));
     return result;
   }
@@ -129,15 +141,24 @@ class Reader {
   Attribute attribute(const Json& json) const {
     const Json& value = json.at("value");
     switch (json.at("kind").get<int>()) {
-      case 0: return value.get<std::int64_t>();
-      case 1: return value.get<float>();
-      case 2: return value.get<std::string>();
-      case 3: return value.get<std::vector<std::int64_t>>();
-      case 4: return value.get<std::vector<float>>();
-      case 5: return value.get<std::vector<std::string>>();
-      case 6: return tensor(value);
-      case 7: return Subgraph{network(value.at("network")), value.at("captures").get<std::vector<int>>()};
-      default: throw Error(ErrorCode::kInvalidFile, "an attribute has an unknown kind");
+      case 0:
+        return value.get<std::int64_t>();
+      case 1:
+        return value.get<float>();
+      case 2:
+        return value.get<std::string>();
+      case 3:
+        return value.get<std::vector<std::int64_t>>();
+      case 4:
+        return value.get<std::vector<float>>();
+      case 5:
+        return value.get<std::vector<std::string>>();
+      case 6:
+        return tensor(value);
+      case 7:
+        return Subgraph{network(value.at("network")), value.at("captures").get<std::vector<int>>()};
+      default:
+        throw Error(ErrorCode::kInvalidFile, "an attribute has an unknown kind");
     }
   }
 
@@ -147,7 +168,9 @@ class Reader {
 };
 
 template <typename T>
-void put(std::string& out, T value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); }
+void put(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
 
 template <typename T>
 T get(std::span<const std::byte> bytes, std::size_t offset) {
@@ -158,7 +181,8 @@ T get(std::span<const std::byte> bytes, std::size_t offset) {
 
 }  // namespace
 
-void write_plan_file(const std::filesystem::path& path, const Network& network, const Assignment& assignment, const BuildOptions& options) {
+void write_plan_file(const std::filesystem::path& path, const Network& network, const Assignment& assignment,
+                     const BuildOptions& options) {
   Writer writer;
   Json description{{"network", writer.network(network)}};
   Json& a = description["assignment"];
@@ -167,16 +191,24 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   a["pinned"] = assignment.pinned;
   a["reason"] = assignment.reason;
   Json& o = description["options"];
-  o = {{"tf32", options.tf32}, {"fp16", options.fp16}, {"bf16", options.bf16}, {"int8", options.int8}, {"fp8", options.fp8},
-       {"constraints", static_cast<int>(options.constraints)}, {"fusion", static_cast<int>(options.fusion)},
-       {"assume_lowest", options.assume_lowest}, {"strongly_typed", options.strongly_typed}, {"target", options.target}};
+  o = {{"tf32", options.tf32},
+       {"fp16", options.fp16},
+       {"bf16", options.bf16},
+       {"int8", options.int8},
+       {"fp8", options.fp8},
+       {"constraints", static_cast<int>(options.constraints)},
+       {"fusion", static_cast<int>(options.fusion)},
+       {"assume_lowest", options.assume_lowest},
+       {"strongly_typed", options.strongly_typed},
+       {"target", options.target}};
   for (const Profile& p : options.profiles) o["profiles"].push_back({{"min", p.min}, {"opt", p.opt}, {"max", p.max}});
   const std::vector<std::uint8_t> packed = Json::to_msgpack(description);
   const std::string padding((kAlignment - (kHeaderBytes + packed.size()) % kAlignment) % kAlignment, '\0');
   XXH3_state_t* hash = XXH3_createState();
   if (hash == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(hash);
-  std::vector<std::string_view> pieces{std::string_view(), {reinterpret_cast<const char*>(packed.data()), packed.size()}, padding};
+  std::vector<std::string_view> pieces{
+      std::string_view(), {reinterpret_cast<const char*>(packed.data()), packed.size()}, padding};
   const std::string zeros(kAlignment, '\0');
   for (const Tensor& piece : writer.pieces()) {
     pieces.emplace_back(static_cast<const char*>(piece.raw()), piece.bytes());
@@ -196,11 +228,16 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
 PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops) {
   const auto file = MappedFile::open(path);
   const std::span<std::byte> bytes = file->bytes();
-  const auto refuse = [&](const std::string& why) -> Error { return {ErrorCode::kInvalidFile, fmt::format("[engine] {}: {}", path.string(), why)}; };
+  const auto refuse = [&](const std::string& why) -> Error {
+    return {ErrorCode::kInvalidFile, fmt::format("[engine] {}: {}", path.string(), why)};
+  };
   if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
-    throw refuse("not an engine of ulpscope: expected a file that starts with ULPSPLAN (engines of TensorRT cannot be read); build one with --save-engine");
+    throw refuse(
+        "not an engine of ulpscope: expected a file that starts with ULPSPLAN (engines of TensorRT cannot be read); "
+        "build one with --save-engine");
   const auto version = get<std::uint32_t>(bytes, 8);
-  if (version != kVersion) throw refuse(fmt::format("expected engine format version {}, got {}; build the engine again", kVersion, version));
+  if (version != kVersion)
+    throw refuse(fmt::format("expected engine format version {}, got {}; build the engine again", kVersion, version));
   const auto described = get<std::uint64_t>(bytes, 16);
   if (described > bytes.size() - kHeaderBytes) throw refuse("the file is truncated");
   if (XXH3_64bits(bytes.data() + kHeaderBytes, bytes.size() - kHeaderBytes) != get<std::uint64_t>(bytes, 24))
@@ -231,8 +268,11 @@ PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops
     options.target = o.at("target").get<std::string>();
     if (o.contains("profiles"))
       for (const Json& p : o["profiles"])
-        options.profiles.push_back({p.at("min").get<std::map<std::string, Shape>>(), p.at("opt").get<std::map<std::string, Shape>>(), p.at("max").get<std::map<std::string, Shape>>()});
-    if (result.assignment.precision.size() != result.network->layers.size() || result.assignment.storage.size() != result.network->tensors.size())
+        options.profiles.push_back({p.at("min").get<std::map<std::string, Shape>>(),
+                                    p.at("opt").get<std::map<std::string, Shape>>(),
+                                    p.at("max").get<std::map<std::string, Shape>>()});
+    if (result.assignment.precision.size() != result.network->layers.size() ||
+        result.assignment.storage.size() != result.network->tensors.size())
       throw refuse("the assignment does not fit the network");
     return result;
   } catch (const nlohmann::json::exception& e) {

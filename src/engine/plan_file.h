@@ -18,7 +18,8 @@ struct PlanFile {
 
 /// Layout: the 8 bytes "ULPSPLAN", version (u32), size of the description (u64), XXH3 of all that follows (u64), the
 /// description (MessagePack), weights (each at a multiple of 64 bytes). Little-endian. docs/formats.md has the details.
-void write_plan_file(const std::filesystem::path& path, const Network& network, const Assignment& assignment, const BuildOptions& options);
+void write_plan_file(const std::filesystem::path& path, const Network& network, const Assignment& assignment,
+                     const BuildOptions& options);
 
 /// Weights stay in the mapped file. Throws Error(kInvalidFile): what was expected and what is there.
 PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops);

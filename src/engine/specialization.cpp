@@ -1,6 +1,7 @@
 #include "engine/specialization.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace ulpscope {
 namespace {
@@ -24,7 +25,8 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
       decides |= type(id) == DataType::kBool;
     }
     if (!useful) continue;
-    const bool reads_floats = std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](TensorId id) { return id != kNone && is_lowerable_float(type(id)); });
+    const bool reads_floats = std::any_of(layer.inputs.begin(), layer.inputs.end(),
+                                          [&](TensorId id) { return id != kNone && is_lowerable_float(type(id)); });
     numeric[l] = layer.op->precision == PrecisionRule::kCompute && (floats || (decides && reads_floats));
     // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
     // when it is itself handed out: then the floats that it was selected by are results, too.
@@ -32,7 +34,8 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
       const TensorId id = layer.inputs[i];
       if (id == kNone) continue;
       const bool parameter = (layer.op->weights >> i & 1u) != 0 && layer.op->kind != OpKind::kContraction;
-      if (!parameter && (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) || type(id) == DataType::kBool || !floats))
+      if (!parameter && (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) ||
+                         type(id) == DataType::kBool || !floats))
         reaches[static_cast<std::size_t>(id)] = 1;
     }
   }
@@ -40,7 +43,9 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
 }
 
 std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes) {
+  static std::atomic<std::uint64_t> next_id{1};
   auto result = std::make_shared<Specialization>();
+  result->id = next_id++;
   result->network = &network;
   result->inferred = infer(network, input_shapes);
   result->input_shapes = std::move(input_shapes);
@@ -49,10 +54,19 @@ std::shared_ptr<const Specialization> specialize(const Network& network, std::ve
   for (TensorId id : network.outputs) result->output[static_cast<std::size_t>(id)] = 1;
   result->numeric = numeric_layers(network, result->inferred.types);
   result->folded.assign(network.layers.size(), 0);
+  result->shape_dependent.assign(network.tensors.size(), 0);
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     const Layer& layer = network.layers[l];
-    result->folded[l] = std::all_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId id) { return id == kNone || result->is_constant(id); });
+    result->folded[l] = std::all_of(layer.outputs.begin(), layer.outputs.end(),
+                                    [&](TensorId id) { return id == kNone || result->is_constant(id); });
     if (result->folded[l]) result->numeric[l] = 0;
+    // A constant that does not come from constants alone comes from shapes (Shape, Size and what is computed of them).
+    bool from_shapes = false;
+    for (TensorId id : layer.inputs)
+      from_shapes |= id != kNone && (!result->is_constant(id) || result->shape_dependent[static_cast<std::size_t>(id)]);
+    for (TensorId id : layer.outputs)
+      if (id != kNone && from_shapes && result->is_constant(id))
+        result->shape_dependent[static_cast<std::size_t>(id)] = 1;
   }
   return result;
 }

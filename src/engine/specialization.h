@@ -12,6 +12,7 @@ namespace ulpscope {
 
 struct Specialization {
   const Network* network = nullptr;
+  std::uint64_t id = 0;  ///< Unique in the process.
   std::vector<Shape> input_shapes;
   InferredNetwork inferred;
   std::vector<std::vector<LayerId>> consumers;  ///< Per tensor.
@@ -21,6 +22,8 @@ struct Specialization {
   std::vector<char> numeric;
   /// Per layer: all of its outputs are known before anything runs.
   std::vector<char> folded;
+  /// Per tensor: constant, but made from shapes, so that other input shapes give other elements.
+  std::vector<char> shape_dependent;
 
   const std::optional<Shape>& shape(TensorId id) const { return inferred.shapes[static_cast<std::size_t>(id)]; }
   DataType type(TensorId id) const { return inferred.types[static_cast<std::size_t>(id)]; }

@@ -46,10 +46,12 @@ std::string tactics_to_json(const Specialization& spec, const Assignment& assign
     std::set<TensorId> seen;
     for (LayerId id : group.layers)
       for (TensorId input : network.layer(id).inputs)
-        if (input != kNone && !made.contains(input) && !spec.is_constant(input) && seen.insert(input).second) inputs.push_back(tensor_info(spec, assignment, input));
+        if (input != kNone && !made.contains(input) && !spec.is_constant(input) && seen.insert(input).second)
+          inputs.push_back(tensor_info(spec, assignment, input));
     for (LayerId id : group.layers)
       for (TensorId output : network.layer(id).outputs)
-        if (output != kNone && !grouping.internal[static_cast<std::size_t>(output)]) outputs.push_back(tensor_info(spec, assignment, output));
+        if (output != kNone && !grouping.internal[static_cast<std::size_t>(output)])
+          outputs.push_back(tensor_info(spec, assignment, output));
     Json entry;
     const Precision precision = assignment.precision[static_cast<std::size_t>(group.layers.front())];
     entry["implementation"] = kImplementationBase + static_cast<std::int64_t>(precision);
@@ -72,10 +74,17 @@ TacticReplay tactics_from_json(const std::string& text) {
     if (!file.is_object() || !file.contains("replay") || !file["replay"].is_object())
       throw Error(ErrorCode::kInvalidFile, "[tactics] not a tactic replay: expected an object with the key 'replay'");
     for (const auto& [name, entry] : file["replay"].items()) {
-      if (!entry.is_object() || !entry.contains("implementation")) throw Error(ErrorCode::kInvalidFile, fmt::format("[tactics] entry '{}': expected an object with 'implementation', 'tactic', 'inputs' and 'outputs'", name));
+      if (!entry.is_object() || !entry.contains("implementation"))
+        throw Error(
+            ErrorCode::kInvalidFile,
+            fmt::format(
+                "[tactics] entry '{}': expected an object with 'implementation', 'tactic', 'inputs' and 'outputs'",
+                name));
       const std::int64_t code = entry["implementation"].get<std::int64_t>() - kImplementationBase;
       if (code < 0 || code > static_cast<std::int64_t>(Precision::kINT8))
-        throw Error(ErrorCode::kBuild, fmt::format("[tactics] layer '{}': the builder does not offer implementation {}; the file was written by another builder (TensorRT, say)", name, entry["implementation"].dump()));
+        throw Error(ErrorCode::kBuild, fmt::format("[tactics] layer '{}': the builder does not offer implementation "
+                                                   "{}; the file was written by another builder (TensorRT, say)",
+                                                   name, entry["implementation"].dump()));
       result.groups[name] = true;
       for (std::size_t begin = 0; begin <= name.size();) {
         std::size_t end = name.find(" + ", begin);

@@ -26,8 +26,10 @@ Target parse(const std::string& text, const std::string& where) {
     target.bandwidth_gb_per_s = json.at("bandwidth_gb_per_s").get<double>();
     target.launch_us = json.at("launch_us").get<double>();
     for (int p = 0; p < static_cast<int>(target.tflops.size()); ++p)
-      target.tflops[static_cast<std::size_t>(p)] = json.at("tflops").value(std::string(name_of(static_cast<Precision>(p))), 0.0);
-    if (target.bandwidth_gb_per_s <= 0 || target.launch_us < 0 || !target.has(Precision::kFP32)) throw Error(ErrorCode::kInvalidFile, "the rates must be positive, and fp32 must have one");
+      target.tflops[static_cast<std::size_t>(p)] =
+          json.at("tflops").value(std::string(name_of(static_cast<Precision>(p))), 0.0);
+    if (target.bandwidth_gb_per_s <= 0 || target.launch_us < 0 || !target.has(Precision::kFP32))
+      throw Error(ErrorCode::kInvalidFile, "the rates must be positive, and fp32 must have one");
     return target;
   } catch (const nlohmann::json::exception& e) {
     throw Error(ErrorCode::kInvalidFile, fmt::format("{}: not a target description: {}", where, e.what()));
@@ -48,7 +50,9 @@ Target find_target(const std::string& name) {
   for (const auto& [known, text] : kTargetData)
     if (known == name) return parse(std::string(text), fmt::format("target '{}'", name));
   if (name.ends_with(".json")) return parse(read_file(name), name);
-  throw Error(ErrorCode::kNotFound, fmt::format("[target] unknown target '{}': expected one of {}, or a JSON file of that form", name, fmt::join(target_names(), ", ")));
+  throw Error(ErrorCode::kNotFound,
+              fmt::format("[target] unknown target '{}': expected one of {}, or a JSON file of that form", name,
+                          fmt::join(target_names(), ", ")));
 }
 
 }  // namespace ulpscope

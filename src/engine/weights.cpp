@@ -20,7 +20,8 @@ Tensor WeightCache::get(const std::string& key, const std::function<Tensor()>& m
   return find_or_make(mutex_, tensors_, key, make);
 }
 
-std::shared_ptr<const void> WeightCache::get_object(const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
+std::shared_ptr<const void> WeightCache::get_object(const std::string& key,
+                                                    const std::function<std::shared_ptr<const void>()>& make) {
   return find_or_make(mutex_, objects_, key, make);
 }
 

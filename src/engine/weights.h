@@ -21,7 +21,8 @@ class WeightCache {
   Tensor get(const std::string& key, const std::function<Tensor()>& make);
 
   /// The same for anything that a kernel keeps (packed weights, primitives).
-  std::shared_ptr<const void> get_object(const std::string& key, const std::function<std::shared_ptr<const void>()>& make);
+  std::shared_ptr<const void> get_object(const std::string& key,
+                                         const std::function<std::shared_ptr<const void>()>& make);
 
  private:
   std::mutex mutex_;

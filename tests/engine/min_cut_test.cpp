@@ -22,7 +22,10 @@ TEST(MinCut, AgreesWithEnumerationOnRandomGraphs) {
   for (int trial = 0; trial < 200; ++trial) {
     const int n = 2 + static_cast<int>(random() % 9);
     std::vector<std::pair<double, double>> terminal;
-    struct Edge { int a, b; double forward, backward; };
+    struct Edge {
+      int a, b;
+      double forward, backward;
+    };
     std::vector<Edge> edges;
     MinCut cut(n);
     for (int i = 0; i < n; ++i) {
@@ -30,14 +33,17 @@ TEST(MinCut, AgreesWithEnumerationOnRandomGraphs) {
       cut.add_terminal(i, terminal.back().first, terminal.back().second);
     }
     for (int e = 0; e < 2 * n; ++e) {
-      const int a = static_cast<int>(random() % static_cast<unsigned>(n)), b = static_cast<int>(random() % static_cast<unsigned>(n));
+      const int a = static_cast<int>(random() % static_cast<unsigned>(n)),
+                b = static_cast<int>(random() % static_cast<unsigned>(n));
       if (a == b) continue;
       edges.push_back({a, b, cost(random), random() % 2 ? cost(random) : 0.0});
       cut.add_edge(a, b, edges.back().forward, edges.back().backward);
     }
     const auto value = [&](unsigned source_side) {
       double total = 0;
-      for (int i = 0; i < n; ++i) total += source_side >> i & 1u ? terminal[static_cast<std::size_t>(i)].second : terminal[static_cast<std::size_t>(i)].first;
+      for (int i = 0; i < n; ++i)
+        total += source_side >> i & 1u ? terminal[static_cast<std::size_t>(i)].second
+                                       : terminal[static_cast<std::size_t>(i)].first;
       for (const Edge& e : edges) {
         if ((source_side >> e.a & 1u) && !(source_side >> e.b & 1u)) total += e.forward;
         if (!(source_side >> e.a & 1u) && (source_side >> e.b & 1u)) total += e.backward;

@@ -46,6 +46,31 @@ TEST_P(SpecialValues, PassThroughAFusedActivation) {
   }
 }
 
+TEST(MaxPool, TakesSpecialValuesOfItsWindow) {
+  Model model;
+  model.input("x", {1, 2, 1, 6});
+  auto& pool = model.node("MaxPool", {"x"}, {"y"}, "Pool");
+  const auto integers = [&](const char* name, std::initializer_list<std::int64_t> values) {
+    auto& attribute = add_attribute(pool, name, onnx::AttributeProto::INTS);
+    for (std::int64_t value : values) attribute.add_ints(value);
+  };
+  integers("kernel_shape", {1, 3});
+  integers("strides", {1, 2});
+  integers("pads", {0, 1, 0, 0});
+  model.output("y");
+  BuildOptions options;
+  options.threads = 1;
+  const Tensor x = Tensor::of<float>({1, 2, 1, 6}, {1, 2, kNaN, 3, -kInf, -kInf, 5, 4, 3, kInf, 2, 1});
+  const std::vector<float> y = run_first(*Engine::build(model.load(), options), {x});
+  ASSERT_EQ(y.size(), 6u);
+  EXPECT_EQ(y[0], 2);
+  EXPECT_TRUE(std::isnan(y[1]));
+  EXPECT_EQ(y[2], 3);
+  EXPECT_EQ(y[3], 5);
+  EXPECT_EQ(y[4], kInf);
+  EXPECT_EQ(y[5], kInf);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SpecialValues,
                          ::testing::Combine(::testing::Values("Relu", "HardSwish"), ::testing::Bool(),
                                             ::testing::Values(Fusion::kNone, Fusion::kPointwise, Fusion::kFull)));

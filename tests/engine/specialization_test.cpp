@@ -42,6 +42,23 @@ TEST(Specialization, TellsArithmeticFromWhatIsFoldedOrUnused) {
   EXPECT_EQ(spec->value(network->find_tensor("folded")).data<float>()[0], 4);
 }
 
+TEST(Specialization, ConstantsMadeFromShapesAreNotKeptForOtherShapes) {
+  // y = x * rows of x: the factor is known before anything runs, and another one for other shapes.
+  Model model;
+  model.input("x", {-1, 2});
+  model.node("Shape", {"x"}, {"shape"});
+  model.node("Gather", {"shape", "zero"}, {"rows"});
+  auto& cast = model.node("Cast", {"rows"}, {"factor"});
+  add_attribute(cast, "to", onnx::AttributeProto::INT).set_i(onnx::TensorProto::FLOAT);
+  model.node("Mul", {"x", "factor"}, {"y"}, "Scale");
+  *model.graph().add_initializer() = int64_tensor("zero", {1}, {0});
+  model.output("y");
+  const auto engine = Engine::build(model.load(), fp16_options(ConstraintMode::kNone, Fusion::kNone, true));
+  EXPECT_EQ(run_first(*engine, {Tensor::of<float>({1, 2}, {1, 2})}), (std::vector<float>{1, 2}));
+  EXPECT_EQ(run_first(*engine, {Tensor::of<float>({2, 2}, {1, 2, 3, 4})}), (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(run_first(*engine, {Tensor::of<float>({1, 2}, {5, 6})}), (std::vector<float>{5, 6}));
+}
+
 TEST(Specialization, NamesTheLayerThatDoesNotFit) {
   Model model;
   model.input("x", {2, 3});

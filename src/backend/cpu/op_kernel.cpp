@@ -21,11 +21,13 @@ namespace {
 /// Adds the values that a body captures from the layer's own inputs.
 class BoundSubgraphs final : public SubgraphRunner {
  public:
-  BoundSubgraphs(const Layer& layer, std::span<const Tensor* const> inputs, const GraphFunction& graphs) : layer_(layer), inputs_(inputs), graphs_(graphs) {}
+  BoundSubgraphs(const Layer& layer, std::span<const Tensor* const> inputs, const GraphFunction& graphs)
+      : layer_(layer), inputs_(inputs), graphs_(graphs) {}
 
   std::vector<Tensor> run(std::string_view attribute, std::span<const Tensor> inputs) override {
     std::vector<Tensor> all(inputs.begin(), inputs.end());
-    for (int capture : layer_.attributes.required_graph(attribute).captures) all.push_back(*inputs_[static_cast<std::size_t>(capture)]);
+    for (int capture : layer_.attributes.required_graph(attribute).captures)
+      all.push_back(*inputs_[static_cast<std::size_t>(capture)]);
     return graphs_(attribute, all);
   }
 
@@ -37,8 +39,13 @@ class BoundSubgraphs final : public SubgraphRunner {
 
 class OpKernel final : public Kernel {
  public:
-  OpKernel(const Layer& layer, std::vector<DataType> types, std::vector<Rounding> rounding, bool static_shapes, GraphFunction graphs)
-      : layer_(layer), types_(std::move(types)), rounding_(std::move(rounding)), static_shapes_(static_shapes), graphs_(std::move(graphs)) {}
+  OpKernel(const Layer& layer, std::vector<DataType> types, std::vector<Rounding> rounding, bool static_shapes,
+           GraphFunction graphs)
+      : layer_(layer),
+        types_(std::move(types)),
+        rounding_(std::move(rounding)),
+        static_shapes_(static_shapes),
+        graphs_(std::move(graphs)) {}
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     std::vector<Tensor> results(types_.size());

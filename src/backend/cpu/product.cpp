@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include <cstring>
+#include <oneapi/dnnl/dnnl.hpp>
 #include <type_traits>
 #include <unordered_map>
 
+#include "backend/cpu/pool.h"
 #include "core/parallel.h"
 #include "ulpscope/error.h"
 
@@ -99,14 +99,16 @@ std::shared_ptr<const Packed> packed_constant(const ObjectCache& cache, const st
 /// Two memory descriptors with equal text hold the same bytes in the same order.
 std::string text_of(const memory::desc& desc) {
   std::string text = fmt::format("{}|", fmt::join(desc.get_padded_dims(), ","));
-  text += fmt::format("{}|{}|{}", fmt::join(desc.get_strides(), ","), fmt::join(desc.get_inner_blks(), ","), fmt::join(desc.get_inner_idxs(), ","));
+  text += fmt::format("{}|{}|{}", fmt::join(desc.get_strides(), ","), fmt::join(desc.get_inner_blks(), ","),
+                      fmt::join(desc.get_inner_idxs(), ","));
   return text;
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
-  const auto operand = [](const std::vector<std::int64_t>& batch, std::int64_t rows, std::int64_t columns, bool transposed) {
+  const auto operand = [](const std::vector<std::int64_t>& batch, std::int64_t rows, std::int64_t columns,
+                          bool transposed) {
     Dims dims(batch.begin(), batch.end());
     dims.push_back(transposed ? columns : rows);
     dims.push_back(transposed ? rows : columns);
@@ -136,7 +138,8 @@ std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectC
   std::unordered_map<int, std::shared_ptr<const Packed>> constants;
   if (constant) {
     const memory::desc packed = desc.weights_desc();
-    constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key_b + "|" + text_of(packed), [&] { return pack(b, spec.constant_b, packed); });
+    constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key_b + "|" + text_of(packed),
+                                                  [&] { return pack(b, spec.constant_b, packed); });
   } else {
     inputs.push_back({DNNL_ARG_WEIGHTS, b});
   }
@@ -164,12 +167,16 @@ Dims minus_one(Dims dims) {
   return dims;
 }
 
-memory::desc image(const Shape& shape) { return memory::desc(image_dims(shape), DataKind::f32, memory::format_tag::nhwc); }
+memory::desc image(const Shape& shape) {
+  return memory::desc(image_dims(shape), DataKind::f32, memory::format_tag::nhwc);
+}
 
 /// Padding at the end as oneDNN wants it: what is needed for exactly this output (it may be negative).
-Dims end_padding(const Dims& in, const Dims& out, const Dims& kernel, const Dims& stride, const Dims& dilation, const Dims& begin) {
+Dims end_padding(const Dims& in, const Dims& out, const Dims& kernel, const Dims& stride, const Dims& dilation,
+                 const Dims& begin) {
   Dims end(2);
-  for (std::size_t i = 0; i < 2; ++i) end[i] = (out[2 + i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - in[2 + i] - begin[i];
+  for (std::size_t i = 0; i < 2; ++i)
+    end[i] = (out[2 + i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - in[2 + i] - begin[i];
   return end;
 }
 
@@ -177,8 +184,12 @@ dnnl::primitive_attr attributes_of(const ConvolutionSpec& spec) {
   dnnl::post_ops ops;
   for (const PostOp& op : spec.post_ops) {
     switch (op.kind) {
-      case PostOp::Kind::kHardSwish: ops.append_eltwise(dnnl::algorithm::eltwise_hardswish, 1.0f / 6.0f, 0.5f); break;
-      case PostOp::Kind::kAddTensor: ops.append_binary(dnnl::algorithm::binary_add, image(spec.output)); break;
+      case PostOp::Kind::kHardSwish:
+        ops.append_eltwise(dnnl::algorithm::eltwise_hardswish, 1.0f / 6.0f, 0.5f);
+        break;
+      case PostOp::Kind::kAddTensor:
+        ops.append_binary(dnnl::algorithm::binary_add, image(spec.output));
+        break;
     }
   }
   dnnl::primitive_attr attributes;
@@ -215,12 +226,15 @@ std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const Ob
   const std::int64_t channels = spec.output[1];
   const memory::desc bias({channels}, DataKind::f32, memory::format_tag::x);
   const Dims kernel{plain.get_dims()[plain.get_dims().size() - 2], plain.get_dims().back()};
-  const Dims strides = spatial(spec.strides, 1), dilations = spatial(spec.dilations, 1), begin = spatial(spec.pads_begin, 0);
-  const Dims in_dims = image_dims(spec.transposed ? spec.output : spec.input), out_dims = image_dims(spec.transposed ? spec.input : spec.output);
+  const Dims strides = spatial(spec.strides, 1), dilations = spatial(spec.dilations, 1),
+             begin = spatial(spec.pads_begin, 0);
+  const Dims in_dims = image_dims(spec.transposed ? spec.output : spec.input),
+             out_dims = image_dims(spec.transposed ? spec.input : spec.output);
   const Dims end = end_padding(in_dims, out_dims, kernel, strides, dilations, begin);
   std::optional<Desc> desc;
   try {
-    desc = make_desc(source, any, spec.bias ? bias : memory::desc(), target, strides, minus_one(dilations), begin, end, attributes_of(spec));
+    desc = make_desc(source, any, spec.bias ? bias : memory::desc(), target, strides, minus_one(dilations), begin, end,
+                     attributes_of(spec));
   } catch (const dnnl::error&) {
     return nullptr;  // The reference kernel takes over.
   }
@@ -231,9 +245,11 @@ std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const Ob
       inputs.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, target});
   std::unordered_map<int, std::shared_ptr<const Packed>> constants;
   const memory::desc packed = desc->weights_desc();
-  constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key + "|" + text_of(packed), [&] { return pack(plain, spec.weights, packed); });
+  constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key + "|" + text_of(packed),
+                                                [&] { return pack(plain, spec.weights, packed); });
   if (spec.bias) constants[DNNL_ARG_BIAS] = pack(bias, spec.bias, bias);
-  return std::make_unique<K>(*desc, std::move(inputs), typename K::Argument{DNNL_ARG_DST, target}, std::move(constants));
+  return std::make_unique<K>(*desc, std::move(inputs), typename K::Argument{DNNL_ARG_DST, target},
+                             std::move(constants));
 }
 
 }  // namespace
@@ -241,27 +257,36 @@ std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const Ob
 std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
   const auto make = [](auto tag, dnnl::algorithm algorithm) {
     using Desc = typename decltype(tag)::type;
-    return [algorithm](const auto& source, const auto& weights, const auto& bias, const auto& target, const auto& strides,
-                       const auto& dilations, const auto& begin, const auto& end, const auto& attributes) {
-      return Desc(cpu_engine(), dnnl::prop_kind::forward_inference, algorithm, source, weights, bias, target, strides, dilations, begin, end, attributes);
-    };
+    return
+        [algorithm](const auto& source, const auto& weights, const auto& bias, const auto& target, const auto& strides,
+                    const auto& dilations, const auto& begin, const auto& end, const auto& attributes) {
+          return Desc(cpu_engine(), dnnl::prop_kind::forward_inference, algorithm, source, weights, bias, target,
+                      strides, dilations, begin, end, attributes);
+        };
   };
   if (spec.transposed)
-    return convolution_kernel<dnnl::deconvolution_forward>(spec, cache, make(std::type_identity<dnnl::deconvolution_forward::primitive_desc>{}, dnnl::algorithm::deconvolution_direct));
-  return convolution_kernel<dnnl::convolution_forward>(spec, cache, make(std::type_identity<dnnl::convolution_forward::primitive_desc>{}, dnnl::algorithm::convolution_direct));
+    return convolution_kernel<dnnl::deconvolution_forward>(
+        spec, cache,
+        make(std::type_identity<dnnl::deconvolution_forward::primitive_desc>{}, dnnl::algorithm::deconvolution_direct));
+  return convolution_kernel<dnnl::convolution_forward>(
+      spec, cache,
+      make(std::type_identity<dnnl::convolution_forward::primitive_desc>{}, dnnl::algorithm::convolution_direct));
 }
 
-std::unique_ptr<Kernel> make_pool_kernel(const PoolSpec& spec) {
-  const auto algorithm = spec.kind == PoolSpec::Kind::kMax ? dnnl::algorithm::pooling_max
-                         : spec.kind == PoolSpec::Kind::kAverageIncludePad ? dnnl::algorithm::pooling_avg_include_padding
-                                                                           : dnnl::algorithm::pooling_avg_exclude_padding;
+std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec) {
+  const auto algorithm = spec.kind == PoolSpec::Kind::kAverageIncludePad ? dnnl::algorithm::pooling_avg_include_padding
+                                                                         : dnnl::algorithm::pooling_avg_exclude_padding;
   const memory::desc source = image(spec.input), target = image(spec.output);
-  const Dims kernel = spatial(spec.kernel, 1), strides = spatial(spec.strides, 1), dilations = spatial(spec.dilations, 1), begin = spatial(spec.pads_begin, 0);
+  const Dims kernel = spatial(spec.kernel, 1), strides = spatial(spec.strides, 1),
+             dilations = spatial(spec.dilations, 1), begin = spatial(spec.pads_begin, 0);
   const Dims end = end_padding(image_dims(spec.input), image_dims(spec.output), kernel, strides, dilations, begin);
   try {
-    const dnnl::pooling_forward::primitive_desc desc(cpu_engine(), dnnl::prop_kind::forward_inference, algorithm, source, target, strides, kernel, minus_one(dilations), begin, end);
+    const dnnl::pooling_forward::primitive_desc desc(cpu_engine(), dnnl::prop_kind::forward_inference, algorithm,
+                                                     source, target, strides, kernel, minus_one(dilations), begin, end);
     using K = PrimitiveKernel<dnnl::pooling_forward>;
-    return std::make_unique<K>(desc, std::vector<K::Argument>{{DNNL_ARG_SRC, source}}, K::Argument{DNNL_ARG_DST, target}, std::unordered_map<int, std::shared_ptr<const Packed>>{});
+    return std::make_unique<K>(desc, std::vector<K::Argument>{{DNNL_ARG_SRC, source}},
+                               K::Argument{DNNL_ARG_DST, target},
+                               std::unordered_map<int, std::shared_ptr<const Packed>>{});
   } catch (const dnnl::error&) {
     return nullptr;
   }

@@ -13,7 +13,8 @@
 namespace ulpscope::cpu {
 
 /// Keeps packed weights and primitives; the engine's WeightCache behind a function.
-using ObjectCache = std::function<std::shared_ptr<const void>(const std::string& key, const std::function<std::shared_ptr<const void>()>& make)>;
+using ObjectCache = std::function<std::shared_ptr<const void>(
+    const std::string& key, const std::function<std::shared_ptr<const void>()>& make)>;
 
 /// What is done to each result before it is stored, in order, in fp32: folded into the product's own last pass. All of
 /// them keep infinities and NaN.
@@ -48,13 +49,5 @@ struct ConvolutionSpec {
 /// Inputs of the kernel: x, then one tensor per kAddTensor. All activations are channels last.
 /// Nothing when oneDNN has no such convolution.
 std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
-
-struct PoolSpec {
-  enum class Kind : std::uint8_t { kMax, kAverageIncludePad, kAverageExcludePad } kind;
-  Shape input, output;  ///< Logical, one or two spatial dimensions; channels last in memory.
-  std::vector<std::int64_t> kernel, strides, dilations, pads_begin, pads_end;
-};
-
-std::unique_ptr<Kernel> make_pool_kernel(const PoolSpec& spec);
 
 }  // namespace ulpscope::cpu

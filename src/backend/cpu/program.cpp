@@ -16,7 +16,8 @@ ProgramBuilder::Register ProgramBuilder::input(const std::vector<std::int64_t>& 
   registers_.push_back({Kind::kFull, static_cast<int>(inputs_.size())});
   inputs_.push_back({strides, rounding, target});
   const std::size_t row_begin = domain_.size() - static_cast<std::size_t>(row_dims_);
-  if (row_dims_ > 0 && std::all_of(strides.begin() + static_cast<std::ptrdiff_t>(row_begin), strides.end(), [](std::int64_t s) { return s == 0; }))
+  if (row_dims_ > 0 && std::all_of(strides.begin() + static_cast<std::ptrdiff_t>(row_begin), strides.end(),
+                                   [](std::int64_t s) { return s == 0; }))
     registers_.back().kind = Kind::kRow;
   return target;
 }
@@ -27,7 +28,9 @@ ProgramBuilder::Register ProgramBuilder::constant(float value) {
 }
 
 ProgramBuilder::Register ProgramBuilder::apply(Instruction instruction, Register a, Register b, float p, float q) {
-  const auto kind_of = [&](Register r) { return r < 0 ? Kind::kConstant : registers_[static_cast<std::size_t>(r)].kind; };
+  const auto kind_of = [&](Register r) {
+    return r < 0 ? Kind::kConstant : registers_[static_cast<std::size_t>(r)].kind;
+  };
   Kind kind = std::max({kind_of(a), kind_of(b), row_dims_ > 0 ? Kind::kRow : Kind::kFull});
   if (is_row_reduction(instruction)) kind = Kind::kRow;
   const Register target = static_cast<Register>(registers_.size());
@@ -110,7 +113,8 @@ class ProgramKernel final : public Kernel {
       // Two loops are one when every input steps over the inner one evenly.
       if (!loops.empty()) {
         bool merge = true;
-        for (std::size_t i = 0; i < loop.strides.size(); ++i) merge &= loops.back().strides[i] == loop.strides[i] * loop.extent;
+        for (std::size_t i = 0; i < loop.strides.size(); ++i)
+          merge &= loops.back().strides[i] == loop.strides[i] * loop.extent;
         if (merge) {
           loops.back().extent *= loop.extent;
           loops.back().strides = loop.strides;
@@ -145,7 +149,8 @@ class ProgramKernel final : public Kernel {
       inputs_.push_back(std::move(access));
     }
     tile_columns_ = has_rows_ ? inner_ : std::min(inner_, kTileElements);
-    tile_rows_ = std::clamp<std::int64_t>(kTileElements / std::max<std::int64_t>(tile_columns_, 1), 1, std::max<std::int64_t>(rows_, 1));
+    tile_rows_ = std::clamp<std::int64_t>(kTileElements / std::max<std::int64_t>(tile_columns_, 1), 1,
+                                          std::max<std::int64_t>(rows_, 1));
     return true;
   }
 
@@ -157,12 +162,14 @@ class ProgramKernel final : public Kernel {
     const ProgramKernels& kernels = program_kernels();
     for (const auto& step : steps_) {
       Functions f{};
-      if (is_row_reduction(step.instruction)) f.reduce = kernels.reduce(step.instruction);
+      if (is_row_reduction(step.instruction))
+        f.reduce = kernels.reduce(step.instruction);
       else if (is_binary(step.instruction)) {
         f.binary = kernels.binary(step.instruction);
         f.binary_scalar = kernels.binary_scalar(step.instruction);
         f.scalar_binary = kernels.scalar_binary(step.instruction);
-      } else f.unary = kernels.unary(step.instruction);
+      } else
+        f.unary = kernels.unary(step.instruction);
       functions_.push_back(f);
     }
     const std::size_t count = registers_.size();
@@ -170,10 +177,12 @@ class ProgramKernel final : public Kernel {
     for (std::size_t s = 0; s < steps_.size(); ++s)
       for (int r : {steps_[s].a, steps_[s].b})
         if (r >= 0) last_use[static_cast<std::size_t>(r)] = static_cast<int>(s);
-    for (const auto& output : outputs_) last_use[static_cast<std::size_t>(output.source)] = static_cast<int>(steps_.size());
+    for (const auto& output : outputs_)
+      last_use[static_cast<std::size_t>(output.source)] = static_cast<int>(steps_.size());
     place_.assign(count, -1);
     output_of_.assign(count, -1);
-    for (std::size_t o = 0; o < outputs_.size(); ++o) output_of_[static_cast<std::size_t>(outputs_[o].source)] = static_cast<int>(o);
+    for (std::size_t o = 0; o < outputs_.size(); ++o)
+      output_of_[static_cast<std::size_t>(outputs_[o].source)] = static_cast<int>(o);
     std::vector<int> free;
     const auto take = [&](std::size_t r) {
       if (free.empty()) {
@@ -187,8 +196,10 @@ class ProgramKernel final : public Kernel {
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       take(static_cast<std::size_t>(steps_[s].target));
       for (int r : {steps_[s].a, steps_[s].b})
-        if (r >= 0 && place_[static_cast<std::size_t>(r)] >= 0 && last_use[static_cast<std::size_t>(r)] == static_cast<int>(s)) {
-          if (std::find(free.begin(), free.end(), place_[static_cast<std::size_t>(r)]) == free.end()) free.push_back(place_[static_cast<std::size_t>(r)]);
+        if (r >= 0 && place_[static_cast<std::size_t>(r)] >= 0 &&
+            last_use[static_cast<std::size_t>(r)] == static_cast<int>(s)) {
+          if (std::find(free.begin(), free.end(), place_[static_cast<std::size_t>(r)]) == free.end())
+            free.push_back(place_[static_cast<std::size_t>(r)]);
         }
     }
     // A full output may be written where it belongs as soon as it is computed only if no input is read after that.
@@ -210,20 +221,23 @@ class ProgramKernel final : public Kernel {
 
   std::size_t place_elements() const { return static_cast<std::size_t>((tile_rows_ * tile_columns_ + 31) / 16 * 16); }
 
-  void run_tile(const std::vector<const float*>& in, const std::vector<float*>& out, std::int64_t outer, std::int64_t row,
-                std::int64_t column, Scratch& scratch) const {
+  void run_tile(const std::vector<const float*>& in, const std::vector<float*>& out, std::int64_t outer,
+                std::int64_t row, std::int64_t column, Scratch& scratch) const {
     const std::int64_t rows = std::min(tile_rows_, rows_ - row);
     const std::int64_t columns = std::min(tile_columns_, inner_ - column);
     const std::int64_t elements = rows * columns;
     for (std::size_t r = 0; r < registers_.size(); ++r)
-      scratch.registers[r] = place_[r] < 0 ? nullptr : scratch.values.data() + static_cast<std::size_t>(place_[r]) * place_elements();
-    for (std::size_t i = 0; i < inputs_.size(); ++i) load(inputs_[i], in[i], outer, row, column, rows, columns, scratch);
+      scratch.registers[r] =
+          place_[r] < 0 ? nullptr : scratch.values.data() + static_cast<std::size_t>(place_[r]) * place_elements();
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      load(inputs_[i], in[i], outer, row, column, rows, columns, scratch);
     const std::int64_t full_offset = (outer * rows_ + row) * inner_ + column;
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       const auto& step = steps_[s];
       const std::size_t target = static_cast<std::size_t>(step.target);
       const bool full = registers_[target].kind == Kind::kFull;
-      if (const int o = output_of_[target]; o >= 0 && full && s >= direct_output_from_ && (columns == inner_ || rows == 1) && outputs_.size() == 1)
+      if (const int o = output_of_[target];
+          o >= 0 && full && s >= direct_output_from_ && (columns == inner_ || rows == 1) && outputs_.size() == 1)
         scratch.registers[target] = out[static_cast<std::size_t>(o)] + full_offset;
       execute(step, functions_[s], rows, columns, scratch);
     }
@@ -234,10 +248,12 @@ class ProgramKernel final : public Kernel {
         round_array(values, out[o] + outer * rows_ + row, static_cast<std::size_t>(rows), outputs_[o].rounding);
       } else if (columns == inner_ || rows == 1) {
         float* target = out[o] + full_offset;
-        if (values != target || outputs_[o].rounding != Rounding::kNone) round_array(values, target, static_cast<std::size_t>(elements), outputs_[o].rounding);
+        if (values != target || outputs_[o].rounding != Rounding::kNone)
+          round_array(values, target, static_cast<std::size_t>(elements), outputs_[o].rounding);
       } else {
         for (std::int64_t r = 0; r < rows; ++r)
-          round_array(values + r * columns, out[o] + full_offset + r * inner_, static_cast<std::size_t>(columns), outputs_[o].rounding);
+          round_array(values + r * columns, out[o] + full_offset + r * inner_, static_cast<std::size_t>(columns),
+                      outputs_[o].rounding);
       }
     }
   }
@@ -271,14 +287,18 @@ class ProgramKernel final : public Kernel {
       for (std::int64_t r = 0; r < rows; ++r) {
         float* to = target + r * columns;
         const float* from = source + r * access.row;
-        if (access.row == 0 && r > 0) std::memcpy(to, target, static_cast<std::size_t>(columns) * sizeof(float));
-        else if (access.column == 1) std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(float));
-        else if (access.column == 0) std::fill(to, to + columns, *from);
+        if (access.row == 0 && r > 0)
+          std::memcpy(to, target, static_cast<std::size_t>(columns) * sizeof(float));
+        else if (access.column == 1)
+          std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(float));
+        else if (access.column == 0)
+          std::fill(to, to + columns, *from);
         else
           for (std::int64_t c = 0; c < columns; ++c) to[c] = from[c * access.column];
       }
     }
-    if (access.rounding != Rounding::kNone) round_array(target, target, static_cast<std::size_t>(count), access.rounding);
+    if (access.rounding != Rounding::kNone)
+      round_array(target, target, static_cast<std::size_t>(count), access.rounding);
   }
 
   struct Functions {
@@ -289,7 +309,8 @@ class ProgramKernel final : public Kernel {
     ProgramKernels::Reduce reduce = nullptr;
   };
 
-  void execute(const ProgramBuilder::Step& step, const Functions& f, std::int64_t rows, std::int64_t columns, Scratch& scratch) const {
+  void execute(const ProgramBuilder::Step& step, const Functions& f, std::int64_t rows, std::int64_t columns,
+               Scratch& scratch) const {
     const auto kind = [&](int r) { return registers_[static_cast<std::size_t>(r)].kind; };
     const auto at = [&](int r) { return scratch.registers[static_cast<std::size_t>(r)]; };
     const auto value = [&](int r) { return registers_[static_cast<std::size_t>(r)].value; };
@@ -304,17 +325,23 @@ class ProgramKernel final : public Kernel {
       std::fill(out, out + count, value(step.a));
       f.binary_scalar(out, out, value(step.b), count);
     } else if (kind(step.b) == Kind::kConstant) {
-      if (full && kind(step.a) == Kind::kRow) spread(at(step.a), out, rows, columns), f.binary_scalar(out, out, value(step.b), count);
-      else f.binary_scalar(out, at(step.a), value(step.b), count);
+      if (full && kind(step.a) == Kind::kRow)
+        spread(at(step.a), out, rows, columns), f.binary_scalar(out, out, value(step.b), count);
+      else
+        f.binary_scalar(out, at(step.a), value(step.b), count);
     } else if (kind(step.a) == Kind::kConstant) {
-      if (full && kind(step.b) == Kind::kRow) spread(at(step.b), out, rows, columns), f.scalar_binary(out, value(step.a), out, count);
-      else f.scalar_binary(out, value(step.a), at(step.b), count);
+      if (full && kind(step.b) == Kind::kRow)
+        spread(at(step.b), out, rows, columns), f.scalar_binary(out, value(step.a), out, count);
+      else
+        f.scalar_binary(out, value(step.a), at(step.b), count);
     } else if (!full || kind(step.a) == kind(step.b)) {
       f.binary(out, at(step.a), at(step.b), count);
     } else if (kind(step.b) == Kind::kRow) {
-      for (std::int64_t r = 0; r < rows; ++r) f.binary_scalar(out + r * columns, at(step.a) + r * columns, at(step.b)[r], columns);
+      for (std::int64_t r = 0; r < rows; ++r)
+        f.binary_scalar(out + r * columns, at(step.a) + r * columns, at(step.b)[r], columns);
     } else {
-      for (std::int64_t r = 0; r < rows; ++r) f.scalar_binary(out + r * columns, at(step.a)[r], at(step.b) + r * columns, columns);
+      for (std::int64_t r = 0; r < rows; ++r)
+        f.scalar_binary(out + r * columns, at(step.a)[r], at(step.b) + r * columns, columns);
     }
   }
 
@@ -322,7 +349,8 @@ class ProgramKernel final : public Kernel {
     for (std::int64_t r = rows; r-- > 0;) std::fill(out + r * columns, out + (r + 1) * columns, row_values[r]);
   }
 
-  void unary(const ProgramBuilder::Step& step, const Functions& f, std::int64_t count, std::int64_t columns, bool full, Scratch& scratch) const {
+  void unary(const ProgramBuilder::Step& step, const Functions& f, std::int64_t count, std::int64_t columns, bool full,
+             Scratch& scratch) const {
     const auto& source = registers_[static_cast<std::size_t>(step.a)];
     float* out = scratch.registers[static_cast<std::size_t>(step.target)];
     if (source.kind == Kind::kConstant) {
@@ -336,7 +364,8 @@ class ProgramKernel final : public Kernel {
     }
   }
 
-  void reduce(const ProgramBuilder::Step& step, const Functions& f, std::int64_t rows, std::int64_t columns, Scratch& scratch) const {
+  void reduce(const ProgramBuilder::Step& step, const Functions& f, std::int64_t rows, std::int64_t columns,
+              Scratch& scratch) const {
     const auto& source = registers_[static_cast<std::size_t>(step.a)];
     float* out = scratch.registers[static_cast<std::size_t>(step.target)];
     if (source.kind == Kind::kFull) {
@@ -348,7 +377,8 @@ class ProgramKernel final : public Kernel {
     thread_local std::vector<float> expanded;
     expanded.resize(static_cast<std::size_t>(columns));
     for (std::int64_t r = 0; r < rows; ++r) {
-      std::fill(expanded.begin(), expanded.end(), source.kind == Kind::kConstant ? source.value : scratch.registers[static_cast<std::size_t>(step.a)][r]);
+      std::fill(expanded.begin(), expanded.end(),
+                source.kind == Kind::kConstant ? source.value : scratch.registers[static_cast<std::size_t>(step.a)][r]);
       out[r] = f.reduce(expanded.data(), columns);
     }
   }

@@ -16,20 +16,64 @@ namespace ulpscope::cpu {
 /// All compute in float32. p, q: parameters of the instruction.
 enum class Instruction : std::uint8_t {
   // unary
-  kCopy, kNeg, kAbs, kSign, kReciprocal, kSqrt, kRsqrt, kExp, kLog, kErf, kTanh, kSigmoid, kSin, kCos, kTan, kAsin, kAcos, kAtan,
-  kSinh, kCosh, kAsinh, kAcosh, kAtanh, kFloor, kCeil, kRound, kRelu, kSquare,
-  kLeakyRelu,        ///< p: slope
-  kClip,             ///< min(max(x, p), q)
-  kHardSigmoid,      ///< max(0, min(1, p x + q))
-  kHardSwish, kSoftplus, kSoftsign, kMish,
-  kElu,              ///< p (exp x - 1) below 0
-  kSelu,             ///< q (p exp x - p) below 0, q x above
-  kCelu, kThresholdedRelu, kSwish,  ///< p: alpha (Swish: x sigmoid(p x))
-  kGelu, kGeluTanh,
+  kCopy,
+  kNeg,
+  kAbs,
+  kSign,
+  kReciprocal,
+  kSqrt,
+  kRsqrt,
+  kExp,
+  kLog,
+  kErf,
+  kTanh,
+  kSigmoid,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kFloor,
+  kCeil,
+  kRound,
+  kRelu,
+  kSquare,
+  kLeakyRelu,    ///< p: slope
+  kClip,         ///< min(max(x, p), q)
+  kHardSigmoid,  ///< max(0, min(1, p x + q))
+  kHardSwish,
+  kSoftplus,
+  kSoftsign,
+  kMish,
+  kElu,   ///< p (exp x - 1) below 0
+  kSelu,  ///< q (p exp x - p) below 0, q x above
+  kCelu,
+  kThresholdedRelu,
+  kSwish,  ///< p: alpha (Swish: x sigmoid(p x))
+  kGelu,
+  kGeluTanh,
   // binary
-  kAdd, kSub, kMul, kDiv, kPow, kMin, kMax, kPRelu,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kPow,
+  kMin,
+  kMax,
+  kPRelu,
   // reductions of a row to one value
-  kRowSum, kRowMean, kRowMax, kRowMin, kRowSumSquare, kRowL1,
+  kRowSum,
+  kRowMean,
+  kRowMax,
+  kRowMin,
+  kRowSumSquare,
+  kRowL1,
 };
 
 inline constexpr bool is_row_reduction(Instruction i) noexcept { return i >= Instruction::kRowSum; }

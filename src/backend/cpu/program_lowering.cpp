@@ -18,20 +18,28 @@ std::optional<float> scalar(const Tensor* value) {
 }
 
 const std::unordered_map<std::string_view, I>& plain_unary() {
-  static const std::unordered_map<std::string_view, I> table{
-      {"Neg", I::kNeg}, {"Abs", I::kAbs}, {"Sign", I::kSign}, {"Reciprocal", I::kReciprocal}, {"Sqrt", I::kSqrt}, {"Exp", I::kExp},
-      {"Log", I::kLog}, {"Erf", I::kErf}, {"Tanh", I::kTanh}, {"Sigmoid", I::kSigmoid}, {"Sin", I::kSin}, {"Cos", I::kCos},
-      {"Tan", I::kTan}, {"Asin", I::kAsin}, {"Acos", I::kAcos}, {"Atan", I::kAtan}, {"Sinh", I::kSinh}, {"Cosh", I::kCosh},
-      {"Asinh", I::kAsinh}, {"Acosh", I::kAcosh}, {"Atanh", I::kAtanh}, {"Floor", I::kFloor}, {"Ceil", I::kCeil},
-      {"Round", I::kRound}, {"Relu", I::kRelu}, {"HardSwish", I::kHardSwish}, {"Softplus", I::kSoftplus},
-      {"Softsign", I::kSoftsign}, {"Mish", I::kMish}};
+  static const std::unordered_map<std::string_view, I> table{{"Neg", I::kNeg},           {"Abs", I::kAbs},
+                                                             {"Sign", I::kSign},         {"Reciprocal", I::kReciprocal},
+                                                             {"Sqrt", I::kSqrt},         {"Exp", I::kExp},
+                                                             {"Log", I::kLog},           {"Erf", I::kErf},
+                                                             {"Tanh", I::kTanh},         {"Sigmoid", I::kSigmoid},
+                                                             {"Sin", I::kSin},           {"Cos", I::kCos},
+                                                             {"Tan", I::kTan},           {"Asin", I::kAsin},
+                                                             {"Acos", I::kAcos},         {"Atan", I::kAtan},
+                                                             {"Sinh", I::kSinh},         {"Cosh", I::kCosh},
+                                                             {"Asinh", I::kAsinh},       {"Acosh", I::kAcosh},
+                                                             {"Atanh", I::kAtanh},       {"Floor", I::kFloor},
+                                                             {"Ceil", I::kCeil},         {"Round", I::kRound},
+                                                             {"Relu", I::kRelu},         {"HardSwish", I::kHardSwish},
+                                                             {"Softplus", I::kSoftplus}, {"Softsign", I::kSoftsign},
+                                                             {"Mish", I::kMish}};
   return table;
 }
 
 const std::unordered_map<std::string_view, I>& plain_binary() {
   static const std::unordered_map<std::string_view, I> table{
-      {"Add", I::kAdd}, {"Sub", I::kSub}, {"Mul", I::kMul}, {"Div", I::kDiv}, {"Pow", I::kPow}, {"PRelu", I::kPRelu},
-      {"Min", I::kMin}, {"Max", I::kMax}, {"Sum", I::kAdd}, {"Mean", I::kAdd}};
+      {"Add", I::kAdd},     {"Sub", I::kSub}, {"Mul", I::kMul}, {"Div", I::kDiv}, {"Pow", I::kPow},
+      {"PRelu", I::kPRelu}, {"Min", I::kMin}, {"Max", I::kMax}, {"Sum", I::kAdd}, {"Mean", I::kAdd}};
   return table;
 }
 
@@ -58,14 +66,16 @@ const std::unordered_map<std::string_view, Parametric>& parametric_unary() {
 constexpr std::uint32_t kAll = ~0u;
 
 bool is_reduction_name(std::string_view op) {
-  static constexpr std::array<std::string_view, 7> kNames{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare"};
+  static constexpr std::array<std::string_view, 7> kNames{"ReduceSum", "ReduceMean", "ReduceMax",      "ReduceMin",
+                                                          "ReduceL1",  "ReduceL2",   "ReduceSumSquare"};
   for (std::string_view name : kNames)
     if (name == op) return true;
   return false;
 }
 
 bool is_row_norm(std::string_view op) {
-  return op == "LayerNormalization" || op == "RMSNormalization" || op == "InstanceNormalization" || op == "SimplifiedLayerNormalization";
+  return op == "LayerNormalization" || op == "RMSNormalization" || op == "InstanceNormalization" ||
+         op == "SimplifiedLayerNormalization";
 }
 
 Register lower_reduction(ProgramBuilder& p, std::string_view op, Register x) {
@@ -87,7 +97,8 @@ Register lower_softmax(ProgramBuilder& p, Register x, bool logarithm) {
 }
 
 /// Two passes (mean first, then the squares of the differences): no cancellation.
-Register lower_norm(ProgramBuilder& p, const Layer& layer, std::span<const ProgramOperand> operands, std::int64_t row_elements) {
+Register lower_norm(ProgramBuilder& p, const Layer& layer, std::span<const ProgramOperand> operands,
+                    std::int64_t row_elements) {
   const std::string_view op = layer.op->name;
   const bool centred = op == "LayerNormalization" || op == "InstanceNormalization";
   Register x = operands[0].reg;
@@ -117,13 +128,15 @@ ProgramSupport program_support(const Layer& layer, std::span<const Tensor* const
   return {};
 }
 
-std::optional<Register> lower_layer(ProgramBuilder& p, const Layer& layer, std::span<const ProgramOperand> operands, std::int64_t row_elements) {
+std::optional<Register> lower_layer(ProgramBuilder& p, const Layer& layer, std::span<const ProgramOperand> operands,
+                                    std::int64_t row_elements) {
   const std::string_view op = layer.op->name;
   const Register x = operands[0].reg;
   if (const auto found = plain_unary().find(op); found != plain_unary().end()) return p.apply(found->second, x);
   if (const auto found = parametric_unary().find(op); found != parametric_unary().end()) {
     const Parametric& u = found->second;
-    return p.apply(u.instruction, x, -1, layer.attributes.real(u.p_name, u.p), u.q_name ? layer.attributes.real(u.q_name, u.q) : 0);
+    return p.apply(u.instruction, x, -1, layer.attributes.real(u.p_name, u.p),
+                   u.q_name ? layer.attributes.real(u.q_name, u.q) : 0);
   }
   if (const auto found = plain_binary().find(op); found != plain_binary().end()) {
     if (op == "Pow") {

@@ -19,7 +19,8 @@ struct ProgramOperand {
 /// instructions and runs as its reference kernel. Pointwise operators, and reductions, softmax and normalisation over
 /// the rows of the program. `row_elements`: elements of a row.
 std::optional<ProgramBuilder::Register> lower_layer(ProgramBuilder& program, const Layer& layer,
-                                                    std::span<const ProgramOperand> operands, std::int64_t row_elements);
+                                                    std::span<const ProgramOperand> operands,
+                                                    std::int64_t row_elements);
 
 /// Whether `lower_layer` would succeed, and which operands it wants as registers (bit i: operand i).
 struct ProgramSupport {

@@ -1,0 +1,23 @@
+// Pooling over one or two spatial dimensions, channels last.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backend/kernel.h"
+
+namespace ulpscope::cpu {
+
+struct PoolSpec {
+  enum class Kind : std::uint8_t { kMax, kAverageIncludePad, kAverageExcludePad } kind;
+  Shape input, output;  ///< Logical, one or two spatial dimensions; channels last in memory.
+  std::vector<std::int64_t> kernel, strides, dilations, pads_begin, pads_end;
+};
+
+/// NaN in a window is the maximum of the window, as ONNX's reference has it (oneDNN drops it).
+std::unique_ptr<Kernel> make_max_pool_kernel(const PoolSpec& spec);
+
+/// Through oneDNN. Nothing when it has no such pooling.
+std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec);
+
+}  // namespace ulpscope::cpu
