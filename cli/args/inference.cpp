@@ -11,10 +11,11 @@ void InferenceArgs::declare(OptionTable& table) {
   table.integer({"--warm-up"}, warm_up, "N", "Untimed runs before the first iteration of each runner (default: 0)");
   table.flag({"--use-subprocess"}, use_subprocess, "Give each Python runner a process of its own");
   table
-      .number({"--python-time-limit"}, python_time_limit, "SECONDS",
-              "Longest that one call into Python may take: a "
-              "script's function, one inference of ONNX Runtime (default: 60 for scripts that define or edit a network or "
-              "a config, else 600; 0: no limit)")
+      .number(
+          {"--python-time-limit"}, python_time_limit, "SECONDS",
+          "Longest that one call into Python may take: a "
+          "script's function, one inference of ONNX Runtime (default: 60 for scripts that define or edit a network or "
+          "a config, else 600; 0: no limit)")
       .ours();
   table.value({"--save-inputs", "--save-input-data"}, save_inputs, "FILE", "Write the inputs (JSON)");
   table.words({"--save-input-blob"}, Arity::kOptional, "DIR", "Write each input as a raw binary file")

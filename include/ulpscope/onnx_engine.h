@@ -39,8 +39,8 @@ struct TensorSpec {
 struct LayerSummary {
   std::string name;
   std::string op;
-  std::string precision;           ///< "fp32", "tf32", "fp16", "bf16"; the type of its output if it does not compute in floats.
-  std::string reason;              ///< Why this precision.
+  std::string precision;  ///< "fp32", "tf32", "fp16", "bf16"; the type of its output if it does not compute in floats.
+  std::string reason;     ///< Why this precision.
   std::vector<std::string> nodes;  ///< The ONNX nodes that it came from.
 };
 

@@ -79,17 +79,50 @@ class ULPSCOPE_API Tensor {
 /// The element type that a C++ type stands for.
 template <typename T>
 constexpr DataType type_of() noexcept;
-template <> constexpr DataType type_of<float>() noexcept { return DataType::kFloat32; }
-template <> constexpr DataType type_of<double>() noexcept { return DataType::kFloat64; }
-template <> constexpr DataType type_of<std::int8_t>() noexcept { return DataType::kInt8; }
-template <> constexpr DataType type_of<std::uint8_t>() noexcept { return DataType::kUInt8; }
-template <> constexpr DataType type_of<std::int16_t>() noexcept { return DataType::kInt16; }
-template <> constexpr DataType type_of<std::uint16_t>() noexcept { return DataType::kUInt16; }
-template <> constexpr DataType type_of<std::int32_t>() noexcept { return DataType::kInt32; }
-template <> constexpr DataType type_of<std::uint32_t>() noexcept { return DataType::kUInt32; }
-template <> constexpr DataType type_of<std::int64_t>() noexcept { return DataType::kInt64; }
-template <> constexpr DataType type_of<std::uint64_t>() noexcept { return DataType::kUInt64; }
-template <> constexpr DataType type_of<bool>() noexcept { return DataType::kBool; }
+template <>
+constexpr DataType type_of<float>() noexcept {
+  return DataType::kFloat32;
+}
+template <>
+constexpr DataType type_of<double>() noexcept {
+  return DataType::kFloat64;
+}
+template <>
+constexpr DataType type_of<std::int8_t>() noexcept {
+  return DataType::kInt8;
+}
+template <>
+constexpr DataType type_of<std::uint8_t>() noexcept {
+  return DataType::kUInt8;
+}
+template <>
+constexpr DataType type_of<std::int16_t>() noexcept {
+  return DataType::kInt16;
+}
+template <>
+constexpr DataType type_of<std::uint16_t>() noexcept {
+  return DataType::kUInt16;
+}
+template <>
+constexpr DataType type_of<std::int32_t>() noexcept {
+  return DataType::kInt32;
+}
+template <>
+constexpr DataType type_of<std::uint32_t>() noexcept {
+  return DataType::kUInt32;
+}
+template <>
+constexpr DataType type_of<std::int64_t>() noexcept {
+  return DataType::kInt64;
+}
+template <>
+constexpr DataType type_of<std::uint64_t>() noexcept {
+  return DataType::kUInt64;
+}
+template <>
+constexpr DataType type_of<bool>() noexcept {
+  return DataType::kBool;
+}
 
 namespace detail {
 [[noreturn]] ULPSCOPE_API void throw_wrong_element_type(DataType actual, DataType asked);
@@ -116,7 +149,8 @@ const T* Tensor::data() const {
 template <typename T>
 Tensor Tensor::of(Shape shape, std::span<const T> values) {
   Tensor result(type_of<T>(), std::move(shape));
-  if (static_cast<std::size_t>(result.size()) != values.size()) detail::throw_wrong_element_type(result.type(), result.type());
+  if (static_cast<std::size_t>(result.size()) != values.size())
+    detail::throw_wrong_element_type(result.type(), result.type());
   T* out = result.data<T>();
   for (std::size_t i = 0; i < values.size(); ++i) out[i] = values[i];
   return result;

@@ -13,46 +13,61 @@ namespace ulpscope {
 namespace {
 
 // Storage of the narrow floats, so that they are types of their own in the templates below.
-struct F16 { std::uint16_t bits; };
-struct BF16 { std::uint16_t bits; };
+struct F16 {
+  std::uint16_t bits;
+};
+struct BF16 {
+  std::uint16_t bits;
+};
 
 template <typename T>
 constexpr bool kNarrow = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
 
 template <typename T>
 auto widen(T value) noexcept {
-  if constexpr (std::is_same_v<T, F16>) return f16_value(value.bits);
-  else if constexpr (std::is_same_v<T, BF16>) return bf16_value(value.bits);
-  else return value;
+  if constexpr (std::is_same_v<T, F16>)
+    return f16_value(value.bits);
+  else if constexpr (std::is_same_v<T, BF16>)
+    return bf16_value(value.bits);
+  else
+    return value;
 }
 
 template <typename From>
 float to_single_before_narrow(From value) noexcept {
-  if constexpr (std::is_same_v<From, float>) return value;
-  else if constexpr (std::is_same_v<From, double>) return round_to_odd(value);
+  if constexpr (std::is_same_v<From, float>)
+    return value;
+  else if constexpr (std::is_same_v<From, double>)
+    return round_to_odd(value);
   else if constexpr (sizeof(From) == 8) {
     // A double holds 53 bits: above them, fold the low bits into a sticky bit, so that no rounding happens here.
     constexpr From kLow = 0x7ff;
     const bool fits = value <= From{1} << 53 && (std::is_unsigned_v<From> || value >= -(From{1} << 53));
-    return round_to_odd(static_cast<double>(fits ? value : static_cast<From>((value & ~kLow) | ((value & kLow) != 0 ? 0x400 : 0))));
-  }
-  else return round_to_odd(static_cast<double>(value));
+    return round_to_odd(
+        static_cast<double>(fits ? value : static_cast<From>((value & ~kLow) | ((value & kLow) != 0 ? 0x400 : 0))));
+  } else
+    return round_to_odd(static_cast<double>(value));
 }
 
 template <typename To, typename From>
 To convert_one(From from) noexcept {
   const auto value = widen(from);
   using Value = std::remove_const_t<decltype(value)>;
-  if constexpr (std::is_same_v<To, F16>) return {f16_bits(to_single_before_narrow(value))};
-  else if constexpr (std::is_same_v<To, BF16>) return {bf16_bits(to_single_before_narrow(value))};
-  else if constexpr (std::is_same_v<To, bool>) return value != Value{0};
+  if constexpr (std::is_same_v<To, F16>)
+    return {f16_bits(to_single_before_narrow(value))};
+  else if constexpr (std::is_same_v<To, BF16>)
+    return {bf16_bits(to_single_before_narrow(value))};
+  else if constexpr (std::is_same_v<To, bool>)
+    return value != Value{0};
   else if constexpr (std::is_floating_point_v<Value> && std::is_same_v<To, std::uint64_t>)
-    return value < Value{0} ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value)) : static_cast<std::uint64_t>(value);
+    return value < Value{0} ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value))
+                            : static_cast<std::uint64_t>(value);
   else if constexpr (std::is_floating_point_v<Value> && std::is_integral_v<To>) {
     // Through int64 as x86 does it: outside of its range the "integer indefinite" value, without undefined behaviour.
     const bool inside = value >= static_cast<Value>(-0x1p63) && value < static_cast<Value>(0x1p63);
     return static_cast<To>(inside ? static_cast<std::int64_t>(value) : INT64_MIN);
-  } else return static_cast<To>(value);
+  } else
+    return static_cast<To>(value);
 }
 
 template <typename To, typename From>
@@ -66,20 +81,35 @@ void convert_array(const void* in, void* out, std::size_t count) noexcept {
 template <typename Function>
 void with_storage(DataType type, Function&& function) {
   switch (type) {
-    case DataType::kFloat32: return function(float{});
-    case DataType::kFloat64: return function(double{});
-    case DataType::kFloat16: return function(F16{});
-    case DataType::kBFloat16: return function(BF16{});
-    case DataType::kInt8: return function(std::int8_t{});
-    case DataType::kUInt8: return function(std::uint8_t{});
-    case DataType::kInt16: return function(std::int16_t{});
-    case DataType::kUInt16: return function(std::uint16_t{});
-    case DataType::kInt32: return function(std::int32_t{});
-    case DataType::kUInt32: return function(std::uint32_t{});
-    case DataType::kInt64: return function(std::int64_t{});
-    case DataType::kUInt64: return function(std::uint64_t{});
-    case DataType::kBool: return function(bool{});
-    default: throw Error(ErrorCode::kUnsupported, fmt::format("conversion of elements of type {} is not supported", name_of(type)));
+    case DataType::kFloat32:
+      return function(float{});
+    case DataType::kFloat64:
+      return function(double{});
+    case DataType::kFloat16:
+      return function(F16{});
+    case DataType::kBFloat16:
+      return function(BF16{});
+    case DataType::kInt8:
+      return function(std::int8_t{});
+    case DataType::kUInt8:
+      return function(std::uint8_t{});
+    case DataType::kInt16:
+      return function(std::int16_t{});
+    case DataType::kUInt16:
+      return function(std::uint16_t{});
+    case DataType::kInt32:
+      return function(std::int32_t{});
+    case DataType::kUInt32:
+      return function(std::uint32_t{});
+    case DataType::kInt64:
+      return function(std::int64_t{});
+    case DataType::kUInt64:
+      return function(std::uint64_t{});
+    case DataType::kBool:
+      return function(bool{});
+    default:
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("conversion of elements of type {} is not supported", name_of(type)));
   }
 }
 

@@ -23,12 +23,18 @@ namespace {
 class Descriptor {
  public:
   explicit Descriptor(int fd) noexcept : fd_(fd) {}
-  ~Descriptor() { if (fd_ >= 0) ::close(fd_); }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const noexcept { return fd_; }
   /// Closes now, so that a late error (quota, network file system) is seen.
-  int close() noexcept { const int result = ::close(fd_); fd_ = -1; return result; }
+  int close() noexcept {
+    const int result = ::close(fd_);
+    fd_ = -1;
+    return result;
+  }
 
  private:
   int fd_;
@@ -125,7 +131,8 @@ void write_file(const std::filesystem::path& path, std::span<const std::string_v
     for (std::string_view piece : pieces) write_all(file.get(), piece, path);
     mode_t mask = ::umask(0);
     ::umask(mask);
-    if (::fchmod(file.get(), exists ? info.st_mode & 07777 : 0666 & ~mask) != 0) throw_system(path, "set its mode", errno);
+    if (::fchmod(file.get(), exists ? info.st_mode & 07777 : 0666 & ~mask) != 0)
+      throw_system(path, "set its mode", errno);
     if (::fsync(file.get()) != 0 && errno != EINVAL) throw_system(path, "flush it to the disk", errno);
     if (file.close() != 0) throw_system(path, "close it", errno);
     if (::rename(name.c_str(), target.c_str()) != 0) throw_system(path, "rename it into place", errno);

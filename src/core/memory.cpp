@@ -40,14 +40,14 @@ std::uint64_t machine_memory() noexcept {
 }
 
 std::optional<std::uint64_t> bytes_of(DataType type, const Shape& shape) noexcept {
-  std::uint64_t product = size_of(type);
-  bool overflow = false;
+  // Zeros are left out of the check, since strides are products of some of the dimensions.
+  std::int64_t extent = static_cast<std::int64_t>(std::max<std::size_t>(size_of(type), 1));
+  bool empty = size_of(type) == 0;
   for (std::int64_t dim : shape) {
-    if (dim == 0) return 0;
-    overflow |= __builtin_mul_overflow(product, static_cast<std::uint64_t>(dim), &product);
+    empty |= dim == 0;
+    if (__builtin_mul_overflow(extent, std::max<std::int64_t>(dim, 1), &extent)) return std::nullopt;
   }
-  if (overflow) return std::nullopt;
-  return product;
+  return empty ? 0 : static_cast<std::uint64_t>(extent);
 }
 
 std::string to_size_string(std::uint64_t bytes) {

@@ -13,7 +13,7 @@ namespace ulpscope {
 /// The memory of this machine in bytes, or of the control group that the process runs in, if that is less.
 std::uint64_t machine_memory() noexcept;
 
-/// The bytes of a tensor; nothing where 64 bits cannot count them. REQUIRES: no negative dimension.
+/// The bytes of a tensor; nothing where 64 bits cannot count them, nor those along its other dimensions if one is 0. REQUIRES: no negative dimension.
 std::optional<std::uint64_t> bytes_of(DataType type, const Shape& shape) noexcept;
 
 /// "3.5 GiB".

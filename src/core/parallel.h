@@ -28,14 +28,13 @@ void parallel_for(std::int64_t count, std::int64_t grain, Function&& function) {
     std::remove_reference_t<Function>* function;
     std::int64_t count, grain;
   } context{&function, count, grain};
-  detail::run_blocks(
-      (count + grain - 1) / grain,
-      [](void* raw, std::int64_t block) {
-        const Context& c = *static_cast<Context*>(raw);
-        const std::int64_t begin = block * c.grain;
-        (*c.function)(begin, begin + c.grain < c.count ? begin + c.grain : c.count);
-      },
-      &context);
+  detail::run_blocks((count + grain - 1) / grain,
+                     [](void* raw, std::int64_t block) {
+                       const Context& c = *static_cast<Context*>(raw);
+                       const std::int64_t begin = block * c.grain;
+                       (*c.function)(begin, begin + c.grain < c.count ? begin + c.grain : c.count);
+                     },
+                     &context);
 }
 
 }  // namespace ulpscope

@@ -81,7 +81,8 @@ RoundFunction choose_f16() noexcept {
 
 // Integer arithmetic and not vcvtneps2bf16, which flushes subnormals.
 template <int kept>
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)
 __attribute__((target_clones("default", "avx2", "avx512f"), optimize("O3")))
 #endif
 void round_fraction_array(const float* in, float* out, std::size_t count) noexcept {
@@ -89,7 +90,8 @@ void round_fraction_array(const float* in, float* out, std::size_t count) noexce
     std::uint32_t bits;
     std::memcpy(&bits, in + i, 4);
     constexpr int kDropped = 23 - kept;
-    const std::uint32_t rounded = (bits + ((1u << (kDropped - 1)) - 1u) + ((bits >> kDropped) & 1u)) & ~((1u << kDropped) - 1u);
+    const std::uint32_t rounded =
+        (bits + ((1u << (kDropped - 1)) - 1u) + ((bits >> kDropped) & 1u)) & ~((1u << kDropped) - 1u);
     const std::uint32_t result = (bits & 0x7fffffffu) > 0x7f800000u ? ((bits | 0x00400000u)) : rounded;
     std::memcpy(out + i, &result, 4);
   }

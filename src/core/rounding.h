@@ -15,9 +15,11 @@ inline std::uint16_t f16_bits(float value) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude >= 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7c00u | (magnitude > 0x7f800000u ? 0x200u : 0u));
+  if (magnitude >= 0x7f800000u)
+    return static_cast<std::uint16_t>(sign | 0x7c00u | (magnitude > 0x7f800000u ? 0x200u : 0u));
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65520 and above
-  if (magnitude < 0x38800000u) {  // below 2^-14: subnormal; adding 0.5 leaves the rounded multiple of 2^-24 in the low bits
+  if (magnitude <
+      0x38800000u) {  // below 2^-14: subnormal; adding 0.5 leaves the rounded multiple of 2^-24 in the low bits
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
   }
@@ -52,7 +54,9 @@ inline float round_to_tf32(float value) noexcept { return round_fraction<10>(val
 inline std::uint16_t bf16_bits(float value) noexcept {
   return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(round_to_bf16(value)) >> 16);
 }
-inline float bf16_value(std::uint16_t bits) noexcept { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+inline float bf16_value(std::uint16_t bits) noexcept {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 /// Rounds a double to float32 "to odd": a second rounding of the result to a narrower format is then correct
 /// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).

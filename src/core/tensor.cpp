@@ -18,8 +18,10 @@ constexpr std::size_t kAlignment = 64;
 
 Tensor::Tensor(DataType type, Shape shape) : type_(type), shape_(std::move(shape)) {
   for (std::int64_t dim : shape_)
-    if (dim < 0) throw Error(ErrorCode::kInvalidArgument, fmt::format("a tensor cannot have the shape {}", to_string(shape_)));
-  if (size_of(type) == 0) throw Error(ErrorCode::kUnsupported, fmt::format("tensors of type {} are not supported", name_of(type)));
+    if (dim < 0)
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("a tensor cannot have the shape {}", to_string(shape_)));
+  if (size_of(type) == 0)
+    throw Error(ErrorCode::kUnsupported, fmt::format("tensors of type {} are not supported", name_of(type)));
   if (const std::string reason = why_too_large(type, shape_); !reason.empty())
     throw Error(ErrorCode::kInvalidArgument, reason);
   size_ = num_elements(shape_);

@@ -12,38 +12,55 @@ std::string_view name_of(Precision precision) noexcept {
 
 std::optional<Precision> precision_from_type(DataType type) noexcept {
   switch (type) {
-    case DataType::kFloat32: return Precision::kFP32;
-    case DataType::kFloat16: return Precision::kFP16;
-    case DataType::kBFloat16: return Precision::kBF16;
-    case DataType::kFloat8E4M3: return Precision::kFP8;
-    case DataType::kInt8: return Precision::kINT8;
-    default: return std::nullopt;
+    case DataType::kFloat32:
+      return Precision::kFP32;
+    case DataType::kFloat16:
+      return Precision::kFP16;
+    case DataType::kBFloat16:
+      return Precision::kBF16;
+    case DataType::kFloat8E4M3:
+      return Precision::kFP8;
+    case DataType::kInt8:
+      return Precision::kINT8;
+    default:
+      return std::nullopt;
   }
 }
 
 DataType storage_of(Precision precision) noexcept {
   switch (precision) {
-    case Precision::kFP16: return DataType::kFloat16;
-    case Precision::kBF16: return DataType::kBFloat16;
-    default: return DataType::kFloat32;
+    case Precision::kFP16:
+      return DataType::kFloat16;
+    case Precision::kBF16:
+      return DataType::kBFloat16;
+    default:
+      return DataType::kFloat32;
   }
 }
 
 Rounding rounding_of(Precision precision) noexcept {
   switch (precision) {
-    case Precision::kTF32: return Rounding::kTF32;
-    case Precision::kFP16: return Rounding::kF16;
-    case Precision::kBF16: return Rounding::kBF16;
-    default: return Rounding::kNone;
+    case Precision::kTF32:
+      return Rounding::kTF32;
+    case Precision::kFP16:
+      return Rounding::kF16;
+    case Precision::kBF16:
+      return Rounding::kBF16;
+    default:
+      return Rounding::kNone;
   }
 }
 
 bool is_exact(DataType storage, Rounding rounding) noexcept {
   switch (rounding) {
-    case Rounding::kNone: return true;
-    case Rounding::kF16: return storage == DataType::kFloat16;
-    case Rounding::kBF16: return storage == DataType::kBFloat16;
-    case Rounding::kTF32: return storage == DataType::kFloat16 || storage == DataType::kBFloat16;
+    case Rounding::kNone:
+      return true;
+    case Rounding::kF16:
+      return storage == DataType::kFloat16;
+    case Rounding::kBF16:
+      return storage == DataType::kBFloat16;
+    case Rounding::kTF32:
+      return storage == DataType::kFloat16 || storage == DataType::kBFloat16;
   }
   return false;
 }
@@ -61,18 +78,21 @@ DataType widest_input(const Layer& layer, const Network& network, const Assignme
     const DataType storage = assignment.storage[static_cast<std::size_t>(id)];
     // A constant beside computed values has no say: it is prepared in whatever type the others have.
     const LayerId producer = network.tensor(id).producer;
-    const bool constant = network.tensor(id).value && (producer == kNone || network.layer(producer).op->kind == OpKind::kConstant);
+    const bool constant =
+        network.tensor(id).value && (producer == kNone || network.layer(producer).op->kind == OpKind::kConstant);
     if (!is_floating(storage) || (constant && layer.inputs.size() > 1)) continue;
-    if (widest == DataType::kUndefined || width(storage) > width(widest)) widest = storage;
-    else if (width(storage) == width(widest) && storage != widest) widest = DataType::kFloat32;
+    if (widest == DataType::kUndefined || width(storage) > width(widest))
+      widest = storage;
+    else if (width(storage) == width(widest) && storage != widest)
+      widest = DataType::kFloat32;
   }
   return widest;
 }
 
 }  // namespace
 
-void derive_storage(const Network& network, const std::vector<DataType>& types, bool constraints_hold, bool strongly_typed,
-                    Assignment& assignment) {
+void derive_storage(const Network& network, const std::vector<DataType>& types, bool constraints_hold,
+                    bool strongly_typed, Assignment& assignment) {
   assignment.storage = types;
   assignment.pinned.assign(types.size(), 0);
   if (strongly_typed) return;
@@ -90,11 +110,14 @@ void derive_storage(const Network& network, const std::vector<DataType>& types, 
       } else if (layer.op->precision == PrecisionRule::kMovement) {
         const DataType followed = widest_input(layer, network, assignment);
         const auto set = constraints_hold && layer.precision ? precision_from_type(*layer.precision) : std::nullopt;
-        if (set) storage = storage_of(*set);
-        else if (followed != DataType::kUndefined && width(followed) < width(declared)) storage = followed;
+        if (set)
+          storage = storage_of(*set);
+        else if (followed != DataType::kUndefined && width(followed) < width(declared))
+          storage = followed;
       } else if (layer.op->precision == PrecisionRule::kCompute && declared == DataType::kFloat32) {
         storage = storage_of(assignment.precision[l]);
-      } else if (layer.op->kind == OpKind::kConstant && constraints_hold && layer.precision && is_floating(*layer.precision)) {
+      } else if (layer.op->kind == OpKind::kConstant && constraints_hold && layer.precision &&
+                 is_floating(*layer.precision)) {
         storage = *layer.precision;
       }
     }

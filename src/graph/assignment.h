@@ -28,16 +28,16 @@ Rounding rounding_of(Precision precision) noexcept;
 bool is_exact(DataType storage, Rounding rounding) noexcept;
 
 struct Assignment {
-  std::vector<Precision> precision;   ///< Per layer. kFP32 for layers without float arithmetic.
-  std::vector<DataType> storage;      ///< Per tensor; its declared type when that is not a float.
-  std::vector<char> pinned;           ///< Per tensor: an output-type constraint holds, so it is stored.
-  std::vector<std::string> reason;    ///< Per layer: why; one clause.
+  std::vector<Precision> precision;  ///< Per layer. kFP32 for layers without float arithmetic.
+  std::vector<DataType> storage;     ///< Per tensor; its declared type when that is not a float.
+  std::vector<char> pinned;          ///< Per tensor: an output-type constraint holds, so it is stored.
+  std::vector<std::string> reason;   ///< Per layer: why; one clause.
 };
 
 /// Fills `assignment.storage` from `assignment.precision`: an output-type constraint if `constraints_hold`, else the
 /// declared type if that is a narrow float, else the producer's precision; movement layers pass on the widest type of
 /// their inputs. `strongly_typed`: the declared types, always.
-void derive_storage(const Network& network, const std::vector<DataType>& types, bool constraints_hold, bool strongly_typed,
-                    Assignment& assignment);
+void derive_storage(const Network& network, const std::vector<DataType>& types, bool constraints_hold,
+                    bool strongly_typed, Assignment& assignment);
 
 }  // namespace ulpscope

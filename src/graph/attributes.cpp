@@ -11,7 +11,9 @@ const T* Attributes::find(std::string_view name) const {
   const auto found = values_.find(name);
   if (found == values_.end()) return nullptr;
   const T* value = std::get_if<T>(&found->second);
-  if (value == nullptr) throw Error(ErrorCode::kInvalidFile, fmt::format("attribute '{}' has another kind of value than the operator defines", name));
+  if (value == nullptr)
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("attribute '{}' has another kind of value than the operator defines", name));
   return value;
 }
 

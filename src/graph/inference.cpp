@@ -77,6 +77,9 @@ class Inference {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[infer] input '{}': expected a shape without unknown dimensions, got {}", info.name,
                               to_string(shape)));
+    const DataType type = info.type == DataType::kUndefined ? DataType::kUInt8 : physical_type(info.type);
+    if (const std::string reason = why_too_large(type, shape); !reason.empty())
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("[infer] input '{}': {}", info.name, reason));
     result_.shapes[static_cast<std::size_t>(id)] = shape;
   }
 

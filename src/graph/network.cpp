@@ -73,24 +73,29 @@ void Network::check() const {
   }
   std::unordered_set<std::string_view> names;
   for (const Layer& layer : layers) {
-    if (!names.insert(layer.name).second) throw Error(ErrorCode::kInvalidFile, fmt::format("two layers have the name '{}'", layer.name));
+    if (!names.insert(layer.name).second)
+      throw Error(ErrorCode::kInvalidFile, fmt::format("two layers have the name '{}'", layer.name));
     for (TensorId id : layer.inputs) {
       if (id == kNone) continue;
       if (!in_range(id)) throw InternalError(fmt::format("layer '{}' reads a tensor that is out of range", layer.name));
       if (!available[static_cast<std::size_t>(id)])
-        throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' reads '{}', which nothing before it computes", layer.name, tensor(id).name));
+        throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' reads '{}', which nothing before it computes",
+                                                         layer.name, tensor(id).name));
     }
     for (TensorId id : layer.outputs) {
       if (id == kNone) continue;
-      if (!in_range(id)) throw InternalError(fmt::format("layer '{}' writes a tensor that is out of range", layer.name));
+      if (!in_range(id))
+        throw InternalError(fmt::format("layer '{}' writes a tensor that is out of range", layer.name));
       if (available[static_cast<std::size_t>(id)])
-        throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' writes '{}', which exists already", layer.name, tensor(id).name));
+        throw Error(ErrorCode::kInvalidFile,
+                    fmt::format("layer '{}' writes '{}', which exists already", layer.name, tensor(id).name));
       available[static_cast<std::size_t>(id)] = true;
     }
   }
   for (TensorId id : outputs)
     if (!in_range(id) || !available[static_cast<std::size_t>(id)])
-      throw Error(ErrorCode::kInvalidFile, fmt::format("the network output '{}' is never computed", in_range(id) ? tensor(id).name : "?"));
+      throw Error(ErrorCode::kInvalidFile,
+                  fmt::format("the network output '{}' is never computed", in_range(id) ? tensor(id).name : "?"));
 }
 
 }  // namespace ulpscope

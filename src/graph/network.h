@@ -35,15 +35,16 @@ struct TensorInfo {
 
 /// What is executed. Most layers are one ONNX node.
 struct Layer {
-  std::string name;              ///< Unique in the network.
-  const OpDef* op = nullptr;     ///< Never null in a network that left the importer.
-  int opset = 0;                 ///< The version of the operator's domain that the model imports.
+  std::string name;           ///< Unique in the network.
+  const OpDef* op = nullptr;  ///< Never null in a network that left the importer.
+  int opset = 0;              ///< The version of the operator's domain that the model imports.
   Attributes attributes;
-  std::vector<TensorId> inputs;  ///< kNone for an optional input that is absent.
-  std::vector<TensorId> outputs; ///< kNone for an output that nobody asked for.
+  std::vector<TensorId> inputs;    ///< kNone for an optional input that is absent.
+  std::vector<TensorId> outputs;   ///< kNone for an output that nobody asked for.
   std::vector<std::string> nodes;  ///< Names of the ONNX nodes that it came from.
 
-  /// Requested compute precision (`layer.precision`); float32, float16, bfloat16, int8, ... Nothing: the engine's choice.
+  /// Requested compute precision (`layer.precision`); float32, float16, bfloat16, int8, ... Nothing: the engine's
+  /// choice.
   std::optional<DataType> precision;
   /// Requested type per output (`layer.set_output_type`); as long as `outputs` or empty.
   std::vector<std::optional<DataType>> output_types;

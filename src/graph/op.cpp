@@ -17,8 +17,8 @@ std::vector<std::int64_t> to_integers(const Tensor& tensor, const Layer& layer, 
     const auto values = tensor.values<std::int32_t>();
     result.assign(values.begin(), values.end());
   } else {
-    throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' ({}): expected integers as input {}, got {}", layer.name,
-                                                     layer.op->name, index, name_of(tensor.type())));
+    throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' ({}): expected integers as input {}, got {}",
+                                                     layer.name, layer.op->name, index, name_of(tensor.type())));
   }
   return result;
 }

@@ -27,16 +27,16 @@ enum class PrecisionRule : std::uint8_t {
 
 /// What fusion may do with an operator.
 enum class OpKind : std::uint8_t {
-  kOther,        ///< A group of its own.
-  kPointwise,    ///< Element by element with ONNX (NumPy) broadcasting; one output.
-  kContraction,  ///< A sum of products with an fp32 accumulator: MatMul, Gemm, Conv, ConvTranspose.
-  kReduction,    ///< ReduceX: accumulates in fp32 over some axes.
-  kNormalization,///< LayerNormalization, BatchNormalization, InstanceNormalization, ...
-  kSoftmax,      ///< Softmax and LogSoftmax.
-  kPooling,      ///< AveragePool, MaxPool, GlobalAveragePool, ...
-  kMovement,     ///< Reshape, Transpose, Concat, Gather, ...
-  kConstant,     ///< A value known when the network is read.
-  kControl,      ///< Has sub-graphs: If, Loop, Scan.
+  kOther,          ///< A group of its own.
+  kPointwise,      ///< Element by element with ONNX (NumPy) broadcasting; one output.
+  kContraction,    ///< A sum of products with an fp32 accumulator: MatMul, Gemm, Conv, ConvTranspose.
+  kReduction,      ///< ReduceX: accumulates in fp32 over some axes.
+  kNormalization,  ///< LayerNormalization, BatchNormalization, InstanceNormalization, ...
+  kSoftmax,        ///< Softmax and LogSoftmax.
+  kPooling,        ///< AveragePool, MaxPool, GlobalAveragePool, ...
+  kMovement,       ///< Reshape, Transpose, Concat, Gather, ...
+  kConstant,       ///< A value known when the network is read.
+  kControl,        ///< Has sub-graphs: If, Loop, Scan.
 };
 
 inline constexpr int kAnyNumber = 1 << 20;
@@ -159,11 +159,15 @@ class KernelContext {
   std::vector<std::int64_t> integers(int i) const;
 
   /// False for an output that nobody wants.
-  bool has_output(int i) const noexcept { return i < num_outputs() && output_types_[static_cast<std::size_t>(i)] != DataType::kUndefined; }
+  bool has_output(int i) const noexcept {
+    return i < num_outputs() && output_types_[static_cast<std::size_t>(i)] != DataType::kUndefined;
+  }
   /// Allocated with the inferred shape, except when `infer` left the shape open: then call `set_output`.
   Tensor& output(int i) const noexcept { return outputs_[static_cast<std::size_t>(i)]; }
   /// For outputs whose shape only the kernel knows (NonZero, If, ...). The tensor has the physical type.
-  void set_output(int i, Tensor tensor) const { if (has_output(i)) outputs_[static_cast<std::size_t>(i)] = std::move(tensor); }
+  void set_output(int i, Tensor tensor) const {
+    if (has_output(i)) outputs_[static_cast<std::size_t>(i)] = std::move(tensor);
+  }
   /// The declared type (float16 although the tensor is float32 physically).
   DataType output_type(int i) const noexcept { return output_types_[static_cast<std::size_t>(i)]; }
 

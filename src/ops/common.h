@@ -16,9 +16,12 @@ template <typename... Ts>
 struct TypeList {};
 using FloatTypes = TypeList<float, double>;
 using SignedTypes = TypeList<std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
-using IntegerTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
-using NumericTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
-using AllTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, bool>;
+using IntegerTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t,
+                              std::int64_t, std::uint64_t>;
+using NumericTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
+                              std::uint32_t, std::int64_t, std::uint64_t>;
+using AllTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
+                          std::uint32_t, std::int64_t, std::uint64_t, bool>;
 
 /// Calls function(T{}) for the C++ type T in the list that holds elements of the physical type `type`; fails, naming
 /// the layer, when the list has none.

@@ -1,5 +1,6 @@
 // Constant, ai.onnx 1, 9, 11, 12, 13: a value known when the network is read. The importer turns every form of the
-// attribute (value, value_float, value_ints, ...) and every initializer that is read as a tensor into TensorInfo::value.
+// attribute (value, value_float, value_ints, ...) and every initializer that is read as a tensor into
+// TensorInfo::value.
 #include "ops/common.h"
 
 namespace ulpscope::ops {
@@ -10,7 +11,11 @@ void infer(InferContext&) {}  // The driver takes type, shape and elements from 
 }  // namespace
 
 OpDef constant() {
-  return {.name = "Constant", .inputs = {0, 0}, .precision = PrecisionRule::kFixed, .kind = OpKind::kConstant, .infer = infer};
+  return {.name = "Constant",
+          .inputs = {0, 0},
+          .precision = PrecisionRule::kFixed,
+          .kind = OpKind::kConstant,
+          .infer = infer};
 }
 
 }  // namespace ulpscope::ops

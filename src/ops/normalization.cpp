@@ -95,7 +95,8 @@ void infer_instance_normalization(InferContext& ctx) {
   if (x.size() < 2) ctx.fail(fmt::format("expected an input (N, C, ...), got shape {}", to_string(x)));
   for (int i : {1, 2})
     if (ctx.shape(i) != Shape{x[1]})
-      ctx.fail(fmt::format("expected parameters of shape ({},), one per channel, got {}", x[1], to_string(ctx.shape(i))));
+      ctx.fail(
+          fmt::format("expected parameters of shape ({},), one per channel, got {}", x[1], to_string(ctx.shape(i))));
 }
 
 void group_normalize(KernelContext& ctx, std::int64_t groups) {

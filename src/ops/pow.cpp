@@ -49,8 +49,6 @@ void run(KernelContext& ctx) {
 
 }  // namespace
 
-OpDef pow() {
-  return {.name = "Pow", .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run};
-}
+OpDef pow() { return {.name = "Pow", .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run}; }
 
 }  // namespace ulpscope::ops

@@ -1,9 +1,10 @@
 #include "ops/recurrent.h"
-#include "ops/type_rules.h"
 
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {

@@ -21,13 +21,16 @@ class Registry final : public OpRegistry {
 #define ULPSCOPE_OP(name) defs_.push_back(ops::name());
 #include "ops/ops.inc"
 #undef ULPSCOPE_OP
-    std::sort(defs_.begin(), defs_.end(), [](const OpDef& a, const OpDef& b) { return std::tie(a.domain, a.name) < std::tie(b.domain, b.name); });
+    std::sort(defs_.begin(), defs_.end(),
+              [](const OpDef& a, const OpDef& b) { return std::tie(a.domain, a.name) < std::tie(b.domain, b.name); });
   }
 
   const OpDef* find(std::string_view domain, std::string_view name) const override {
     if (domain == "ai.onnx") domain = "";
     const auto key = std::tie(domain, name);
-    const auto found = std::lower_bound(defs_.begin(), defs_.end(), key, [](const OpDef& def, const auto& k) { return std::tie(def.domain, def.name) < k; });
+    const auto found = std::lower_bound(defs_.begin(), defs_.end(), key, [](const OpDef& def, const auto& k) {
+      return std::tie(def.domain, def.name) < k;
+    });
     return found != defs_.end() && std::tie(found->domain, found->name) == key ? &*found : nullptr;
   }
 

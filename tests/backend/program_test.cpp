@@ -31,9 +31,11 @@ Tensor run(const Kernel& kernel, std::vector<Tensor> inputs, Shape shape) {
 }
 
 TEST(Program, AddsWithBroadcastInBothDirections) {
-  const Tensor a = random_tensor({37, 19}, -1, 1, 1), b = random_tensor({19}, -1, 1, 2), c = random_tensor({37, 1}, -1, 1, 3);
+  const Tensor a = random_tensor({37, 19}, -1, 1, 1), b = random_tensor({19}, -1, 1, 2),
+               c = random_tensor({37, 1}, -1, 1, 3);
   ProgramBuilder p({37, 19});
-  const int x = p.input({19, 1}, Rounding::kNone), y = p.input({0, 1}, Rounding::kNone), z = p.input({1, 0}, Rounding::kNone);
+  const int x = p.input({19, 1}, Rounding::kNone), y = p.input({0, 1}, Rounding::kNone),
+            z = p.input({1, 0}, Rounding::kNone);
   p.output(p.apply(I::kMul, p.apply(I::kAdd, x, y), z), Rounding::kNone);
   const Tensor out = run(*p.finish(), {a, b, c}, {37, 19});
   for (int i = 0; i < 37; ++i)
@@ -99,17 +101,19 @@ TEST_P(UnaryAccuracy, IsWithinAFewUlps) {
   for (std::int64_t i = 0; i < a.size(); ++i) {
     const double expected = row.reference(static_cast<double>(a.data<float>()[i]));
     const double ulp = std::max(std::ldexp(1.0, std::ilogb(std::max(std::fabs(expected), 1e-37)) - 23), 1e-44);
-    ASSERT_LE(std::fabs(static_cast<double>(out.data<float>()[i]) - expected), row.ulps * ulp) << row.name << "(" << a.data<float>()[i] << ")";
+    ASSERT_LE(std::fabs(static_cast<double>(out.data<float>()[i]) - expected), row.ulps * ulp)
+        << row.name << "(" << a.data<float>()[i] << ")";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, UnaryAccuracy, testing::Values(
-    UnaryRow{"exp", I::kExp, [](double x) { return std::exp(x); }, -86, 88, 3},
-    UnaryRow{"erf", I::kErf, [](double x) { return std::erf(x); }, -5, 5, 6},
-    UnaryRow{"tanh", I::kTanh, [](double x) { return std::tanh(x); }, -10, 10, 6},
-    UnaryRow{"sigmoid", I::kSigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -30, 30, 6},
-    UnaryRow{"sqrt", I::kSqrt, [](double x) { return std::sqrt(x); }, 0, 1e6f, 1}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, UnaryAccuracy,
+                         testing::Values(UnaryRow{"exp", I::kExp, [](double x) { return std::exp(x); }, -86, 88, 3},
+                                         UnaryRow{"erf", I::kErf, [](double x) { return std::erf(x); }, -5, 5, 6},
+                                         UnaryRow{"tanh", I::kTanh, [](double x) { return std::tanh(x); }, -10, 10, 6},
+                                         UnaryRow{"sigmoid", I::kSigmoid,
+                                                  [](double x) { return 1 / (1 + std::exp(-x)); }, -30, 30, 6},
+                                         UnaryRow{"sqrt", I::kSqrt, [](double x) { return std::sqrt(x); }, 0, 1e6f, 1}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Program, KeepsInfinitiesAndNan) {
   const float inf = INFINITY, nan = NAN;

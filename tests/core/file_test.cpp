@@ -26,7 +26,8 @@ TEST_F(Files, AreReplacedAsAWholeAndLeaveNothingBeside) {
   write_file(path, "first");
   write_file(path, "second");
   EXPECT_EQ(read_file(path), "second");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path.parent_path()), std::filesystem::directory_iterator()), 1);
+  EXPECT_EQ(
+      std::distance(std::filesystem::directory_iterator(path.parent_path()), std::filesystem::directory_iterator()), 1);
 }
 
 TEST_F(Files, AreMappedOnlyIfTheyAreRegular) {

@@ -19,8 +19,10 @@ float reference(double value, int fraction_bits, int min_exponent, double larges
 }
 
 std::vector<float> interesting_values() {
-  std::vector<float> values{0.0f, -0.0f, 1.0f, -1.0f, 65504.0f, 65519.0f, 65519.996f, 65520.0f, 65536.0f, -65520.0f, 1e30f, -1e30f, 0x1p-14f,
-                            0x1p-24f, 0x1p-25f, 0x1.000002p-25f, 0x1.8p-24f, 0x1p-26f, 1e-30f, 0x1p-126f, 0x1p-149f, 3.4028235e38f, INFINITY, -INFINITY};
+  std::vector<float> values{0.0f,       -0.0f,     1.0f,      -1.0f,           65504.0f,   65519.0f,
+                            65519.996f, 65520.0f,  65536.0f,  -65520.0f,       1e30f,      -1e30f,
+                            0x1p-14f,   0x1p-24f,  0x1p-25f,  0x1.000002p-25f, 0x1.8p-24f, 0x1p-26f,
+                            1e-30f,     0x1p-126f, 0x1p-149f, 3.4028235e38f,   INFINITY,   -INFINITY};
   std::mt19937 random(3);
   for (int i = 0; i < 200000; ++i) {
     const float f = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
@@ -39,16 +41,19 @@ TEST(Rounding, Binary16IsToNearestEvenWithOverflowAndSubnormals) {
 }
 
 TEST(Rounding, BFloat16IsToNearestEven) {
-  for (float value : interesting_values()) EXPECT_EQ(round_to_bf16(value), reference(value, 7, -126, 0x1.fep127)) << value;
+  for (float value : interesting_values())
+    EXPECT_EQ(round_to_bf16(value), reference(value, 7, -126, 0x1.fep127)) << value;
 }
 
 TEST(Rounding, TF32IsToNearestEven) {
-  for (float value : interesting_values()) EXPECT_EQ(round_to_tf32(value), reference(value, 10, -126, 0x1.ffcp127)) << value;
+  for (float value : interesting_values())
+    EXPECT_EQ(round_to_tf32(value), reference(value, 10, -126, 0x1.ffcp127)) << value;
 }
 
 TEST(Rounding, NanStaysNan) {
   for (Rounding r : {Rounding::kF16, Rounding::kBF16, Rounding::kTF32})
-    for (std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0xff800001u, 0x7fffffffu}) EXPECT_TRUE(std::isnan(round_value(std::bit_cast<float>(bits), r)));
+    for (std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0xff800001u, 0x7fffffffu})
+      EXPECT_TRUE(std::isnan(round_value(std::bit_cast<float>(bits), r)));
 }
 
 TEST(Rounding, ArraysGiveTheBitsOfSingleValues) {
@@ -58,8 +63,11 @@ TEST(Rounding, ArraysGiveTheBitsOfSingleValues) {
     std::vector<float> out(values.size());
     round_array(values.data(), out.data(), values.size(), r);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (std::isnan(values[i])) EXPECT_TRUE(std::isnan(out[i]));
-      else EXPECT_EQ(std::bit_cast<std::uint32_t>(out[i]), std::bit_cast<std::uint32_t>(round_value(values[i], r))) << values[i];
+      if (std::isnan(values[i]))
+        EXPECT_TRUE(std::isnan(out[i]));
+      else
+        EXPECT_EQ(std::bit_cast<std::uint32_t>(out[i]), std::bit_cast<std::uint32_t>(round_value(values[i], r)))
+            << values[i];
     }
   }
 }

@@ -20,7 +20,7 @@ TEST(Tensor, CopiesShareBytesAndClonesDoNot) {
 TEST(Tensor, RefusesImpossibleShapes) {
   EXPECT_THROW(Tensor(DataType::kFloat32, {-1}), Error);
   EXPECT_THROW(Tensor(DataType::kFloat32, {1LL << 40, 1LL << 40}), Error);
-  EXPECT_THROW(Tensor(DataType::kInt8, {1LL << 45}), Error);  // more than a machine has, less than its addresses
+  EXPECT_THROW(Tensor(DataType::kInt8, {1LL << 45}), Error);     // more than a machine has, less than its addresses
   EXPECT_THROW(Tensor(DataType::kFloat32, {1LL << 62}), Error);  // its bytes are 0 modulo 2^64
   EXPECT_THROW(Tensor(DataType::kString, {1}), Error);
   EXPECT_EQ(Tensor(DataType::kInt8, {3, 0}).size(), 0);
