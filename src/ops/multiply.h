@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/parallel.h"
+#include "ops/elementwise.h"
 
 namespace ulpscope::ops {
 
 /// out(m, n) = a(m, k) * b(k, n), all dense. T is the type of the accumulator too. Each element adds up its products in
-/// the order of k. One thread.
+/// the order of k; integers wrap around. One thread.
 template <typename T>
 void multiply(const T* a, const T* b, T* out, std::int64_t m, std::int64_t n, std::int64_t k) noexcept {
   for (std::int64_t i = 0; i < m; ++i) {
@@ -19,7 +19,7 @@ void multiply(const T* a, const T* b, T* out, std::int64_t m, std::int64_t n, st
     for (std::int64_t p = 0; p < k; ++p) {
       const T factor = a[i * k + p];
       const T* other = b + p * n;
-      for (std::int64_t j = 0; j < n; ++j) row[j] = static_cast<T>(row[j] + factor * other[j]);
+      for (std::int64_t j = 0; j < n; ++j) row[j] = plus(row[j], times(factor, other[j]));
     }
   }
 }
