@@ -69,6 +69,7 @@ REFUSED = {
     "tile_negative": layer("Tile", {"x": floats(3), "r": ints(-1)}),
     "constant_of_shape_huge": layer("ConstantOfShape", {"s": ints(1 << 30, 1 << 12)}),
     "constant_of_shape_overflow": layer("ConstantOfShape", {"s": ints(HUGE, HUGE)}),
+    "constant_of_shape_empty": layer("ConstantOfShape", {"s": ints(0, HUGE, HUGE)}),
     "constant_of_shape_negative": layer("ConstantOfShape", {"s": ints(-1)}),
     "range_huge": layer("Range", {"a": ints(0)[0:1].reshape(()), "b": np.array(2 ** 62), "c": np.array(1)}),
     "range_terabytes": layer("Range", {"a": np.array(0), "b": np.array(2 ** 39), "c": np.array(1)}),

@@ -292,6 +292,16 @@ def test_impossible_input_shapes(shape, run, dynamic_model):
         assert "[W] " in outcome.out, outcome
 
 
+@pytest.mark.parametrize("dims", [[2 ** 62, 3], [2 ** 45], [-5, 3], [0, 2 ** 62, 2 ** 62]])
+def test_impossible_declared_shapes(dims, run, tmp_path):
+    network = model([helper.make_node("Relu", ["x"], ["y"], name="bad")], {"x": floats(2)})
+    network.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, dims))
+    save(tmp_path, network)
+    outcome = no_crash(run("run", "m.onnx", "--trt", timeout=SOON))
+    if max(dims) > 5:
+        refused(outcome, "'x'")
+
+
 @pytest.mark.parametrize("profile", [["x:[4,3]", "x:[2,3]", "x:[1,3]"], ["x:[-1,3]", "x:[2,3]", "x:[4,3]"],
                                      ["x:[1]", "x:[2]", "x:[4]"], ["z:[1,3]", "z:[2,3]", "z:[4,3]"],
                                      ["x:[1,3]", "x:[1,3]", "x:[1099511627776,3]"]])
