@@ -107,5 +107,24 @@ TEST(Determinism, OfANetworkOfConvolutions) { expect_same_bits(images(), {noise_
 
 TEST(Determinism, OfATransformer) { expect_same_bits(tokens(), {noise_tensor({2, 96, 64}, 2)}); }
 
+/// A long sum per element and few rows: where kernel libraries like to split sums over threads.
+TEST(Determinism, LongProductsDoNotDependOnThreads) {
+  Model model;
+  model.input("x", {64, 1536});
+  model.node("MatMul", {"x", "w"}, {"y"}, "Product");
+  *model.graph().add_initializer() = float_tensor("w", {1536, 384}, noise(1536 * 384, 21));
+  model.output("y");
+  const auto network = model.load();
+  const Tensor x = noise_tensor({64, 1536}, 22);
+  std::vector<float> first;
+  for (int threads : {1, 2, 3, 4, 8}) {
+    BuildOptions options;
+    options.threads = threads;
+    const std::vector<float> y = run_first(*Engine::build(network, options), {x});
+    if (first.empty()) first = y;
+    EXPECT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0) << threads << " threads";
+  }
+}
+
 }  // namespace
 }  // namespace ulpscope::testing

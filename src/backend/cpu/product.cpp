@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <type_traits>
@@ -104,9 +105,7 @@ std::string text_of(const memory::desc& desc) {
   return text;
 }
 
-}  // namespace
-
-std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
   const auto operand = [](const std::vector<std::int64_t>& batch, std::int64_t rows, std::int64_t columns,
                           bool transposed) {
     Dims dims(batch.begin(), batch.end());
@@ -145,6 +144,99 @@ std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectC
   }
   if (spec.bias) constants[DNNL_ARG_BIAS] = pack(bias, spec.bias, bias);
   return std::make_unique<K>(desc, std::move(inputs), K::Argument{DNNL_ARG_DST, out}, std::move(constants));
+}
+
+/// With AVX-512, oneDNN's products have the same bits for every number of threads; with less, it splits sums over
+/// threads.
+bool products_depend_on_threads() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::isa_default:
+    case dnnl::cpu_isa::sse41:
+    case dnnl::cpu_isa::avx:
+    case dnnl::cpu_isa::avx2:
+    case dnnl::cpu_isa::avx2_vnni:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Uses one thread, also of libraries, while it lives.
+class SingleThread {
+ public:
+  SingleThread() : before_(num_threads()) { set_num_threads(1); }
+  ~SingleThread() { set_num_threads(before_); }
+  SingleThread(const SingleThread&) = delete;
+  SingleThread& operator=(const SingleThread&) = delete;
+
+ private:
+  const int before_;
+};
+
+/// A product as independent pieces, each computed by one thread: blocks of rows, or the matrices of a batch.
+class PiecewiseMatMul final : public Kernel {
+ public:
+  struct Stride {
+    std::int64_t a, b, out;  ///< Elements from one piece to the next; b: 0 where all pieces share it.
+  };
+
+  PiecewiseMatMul(std::unique_ptr<Kernel> piece, std::unique_ptr<Kernel> last, std::int64_t count, Stride stride)
+      : piece_(std::move(piece)), last_(std::move(last)), count_(count), stride_(stride) {}
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const auto compute = [&](std::int64_t begin, std::int64_t end) {
+      const SingleThread single;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const Tensor a = part(*inputs[0], i * stride_.a);
+        const Tensor b = inputs.size() > 1 ? part(*inputs[1], i * stride_.b) : Tensor();
+        Tensor out = part(*outputs[0], i * stride_.out);
+        const std::array<const Tensor*, 2> in{&a, &b};
+        Tensor* const result = &out;
+        const Kernel& kernel = last_ != nullptr && i + 1 == count_ ? *last_ : *piece_;
+        kernel.run(std::span(in).first(inputs.size()), {&result, 1});
+      }
+    };
+    parallel_for(count_, 1, compute);
+  }
+
+ private:
+  /// The primitive knows its shape; of the tensor it takes the address only.
+  static Tensor part(const Tensor& tensor, std::int64_t offset) {
+    return Tensor::borrow(DataType::kFloat32, {}, const_cast<float*>(tensor.data<float>()) + offset, nullptr);
+  }
+
+  const std::unique_ptr<Kernel> piece_, last_;
+  const std::int64_t count_;
+  const Stride stride_;
+};
+
+std::unique_ptr<Kernel> make_piecewise_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
+  const SingleThread single;
+  const bool batch = spec.batch_a.size() == 1 && spec.batch_a == spec.batch_b;
+  if (batch) {
+    MatMulSpec one = spec;
+    one.batch_a.clear();
+    one.batch_b.clear();
+    return std::make_unique<PiecewiseMatMul>(
+        make_whole_matmul(one, cache), nullptr, spec.batch_a[0],
+        PiecewiseMatMul::Stride{spec.m * spec.k, spec.k * spec.n, spec.m * spec.n});
+  }
+  constexpr std::int64_t kRows = 16;
+  if (!spec.batch_a.empty() || spec.transpose_a || spec.m <= kRows)
+    return std::make_unique<PiecewiseMatMul>(make_whole_matmul(spec, cache), nullptr, 1,
+                                             PiecewiseMatMul::Stride{0, 0, 0});
+  MatMulSpec block = spec, rest = spec;
+  block.m = kRows;
+  rest.m = spec.m % kRows;
+  return std::make_unique<PiecewiseMatMul>(
+      make_whole_matmul(block, cache), rest.m != 0 ? make_whole_matmul(rest, cache) : nullptr,
+      (spec.m + kRows - 1) / kRows, PiecewiseMatMul::Stride{kRows * spec.k, 0, kRows * spec.n});
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+  return products_depend_on_threads() ? make_piecewise_matmul(spec, cache) : make_whole_matmul(spec, cache);
 }
 
 namespace {
