@@ -20,7 +20,7 @@ case "${1:-}" in
 esac
 
 # --- System packages -------------------------------------------------------------------------------------------------
-apt_packages=(build-essential cmake ninja-build protobuf-compiler libprotobuf-dev libspdlog-dev libfmt-dev
+apt_packages=(build-essential cmake ninja-build protobuf-compiler libprotobuf-dev libfmt-dev
   nlohmann-json3-dev libcli11-dev libmsgpack-cxx-dev libxxhash-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev)
 
 # A Python that can make virtual environments and compile extension modules.
