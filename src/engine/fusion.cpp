@@ -72,6 +72,7 @@ int row_dimensions(const Specialization& spec, const Layer& layer) {
 
 bool is_scale_shift(const Specialization& spec, const Layer& layer) {
   if (layer.op->name != "BatchNormalization" || layer.inputs.size() < 5) return false;
+  if (layer.attributes.integer("training_mode", 0) != 0) return false;
   for (std::size_t i = 1; i < 5; ++i)
     if (layer.inputs[i] == kNone || !spec.is_constant(layer.inputs[i])) return false;
   for (std::size_t o = 1; o < layer.outputs.size(); ++o)

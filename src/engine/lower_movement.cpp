@@ -171,6 +171,11 @@ bool PlanBuilder::lower_view(LayerId id) {
   const bool reshape =
       op == "Reshape" || op == "Squeeze" || op == "Unsqueeze" || op == "Flatten" || op == "Identity" || op == "Dropout";
   if (spec_.type(input) != spec_.type(output)) return false;
+  if (op == "Dropout" && l.inputs.size() > 2 && l.inputs[2] != kNone) {
+    const Tensor& training = spec_.value(l.inputs[2]);
+    if (!training || training.type() != DataType::kBool || training.size() != 1 || training.data<bool>()[0])
+      return false;
+  }
   if (is_floating(spec_.type(output)) && !is_exact(source.storage, store_rounding(output))) return false;
   for (std::size_t o = 1; o < l.outputs.size(); ++o)
     if (l.outputs[o] != kNone) return false;
