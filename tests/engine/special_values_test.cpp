@@ -46,6 +46,20 @@ TEST_P(SpecialValues, PassThroughAFusedActivation) {
   }
 }
 
+TEST(Training, BatchNormalizationHandsOutItsRunningStatistics) {
+  Model model(15);
+  model.input("x", {1, 1, 4});
+  auto& norm = model.node("BatchNormalization", {"x", "scale", "shift", "mean", "variance"}, {"y", "m", "v"}, "Norm");
+  add_attribute(norm, "training_mode", onnx::AttributeProto::INT).set_i(1);
+  for (const char* name : {"scale", "variance"}) *model.graph().add_initializer() = float_tensor(name, {1}, {1});
+  for (const char* name : {"shift", "mean"}) *model.graph().add_initializer() = float_tensor(name, {1}, {0});
+  for (const char* name : {"y", "m", "v"}) model.output(name);
+  const auto engine = Engine::build(model.load(), fp16_options());
+  const std::vector<Tensor> outputs = engine->run(std::vector<Tensor>{Tensor::of<float>({1, 1, 4}, {1, 2, 3, 4})});
+  EXPECT_NEAR(outputs[1].data<float>()[0], 0.25f, 1e-6f);          // 0.9 * 0 + 0.1 * 2.5
+  EXPECT_NEAR(outputs[2].data<float>()[0], 0.9f + 0.125f, 1e-6f);  // 0.9 * 1 + 0.1 * 1.25
+}
+
 TEST(MaxPool, TakesSpecialValuesOfItsWindow) {
   Model model;
   model.input("x", {1, 2, 1, 6});

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "core/parallel.h"
 #include "graph/inference.h"
 #include "ulpscope/error.h"
@@ -61,7 +63,15 @@ class OpKernel final : public Kernel {
         float* values = results[o].data<float>();
         round_parallel(values, values, results[o].size(), rounding_[o]);
       }
-      if (!static_shapes_) *outputs[o] = std::move(results[o]);
+      if (!static_shapes_) {
+        *outputs[o] = std::move(results[o]);
+      } else if (results[o].raw() != outputs[o]->raw()) {
+        // The kernel made a tensor of its own, although the place was known.
+        if (results[o].bytes() != outputs[o]->bytes())
+          throw InternalError(fmt::format("layer '{}' made {} where {} was inferred", layer_.name,
+                                          to_string(results[o].shape()), to_string(outputs[o]->shape())));
+        if (results[o].bytes() != 0) std::memcpy(outputs[o]->raw(), results[o].raw(), results[o].bytes());
+      }
     }
   }
 
