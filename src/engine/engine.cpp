@@ -33,8 +33,7 @@ struct Engine::Impl {
 
 void Engine::Impl::make_executable(std::vector<Shape> shapes) {
   const auto spec = specialize(*network, shapes);
-  Assignment assignment = assign_precisions(*spec, options);
-  executable = std::make_unique<Executable>(*network, std::move(assignment), options);
+  executable = std::make_unique<Executable>(*network, assign_precisions(*spec, options), options, spec);
   build_shapes = std::move(shapes);
 }
 

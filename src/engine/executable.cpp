@@ -9,8 +9,10 @@
 
 namespace ulpscope {
 
-Executable::Executable(const Network& network, Assignment assignment, const BuildOptions& options)
+Executable::Executable(const Network& network, Assignment assignment, const BuildOptions& options,
+                       std::shared_ptr<const Specialization> spec)
     : network_(network), assignment_(std::move(assignment)), options_(options), subgraphs_(network.layers.size()) {
+  if (spec != nullptr) specializations_.emplace(spec->input_shapes, spec);
   for (std::size_t l = 0; l < network.layers.size(); ++l)
     if (network.layers[l].op->kind == OpKind::kControl)
       subgraphs_[l] = [this, l](std::string_view attribute, std::span<const Tensor> inputs) {
@@ -33,8 +35,8 @@ std::vector<Tensor> Executable::run_subgraph(LayerId layer, std::string_view att
     if (!options.assume_lowest) options.fp16 = options.bf16 = options.tf32 = options.int8 = options.fp8 = false;
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-    Assignment assignment = assign_precisions(*specialize(graph, shapes), options);
-    *body = std::make_unique<Executable>(graph, std::move(assignment), options);
+    const auto spec = specialize(graph, std::move(shapes));
+    *body = std::make_unique<Executable>(graph, assign_precisions(*spec, options), options, spec);
   }
   return (*body)->run(inputs);
 }

@@ -14,8 +14,10 @@ namespace ulpscope {
 /// Used for the network itself and, one each, for the sub-graphs of its control flow.
 class Executable {
  public:
-  /// `network` outlives the executable.
-  Executable(const Network& network, Assignment assignment, const BuildOptions& options);
+  /// `network` outlives the executable. `spec`: the specialization that the assignment was made for, if there is one;
+  /// it is not made again.
+  Executable(const Network& network, Assignment assignment, const BuildOptions& options,
+             std::shared_ptr<const Specialization> spec = nullptr);
   ~Executable();
 
   /// Physical types in and out.
