@@ -88,7 +88,9 @@ struct Requests {
   std::vector<std::optional<Precision>> fixed;  ///< Per layer.
 };
 
-Requests read_constraints(const Specialization& spec, const BuildOptions& options) {
+using RequestedTypes = std::vector<std::optional<DataType>>;
+
+Requests read_constraints(const Specialization& spec, const BuildOptions& options, const RequestedTypes* requested) {
   const Network& network = *spec.network;
   Requests requests;
   requests.fixed.resize(network.layers.size());
@@ -97,24 +99,25 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
     const Layer& layer = network.layers[l];
     const bool typed =
         std::any_of(layer.output_types.begin(), layer.output_types.end(), [](const auto& t) { return t.has_value(); });
-    if (!layer.precision && !typed) continue;
+    const std::optional<DataType> asked = requested != nullptr ? (*requested)[l] : layer.precision;
+    if (!asked && !typed) continue;
     if (!constraints_hold(options)) {
-      ignored.push_back(layer.precision ? fmt::format("{}:{}", layer.name, name_of(*layer.precision)) : layer.name);
+      ignored.push_back(asked ? fmt::format("{}:{}", layer.name, name_of(*asked)) : layer.name);
       continue;
     }
-    if (layer.op->precision == PrecisionRule::kFixed || !layer.precision) {
-      if (layer.precision)
+    if (layer.op->precision == PrecisionRule::kFixed || !asked) {
+      if (asked)
         log_verbose(fmt::format("Layer '{}' ({}) has no float arithmetic: its precision has no effect", layer.name,
                                 layer.op->name));
       continue;
     }
-    const std::string reason = refusal(spec, static_cast<LayerId>(l), *layer.precision, options);
+    const std::string reason = refusal(spec, static_cast<LayerId>(l), *asked, options);
     if (reason.empty()) {
-      requests.fixed[l] = precision_from_type(*layer.precision);
+      requests.fixed[l] = precision_from_type(*asked);
       continue;
     }
     const std::string message = fmt::format("Layer '{}' ({}) was asked to run in {}, but {}", layer.name,
-                                            layer.op->name, name_of(*layer.precision), reason);
+                                            layer.op->name, name_of(*asked), reason);
     if (options.constraints == ConstraintMode::kObey)
       throw Error(
           ErrorCode::kBuild,
@@ -165,10 +168,10 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
 
 }  // namespace
 
-Assignment assign_precisions(const Specialization& spec, const BuildOptions& options) {
+Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const RequestedTypes* requested) {
   if (options.strongly_typed) return assign_strongly_typed(spec, options);
   const Network& network = *spec.network;
-  const Requests requests = read_constraints(spec, options);
+  const Requests requests = read_constraints(spec, options, requested);
   const std::vector<Precision> allowed = allowed_precisions(options);
   const TacticReplay replay =
       options.tactic_replay_json.empty() ? TacticReplay{} : tactics_from_json(options.tactic_replay_json);
@@ -222,7 +225,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   }
   const bool open = std::any_of(choices.begin(), choices.end(), [](const auto& c) { return c.size() > 1; });
   if (open) choose_by_cost(spec, options, choices, result);
-  derive_storage(network, spec.inferred.types, constraints_hold(options), false, result);
+  derive_storage(network, spec.inferred.types, constraints_hold(options), false, result, requested);
   return result;
 }
 

@@ -47,6 +47,8 @@ struct BuildOptions {
   int threads = 0;
   /// `--load-tactics`: the content of a tactic replay file; empty: choose anew.
   std::string tactic_replay_json;
+  /// int8: the scale of each tensor, by name: real value = scale * integer, symmetric. From a calibration cache.
+  std::map<std::string, float> scales;
 };
 
 }  // namespace ulpscope

@@ -92,12 +92,14 @@ DataType widest_input(const Layer& layer, const Network& network, const Assignme
 }  // namespace
 
 void derive_storage(const Network& network, const std::vector<DataType>& types, bool constraints_hold,
-                    bool strongly_typed, Assignment& assignment) {
+                    bool strongly_typed, Assignment& assignment,
+                    const std::vector<std::optional<DataType>>* requested) {
   assignment.storage = types;
   assignment.pinned.assign(types.size(), 0);
   if (strongly_typed) return;
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     const Layer& layer = network.layers[l];
+    const std::optional<DataType> asked_precision = requested != nullptr ? (*requested)[l] : layer.precision;
     for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
       const TensorId id = layer.outputs[o];
       if (id == kNone) continue;
@@ -109,16 +111,16 @@ void derive_storage(const Network& network, const std::vector<DataType>& types, 
         assignment.pinned[static_cast<std::size_t>(id)] = 1;
       } else if (layer.op->precision == PrecisionRule::kMovement) {
         const DataType followed = widest_input(layer, network, assignment);
-        const auto set = constraints_hold && layer.precision ? precision_from_type(*layer.precision) : std::nullopt;
+        const auto set = constraints_hold && asked_precision ? precision_from_type(*asked_precision) : std::nullopt;
         if (set)
           storage = storage_of(*set);
         else if (followed != DataType::kUndefined && width(followed) < width(declared))
           storage = followed;
       } else if (layer.op->precision == PrecisionRule::kCompute && declared == DataType::kFloat32) {
         storage = storage_of(assignment.precision[l]);
-      } else if (layer.op->kind == OpKind::kConstant && constraints_hold && layer.precision &&
-                 is_floating(*layer.precision)) {
-        storage = *layer.precision;
+      } else if (layer.op->kind == OpKind::kConstant && constraints_hold && asked_precision &&
+                 is_floating(*asked_precision)) {
+        storage = *asked_precision;
       }
     }
   }

@@ -32,12 +32,15 @@ struct Assignment {
   std::vector<DataType> storage;     ///< Per tensor; its declared type when that is not a float.
   std::vector<char> pinned;          ///< Per tensor: an output-type constraint holds, so it is stored.
   std::vector<std::string> reason;   ///< Per layer: why; one clause.
+  /// Per tensor: the int8 scale, real value = scale * integer; 0: none. Empty: no tensor has one.
+  std::vector<float> scale;
 };
 
 /// Fills `assignment.storage` from `assignment.precision`: an output-type constraint if `constraints_hold`, else the
 /// declared type if that is a narrow float, else the producer's precision; movement layers pass on the widest type of
-/// their inputs. `strongly_typed`: the declared types, always.
+/// their inputs. `strongly_typed`: the declared types, always. `requested`, per layer: instead of `Layer::precision`.
 void derive_storage(const Network& network, const std::vector<DataType>& types, bool constraints_hold,
-                    bool strongly_typed, Assignment& assignment);
+                    bool strongly_typed, Assignment& assignment,
+                    const std::vector<std::optional<DataType>>* requested = nullptr);
 
 }  // namespace ulpscope

@@ -17,6 +17,7 @@ class Network;
 struct Layer;
 class InferContext;
 class KernelContext;
+class AdjointContext;
 
 /// Whether and how an operator takes part in mixed precision (docs/numerics.md).
 enum class PrecisionRule : std::uint8_t {
@@ -61,6 +62,9 @@ struct OpDef {
   /// The reference kernel. Floats narrower than float32 arrive and leave as float32 (`physical_type`); the engine
   /// rounds. Accumulates in fp32 or wider.
   void (*run)(KernelContext&) = nullptr;
+  /// The vector-Jacobian product (graph/adjoint.h): writes the layers that turn the gradients of the outputs into those
+  /// of the inputs. Null: no derivative, or one that says nothing (0 almost everywhere).
+  void (*adjoint)(AdjointContext&) = nullptr;
 };
 
 /// The operators that a network may contain. Implemented by src/ops; a parameter here, so that import does not depend

@@ -1,0 +1,95 @@
+// The adjoint of a network: gradients of its outputs, projected on given vectors, with respect to its tensors. It is a
+// network itself, of ordinary layers, so that the engine runs it as fast as any other.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "graph/inference.h"
+#include "graph/network.h"
+
+namespace ulpscope {
+
+/// A network that computes gradients, and how its tensors belong to those of the network that it was made from.
+struct AdjointNetwork {
+  Network network;
+  /// The first inputs of `network`: values of these tensors of the forward network, float ones in `type`.
+  std::vector<TensorId> forward;
+  /// The inputs after them: one vector per output of the forward network that gradients start from, of its shape.
+  std::vector<TensorId> seeds;
+  /// For each wanted tensor: the tensor of `network` that holds sum over seeds of <seed, output>' with respect to it,
+  /// of its shape. kNone: no path with a derivative leads from it to a seeded output.
+  std::vector<TensorId> gradients;
+  /// Per wanted tensor: a path leads to an output through a layer that has no derivative (Round, LSTM, If, an integer),
+  /// so that the gradient does not tell all.
+  std::vector<char> incomplete;
+};
+
+struct AdjointOptions {
+  /// kFloat32, or kFloat64 for tests.
+  DataType type = DataType::kFloat32;
+};
+
+/// The gradients of the outputs of `network` with respect to `wanted` (tensors computed by layers, or inputs), for the
+/// shapes of `inferred`. Constants known beforehand become constants of the adjoint.
+/// `outputs`: those to start from. The result's outputs are the gradients that are not kNone, in the order of `wanted`.
+AdjointNetwork make_adjoint(const Network& network, const InferredNetwork& inferred, const OpRegistry& ops,
+                            std::span<const TensorId> wanted, std::span<const TensorId> outputs,
+                            const AdjointOptions& options = {});
+
+/// What `OpDef::adjoint` sees: one layer of the forward network, and the adjoint network that it writes to. Tensor ids
+/// are those of the adjoint network. Layers are written in the semantics of opset `kAdjointOpset`.
+class AdjointContext {
+ public:
+  static constexpr int kAdjointOpset = 21;
+
+  virtual ~AdjointContext() = default;
+
+  virtual const Layer& layer() const = 0;
+  const Attributes& attributes() const { return layer().attributes; }
+  int opset() const { return layer().opset; }
+  int num_inputs() const { return static_cast<int>(layer().inputs.size()); }
+  int num_outputs() const { return static_cast<int>(layer().outputs.size()); }
+  bool has_input(int i) const { return i < num_inputs() && layer().inputs[static_cast<std::size_t>(i)] != kNone; }
+
+  /// The forward value; asking for it makes it an input (or a constant) of the adjoint network.
+  virtual TensorId input(int i) = 0;
+  virtual TensorId output(int i) = 0;
+  virtual const Shape& input_shape(int i) const = 0;
+  virtual const Shape& output_shape(int i) const = 0;
+  /// The elements of an input that is known beforehand, or null. Physical type.
+  virtual const Tensor* input_value(int i) const = 0;
+  /// True when the gradient of this input is of use: it is float and not a constant, and something wanted is upstream.
+  virtual bool wants(int i) const = 0;
+  /// The gradient that arrives at an output; kNone: nothing does (at least one output has one).
+  virtual TensorId gradient(int o) const = 0;
+  /// The float type of all values of the adjoint network.
+  virtual DataType type() const = 0;
+
+  /// Writes a layer and returns its (first) output. A kNone among the inputs is an absent input.
+  virtual TensorId add(std::string_view op, std::span<const TensorId> inputs,
+                       std::initializer_list<std::pair<std::string_view, Attribute>> attributes = {}) = 0;
+  TensorId add(std::string_view op, std::initializer_list<TensorId> inputs,
+               std::initializer_list<std::pair<std::string_view, Attribute>> attributes = {}) {
+    return add(op, std::span(inputs.begin(), inputs.size()), attributes);
+  }
+  /// The same for several outputs.
+  virtual std::vector<TensorId> add_multiple(
+      std::string_view op, std::span<const TensorId> inputs, int num_outputs,
+      std::initializer_list<std::pair<std::string_view, Attribute>> attributes = {}) = 0;
+  /// Floats are converted to `type()`; integers stay.
+  virtual TensorId constant(const Tensor& value) = 0;
+  virtual TensorId scalar(double value) = 0;
+  virtual TensorId integers(std::vector<std::int64_t> values) = 0;
+
+  TensorId multiply(TensorId a, TensorId b) { return add("Mul", {a, b}); }
+  /// Sums over the dimensions along which `shape` was broadcast to `from`, so that the result has the shape `shape`.
+  TensorId sum_to(TensorId value, const Shape& from, const Shape& shape);
+
+  /// The gradient of an input, of its shape. May be called once per input; not calling it means 0.
+  virtual void set(int i, TensorId gradient) = 0;
+};
+
+}  // namespace ulpscope

@@ -1,0 +1,95 @@
+#include "precision/trials.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "engine/assign.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std::size_t index) {
+  const TensorInfo& info = network.tensor(id);
+  const auto found = std::find_if(sample.begin(), sample.end(), [&](const auto& t) { return t.name == info.name; });
+  if (found == sample.end()) {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : sample) names.push_back(name);
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[trials] sample {}: expected the input '{}', got only {}",
+                                                         index, info.name, fmt::join(names, ", ")));
+  }
+  const Tensor& given = found->tensor;
+  if (info.shape) {
+    bool fits = given.shape().size() == info.shape->size();
+    for (std::size_t d = 0; fits && d < given.shape().size(); ++d)
+      fits = (*info.shape)[d] < 0 || (*info.shape)[d] == given.shape()[d];
+    if (!fits)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[trials] sample {}, input '{}': expected the shape {}, got {}", index, info.name,
+                              to_string(*info.shape), to_string(given.shape())));
+  }
+  const bool same_family = is_floating(given.type()) == is_floating(info.type);
+  if (!same_family)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[trials] sample {}, input '{}': expected elements of type {}, got {}", index, info.name,
+                            name_of(info.type), name_of(given.type())));
+  Tensor typed = given.type() == info.type ? given : given.cast(info.type);
+  const DataType physical = physical_type(typed.type());
+  return physical == typed.type() ? typed : typed.cast(physical);
+}
+
+}  // namespace
+
+Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& options, std::span<const TensorMap> samples)
+    : network_(std::move(network)), options_(options) {
+  set_num_threads(options.threads);
+  for (std::size_t s = 0; s < samples.size(); ++s) {
+    std::vector<Tensor> row;
+    for (TensorId id : network_->inputs) row.push_back(fitted(*network_, id, samples[s], s));
+    inputs_.push_back(std::move(row));
+  }
+  if (inputs_.empty()) throw Error(ErrorCode::kInvalidArgument, "[trials] expected at least one sample, got none");
+  executable_ = std::make_unique<Executable>(*network_, Assignment{}, options_);
+}
+
+Trials::~Trials() = default;
+
+std::shared_ptr<const Specialization> Trials::specialization(std::size_t sample) {
+  std::vector<Shape> shapes;
+  for (const Tensor& tensor : inputs_[sample]) shapes.push_back(tensor.shape());
+  return executable_->specialization(shapes);
+}
+
+Assignment Trials::full_precision() {
+  BuildOptions options;
+  return assign_precisions(*specialization(), options);
+}
+
+Assignment Trials::assign(const std::vector<std::optional<DataType>>& requested) {
+  return assign_precisions(*specialization(), options_, &requested);
+}
+
+std::vector<TensorMap> Trials::run(const Assignment& assignment) {
+  if (std::any_of(assignment.precision.begin(), assignment.precision.end(),
+                  [](Precision p) { return p != Precision::kFP32; }))
+    ++evaluations_;
+  std::vector<TensorMap> results;
+  for (const auto& inputs : inputs_) {
+    std::vector<Shape> shapes;
+    for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
+    std::vector<Tensor> outputs = executable_->plan_for(shapes, assignment, options_.fusion)->run(inputs);
+    TensorMap named;
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      const TensorInfo& info = network_->tensor(network_->outputs[o]);
+      Tensor& value = outputs[o];
+      if (info.type != DataType::kUndefined && value.type() != info.type) value = value.cast(info.type);
+      named.push_back({info.name, std::move(value)});
+    }
+    results.push_back(std::move(named));
+  }
+  return results;
+}
+
+}  // namespace ulpscope

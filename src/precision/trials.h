@@ -1,0 +1,49 @@
+// Runs a network under many assignments. A trial rebuilds nothing: a plan takes under a millisecond, weights are
+// prepared once, and activations that an assignment does not change are shared with earlier trials.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compare/tensor_map.h"
+#include "engine/executable.h"
+#include "engine/options.h"
+#include "graph/network.h"
+
+namespace ulpscope {
+
+/// One network, fixed samples, any assignment. Not thread-safe; runs itself are parallel. Samples may differ in shape.
+class Trials {
+ public:
+  /// `samples`: inputs by name; types are cast, others than the network's are errors. Throws Error naming the sample
+  /// and input that do not fit.
+  Trials(std::shared_ptr<const Network> network, const BuildOptions& options, std::span<const TensorMap> samples);
+  ~Trials();
+
+  const Network& network() const noexcept { return *network_; }
+  const BuildOptions& options() const noexcept { return options_; }
+  std::size_t num_samples() const noexcept { return inputs_.size(); }
+  /// For the shapes of a sample.
+  std::shared_ptr<const Specialization> specialization(std::size_t sample = 0);
+
+  /// Every layer in fp32.
+  Assignment full_precision();
+  /// What `Engine::build` gives to a network whose layers ask for `requested` (per layer; nothing: the engine's
+  /// choice), with the options of these trials (assume_lowest, obey). Logs nothing.
+  Assignment assign(const std::vector<std::optional<DataType>>& requested);
+
+  /// The outputs of the network, in the types that the file declares, per sample. Counts one evaluation unless
+  /// `assignment` is all fp32.
+  std::vector<TensorMap> run(const Assignment& assignment);
+  std::int64_t evaluations() const noexcept { return evaluations_; }
+
+ private:
+  std::shared_ptr<const Network> network_;
+  BuildOptions options_;
+  std::vector<std::vector<Tensor>> inputs_;  ///< Per sample, in the network's order, physical types.
+  std::unique_ptr<Executable> executable_;
+  std::int64_t evaluations_ = 0;
+};
+
+}  // namespace ulpscope
