@@ -106,24 +106,59 @@ void Plan::bind() const {
   }
 }
 
-std::vector<Tensor> Plan::run(std::span<const Tensor> inputs) const {
+std::vector<char> Plan::reuse(ActivationStore& store) const {
+  std::vector<char> known(slots_.size(), 0), wanted(slots_.size(), 0), runs(steps_.size(), 0);
+  for (const StoredValue& value : values_)
+    if (const Tensor* tensor = store.find(value.key)) {
+      bound_[static_cast<std::size_t>(value.slot)] = *tensor;
+      known[static_cast<std::size_t>(value.slot)] = 1;
+    }
+  const auto want = [&](int slot) {
+    for (; slot >= 0 && !known[static_cast<std::size_t>(slot)]; slot = slots_[static_cast<std::size_t>(slot)].alias)
+      wanted[static_cast<std::size_t>(slot)] = 1;
+  };
+  for (int slot : output_slots_) want(slot);
+  for (std::size_t i = steps_.size(); i-- > 0;) {
+    runs[i] = std::ranges::any_of(steps_[i].outputs,
+                                  [&](int slot) { return slot >= 0 && wanted[static_cast<std::size_t>(slot)]; });
+    if (runs[i]) std::ranges::for_each(steps_[i].inputs, want);
+  }
+  return runs;
+}
+
+std::vector<Tensor> Plan::run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const {
   const std::lock_guard lock(mutex_);
   bind();
   for (std::size_t i = 0; i < input_slots_.size(); ++i)
     if (input_slots_[i] >= 0) bound_[static_cast<std::size_t>(input_slots_[i])] = inputs[i];
+  std::vector<Tensor> own;
+  std::vector<char> runs;
+  if (store != nullptr) {
+    own = bound_;
+    runs = reuse(*store);
+  }
   for (std::size_t i = 0; i < slots_.size(); ++i)
     if (slots_[i].alias >= 0) bound_[i] = bound_[static_cast<std::size_t>(slots_[i].alias)].reshaped(slots_[i].shape);
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
-  for (const Step& step : steps_) {
-    in.clear();
-    out.clear();
-    for (int slot : step.inputs) in.push_back(slot < 0 ? nullptr : &bound_[static_cast<std::size_t>(slot)]);
-    for (int slot : step.outputs) out.push_back(slot < 0 ? nullptr : &bound_[static_cast<std::size_t>(slot)]);
-    step.kernel->run(in, out);
+  auto value = values_.begin();
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    const bool run = store == nullptr || runs[i];
+    if (run) {
+      in.clear();
+      out.clear();
+      for (int slot : step.inputs) in.push_back(slot < 0 ? nullptr : &bound_[static_cast<std::size_t>(slot)]);
+      for (int slot : step.outputs) out.push_back(slot < 0 ? nullptr : &bound_[static_cast<std::size_t>(slot)]);
+      step.kernel->run(in, out);
+    }
+    for (; value != values_.end() && value->step == static_cast<int>(i); ++value)
+      if (run && store != nullptr && keep && !store->contains(value->key))
+        store->put(value->key, bound_[static_cast<std::size_t>(value->slot)].clone());
   }
   std::vector<Tensor> results;
   for (int slot : output_slots_) results.push_back(bound_[static_cast<std::size_t>(slot)].clone());
+  if (store != nullptr) bound_ = std::move(own);
   for (int slot : input_slots_)
     if (slot >= 0) bound_[static_cast<std::size_t>(slot)] = {};
   for (std::size_t i = 0; i < slots_.size(); ++i)

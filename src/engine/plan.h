@@ -9,6 +9,7 @@
 
 #include "backend/cpu/op_kernel.h"
 #include "backend/kernel.h"
+#include "engine/activation_store.h"
 #include "engine/fusion.h"
 #include "engine/specialization.h"
 #include "engine/weights.h"
@@ -34,6 +35,13 @@ struct Step {
   LayerId layer = kNone;  ///< For messages.
 };
 
+/// A tensor that a group of layers leaves behind.
+struct StoredValue {
+  int slot = -1;
+  int step = -1;      ///< The last one that writes it.
+  ActivationKey key;  ///< Names its elements, for one input of the network.
+};
+
 /// Immutable once built; holds one arena, so one run at a time (guarded).
 class Plan {
  public:
@@ -44,7 +52,9 @@ class Plan {
 
   /// `inputs` in the order of the network's inputs, physical types, the shapes of the specialization. The outputs are
   /// fresh tensors, physical types, rounded to their storage type.
-  std::vector<Tensor> run(std::span<const Tensor> inputs) const;
+  /// With a store, which belongs to these inputs: what it has is not computed again; with `keep`, what is computed is
+  /// added to it.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store = nullptr, bool keep = true) const;
 
   const Grouping& grouping() const noexcept { return grouping_; }
   /// Bytes of all activations at once.
@@ -55,6 +65,8 @@ class Plan {
   friend class PlanBuilder;
   void place_slots();
   void bind() const;
+  /// Binds the slots whose values the store has, and tells for each step whether it has to run.
+  std::vector<char> reuse(ActivationStore& store) const;
 
   std::shared_ptr<const Specialization> spec_;
   Grouping grouping_;
@@ -62,6 +74,7 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<int> input_slots_;  ///< -1: nobody reads that input.
   std::vector<int> output_slots_;
+  std::vector<StoredValue> values_;  ///< In the order of their steps.
   std::size_t arena_bytes_ = 0;
 
   mutable std::mutex mutex_;

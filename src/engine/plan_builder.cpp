@@ -1,8 +1,10 @@
 #include "engine/plan_builder.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "backend/cpu/op_kernel.h"
@@ -20,20 +22,75 @@ PlanBuilder::PlanBuilder(Plan& plan, const Assignment& assignment, WeightCache& 
       assignment_(assignment),
       weights_(weights),
       subgraphs_(subgraphs),
-      home_(network_.tensors.size()) {}
+      home_(network_.tensors.size()),
+      keys_(network_.tensors.size()) {}
 
 void PlanBuilder::build() {
   for (TensorId id : network_.inputs) {
     Home& home = home_[static_cast<std::size_t>(id)];
     home.slot = new_slot(spec_.type(id), spec_.shape(id));
     home.storage = spec_.type(id);
+    keys_[static_cast<std::size_t>(id)] = {0, static_cast<std::uint64_t>(id)};
     plan_.input_slots_.push_back(home.slot);
   }
-  for (const Group& group : plan_.grouping_.groups) lower_group(group);
+  for (const Group& group : plan_.grouping_.groups) {
+    const std::size_t first_step = plan_.steps_.size();
+    lower_group(group);
+    name_values(group, first_step);
+  }
+  std::stable_sort(plan_.values_.begin(), plan_.values_.end(),
+                   [](const StoredValue& a, const StoredValue& b) { return a.step < b.step; });
   for (TensorId id : network_.outputs) {
     const Rounding rounding = rounding_of(storage(id));
     plan_.output_slots_.push_back(read(id, Layout::kDense, rounding, kNone));
   }
+}
+
+ActivationKey PlanBuilder::key_of(TensorId id) const { return keys_[static_cast<std::size_t>(id)]; }
+
+void PlanBuilder::name_values(const Group& group, std::size_t first_step) {
+  // Layers and tensors go by their numbers: the network and the shapes are fixed for a store.
+  std::string text;
+  const auto put = [&](std::int64_t number) { text.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  const auto put_key = [&](TensorId id) {
+    put(static_cast<std::int64_t>(key_of(id).first));
+    put(static_cast<std::int64_t>(key_of(id).second));
+  };
+  for (LayerId id : group.layers) {
+    put(id);
+    put(static_cast<std::int64_t>(precision(id)));
+    for (const auto* ids : {&layer(id).inputs, &layer(id).outputs})
+      for (TensorId tensor : *ids) {
+        put(tensor);
+        if (tensor == kNone) continue;
+        put(static_cast<std::int64_t>(storage(tensor)));
+        put(internal(tensor));
+        if (!assignment_.scale.empty())
+          put(std::bit_cast<std::int32_t>(assignment_.scale[static_cast<std::size_t>(tensor)]));
+        if (ids == &layer(id).inputs && !internal(tensor) && !spec_.is_constant(tensor)) {
+          put(static_cast<std::int64_t>(home_[static_cast<std::size_t>(tensor)].layout));
+          put_key(tensor);
+        }
+      }
+  }
+  for (LayerId id : group.layers)
+    for (TensorId tensor : layer(id).outputs) {
+      if (tensor == kNone || internal(tensor)) continue;
+      const Home& home = home_[static_cast<std::size_t>(tensor)];
+      const std::size_t length = text.size();
+      put(tensor);
+      const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+      text.resize(length);
+      keys_[static_cast<std::size_t>(tensor)] = {hash.high64, hash.low64};
+      if (home.slot < 0) continue;
+      const Slot& slot = plan_.slots_[static_cast<std::size_t>(home.slot)];
+      if (slot.dynamic || slot.alias >= 0 || slot.constant) continue;
+      int step = -1;
+      for (std::size_t i = first_step; i < plan_.steps_.size(); ++i)
+        if (std::ranges::find(plan_.steps_[i].outputs, home.slot) != plan_.steps_[i].outputs.end())
+          step = static_cast<int>(i);
+      if (step >= 0) plan_.values_.push_back({home.slot, step, key_of(tensor)});
+    }
 }
 
 Rounding PlanBuilder::store_rounding(TensorId id) const {

@@ -48,6 +48,10 @@ class PlanBuilder {
   Tensor constant(TensorId id, Layout layout, Rounding rounding);
   int constant_slot(Tensor value);
 
+  /// Names what the group left behind, for ActivationStore.
+  void name_values(const Group& group, std::size_t first_step);
+  ActivationKey key_of(TensorId id) const;
+
   void lower_group(const Group& group);
   void lower_single(LayerId id);
 
@@ -107,7 +111,8 @@ class PlanBuilder {
   const Assignment& assignment_;
   WeightCache& weights_;
   std::span<const cpu::GraphFunction> subgraphs_;
-  std::vector<Home> home_;  ///< Per tensor.
+  std::vector<Home> home_;           ///< Per tensor.
+  std::vector<ActivationKey> keys_;  ///< Per tensor.
   std::map<std::tuple<TensorId, Layout, Rounding>, int> variants_;
 };
 

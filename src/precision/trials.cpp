@@ -11,6 +11,8 @@
 namespace ulpscope {
 namespace {
 
+constexpr std::size_t kDefaultMemory = std::size_t{1} << 30;
+
 Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std::size_t index) {
   const TensorInfo& info = network.tensor(id);
   const auto found = std::find_if(sample.begin(), sample.end(), [&](const auto& t) { return t.name == info.name; });
@@ -51,6 +53,7 @@ Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& optio
     inputs_.push_back(std::move(row));
   }
   if (inputs_.empty()) throw Error(ErrorCode::kInvalidArgument, "[trials] expected at least one sample, got none");
+  stores_.assign(inputs_.size(), ActivationStore(kDefaultMemory / inputs_.size()));
   executable_ = std::make_unique<Executable>(*network_, Assignment{}, options_);
 }
 
@@ -71,15 +74,21 @@ Assignment Trials::assign(const std::vector<std::optional<DataType>>& requested)
   return assign_precisions(*specialization(), options_, &requested);
 }
 
-std::vector<TensorMap> Trials::run(const Assignment& assignment) {
+void Trials::set_memory_limit(std::size_t bytes) {
+  for (ActivationStore& store : stores_) store.set_byte_limit(bytes / stores_.size());
+}
+
+std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
   if (std::any_of(assignment.precision.begin(), assignment.precision.end(),
                   [](Precision p) { return p != Precision::kFP32; }))
     ++evaluations_;
   std::vector<TensorMap> results;
-  for (const auto& inputs : inputs_) {
+  for (std::size_t s = 0; s < inputs_.size(); ++s) {
+    const auto& inputs = inputs_[s];
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-    std::vector<Tensor> outputs = executable_->plan_for(shapes, assignment, options_.fusion)->run(inputs);
+    std::vector<Tensor> outputs =
+        executable_->plan_for(shapes, assignment, options_.fusion)->run(inputs, &stores_[s], keep);
     TensorMap named;
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       const TensorInfo& info = network_->tensor(network_->outputs[o]);

@@ -24,6 +24,8 @@ class Trials {
   const Network& network() const noexcept { return *network_; }
   const BuildOptions& options() const noexcept { return options_; }
   std::size_t num_samples() const noexcept { return inputs_.size(); }
+  /// Of a sample, in the order of the network's inputs, physical types.
+  std::span<const Tensor> inputs(std::size_t sample) const noexcept { return inputs_[sample]; }
   /// For the shapes of a sample.
   std::shared_ptr<const Specialization> specialization(std::size_t sample = 0);
 
@@ -34,14 +36,17 @@ class Trials {
   Assignment assign(const std::vector<std::optional<DataType>>& requested);
 
   /// The outputs of the network, in the types that the file declares, per sample. Counts one evaluation unless
-  /// `assignment` is all fp32.
-  std::vector<TensorMap> run(const Assignment& assignment);
+  /// `assignment` is all fp32. With `keep`, later runs share the activations that they have in common with this one.
+  std::vector<TensorMap> run(const Assignment& assignment, bool keep = true);
+  /// Bytes of activations that are kept for later runs, over all samples.
+  void set_memory_limit(std::size_t bytes);
   std::int64_t evaluations() const noexcept { return evaluations_; }
 
  private:
   std::shared_ptr<const Network> network_;
   BuildOptions options_;
   std::vector<std::vector<Tensor>> inputs_;  ///< Per sample, in the network's order, physical types.
+  std::vector<ActivationStore> stores_;      ///< Per sample.
   std::unique_ptr<Executable> executable_;
   std::int64_t evaluations_ = 0;
 };

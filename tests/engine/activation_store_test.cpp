@@ -1,0 +1,94 @@
+// Plans that share activations: the same bits as without, and what is not computed again.
+#include "engine/activation_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "engine/build_helpers.h"
+#include "engine/executable.h"
+#include "engine/random_network.h"
+
+namespace ulpscope::testing {
+namespace {
+
+ActivationKey key(std::uint64_t n) { return {n, 0}; }
+
+TEST(ActivationStore, TheLongestUnusedGivesWay) {
+  ActivationStore store(40);
+  store.put(key(1), Tensor(DataType::kFloat32, {4}));
+  store.put(key(2), Tensor(DataType::kFloat32, {4}));
+  EXPECT_NE(store.find(key(1)), nullptr);
+  store.put(key(3), Tensor(DataType::kFloat32, {4}));
+  EXPECT_EQ(store.find(key(2)), nullptr);
+  EXPECT_NE(store.find(key(1)), nullptr);
+  EXPECT_EQ(store.bytes(), 32u);
+  store.put(key(4), Tensor(DataType::kFloat32, {100}));
+  EXPECT_EQ(store.find(key(4)), nullptr);
+  store.set_byte_limit(16);
+  EXPECT_EQ(store.bytes(), 16u);
+}
+
+TEST(ActivationStore, SharedActivationsGiveTheBitsOfARunWithoutThem) {
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    RandomNetwork random(seed);
+    for (Fusion fusion : {Fusion::kNone, Fusion::kFull}) {
+      BuildOptions options = fp16_options(ConstraintMode::kObey, fusion, true);
+      const auto spec = specialize(random.network(), random.input_shapes());
+      Executable executable(random.network(), assign_precisions(*spec, options), options, spec);
+      ActivationStore store(std::size_t{1} << 24), small(4000);
+      std::mt19937 pick(seed);
+      for (int trial = 0; trial < 12; ++trial) {
+        std::vector<std::optional<DataType>> requested(random.network().layers.size());
+        for (std::size_t l = 0; l < requested.size(); ++l)
+          if (random.network().layers[l].op->precision == PrecisionRule::kCompute && pick() % 3 == 0)
+            requested[l] = DataType::kFloat32;
+        const Assignment assignment = assign_precisions(*spec, options, &requested);
+        const auto plan = executable.plan_for(random.input_shapes(), assignment, fusion);
+        const auto expected = plan->run(random.inputs());
+        for (ActivationStore* shared : {&store, &small}) {
+          const auto actual = plan->run(random.inputs(), shared, trial % 3 != 2);
+          ASSERT_EQ(actual.size(), expected.size());
+          for (std::size_t o = 0; o < actual.size(); ++o)
+            ASSERT_EQ(std::memcmp(actual[o].raw(), expected[o].raw(), expected[o].bytes()), 0)
+                << "seed " << seed << ", trial " << trial << ", output " << o;
+        }
+        // Nothing of the store was written over: the plan still gives the same by itself.
+        const auto again = plan->run(random.inputs());
+        for (std::size_t o = 0; o < again.size(); ++o)
+          ASSERT_EQ(std::memcmp(again[o].raw(), expected[o].raw(), expected[o].bytes()), 0);
+      }
+    }
+  }
+}
+
+TEST(ActivationStore, OnlyWhatAnAssignmentChangesIsComputedAgain) {
+  Model model;
+  model.input("x", {4});
+  model.node("Mul", {"x", "x"}, {"a"}, "First");
+  model.node("Exp", {"a"}, {"b"}, "Second");
+  model.node("Neg", {"b"}, {"y"}, "Third");
+  model.output("y");
+  const auto network = model.load();
+  BuildOptions options = fp16_options(ConstraintMode::kObey, Fusion::kNone, true);
+  const auto spec = specialize(*network, {{4}});
+  Executable executable(*network, assign_precisions(*spec, options), options, spec);
+  ActivationStore store(1 << 20);
+  const std::vector<Tensor> x{Tensor::of<float>({4}, {0.1f, 0.2f, 0.3f, 0.4f})};
+  const auto run = [&](const char* raised) {
+    std::vector<std::optional<DataType>> requested(network->layers.size());
+    if (raised != nullptr) requested[static_cast<std::size_t>(network->find_layer(raised))] = DataType::kFloat32;
+    const std::size_t before = store.bytes();
+    executable.plan_for({{4}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, &store);
+    return (store.bytes() - before) / (4 * sizeof(float));
+  };
+  EXPECT_EQ(run(nullptr), 3u);
+  EXPECT_EQ(run(nullptr), 0u);
+  EXPECT_EQ(run("Third"), 1u);
+  EXPECT_EQ(run("Second"), 2u);
+  EXPECT_EQ(run("First"), 3u);
+}
+
+}  // namespace
+}  // namespace ulpscope::testing
