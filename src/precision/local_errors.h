@@ -1,0 +1,51 @@
+// What low precision does to each layer by itself: its output from exact inputs, against the exact output.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/executable.h"
+#include "graph/assignment.h"
+#include "graph/network.h"
+
+namespace ulpscope {
+
+/// One output of a candidate layer.
+struct LocalError {
+  LayerId layer = kNone;
+  TensorId tensor = kNone;  ///< Of the original network.
+  /// low - exact, of the tensor's shape, float32. May hold infinities and NaN.
+  Tensor error;
+};
+
+/// Runs the network in fp32 with a low-precision twin beside every candidate, which reads the same exact inputs: one
+/// pass for all layers, whatever their number.
+class LocalErrors {
+ public:
+  /// `candidates`: layers of `network`; each twin has the precision and the scales of `low`. `network` outlives this.
+  LocalErrors(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
+              const BuildOptions& options);
+  ~LocalErrors();
+
+  /// The errors of all candidates, in their order, and the exact values of `tensors` (physical types), for one sample
+  /// (in the order of the network's inputs, physical types).
+  struct Result {
+    std::vector<LocalError> errors;
+    std::vector<Tensor> values;
+  };
+  Result run(std::span<const Tensor> inputs, std::span<const TensorId> tensors);
+
+ private:
+  struct Twin;
+  /// The network with twins whose outputs are the errors and `tensors`; kept while `tensors` stays the same.
+  Twin& twin(std::span<const TensorId> tensors, const std::vector<Shape>& shapes);
+
+  const Network& network_;
+  const Assignment low_;
+  const std::vector<LayerId> candidates_;
+  const BuildOptions options_;
+  std::unique_ptr<Twin> twin_;
+};
+
+}  // namespace ulpscope

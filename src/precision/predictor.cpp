@@ -1,0 +1,267 @@
+#include "precision/predictor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "engine/assign.h"
+#include "graph/adjoint.h"
+#include "ops/registry.h"
+#include "precision/local_errors.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+
+double predicted_use(double amplitude, Sensitivity sensitivity) noexcept {
+  return sensitivity == Sensitivity::kOneMinusCos ? amplitude * amplitude : amplitude;
+}
+
+double amplitude_of(double used, Sensitivity sensitivity) noexcept {
+  return sensitivity == Sensitivity::kOneMinusCos ? std::sqrt(used) : used;
+}
+
+namespace {
+
+/// Stands for an error that is not finite: beyond every value that float32 sums can lose, and far from overflow.
+constexpr double kStandIn = 1e20;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+class RandomSigns {
+ public:
+  explicit RandomSigns(std::uint64_t seed) : state_(seed) {}
+  double next() {
+    if (left_ == 0) {
+      state_ += 0x9e3779b97f4a7c15u;
+      bits_ = (state_ ^ (state_ >> 30)) * 0xbf58476d1ce4e5b9u;
+      bits_ = (bits_ ^ (bits_ >> 27)) * 0x94d049bb133111ebu;
+      bits_ ^= bits_ >> 31;
+      left_ = 64;
+    }
+    const bool bit = (bits_ & 1u) != 0;
+    bits_ >>= 1;
+    --left_;
+    return bit ? 1.0 : -1.0;
+  }
+
+ private:
+  std::uint64_t state_, bits_ = 0;
+  int left_ = 0;
+};
+
+/// How many standard deviations the largest of n normal values is likely to have.
+double expected_maximum(std::int64_t n) {
+  return std::sqrt(2.0 * std::log(2.0 * static_cast<double>(std::max<std::int64_t>(n, 1))));
+}
+
+/// A vector v such that <v, d> has, over its random signs, the root mean square of the share of the tolerance that an
+/// error d of this output uses (as an amplitude).
+Tensor projection(const Tensor& golden, const std::string& output, const Criterion& criterion, RandomSigns& signs) {
+  Tensor result(DataType::kFloat32, golden.shape());
+  float* v = result.data<float>();
+  const Tensor values = golden.type() == DataType::kFloat32 ? golden : golden.cast(DataType::kFloat32);
+  const float* y = values.data<float>();
+  const std::int64_t n = golden.size();
+  double squares = 0, largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double value = std::isfinite(y[i]) ? y[i] : 0.0;
+    squares += value * value;
+    largest = std::max(largest, std::abs(value));
+  }
+  const double norm = squares > 0 ? std::sqrt(squares) : 1.0,
+               count = std::sqrt(static_cast<double>(std::max<std::int64_t>(n, 1)));
+  const double threshold = std::max(criterion.threshold(output), 1e-30);
+  switch (criterion.sensitivity()) {
+    case Sensitivity::kRelativeL2:
+      for (std::int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(signs.next() / (norm * threshold));
+      break;
+    case Sensitivity::kRelativeMax: {
+      const double scale = expected_maximum(n) / (count * (largest > 0 ? largest : 1.0) * threshold);
+      for (std::int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(signs.next() * scale);
+      break;
+    }
+    case Sensitivity::kOneMinusCos: {
+      // 1 - cos is |d'|^2 / (2 |y|^2) with d' the part of d that is orthogonal to y.
+      std::vector<double> s(static_cast<std::size_t>(n));
+      double along = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        s[static_cast<std::size_t>(i)] = signs.next();
+        along += s[static_cast<std::size_t>(i)] * (std::isfinite(y[i]) ? y[i] : 0.0) / norm;
+      }
+      const double scale = 1.0 / (norm * std::sqrt(2.0 * threshold));
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double unit = (std::isfinite(y[i]) ? y[i] : 0.0) / norm;
+        v[i] = static_cast<float>((s[static_cast<std::size_t>(i)] - along * unit) * scale);
+      }
+      break;
+    }
+    case Sensitivity::kElementwise: {
+      const double atol = criterion.atol(output), rtol = criterion.rtol(output);
+      const double scale = expected_maximum(n) / count;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double tolerance = std::max({atol, rtol * std::abs(static_cast<double>(y[i])), 1e-30});
+        v[i] = static_cast<float>(signs.next() * scale / tolerance);
+      }
+      break;
+    }
+  }
+  return result;
+}
+
+/// Replaces what is not finite by something very large, so that it counts exactly where the adjoint is not 0: an
+/// attention score of -inf is harmless. Returns whether there was any.
+bool make_finite(Tensor& error, double stand_in) {
+  bool found = false;
+  float* d = error.data<float>();
+  for (std::int64_t i = 0; i < error.size(); ++i)
+    if (!std::isfinite(d[i])) {
+      d[i] = static_cast<float>(stand_in);
+      found = true;
+    }
+  return found;
+}
+
+/// The adjoint network with the products of gradients and local errors as its outputs.
+struct Products {
+  AdjointNetwork adjoint;
+  std::vector<TensorId> wanted;
+  std::vector<int> product_of;  ///< Per wanted tensor: which output of the network has its partial sums; -1: none.
+  std::unique_ptr<Executable> executable;
+};
+
+std::unique_ptr<Products> make_products(const Trials& trials, const Specialization& spec,
+                                        std::span<const TensorId> wanted, std::span<const TensorId> outputs) {
+  auto made = std::make_unique<Products>();
+  made->wanted.assign(wanted.begin(), wanted.end());
+  made->adjoint = make_adjoint(trials.network(), spec.inferred, op_registry(), wanted, outputs);
+  Network& network = made->adjoint.network;
+  network.outputs.clear();
+  const auto add = [&](std::string_view op, std::vector<TensorId> inputs, const std::string& name) {
+    TensorInfo info;
+    info.name = name;
+    info.type = DataType::kFloat32;
+    const TensorId output = network.add_tensor(std::move(info));
+    Layer layer;
+    layer.name = name;
+    layer.op = op_registry().find("", op);
+    layer.opset = AdjointContext::kAdjointOpset;
+    layer.inputs = std::move(inputs);
+    layer.outputs = {output};
+    network.add_layer(std::move(layer));
+    return output;
+  };
+  TensorId last_axis = kNone;
+  for (std::size_t w = 0; w < wanted.size(); ++w) {
+    const TensorId gradient = made->adjoint.gradients[w];
+    made->product_of.push_back(-1);
+    if (gradient == kNone) continue;
+    TensorInfo info;
+    info.name = fmt::format("local error {}", w);
+    info.type = DataType::kFloat32;
+    info.shape = *spec.shape(wanted[w]);
+    const bool scalar = info.shape->empty();
+    const TensorId error = network.add_tensor(std::move(info));
+    network.inputs.push_back(error);
+    TensorId product = add("Mul", {gradient, error}, fmt::format("product {}", w));
+    if (!scalar) {
+      if (last_axis == kNone) {
+        TensorInfo axis;
+        axis.name = "last axis";
+        axis.type = DataType::kInt64;
+        axis.shape = Shape{1};
+        axis.value = Tensor::of<std::int64_t>({1}, {-1});
+        last_axis = network.add_tensor(std::move(axis));
+      }
+      product = add("ReduceSum", {product, last_axis}, fmt::format("sum {}", w));
+    }
+    made->product_of.back() = static_cast<int>(network.outputs.size());
+    network.outputs.push_back(product);
+  }
+  network.check();
+  BuildOptions options;
+  options.threads = trials.options().threads;
+  std::vector<Shape> shapes;
+  for (TensorId input : network.inputs) shapes.push_back(*network.tensor(input).shape);
+  const auto product_spec = specialize(network, shapes);
+  made->executable =
+      std::make_unique<Executable>(network, assign_precisions(*product_spec, options), options, product_spec);
+  return made;
+}
+
+}  // namespace
+
+std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
+                                         const Criterion& criterion, std::span<const TensorMap> golden,
+                                         const PredictorOptions& options,
+                                         const std::function<void(int, int)>& progress) {
+  std::vector<LayerEffect> effects;
+  std::map<LayerId, std::size_t> index;
+  for (LayerId id : candidates) {
+    index[id] = effects.size();
+    effects.push_back({id, 0, false, false});
+  }
+  const Network& network = trials.network();
+  std::vector<TensorId> outputs;
+  for (TensorId id : network.outputs)
+    if (is_floating(network.tensor(id).type) && criterion.judges(network.tensor(id).name)) outputs.push_back(id);
+  std::vector<TensorId> wanted;
+  for (LayerId id : candidates)
+    for (TensorId output : network.layer(id).outputs)
+      if (output != kNone && is_floating(network.tensor(output).type)) wanted.push_back(output);
+  LocalErrors local_errors(network, low, candidates, trials.options());
+  std::map<std::vector<Shape>, std::unique_ptr<Products>> products;
+  const int passes = static_cast<int>(trials.num_samples()) * (options.projections + 1);
+  int done = 0;
+  for (std::size_t s = 0; s < trials.num_samples(); ++s) {
+    const auto spec = trials.specialization(s);
+    auto& made = products[spec->input_shapes];
+    if (made == nullptr) made = make_products(trials, *spec, wanted, outputs);
+    LocalErrors::Result local = local_errors.run(trials.inputs(s), made->adjoint.forward);
+    if (progress) progress(++done, passes);
+    std::vector<Tensor> feeds = std::move(local.values);
+    const std::size_t first_seed = feeds.size();
+    feeds.resize(first_seed + made->adjoint.seeds.size());
+    std::vector<char> overflows(wanted.size(), 0);
+    for (std::size_t w = 0; w < wanted.size(); ++w) {
+      Tensor& error = local.errors[w].error;
+      const std::size_t at = index.at(local.errors[w].layer);
+      overflows[w] = make_finite(error, kStandIn);
+      effects[at].overflows |= overflows[w] != 0;
+      effects[at].incomplete |= made->adjoint.incomplete[w] != 0;
+      if (made->product_of[w] >= 0) feeds.push_back(error);
+    }
+    // The projections go in turn over all outputs: their errors are independent, so squares add.
+    std::vector<double> sum_of_squares(effects.size(), 0.0);
+    for (int k = 0; k < options.projections; ++k) {
+      for (std::size_t o = 0; o < made->adjoint.seeds.size(); ++o) {
+        const std::string& name = network.tensor(made->adjoint.seeds[o]).name;
+        const auto exact = std::ranges::find_if(golden[s], [&](const auto& t) { return t.name == name; });
+        RandomSigns signs(options.seed + 0x1000003u * (s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) +
+                          977u * o);
+        feeds[first_seed + o] = projection(exact->tensor, name, criterion, signs);
+      }
+      const std::vector<Tensor> sums = made->executable->run(feeds);
+      std::vector<double> dot(effects.size(), 0.0);
+      for (std::size_t w = 0; w < wanted.size(); ++w) {
+        if (made->product_of[w] < 0) continue;
+        double total = 0;
+        for (float value : sums[static_cast<std::size_t>(made->product_of[w])].values<float>()) total += value;
+        dot[index.at(local.errors[w].layer)] += total;
+      }
+      for (std::size_t i = 0; i < dot.size(); ++i) sum_of_squares[i] += dot[i] * dot[i];
+      if (progress) progress(++done, passes);
+    }
+    for (std::size_t i = 0; i < effects.size(); ++i) {
+      double score = std::sqrt(sum_of_squares[i] / options.projections);
+      if (!std::isfinite(score) || (effects[i].overflows && score > 1)) score = kInfinity;
+      effects[i].effect = std::max(effects[i].effect, score);
+    }
+  }
+  return effects;
+}
+
+}  // namespace ulpscope

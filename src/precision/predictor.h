@@ -1,0 +1,46 @@
+// How much each layer's low precision moves the outputs, without trying: the classical a-posteriori analysis of
+// rounding errors, adjoint times local error (Wilkinson; for networks docs/precision_search.md).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graph/assignment.h"
+#include "precision/criterion.h"
+#include "precision/trials.h"
+
+namespace ulpscope {
+
+/// What is predicted for one candidate layer.
+struct LayerEffect {
+  LayerId layer = kNone;
+  /// The error that this layer alone causes, as a share of the tolerance: an amplitude, so that independent errors add
+  /// as the root of the sum of squares. Infinite where the layer's own values overflow and that reaches an output.
+  double effect = 0;
+  /// No derivative tells the whole effect (Round, LSTM, If, integers on the way): to be measured.
+  bool incomplete = false;
+  /// Some of its own values become infinite or NaN.
+  bool overflows = false;
+};
+
+struct PredictorOptions {
+  int projections = 8;  ///< Random vectors per sample.
+  std::uint64_t seed = 1;
+};
+
+/// `golden`: the exact outputs per sample. Local errors come from one pass per sample; then one adjoint pass per sample
+/// and projection: score = rms over projections of <adjoint, local error>, maximum over samples. The effects in the
+/// order of `candidates`. Deterministic.
+std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
+                                         const Criterion& criterion, std::span<const TensorMap> golden,
+                                         const PredictorOptions& options = {},
+                                         const std::function<void(int done, int all)>& progress = {});
+
+/// The share of the tolerance that a root-sum-square of effects stands for, in the units of Judgement::used.
+double predicted_use(double amplitude, Sensitivity sensitivity) noexcept;
+/// Its inverse.
+double amplitude_of(double used, Sensitivity sensitivity) noexcept;
+
+}  // namespace ulpscope
