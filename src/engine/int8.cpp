@@ -1,0 +1,299 @@
+#include "engine/int8.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace ulpscope {
+namespace {
+
+bool is_float(const Specialization& spec, TensorId id) {
+  return is_floating(spec.type(id)) && physical_type(spec.type(id)) == DataType::kFloat32;
+}
+
+const Layer* producer_of(const Specialization& spec, TensorId id) {
+  if (id == kNone || spec.is_constant(id)) return nullptr;
+  const LayerId producer = spec.network->tensor(id).producer;
+  return producer == kNone ? nullptr : &spec.network->layer(producer);
+}
+
+std::size_t rank_of(const Specialization& spec, TensorId id) { return spec.shape(id) ? spec.shape(id)->size() : 0; }
+
+bool is_constant_input(const Specialization& spec, const Layer& layer, std::size_t i) {
+  return i < layer.inputs.size() && layer.inputs[i] != kNone && spec.is_constant(layer.inputs[i]);
+}
+
+bool is_mean(const Layer& layer) { return layer.op->name == "ReduceMean" || layer.op->name == "ReduceSum"; }
+
+/// Pointwise steps between the mean of the squares and its root: + epsilon, / n, max.
+bool is_scalar_step(const Specialization& spec, const Layer& layer) {
+  const std::string_view op = layer.op->name;
+  return (op == "Add" || op == "Mul" || op == "Max" || op == "Div" || op == "Clip") && layer.inputs.size() > 1 &&
+         (is_constant_input(spec, layer, 0) || is_constant_input(spec, layer, 1));
+}
+
+/// The operand of a layer with one constant operand that is not the constant.
+TensorId computed_operand(const Specialization& spec, const Layer& layer) {
+  return is_constant_input(spec, layer, 0) && layer.inputs.size() > 1 ? layer.inputs[1] : layer.inputs[0];
+}
+
+/// The values are a mean over rows, but for scalar steps.
+bool comes_from_mean(const Specialization& spec, TensorId id) {
+  for (int step = 0; step < 4; ++step) {
+    const Layer* layer = producer_of(spec, id);
+    if (layer == nullptr) return false;
+    if (is_mean(*layer)) return true;
+    if (!is_scalar_step(spec, *layer)) return false;
+    id = computed_operand(spec, *layer);
+  }
+  return false;
+}
+
+/// The values are a standard deviation: the root of a mean.
+bool is_deviation(const Specialization& spec, TensorId id) {
+  for (int step = 0; step < 3; ++step) {
+    const Layer* layer = producer_of(spec, id);
+    if (layer == nullptr) return false;
+    if (layer->op->name == "Sqrt") return comes_from_mean(spec, layer->inputs[0]);
+    if (layer->op->name == "Pow") {
+      if (!is_constant_input(spec, *layer, 1)) return false;
+      const Tensor& exponent = spec.value(layer->inputs[1]);
+      return exponent.type() == DataType::kFloat32 && exponent.size() == 1 &&
+             std::fabs(exponent.data<float>()[0]) == 0.5f && comes_from_mean(spec, layer->inputs[0]);
+    }
+    if (!is_scalar_step(spec, *layer)) return false;
+    id = computed_operand(spec, *layer);
+  }
+  return false;
+}
+
+/// One over a standard deviation: Reciprocal(s), 1 / s, variance ^ -0.5.
+bool is_inverse_deviation(const Specialization& spec, TensorId id) {
+  const Layer* layer = producer_of(spec, id);
+  if (layer == nullptr) return false;
+  if (layer->op->name == "Reciprocal") return is_deviation(spec, layer->inputs[0]);
+  if (layer->op->name == "Div") return is_constant_input(spec, *layer, 0) && is_deviation(spec, layer->inputs[1]);
+  return layer->op->name == "Pow" && is_deviation(spec, id);
+}
+
+/// The values are x / deviation: what a normalisation scales and shifts next.
+bool is_normalised(const Specialization& spec, TensorId id) {
+  const Layer* layer = producer_of(spec, id);
+  if (layer == nullptr || layer->inputs.size() < 2) return false;
+  if (layer->op->name == "Div") return is_deviation(spec, layer->inputs[1]);
+  if (layer->op->name != "Mul") return false;
+  return is_inverse_deviation(spec, layer->inputs[0]) || is_inverse_deviation(spec, layer->inputs[1]);
+}
+
+/// Somebody reads the tensor as what a normalisation takes the root of.
+bool feeds_root(const Specialization& spec, TensorId id, int steps) {
+  for (LayerId consumer : spec.consumers[static_cast<std::size_t>(id)]) {
+    const Layer& layer = spec.network->layer(consumer);
+    if (layer.op->name == "Sqrt") return true;
+    if (steps > 0 && is_scalar_step(spec, layer) && feeds_root(spec, layer.outputs[0], steps - 1)) return true;
+  }
+  return false;
+}
+
+/// An Add or Mul that is part of a normalisation in pointwise layers (of LayerNorm, RMSNorm and the like).
+bool is_inside_normalisation(const Specialization& spec, const Layer& layer) {
+  const TensorId output = layer.outputs[0];
+  const bool mul = layer.op->name == "Mul";
+  // The square, before its mean.
+  if (mul && layer.inputs[0] == layer.inputs[1])
+    for (LayerId consumer : spec.consumers[static_cast<std::size_t>(output)])
+      if (is_mean(spec.network->layer(consumer))) return true;
+  // Epsilon or 1 / n, before or after the root.
+  if (comes_from_mean(spec, output) && feeds_root(spec, output, 3)) return true;
+  if (is_deviation(spec, output)) return true;
+  if (mul && is_normalised(spec, output)) return true;
+  // Scale and shift.
+  const bool constant = is_constant_input(spec, layer, 0) || is_constant_input(spec, layer, 1);
+  if (!constant) return false;
+  const TensorId x = computed_operand(spec, layer);
+  if (is_normalised(spec, x)) return true;
+  const Layer* before = producer_of(spec, x);
+  return !mul && before != nullptr && before->op->name == "Mul" &&
+         (is_constant_input(spec, *before, 0) || is_constant_input(spec, *before, 1)) &&
+         is_normalised(spec, computed_operand(spec, *before));
+}
+
+bool is_product(const Layer& layer) {
+  const std::string_view op = layer.op->name;
+  return op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose";
+}
+
+bool product_has_form(const Specialization& spec, const Layer& layer) {
+  const TensorId a = layer.inputs[0], b = layer.inputs[1];
+  if (b == kNone || spec.is_constant(a) || !is_float(spec, b) || !spec.shape(a) || !spec.shape(b)) return false;
+  const bool convolution = layer.op->name == "Conv" || layer.op->name == "ConvTranspose";
+  if (convolution) {
+    const bool bias = layer.inputs.size() > 2 && layer.inputs[2] != kNone;
+    return (rank_of(spec, a) == 3 || rank_of(spec, a) == 4) && spec.is_constant(b) &&
+           (!bias || spec.is_constant(layer.inputs[2]));
+  }
+  return rank_of(spec, a) >= 2 && rank_of(spec, b) >= 2 && rank_of(spec, a) <= 6 && rank_of(spec, b) <= 6;
+}
+
+/// A constant vector along the output channels of a product of this shape.
+bool is_channel_vector(const Specialization& spec, const Layer& product, TensorId id) {
+  if (id == kNone || !spec.is_constant(id) || spec.type(id) != spec.type(product.outputs[0])) return false;
+  const Shape& output = *spec.shape(product.outputs[0]);
+  const Shape& shape = spec.value(id).shape();
+  if (shape.empty() || shape.size() > output.size() || output.size() < 2) return false;
+  const bool convolution = product.op->name == "Conv" || product.op->name == "ConvTranspose";
+  const std::size_t channel = convolution ? 1 : output.size() - 1;
+  const std::size_t offset = output.size() - shape.size();
+  if (channel < offset) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != (d + offset == channel ? output[channel] : 1)) return false;
+  return true;
+}
+
+/// Add has this layer's output on one side and a constant vector along its channels on the other.
+LayerId biased_product(const Specialization& spec, const Layer& add) {
+  if (add.op->name != "Add" || add.inputs.size() != 2) return kNone;
+  for (std::size_t side = 0; side < 2; ++side) {
+    const TensorId x = add.inputs[side];
+    if (x == kNone || spec.is_constant(x)) continue;
+    const LayerId producer = spec.network->tensor(x).producer;
+    if (producer == kNone || !is_product(spec.network->layer(producer)) || !spec.shape(x) ||
+        !spec.shape(add.outputs[0]) || *spec.shape(x) != *spec.shape(add.outputs[0]))
+      continue;
+    if (is_channel_vector(spec, spec.network->layer(producer), add.inputs[1 - side])) return producer;
+  }
+  return kNone;
+}
+
+/// The layer's scale input holds ordinary numbers, whose products with 8-bit integers are exact to one rounding.
+bool usable_scales(const Tensor& scales) {
+  if (scales.type() != DataType::kFloat32 || scales.size() == 0) return false;
+  return std::all_of(scales.values<float>().begin(), scales.values<float>().end(),
+                     [](float s) { return s >= 0x1p-100f && s <= 0x1p100f; });
+}
+
+/// The DequantizeLinear that makes this tensor, with constant float32 scales and no zero point.
+const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
+  if (id == kNone || spec.type(id) != DataType::kFloat32) return nullptr;
+  const LayerId producer = spec.network->tensor(id).producer;
+  if (producer == kNone) return nullptr;
+  const Layer& layer = spec.network->layer(producer);
+  if (layer.op->name != "DequantizeLinear" || layer.inputs.size() < 2 || !is_constant_input(spec, layer, 1) ||
+      !usable_scales(spec.value(layer.inputs[1])) || layer.attributes.integer("block_size", 0) != 0)
+    return nullptr;
+  const DataType source = spec.type(layer.inputs[0]);
+  if (source != DataType::kInt8 && source != DataType::kUInt8) return nullptr;
+  if (layer.inputs.size() > 2 && layer.inputs[2] != kNone) {
+    if (!spec.is_constant(layer.inputs[2])) return nullptr;
+    const Tensor& zero = spec.value(layer.inputs[2]);
+    const auto* bytes = static_cast<const unsigned char*>(zero.raw());
+    if (std::any_of(bytes, bytes + zero.bytes(), [](unsigned char b) { return b != 0; })) return nullptr;
+  }
+  return &layer;
+}
+
+}  // namespace
+
+bool has_int8_form(const Specialization& spec, LayerId id) {
+  const Layer& layer = spec.network->layer(id);
+  if (!spec.numeric[static_cast<std::size_t>(id)] || spec.folded[static_cast<std::size_t>(id)] ||
+      layer.op->precision != PrecisionRule::kCompute || layer.inputs.empty() || layer.inputs[0] == kNone ||
+      layer.outputs.empty() || layer.outputs[0] == kNone)
+    return false;
+  for (std::size_t o = 1; o < layer.outputs.size(); ++o)
+    if (layer.outputs[o] != kNone) return false;
+  if (!is_float(spec, layer.outputs[0]) || !is_float(spec, layer.inputs[0])) return false;
+  const std::string_view op = layer.op->name;
+  if (op == "AveragePool" || op == "GlobalAveragePool") return !spec.is_constant(layer.inputs[0]);
+  if (is_product(layer)) return layer.inputs.size() > 1 && product_has_form(spec, layer);
+  if ((op != "Add" && op != "Mul") || layer.inputs.size() != 2 || layer.inputs[1] == kNone) return false;
+  return is_float(spec, layer.inputs[1]) && biased_product(spec, layer) == kNone &&
+         !is_inside_normalisation(spec, layer);
+}
+
+std::vector<TensorId> quantised_inputs(const Specialization& spec, LayerId id) {
+  std::vector<TensorId> result;
+  if (!has_int8_form(spec, id)) return result;
+  const Layer& layer = spec.network->layer(id);
+  for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
+    const TensorId input = layer.inputs[i];
+    if (input != kNone && !spec.is_constant(input) && std::find(result.begin(), result.end(), input) == result.end())
+      result.push_back(input);
+  }
+  return result;
+}
+
+std::vector<TensorId> int8_tensors(const Specialization& spec) {
+  std::vector<TensorId> result;
+  for (std::size_t l = 0; l < spec.network->layers.size(); ++l) {
+    const std::vector<TensorId> inputs = quantised_inputs(spec, static_cast<LayerId>(l));
+    result.insert(result.end(), inputs.begin(), inputs.end());
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+LayerId bias_of(const Specialization& spec, LayerId product) {
+  const Layer& layer = spec.network->layer(product);
+  if (!is_product(layer) || layer.outputs.empty() || layer.outputs[0] == kNone) return kNone;
+  const auto output = static_cast<std::size_t>(layer.outputs[0]);
+  if (spec.output[output] || spec.consumers[output].size() != 1 || !spec.shape(layer.outputs[0])) return kNone;
+  const LayerId add = spec.consumers[output][0];
+  return biased_product(spec, spec.network->layer(add)) == product ? add : kNone;
+}
+
+LayerId product_of_bias(const Specialization& spec, LayerId add) {
+  const LayerId product = biased_product(spec, spec.network->layer(add));
+  return product != kNone && bias_of(spec, product) == add ? product : kNone;
+}
+
+std::optional<Quantisation> dequantised(const Specialization& spec, TensorId id) {
+  if (id == kNone || spec.is_constant(id)) return std::nullopt;
+  const Layer* layer = plain_dequantize(spec, id);
+  if (layer == nullptr) return std::nullopt;
+  const Tensor& scales = spec.value(layer->inputs[1]);
+  if (scales.size() != 1) return std::nullopt;
+  return Quantisation{scales.data<float>()[0], spec.type(layer->inputs[0]) == DataType::kUInt8};
+}
+
+Tensor dequantised_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels) {
+  const Layer* layer = plain_dequantize(spec, id);
+  if (layer == nullptr || !spec.is_constant(id) || spec.type(layer->inputs[0]) != DataType::kInt8) return {};
+  const Tensor& scales = spec.value(layer->inputs[1]);
+  if (scales.size() == 1) {
+    Tensor result(DataType::kFloat32, {channels});
+    std::fill_n(result.data<float>(), channels, scales.data<float>()[0]);
+    return result;
+  }
+  std::int64_t own = layer->attributes.integer("axis", 1);
+  if (own < 0) own += static_cast<std::int64_t>(rank_of(spec, id));
+  if (own != static_cast<std::int64_t>(axis) || scales.size() != channels) return {};
+  return scales.reshaped({channels});
+}
+
+bool is_integer_product(const Specialization& spec, LayerId id) {
+  const Layer& layer = spec.network->layer(id);
+  if (!is_product(layer) || !has_int8_form(spec, id) || !dequantised(spec, layer.inputs[0])) return false;
+  const TensorId b = layer.inputs[1];
+  if (!spec.is_constant(b)) return dequantised(spec, b).has_value();
+  return static_cast<bool>(
+      dequantised_weights(spec, b, weight_channel_axis(spec, layer), output_channels(spec, layer)));
+}
+
+std::size_t weight_channel_axis(const Specialization& spec, const Layer& layer) {
+  const std::string_view op = layer.op->name;
+  if (op == "Conv") return 0;
+  if (op == "ConvTranspose") return 1;
+  const std::size_t rank = rank_of(spec, layer.inputs[1]);
+  const bool transposed = op == "Gemm" && layer.attributes.integer("transB", 0) != 0;
+  return rank - (transposed ? 2 : 1);
+}
+
+std::int64_t output_channels(const Specialization& spec, const Layer& layer) {
+  const Shape& weights = *spec.shape(layer.inputs[1]);
+  const std::int64_t channels = weights[weight_channel_axis(spec, layer)];
+  return layer.op->name == "ConvTranspose" ? channels * layer.attributes.integer("group", 1) : channels;
+}
+
+}  // namespace ulpscope

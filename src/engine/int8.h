@@ -1,0 +1,56 @@
+// Which layers have an int8 form, and which tensors need scales for it. docs/numerics.md has the rules.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "engine/specialization.h"
+
+namespace ulpscope {
+
+/// True for what can compute in int8 once its inputs have scales: Conv, ConvTranspose, MatMul and Gemm (weights
+/// constant, or both operands activations), Add and Mul of two tensors, AveragePool, GlobalAveragePool. False for the
+/// bias of a product, for Add and Mul inside of a normalisation that is written out in pointwise layers, and for
+/// arithmetic that only computes shapes or indices. Says nothing about scales.
+bool has_int8_form(const Specialization& spec, LayerId id);
+
+/// The activations that the layer reads as int8: each needs a scale. Each once, in the order of the inputs; constants
+/// bring their own scales. Empty for a layer without an int8 form.
+std::vector<TensorId> quantised_inputs(const Specialization& spec, LayerId id);
+
+/// The tensors that need scales for all layers with an int8 form to use it: ascending, each once.
+std::vector<TensorId> int8_tensors(const Specialization& spec);
+
+/// The Add of a constant vector along the output channels that belongs to this product: its only reader, so that both
+/// are one when the product runs in int8. kNone: there is none, or `product` is no product.
+LayerId bias_of(const Specialization& spec, LayerId product);
+
+/// The reverse: the product whose bias_of() this layer is, or kNone.
+LayerId product_of_bias(const Specialization& spec, LayerId add);
+
+/// How an activation becomes integers: q = clamp(round_half_even(x / scale), -128, 127), or 0 to 255 when unsigned.
+struct Quantisation {
+  float scale = 0;
+  bool is_unsigned = false;
+  friend bool operator==(const Quantisation&, const Quantisation&) = default;
+};
+
+/// What the DequantizeLinear layer that makes this tensor says, when it is one with a constant scale for the whole
+/// tensor, without a zero point (absent or 0), and with 8-bit integers behind it; else nothing.
+std::optional<Quantisation> dequantised(const Specialization& spec, TensorId id);
+
+/// The scales of constant weights that come out of a DequantizeLinear without a zero point: `channels` float32 scales
+/// along `axis`. Nothing when it has another form.
+Tensor dequantised_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels);
+
+/// A product of integers as the file has it: all operands come from dequantised() and dequantised_weights().
+bool is_integer_product(const Specialization& spec, LayerId id);
+
+/// For products with an int8 form: which dimension of input 1 counts the output channels (ConvTranspose: within one
+/// group).
+std::size_t weight_channel_axis(const Specialization& spec, const Layer& layer);
+
+/// The output channels of a product with constant weights.
+std::int64_t output_channels(const Specialization& spec, const Layer& layer);
+
+}  // namespace ulpscope
