@@ -1,0 +1,133 @@
+#include "precision/repair.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/fusion.h"
+#include "graph/name_match.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+constexpr double kLargestFp16 = 65504.0;
+
+/// The constant of that name: a tensor, or the output of a Constant layer.
+TensorId find_constant(const Network& network, std::string_view name) {
+  const auto is_constant = [&](TensorId id) { return static_cast<bool>(network.tensor(id).value); };
+  if (const TensorId id = network.find_tensor(name); id != kNone && is_constant(id)) return id;
+  if (const LayerId id = network.find_layer(name); id != kNone)
+    for (TensorId output : network.layer(id).outputs)
+      if (output != kNone && is_constant(output)) return output;
+  std::vector<std::string> names;
+  for (const TensorInfo& info : network.tensors)
+    if (info.value && is_floating(info.type)) names.push_back(info.name);
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("[repair] there is no constant '{}'{}", name, did_you_mean(std::string(name), names)));
+}
+
+struct Extent {
+  std::int64_t beyond = 0;
+  double largest = 0;
+};
+
+Extent extent_of(const Tensor& value, double limit) {
+  Extent result;
+  for (float v : value.values<float>()) {
+    const double magnitude = std::abs(static_cast<double>(v));
+    if (std::isnan(magnitude)) continue;
+    result.largest = std::max(result.largest, magnitude);
+    result.beyond += magnitude > limit ? 1 : 0;
+  }
+  return result;
+}
+
+}  // namespace
+
+void clamp_constant(Network& network, std::string_view name, double limit) {
+  if (!(limit > 0) || !std::isfinite(limit))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[repair] constant '{}': expected a positive limit, got {}", name, limit));
+  TensorInfo& info = network.tensor(find_constant(network, name));
+  if (info.type != DataType::kFloat32 || info.value.type() != DataType::kFloat32)
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("[repair] constant '{}': expected elements of type float32, got {}", name, name_of(info.type)));
+  Tensor clamped = info.value.clone();
+  const auto bound = static_cast<float>(limit);
+  float* v = clamped.data<float>();
+  for (std::int64_t i = 0; i < clamped.size(); ++i)
+    if (std::abs(v[i]) > bound) v[i] = std::copysign(bound, v[i]);
+  info.value = std::move(clamped);
+  if (info.producer == kNone) return;
+  // A Constant layer carries the elements as an attribute as well.
+  Layer& layer = network.layer(info.producer);
+  if (layer.attributes.has("value")) layer.attributes.set("value", info.value);
+  const std::span<const float> elements = info.value.values<float>();
+  if (layer.attributes.has("value_float")) layer.attributes.set("value_float", elements[0]);
+  if (layer.attributes.has("value_floats"))
+    layer.attributes.set("value_floats", std::vector<float>(elements.begin(), elements.end()));
+}
+
+std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& low) {
+  const Network& network = *spec.network;
+  std::vector<Repair> result;
+  for (std::size_t t = 0; t < network.tensors.size(); ++t) {
+    const TensorInfo& info = network.tensors[t];
+    if (!info.value || info.value.type() != DataType::kFloat32 || info.value.size() == 0) continue;
+    // Also those that reach a layer through movement or folding are named at their origin.
+    const LayerId producer = info.producer;
+    if (producer != kNone && network.layer(producer).op->kind != OpKind::kConstant) continue;
+    const Extent extent = extent_of(info.value, kLargestFp16);
+    if (extent.beyond == 0) continue;
+    // Follow the constant through movement layers to the layers that compute with it.
+    std::vector<TensorId> reached{static_cast<TensorId>(t)};
+    std::vector<std::string> readers;
+    bool elsewhere = false;
+    for (std::size_t i = 0; i < reached.size(); ++i)
+      for (LayerId id : spec.consumers[static_cast<std::size_t>(reached[i])]) {
+        const Layer& layer = network.layer(id);
+        if (layer.op->precision == PrecisionRule::kMovement || spec.folded[static_cast<std::size_t>(id)]) {
+          for (TensorId output : layer.outputs)
+            if (output != kNone && std::ranges::find(reached, output) == reached.end()) reached.push_back(output);
+        } else if (is_scale_shift(spec, layer)) {
+          elsewhere = true;  // Prepared in fp32.
+        } else if (low.precision[static_cast<std::size_t>(id)] == Precision::kFP16) {
+          readers.push_back(layer.name);
+        }
+      }
+    if (readers.empty() || elsewhere) continue;
+    Repair repair;
+    repair.kind = "clamp";
+    repair.name = info.name;
+    repair.limit = kHalfOfFp16;
+    repair.text =
+        fmt::format("{} element(s) of the constant '{}' lie beyond fp16 (up to {:.3g}; read by '{}'): clamped to {}",
+                    extent.beyond, info.name, extent.largest, readers.front(), kHalfOfFp16);
+    result.push_back(std::move(repair));
+  }
+  return result;
+}
+
+std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignment& low) {
+  const Network& network = *spec.network;
+  std::vector<Repair> result;
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    const Layer& layer = network.layers[l];
+    if (low.precision[l] != Precision::kFP16 || !is_scale_shift(spec, layer) || layer.inputs.size() < 5) continue;
+    double largest = 0;
+    for (std::size_t i = 1; i < 5; ++i)
+      largest = std::max(largest, extent_of(spec.value(layer.inputs[i]), kLargestFp16).largest);
+    if (largest <= kLargestFp16) continue;
+    Repair repair;
+    repair.kind = "scale-shift";
+    repair.name = layer.name;
+    repair.text = fmt::format("parameters up to {:.3g} lie beyond fp16: prepared as scale and shift in fp32", largest);
+    result.push_back(std::move(repair));
+  }
+  return result;
+}
+
+}  // namespace ulpscope

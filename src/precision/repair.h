@@ -1,0 +1,31 @@
+// Changes of a network that cost no precision and spare layers from being raised.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "engine/specialization.h"
+#include "graph/assignment.h"
+#include "graph/network.h"
+#include "precision/answer.h"
+
+namespace ulpscope {
+
+/// What constants are clamped to for fp16: half of its largest value, since other terms are added to them.
+inline constexpr double kHalfOfFp16 = 32752.0;
+
+/// Replaces the elements of a constant (an initializer or the output of a Constant layer, by tensor or layer name)
+/// whose magnitude is larger than `limit` by the limit with their sign; infinities too, NaN stays. The bytes of the
+/// file are not touched: the network gets a new tensor. Throws Error(kInvalidArgument) for an unknown name (with
+/// similar ones), for what is no float constant, and for a limit that is not positive.
+void clamp_constant(Network& network, std::string_view name, double limit = kHalfOfFp16);
+
+/// Constants beyond the range of fp16 that layers of `low` read in fp16: attention masks of -3.4e38, for instance.
+/// One "clamp" each; nothing is changed.
+std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& low);
+
+/// BatchNormalizations of `low` in fp16 whose parameters fp16 cannot hold, but whose scale and shift it can: the engine
+/// prepares them in fp32 before it rounds ("scale-shift"). For the report; nothing needs to be done.
+std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignment& low);
+
+}  // namespace ulpscope
