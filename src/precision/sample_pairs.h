@@ -1,0 +1,30 @@
+// Golden and candidate outputs side by side.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "precision/criterion.h"
+
+namespace ulpscope {
+
+struct SamplePair {
+  const std::string& output;
+  int sample;
+  const Tensor& golden;
+  const Tensor& candidate;
+};
+
+/// Calls `visit` for every judged output of every sample, samples first, in the order of the golden outputs. Throws
+/// Error(kInvalidArgument) for different numbers of samples, a missing output, another shape, and when there is nothing
+/// to judge.
+void visit_pairs(const Criterion& criterion, std::span<const TensorMap> golden, std::span<const TensorMap> candidate,
+                 const std::function<void(const SamplePair&)>& visit);
+
+/// Null when there is none.
+const Tensor* find_tensor(const TensorMap& tensors, const std::string& name);
+/// "'a', 'b'" or "none".
+std::string output_list(const TensorMap& tensors);
+
+}  // namespace ulpscope
