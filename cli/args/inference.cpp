@@ -10,13 +10,7 @@ void InferenceArgs::declare(OptionTable& table) {
   table.section("Comparator Inference", "running inference.");
   table.integer({"--warm-up"}, warm_up, "N", "Untimed runs before the first iteration of each runner (default: 0)");
   table.flag({"--use-subprocess"}, use_subprocess, "Give each Python runner a process of its own");
-  table
-      .number(
-          {"--python-time-limit"}, python_time_limit, "SECONDS",
-          "Longest that one call into Python may take: a "
-          "script's function, one inference of ONNX Runtime (default: 60 for scripts that define or edit a network or "
-          "a config, else 600; 0: no limit)")
-      .ours();
+  python.declare(table);
   table.value({"--save-inputs", "--save-input-data"}, save_inputs, "FILE", "Write the inputs (JSON)");
   table.words({"--save-input-blob"}, Arity::kOptional, "DIR", "Write each input as a raw binary file")
       .refuse("write JSON with --save-inputs; polygraphy data to-input reads it");
@@ -30,18 +24,8 @@ void InferenceArgs::declare(OptionTable& table) {
       .refuse("compare in Python with --compare-func-script");
 }
 
-std::chrono::milliseconds InferenceArgs::call_limit() const {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(python_time_limit.value_or(600.0) * 1000.0));
-}
-
-std::chrono::milliseconds InferenceArgs::description_limit() const {
-  return python_time_limit ? call_limit() : std::chrono::milliseconds(60000);
-}
-
 void InferenceArgs::check() const {
-  if (python_time_limit && !(*python_time_limit >= 0 && *python_time_limit < 1e9))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --python-time-limit: expected seconds, got {}", *python_time_limit));
+  python.check();
   if (warm_up && *warm_up < 0)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --warm-up: expected 0 or more, got {}", *warm_up));
 }

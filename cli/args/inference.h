@@ -1,9 +1,8 @@
 // How runners are run, and what is kept of it.
 #pragma once
 
-#include <chrono>
-
 #include "args/option_table.h"
+#include "args/python_limit.h"
 
 namespace ulpscope::cli {
 
@@ -12,13 +11,9 @@ struct InferenceArgs {
   bool use_subprocess = false;
   std::optional<std::string> save_inputs, save_outputs;
   std::vector<std::string> postprocess;
-  std::optional<double> python_time_limit;
+  PythonLimitArgs python;
 
   void declare(OptionTable& table);
-  /// Zero: none.
-  std::chrono::milliseconds call_limit() const;
-  /// The same for scripts that only describe networks and builds: an endless one should not keep anybody waiting.
-  std::chrono::milliseconds description_limit() const;
   /// Throws Error for values that make no sense.
   void check() const;
 };

@@ -7,7 +7,7 @@
 
 namespace ulpscope::cli {
 
-void ModelArgs::declare(OptionTable& table, bool required) {
+void ModelArgs::declare(OptionTable& table, bool required, bool shapes) {
   table.section("Model", "the model");
   table.positional(
       "MODEL", model,
@@ -17,6 +17,7 @@ void ModelArgs::declare(OptionTable& table, bool required) {
       required);
   table.value({"--model-type"}, type_name, "TYPE", "Type of the model, where the extension does not tell")
       .choose({"frozen", "keras", "ckpt", "onnx", "engine", "uff", "trt-network-script", "caffe"});
+  if (!shapes) return;
   table.list({"--input-shapes", "--inputs"}, input_shapes, "NAME:[D0,D1,..]",
              "Shapes of the generated inputs. "
              "Wildcards (*, ?) in names; one value for an integer input that holds a shape sets the input's value");

@@ -18,7 +18,8 @@ struct ModelArgs {
   std::vector<std::string> input_shapes;
 
   /// `required`: the tool does nothing without a model.
-  void declare(OptionTable& table, bool required = false);
+  /// `shapes`: with --input-shapes.
+  void declare(OptionTable& table, bool required = false, bool shapes = true);
 
   bool given() const noexcept { return model.has_value(); }
   /// By --model-type, else by extension. Throws Error(kUnsupported) with what to do for anything else.

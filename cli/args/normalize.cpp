@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 namespace ulpscope::cli {
@@ -23,6 +24,14 @@ bool looks_like_negative_number(const std::string& word) {
   if (digits == std::string::npos) return word.size() > 1;
   if (word[digits] != '.') return false;
   return digits + 1 < word.size() && word.find_first_not_of("0123456789", digits + 1) == std::string::npos;
+}
+
+bool is_integer(const std::string& word) {
+  int value = 0;
+  const char* begin = word.data() + (word.starts_with('+') ? 1 : 0);
+  const char* end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  return error == std::errc{} && stop == end;
 }
 
 class Reader {
@@ -60,6 +69,8 @@ class Reader {
         kinds_ += '-';
         only_values = true;
       } else if (std::optional<Match> match = match_option(word)) {
+        // What follows belongs to another program: none of it is ours to read.
+        only_values = match->option != nullptr && match->option->arity == Arity::kRest && !match->attached;
         matches_[kinds_.size()] = std::move(*match);
         kinds_ += 'O';
       } else {
@@ -155,6 +166,7 @@ class Reader {
           throw UsageError(fmt::format("argument {}: expected at least one argument", display(match)));
         [[fallthrough]];
       case Arity::kAny:
+      case Arity::kRest:
         wanted = available;
         break;
     }
@@ -193,6 +205,10 @@ class Reader {
       if (option.choices.empty() || std::ranges::find(option.choices, value) != option.choices.end()) continue;
       throw UsageError(fmt::format("argument {}: invalid choice: '{}' (choose from '{}')", option.display(), value,
                                    fmt::join(option.choices, "', '")));
+    }
+    for (const std::string& value : values) {
+      if (!option.integers || is_integer(value)) continue;
+      throw UsageError(fmt::format("argument {}: invalid int value: '{}'", option.display(), value));
     }
     for (const Occurrence& seen : result_.occurrences) {
       if (seen.option != &option &&

@@ -11,7 +11,8 @@ struct OnnxLoadArgs {
   std::optional<std::string> external_data_dir;
   bool ignore_external_data = false;
 
-  void declare(OptionTable& table);
+  /// `outputs_and_saving`: with the options that choose outputs, and those that write models.
+  void declare(OptionTable& table, bool outputs_and_saving = true);
   ImportOptions import_options() const;
 };
 

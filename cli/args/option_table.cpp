@@ -25,6 +25,8 @@ std::string values_text(const Option& option) {
       return fmt::format(" [{} ...]", name);
     case Arity::kSome:
       return fmt::format(" {} [{} ...]", name, name);
+    case Arity::kRest:
+      return fmt::format(" {} ...", name);
   }
   return {};
 }
@@ -126,6 +128,13 @@ Option& OptionTable::number(std::vector<std::string> names, std::optional<double
 Option& OptionTable::list(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar,
                           std::string help) {
   Option& option = add(std::move(names), Arity::kSome, std::move(metavar), std::move(help));
+  option.target = &target;
+  return option;
+}
+
+Option& OptionTable::rest(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar,
+                          std::string help) {
+  Option& option = add(std::move(names), Arity::kRest, std::move(metavar), std::move(help));
   option.target = &target;
   return option;
 }

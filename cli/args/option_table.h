@@ -18,6 +18,7 @@ enum class Arity {
   kOptional,  ///< None or one.
   kAny,       ///< None or more: takes every word up to the next option.
   kSome,      ///< One or more, as greedily.
+  kRest,      ///< Every word that follows, options too; argparse's REMAINDER.
 };
 
 /// What happens to options that people have in their scripts.
@@ -41,7 +42,8 @@ struct Option {
                std::vector<std::string>*, Repeated*, Ordered*>
       target;
   std::vector<std::string> choices;
-  std::string excludes;  ///< Canonical name of the option that must not be given too.
+  bool integers = false;  ///< Each value of a list must be an integer.
+  std::string excludes;   ///< Canonical name of the option that must not be given too.
   Support support = Support::kDone;
   std::string instead;  ///< Why it is ignored or refused, and what to use.
   /// Not an option of Polygraphy: never makes an abbreviation of one of Polygraphy's options ambiguous.
@@ -54,6 +56,7 @@ struct Option {
   const std::string& canonical() const;
 
   Option& choose(std::vector<std::string> values) { return choices = std::move(values), *this; }
+  Option& whole_numbers() { return integers = true, *this; }
   Option& exclude(std::string name) { return excludes = std::move(name), *this; }
   Option& ignore(std::string why) { return support = Support::kIgnored, instead = std::move(why), *this; }
   Option& refuse(std::string why) { return support = Support::kRefused, instead = std::move(why), *this; }
@@ -86,6 +89,8 @@ class OptionTable {
   Option& integer(std::vector<std::string> names, std::optional<int>& target, std::string metavar, std::string help);
   Option& number(std::vector<std::string> names, std::optional<double>& target, std::string metavar, std::string help);
   Option& list(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar, std::string help);
+  /// Takes all words that are left, to hand them to another program.
+  Option& rest(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar, std::string help);
   Option& repeated(std::vector<std::string> names, Repeated& target, std::string metavar, std::string help);
   /// Words that are accepted without a target: combine with ignore() or refuse().
   Option& words(std::vector<std::string> names, Arity arity, std::string metavar, std::string help);

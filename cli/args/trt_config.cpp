@@ -58,7 +58,7 @@ Shape find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const
 
 }  // namespace
 
-void TrtConfigArgs::declare(OptionTable& table) {
+void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
   table.section("TensorRT Builder Configuration", "what the engine is built for.");
   table.repeated({"--trt-min-shapes"}, min_shapes, "NAME:[D0,D1,..]",
                  "Smallest input shapes; once per profile. "
@@ -73,8 +73,9 @@ void TrtConfigArgs::declare(OptionTable& table) {
   table
       .value(
           {"--precision-constraints"}, constraints, "MODE",
-          "Whether requested layer precisions hold. none (the "
-          "default): they have no effect; prefer: where possible, with a warning where not; obey: or the build fails")
+          "Whether requested layer precisions hold. none: "
+          "they have no effect; prefer: where possible, with a warning where not; obey: or the build fails. Default: " +
+              default_constraints)
       .choose({"prefer", "obey", "none"});
   table.flag({"--obey-precision-constraints"}, obey, "Older form of --precision-constraints obey")
       .exclude("--precision-constraints")

@@ -20,7 +20,8 @@ struct TrtConfigArgs {
   bool assume_lowest = false;
   std::optional<int> threads;
 
-  void declare(OptionTable& table);
+  /// `default_constraints`: what the help says of --precision-constraints; the member stays empty when it is not given.
+  void declare(OptionTable& table, const std::string& default_constraints = "none");
   /// Everything but what scripts change. Reads the tactics file. Throws Error.
   BuildOptions build_options(const ModelArgs& model) const;
   bool real_tensorrt() const { return backend == "tensorrt"; }

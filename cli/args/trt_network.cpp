@@ -63,7 +63,7 @@ std::string suggestion(const std::string& name, const std::vector<std::string>& 
 
 }  // namespace
 
-void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed) {
+void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engine) {
   table.section("TensorRT Plugin Loading", "loading TensorRT plugins.");
   table.words({"--plugins"}, Arity::kSome, "FILE", "Plugin libraries").ignore("plugins are code for a GPU");
 
@@ -100,6 +100,7 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed) {
   table.words({"--mark-unfused-tensors-as-debug-tensors"}, Arity::kNone, "", "Debug tensors")
       .ignore("use --trt-outputs");
 
+  if (!engine) return;
   table.section("TensorRT Engine", "writing and running engines.");
   table.value({"--save-engine"}, save_engine, "FILE", "Write the engine; it can be the MODEL of a later run");
   table.words({"--load-runtime"}, Arity::kOne, "FILE", "A lean runtime").ignore("means nothing to this engine");

@@ -11,7 +11,8 @@ struct TrtNetworkArgs {
   std::optional<std::string> save_engine;
 
   /// `strongly_typed` belongs to the configuration here, to the network in Polygraphy's help.
-  void declare(OptionTable& table, bool& strongly_typed);
+  /// `engine`: with the options that write and run engines.
+  void declare(OptionTable& table, bool& strongly_typed, bool engine = true);
 
   bool changes_layers() const noexcept { return !layer_precisions.empty(); }
   /// --layer-precisions. An unknown layer is a warning with near matches. Throws Error for an unknown type.

@@ -2,17 +2,16 @@
 
 #include <fmt/format.h>
 
-#include "compare/comparison.h"
 #include "compare/json_files.h"
 #include "compare/postprocess.h"
 #include "compare/validate.h"
 #include "core/parallel.h"
 #include "interrupt.h"
-#include "onnx/import.h"
-#include "ops/registry.h"
 #include "runners/engine_runner.h"
 #include "runners/onnxruntime_runner.h"
 #include "runners/tensorrt_runner.h"
+#include "tools/comparing.h"
+#include "tools/network_setup.h"
 #include "tools/run_engine.h"
 #include "tools/run_inference.h"
 #include "tools/run_options.h"
@@ -21,18 +20,6 @@
 
 namespace ulpscope::cli {
 namespace {
-
-ScriptHost::Callbacks script_callbacks(const RunOptions& options) {
-  ScriptHost::Callbacks callbacks;
-  callbacks.import_path = [&options](const std::filesystem::path& path) {
-    return import_onnx(path, op_registry(), options.onnx.import_options());
-  };
-  callbacks.import_bytes = [&options](std::span<const std::byte> bytes) {
-    return import_onnx(bytes, "the bytes that the script passed", op_registry(), options.onnx.import_options());
-  };
-  callbacks.ops = &op_registry();
-  return callbacks;
-}
 
 TensorRTOptions tensorrt_options(const RunOptions& options) {
   const BuildOptions build = options.config.build_options(options.model);
@@ -59,55 +46,6 @@ TensorRTOptions tensorrt_options(const RunOptions& options) {
   return result;
 }
 
-/// Shapes for dynamic inputs that --input-shapes does not name: the profile's.
-std::vector<std::pair<std::string, Shape>> profile_shapes(const RunOptions& options) {
-  std::vector<std::pair<std::string, Shape>> shapes;
-  const BuildOptions build = options.config.build_options(options.model);
-  if (!build.profiles.empty())
-    for (const auto& [name, shape] : build.profiles.front().min) shapes.emplace_back(name, shape);
-  return shapes;
-}
-
-template <typename T>
-void override_values(PerName<T>& values, const PerName<T>& given) {
-  for (const auto& [name, value] : given.entries()) values.set(name, value);
-}
-
-CompareOptions compare_options(const ComparisonArgs& args) {
-  CompareOptions options;
-  options.check_shapes = !args.no_shape_check;
-  options.fail_fast = args.fail_fast;
-  override_values(options.atol, parse_numbers("--atol", args.atol));
-  override_values(options.rtol, parse_numbers("--rtol", args.rtol));
-  override_values(options.error_stat, parse_strings("--check-error-stat", args.check_error_stat));
-  check_error_stats(options.error_stat);
-  override_values(options.error_quantile, parse_numbers("--error-quantile", args.error_quantile));
-  override_values(options.index_tolerance, parse_integers("--index-tolerance", args.index_tolerance));
-  options.infinities_compare_equal = args.infinities_compare_equal;
-  return options;
-}
-
-/// A user's function as a comparison.
-CompareFunction scripted_comparison(ScriptHost& host, const ScriptName& script) {
-  return [&host, script](const IterationResult& first, const IterationResult& second) {
-    const ScriptComparison verdict = host.compare(script, first, second);
-    IterationVerdict result;
-    for (std::size_t i = 0; i < verdict.outputs.size(); ++i) {
-      const auto& [output, passed] = verdict.outputs[i];
-      const std::string about = output.empty() ? "" : fmt::format(" | Output: '{}'", output);
-      const std::string detail =
-          i < verdict.details.size() && !verdict.details[i].empty() ? " | " + verdict.details[i] : "";
-      log(passed ? LogLevel::kInfo : LogLevel::kError,
-          fmt::format("{}{} | {}{}", passed ? "PASSED" : "FAILED", about, script.function, detail));
-      OutputVerdict entry;
-      entry.output = entry.other_output = output;
-      entry.passed = passed;
-      result.push_back(std::move(entry));
-    }
-    return result;
-  };
-}
-
 class RunTool : public Tool {
  public:
   std::string name() const override { return "run"; }
@@ -126,13 +64,9 @@ class RunTool : public Tool {
   int run() override {
     check_options();
     set_num_threads(options_.config.num_threads());
-    WorkerOptions worker = default_worker_options();
-    worker.interrupted = interrupted;
-    worker.call_limit = options_.inference.call_limit();
-    worker.description_limit = options_.inference.description_limit();
-    set_default_worker_options(worker);
-    ScriptHost host(script_callbacks(options_), worker);
-    const std::vector<CompareFunction> functions = compare_functions(host);
+    const std::unique_ptr<ScriptHost> scripts = make_script_host(options_.onnx, options_.inference.python);
+    ScriptHost& host = *scripts;
+    const std::vector<CompareFunction> functions = compare_functions(options_.comparison, host);
 
     RunResults results = infer(host);
     for (const std::string& path : options_.comparison.load_outputs) {
@@ -174,16 +108,6 @@ class RunTool : public Tool {
                   fmt::format("[options] --iterations: expected 0 or more, got {}", *options_.data.iterations));
   }
 
-  std::vector<CompareFunction> compare_functions(ScriptHost& host) const {
-    const ComparisonArgs& args = options_.comparison;
-    if (args.script) return {scripted_comparison(host, ScriptName::parse(*args.script, "compare_outputs"))};
-    const CompareOptions options = compare_options(args);
-    std::vector<CompareFunction> functions;
-    for (const std::string& name : args.compare) functions.push_back(compare_function(name, options));
-    if (functions.empty()) functions.push_back(compare_function("simple", options));
-    return functions;
-  }
-
   std::unique_ptr<Runner> make_onnxruntime(ScriptHost& host) {
     if (options_.model.type() != ModelType::kOnnx)
       throw Error(ErrorCode::kUnsupported,
@@ -209,7 +133,7 @@ class RunTool : public Tool {
     std::vector<std::unique_ptr<Runner>> runners;
     for (const std::string& runner : options_.runners.runners)
       runners.push_back(runner == "--trt" ? make_trt(host) : make_onnxruntime(host));
-    InferenceOutcome outcome = run_inference(options_, runners, host, profile_shapes(options_));
+    InferenceOutcome outcome = run_inference(options_, runners, host, profile_shapes(options_.config, options_.model));
     engine_.reset();
     if (options_.inference.save_inputs) {
       log_info("Saving inference input data to " + *options_.inference.save_inputs);

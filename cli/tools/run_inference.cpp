@@ -6,9 +6,9 @@
 #include <map>
 
 #include "compare/data_loader.h"
-#include "compare/json_files.h"
 #include "console.h"
 #include "interrupt.h"
+#include "tools/network_setup.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -51,27 +51,7 @@ class Inputs {
   void prepare(const std::vector<InputBinding>& bindings) {
     if (prepared_) return;
     prepared_ = true;
-    const DataLoaderArgs& data = options_.data;
-    if (data.generates()) {
-      DataLoaderOptions generate;
-      generate.seed = data.seed.value_or(1);
-      generate.iterations = data.iterations.value_or(1);
-      generate.val_range = data.ranges();
-      generate.input_shapes = options_.model.shapes();
-      generate.default_shapes = default_shapes_;
-      all_ = generate_inputs(generate, bindings);
-    } else if (data.script) {
-      const auto loader = host_.open_data_loader(ScriptName::parse(*data.script, "load_data"));
-      while (auto inputs = loader->next()) {
-        check_interrupted();
-        all_.push_back(std::move(*inputs));
-      }
-    } else {
-      for (const std::string& path : data.load_inputs) {
-        log_info("Loading input data from " + path);
-        for (TensorMap& inputs : ulpscope::load_inputs(path)) all_.push_back(std::move(inputs));
-      }
-    }
+    all_ = make_inputs(options_.model, options_.data, host_, bindings, default_shapes_);
   }
 
   const std::vector<TensorMap>& all() const { return all_; }

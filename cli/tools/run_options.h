@@ -5,6 +5,7 @@
 #include "args/data_loader.h"
 #include "args/inference.h"
 #include "args/model.h"
+#include "args/network_args.h"
 #include "args/onnx_load.h"
 #include "args/onnxrt.h"
 #include "args/runner_select.h"
@@ -25,6 +26,7 @@ struct RunOptions {
   ComparisonArgs comparison;
 
   void declare(OptionTable& table);
+  NetworkArgs network_args() const { return {model, onnx, config, network, data}; }
 };
 
 }  // namespace ulpscope::cli

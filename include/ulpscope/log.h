@@ -40,6 +40,18 @@ inline void log_info(std::string_view message) { log(LogLevel::kInfo, message); 
 inline void log_warning(std::string_view message) { log(LogLevel::kWarning, message); }
 inline void log_error(std::string_view message) { log(LogLevel::kError, message); }
 
+/// Drops the messages of this thread below a level while it lives.
+class ULPSCOPE_API LogFloor {
+ public:
+  explicit LogFloor(LogLevel level) noexcept;
+  ~LogFloor();
+  LogFloor(const LogFloor&) = delete;
+  LogFloor& operator=(const LogFloor&) = delete;
+
+ private:
+  int before_;
+};
+
 /// Indents the messages of this thread by one more level while it lives.
 class ULPSCOPE_API LogIndent {
  public:

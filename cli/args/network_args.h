@@ -1,0 +1,21 @@
+// The argument groups that together describe a network to build.
+#pragma once
+
+#include "args/data_loader.h"
+#include "args/model.h"
+#include "args/onnx_load.h"
+#include "args/trt_config.h"
+#include "args/trt_network.h"
+
+namespace ulpscope::cli {
+
+/// The argument groups that say which network is built, and for what. They outlive it.
+struct NetworkArgs {
+  const ModelArgs& model;
+  const OnnxLoadArgs& onnx;
+  const TrtConfigArgs& config;
+  const TrtNetworkArgs& network;
+  const DataLoaderArgs& data;
+};
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,18 @@
+// The comparisons that a command line asks for.
+#pragma once
+
+#include <vector>
+
+#include "args/comparison.h"
+#include "compare/comparison.h"
+#include "runners/script_host.h"
+
+namespace ulpscope::cli {
+
+/// --compare with its tolerances, or --compare-func-script. `host` outlives them. Throws Error for what does not parse.
+std::vector<CompareFunction> compare_functions(const ComparisonArgs& args, ScriptHost& host);
+
+/// The tolerances.
+CompareOptions compare_options(const ComparisonArgs& args);
+
+}  // namespace ulpscope::cli
