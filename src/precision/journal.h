@@ -24,33 +24,46 @@ struct Trial {
   double seconds = 0;
   double time_us = 0;     ///< Estimated on the target.
   double cost_share = 0;  ///< Of the multiply-adds, in raised layers.
+  /// The repairs in force, one word each ("clamp mask:32752"): the same layers on another network are another trial.
+  std::vector<std::string> repairs;
 };
 
 /// What two runs of a search must share for one to go on with the trials of the other: pairs of name and value
 /// ("model": hash, "metric": ...).
 using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 
-/// JSON lines: the fingerprint, then one trial per line, each written and flushed when it is finished.
+/// JSON lines (docs/formats.md): the fingerprint, then one trial per line, each handed to the system in one piece when
+/// it is finished. What the system has survives the end of the process, SIGKILL included.
 class Journal {
  public:
   /// Keeps nothing on disk.
   Journal() = default;
-  /// Starts a file (an existing one is replaced only when the first trial is there), or goes on with one: throws Error
-  /// naming the first difference when its fingerprint is another; a truncated last line is dropped.
+  /// Starts a file; an existing one is replaced when the first trial is there, and not before.
   static Journal create(const std::filesystem::path& path, const Fingerprint& fingerprint);
+  /// Goes on with a file. One that is absent, or was cut before its first trial, is started. A last line that was cut
+  /// is dropped with a warning. Throws Error(kInvalidArgument) naming the first difference when the fingerprint is
+  /// another, Error(kInvalidFile) naming the line for what is no journal.
   static Journal resume(const std::filesystem::path& path, const Fingerprint& fingerprint);
 
-  /// The finished trial of this kind of samples ("hold-out" or not) and these raised layers.
-  const Trial* find(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised) const;
-  /// Throws Error(kIo) when it cannot be written.
+  /// The finished trial on the same samples (the held-out ones if kind is "hold-out", else those of the search), of
+  /// these raised layers, with these repairs; or null. Valid until the next `add`.
+  const Trial* find(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
+                    const std::vector<std::string>& repairs = {}) const;
+  /// Throws Error(kIo) when it cannot be written, also when another process wrote to the file.
   void add(Trial trial);
   const std::vector<Trial>& trials() const noexcept { return trials_; }
+  /// Trials that were there when it was resumed.
+  std::size_t resumed() const noexcept { return resumed_; }
 
  private:
+  void remember(Trial trial);
+
   std::vector<Trial> trials_;
   std::map<std::string, std::size_t> index_;
   std::filesystem::path path_;
-  std::string pending_;  ///< The fingerprint's line, until the first trial.
+  std::string pending_;      ///< The fingerprint's line, until the first trial.
+  std::uintmax_t size_ = 0;  ///< Of the file, as we wrote it.
+  std::size_t resumed_ = 0;
 };
 
 }  // namespace ulpscope

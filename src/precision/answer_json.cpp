@@ -1,0 +1,234 @@
+#include "precision/answer_json.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <array>
+#include <span>
+
+#include "core/file.h"
+#include "precision/json_values.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+using json::from_double;
+using json::Json;
+using json::Reader;
+
+constexpr char kFormat[] = "ulpscope-answer";
+constexpr std::array<std::string_view, 4> kVerdicts = {"found", "not-reachable", "unverified", "fails-held-out"};
+constexpr std::array<std::string_view, 8> kReasons = {"overflow",   "underflow", "cancellation", "saturation",
+                                                      "resolution", "rounding",  "measured",     "requested"};
+constexpr std::array kPrecisions = {Precision::kFP32, Precision::kTF32, Precision::kFP16,
+                                    Precision::kBF16, Precision::kFP8,  Precision::kINT8};
+
+template <typename Enum>
+Enum read_enum(const Reader& reader, std::span<const std::string_view> names) {
+  const std::string text = reader.text();
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == text) return static_cast<Enum>(i);
+  reader.fail(fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
+Precision read_precision(const Reader& reader) {
+  const std::string text = reader.text();
+  for (const Precision precision : kPrecisions)
+    if (name_of(precision) == text) return precision;
+  reader.fail("a precision (fp32, tf32, fp16, bf16, fp8, int8)");
+}
+
+std::vector<std::string> read_texts(const Reader& reader) {
+  std::vector<std::string> result;
+  reader.each([&](const Reader& each) { result.push_back(each.text()); });
+  return result;
+}
+
+int read_count(const Reader& reader) {
+  const std::int64_t value = reader.integer();
+  if (value < 0 || value > 1'000'000'000) reader.fail("a count");
+  return static_cast<int>(value);
+}
+
+Json from_layer(const KeptLayer& layer) {
+  const Reason& reason = layer.reason;
+  return {{"name", layer.name},
+          {"nodes", layer.nodes},
+          {"op", layer.op},
+          {"precision", name_of(layer.precision)},
+          {"effect", from_double(layer.effect)},
+          {"reason",
+           {{"kind", name_of(reason.kind)},
+            {"tensor", reason.tensor},
+            {"count", reason.count},
+            {"total", reason.total},
+            {"largest", from_double(reason.largest)},
+            {"share", from_double(reason.share)},
+            {"text", reason.text}}}};
+}
+
+KeptLayer to_layer(const Reader& reader) {
+  KeptLayer layer;
+  layer.name = reader.at("name").text();
+  layer.nodes = read_texts(reader.at("nodes"));
+  layer.op = reader.at("op").text();
+  layer.precision = read_precision(reader.at("precision"));
+  layer.effect = reader.at("effect").real();
+  const Reader reason = reader.at("reason");
+  layer.reason.kind = read_enum<ReasonKind>(reason.at("kind"), kReasons);
+  layer.reason.tensor = reason.at("tensor").text();
+  layer.reason.count = reason.at("count").integer();
+  layer.reason.total = reason.at("total").integer();
+  layer.reason.largest = reason.at("largest").real();
+  layer.reason.share = reason.at("share").real();
+  layer.reason.text = reason.at("text").text();
+  return layer;
+}
+
+Json from_answer(const AnswerFile& file) {
+  const Answer& answer = file.answer;
+  Json layers = Json::array(), repairs = Json::array(), trials = Json::array(), sensitivities = Json::array();
+  for (const KeptLayer& layer : answer.kept) layers.push_back(from_layer(layer));
+  for (const Repair& repair : answer.repairs)
+    repairs.push_back(
+        {{"kind", repair.kind}, {"name", repair.name}, {"limit", from_double(repair.limit)}, {"text", repair.text}});
+  for (const Trial& trial : answer.trials) trials.push_back(json::from_trial(trial));
+  for (const Answer::Sensitivity& each : answer.sensitivities)
+    sensitivities.push_back(
+        {{"name", each.name}, {"op", each.op}, {"effect", from_double(each.effect)}, {"measured", each.measured}});
+  Json search = json::from_judgement(answer.search);
+  search["samples"] = answer.search_samples;
+  Json held_out;
+  if (answer.held_out) {
+    held_out = json::from_judgement(*answer.held_out);
+    held_out["samples"] = answer.held_out_samples;
+    held_out["passed"] = answer.held_out_passed;
+  }
+  Json int8;
+  if (!file.scales.empty() || !file.calibration_cache.empty()) {
+    Json scales = Json::object();
+    for (const auto& [name, scale] : file.scales) scales[name] = from_double(static_cast<double>(scale));
+    int8 = {{"calibration_cache", file.calibration_cache}, {"scales", std::move(scales)}};
+  }
+  return {{"format", kFormat},
+          {"version", kAnswerVersion},
+          {"program", file.program},
+          {"model", {{"path", file.model}, {"hash", file.model_hash}}},
+          {"precisions", file.precisions},
+          {"fusion", file.fusion},
+          {"verdict", name_of(answer.verdict)},
+          {"message", answer.message},
+          {"layers", std::move(layers)},
+          {"following", answer.following},
+          {"repairs", std::move(repairs)},
+          {"run_options", file.run_options},
+          {"criterion", answer.criterion},
+          {"margin", from_double(answer.margin)},
+          {"search", std::move(search)},
+          {"held_out", std::move(held_out)},
+          {"candidates", answer.candidates},
+          {"cost_share", from_double(answer.cost_share)},
+          {"target", answer.target},
+          {"time_us",
+           {{"answer", from_double(answer.time_us)},
+            {"lowest", from_double(answer.time_low_us)},
+            {"highest", from_double(answer.time_high_us)}}},
+          {"evaluations", answer.evaluations},
+          {"held_out_evaluations", answer.held_out_evaluations},
+          {"seconds", from_double(answer.seconds)},
+          {"int8", std::move(int8)},
+          {"sensitivities", std::move(sensitivities)},
+          {"trials", std::move(trials)}};
+}
+
+void read_figures(const Reader& reader, Answer& answer) {
+  answer.criterion = reader.at("criterion").text();
+  answer.margin = reader.at("margin").real();
+  answer.search = json::to_judgement(reader.at("search"));
+  answer.search_samples = read_count(reader.at("search").at("samples"));
+  if (const Reader held_out = reader.at("held_out"); !held_out.is_null()) {
+    answer.held_out = json::to_judgement(held_out);
+    answer.held_out_samples = read_count(held_out.at("samples"));
+    answer.held_out_passed = read_count(held_out.at("passed"));
+  }
+  answer.candidates = read_count(reader.at("candidates"));
+  answer.cost_share = reader.at("cost_share").real();
+  answer.target = reader.at("target").text();
+  const Reader time = reader.at("time_us");
+  answer.time_us = time.at("answer").real();
+  answer.time_low_us = time.at("lowest").real();
+  answer.time_high_us = time.at("highest").real();
+  answer.evaluations = reader.at("evaluations").integer();
+  answer.held_out_evaluations = reader.at("held_out_evaluations").integer();
+  answer.seconds = reader.at("seconds").real();
+}
+
+}  // namespace
+
+std::string_view name_of(Answer::Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
+std::string_view name_of(ReasonKind kind) noexcept { return kReasons[static_cast<std::size_t>(kind)]; }
+
+std::string hash_of_file(const std::filesystem::path& path) {
+  const auto file = MappedFile::open(path);
+  const std::span<const std::byte> bytes = std::as_const(*file).bytes();
+  return fmt::format("xxh3:{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+}
+
+std::string answer_to_json(const AnswerFile& file) {
+  return from_answer(file).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+AnswerFile answer_from_json(std::string_view text, const std::string& where) {
+  Json document;
+  if (!json::parse(text, document))
+    throw Error(ErrorCode::kInvalidFile,
+                where + ": expected JSON; is the file damaged, or no answer of `ulpscope precision search`?");
+  const Reader reader(document, where);
+  if (!reader.has("format") || !reader.has("version") || reader.at("format").text() != kFormat)
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("{}: expected an answer of `ulpscope precision search` (\"format\": "
+                            "\"{}\"), got other JSON",
+                            where, kFormat));
+  if (const std::int64_t version = reader.at("version").integer(); version != kAnswerVersion)
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("{}: expected version {} of the format, got {}; try searching again with this release",
+                            where, kAnswerVersion, version));
+  AnswerFile file;
+  file.program = reader.at("program").text();
+  file.model = reader.at("model").at("path").text();
+  file.model_hash = reader.at("model").at("hash").text();
+  file.precisions = read_texts(reader.at("precisions"));
+  file.fusion = reader.at("fusion").text();
+  file.run_options = read_texts(reader.at("run_options"));
+  Answer& answer = file.answer;
+  answer.verdict = read_enum<Answer::Verdict>(reader.at("verdict"), kVerdicts);
+  answer.message = reader.at("message").text();
+  reader.at("layers").each([&](const Reader& each) { answer.kept.push_back(to_layer(each)); });
+  answer.following = read_texts(reader.at("following"));
+  reader.at("repairs").each([&](const Reader& each) {
+    answer.repairs.push_back(
+        {each.at("kind").text(), each.at("name").text(), each.at("limit").real(), each.at("text").text()});
+  });
+  read_figures(reader, answer);
+  if (const Reader int8 = reader.at("int8"); !int8.is_null()) {
+    file.calibration_cache = int8.at("calibration_cache").text();
+    int8.at("scales").members(
+        [&](const std::string& name, const Reader& scale) { file.scales[name] = static_cast<float>(scale.real()); });
+  }
+  reader.at("sensitivities").each([&](const Reader& each) {
+    answer.sensitivities.push_back(
+        {each.at("name").text(), each.at("op").text(), each.at("effect").real(), each.at("measured").boolean()});
+  });
+  reader.at("trials").each([&](const Reader& each) { answer.trials.push_back(json::to_trial(each)); });
+  return file;
+}
+
+void write_answer(const std::filesystem::path& path, const AnswerFile& file) { write_file(path, answer_to_json(file)); }
+
+AnswerFile read_answer(const std::filesystem::path& path) {
+  return answer_from_json(read_file(path), fmt::format("[answer] '{}'", path.string()));
+}
+
+}  // namespace ulpscope

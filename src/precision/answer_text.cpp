@@ -1,0 +1,141 @@
+#include "precision/answer_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace ulpscope {
+namespace {
+
+constexpr std::size_t kListed = 30;
+constexpr std::size_t kFollowing = 8;
+/// Beyond this the command is not printed: nobody reads it there, and the answer's file has it.
+constexpr std::size_t kCommandLength = 2000;
+
+std::string plural(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string microseconds(double value) {
+  if (value >= 1e6) return fmt::format("{:.3g} s", value * 1e-6);
+  if (value >= 1e3) return fmt::format("{:.3g} ms", value * 1e-3);
+  return fmt::format("{:.3g} us", value);
+}
+
+/// "rel-l2 <= 0.01: 0.0031 (31 % of the tolerance), worst in output 'y' of sample 2".
+std::string error_line(const Judgement& judgement) {
+  if (!judgement.problem.empty()) return judgement.problem;
+  std::string text = fmt::format("{:.4g}", judgement.value);
+  text += std::isfinite(judgement.used) ? fmt::format(", {:.3g} of the tolerance", judgement.used)
+                                        : std::string(", beyond any tolerance");
+  if (!judgement.worst_output.empty()) text += fmt::format(", at output '{}'", judgement.worst_output);
+  if (judgement.worst_sample >= 0) text += fmt::format(" of sample {}", judgement.worst_sample);
+  return text;
+}
+
+std::string layer_lines(const KeptLayer& layer) {
+  const bool same = layer.nodes.empty() || (layer.nodes.size() == 1 && layer.nodes.front() == layer.name);
+  std::string text = fmt::format("    {} ({}, {})", layer.name, layer.op, name_of(layer.precision));
+  if (!same) text += fmt::format(", nodes {}", fmt::join(layer.nodes, ", "));
+  text += fmt::format("\n        {}", name_of(layer.reason.kind));
+  if (!layer.reason.text.empty()) text += ": " + layer.reason.text;
+  return text;
+}
+
+void append_layers(const Answer& answer, bool everything, std::string& out) {
+  if (answer.kept.empty()) {
+    out += "Layers to keep in higher precision: none.\n";
+    return;
+  }
+  out += fmt::format("Layers to keep in higher precision: {} of {}\n", answer.kept.size(),
+                     plural(answer.candidates, "candidate"));
+  const std::size_t shown = everything ? answer.kept.size() : std::min(kListed, answer.kept.size());
+  for (std::size_t i = 0; i < shown; ++i) out += layer_lines(answer.kept[i]) + "\n";
+  if (shown < answer.kept.size())
+    out += fmt::format("    ... and {} more (-v shows all; the saved answer has all)\n", answer.kept.size() - shown);
+}
+
+void append_others(const Answer& answer, bool everything, std::string& out) {
+  if (!answer.following.empty()) {
+    const std::size_t shown = everything ? answer.following.size() : std::min(kFollowing, answer.following.size());
+    out +=
+        fmt::format("Movement layers that follow them, without arithmetic of their own: {}\n", answer.following.size());
+    for (std::size_t i = 0; i < shown; ++i) out += fmt::format("    {}\n", answer.following[i]);
+    if (shown < answer.following.size()) out += fmt::format("    ... and {} more\n", answer.following.size() - shown);
+  }
+  if (!answer.repairs.empty()) {
+    out += fmt::format("Repairs, which cost no precision (a repaired layer does not count as kept): {}\n",
+                       answer.repairs.size());
+    const std::size_t shown = everything ? answer.repairs.size() : std::min(kListed, answer.repairs.size());
+    for (std::size_t i = 0; i < shown; ++i) {
+      const Repair& repair = answer.repairs[i];
+      out += fmt::format("    {} '{}'", repair.kind, repair.name);
+      if (!repair.text.empty()) out += ": " + repair.text;
+      out += "\n";
+    }
+    if (shown < answer.repairs.size())
+      out += fmt::format("    ... and {} more (-v shows all)\n", answer.repairs.size() - shown);
+  }
+}
+
+void append_figures(const Answer& answer, std::string& out) {
+  out += fmt::format("Tolerance: {}, searched at {:.3g} of it\n", answer.criterion, answer.margin);
+  if (answer.search_samples > 0 && !answer.search.outputs.empty())
+    out += fmt::format("Error on the {} of the search: {}\n", plural(answer.search_samples, "sample"),
+                       error_line(answer.search));
+  if (answer.held_out) {
+    out += fmt::format("Error on the {} held out: {}; {} of {} pass\n", plural(answer.held_out_samples, "sample"),
+                       error_line(*answer.held_out), answer.held_out_passed, answer.held_out_samples);
+  } else {
+    out += "Held-out samples: none were checked; the answer is known to hold on the samples of the search only\n";
+  }
+  out += fmt::format("Cost: {:.3g} % of the multiply-adds stay in higher precision", answer.cost_share * 100.0);
+  if (answer.time_high_us > 0)
+    out +=
+        fmt::format("; estimated on {}: {}, all in the highest precision {}, all in the lowest {}", answer.target,
+                    microseconds(answer.time_us), microseconds(answer.time_high_us), microseconds(answer.time_low_us));
+  out += fmt::format("\nSpent: {}{} in {:.3g} s\n", plural(answer.evaluations, "evaluation"),
+                     answer.held_out_evaluations > 0
+                         ? fmt::format(" and {} of the held-out samples", answer.held_out_evaluations)
+                         : "",
+                     answer.seconds);
+}
+
+}  // namespace
+
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-./:=,+@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string layer_precisions_text(const Answer& answer) {
+  std::string text;
+  for (const KeptLayer& layer : answer.kept)
+    text += fmt::format("{}:{}\n", layer.name, name_of(storage_of(layer.precision)));
+  return text;
+}
+
+std::string answer_text(const AnswerFile& file, bool everything) {
+  const Answer& answer = file.answer;
+  std::string out = answer.message + "\n";
+  append_layers(answer, everything, out);
+  append_others(answer, everything, out);
+  append_figures(answer, out);
+  std::string command = "ulpscope run " + shell_word(file.model);
+  for (const std::string& word : file.run_options) command += " " + shell_word(word);
+  out += "To reproduce it, with the inputs and the comparison of your choice:\n";
+  out += everything || command.size() <= kCommandLength
+             ? "    " + command
+             : fmt::format("    a command of {} characters: -v shows it, and the saved answer has it", command.size());
+  return out;
+}
+
+}  // namespace ulpscope

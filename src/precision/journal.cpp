@@ -1,0 +1,197 @@
+#include "precision/journal.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/file.h"
+#include "precision/json_values.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+using json::Json;
+
+constexpr char kFormat[] = "ulpscope-journal";
+constexpr int kVersion = 1;
+
+std::string line_of(const Json& json) {
+  // Names are whatever bytes the model has; those that are no UTF-8 are replaced rather than refused.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string header_line(const Fingerprint& fingerprint) {
+  Json made_for = Json::array();
+  for (const auto& [name, value] : fingerprint) made_for.push_back({name, value});
+  return line_of({{"format", kFormat}, {"version", kVersion}, {"made_for", std::move(made_for)}});
+}
+
+std::string key_of(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
+                   const std::vector<std::string>& repairs) {
+  std::string key = kind == "hold-out" ? "held out" : "search";
+  const auto append = [&key](char mark, const std::string& text) {
+    key += mark + std::to_string(text.size()) + ':' + text;
+  };
+  for (const std::string& repair : repairs) append('r', repair);
+  for (const auto& [name, precision] : raised) {
+    append('l', name);
+    append('p', precision);
+  }
+  return key;
+}
+
+/// Throws unless the journal was made for `fingerprint`.
+void check_fingerprint(const json::Reader& header, const Fingerprint& fingerprint, const std::string& where) {
+  if (!header.has("format") || header.at("format").text() != kFormat)
+    throw Error(ErrorCode::kInvalidFile, where + ": expected a journal of `ulpscope precision search`, got other JSON");
+  if (const std::int64_t version = header.at("version").integer(); version != kVersion)
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("{}: expected version {} of the format, got {}; try without --continue to start anew",
+                            where, kVersion, version));
+  Fingerprint found;
+  header.at("made_for").each([&](const json::Reader& pair) {
+    std::vector<std::string> words;
+    pair.each([&](const json::Reader& word) { words.push_back(word.text()); });
+    if (words.size() != 2) pair.fail("a name and a value");
+    found.emplace_back(words[0], words[1]);
+  });
+  const auto differ = [&](const std::string& name, const std::string& theirs, const std::string& ours) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: the journal is of another search: {}: expected {}, got {} in the journal; try the same "
+                    "options as before, another --journal, or no --continue to start anew",
+                    where, name, ours.empty() ? "nothing" : "'" + ours + "'",
+                    theirs.empty() ? "nothing" : "'" + theirs + "'"));
+  };
+  const auto value_in = [](const Fingerprint& all, const std::string& wanted) -> std::string {
+    for (const auto& [name, value] : all)
+      if (name == wanted) return value;
+    return {};
+  };
+  for (const auto& [name, value] : fingerprint)
+    if (const std::string theirs = value_in(found, name); theirs != value) differ(name, theirs, value);
+  for (const auto& [name, value] : found)
+    if (const std::string ours = value_in(fingerprint, name); ours != value) differ(name, value, ours);
+}
+
+[[noreturn]] void throw_io(const std::filesystem::path& path, const std::string& what) {
+  throw Error(ErrorCode::kIo, fmt::format("[journal] '{}': {}; no further trial can be kept", path.string(), what));
+}
+
+/// Appends in one call, so that a line is there whole or, when the system stops in between, cut at the end.
+void append(const std::filesystem::path& path, const std::string& line, std::uintmax_t expected_size) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) throw_io(path, fmt::format("cannot open it for writing: {}", std::strerror(errno)));
+  struct stat info {};
+  std::string failed;
+  if (::fstat(file, &info) != 0 || static_cast<std::uintmax_t>(info.st_size) != expected_size) {
+    failed = fmt::format("expected {} bytes, got {}: another process writes to it", expected_size, info.st_size);
+  } else {
+    std::size_t done = 0;
+    while (done < line.size()) {
+      const ssize_t written = ::write(file, line.data() + done, line.size() - done);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) {
+        failed = fmt::format("cannot write to it: {}", std::strerror(errno));
+        // Without the part that got there, the journal is whole again.
+        [[maybe_unused]] const int ignored = ::ftruncate(file, static_cast<off_t>(expected_size));
+        break;
+      }
+      done += static_cast<std::size_t>(written);
+    }
+  }
+  ::close(file);
+  if (!failed.empty()) throw_io(path, failed);
+}
+
+}  // namespace
+
+Journal Journal::create(const std::filesystem::path& path, const Fingerprint& fingerprint) {
+  Journal journal;
+  journal.path_ = path;
+  journal.pending_ = header_line(fingerprint);
+  return journal;
+}
+
+Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fingerprint) {
+  Journal journal = create(path, fingerprint);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    log_info(
+        fmt::format("[journal] there is no '{}' to continue: the search starts from the beginning", path.string()));
+    return journal;
+  }
+  const std::string content = read_file(path);
+  std::size_t line_number = 0, start = 0, kept = 0;
+  while (start < content.size()) {
+    ++line_number;
+    const std::size_t end = content.find('\n', start);
+    const bool last = end == std::string::npos || end + 1 == content.size();
+    const std::string_view text = std::string_view(content).substr(start, end == std::string::npos ? end : end - start);
+    const std::string where = fmt::format("[journal] '{}', line {}", path.string(), line_number);
+    Json line;
+    const bool whole = end != std::string::npos && json::parse(text, line);
+    if (!whole && last && (line_number > 1 || end == std::string::npos)) {
+      if (line_number == 1 && !std::string_view(journal.pending_).starts_with(text.substr(0, 30)))
+        throw Error(ErrorCode::kInvalidFile, where + ": expected a journal of `ulpscope precision search`");
+      log_warning(fmt::format("{}: dropped, since it was not written to its end", where));
+      break;
+    }
+    if (!whole)
+      throw Error(
+          ErrorCode::kInvalidFile,
+          fmt::format("{}: expected a line of JSON; the journal is damaged, try without --continue to start anew",
+                      where));
+    const json::Reader reader(line, where);
+    if (line_number == 1) {
+      check_fingerprint(reader, fingerprint, where);
+    } else {
+      journal.remember(json::to_trial(reader));
+    }
+    start = kept = end + 1;
+  }
+  journal.resumed_ = journal.trials_.size();
+  if (kept == 0) return journal;  // Not even the first line: started anew.
+  if (kept != content.size()) {
+    std::error_code failed;
+    std::filesystem::resize_file(path, kept, failed);
+    if (failed) throw_io(path, fmt::format("cannot cut its last line: {}", failed.message()));
+  }
+  journal.size_ = kept;
+  journal.pending_.clear();
+  return journal;
+}
+
+const Trial* Journal::find(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
+                           const std::vector<std::string>& repairs) const {
+  const auto found = index_.find(key_of(kind, raised, repairs));
+  return found == index_.end() ? nullptr : &trials_[found->second];
+}
+
+void Journal::remember(Trial trial) {
+  index_.emplace(key_of(trial.kind, trial.raised, trial.repairs), trials_.size());
+  trials_.push_back(std::move(trial));
+}
+
+void Journal::add(Trial trial) {
+  if (!path_.empty()) {
+    const std::string line = line_of(json::from_trial(trial));
+    if (!pending_.empty()) {
+      write_file(path_, pending_ + line);
+      size_ = pending_.size() + line.size();
+      pending_.clear();
+    } else {
+      append(path_, line, size_);
+      size_ += line.size();
+    }
+  }
+  remember(std::move(trial));
+}
+
+}  // namespace ulpscope

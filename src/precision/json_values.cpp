@@ -1,0 +1,151 @@
+#include "precision/json_values.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ulpscope/error.h"
+
+namespace ulpscope::json {
+namespace {
+
+std::string kind_of(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::object:
+      return "an object";
+    case Json::value_t::array:
+      return "a list";
+    case Json::value_t::string: {
+      const auto& text = json.get_ref<const std::string&>();
+      return "'" + (text.size() > 60 ? text.substr(0, 60) + "..." : text) + "'";
+    }
+    case Json::value_t::boolean:
+      return json.get<bool>() ? "true" : "false";
+    case Json::value_t::null:
+      return "null";
+    default:
+      return json.dump();
+  }
+}
+
+}  // namespace
+
+Json from_double(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+void Reader::fail(const std::string& expected) const {
+  throw Error(ErrorCode::kInvalidFile, where_ + ": " + (path_.empty() ? "" : path_ + ": ") + "expected " + expected +
+                                           ", got " + kind_of(*json_));
+}
+
+bool Reader::has(const char* key) const { return json_->is_object() && json_->contains(key); }
+
+Reader Reader::at(const char* key) const {
+  if (!json_->is_object()) fail("an object");
+  const auto found = json_->find(key);
+  if (found == json_->end())
+    throw Error(ErrorCode::kInvalidFile,
+                where_ + ": " + (path_.empty() ? "" : path_ + ": ") + "expected the key \"" + key + "\"");
+  return Reader(*found, where_, path_.empty() ? key : path_ + "." + key);
+}
+
+double Reader::real() const {
+  if (json_->is_number()) return json_->get<double>();
+  if (json_->is_string()) {
+    const auto& text = json_->get_ref<const std::string&>();
+    if (text == "inf") return std::numeric_limits<double>::infinity();
+    if (text == "-inf") return -std::numeric_limits<double>::infinity();
+    if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  }
+  fail("a number");
+}
+
+std::int64_t Reader::integer() const {
+  if (json_->is_number_unsigned() && json_->get<std::uint64_t>() > std::uint64_t{1} << 62) fail("a smaller number");
+  if (json_->is_number_integer()) return json_->get<std::int64_t>();
+  fail("a whole number");
+}
+
+bool Reader::boolean() const {
+  if (!json_->is_boolean()) fail("true or false");
+  return json_->get<bool>();
+}
+
+std::string Reader::text() const {
+  if (!json_->is_string()) fail("text");
+  return json_->get<std::string>();
+}
+
+Json from_judgement(const Judgement& judgement) {
+  Json outputs = Json::array();
+  for (const Judgement::OutputError& each : judgement.outputs)
+    outputs.push_back({{"output", each.output},
+                       {"used", from_double(each.used)},
+                       {"value", from_double(each.value)},
+                       {"sample", each.sample}});
+  return {{"used", from_double(judgement.used)},
+          {"value", from_double(judgement.value)},
+          {"worst_output", judgement.worst_output},
+          {"worst_sample", judgement.worst_sample},
+          {"problem", judgement.problem},
+          {"outputs", std::move(outputs)}};
+}
+
+Judgement to_judgement(const Reader& reader) {
+  Judgement result;
+  result.used = reader.at("used").real();
+  result.value = reader.at("value").real();
+  result.worst_output = reader.at("worst_output").text();
+  result.worst_sample = static_cast<int>(reader.at("worst_sample").integer());
+  result.problem = reader.at("problem").text();
+  reader.at("outputs").each([&](const Reader& each) {
+    result.outputs.push_back({each.at("output").text(), each.at("used").real(), each.at("value").real(),
+                              static_cast<int>(each.at("sample").integer())});
+  });
+  return result;
+}
+
+Json from_trial(const Trial& trial) {
+  Json raised = Json::array();
+  for (const auto& [name, precision] : trial.raised) raised.push_back({name, precision});
+  return {{"kind", trial.kind},
+          {"repairs", trial.repairs},
+          {"raised", std::move(raised)},
+          {"passed", trial.judgement.passed(trial.margin)},
+          {"margin", from_double(trial.margin)},
+          {"error", from_judgement(trial.judgement)},
+          {"cost_share", from_double(trial.cost_share)},
+          {"time_us", from_double(trial.time_us)},
+          {"seconds", from_double(trial.seconds)}};
+}
+
+Trial to_trial(const Reader& reader) {
+  Trial trial;
+  trial.kind = reader.at("kind").text();
+  reader.at("repairs").each([&](const Reader& each) { trial.repairs.push_back(each.text()); });
+  reader.at("raised").each([&](const Reader& pair) {
+    std::vector<std::string> words;
+    pair.each([&](const Reader& word) { words.push_back(word.text()); });
+    if (words.size() != 2) pair.fail("a layer and its precision");
+    trial.raised.emplace_back(std::move(words[0]), std::move(words[1]));
+  });
+  trial.judgement = to_judgement(reader.at("error"));
+  trial.margin = reader.at("margin").real();
+  trial.seconds = reader.at("seconds").real();
+  trial.time_us = reader.at("time_us").real();
+  trial.cost_share = reader.at("cost_share").real();
+  return trial;
+}
+
+bool parse(std::string_view text, Json& json) {
+  try {
+    json = Json::parse(text.begin(), text.end());
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
+}  // namespace ulpscope::json

@@ -1,0 +1,65 @@
+// What the journal and the answer have in common: values that JSON lacks, and reading that says where it failed.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "precision/criterion.h"
+#include "precision/journal.h"
+
+namespace ulpscope::json {
+
+using Json = nlohmann::ordered_json;
+
+/// A number that reads back with the same bits; "inf", "-inf" and "nan" as text, since JSON has no number for them.
+Json from_double(double value);
+Json from_judgement(const Judgement& judgement);
+Json from_trial(const Trial& trial);
+
+/// A value within a document and its place ("layers[3].reason"), which messages name.
+class Reader {
+ public:
+  /// `where`: "[journal] 'x.jsonl', line 2".
+  Reader(const Json& json, std::string where) : json_(&json), where_(std::move(where)) {}
+
+  /// Throws Error(kInvalidFile) "where: path: expected ..., got ...".
+  [[noreturn]] void fail(const std::string& expected) const;
+  bool has(const char* key) const;
+  bool is_null() const { return json_->is_null(); }
+  Reader at(const char* key) const;
+  double real() const;
+  std::int64_t integer() const;
+  bool boolean() const;
+  std::string text() const;
+
+  /// Calls `visit(Reader)` for each element of a list.
+  template <typename F>
+  void each(F visit) const {
+    if (!json_->is_array()) fail("a list");
+    for (std::size_t i = 0; i < json_->size(); ++i)
+      visit(Reader((*json_)[i], where_, path_ + "[" + std::to_string(i) + "]"));
+  }
+  /// Calls `visit(key, Reader)` for each member of an object.
+  template <typename F>
+  void members(F visit) const {
+    if (!json_->is_object()) fail("an object");
+    for (const auto& [key, value] : json_->items())
+      visit(key, Reader(value, where_, path_.empty() ? key : path_ + "." + key));
+  }
+
+ private:
+  Reader(const Json& json, std::string where, std::string path)
+      : json_(&json), where_(std::move(where)), path_(std::move(path)) {}
+  const Json* json_;
+  std::string where_, path_;
+};
+
+Judgement to_judgement(const Reader& reader);
+Trial to_trial(const Reader& reader);
+
+/// Parses; nothing for malformed text. Nesting and sizes are bounded by the text.
+bool parse(std::string_view text, Json& json);
+
+}  // namespace ulpscope::json

@@ -1,0 +1,178 @@
+// The answer as JSON, and as text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/file.h"
+#include "precision/answer_json.h"
+#include "precision/answer_text.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+AnswerFile example() {
+  AnswerFile file;
+  file.program = "ulpscope 1.2.3";
+  file.model = "my model.onnx";
+  file.model_hash = "xxh3:0123456789abcdef";
+  file.precisions = {"fp16", "int8"};
+  file.fusion = "none";
+  file.run_options = {"--trt", "--fp16", "--layer-precisions", "Add:float32", "a b:float16"};
+  file.calibration_cache = "m.cache";
+  file.scales = {{"x", 0.1f}, {"y", 1e-30f}};
+  Answer& a = file.answer;
+  a.verdict = Answer::Verdict::kFailsHeldOut;
+  a.message = "Passes on the samples of the search, but not on 1 of 2 held-out samples.";
+  a.kept = {
+      {"Add",
+       "Add",
+       {"Add"},
+       Precision::kFP32,
+       std::numeric_limits<double>::infinity(),
+       {ReasonKind::kOverflow, "sum", 4, 16, 131008, 0.75, "4 of 16 elements of 'sum' lie beyond 65504."}},
+      {"a b", "MatMul", {"n1", "n2"}, Precision::kFP16, 0.1, {ReasonKind::kResolution, "t", 1, 2, 3, 0.25, "coarse"}}};
+  a.following = {"Reshape_1", "Transpose_2"};
+  a.repairs = {{"clamp", "mask", 32752, "clamped"}};
+  a.candidates = 12;
+  a.criterion = "rel-l2 <= 0.01";
+  a.margin = 0.5;
+  a.search = {0.25, 0.0025, "y", 1, {{"y", 0.25, 0.0025, 1}}, ""};
+  a.held_out = Judgement{1.5, 0.015, "y", 0, {{"y", 1.5, 0.015, 0}}, ""};
+  a.search_samples = 3;
+  a.held_out_samples = 2;
+  a.held_out_passed = 1;
+  a.cost_share = 0.031;
+  a.time_us = 12.5;
+  a.time_low_us = 10;
+  a.time_high_us = 20000;
+  a.target = "h200";
+  Trial trial;
+  trial.kind = "search";
+  trial.raised = {{"Add", "fp32"}};
+  trial.judgement = a.search;
+  trial.repairs = {"clamp mask:32752"};
+  a.trials = {trial, trial};
+  a.evaluations = 7;
+  a.held_out_evaluations = 1;
+  a.seconds = 0.1;
+  a.sensitivities = {{"Add", "Add", std::nan(""), true}, {"a b", "MatMul", 1.0 / 3.0, false}};
+  return file;
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    answer_from_json(text, "[answer] 'x'");
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(AnswerJson, ReadsWhatItWrites) {
+  const AnswerFile file = example();
+  const std::string text = answer_to_json(file);
+  const AnswerFile read = answer_from_json(text, "x");
+  EXPECT_EQ(answer_to_json(read), text);
+  EXPECT_EQ(read.scales, file.scales);
+  EXPECT_EQ(read.run_options, file.run_options);
+  EXPECT_EQ(read.answer.verdict, Answer::Verdict::kFailsHeldOut);
+  EXPECT_TRUE(std::isinf(read.answer.kept[0].effect));
+  EXPECT_EQ(read.answer.kept[1].reason.kind, ReasonKind::kResolution);
+  EXPECT_EQ(read.answer.kept[1].precision, Precision::kFP16);
+  EXPECT_EQ(read.answer.sensitivities[1].effect, 1.0 / 3.0);
+  EXPECT_EQ(read.answer.held_out->outputs[0].value, 0.015);
+  EXPECT_EQ(read.answer.trials.size(), 2u);
+  AnswerFile plain;
+  EXPECT_EQ(answer_to_json(answer_from_json(answer_to_json(plain), "x")), answer_to_json(plain));
+  EXPECT_FALSE(answer_from_json(answer_to_json(plain), "x").answer.held_out.has_value());
+}
+
+TEST(AnswerJson, RefusesWhatIsNoAnswer) {
+  const std::string text = answer_to_json(example());
+  EXPECT_THAT(refusal("{"), HasSubstr("expected JSON"));
+  EXPECT_THAT(refusal("[1]"), HasSubstr("expected an answer of `ulpscope precision search`"));
+  EXPECT_THAT(refusal(R"({"format": "other", "version": 1})"), HasSubstr("got other JSON"));
+  EXPECT_THAT(refusal(replaced(text, "\"version\": 1", "\"version\": 2")),
+              HasSubstr("expected version 1 of the format, got 2"));
+  EXPECT_THAT(refusal(replaced(text, "\"resolution\"", "\"bad luck\"")),
+              HasSubstr("layers[1].reason.kind: expected one of overflow, underflow"));
+  EXPECT_THAT(refusal(replaced(text, "\"precision\": \"fp32\"", "\"precision\": \"fp12\"")),
+              HasSubstr("layers[0].precision: expected a precision (fp32, tf32, fp16, bf16, fp8, int8), got 'fp12'"));
+  EXPECT_THAT(refusal(replaced(text, "\"candidates\": 12", "\"candidates\": -3")),
+              HasSubstr("candidates: expected a count, got -3"));
+  EXPECT_THAT(refusal(replaced(text, "\"following\"", "\"leading\"")), HasSubstr("expected the key \"following\""));
+  for (std::size_t cut = 0; cut < text.size() - 2; cut += 97)
+    EXPECT_THAT(refusal(text.substr(0, cut)), HasSubstr("[answer] 'x'"));
+}
+
+TEST(AnswerJson, IsAFile) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "ulpscope_answer_test.json";
+  write_answer(path, example());
+  EXPECT_EQ(answer_to_json(read_answer(path)), answer_to_json(example()));
+  EXPECT_THAT(hash_of_file(path), ::testing::MatchesRegex("xxh3:[0-9a-f]+"));
+  std::filesystem::remove(path);
+  EXPECT_THROW(read_answer(path), Error);
+}
+
+TEST(AnswerText, SaysWhatCounts) {
+  const std::string text = answer_text(example());
+  EXPECT_THAT(text, ::testing::StartsWith("Passes on the samples of the search, but not on 1 of 2"));
+  EXPECT_THAT(text, HasSubstr("Layers to keep in higher precision: 2 of 12 candidates\n    Add (Add, fp32)\n"
+                              "        overflow: 4 of 16 elements of 'sum' lie beyond 65504.\n"));
+  EXPECT_THAT(text, HasSubstr("    a b (MatMul, fp16), nodes n1, n2\n"));
+  EXPECT_THAT(text, HasSubstr("Movement layers that follow them, without arithmetic of their own: 2\n    Reshape_1\n"));
+  EXPECT_THAT(text, HasSubstr("(a repaired layer does not count as kept): 1\n    clamp 'mask': clamped\n"));
+  EXPECT_THAT(text, HasSubstr("Tolerance: rel-l2 <= 0.01, searched at 0.5 of it\n"));
+  EXPECT_THAT(text,
+              HasSubstr("on the 3 samples of the search: 0.0025, 0.25 of the tolerance, at output 'y' of sample 1"));
+  EXPECT_THAT(text, HasSubstr("on the 2 samples held out: 0.015, 1.5 of the tolerance, at output 'y' of sample 0; "
+                              "1 of 2 pass\n"));
+  EXPECT_THAT(text, HasSubstr("Cost: 3.1 % of the multiply-adds stay in higher precision; estimated on h200: 12.5 us, "
+                              "all in the highest precision 20 ms, all in the lowest 10 us\n"));
+  EXPECT_THAT(text, HasSubstr("Spent: 7 evaluations and 1 of the held-out samples in 0.1 s\n"));
+  EXPECT_THAT(text, HasSubstr("    ulpscope run 'my model.onnx' --trt --fp16 --layer-precisions Add:float32 "
+                              "'a b:float16'"));
+  EXPECT_EQ(layer_precisions_text(example().answer), "Add:float32\na b:float16\n");
+}
+
+TEST(AnswerText, CutsLongLists) {
+  AnswerFile file = example();
+  file.answer.kept.resize(1);
+  for (int i = 1; i < 500; ++i) {
+    file.answer.kept.push_back(file.answer.kept[0]);
+    file.answer.kept.back().name = "layer_" + std::to_string(i);
+    file.run_options.push_back("layer_" + std::to_string(i) + ":float32");
+    file.answer.following.push_back("follows_" + std::to_string(i));
+  }
+  const std::string cut = answer_text(file);
+  EXPECT_THAT(cut, HasSubstr("... and 470 more (-v shows all"));
+  EXPECT_THAT(cut, Not(HasSubstr("layer_40")));
+  EXPECT_THAT(cut, HasSubstr("a command of"));
+  EXPECT_LT(cut.size(), 5000u);
+  const std::string all = answer_text(file, true);
+  EXPECT_THAT(all, HasSubstr("layer_499 ("));
+  EXPECT_THAT(all, HasSubstr("layer_499:float32"));
+  EXPECT_THAT(all, HasSubstr("follows_499"));
+}
+
+TEST(AnswerText, QuotesForTheShell) {
+  EXPECT_EQ(shell_word("a/b:float32"), "a/b:float32");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("*"), "'*'");
+}
+
+}  // namespace
+}  // namespace ulpscope::testing
