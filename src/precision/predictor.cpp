@@ -214,9 +214,9 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
       if (output != kNone && is_floating(network.tensor(output).type)) wanted.push_back(output);
   LocalErrors local_errors(network, low, candidates, trials.options());
   std::map<std::vector<Shape>, std::unique_ptr<Products>> products;
-  const int passes = static_cast<int>(trials.num_samples()) * (options.projections + 1);
+  const int passes = static_cast<int>(golden.size()) * (options.projections + 1);
   int done = 0;
-  for (std::size_t s = 0; s < trials.num_samples(); ++s) {
+  for (std::size_t s = 0; s < golden.size(); ++s) {
     const auto spec = trials.specialization(s);
     auto& made = products[spec->input_shapes];
     if (made == nullptr) made = make_products(trials, *spec, wanted, outputs);

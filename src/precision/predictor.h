@@ -30,9 +30,9 @@ struct PredictorOptions {
   std::uint64_t seed = 1;
 };
 
-/// `golden`: the exact outputs per sample. Local errors come from one pass per sample; then one adjoint pass per sample
-/// and projection: score = rms over projections of <adjoint, local error>, maximum over samples. The effects in the
-/// order of `candidates`. Deterministic.
+/// `golden`: the exact outputs of the first samples of `trials`; the prediction is from these. Local errors come from
+/// one pass per sample; then one adjoint pass per sample and projection: score = rms over projections of <adjoint,
+/// local error>, maximum over samples. The effects in the order of `candidates`. Deterministic.
 std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
                                          const Criterion& criterion, std::span<const TensorMap> golden,
                                          const PredictorOptions& options = {},

@@ -79,11 +79,15 @@ void Trials::set_memory_limit(std::size_t bytes) {
 }
 
 std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
+  return run(assignment, 0, num_samples(), keep);
+}
+
+std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep) {
   if (std::any_of(assignment.precision.begin(), assignment.precision.end(),
                   [](Precision p) { return p != Precision::kFP32; }))
     ++evaluations_;
   std::vector<TensorMap> results;
-  for (std::size_t s = 0; s < inputs_.size(); ++s) {
+  for (std::size_t s = first; s < first + count; ++s) {
     const auto& inputs = inputs_[s];
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());

@@ -1,0 +1,18 @@
+// Why a layer needs more precision.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "graph/assignment.h"
+#include "precision/answer.h"
+#include "precision/trials.h"
+
+namespace ulpscope {
+
+/// The reason for each of `layers`, found by running it on its exact inputs in its precision of `low`, over the first
+/// `samples` samples of `trials`. `share` is left at 0: the caller knows the others' effects.
+std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::span<const LayerId> layers,
+                                   std::size_t samples);
+
+}  // namespace ulpscope

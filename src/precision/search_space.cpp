@@ -1,0 +1,114 @@
+#include "precision/search_space.h"
+
+#include <algorithm>
+
+#include "engine/assign.h"
+#include "engine/cost.h"
+#include "engine/fusion.h"
+#include "engine/target.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+DataType type_of(Precision precision) {
+  return precision == Precision::kINT8 ? DataType::kInt8 : storage_of(precision);
+}
+
+}  // namespace
+
+std::size_t raised_count(const Levels& levels) noexcept {
+  return static_cast<std::size_t>(std::ranges::count_if(levels, [](std::uint8_t level) { return level != 0; }));
+}
+
+std::vector<LayerId> search_candidates(const Specialization& spec, const Assignment& low,
+                                       const SearchOptions& options) {
+  const Network& network = *spec.network;
+  std::vector<char> fixed(network.layers.size(), 0);
+  for (const auto* list : {&options.keep, &options.lower})
+    for (LayerId id : *list) fixed[static_cast<std::size_t>(id)] = 1;
+  std::vector<LayerId> result;
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    if (fixed[l] || spec.folded[l] || !spec.numeric[l] || network.layers[l].op->precision != PrecisionRule::kCompute)
+      continue;
+    if (low.precision[l] != options.ladder.back()) result.push_back(static_cast<LayerId>(l));
+  }
+  return result;
+}
+
+SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchOptions& options,
+                         std::span<const TensorMap> samples)
+    : options_(options), network_(std::move(network)) {
+  BuildOptions build = options_.build;
+  build.constraints = ConstraintMode::kObey;
+  trials_ = std::make_unique<Trials>(network_, build, samples);
+  trials_->set_memory_limit(options_.memory_limit);
+  low_ = assignment({});
+  const auto spec = trials_->specialization();
+  candidates_ = search_candidates(*spec, low_, options_);
+  for (LayerId id : candidates_) {
+    const Layer& layer = network_->layer(id);
+    const LayerWork work = work_of(*spec, layer);
+    multiply_adds_.push_back(layer.op->kind == OpKind::kContraction ? work.operations / 2 : 0);
+    cost_.push_back(multiply_adds_.back() + work.activation_elements + 1);
+    all_multiply_adds_ += multiply_adds_.back();
+  }
+}
+
+Assignment SearchSpace::assignment(const Levels& levels) {
+  // Layers that ask for something in the network itself keep it, unless the search decides.
+  std::vector<std::optional<DataType>> requested(network_->layers.size());
+  for (std::size_t l = 0; l < requested.size(); ++l) requested[l] = network_->layers[l].precision;
+  for (LayerId id : options_.keep) requested[static_cast<std::size_t>(id)] = type_of(options_.ladder.back());
+  for (std::size_t i = 0; i < levels.size(); ++i)
+    if (levels[i] != 0) requested[static_cast<std::size_t>(candidates_[i])] = type_of(precision(i, levels[i]));
+  return trials_->assign(requested);
+}
+
+Precision SearchSpace::precision(std::size_t candidate, std::uint8_t level) const {
+  const Precision low = low_.precision[static_cast<std::size_t>(candidates_[candidate])];
+  return level == 0 ? low : options_.ladder[level - 1];
+}
+
+std::vector<std::pair<std::string, std::string>> SearchSpace::names(const Levels& levels) const {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (std::size_t i = 0; i < levels.size(); ++i)
+    if (levels[i] != 0)
+      result.emplace_back(network_->layer(candidates_[i]).name, std::string(name_of(precision(i, levels[i]))));
+  return result;
+}
+
+double SearchSpace::cost_share(const Levels& levels) const {
+  double raised = 0;
+  for (std::size_t i = 0; i < levels.size(); ++i)
+    if (levels[i] != 0) raised += multiply_adds_[i];
+  return all_multiply_adds_ > 0 ? raised / all_multiply_adds_ : 0;
+}
+
+double SearchSpace::time_us(const Levels& levels) {
+  const auto spec = trials_->specialization();
+  const Assignment chosen = assignment(levels);
+  const Target target = find_target(options_.build.target);
+  double total = 0;
+  for (const Group& group : fuse(*spec, chosen, options_.build.fusion).groups)
+    total += group_time_us(*spec, group, chosen, target);
+  return total;
+}
+
+std::vector<std::string> SearchSpace::following(const Levels& levels) {
+  const Assignment chosen = assignment(levels);
+  const auto spec = trials_->specialization();
+  std::vector<std::string> result;
+  for (std::size_t l = 0; l < network_->layers.size(); ++l) {
+    const Layer& layer = network_->layers[l];
+    if (layer.op->precision != PrecisionRule::kMovement || spec->folded[l]) continue;
+    const bool wider = std::ranges::any_of(layer.outputs, [&](TensorId id) {
+      return id != kNone && size_of(chosen.storage[static_cast<std::size_t>(id)]) >
+                                size_of(low_.storage[static_cast<std::size_t>(id)]);
+    });
+    if (wider) result.push_back(layer.name);
+  }
+  return result;
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,60 @@
+// What a search chooses among: a level for each candidate layer, and what a choice costs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "precision/search.h"
+#include "precision/trials.h"
+
+namespace ulpscope {
+
+/// Per candidate: 0 is the lowest precision, k > 0 the k-th rung of the ladder.
+using Levels = std::vector<std::uint8_t>;
+
+/// How many candidates are raised.
+std::size_t raised_count(const Levels& levels) noexcept;
+
+class SearchSpace {
+ public:
+  /// `samples`: those to search with first, `search_samples` of them, then the held-out ones.
+  SearchSpace(std::shared_ptr<const Network> network, const SearchOptions& options, std::span<const TensorMap> samples);
+
+  Trials& trials() noexcept { return *trials_; }
+  /// Every candidate at its lowest.
+  const Assignment& low() const noexcept { return low_; }
+  const std::vector<LayerId>& candidates() const noexcept { return candidates_; }
+
+  Levels lowest() const { return Levels(candidates_.size(), 0); }
+  std::uint8_t highest_level() const noexcept { return static_cast<std::uint8_t>(options_.ladder.size()); }
+  Levels highest() const { return Levels(candidates_.size(), highest_level()); }
+
+  Assignment assignment(const Levels& levels);
+  Precision precision(std::size_t candidate, std::uint8_t level) const;
+  /// Names and precisions of the raised layers, in network order.
+  std::vector<std::pair<std::string, std::string>> names(const Levels& levels) const;
+
+  /// What raising a candidate costs: its multiply-adds, and for all layers a little for the elements they write, so
+  /// that no layer is free.
+  double cost(std::size_t candidate) const { return cost_[candidate]; }
+  /// The share of the candidates' multiply-adds that are in raised layers.
+  double cost_share(const Levels& levels) const;
+  /// Estimated microseconds of one inference on the target.
+  double time_us(const Levels& levels);
+  /// Movement layers whose values are stored wider than under `low`.
+  std::vector<std::string> following(const Levels& levels);
+
+ private:
+  const SearchOptions options_;
+  std::shared_ptr<const Network> network_;
+  std::unique_ptr<Trials> trials_;
+  Assignment low_;
+  std::vector<LayerId> candidates_;
+  std::vector<double> cost_, multiply_adds_;
+  double all_multiply_adds_ = 0;
+};
+
+}  // namespace ulpscope

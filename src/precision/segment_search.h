@@ -1,0 +1,16 @@
+// Lowering whole segments of a network, as float16 converters do that look for the layers they must leave alone.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace ulpscope {
+
+/// Starts with every layer raised; tries to lower the largest segment that was not tried yet, keeps it low if that is
+/// right, else halves it. Ends when every single layer was decided, or after `budget` tries. Returns per layer whether
+/// it stays raised. `right`: tries a set (per layer: raised).
+std::vector<char> search_segments(std::size_t num_layers, std::size_t budget,
+                                  const std::function<bool(const std::vector<char>& raised)>& right);
+
+}  // namespace ulpscope
