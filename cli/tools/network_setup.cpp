@@ -1,6 +1,9 @@
 #include "tools/network_setup.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "compare/json_files.h"
@@ -9,6 +12,7 @@
 #include "interrupt.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
+#include "precision/repair.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -30,6 +34,33 @@ std::map<std::string, Shape> typical_shapes(const NetworkArgs& options, const Ne
   if (!feeds.empty())
     for (const auto& [name, tensor] : feeds.front()) result.insert_or_assign(name, tensor.shape());
   return result;
+}
+
+/// --clamp-constants. Names may have colons: a word that is a name as a whole is one, and so is one whose beginning is
+/// none and whose end is no number.
+void apply_clamps(const std::vector<std::string>& words, Network& network) {
+  const auto exists = [&](const std::string& name) {
+    return network.find_tensor(name) != kNone || network.find_layer(name) != kNone;
+  };
+  for (const std::string& word : words) {
+    const std::size_t colon = word.rfind(':');
+    if (exists(word) || colon == std::string::npos) {
+      clamp_constant(network, word);
+      continue;
+    }
+    const std::string name = word.substr(0, colon), text = word.substr(colon + 1);
+    char* end = nullptr;
+    const double limit = std::strtod(text.c_str(), &end);
+    const bool number = !text.empty() && *end == '\0';
+    if (!number && exists(name))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] --clamp-constants '{}': expected NAME or NAME:LIMIT with a number, got '{}'",
+                              word, text));
+    if (number)
+      clamp_constant(network, name, limit);
+    else
+      clamp_constant(network, word);
+  }
 }
 
 }  // namespace
@@ -68,6 +99,7 @@ LoadedNetwork load_network(const NetworkArgs& args, ScriptHost& host) {
     network = host.postprocess_network(ScriptName::parse(script, "postprocess"), *network);
   if (!args.network.outputs.empty()) mark_outputs(*network, args.network.outputs);
   if (!args.network.exclude_outputs.empty()) unmark_outputs(*network, args.network.exclude_outputs);
+  apply_clamps(args.network.clamp_constants, *network);
   args.network.apply_layer_precisions(*network);
   args.network.apply_tensor_types(*network);
   const TrtConfigArgs& config = args.config;

@@ -23,6 +23,10 @@ namespace {
 
 TensorRTOptions tensorrt_options(const RunOptions& options) {
   const BuildOptions build = options.config.build_options(options.model);
+  if (!options.network.clamp_constants.empty())
+    throw Error(
+        ErrorCode::kUnsupported,
+        "[options] --clamp-constants: TensorRT reads the file as it is; try changing the constants in the file");
   TensorRTOptions result;
   result.tf32 = build.tf32;
   result.fp16 = build.fp16;

@@ -19,6 +19,7 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   };
   no_effect(!options.network.layer_precisions.empty(), "--layer-precisions");
   no_effect(!options.network.postprocess_scripts.empty(), "--trt-npps");
+  no_effect(!options.network.clamp_constants.empty(), "--clamp-constants");
   no_effect(!options.network.outputs.empty(), "--trt-outputs");
   no_effect(!options.network.exclude_outputs.empty(), "--trt-exclude-outputs");
   no_effect(!options.network.tensor_dtypes.empty(), "--tensor-dtypes");
