@@ -1,4 +1,5 @@
 // AveragePool, ai.onnx 1, 7, 10, 11, 19, 22: the mean of each window.
+#include "ops/adjoint_linear.h"
 #include "ops/common.h"
 #include "ops/pooling.h"
 
@@ -47,8 +48,31 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input_shape(0));
+  const Window3 w = to_window3(ctx.layer(), g);
+  const bool include_pad = ctx.attributes().integer("count_include_pad", 0) != 0;
+  // One over the number of elements of each window.
+  Shape windows{1, 1};
+  windows.insert(windows.end(), g.output.begin(), g.output.end());
+  Tensor shares(DataType::kFloat64, windows);
+  double* share = shares.data<double>();
+  for_each_window(1, w, [&](std::int64_t, std::int64_t index, const auto& at, const auto& first, const auto& last) {
+    std::int64_t count = 1;
+    for (std::size_t d = 0; d < 3; ++d) count *= std::max<std::int64_t>(0, last[d] - first[d]);
+    if (include_pad && count > 0) count = positions_with_pads(w, at);
+    share[index] = count == 0 ? 0 : 1 / static_cast<double>(count);
+  });
+  const bool same = std::all_of(share, share + shares.size(), [&](double s) { return s == share[0]; });
+  const double factor = same && shares.size() > 0 ? share[0] : 1;
+  const Value weighted = same ? gradient(ctx) : gradient(ctx) * Value{&ctx, ctx.constant(shares)};
+  ctx.set(0, window_sums_adjoint(weighted, g, factor).id);
+}
+
 }  // namespace
 
-OpDef average_pool() { return {.name = "AveragePool", .kind = OpKind::kPooling, .infer = infer, .run = run}; }
+OpDef average_pool() {
+  return {.name = "AveragePool", .kind = OpKind::kPooling, .infer = infer, .run = run, .adjoint = adjoint};
+}
 
 }  // namespace ulpscope::ops

@@ -2,6 +2,7 @@
 // epsilon) * scale + shift per channel. Training computes mean and variance from x, and updates the running ones.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 #include "ops/normalization.h"
 
@@ -36,9 +37,11 @@ void infer(InferContext& ctx) {
                            to_string(ctx.shape(i))));
 }
 
-bool is_training(const KernelContext& ctx) {
+template <typename Context>
+bool is_training(const Context& ctx) {
   if (ctx.opset() >= 14) return ctx.attributes().integer("training_mode", 0) != 0;
-  return ctx.has_output(1) || ctx.has_output(2) || ctx.has_output(3) || ctx.has_output(4);
+  const std::vector<TensorId>& outputs = ctx.layer().outputs;
+  return std::any_of(outputs.begin() + 1, outputs.end(), [](TensorId id) { return id != kNone; });
 }
 
 /// Statistics of the batch, per channel.
@@ -101,6 +104,27 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  if (is_training(ctx) || ctx.gradient(0) == kNone) {
+    for (int i = 0; i < ctx.num_inputs(); ++i) ctx.leave_out(i);
+    return;
+  }
+  const Shape& shape = ctx.input_shape(kX);
+  Shape channels(shape.size(), 1);
+  channels[shape.size() > 1 ? 1 : 0] = num_elements(ctx.input_shape(kScale));
+  const auto parameter = [&](int i) { return reshape(input(ctx, i), channels); };
+  const auto give = [&](int i, Value value) { ctx.set(i, reshape(sum_to(value, channels), ctx.input_shape(i)).id); };
+  const Value g = gradient(ctx);
+  const Value inverse = 1 / sqrt(parameter(kVariance) + static_cast<double>(ctx.attributes().real("epsilon", 1e-5F)));
+  if (ctx.wants(kX)) ctx.set(kX, (g * (parameter(kScale) * inverse)).id);
+  if (ctx.wants(kShift)) give(kShift, g);
+  if (ctx.wants(kMean)) give(kMean, -g * (parameter(kScale) * inverse));
+  if (!ctx.wants(kScale) && !ctx.wants(kVariance)) return;
+  const Value centred = (input(ctx, kX) - parameter(kMean)) * inverse;
+  if (ctx.wants(kScale)) give(kScale, g * centred);
+  if (ctx.wants(kVariance)) give(kVariance, g * centred * (parameter(kScale) * square(inverse) * -0.5));
+}
+
 }  // namespace
 
 OpDef batch_normalization() {
@@ -110,7 +134,8 @@ OpDef batch_normalization() {
           .kind = OpKind::kNormalization,
           .weights = 0b11110,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,5 +1,6 @@
 // Cast, ai.onnx 1, 6, 9, 13, 19, 21, 23, 24, 25, 28: converts elements as C++ and NumPy do; narrow floats round to
 // nearest even, once. The type is the file's choice, so no precision applies to it.
+#include "ops/adjoint_values.h"
 #include "ops/cast_elements.h"
 #include "ops/onnx_types.h"
 
@@ -13,6 +14,8 @@ void infer(InferContext& ctx) {
 
 }  // namespace
 
-OpDef cast() { return {.name = "Cast", .precision = PrecisionRule::kFixed, .infer = infer, .run = run_cast}; }
+OpDef cast() {
+  return {.name = "Cast", .precision = PrecisionRule::kFixed, .infer = infer, .run = run_cast, .adjoint = view_adjoint};
+}
 
 }  // namespace ulpscope::ops

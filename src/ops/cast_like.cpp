@@ -1,4 +1,5 @@
 // CastLike, ai.onnx 15, 19, 21, 23, 24, 25: Cast to the type of the second input.
+#include "ops/adjoint_values.h"
 #include "ops/cast_elements.h"
 
 namespace ulpscope::ops {
@@ -17,7 +18,8 @@ OpDef cast_like() {
           .inputs = {2, 2},
           .precision = PrecisionRule::kFixed,
           .infer = infer,
-          .run = run_cast};
+          .run = run_cast,
+          .adjoint = view_adjoint};
 }
 
 }  // namespace ulpscope::ops

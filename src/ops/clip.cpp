@@ -1,6 +1,7 @@
 // Clip, ai.onnx 1, 6 (limits: attributes), 11, 12, 13 (limits: inputs): min(max(x, low), high); NaN stays NaN.
 #include <optional>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -36,6 +37,25 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const auto limit = [&](int i, const char* name) -> std::optional<Value> {
+    if (ctx.has_input(i)) return input(ctx, i);
+    if (!ctx.attributes().has(name)) return std::nullopt;
+    return scalar(ctx, static_cast<double>(ctx.attributes().real(name, 0)));
+  };
+  // 1 where y lies inside of the limits, by what it is: y is at a limit otherwise.
+  const auto low = limit(1, "min"), high = limit(2, "max");
+  const Value g = gradient(ctx), y = output(ctx);
+  if (ctx.wants(0)) {
+    Value result = g;
+    if (low) result = result * sign(y - *low);
+    if (high) result = result * sign(*high - y);
+    ctx.set(0, result.id);
+  }
+  if (ctx.wants(1)) set(ctx, 1, g * step(*low - input(ctx, 0)));
+  if (ctx.wants(2)) set(ctx, 2, g * step(input(ctx, 0) - *high));
+}
+
 }  // namespace
 
 OpDef clip() {
@@ -44,7 +64,8 @@ OpDef clip() {
           .kind = OpKind::kPointwise,
           .weights = 0b110,
           .infer = infer_same_as_first,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

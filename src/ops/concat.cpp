@@ -1,6 +1,7 @@
 // Concat, ai.onnx 1, 4, 11, 13: joins tensors along an axis.
 #include <array>
 
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -42,6 +43,18 @@ void run(KernelContext& ctx) {
   }
 }
 
+void adjoint(AdjointContext& ctx) {
+  const std::int64_t axis = normalize_axis(ctx, ctx.attributes().required_integer("axis"),
+                                           static_cast<std::int64_t>(ctx.output_shape(0).size()));
+  const Value g = gradient(ctx);
+  std::int64_t at = 0;
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    const std::int64_t size = ctx.input_shape(i)[static_cast<std::size_t>(axis)];
+    if (ctx.wants(i)) ctx.set(i, slice(g, axis, at, at + size).id);
+    at += size;
+  }
+}
+
 }  // namespace
 
 OpDef concat() {
@@ -50,7 +63,8 @@ OpDef concat() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

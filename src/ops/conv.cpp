@@ -1,4 +1,5 @@
 // Conv, ai.onnx 1, 11, 22: convolution (cross-correlation) over one to three spatial dimensions.
+#include "ops/adjoint_linear.h"
 #include "ops/common.h"
 #include "ops/convolve.h"
 #include "ops/type_rules.h"
@@ -25,10 +26,29 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const WindowGeometry geometry = conv_geometry(ctx.layer(), ctx.input_shape(0), ctx.input_shape(1));
+  const Value g = gradient(ctx);
+  if (ctx.wants(0)) ctx.set(0, convolution_input_gradient(g, input(ctx, 1), geometry).id);
+  if (ctx.wants(1)) ctx.set(1, convolution_weight_gradient(input(ctx, 0), g, geometry).id);
+  if (ctx.wants(2)) {
+    const std::size_t rank = ctx.output_shape(0).size();
+    std::vector<std::int64_t> axes = axes_after(1, rank);
+    axes[0] = 0;
+    ctx.set(2, reshape(sum(g, axes), ctx.input_shape(2)).id);
+  }
+}
+
 }  // namespace
 
 OpDef conv() {
-  return {.name = "Conv", .inputs = {2, 3}, .kind = OpKind::kContraction, .weights = 0b110, .infer = infer, .run = run};
+  return {.name = "Conv",
+          .inputs = {2, 3},
+          .kind = OpKind::kContraction,
+          .weights = 0b110,
+          .infer = infer,
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

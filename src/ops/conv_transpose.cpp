@@ -1,4 +1,5 @@
 // ConvTranspose, ai.onnx 1, 11, 22: the gradient of a convolution with respect to its input.
+#include "ops/adjoint_linear.h"
 #include "ops/common.h"
 #include "ops/convolve.h"
 #include "ops/type_rules.h"
@@ -25,6 +26,41 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  // The adjoint of a convolution from its output to its input.
+  const WindowGeometry own = conv_transpose_geometry(ctx.layer(), ctx.input_shape(0), ctx.input_shape(1));
+  WindowGeometry forward = own;
+  std::swap(forward.in_channels, forward.out_channels);
+  std::swap(forward.input, forward.output);
+  for (std::size_t d = 0; d < own.rank(); ++d)
+    forward.pads_end[d] = (forward.output[d] - 1) * own.strides[d] + (own.kernel[d] - 1) * own.dilations[d] + 1 -
+                          own.pads_begin[d] - forward.input[d];
+  const Value g = gradient(ctx);
+  if (ctx.wants(0)) {
+    const std::size_t rank = own.rank();
+    // Pads of a convolution are not negative here: what a transposed one crops or adds is padded or cut.
+    std::vector<std::int64_t> front(rank + 2, 0), back(rank + 2, 0);
+    Shape pads(2 * rank, 0);
+    for (std::size_t d = 0; d < rank; ++d) {
+      (forward.pads_begin[d] < 0 ? front[d + 2] : pads[d]) = forward.pads_begin[d];
+      (forward.pads_end[d] < 0 ? back[d + 2] : pads[rank + d]) = forward.pads_end[d];
+    }
+    ctx.set(0, ctx.add("Conv", {pad(g, front, back).id, ctx.input(1)},
+                       {{"dilations", own.dilations},
+                        {"group", own.groups},
+                        {"kernel_shape", own.kernel},
+                        {"pads", pads},
+                        {"strides", own.strides}}));
+  }
+  if (ctx.wants(1)) ctx.set(1, convolution_weight_gradient(g, input(ctx, 0), forward).id);
+  if (ctx.wants(2)) {
+    const std::size_t rank = ctx.output_shape(0).size();
+    std::vector<std::int64_t> axes = axes_after(1, rank);
+    axes[0] = 0;
+    ctx.set(2, reshape(sum(g, axes), ctx.input_shape(2)).id);
+  }
+}
+
 }  // namespace
 
 OpDef conv_transpose() {
@@ -33,7 +69,8 @@ OpDef conv_transpose() {
           .kind = OpKind::kContraction,
           .weights = 0b110,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // Dropout, ai.onnx 1, 6, 7, 10 (ratio: attribute), 12, 13, 22 (inputs): the identity, unless training_mode is set.
 #include <random>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
 
@@ -64,6 +65,14 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  if (ctx.has_input(2)) {
+    const Tensor* training = ctx.input_value(2);
+    if (training == nullptr || training->cast(DataType::kInt64).data<std::int64_t>()[0] != 0) return ctx.leave_out(0);
+  }
+  if (ctx.gradient(0) != kNone) view_adjoint(ctx);
+}
+
 }  // namespace
 
 OpDef dropout() {
@@ -74,7 +83,8 @@ OpDef dropout() {
           .kind = OpKind::kMovement,
           .weights = 0b110,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -165,22 +165,26 @@ void run_nary(KernelContext& ctx) {
 }
 
 /// The definition of a float operator that works element by element on one input.
-inline OpDef unary_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
+inline OpDef unary_op(std::string_view name, int since_version, void (*run)(KernelContext&),
+                      void (*adjoint)(AdjointContext&) = nullptr) {
   return {.name = name,
           .since_version = since_version,
           .kind = OpKind::kPointwise,
           .infer = infer_same_as_first,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 /// The same for two inputs.
-inline OpDef binary_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
+inline OpDef binary_op(std::string_view name, int since_version, void (*run)(KernelContext&),
+                       void (*adjoint)(AdjointContext&) = nullptr) {
   return {.name = name,
           .since_version = since_version,
           .inputs = {2, 2},
           .kind = OpKind::kPointwise,
           .infer = infer_broadcast,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 /// A comparison: two inputs of any type, bool output. Floats are compared in the precision of the layer.

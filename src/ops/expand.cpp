@@ -1,4 +1,5 @@
 // Expand, ai.onnx 8, 13: broadcasts to a shape (dimensions of 1 in it keep those of the input).
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -18,6 +19,8 @@ void run(KernelContext& ctx) {
   copy_strided(in.type(), in.raw(), broadcast_strides(in.shape(), out.shape()), out.raw(), out.shape());
 }
 
+void adjoint(AdjointContext& ctx) { set(ctx, 0, gradient(ctx)); }
+
 }  // namespace
 
 OpDef expand() {
@@ -28,7 +31,8 @@ OpDef expand() {
           .kind = OpKind::kMovement,
           .weights = 0b10,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // Flatten, ai.onnx 1, 9, 11, 13, 21, 23, 24, 25: to a matrix, split at an axis.
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -22,7 +23,8 @@ OpDef flatten() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run_copy};
+          .run = run_copy,
+          .adjoint = view_adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -38,6 +39,41 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  if (!ctx.wants(0)) return;
+  const Shape &shape = ctx.input_shape(0), &places = ctx.input_shape(1);
+  const auto rank = static_cast<std::int64_t>(shape.size()), chosen = static_cast<std::int64_t>(places.size());
+  const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", 0), rank);
+  const Value g = gradient(ctx);
+  // One place known beforehand: zeros around it.
+  if (const Tensor* known = ctx.input_value(1); known != nullptr && known->size() == 1) {
+    const auto d = static_cast<std::size_t>(axis);
+    const std::int64_t index = normalize_index(ctx, known->cast(DataType::kInt64).data<std::int64_t>()[0], shape[d]);
+    std::vector<std::int64_t> front(shape.size(), 0), back(shape.size(), 0);
+    Shape one = shape;
+    one[d] = 1;
+    front[d] = index;
+    back[d] = shape[d] - 1 - index;
+    return ctx.set(0, pad(reshape(g, one), front, back).id);
+  }
+  // With the axis in front, rows are added up at their places.
+  std::vector<std::int64_t> forwards, backwards;
+  for (std::int64_t d = 0; d < chosen; ++d) forwards.push_back(axis + d);
+  for (std::int64_t d = 0; d < rank + chosen - 1; ++d)
+    if (d < axis || d >= axis + chosen) forwards.push_back(d);
+  Shape rows{shape[static_cast<std::size_t>(axis)]};
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (d != axis) rows.push_back(shape[static_cast<std::size_t>(d)]);
+    backwards.push_back(d == axis ? 0 : d < axis ? d + 1 : d);
+  }
+  Shape pointers = places;
+  pointers.push_back(1);
+  const TensorId sums =
+      ctx.add("ScatterND", {zeros(ctx, rows).id, ctx.reshape(ctx.input(1), pointers), transpose(g, forwards).id},
+              {{"reduction", std::string("add")}});
+  ctx.set(0, transpose({&ctx, sums}, backwards).id);
+}
+
 }  // namespace
 
 OpDef gather() {
@@ -46,7 +82,8 @@ OpDef gather() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

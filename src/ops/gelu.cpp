@@ -1,6 +1,8 @@
 // Gelu, ai.onnx 20: x * Phi(x), exact or with the tanh approximation.
 #include "ops/gelu.h"
 
+#include "ops/adjoint_values.h"
+
 namespace ulpscope::ops {
 namespace {
 
@@ -11,8 +13,13 @@ void run(KernelContext& ctx) {
   ctx.fail(fmt::format("expected approximate 'none' or 'tanh', got '{}'", approximate));
 }
 
+Value derivative(const Pointwise& p) {
+  return p.ctx.attributes().text("approximate", "none") == "tanh" ? gelu_tanh_derivative(p.x())
+                                                                  : gelu_derivative(p.x());
+}
+
 }  // namespace
 
-OpDef gelu() { return unary_op("Gelu", 20, run); }
+OpDef gelu() { return unary_op("Gelu", 20, run, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // Gemm, ai.onnx 1, 6, 7, 9, 11, 13: alpha * A' * B' + beta * C, where A' and B' may be transposed.
+#include "ops/adjoint_values.h"
 #include "ops/common.h"
 #include "ops/multiply.h"
 #include "ops/type_rules.h"
@@ -61,8 +62,31 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Attributes& attributes = ctx.attributes();
+  const std::int64_t trans_a = attributes.integer("transA", 0) != 0 ? 1 : 0,
+                     trans_b = attributes.integer("transB", 0) != 0 ? 1 : 0;
+  const float alpha = attributes.real("alpha", 1), beta = attributes.real("beta", 1);
+  const Value g = gradient(ctx);
+  const auto product = [&](Value a, std::int64_t first, Value b, std::int64_t second) {
+    return ctx.add("Gemm", {a.id, b.id}, {{"alpha", alpha}, {"transA", first}, {"transB", second}});
+  };
+  if (ctx.wants(0)) {
+    const Value b = input(ctx, 1);
+    ctx.set(0, trans_a != 0 ? product(b, trans_b, g, 1) : product(g, 0, b, 1 - trans_b));
+  }
+  if (ctx.wants(1)) {
+    const Value a = input(ctx, 0);
+    ctx.set(1, trans_b != 0 ? product(g, 1, a, trans_a) : product(a, 1 - trans_a, g, 0));
+  }
+  if (ctx.wants(2)) ctx.set(2, (sum_to(g, ctx.input_shape(2)) * static_cast<double>(beta)).id);
+}
+
 }  // namespace
 
-OpDef gemm() { return {.name = "Gemm", .inputs = {2, 3}, .kind = OpKind::kContraction, .infer = infer, .run = run}; }
+OpDef gemm() {
+  return {
+      .name = "Gemm", .inputs = {2, 3}, .kind = OpKind::kContraction, .infer = infer, .run = run, .adjoint = adjoint};
+}
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // GlobalAveragePool, ai.onnx 1, 22: the mean of each channel.
+#include "ops/adjoint_values.h"
 #include "ops/global_pooling.h"
 
 namespace ulpscope::ops {
@@ -12,10 +13,19 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Shape& shape = ctx.input_shape(0);
+  ctx.set(0, ctx.broadcast_to(ctx.gradient(0), shape, 1 / static_cast<double>(product(shape, 2, shape.size()))));
+}
+
 }  // namespace
 
 OpDef global_average_pool() {
-  return {.name = "GlobalAveragePool", .kind = OpKind::kPooling, .infer = infer_global_pool, .run = run};
+  return {.name = "GlobalAveragePool",
+          .kind = OpKind::kPooling,
+          .infer = infer_global_pool,
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // HardSigmoid, ai.onnx 1, 6, 22: max(0, min(1, alpha * x + beta)).
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -12,8 +13,10 @@ void run(KernelContext& ctx) {
   });
 }
 
+Value derivative(const Pointwise& p) { return sign(p.y() * (1 - p.y())) * p.real("alpha", 0.2F); }
+
 }  // namespace
 
-OpDef hard_sigmoid() { return unary_op("HardSigmoid", 1, run); }
+OpDef hard_sigmoid() { return unary_op("HardSigmoid", 1, run, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -11,6 +11,13 @@ void run(KernelContext& ctx) {
                   ctx.has_output(2) ? &ctx.output(2) : nullptr);
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Value gx =
+      normalization_adjoint(ctx, input(ctx, 0), ctx.attributes().integer("axis", -1),
+                            static_cast<double>(ctx.attributes().real("epsilon", 1e-5F)), true, 1, 2, 1, 2);
+  if (ctx.wants(0)) ctx.set(0, gx.id);
+}
+
 }  // namespace
 
 OpDef layer_normalization() {
@@ -21,7 +28,8 @@ OpDef layer_normalization() {
           .kind = OpKind::kNormalization,
           .weights = 0b110,
           .infer = infer_layer_normalization,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // MaxPool, ai.onnx 1, 8, 10, 11, 12, 22: the largest element of each window, and where it was.
 #include <limits>
 
+#include "ops/adjoint_linear.h"
 #include "ops/common.h"
 #include "ops/pooling.h"
 
@@ -52,10 +53,25 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input_shape(0));
+  if (ctx.gradient(0) == kNone) return;
+  std::vector<std::int64_t> pads = g.pads_begin;
+  pads.insert(pads.end(), g.pads_end.begin(), g.pads_end.end());
+  const std::vector<TensorId> again = ctx.add_multiple("MaxPool", std::array{ctx.input(0)}, 2,
+                                                       {{"kernel_shape", g.kernel},
+                                                        {"strides", g.strides},
+                                                        {"dilations", g.dilations},
+                                                        {"pads", pads},
+                                                        {"ceil_mode", ctx.attributes().integer("ceil_mode", 0)}});
+  ctx.set(0, scatter_flat(gradient(ctx), {&ctx, again[1]}, ctx.input_shape(0)).id);
+}
+
 }  // namespace
 
 OpDef max_pool() {
-  return {.name = "MaxPool", .outputs = {1, 2}, .kind = OpKind::kPooling, .infer = infer, .run = run};
+  return {
+      .name = "MaxPool", .outputs = {1, 2}, .kind = OpKind::kPooling, .infer = infer, .run = run, .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

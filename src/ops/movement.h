@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 
+#include "graph/adjoint.h"
 #include "ops/common.h"
 
 namespace ulpscope::ops {
@@ -89,6 +90,8 @@ std::vector<std::int64_t> normalize_axes(const Context& ctx, std::vector<std::in
 /// The elements of a one-dimensional integer input, by value in `infer` and in `run`.
 inline std::vector<std::int64_t> integers_of(const InferContext& ctx, int i) { return ctx.integers(i); }
 inline std::vector<std::int64_t> integers_of(const KernelContext& ctx, int i) { return ctx.integers(i); }
+inline std::vector<std::int64_t> integers_of(const AdjointContext& ctx, int i) { return ctx.integers_of(i); }
+inline const Shape& shape_of(const AdjointContext& ctx, int i) { return ctx.input_shape(i); }
 inline const Shape& shape_of(const InferContext& ctx, int i) { return ctx.shape(i); }
 inline const Shape& shape_of(const KernelContext& ctx, int i) { return ctx.input(i).shape(); }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/rows.h"
 
@@ -73,6 +74,27 @@ void layer_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& sc
 /// y = x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis` on.
 void rms_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& scale, float epsilon, Tensor& y,
                    Tensor* inverses);
+
+/// What normalize_adjoint finds on the way.
+struct Normalized {
+  Value inverse;   ///< 1 / sqrt(variance + epsilon), or of the mean square.
+  Value result;    ///< x normalised, before scale and shift.
+  Value gradient;  ///< Of x.
+};
+
+/// The gradient of x from that of its normalisation over `axes`: (x - mean) * inverse, or x * inverse when not
+/// `centred`.
+Normalized normalize_adjoint(Value x, Value gradient, const std::vector<std::int64_t>& axes, double epsilon,
+                             bool centred);
+
+/// The adjoint of LayerNormalization (`centred`) and RMSNormalization with their kin, for the tensor `x` that is
+/// normalised. The gradients of scale and shift go to their inputs (-1: there is none), those that arrive at the
+/// outputs with the mean and the inverse deviation (-1: there are none) count. Returns the gradient of x.
+Value normalization_adjoint(AdjointContext& ctx, Value x, std::int64_t axis, double epsilon, bool centred, int scale,
+                            int shift, int mean_output, int inverse_output);
+
+/// The adjoint of InstanceNormalization and GroupNormalization.
+void group_normalization_adjoint(AdjointContext& ctx, std::int64_t groups);
 
 /// Checks shapes; output 0 is as input 0.
 void infer_instance_normalization(InferContext& ctx);

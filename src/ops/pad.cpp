@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/adjoint_linear.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -122,6 +123,42 @@ void run(KernelContext& ctx) {
     for (std::size_t axis = in.shape().size(); axis-- > 0;) repeat_along(out, pads, axis, mode);
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Pads pads = pads_of(ctx);
+  const Shape& shape = ctx.input_shape(0);
+  const std::string mode = ctx.attributes().text("mode", "constant");
+  Value g = gradient(ctx);
+  std::vector<std::int64_t> front, back;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    front.push_back(-pads.begin[d]);
+    back.push_back(-pads.end[d]);
+  }
+  if (mode == "constant") {
+    const Value inside = pad(g, front, back);
+    if (ctx.wants(0)) ctx.set(0, inside.id);
+    if (!ctx.wants(2)) return;
+    // What was cropped has no part in it, and neither has what was kept.
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      front[d] = std::min<std::int64_t>(front[d], 0);
+      back[d] = std::min<std::int64_t>(back[d], 0);
+    }
+    const auto total = [&](Value x) { return sum_to(x, {}); };
+    return ctx.set(2, reshape(total(g) - total(pad(g, front, back)), ctx.input_shape(2)).id);
+  }
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t before = std::max<std::int64_t>(pads.begin[d], 0),
+                       cut = std::min<std::int64_t>(pads.begin[d], 0);
+    const std::int64_t size = shape[d] + cut + std::min<std::int64_t>(pads.end[d], 0), outputs = ctx.output_shape(0)[d];
+    if (outputs == shape[d] && before == 0 && cut == 0) continue;
+    Tensor matrix(DataType::kFloat64, {outputs, shape[d]});
+    double* weights = matrix.data<double>();
+    std::fill_n(weights, matrix.size(), 0.0);
+    for (std::int64_t o = 0; o < outputs; ++o) weights[o * shape[d] + source_of(o - before, size, mode) - cut] = 1;
+    g = transposed_along_axis(g, matrix, static_cast<std::int64_t>(d));
+  }
+  ctx.set(0, g.id);
+}
+
 }  // namespace
 
 OpDef pad() {
@@ -131,7 +168,8 @@ OpDef pad() {
           .kind = OpKind::kMovement,
           .weights = 0b1110,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

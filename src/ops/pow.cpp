@@ -2,6 +2,7 @@
 // of the base.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -47,8 +48,33 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Value g = gradient(ctx), x = input(ctx, 0);
+  const Tensor* exponent = ctx.input_value(1);
+  if (exponent != nullptr && exponent->size() == 1) {
+    const double b = exponent->cast(DataType::kFloat64).data<double>()[0];
+    if (b == 0) return;
+    if (ctx.wants(0)) set(ctx, 0, b == 1 ? g : b == 2 ? g * (x * 2) : g * (power(x, b - 1) * b));
+    return;
+  }
+  Value b = input(ctx, 1);
+  const DataType type = exponent != nullptr ? exponent->type() : ctx.type();
+  if (ctx.wants(0)) {
+    if (!ctx.wants(1) && (exponent == nullptr || !is_floating(type))) b = to_float(b);
+    const Value less = b - 1;
+    set(ctx, 0, g * b * Value{&ctx, ctx.add("Pow", {x.id, less.id})});
+  }
+  // 0^b does not change with b > 0; below 0 there is no derivative.
+  if (ctx.wants(1)) {
+    const Value none = scalar(ctx, 0), positive{&ctx, ctx.add("Greater", {x.id, none.id})};
+    set(ctx, 1, g * output(ctx) * where(positive, log(where(positive, x, scalar(ctx, 1))), none));
+  }
+}
+
 }  // namespace
 
-OpDef pow() { return {.name = "Pow", .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run}; }
+OpDef pow() {
+  return {.name = "Pow", .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run, .adjoint = adjoint};
+}
 
 }  // namespace ulpscope::ops

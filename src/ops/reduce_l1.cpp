@@ -11,8 +11,10 @@ struct SumOfMagnitudes {
   }
 };
 
+void adjoint(AdjointContext& ctx) { ctx.set(0, (sign(input(ctx, 0)) * kept_gradient(ctx)).id); }
+
 }  // namespace
 
-OpDef reduce_l1() { return reduction_op("ReduceL1", run_reduction<SummedTypes, SumOfMagnitudes>); }
+OpDef reduce_l1() { return reduction_op("ReduceL1", run_reduction<SummedTypes, SumOfMagnitudes>, adjoint); }
 
 }  // namespace ulpscope::ops

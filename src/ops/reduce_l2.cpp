@@ -14,8 +14,10 @@ struct Length {
   }
 };
 
+void adjoint(AdjointContext& ctx) { ctx.set(0, (input(ctx, 0) * (kept_gradient(ctx) / kept_output(ctx))).id); }
+
 }  // namespace
 
-OpDef reduce_l2() { return reduction_op("ReduceL2", run_reduction<SummedTypes, Length>); }
+OpDef reduce_l2() { return reduction_op("ReduceL2", run_reduction<SummedTypes, Length>, adjoint); }
 
 }  // namespace ulpscope::ops

@@ -13,8 +13,12 @@ struct LogOfSum {
   }
 };
 
+void adjoint(AdjointContext& ctx) {
+  ctx.set(0, ctx.broadcast_to((kept_gradient(ctx) * exp(-kept_output(ctx))).id, ctx.input_shape(0)));
+}
+
 }  // namespace
 
-OpDef reduce_log_sum() { return reduction_op("ReduceLogSum", run_reduction<SummedTypes, LogOfSum>); }
+OpDef reduce_log_sum() { return reduction_op("ReduceLogSum", run_reduction<SummedTypes, LogOfSum>, adjoint); }
 
 }  // namespace ulpscope::ops

@@ -26,10 +26,12 @@ struct LogOfSumOfExponentials {
   }
 };
 
+void adjoint(AdjointContext& ctx) { ctx.set(0, (exp(input(ctx, 0) - kept_output(ctx)) * kept_gradient(ctx)).id); }
+
 }  // namespace
 
 OpDef reduce_log_sum_exp() {
-  return reduction_op("ReduceLogSumExp", run_reduction<SummedTypes, LogOfSumOfExponentials>);
+  return reduction_op("ReduceLogSumExp", run_reduction<SummedTypes, LogOfSumOfExponentials>, adjoint);
 }
 
 }  // namespace ulpscope::ops

@@ -16,6 +16,6 @@ struct LargestOf {
 
 }  // namespace
 
-OpDef reduce_max() { return reduction_op("ReduceMax", run_reduction<AllTypes, LargestOf>); }
+OpDef reduce_max() { return reduction_op("ReduceMax", run_reduction<AllTypes, LargestOf>, selection_adjoint); }
 
 }  // namespace ulpscope::ops

@@ -11,8 +11,15 @@ struct MeanOf {
   }
 };
 
+void adjoint(AdjointContext& ctx) {
+  const Shape &shape = ctx.input_shape(0), kept = kept_shape(ctx);
+  const double count =
+      static_cast<double>(num_elements(shape)) / static_cast<double>(std::max<std::int64_t>(1, num_elements(kept)));
+  ctx.set(0, ctx.broadcast_to(kept_gradient(ctx).id, shape, 1 / count));
+}
+
 }  // namespace
 
-OpDef reduce_mean() { return reduction_op("ReduceMean", run_reduction<SummedTypes, MeanOf>); }
+OpDef reduce_mean() { return reduction_op("ReduceMean", run_reduction<SummedTypes, MeanOf>, adjoint); }
 
 }  // namespace ulpscope::ops

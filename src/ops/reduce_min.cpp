@@ -16,6 +16,6 @@ struct SmallestOf {
 
 }  // namespace
 
-OpDef reduce_min() { return reduction_op("ReduceMin", run_reduction<AllTypes, SmallestOf>); }
+OpDef reduce_min() { return reduction_op("ReduceMin", run_reduction<AllTypes, SmallestOf>, selection_adjoint); }
 
 }  // namespace ulpscope::ops

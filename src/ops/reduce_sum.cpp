@@ -11,8 +11,10 @@ struct SumOf {
   }
 };
 
+void adjoint(AdjointContext& ctx) { ctx.set(0, ctx.broadcast_to(kept_gradient(ctx).id, ctx.input_shape(0))); }
+
 }  // namespace
 
-OpDef reduce_sum() { return reduction_op("ReduceSum", run_reduction<SummedTypes, SumOf>); }
+OpDef reduce_sum() { return reduction_op("ReduceSum", run_reduction<SummedTypes, SumOf>, adjoint); }
 
 }  // namespace ulpscope::ops

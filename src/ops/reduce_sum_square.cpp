@@ -11,8 +11,10 @@ struct SumOfSquares {
   }
 };
 
+void adjoint(AdjointContext& ctx) { ctx.set(0, (input(ctx, 0) * (kept_gradient(ctx) * 2)).id); }
+
 }  // namespace
 
-OpDef reduce_sum_square() { return reduction_op("ReduceSumSquare", run_reduction<SummedTypes, SumOfSquares>); }
+OpDef reduce_sum_square() { return reduction_op("ReduceSumSquare", run_reduction<SummedTypes, SumOfSquares>, adjoint); }
 
 }  // namespace ulpscope::ops

@@ -17,6 +17,7 @@ std::vector<std::int64_t> axes_of(const Context& ctx) {
 
 std::vector<std::int64_t> reduced_axes(const InferContext& ctx) { return axes_of(ctx); }
 std::vector<std::int64_t> reduced_axes(const KernelContext& ctx) { return axes_of(ctx); }
+std::vector<std::int64_t> reduced_axes(const AdjointContext& ctx) { return axes_of(ctx); }
 
 void infer_reduction(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));

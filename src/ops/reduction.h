@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/rows.h"
 
@@ -12,6 +13,7 @@ namespace ulpscope::ops {
 /// none are given, unless noop_with_empty_axes is set.
 std::vector<std::int64_t> reduced_axes(const InferContext& ctx);
 std::vector<std::int64_t> reduced_axes(const KernelContext& ctx);
+std::vector<std::int64_t> reduced_axes(const AdjointContext& ctx);
 
 void infer_reduction(InferContext& ctx);
 
@@ -50,13 +52,31 @@ T through_real(T x, const Function& function) {
     return to_integer<T>(function(static_cast<double>(x)));
 }
 
-inline OpDef reduction_op(std::string_view name, void (*run)(KernelContext&)) {
+/// The shape of the output with every reduced dimension kept.
+inline Shape kept_shape(const AdjointContext& ctx) {
+  Shape shape = ctx.input_shape(0);
+  for (std::int64_t axis : reduced_axes(ctx)) shape[static_cast<std::size_t>(axis)] = 1;
+  return shape;
+}
+/// The gradient of the output, and its value, with every reduced dimension kept.
+inline Value kept_gradient(AdjointContext& ctx) { return reshape(gradient(ctx), kept_shape(ctx)); }
+inline Value kept_output(AdjointContext& ctx) { return reshape(output(ctx), kept_shape(ctx)); }
+
+/// ReduceMax and ReduceMin: the elements that are the result share its gradient.
+inline void selection_adjoint(AdjointContext& ctx) {
+  const Value chosen = 1 - abs(sign(input(ctx, 0) - kept_output(ctx)));
+  ctx.set(0, (chosen * (kept_gradient(ctx) / sum(chosen, reduced_axes(ctx)))).id);
+}
+
+inline OpDef reduction_op(std::string_view name, void (*run)(KernelContext&),
+                          void (*adjoint)(AdjointContext&) = nullptr) {
   return {.name = name,
           .inputs = {1, 2},
           .kind = OpKind::kReduction,
           .weights = 0b10,
           .infer = infer_reduction,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // Relu, ai.onnx 1, 6, 13, 14: max(0, x); integers from opset 14. NaN stays NaN.
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -11,11 +12,14 @@ struct Rectified {
   }
 };
 
+Value derivative(const Pointwise& p) { return sign(p.y()); }
+
 }  // namespace
 
 OpDef relu() {
   return unary_op("Relu", 1,
-                  run_unary<TypeList<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>, Rectified>);
+                  run_unary<TypeList<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>, Rectified>,
+                  pointwise_adjoint<derivative>);
 }
 
 }  // namespace ulpscope::ops

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/parallel.h"
+#include "ops/adjoint_linear.h"
 #include "ops/to_index.h"
 
 namespace ulpscope::ops {
@@ -103,6 +104,12 @@ Table make_table(const ResampleOptions& o, const ResampleAxis& a, std::int64_t i
   return table;
 }
 
+/// True when the axis stays as it is.
+bool is_untouched(const ResampleOptions& o, const ResampleAxis& a, std::int64_t input) {
+  const bool cropped = o.coordinates == "tf_crop_and_resize" && (a.roi_start != 0 || a.roi_end != 1);
+  return a.output == input && a.scale == 1 && !cropped;
+}
+
 /// out(outer, output, inner) from in(outer, input, inner).
 template <typename T>
 void resample_axis(const ResampleOptions& o, const Table& table, const T* in, T* out, std::int64_t outer,
@@ -139,14 +146,37 @@ void resample_axes(const ResampleOptions& o, const std::vector<ResampleAxis>& ax
   for (auto it = axes.rbegin(); it != axes.rend(); ++it) {
     const auto d = static_cast<std::size_t>(it->axis);
     const std::int64_t outer = product(shape, 0, d), input = shape[d], inner = product(shape, d + 1, shape.size());
-    const bool cropped = o.coordinates == "tf_crop_and_resize" && (it->roi_start != 0 || it->roi_end != 1);
-    if (it->output == input && it->scale == 1 && !cropped) continue;
+    if (is_untouched(o, *it, input)) continue;
     std::vector<T> next(static_cast<std::size_t>(outer * it->output * inner));
     if (input > 0)
       resample_axis(o, make_table(o, *it, input), values.data(), next.data(), outer, input, it->output, inner);
     values.swap(next);
     shape[d] = it->output;
   }
+}
+
+/// The weights of one axis as a matrix (output, input), float64.
+Tensor matrix_of(const ResampleOptions& o, const ResampleAxis& a, std::int64_t input) {
+  const Table table = make_table(o, a, input);
+  Tensor matrix(DataType::kFloat64, {a.output, input});
+  double* weights = matrix.data<double>();
+  std::fill_n(weights, matrix.size(), 0.0);
+  for (std::int64_t at = 0; at < a.output; ++at)
+    for (std::int64_t k = 0; k < table.taps && table.outside[static_cast<std::size_t>(at)] == 0; ++k) {
+      const auto tap = static_cast<std::size_t>(at * table.taps + k);
+      weights[at * input + table.index[tap]] += static_cast<double>(table.weight[tap]);
+    }
+  return matrix;
+}
+
+/// The factor by which every element of the axis is repeated; 0 when that is not what the matrix does.
+std::int64_t repetition(const Tensor& matrix) {
+  const std::int64_t output = matrix.shape()[0], input = matrix.shape()[1];
+  if (input == 0 || output % input != 0) return 0;
+  const std::int64_t factor = output / input;
+  for (std::int64_t i = 0; i < matrix.size(); ++i)
+    if (matrix.data<double>()[i] != (i / input / factor == i % input ? 1 : 0)) return 0;
+  return factor;
 }
 
 }  // namespace
@@ -217,6 +247,29 @@ void resample(const KernelContext& ctx, const ResampleOptions& options, const st
       ctx.fail("has no kernel for elements of type bool");
     }
   });
+}
+
+void resample_adjoint(AdjointContext& ctx, const ResampleOptions& options, const std::vector<ResampleAxis>& axes) {
+  const Shape& shape = ctx.input_shape(0);
+  if (num_elements(shape) == 0) return;
+  Value g = gradient(ctx);
+  std::vector<std::pair<std::int64_t, Tensor>> matrices;
+  std::vector<std::int64_t> factors(shape.size(), 1);
+  for (const ResampleAxis& a : axes) {
+    const std::int64_t input = shape[static_cast<std::size_t>(a.axis)];
+    if (is_untouched(options, a, input)) continue;
+    matrices.emplace_back(a.axis, matrix_of(options, a, input));
+    factors[static_cast<std::size_t>(a.axis)] = repetition(matrices.back().second);
+  }
+  const bool repeats = std::none_of(factors.begin(), factors.end(), [](std::int64_t f) { return f == 0; });
+  if (repeats && shape.size() == 4 && factors[0] == 1 && factors[1] == 1) {
+    // Sums over tiles, by the kernel of a pooling layer.
+    const Shape tile{factors[2], factors[3]};
+    const TensorId means = ctx.add("AveragePool", {g.id}, {{"kernel_shape", tile}, {"strides", tile}});
+    return ctx.set(0, (Value{&ctx, means} * static_cast<double>(num_elements(tile))).id);
+  }
+  for (const auto& [axis, matrix] : matrices) g = transposed_along_axis(g, matrix, axis);
+  ctx.set(0, g.id);
 }
 
 }  // namespace ulpscope::ops

@@ -44,4 +44,7 @@ std::vector<ResampleAxis> axes_from_scales(const Layer& layer, const Shape& x, c
 void resample(const KernelContext& ctx, const ResampleOptions& options, const std::vector<ResampleAxis>& axes,
               const Tensor& x, Tensor& out);
 
+/// The adjoint of `resample` for input 0 of the layer.
+void resample_adjoint(AdjointContext& ctx, const ResampleOptions& options, const std::vector<ResampleAxis>& axes);
+
 }  // namespace ulpscope::ops

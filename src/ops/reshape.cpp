@@ -1,4 +1,5 @@
 // Reshape, ai.onnx 5, 13, 14, 19, 21, 23, 24, 25: the same elements under another shape.
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -61,7 +62,8 @@ OpDef reshape() {
           .kind = OpKind::kMovement,
           .weights = 0b10,
           .infer = infer,
-          .run = run_copy};
+          .run = run_copy,
+          .adjoint = view_adjoint};
 }
 
 }  // namespace ulpscope::ops

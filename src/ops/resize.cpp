@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/adjoint_values.h"
 #include "ops/resampling.h"
 #include "ops/to_index.h"
 
@@ -11,8 +12,16 @@ namespace {
 
 const Tensor& tensor_of(const InferContext& ctx, int i) { return ctx.value(i); }
 const Tensor& tensor_of(const KernelContext& ctx, int i) { return ctx.input(i); }
+const Tensor& tensor_of(const AdjointContext& ctx, int i) {
+  if (ctx.input_value(i) == nullptr) throw NotKnownYet{};
+  return *ctx.input_value(i);
+}
 const Shape& shape_of(const InferContext& ctx, int i) { return ctx.shape(i); }
 const Shape& shape_of(const KernelContext& ctx, int i) { return ctx.input(i).shape(); }
+const Shape& shape_of(const AdjointContext& ctx, int i) { return ctx.input_shape(i); }
+std::vector<std::int64_t> integers_of(const InferContext& ctx, int i) { return ctx.integers(i); }
+std::vector<std::int64_t> integers_of(const KernelContext& ctx, int i) { return ctx.integers(i); }
+std::vector<std::int64_t> integers_of(const AdjointContext& ctx, int i) { return ctx.integers_of(i); }
 
 template <typename Context>
 std::vector<float> floats_of(const Context& ctx, int i) {
@@ -63,7 +72,7 @@ std::vector<ResampleAxis> plan(const Context& ctx) {
   const int scales = ctx.opset() < 11 ? 1 : 2;
   if (!given(ctx, scales) && !given(ctx, 3)) ctx.fail("expected 'scales' or 'sizes', got neither");
   if (given(ctx, scales)) return axes_from_scales(ctx.layer(), x, axes, floats_of(ctx, scales));
-  return axes_from_sizes(ctx, x, axes, ctx.integers(3));
+  return axes_from_sizes(ctx, x, axes, integers_of(ctx, 3));
 }
 
 void infer(InferContext& ctx) {
@@ -76,26 +85,43 @@ void infer(InferContext& ctx) {
       ctx.fail(fmt::format("nothing can be enlarged to {} elements (dimension {})", shape[d], d));
 }
 
+/// The plan with the regions that tf_crop_and_resize reads.
+template <typename Context>
+std::vector<ResampleAxis> cropped_plan(const Context& ctx, const ResampleOptions& options) {
+  std::vector<ResampleAxis> axes = plan(ctx);
+  if (options.coordinates != "tf_crop_and_resize") return axes;
+  if (!given(ctx, 1)) ctx.fail("coordinate_transformation_mode 'tf_crop_and_resize' needs the input 'roi'");
+  const auto roi = floats_of(ctx, 1);
+  if (roi.size() != 2 * axes.size())
+    ctx.fail(fmt::format("expected {} values in 'roi', got {}", 2 * axes.size(), roi.size()));
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    axes[i].roi_start = roi[i];
+    axes[i].roi_end = roi[i + axes.size()];
+  }
+  return axes;
+}
+
 void run(KernelContext& ctx) {
   const ResampleOptions options = resample_options(ctx.layer(), ctx.opset() < 11);
-  auto axes = plan(ctx);
-  if (options.coordinates == "tf_crop_and_resize") {
-    if (!given(ctx, 1)) ctx.fail("coordinate_transformation_mode 'tf_crop_and_resize' needs the input 'roi'");
-    const auto roi = floats_of(ctx, 1);
-    if (roi.size() != 2 * axes.size())
-      ctx.fail(fmt::format("expected {} values in 'roi', got {}", 2 * axes.size(), roi.size()));
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-      axes[i].roi_start = roi[i];
-      axes[i].roi_end = roi[i + axes.size()];
-    }
-  }
+  const auto axes = cropped_plan(ctx, options);
   resample(ctx, options, axes, ctx.input(0), ctx.output(0));
+}
+
+void adjoint(AdjointContext& ctx) {
+  const ResampleOptions options = resample_options(ctx.layer(), ctx.opset() < 11);
+  resample_adjoint(ctx, options, cropped_plan(ctx, options));
 }
 
 }  // namespace
 
 OpDef resize() {
-  return {.name = "Resize", .since_version = 10, .inputs = {1, 4}, .weights = 0b1110, .infer = infer, .run = run};
+  return {.name = "Resize",
+          .since_version = 10,
+          .inputs = {1, 4},
+          .weights = 0b1110,
+          .infer = infer,
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

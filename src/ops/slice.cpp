@@ -3,6 +3,7 @@
 #include <limits>
 #include <numeric>
 
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -67,6 +68,44 @@ void run(KernelContext& ctx) {
   copy_strided(in.type(), element(in, offset), strides, ctx.output(0).raw(), select.shape);
 }
 
+void adjoint(AdjointContext& ctx) {
+  // Every axis: forwards, zeros between the elements of a step, zeros around.
+  const Selection select = selection(ctx);
+  const Shape& shape = ctx.input_shape(0);
+  std::vector<std::int64_t> front(shape.size()), back(shape.size());
+  Value g = gradient(ctx);
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t n = select.shape[d];
+    std::int64_t begin = select.begin[d], step = select.step[d];
+    if (n == 0) {
+      ctx.set(0, zeros(ctx, shape).id);
+      return;
+    }
+    if (n == 1) step = 1;
+    if (step < 0) {
+      const auto axis = static_cast<std::int64_t>(d);
+      g.id = ctx.add("Slice", {g.id, ctx.integers({-1}), ctx.integers({std::numeric_limits<std::int64_t>::min()}),
+                               ctx.integers({axis}), ctx.integers({-1})});
+      begin += (n - 1) * step;
+      step = -step;
+    }
+    if (step > 1) {
+      const Shape own = g.shape();
+      Shape wide = own;
+      wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(d) + 1, 1);
+      std::vector<std::int64_t> gap(wide.size(), 0);
+      gap[d + 1] = step - 1;
+      Shape flat = own;
+      flat[d] = n * step;
+      g = pad(reshape(g, wide), std::vector<std::int64_t>(wide.size(), 0), gap);
+      g = reshape(g, flat);
+    }
+    front[d] = begin;
+    back[d] = shape[d] - begin - n * step;  // negative where the last gap reaches beyond
+  }
+  ctx.set(0, pad(g, front, back).id);
+}
+
 }  // namespace
 
 OpDef slice() {
@@ -76,7 +115,8 @@ OpDef slice() {
           .kind = OpKind::kMovement,
           .weights = 0b11110,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "ops/adjoint_values.h"
+
 namespace ulpscope::ops {
 namespace {
 
@@ -16,10 +18,20 @@ struct Shares {
   }
 };
 
+void adjoint(AdjointContext& ctx) {
+  const Value y = output(ctx), share = gradient(ctx) * y;
+  const std::vector<std::int64_t> axes = softmax_axes(ctx, static_cast<std::int64_t>(y.shape().size()));
+  ctx.set(0, (axes.empty() ? share - share * y : share - y * sum(share, axes)).id);
+}
+
 }  // namespace
 
 OpDef softmax() {
-  return {.name = "Softmax", .kind = OpKind::kSoftmax, .infer = infer_softmax, .run = run_softmax<FloatTypes, Shares>};
+  return {.name = "Softmax",
+          .kind = OpKind::kSoftmax,
+          .infer = infer_softmax,
+          .run = run_softmax<FloatTypes, Shares>,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -49,7 +50,8 @@ void infer(InferContext& ctx) {
 }
 
 /// Where each output begins along the axis. Outputs that nobody wants have no tensor, so the sizes are found anew.
-std::vector<std::int64_t> part_begins(const KernelContext& ctx, std::int64_t size) {
+template <typename Context>
+std::vector<std::int64_t> part_begins(const Context& ctx, std::int64_t size) {
   const std::int64_t parts = ctx.num_outputs(), equal = (size + parts - 1) / parts;
   const auto sizes = attribute_or_input(ctx, "split", 1);
   std::vector<std::int64_t> begins(static_cast<std::size_t>(parts), 0);
@@ -74,6 +76,21 @@ void run(KernelContext& ctx) {
   }
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Shape& shape = ctx.input_shape(0);
+  const auto axis = static_cast<std::size_t>(
+      normalize_axis(ctx, ctx.attributes().integer("axis", 0), static_cast<std::int64_t>(shape.size())));
+  const std::vector<std::int64_t> begins = part_begins(ctx, shape[axis]);
+  std::vector<Value> parts;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    Shape part = shape;
+    part[axis] = (i + 1 < begins.size() ? begins[i + 1] : shape[axis]) - begins[i];
+    const TensorId arrived = ctx.gradient(static_cast<int>(i));
+    parts.push_back(arrived != kNone ? Value{&ctx, arrived} : zeros(ctx, part));
+  }
+  ctx.set(0, concat(ctx, parts, static_cast<std::int64_t>(axis)).id);
+}
+
 }  // namespace
 
 OpDef split() {
@@ -84,7 +101,8 @@ OpDef split() {
           .kind = OpKind::kMovement,
           .weights = 0b10,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // Squeeze, ai.onnx 1, 11 (axes: attribute), 13, 21, 23, 24, 25 (axes: input): drops dimensions of size 1.
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -32,7 +33,8 @@ OpDef squeeze() {
           .kind = OpKind::kMovement,
           .weights = 0b10,
           .infer = infer,
-          .run = run_copy};
+          .run = run_copy,
+          .adjoint = view_adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // Transpose, ai.onnx 1, 13, 21, 23, 24, 25: permutes dimensions.
 #include <numeric>
 
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -32,6 +33,15 @@ void run(KernelContext& ctx) {
   copy_permuted(in, in.shape(), permutation(ctx, in.rank()), ctx.output(0));
 }
 
+void adjoint(AdjointContext& ctx) {
+  const auto rank = static_cast<std::int64_t>(ctx.input_shape(0).size());
+  const std::vector<std::int64_t> perm = permutation(ctx, rank);
+  std::vector<std::int64_t> inverse(perm.size());
+  for (std::size_t d = 0; d < perm.size(); ++d)
+    inverse[static_cast<std::size_t>(perm[d])] = static_cast<std::int64_t>(d);
+  ctx.set(0, transpose(gradient(ctx), std::move(inverse)).id);
+}
+
 }  // namespace
 
 OpDef transpose() {
@@ -39,7 +49,8 @@ OpDef transpose() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // Where, ai.onnx 9, 16: selects from two tensors by a condition, with NumPy broadcasting of all three.
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
 #include "ops/type_rules.h"
@@ -29,6 +30,12 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Value condition = input(ctx, 0), g = gradient(ctx), none = scalar(ctx, 0);
+  if (ctx.wants(1)) set(ctx, 1, where(condition, g, none));
+  if (ctx.wants(2)) set(ctx, 2, where(condition, none, g));
+}
+
 }  // namespace
 
 OpDef where() {
@@ -38,7 +45,8 @@ OpDef where() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,0 +1,144 @@
+#include "ops/adjoint_linear.h"
+
+#include <algorithm>
+
+namespace ulpscope::ops {
+namespace {
+
+std::vector<std::int64_t> joined(const Shape& a, const Shape& b) {
+  std::vector<std::int64_t> result = a;
+  result.insert(result.end(), b.begin(), b.end());
+  return result;
+}
+
+std::vector<std::int64_t> permutation(std::vector<std::int64_t> first, std::size_t rank) {
+  for (std::size_t d = first.size(); d < rank; ++d) first.push_back(static_cast<std::int64_t>(d));
+  return first;
+}
+
+/// (M, C/groups, k...) as (C, M/groups, k...), with the kernel reversed.
+Value reversed_weights(Value w, std::int64_t groups) {
+  const Shape shape = w.shape();
+  AdjointContext& ctx = *w.ctx;
+  const std::int64_t m = shape[0] / groups, c = shape[1];
+  const Shape spatial(shape.begin() + 2, shape.end());
+  w = reshape(w, joined({groups, m, c}, spatial));
+  w = transpose(w, permutation({0, 2, 1}, shape.size() + 1));
+  w = reshape(w, joined({groups * c, m}, spatial));
+  std::vector<std::int64_t> axes;
+  for (std::size_t d = 0; d < spatial.size(); ++d)
+    if (spatial[d] > 1) axes.push_back(static_cast<std::int64_t>(d) + 2);
+  if (axes.empty()) return w;
+  const std::vector<std::int64_t> last(axes.size(), -1), before(axes.size(), std::numeric_limits<std::int64_t>::min());
+  return {&ctx,
+          ctx.add("Slice", {w.id, ctx.integers(last), ctx.integers(before), ctx.integers(axes), ctx.integers(last)})};
+}
+
+}  // namespace
+
+Value convolution_input_gradient(Value gradient, Value weights, const WindowGeometry& g) {
+  AdjointContext& ctx = *gradient.ctx;
+  const std::size_t rank = g.rank();
+  // The windows begin `front` elements into the input when pads are negative; `end` may fall short of its end.
+  Shape begin(rank), end(rank), extra(rank, 0), pad_front(rank + 2, 0), pad_back(rank + 2, 0);
+  bool stride_1 = ctx.shape(weights.id).size() == rank + 2, fits = true;
+  Shape forward_begin(rank), forward_end(rank);
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t extent = (g.kernel[d] - 1) * g.dilations[d] + 1;
+    const std::int64_t front = std::max<std::int64_t>(0, -g.pads_begin[d]);
+    begin[d] = std::max<std::int64_t>(0, g.pads_begin[d]);
+    const std::int64_t length = g.input[d] - front;
+    end[d] = (g.output[d] - 1) * g.strides[d] + extent - begin[d] - length;
+    pad_front[d + 2] = front;
+    if (end[d] < 0) {
+      if (-end[d] < std::max(g.strides[d], g.dilations[d]))
+        extra[d] = -end[d];
+      else
+        pad_back[d + 2] = -end[d];
+      end[d] = 0;
+    }
+    forward_begin[d] = extent - 1 - begin[d];
+    forward_end[d] = length - g.output[d] - forward_begin[d] + extent - 1;
+    stride_1 &= g.strides[d] == 1;
+    fits &= forward_begin[d] >= 0 && forward_end[d] >= 0;
+  }
+  Value result{&ctx, kNone};
+  if (stride_1 && fits) {
+    // A convolution with the reversed kernel: the faster primitive of the two.
+    result.id = ctx.add("Conv", {gradient.id, reversed_weights(weights, g.groups).id},
+                        {{"dilations", g.dilations},
+                         {"group", g.groups},
+                         {"kernel_shape", g.kernel},
+                         {"pads", joined(forward_begin, forward_end)},
+                         {"strides", g.strides}});
+    std::fill(pad_back.begin(), pad_back.end(), 0);
+  } else {
+    result.id = ctx.add("ConvTranspose", {gradient.id, weights.id},
+                        {{"dilations", g.dilations},
+                         {"group", g.groups},
+                         {"kernel_shape", g.kernel},
+                         {"output_padding", extra},
+                         {"pads", joined(begin, end)},
+                         {"strides", g.strides}});
+  }
+  return pad(result, pad_front, pad_back);
+}
+
+Value convolution_weight_gradient(Value input, Value gradient, const WindowGeometry& g) {
+  // Samples and channels change places: w[m, c, k] = sum over n, o of gradient[n, m, o] * input[n, c, o * s + k * d -
+  // p] is a convolution over o with stride d and dilation s, whose batch are the channels of a group.
+  AdjointContext& ctx = *input.ctx;
+  const std::size_t rank = g.rank();
+  const std::int64_t n = g.batch, groups = g.groups, c = g.in_channels / groups, m = g.out_channels;
+  std::vector<std::int64_t> front(rank + 2, 0), back(rank + 2, 0);
+  for (std::size_t d = 0; d < rank; ++d) {
+    // Exactly the elements that some window reads.
+    const std::int64_t extent = (g.kernel[d] - 1) * g.dilations[d] + 1;
+    front[d + 2] = g.pads_begin[d];
+    back[d + 2] = (g.output[d] - 1) * g.strides[d] + extent - g.pads_begin[d] - g.input[d];
+  }
+  Value x = pad(input, front, back);
+  const Shape padded(x.shape().begin() + 2, x.shape().end());
+  x = reshape(x, joined({n, groups, c}, padded));
+  x = transpose(x, permutation({2, 1, 0}, rank + 3));
+  x = reshape(x, joined({c, groups * n}, padded));
+  const Value kernel = transpose(gradient, permutation({1, 0}, rank + 2));
+  const Value w{&ctx, ctx.add("Conv", {x.id, kernel.id},
+                              {{"dilations", g.strides},
+                               {"group", groups},
+                               {"kernel_shape", g.output},
+                               {"pads", Shape(2 * rank, 0)},
+                               {"strides", g.dilations}})};
+  return reshape(transpose(w, permutation({1, 0}, rank + 2)), joined({m, c}, g.kernel));
+}
+
+Value window_sums_adjoint(Value gradient, const WindowGeometry& g, double factor) {
+  WindowGeometry depthwise = g;
+  depthwise.out_channels = depthwise.groups = g.in_channels;
+  Tensor weights(DataType::kFloat64, joined({g.in_channels, 1}, g.kernel));
+  std::fill_n(weights.data<double>(), weights.size(), factor);
+  return convolution_input_gradient(gradient, {gradient.ctx, gradient.ctx->constant(weights)}, depthwise);
+}
+
+Value transposed_along_axis(Value x, const Tensor& matrix, std::int64_t axis) {
+  AdjointContext& ctx = *x.ctx;
+  Shape shape = x.shape();
+  const auto at = static_cast<std::size_t>(axis);
+  const std::int64_t outputs = matrix.shape()[0], inputs = matrix.shape()[1];
+  const std::int64_t outer = product(shape, 0, at), inner = product(shape, at + 1, shape.size());
+  const Value weights{&ctx, ctx.constant(matrix)};
+  shape[at] = inputs;
+  if (inner == 1) return reshape(matmul(reshape(x, {outer, outputs}), weights), shape);
+  return reshape(matmul(transposed(weights), reshape(x, {outer, outputs, inner})), shape);
+}
+
+Value scatter_flat(Value gradient, Value indices, const Shape& shape) {
+  AdjointContext& ctx = *gradient.ctx;
+  const std::int64_t count = num_elements(shape), given = num_elements(gradient.shape());
+  const TensorId sums = ctx.add(
+      "ScatterElements", {zeros(ctx, {count}).id, ctx.reshape(indices.id, {given}), reshape(gradient, {given}).id},
+      {{"axis", std::int64_t{0}}, {"reduction", std::string("add")}});
+  return reshape({&ctx, sums}, shape);
+}
+
+}  // namespace ulpscope::ops
