@@ -23,10 +23,7 @@ void declare_ignored(OptionTable& table) {
   flag("--sparse-weights", "Optimise for sparse weights");
   flag("--version-compatible", "Engine for later releases too");
   flag("--exclude-lean-runtime", "For --version-compatible");
-  table.words({"--calib-base-cls", "--calibration-base-class"}, Arity::kOne, "NAME", "Calibrator")
-      .ignore("int8 calibration is not part of this release");
-  value("--quantile", "Q", "For IInt8LegacyCalibrator");
-  value("--regression-cutoff", "C", "For IInt8LegacyCalibrator");
+  value("--regression-cutoff", "C", "For IInt8LegacyCalibrator").ignore("the quantile alone decides: see --quantile");
   value("--load-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
   value("--save-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
   flag("--error-on-timing-cache-miss", "For --load-timing-cache");
@@ -83,7 +80,14 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
   table.flag({"--strict-types"}, strict, "Older form of --precision-constraints obey")
       .exclude("--precision-constraints")
       .ours();
-  table.value({"--calibration-cache"}, calibration_cache, "FILE", "Scales for int8");
+  table.value({"--calibration-cache"}, calibration_cache, "FILE",
+              "Scales for int8. Read if the file is there and not empty; else made by calibration with the inputs, and "
+              "written");
+  table.value({"--calib-base-cls", "--calibration-base-class"}, calib_base_cls, "NAME",
+              "How int8 is calibrated: IInt8EntropyCalibrator2 (default; short: entropy), IInt8EntropyCalibrator, "
+              "IInt8MinMaxCalibrator (max) or IInt8LegacyCalibrator (percentile)");
+  table.number({"--quantile"}, quantile, "Q",
+               "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
   table.value({"--save-tactics", "--save-tactic-replay"}, save_tactics, "FILE", "Write the chosen tactics (JSON)")
       .exclude("--load-tactics");
   table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
@@ -134,7 +138,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   if (threads && *threads < 0)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --threads: expected 0 or more, got {}", *threads));
   options.threads = num_threads();
-  if (calibration_cache && !int8)
+  if (calibration_cache && !int8 && !config_script && !config_postprocess_script)
     throw Error(ErrorCode::kInvalidArgument,
                 "[options] --calibration-cache: expected --int8 too; a cache of scales has no effect without it");
 

@@ -12,7 +12,8 @@ struct TrtConfigArgs {
   bool tf32 = false, fp16 = false, bf16 = false, fp8 = false, int8 = false;
   std::optional<std::string> constraints;
   bool obey = false, strict = false;
-  std::optional<std::string> calibration_cache;
+  std::optional<std::string> calibration_cache, calib_base_cls;
+  std::optional<double> quantile;
   std::optional<std::string> save_tactics, load_tactics;
   std::optional<std::string> config_script, config_postprocess_script;
   bool strongly_typed = false;

@@ -5,6 +5,7 @@
 #include "console.h"
 #include "core/file.h"
 #include "interrupt.h"
+#include "tools/calibrate.h"
 #include "tools/engine_report.h"
 #include "tools/network_setup.h"
 #include "ulpscope/log.h"
@@ -28,6 +29,7 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   no_effect(options.config.tf32, "--tf32");
   no_effect(options.config.int8, "--int8");
   no_effect(options.config.fp8, "--fp8");
+  no_effect(options.config.calibration_cache.has_value(), "--calibration-cache");
   no_effect(options.config.constraints.has_value(), "--precision-constraints");
   no_effect(options.config.fusion.has_value(), "--fusion");
   return Engine::load(options.model.path(), options.config.num_threads());
@@ -44,7 +46,9 @@ std::shared_ptr<Engine> make_engine(const RunOptions& options, ScriptHost& host)
     engine = load_built_engine(options);
   } else {
     LoadedNetwork loaded = load_network(options.network_args(), host);
+    add_scales(options.network_args(), host, loaded);
     build = std::move(loaded.build);
+    check_interrupted();
     Progress progress;
     progress.show("building the engine");
     engine = Engine::build(loaded.network, build);

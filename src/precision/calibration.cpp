@@ -1,0 +1,252 @@
+#include "precision/calibration.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "compare/data_loader.h"
+#include "core/parallel.h"
+#include "engine/assign.h"
+#include "engine/executable.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+std::string quoted_list(const std::vector<std::string>& names, std::size_t shown) {
+  std::vector<std::string> quoted;
+  for (std::size_t i = 0; i < std::min(names.size(), shown); ++i) quoted.push_back("'" + names[i] + "'");
+  std::string text = fmt::format("{}", fmt::join(quoted, ", "));
+  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+/// The network with other outputs, without requests for precisions.
+Network with_outputs(const Network& network, std::vector<TensorId> outputs) {
+  Network copy = network;
+  for (Layer& layer : copy.layers) {
+    layer.precision.reset();
+    layer.output_types.clear();
+  }
+  copy.outputs = std::move(outputs);
+  return copy;
+}
+
+std::vector<Shape> shapes_of(std::span<const Tensor> tensors) {
+  std::vector<Shape> shapes;
+  for (const Tensor& tensor : tensors) shapes.push_back(tensor.shape());
+  return shapes;
+}
+
+/// Hands out some tensors of the network, for inputs of any shapes.
+class Probe {
+ public:
+  Probe(const Network& network, std::vector<TensorId> tensors, const BuildOptions& options,
+        const std::vector<Shape>& shapes)
+      : network_(with_outputs(network, std::move(tensors))), options_(options) {
+    const auto spec = specialize(network_, shapes);
+    executable_ = std::make_unique<Executable>(network_, assign_precisions(*spec, options_), options_, spec);
+  }
+
+  const std::vector<TensorId>& tensors() const noexcept { return network_.outputs; }
+
+  /// In the order of `tensors`.
+  std::vector<Tensor> run(std::span<const Tensor> inputs) {
+    std::vector<Shape> shapes = shapes_of(inputs);
+    if (plan_ == nullptr || shapes != shapes_) {
+      plan_.reset();
+      plan_ = executable_->plan_for(shapes, executable_->assignment(), options_.fusion);
+      shapes_ = std::move(shapes);
+    }
+    return plan_->run(inputs);
+  }
+
+ private:
+  const Network network_;
+  const BuildOptions options_;
+  std::unique_ptr<Executable> executable_;
+  std::vector<Shape> shapes_;
+  std::shared_ptr<const Plan> plan_;
+};
+
+class Calibrator {
+ public:
+  Calibrator(const Network& network, const CalibrationOptions& options) : network_(network), options_(options) {
+    build_.threads = options.threads;
+    for (TensorId id : network.inputs) {
+      const TensorInfo& info = network.tensor(id);
+      bindings_.push_back({info.name, info.type, info.shape.value_or(Shape{})});
+    }
+  }
+
+  void add(const TensorMap& sample, Calibration& result) {
+    std::vector<Tensor> inputs;
+    for (const NamedTensor& input : adapt_inputs(sample, bindings_)) {
+      const DataType physical = physical_type(input.tensor.type());
+      inputs.push_back(input.tensor.type() == physical ? input.tensor : input.tensor.cast(physical));
+    }
+    if (probes_.empty() && inputs_.empty()) {
+      prepare(inputs);
+      for (std::size_t i = 0; i < inputs.size(); ++i) result.first_shapes.emplace(bindings_[i].name, inputs[i].shape());
+    }
+    std::vector<Tensor> read;
+    for (std::size_t i : inputs_) read.push_back(inputs[i]);
+    count(0, read);
+    std::size_t first = inputs_.size();
+    for (const auto& probe : probes_) {
+      count(first, probe->run(inputs));
+      first += probe->tensors().size();
+    }
+  }
+
+  void finish(Calibration& result) const {
+    std::vector<std::string> not_finite;
+    for (std::size_t t = 0; t < tensors_.size(); ++t) {
+      const MagnitudeHistogram& histogram = histograms_[t];
+      const std::string& name = network_.tensor(tensors_[t]).name;
+      result.scales[name] =
+          scale_from_threshold(calibrated_threshold(histogram, options_.algorithm, options_.quantile));
+      if (histogram.non_finite() > 0) not_finite.push_back(name);
+      if (histogram.masks() > 0)
+        log_verbose(fmt::format("[calibrate] tensor '{}': {} value(s) beyond {:g} are masks that saturate in int8",
+                                name, histogram.masks(), kMaskMagnitude));
+    }
+    if (!not_finite.empty())
+      log_warning(
+          fmt::format("[calibrate] {} tensor(s) have values that are NaN or infinite, which no scale represents; they "
+                      "are left out of the calibration: {}",
+                      not_finite.size(), quoted_list(not_finite, 10)));
+  }
+
+ private:
+  /// Chooses the tensors, and who hands them out, by the first sample.
+  void prepare(std::span<const Tensor> inputs) {
+    const std::vector<Shape> shapes = shapes_of(inputs);
+    const Network plain = with_outputs(network_, network_.outputs);
+    const auto spec = specialize(plain, shapes);
+    std::vector<TensorId> computed;
+    for (TensorId id : calibrated_tensors(*spec)) {
+      const auto input = std::find(network_.inputs.begin(), network_.inputs.end(), id);
+      if (input == network_.inputs.end()) {
+        computed.push_back(id);
+        continue;
+      }
+      inputs_.push_back(static_cast<std::size_t>(input - network_.inputs.begin()));
+      tensors_.push_back(id);
+    }
+    tensors_.insert(tensors_.end(), computed.begin(), computed.end());
+    const bool bins = options_.algorithm != CalibrationAlgorithm::kMinMax;
+    histograms_.assign(tensors_.size(), MagnitudeHistogram(bins));
+
+    std::vector<TensorId> chunk;
+    std::size_t bytes = 0;
+    const auto flush = [&] {
+      if (!chunk.empty()) probes_.push_back(std::make_unique<Probe>(network_, std::move(chunk), build_, shapes));
+      chunk.clear();
+      bytes = 0;
+    };
+    for (TensorId id : computed) {
+      const auto& shape = spec->shape(id);
+      const std::size_t size = shape ? static_cast<std::size_t>(num_elements(*shape)) * sizeof(float) : 0;
+      if (bytes + size > options_.memory_limit) flush();
+      chunk.push_back(id);
+      bytes += size;
+    }
+    flush();
+    log_verbose(fmt::format("[calibrate] {} tensors, {} run(s) per sample", tensors_.size(), probes_.size()));
+  }
+
+  /// Tensors `first`, `first` + 1, ... have these values. Each histogram belongs to one thread.
+  void count(std::size_t first, const std::vector<Tensor>& values) {
+    std::vector<Tensor> floats;
+    for (const Tensor& value : values)
+      floats.push_back(value.type() == DataType::kFloat32 ? value : value.cast(DataType::kFloat32));
+    parallel_for(static_cast<std::int64_t>(floats.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        histograms_[first + static_cast<std::size_t>(i)].add(floats[static_cast<std::size_t>(i)].values<float>());
+    });
+  }
+
+  const Network& network_;
+  const CalibrationOptions options_;
+  BuildOptions build_;
+  std::vector<InputBinding> bindings_;
+  std::vector<TensorId> tensors_;    ///< Inputs of the network first, then those of the probes.
+  std::vector<std::size_t> inputs_;  ///< Which inputs are among them.
+  std::vector<std::unique_ptr<Probe>> probes_;
+  std::vector<MagnitudeHistogram> histograms_;
+};
+
+}  // namespace
+
+std::vector<TensorId> calibrated_tensors(const Specialization& spec) {
+  const Network& network = *spec.network;
+  std::vector<TensorId> result;
+  const auto add = [&](TensorId id) {
+    if (id != kNone && is_floating(spec.type(id)) && !spec.is_constant(id)) result.push_back(id);
+  };
+  for (TensorId id : network.inputs) add(id);
+  for (const Layer& layer : network.layers)
+    for (TensorId id : layer.outputs) add(id);
+  return result;
+}
+
+Calibration calibrate(const std::shared_ptr<const Network>& network, const CalibrationOptions& options,
+                      const SampleSource& next, const CalibrationProgress& progress) {
+  if (!(options.quantile > 0 && options.quantile <= 1))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[calibrate] quantile: expected a number above 0 and at most 1, got {}", options.quantile));
+  set_num_threads(options.threads);
+  Calibrator calibrator(*network, options);
+  Calibration result;
+  for (;; ++result.samples) {
+    const std::optional<TensorMap> sample = next();
+    if (!sample) break;
+    if (progress) progress(result.samples);
+    try {
+      calibrator.add(*sample, result);
+    } catch (const Error& e) {
+      throw Error(e.code(), fmt::format("[calibrate] sample {}: {}", result.samples, e.what()));
+    }
+  }
+  if (result.samples == 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                "[calibrate] expected at least one sample to calibrate with, got none; try --load-inputs, "
+                "--data-loader-script or --iterations");
+  calibrator.finish(result);
+  return result;
+}
+
+void check_scales(const CalibrationCache& cache, const Network& network, std::span<const TensorId> wanted,
+                  const std::string& source) {
+  std::vector<std::string> unknown;
+  for (const auto& [name, scale] : cache.scales)
+    if (network.find_tensor(name) == kNone) unknown.push_back(name);
+  if (unknown.size() == cache.scales.size()) {
+    std::vector<std::string> names;
+    for (TensorId id : network.inputs) names.push_back(network.tensor(id).name);
+    for (const Layer& layer : network.layers)
+      for (TensorId id : layer.outputs)
+        if (id != kNone && layer.op->kind != OpKind::kConstant) names.push_back(network.tensor(id).name);
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("[calibration cache] '{}': expected scales of tensors of this network, such as {}; got {}; "
+                            "try the cache of this model, or the name of a new file to calibrate into",
+                            source, quoted_list(names, 5),
+                            unknown.empty() ? "none at all" : "those of another model: " + quoted_list(unknown, 5)));
+  }
+  if (!unknown.empty())
+    log_verbose(fmt::format("[calibration cache] '{}': {} name(s) are none of this network: {}", source, unknown.size(),
+                            quoted_list(unknown, 10)));
+  std::vector<std::string> missing;
+  for (TensorId id : wanted)
+    if (!cache.scales.contains(network.tensor(id).name)) missing.push_back(network.tensor(id).name);
+  if (!missing.empty())
+    log_warning(
+        fmt::format("[calibration cache] '{}' has no scale for {} tensor(s), so layers that would read them in int8 "
+                    "keep a higher precision: {}",
+                    source, missing.size(), quoted_list(missing, 10)));
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,62 @@
+// int8 calibration: the scale of every tensor, from what the network computes in fp32 on sample inputs.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compare/tensor_map.h"
+#include "engine/specialization.h"
+#include "graph/network.h"
+#include "precision/calibration_cache.h"
+#include "precision/calibrators.h"
+
+namespace ulpscope {
+
+/// What a quantile of magnitudes is taken at when nothing else is asked for.
+inline constexpr double kDefaultQuantile = 0.99999;
+
+struct CalibrationOptions {
+  CalibrationAlgorithm algorithm = CalibrationAlgorithm::kEntropy2;
+  double quantile = kDefaultQuantile;  ///< Of kLegacy; above 0, at most 1.
+  int threads = 0;                     ///< 0: one per core. The scales do not depend on it.
+  /// Bytes of activations that are kept for counting at a time; a network with more is run several times per sample.
+  std::size_t memory_limit = std::size_t{1} << 30;
+};
+
+/// The next sample, inputs by name; nothing at the end.
+using SampleSource = std::function<std::optional<TensorMap>()>;
+/// Called before sample 0, 1, ... is run; may throw to stop.
+using CalibrationProgress = std::function<void(std::size_t sample)>;
+
+struct Calibration {
+  std::map<std::string, float> scales;  ///< Per tensor: threshold / 127.
+  std::size_t samples = 0;
+  std::map<std::string, Shape> first_shapes;  ///< Of the inputs, in the first sample.
+};
+
+/// The tensors that get scales: inputs of the network and outputs of layers, if they are floats and no constants.
+/// Those of graphs inside of control flow are not among them.
+std::vector<TensorId> calibrated_tensors(const Specialization& spec);
+
+/// Runs every sample in fp32, without the layers' requested precisions, and counts the values of the calibrated
+/// tensors of the first sample's shapes. One sample is in memory at a time; shapes may differ between samples. Values
+/// that are not finite are left out, with one warning that names the tensors. Scales are the same for every number of
+/// threads and every order of the samples.
+/// Throws Error: kInvalidArgument without a sample, for a sample that does not fit (says which) or a bad quantile.
+Calibration calibrate(const std::shared_ptr<const Network>& network, const CalibrationOptions& options,
+                      const SampleSource& next, const CalibrationProgress& progress = nullptr);
+
+/// Whether the scales of a cache are of this network. `wanted`: the tensors whose scales int8 layers need
+/// (int8_tensors). Warns once
+/// of those that have none. Throws Error(kInvalidFile) when no name of the cache is one of the network: it belongs to
+/// another model. `source`: the file, for messages.
+void check_scales(const CalibrationCache& cache, const Network& network, std::span<const TensorId> wanted,
+                  const std::string& source);
+
+}  // namespace ulpscope

@@ -1,0 +1,208 @@
+#include "precision/calibrators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "graph/name_match.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+struct AlgorithmName {
+  std::string_view name;
+  CalibrationAlgorithm algorithm;
+};
+
+constexpr std::array kNames{
+    AlgorithmName{"IInt8EntropyCalibrator2", CalibrationAlgorithm::kEntropy2},
+    AlgorithmName{"IInt8EntropyCalibrator", CalibrationAlgorithm::kEntropy},
+    AlgorithmName{"IInt8MinMaxCalibrator", CalibrationAlgorithm::kMinMax},
+    AlgorithmName{"IInt8LegacyCalibrator", CalibrationAlgorithm::kLegacy},
+    AlgorithmName{"entropy", CalibrationAlgorithm::kEntropy2},
+    AlgorithmName{"max", CalibrationAlgorithm::kMinMax},
+    AlgorithmName{"percentile", CalibrationAlgorithm::kLegacy},
+};
+
+/// Levels of one sign in int8, and bins of the published histogram.
+constexpr std::size_t kLevels = 128;
+constexpr std::size_t kEntropyBins = 2048;
+/// Smaller ranges are not told apart: their scales would be next to subnormal.
+constexpr int kSmallestExponent = -100;
+/// The weight of the uniform distribution in IInt8EntropyCalibrator2.
+constexpr double kSmoothing = 1e-4;
+
+/// The bins up to the largest value, in at most 2048 and at least 1366 groups of equal width.
+std::vector<std::int64_t> grouped(std::span<const std::int64_t> bins, std::size_t used, std::size_t group) {
+  std::vector<std::int64_t> result((used + group - 1) / group, 0);
+  for (std::size_t b = 0; b < used; ++b) result[b / group] += bins[b];
+  return result;
+}
+
+/// As NumPy's linear method over all magnitudes, zeros included; the values of a bin are taken as spread evenly.
+double quantile_of(const MagnitudeHistogram& histogram, double quantile) {
+  const double rank = quantile * static_cast<double>(histogram.zeros() + histogram.counted() - 1);
+  double below = static_cast<double>(histogram.zeros());
+  if (rank < below) return 0;
+  const double width = histogram.bin_width();
+  const auto bins = histogram.bins();
+  for (std::size_t b = 0; b < bins.size(); ++b) {
+    const auto count = static_cast<double>(bins[b]);
+    if (count > 0 && rank < below + count) return (static_cast<double>(b) + (rank - below + 0.5) / count) * width;
+    below += count;
+  }
+  return static_cast<double>(histogram.largest_counted());
+}
+
+}  // namespace
+
+CalibrationAlgorithm calibration_algorithm_from_name(std::string_view name) {
+  for (const AlgorithmName& entry : kNames)
+    if (entry.name == name) return entry.algorithm;
+  std::vector<std::string> names;
+  for (const AlgorithmName& entry : kNames) names.emplace_back(entry.name);
+  std::string listed;
+  for (const std::string& each : names) listed += (listed.empty() ? "" : ", ") + each;
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("[calibrate] calibrator: expected one of {}, got '{}'{}", listed,
+                                                       name, did_you_mean(name, names)));
+}
+
+std::string_view cache_name_of(CalibrationAlgorithm algorithm) noexcept {
+  switch (algorithm) {
+    case CalibrationAlgorithm::kEntropy2:
+      return "EntropyCalibration2";
+    case CalibrationAlgorithm::kEntropy:
+      return "EntropyCalibration";
+    case CalibrationAlgorithm::kMinMax:
+      return "MinMaxCalibration";
+    case CalibrationAlgorithm::kLegacy:
+      return "LegacyCalibration";
+  }
+  return "";
+}
+
+double MagnitudeHistogram::bin_width() const noexcept {
+  return std::ldexp(1.0, exponent_) / static_cast<double>(kBins);
+}
+
+MagnitudeHistogram::MagnitudeHistogram(bool with_bins) : exponent_(kSmallestExponent) {
+  if (with_bins) bins_.assign(kBins, 0);
+}
+
+void MagnitudeHistogram::grow_to(int exponent) noexcept {
+  if (exponent <= exponent_) return;
+  // 13 doublings put everything into the first bin.
+  const int shift = std::min(exponent - exponent_, 13);
+  for (std::size_t b = 0; b < bins_.size(); ++b) bins_[b >> shift] += std::exchange(bins_[b], 0);
+  exponent_ = exponent;
+}
+
+void MagnitudeHistogram::add(std::span<const float> values) noexcept {
+  const bool with_bins = !bins_.empty();
+  float largest = 0, counted = 0;
+  for (float value : values) {
+    const float magnitude = std::abs(value);
+    // NaN fails both comparisons.
+    if (magnitude <= std::numeric_limits<float>::max() && magnitude > largest) largest = magnitude;
+    if (magnitude < kMaskMagnitude && magnitude > counted) counted = magnitude;
+  }
+  largest_ = std::max(largest_, largest);
+  largest_counted_ = std::max(largest_counted_, counted);
+  if (with_bins && counted > 0) {
+    int exponent = 0;
+    std::frexp(counted, &exponent);  // counted < 2^exponent
+    grow_to(std::max(exponent, kSmallestExponent));
+  }
+  // A power of two: the product is exact.
+  const float to_bin = std::ldexp(static_cast<float>(kBins), -exponent_);
+  for (float value : values) {
+    const float magnitude = std::abs(value);
+    if (magnitude == 0)
+      ++zeros_;
+    else if (magnitude < kMaskMagnitude) {
+      ++counted_;
+      if (with_bins) ++bins_[static_cast<std::size_t>(magnitude * to_bin)];
+    } else if (magnitude <= std::numeric_limits<float>::max())
+      ++masks_;
+    else
+      ++non_finite_;
+  }
+}
+
+double entropy_threshold(std::span<const std::int64_t> bins, double smoothing) {
+  const std::size_t size = bins.size();
+  if (size <= kLevels) return static_cast<double>(size);
+  // Sums of the first k bins: of counts, of c log c, and the number of bins that are not empty.
+  std::vector<double> count(size + 1, 0), c_log_c(size + 1, 0);
+  std::vector<std::int64_t> filled(size + 1, 0);
+  for (std::size_t k = 0; k < size; ++k) {
+    const auto c = static_cast<double>(bins[k]);
+    count[k + 1] = count[k] + c;
+    c_log_c[k + 1] = c_log_c[k] + (c > 0 ? c * std::log(c) : 0);
+    filled[k + 1] = filled[k] + (c > 0);
+  }
+  const double total = count[size];
+  double best = std::numeric_limits<double>::infinity();
+  std::size_t best_i = size;
+  for (std::size_t i = kLevels; i <= size; ++i) {
+    const double kept = count[i];
+    const double outliers = total - kept;
+    const bool last_empty = bins[i - 1] == 0;
+    if (kept == 0 || (last_empty && outliers > 0 && smoothing == 0)) continue;
+    // sum P log P: the first i - 1 bins, and the last one with the outliers.
+    const double last = static_cast<double>(bins[i - 1]) + outliers;
+    double divergence = (c_log_c[i - 1] - count[i - 1] * std::log(total)) / total;
+    if (last > 0) divergence += last / total * std::log(last / total);
+    // - sum P log Q: Q is the same in all the filled bins of a level.
+    const double uniform = smoothing / static_cast<double>(i);
+    for (std::size_t level = 0; level < kLevels; ++level) {
+      const std::size_t begin = level * i / kLevels, end = (level + 1) * i / kLevels;
+      const double sum = count[end] - count[begin];
+      if (sum == 0) continue;
+      const double q = (1 - smoothing) * sum / (static_cast<double>(filled[end] - filled[begin]) * kept) + uniform;
+      const double mass = sum + (end == i && !last_empty ? outliers : 0);
+      divergence -= mass / total * std::log(q);
+    }
+    if (last_empty && outliers > 0) divergence -= outliers / total * std::log(uniform);
+    // The sums differ by rounding where the divergences are equal (all 0, say): the wider range is taken then.
+    if (divergence <= best + 1e-9) {
+      best = std::min(best, divergence);
+      best_i = i;
+    }
+  }
+  return best_i == size ? static_cast<double>(size) : static_cast<double>(best_i) + 0.5;
+}
+
+double calibrated_threshold(const MagnitudeHistogram& histogram, CalibrationAlgorithm algorithm, double quantile) {
+  const auto largest = static_cast<double>(histogram.largest_counted());
+  if (algorithm == CalibrationAlgorithm::kMinMax || largest == 0) return static_cast<double>(histogram.largest());
+  if (algorithm == CalibrationAlgorithm::kLegacy) {
+    const double threshold = quantile_of(histogram, quantile);
+    // Nearly all are zero: a quantile of zero would make all the others zero, too.
+    return threshold > 0 ? std::min(threshold, largest) : largest;
+  }
+  const auto bins = histogram.bins();
+  const double width = histogram.bin_width();
+  const auto used = std::min(bins.size(), static_cast<std::size_t>(largest / width) + 1);
+  const std::size_t group = (used + kEntropyBins - 1) / kEntropyBins;
+  std::vector<std::int64_t> counts = grouped(bins, used, group);
+  // Zeros are exact in int8 whatever the scale. The published method has them in the first bin, where those of a ReLU
+  // outweigh the values; version 2 leaves them out.
+  if (algorithm == CalibrationAlgorithm::kEntropy) counts[0] += histogram.zeros();
+  const double smoothing = algorithm == CalibrationAlgorithm::kEntropy2 ? kSmoothing : 0;
+  return std::min(entropy_threshold(counts, smoothing) * static_cast<double>(group) * width, largest);
+}
+
+float scale_from_threshold(double threshold) noexcept {
+  const auto scale = static_cast<float>(threshold / 127);
+  if (!(scale >= std::numeric_limits<float>::min())) return 1.0f / 127.0f;
+  // 127 times the scale of the largest float may round to infinity.
+  return std::isfinite(scale * 127.0f) ? scale : std::nextafter(std::numeric_limits<float>::max() / 127.0f, 0.0f);
+}
+
+}  // namespace ulpscope
