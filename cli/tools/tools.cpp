@@ -1,3 +1,4 @@
+#include "tools/precision_strategies.h"
 #include "tools/run.h"
 #include "tools/template.h"
 #include "tools/tool.h"
@@ -10,6 +11,9 @@ constexpr ToolEntry kTools[] = {
     {"template trt-network", make_trt_network_template_tool},
     {"template trt-config", make_trt_config_template_tool},
     {"template onnx-gs", make_onnx_gs_template_tool},
+    {"precision bisect", make_precision_bisect_tool},
+    {"precision linear", make_precision_linear_tool},
+    {"precision worst-first", make_precision_worst_first_tool},
 };
 
 }  // namespace

@@ -1,0 +1,75 @@
+// What the tools that search precisions start from: options, network, samples, golden outputs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "args/comparison.h"
+#include "args/network_args.h"
+#include "args/python_limit.h"
+#include "compare/comparison.h"
+#include "compare/tensor_map.h"
+#include "engine/options.h"
+#include "precision/trials.h"
+#include "runners/script_host.h"
+
+namespace ulpscope::cli {
+
+/// The option groups of `run` that these tools share, and what they add to them. A tool declares the groups that it
+/// takes.
+struct PrecisionOptions {
+  ModelArgs model;
+  OnnxLoadArgs onnx;
+  TrtConfigArgs config;
+  TrtNetworkArgs network;
+  DataLoaderArgs data;
+  ComparisonArgs comparison;
+  PythonLimitArgs python;
+  std::optional<std::string> golden;
+  bool cost_model = false;
+
+  /// --golden, --cost-model and --python-time-limit, in the section at hand.
+  void declare_search(OptionTable& table);
+  NetworkArgs network_args() const { return {model, onnx, config, network, data}; }
+};
+
+struct PrecisionSetup {
+  std::unique_ptr<ScriptHost> host;
+  /// With scripts, outputs, --layer-precisions and types applied.
+  std::shared_ptr<Network> network;
+  /// Obey, unless --precision-constraints says prefer; assume_lowest, unless --cost-model was given; scales for int8.
+  BuildOptions build;
+};
+
+/// Loads the network and decides what it is built for. The options outlive the result. Throws Error: an engine as
+/// MODEL, a strongly typed network, no precision enabled but float32, --precision-constraints none.
+PrecisionSetup make_precision_setup(const PrecisionOptions& options);
+
+/// The inputs as `run` makes them, fitted to the network; `iterations` of generated ones unless --iterations tells.
+/// Throws Error for inputs that do not fit, and when there are none.
+std::vector<TensorMap> make_samples(const PrecisionOptions& options, PrecisionSetup& setup, int iterations = 1);
+
+/// What to compare with.
+struct GoldenResults {
+  std::string runner;
+  /// Per iteration, under the network's names and in its order; all the same outputs, at least one.
+  std::vector<TensorMap> iterations;
+};
+
+/// Reads the results of --golden and finds a partner for each output of `network`, as `run` pairs outputs; those
+/// without one are left out with a warning. Of several runners the first counts, with a warning. Throws Error: no such
+/// file, no results (a pickle: with the command that converts it), no iteration, no output in common.
+GoldenResults load_golden(const std::string& path, const Network& network);
+
+/// Samples and golden outputs of equal number: the first of whichever there are more, with a warning.
+void match_counts(std::vector<TensorMap>& samples, GoldenResults& golden);
+
+/// Runs the network with every layer in float32 and holds golden results against that. Throws Error, naming output and
+/// iteration: another shape (unless `options` allow that), NaN, infinities (unless they compare equal); warns when the
+/// outputs do not match within the tolerances, since then hardly any precisions will.
+void check_golden_results(Trials& trials, GoldenResults& golden, const PrecisionOptions& options,
+                          std::span<const CompareFunction> functions);
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,63 @@
+#include "precision/marking.h"
+
+#include <algorithm>
+
+namespace ulpscope {
+
+std::vector<char> markable_layers(const Specialization& spec) {
+  const Network& network = *spec.network;
+  std::vector<char> result(network.layers.size(), 0);
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    const Layer& layer = network.layers[l];
+    if (layer.op->kind == OpKind::kConstant || layer.op->precision == PrecisionRule::kFixed) continue;
+    if (layer.op->precision == PrecisionRule::kCompute && !spec.numeric[l]) continue;
+    result[l] = std::ranges::all_of(layer.outputs, [&](TensorId id) {
+      return id == kNone || spec.type(id) == DataType::kFloat32 || spec.type(id) == DataType::kFloat16 ||
+             spec.type(id) == DataType::kBFloat16;
+    });
+  }
+  return result;
+}
+
+std::vector<std::optional<DataType>> mark_layers(const Network& network, const std::vector<char>& markable,
+                                                 std::span<const int> layers, DataType type) {
+  std::vector<std::optional<DataType>> requested;
+  for (const Layer& layer : network.layers) requested.push_back(layer.precision);
+  for (const int layer : layers)
+    if (markable[static_cast<std::size_t>(layer)]) requested[static_cast<std::size_t>(layer)] = type;
+  return requested;
+}
+
+std::vector<std::string> marked_nodes(const Network& network, const std::vector<char>& markable,
+                                      std::span<const int> layers) {
+  std::vector<int> ordered(layers.begin(), layers.end());
+  std::ranges::sort(ordered);
+  std::vector<std::string> result;
+  const auto add = [&](const std::string& name) {
+    if (std::ranges::find(result, name) == result.end()) result.push_back(name);
+  };
+  for (const int index : ordered) {
+    if (!markable[static_cast<std::size_t>(index)]) continue;
+    const Layer& layer = network.layer(index);
+    if (layer.nodes.empty()) add(layer.name);
+    for (const std::string& node : layer.nodes) add(node.empty() ? layer.name : node);
+  }
+  return result;
+}
+
+std::string tensorrt_type_name(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return "DataType.FLOAT";
+    case DataType::kFloat16:
+      return "DataType.HALF";
+    case DataType::kBFloat16:
+      return "DataType.BF16";
+    case DataType::kInt8:
+      return "DataType.INT8";
+    default:
+      return "DataType." + std::string(name_of(type));
+  }
+}
+
+}  // namespace ulpscope
