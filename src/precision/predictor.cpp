@@ -223,8 +223,12 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
     LocalErrors::Result local = local_errors.run(trials.inputs(s), made->adjoint.forward);
     if (progress) progress(++done, passes);
     std::vector<Tensor> feeds = std::move(local.values);
+    // Which outputs the adjoint starts from: all that have a known shape.
+    std::vector<TensorId> seeded;
+    for (std::size_t o = 0; o < outputs.size(); ++o)
+      if (made->adjoint.seeds[o] != kNone) seeded.push_back(outputs[o]);
     const std::size_t first_seed = feeds.size();
-    feeds.resize(first_seed + made->adjoint.seeds.size());
+    feeds.resize(first_seed + seeded.size());
     std::vector<char> overflows(wanted.size(), 0);
     for (std::size_t w = 0; w < wanted.size(); ++w) {
       Tensor& error = local.errors[w].error;
@@ -237,8 +241,8 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
     // The projections go in turn over all outputs: their errors are independent, so squares add.
     std::vector<double> sum_of_squares(effects.size(), 0.0);
     for (int k = 0; k < options.projections; ++k) {
-      for (std::size_t o = 0; o < made->adjoint.seeds.size(); ++o) {
-        const std::string& name = network.tensor(made->adjoint.seeds[o]).name;
+      for (std::size_t o = 0; o < seeded.size(); ++o) {
+        const std::string& name = network.tensor(seeded[o]).name;
         const auto exact = std::ranges::find_if(golden[s], [&](const auto& t) { return t.name == name; });
         RandomSigns signs(options.seed + 0x1000003u * (s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) +
                           977u * o);

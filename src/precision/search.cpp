@@ -277,6 +277,14 @@ void Search::find() {
   const Count all = order_.size();
   std::int64_t fails = -1;
   Count count = predicted_count(0), step = 1;
+  // Local errors are those of layers by themselves; fused, two of them may lose nothing, while raising one alone parts
+  // them.
+  if (count > 0 && options_.build.fusion != Fusion::kNone) {
+    if (head_passes(0))
+      count = 0;
+    else
+      fails = 0;
+  }
   // Upwards in growing steps, to where the corrected prediction points at least, until a trial passes.
   while (!head_passes(count)) {
     if (count == all) {
@@ -369,7 +377,7 @@ Levels Search::segment_search() {
       if (raised[i] != 0) levels[i] = space_->highest_level();
     return levels;
   };
-  return levels_of(search_segments(order_.size(), order_.size(), [&](const std::vector<char>& raised) {
+  return levels_of(search_segments(order_.size(), 16 + order_.size() / 4, [&](const std::vector<char>& raised) {
     return passes(levels_of(raised), "fallback");
   }));
 }

@@ -1,0 +1,37 @@
+#include "cases.h"
+
+#include "compare/json_files.h"
+#include "onnx/import.h"
+#include "ops/registry.h"
+#include "precision/calibration.h"
+
+namespace ulpscope::bench {
+
+Loaded load(const Case& which, const std::filesystem::path& models) {
+  Loaded result;
+  result.data.network = import_onnx(models / (which.model + ".onnx"), op_registry());
+  result.data.samples = load_inputs(models / (which.model + ".search.json"));
+  result.data.held_out = load_inputs(models / (which.model + ".held.json"));
+  BuildOptions& build = result.options.build;
+  build.assume_lowest = true;
+  build.fusion = Fusion::kNone;
+  build.constraints = ConstraintMode::kObey;
+  if (which.low == Precision::kINT8) {
+    build.int8 = true;
+    CalibrationOptions calibration;
+    calibration.algorithm = CalibrationAlgorithm::kMinMax;
+    auto samples = load_inputs(models / (which.model + ".calib.json"));
+    std::size_t next = 0;
+    build.scales = calibrate(result.data.network, calibration, [&]() -> std::optional<TensorMap> {
+                     return next < samples.size() ? std::optional(samples[next++]) : std::nullopt;
+                   }).scales;
+  } else {
+    build.fp16 = true;
+  }
+  PerName<double> thresholds;
+  thresholds.set(which.output, which.threshold);
+  result.criterion = make_metric_criterion(which.metric, thresholds);
+  return result;
+}
+
+}  // namespace ulpscope::bench
