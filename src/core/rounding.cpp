@@ -97,7 +97,32 @@ void round_fraction_array(const float* in, float* out, std::size_t count) noexce
   }
 }
 
+template <bool dequantise>
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)
+__attribute__((target_clones("default", "avx2", "avx512f"), optimize("O3")))
+#endif
+void quantise_loop(const float* in, float* out, std::size_t count, float scale, float low, float high) noexcept {
+  constexpr float kMagic = 0x1.8p23f;  // adding it leaves no room for a fraction
+  for (std::size_t i = 0; i < count; ++i) {
+    float x = in[i] / scale;
+    x = x == x ? x : 0.0f;
+    x = x < low ? low : x;
+    x = x > high ? high : x;
+    const float q = (x + kMagic) - kMagic;
+    out[i] = dequantise ? q * scale : q;
+  }
+}
+
 }  // namespace
+
+void quantise_array(const float* in, float* out, std::size_t count, float scale, float low, float high,
+                    bool dequantise) noexcept {
+  if (dequantise)
+    quantise_loop<true>(in, out, count, scale, low, high);
+  else
+    quantise_loop<false>(in, out, count, scale, low, high);
+}
 
 void round_array(const float* in, float* out, std::size_t count, Rounding rounding) noexcept {
   static const RoundFunction round_f16 = choose_f16();

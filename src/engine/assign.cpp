@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "engine/choose.h"
+#include "engine/int8.h"
+#include "engine/int8_choices.h"
 #include "engine/tactics.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -49,15 +51,6 @@ std::string_view flag_of(Precision precision) {
   }
 }
 
-std::string list_of(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 10;
-  std::vector<std::string> shown(names.begin(),
-                                 names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kShown)));
-  std::string text = fmt::format("{}", fmt::join(shown, ", "));
-  if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
-  return text;
-}
-
 /// The type that a typed file gives to a layer's arithmetic: that of its output, or of its first float input.
 DataType declared_type(const Specialization& spec, const Layer& layer) {
   for (TensorId output : layer.outputs)
@@ -68,7 +61,8 @@ DataType declared_type(const Specialization& spec, const Layer& layer) {
 }
 
 /// Why the request of a layer cannot be kept; empty when it can.
-std::string refusal(const Specialization& spec, LayerId id, DataType asked, const BuildOptions& options) {
+std::string refusal(const Specialization& spec, LayerId id, DataType asked, const BuildOptions& options,
+                    const Int8Choices& int8) {
   const Layer& layer = spec.network->layer(id);
   const auto precision = precision_from_type(asked);
   if (!precision) {
@@ -79,9 +73,20 @@ std::string refusal(const Specialization& spec, LayerId id, DataType asked, cons
   }
   if (!is_enabled(*precision, options))
     return fmt::format("{} is not enabled (add {})", name_of(asked), flag_of(*precision));
-  if (*precision == Precision::kINT8) return "it has no int8 implementation: there are no scales for its tensors";
+  if (*precision == Precision::kINT8) return int8.refusal(spec, id);
   if (*precision == Precision::kFP8) return "it has no fp8 implementation";
   return {};
+}
+
+/// Throws under obey, warns otherwise.
+void refuse(const Layer& layer, DataType asked, const std::string& reason, const BuildOptions& options) {
+  const std::string message =
+      fmt::format("Layer '{}' ({}) was asked to run in {}, but {}", layer.name, layer.op->name, name_of(asked), reason);
+  if (options.constraints == ConstraintMode::kObey)
+    throw Error(ErrorCode::kBuild,
+                fmt::format("[build] {}. --precision-constraints obey leaves no choice; try prefer, or enable the type",
+                            message));
+  log_warning(message + "; the engine chooses");
 }
 
 struct Requests {
@@ -90,7 +95,8 @@ struct Requests {
 
 using RequestedTypes = std::vector<std::optional<DataType>>;
 
-Requests read_constraints(const Specialization& spec, const BuildOptions& options, const RequestedTypes* requested) {
+Requests read_constraints(const Specialization& spec, const BuildOptions& options, const RequestedTypes* requested,
+                          const Int8Choices& int8) {
   const Network& network = *spec.network;
   Requests requests;
   requests.fixed.resize(network.layers.size());
@@ -111,26 +117,43 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
                                 layer.op->name));
       continue;
     }
-    const std::string reason = refusal(spec, static_cast<LayerId>(l), *asked, options);
-    if (reason.empty()) {
+    const std::string reason = refusal(spec, static_cast<LayerId>(l), *asked, options, int8);
+    if (reason.empty())
       requests.fixed[l] = precision_from_type(*asked);
-      continue;
-    }
-    const std::string message = fmt::format("Layer '{}' ({}) was asked to run in {}, but {}", layer.name,
-                                            layer.op->name, name_of(*asked), reason);
-    if (options.constraints == ConstraintMode::kObey)
-      throw Error(
-          ErrorCode::kBuild,
-          fmt::format("[build] {}. --precision-constraints obey leaves no choice; try prefer, or enable the type",
-                      message));
-    log_warning(message + "; the engine chooses");
+    else
+      refuse(layer, *asked, reason, options);
   }
   if (!ignored.empty())
     log_warning(
         fmt::format("Precisions were set for {} layer(s), but --precision-constraints is none, so they have no effect: "
                     "{}. Use prefer or obey",
-                    ignored.size(), list_of(ignored)));
+                    ignored.size(), first_names(ignored)));
   return requests;
+}
+
+/// The bias of a product that runs in int8 is one layer with it; elsewhere it takes the next higher precision.
+void settle_biases(const Specialization& spec, const BuildOptions& options, const Requests& requests,
+                   Precision next_higher, Assignment& assignment) {
+  for (std::size_t l = 0; l < spec.network->layers.size(); ++l) {
+    const LayerId id = static_cast<LayerId>(l), product = product_of_bias(spec, id);
+    if (product == kNone || spec.folded[l] || !spec.numeric[l]) continue;
+    const Layer& owner = spec.network->layer(product);
+    const bool stored = constraints_hold(options) && owner.output_type(0);
+    const bool int8 = assignment.precision[static_cast<std::size_t>(product)] == Precision::kINT8 && !stored;
+    const std::optional<Precision> asked = requests.fixed[l];
+    if (int8 && (!asked || *asked == Precision::kINT8)) {
+      assignment.precision[l] = Precision::kINT8;
+      if (!asked) assignment.reason[l] = fmt::format("the bias of '{}'", owner.name);
+    } else if (assignment.precision[l] == Precision::kINT8) {
+      if (asked)
+        refuse(spec.network->layer(id), DataType::kInt8,
+               fmt::format("it is the bias of '{}', which {}", owner.name,
+                           stored ? "has an output type of its own" : "does not run in int8"),
+               options);
+      assignment.precision[l] = next_higher;
+      assignment.reason[l] = fmt::format("the bias of '{}', which does not run in int8", owner.name);
+    }
+  }
 }
 
 std::vector<Precision> allowed_precisions(const BuildOptions& options) {
@@ -171,18 +194,20 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
 Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const RequestedTypes* requested) {
   if (options.strongly_typed) return assign_strongly_typed(spec, options);
   const Network& network = *spec.network;
-  const Requests requests = read_constraints(spec, options, requested);
-  const std::vector<Precision> allowed = allowed_precisions(options);
+  const Int8Choices int8(spec, options);
+  const Requests requests = read_constraints(spec, options, requested, int8);
+  const std::vector<Precision> allowed = allowed_precisions(options);  // int8 comes in per layer
   const TacticReplay replay =
       options.tactic_replay_json.empty() ? TacticReplay{} : tactics_from_json(options.tactic_replay_json);
-  if (options.int8)
-    log_once(LogLevel::kWarning, "int8: no tensor has a scale, so layers keep the next higher enabled precision");
   if (options.fp8)
     log_once(LogLevel::kWarning,
              "fp8: no layer has an fp8 implementation, so layers keep the next higher enabled precision");
   Assignment result;
   result.precision.assign(network.layers.size(), Precision::kFP32);
   result.reason.assign(network.layers.size(), "");
+  result.scale = int8.scales();
+  result.int8_output = storage_of(allowed.front());
+  std::vector<TensorId> without_scale;
   std::vector<std::vector<Precision>> choices(network.layers.size());
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     const Layer& layer = network.layers[l];
@@ -212,19 +237,32 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
                                 layer.name, name_of(replayed->second), flag_of(replayed->second)));
       result.reason[l] = "replayed tactic";
       choice = {replayed->second};
-    } else if (options.assume_lowest) {
-      result.reason[l] = "the lowest enabled precision";
-      choice = {allowed.front() == Precision::kTF32 && layer.op->kind != OpKind::kContraction ? Precision::kFP32
-                                                                                              : allowed.front()};
+      // The file names the precision of a group; layers without an int8 form are the epilogue of one.
+      if (replayed->second == Precision::kINT8 && !int8.possible(static_cast<LayerId>(l))) choice = {allowed.front()};
     } else {
       choice = allowed;
       if (layer.op->kind != OpKind::kContraction) std::erase(choice, Precision::kTF32);
-      if (choice.size() == 1) result.reason[l] = "no other precision is enabled";
+      const std::vector<TensorId> missing = int8.missing(spec, static_cast<LayerId>(l));
+      without_scale.insert(without_scale.end(), missing.begin(), missing.end());
+      if (int8.possible(static_cast<LayerId>(l))) choice.insert(choice.begin(), Precision::kINT8);
+      if (options.assume_lowest) {
+        result.reason[l] = missing.empty() ? "the lowest enabled precision"
+                                           : fmt::format("no int8 scale for '{}': the next higher enabled precision",
+                                                         network.tensor(missing.front()).name);
+        choice.resize(1);
+      } else if (choice.size() == 1) {
+        result.reason[l] = "no other precision is enabled";
+      }
     }
     result.precision[l] = choice.front();
   }
   const bool open = std::any_of(choices.begin(), choices.end(), [](const auto& c) { return c.size() > 1; });
   if (open) choose_by_cost(spec, options, choices, result);
+  if (options.int8) {
+    int8.warn(spec, std::move(without_scale));
+    settle_biases(spec, options, requests, allowed.front() == Precision::kTF32 ? Precision::kFP32 : allowed.front(),
+                  result);
+  }
   derive_storage(network, spec.inferred.types, constraints_hold(options), false, result, requested);
   return result;
 }

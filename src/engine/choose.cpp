@@ -28,7 +28,20 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
   uniform.precision.assign(assignment.precision.size(), Precision::kFP32);
   derive_storage(*spec.network, spec.inferred.types, options.constraints != ConstraintMode::kNone, false, uniform);
   const Grouping grouping = fuse(spec, uniform, options.fusion);
-  const CostProblem problem = make_cost_problem(spec, grouping, target, available);
+  // What follows an int8 product in its group works on the product's results before they are stored: to the costs, it
+  // runs in int8, too. Afterwards it takes the next higher precision.
+  const auto has_int8 = [](const std::vector<Precision>& c) {
+    return std::find(c.begin(), c.end(), Precision::kINT8) != c.end();
+  };
+  std::vector<std::vector<Precision>> costed = available;
+  for (const Group& group : grouping.groups) {
+    if (group.kind != GroupKind::kContraction || !has_int8(available[static_cast<std::size_t>(group.layers[0])]))
+      continue;
+    for (LayerId id : group.layers)
+      if (auto& choice = costed[static_cast<std::size_t>(id)]; choice.size() > 1 && !has_int8(choice))
+        choice.insert(choice.begin(), Precision::kINT8);
+  }
+  const CostProblem problem = make_cost_problem(spec, grouping, target, costed);
   const std::vector<int> chosen = minimize(problem);
   std::vector<int> high;
   for (const auto& node : problem.nodes) high.push_back(static_cast<int>(node.choices.size()) - 1);
@@ -38,6 +51,11 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
     const std::size_t layer = static_cast<std::size_t>(node.layer);
     const Precision precision = node.choices[static_cast<std::size_t>(chosen[n])];
     assignment.precision[layer] = precision;
+    if (precision == Precision::kINT8 && !has_int8(available[layer])) {
+      assignment.precision[layer] = available[layer].front();
+      assignment.reason[layer] = "in the epilogue of an int8 product";
+      continue;
+    }
     if (node.choices.size() < 2) {
       if (assignment.reason[layer].empty()) assignment.reason[layer] = "no other precision is enabled";
       continue;

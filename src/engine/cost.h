@@ -42,8 +42,10 @@ struct CostProblem {
 
   /// The total for one choice (an index into `choices`) per node.
   double energy(const std::vector<int>& choice) const;
+  /// On the target: int8 layers hand int8 to each other, and a boundary is a pass that quantises.
   DataType storage(int node, int choice) const {
-    return storage_of(nodes[static_cast<std::size_t>(node)].choices[static_cast<std::size_t>(choice)]);
+    const Precision p = nodes[static_cast<std::size_t>(node)].choices[static_cast<std::size_t>(choice)];
+    return p == Precision::kINT8 ? DataType::kInt8 : storage_of(p);
   }
 };
 

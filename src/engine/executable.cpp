@@ -30,8 +30,10 @@ std::vector<Tensor> Executable::run_subgraph(LayerId layer, std::string_view att
   if (*body == nullptr) {
     const Network& graph = *network_.layer(layer).attributes.required_graph(attribute).network;
     // Costs of bodies are not modelled: unless the lowest precision is asked for, they keep fp32 and what the file
-    // says.
+    // says. Their tensors have no scales.
     BuildOptions options = options_;
+    options.int8 = false;
+    options.scales.clear();
     if (!options.assume_lowest) options.fp16 = options.bf16 = options.tf32 = options.int8 = options.fp8 = false;
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/int8.h"
+
 namespace ulpscope {
 
 std::string_view name_of(GroupKind kind) noexcept {
@@ -99,7 +101,10 @@ class Fuser {
       if (spec_.folded[l]) continue;
       const LayerId id = static_cast<LayerId>(l);
       const Role role = role_of(id);
-      int group = level_ == Fusion::kNone ? kNone : choose_group(id, role);
+      const LayerId product = int8_product_of(id);
+      int group = product != kNone          ? group_of_[static_cast<std::size_t>(product)]
+                  : level_ == Fusion::kNone ? kNone
+                                            : choose_group(id, role);
       if (group == kNone)
         group = open_group(id, role);
       else
@@ -132,8 +137,10 @@ class Fuser {
       return Role::kAlone;
     for (TensorId input : layer.inputs)
       if (input != kNone && !spec_.shape(input)) return Role::kAlone;
-    if (layer.op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer)) return Role::kPointwise;
     if (layer.op->kind == OpKind::kContraction) return Role::kContraction;
+    // Other int8 layers read integers made of stored values and store what they compute: no neighbour joins them.
+    if (is_int8(id) && int8_product_of(id) == kNone) return Role::kAlone;
+    if (layer.op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer)) return Role::kPointwise;
     if (level_ == Fusion::kFull && row_dimensions(spec_, layer) > 0) return Role::kRow;
     return Role::kAlone;
   }
@@ -153,16 +160,20 @@ class Fuser {
   bool stays_inside(TensorId id) const {
     // Network outputs and tensors with a requested type are stored.
     if (spec_.output[static_cast<std::size_t>(id)] || assignment_.pinned[static_cast<std::size_t>(id)]) return false;
-    const Precision precision = assignment_.precision[static_cast<std::size_t>(network_.tensor(id).producer)];
-    return assignment_.storage[static_cast<std::size_t>(id)] == storage_of(precision);
+    return assignment_.storage[static_cast<std::size_t>(id)] == assignment_.stored_by(network_.tensor(id).producer);
   }
 
-  bool same_precision(LayerId a, LayerId b) const {
-    const auto family = [&](LayerId id) {
-      const Precision p = assignment_.precision[static_cast<std::size_t>(id)];
-      return p == Precision::kTF32 ? Precision::kFP32 : p;
-    };
-    return family(a) == family(b);
+  bool same_precision(LayerId a, LayerId b) const { return assignment_.stored_by(a) == assignment_.stored_by(b); }
+
+  bool is_int8(LayerId id) const { return assignment_.precision[static_cast<std::size_t>(id)] == Precision::kINT8; }
+
+  /// The int8 product whose bias this layer is: one group with it at every level, so that the sum is rounded once.
+  LayerId int8_product_of(LayerId id) const {
+    const DataType stored = assignment_.stored_by(id);
+    const LayerId product = product_of_bias(spec_, id);
+    if (product == kNone || !is_int8(product) || (stored != assignment_.int8_output && stored != DataType::kFloat32))
+      return kNone;
+    return stays_inside(network_.layer(product).outputs[0]) ? product : kNone;
   }
 
   /// Nobody outside of the group and before `position` reads what its layers compute.
@@ -290,6 +301,8 @@ class Fuser {
       if (network_.layer(a.layers.front()).op->name != "MatMul" ||
           network_.layer(b.layers.front()).op->name != "MatMul")
         continue;
+      // An int8 product quantises stored values.
+      if (is_int8(a.layers.front()) || is_int8(b.layers.front())) continue;
       if (!same_precision(a.layers.front(), row.layers.front()) ||
           !same_precision(b.layers.front(), row.layers.front()))
         continue;

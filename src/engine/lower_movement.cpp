@@ -143,7 +143,7 @@ bool PlanBuilder::lower_pool(LayerId id) {
     kernel = op == "MaxPool" ? cpu::make_max_pool_kernel(spec) : cpu::make_average_pool_kernel(spec);
     if (kernel == nullptr) return false;
   }
-  const int in = read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id);
+  const int in = read_operand(id, 0, Layout::kChannelsLast);
   // One value per channel is the same in both layouts.
   const bool single = num_elements(output) == output[0] * output[1];
   const int out = define(l.outputs[0], single ? Layout::kDense : Layout::kChannelsLast);

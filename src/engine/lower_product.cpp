@@ -91,9 +91,27 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
   }
   if (!product.ok || product.spec.k == 0) return false;
   cpu::MatMulSpec& spec = product.spec;
-  std::vector<int> inputs{read(a, Layout::kDense, load_rounding(l, id, 0), id)};
+  const bool integers = computes_in_int8(id);
+  ProductScaling scaling;
+  std::optional<Quantisation> quantised_b;
+  std::vector<int> inputs{integers ? read_quantised(a, Layout::kDense, false, id)
+                                   : read(a, Layout::kDense, load_rounding(l, id, 0), id)};
   const Rounding rounding = load_rounding(l, id, 1);
-  if (spec_.is_constant(b)) {
+  if (integers) {
+    const Quantisation x = quantisation_of(a);
+    scaling.last = true;
+    if (spec_.is_constant(b)) {
+      const std::string key = fmt::format("{}|{}", id, constant_key(b));
+      const auto weights = integer_weights(l, constant(b, Layout::kDense, Rounding::kNone), key, false);
+      spec.constant_b = weights->integers;
+      spec.key_b = key + "|int8";
+      scaling.scale = product_scales(x, weights->scales, spec.key_b);
+    } else {
+      quantised_b = quantisation_of(b);
+      inputs.push_back(read_quantised(b, Layout::kDense, false, id));
+      scaling.scale = Tensor::of<float>({1}, {x.scale * quantised_b->scale});
+    }
+  } else if (spec_.is_constant(b)) {
     spec.constant_b = constant(b, Layout::kDense, rounding);
     spec.key_b = fmt::format("{}|{}", constant_key(b), static_cast<int>(rounding));
   } else {
@@ -101,13 +119,14 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
   }
   std::span<const LayerId> epilogue = members.subspan(1);
   // The first addition of a vector along n rides on the product.
+  Tensor& bias = integers ? scaling.bias : spec.bias;
   const auto as_bias = [&](TensorId candidate, Rounding how) {
     if (candidate == kNone || !spec_.is_constant(candidate)) return false;
     const Tensor& value = spec_.value(candidate);
     if (value.size() != spec.n || value.shape().empty() || value.shape().back() != spec.n ||
         value.type() != DataType::kFloat32)
       return false;
-    spec.bias = constant(candidate, Layout::kDense, how).reshaped({spec.n});
+    bias = constant(candidate, Layout::kDense, how).reshaped({spec.n});
     return true;
   };
   const float alpha = gemm ? l.attributes.real("alpha", 1.0f) : 1.0f,
@@ -115,7 +134,7 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
   const bool has_c = gemm && l.inputs.size() > 2 && l.inputs[2] != kNone && beta != 0.0f;
   bool c_done = !has_c;
   if (has_c && alpha == 1.0f && beta == 1.0f) c_done = as_bias(l.inputs[2], load_rounding(l, id, 2));
-  if (!has_c && alpha == 1.0f && !epilogue.empty() && only_read_by(output, epilogue[0]) &&
+  if (!integers && !has_c && alpha == 1.0f && !epilogue.empty() && only_read_by(output, epilogue[0]) &&
       layer(epilogue[0]).op->name == "Add") {
     const Layer& add = layer(epilogue[0]);
     const std::size_t other = add.inputs[0] == output ? 1 : 0;
@@ -127,13 +146,29 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
       return lower_epilogue(epilogue.subspan(1), sum, slot, Layout::kDense);
     }
   }
-  const int slot = new_slot(DataType::kFloat32, spec_.shape(output));
-  add_step(cpu::make_matmul_kernel(spec, object_cache()), std::move(inputs), {slot}, id);
+  int slot;
+  if (integers) {
+    const std::vector<std::int64_t> cuts = exact_slices(spec, quantisation_of(a), quantised_b);
+    std::vector<std::unique_ptr<Kernel>> kernels;
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      if (cuts.size() > 2) {
+        spec.k_begin = cuts[i];
+        spec.k_end = cuts[i + 1];
+      }
+      kernels.push_back(cpu::make_matmul_kernel(spec, object_cache()));
+    }
+    slot = add_integer_parts(std::move(kernels), inputs, output, id);
+    if (c_done && alpha == 1.0f) return lower_epilogue(epilogue, output, slot, Layout::kDense, &scaling);
+  } else {
+    slot = new_slot(DataType::kFloat32, spec_.shape(output));
+    add_step(cpu::make_matmul_kernel(spec, object_cache()), std::move(inputs), {slot}, id);
+  }
   if (!c_done || alpha != 1.0f) {
     ProgramDomain domain;
     domain.shape = shape(output);
     ProgramState state{domain, cpu::ProgramBuilder(domain.shape), {}, {slot}};
     int value = state.program.input({spec.n, 1}, Rounding::kNone);
+    if (integers) value = append_scaling(state, value, scaling);
     if (alpha != 1.0f) value = state.program.apply(cpu::Instruction::kMul, value, state.program.constant(alpha));
     if (!c_done) {
       int c = program_operand(state, id, 2);
@@ -210,7 +245,12 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   std::span<const LayerId> epilogue = members.subspan(1);
   TensorId result = output;
   const Layer* folded = nullptr;
-  if (!epilogue.empty() && only_read_by(output, epilogue[0]) && is_scale_shift(spec_, layer(epilogue[0]))) {
+  const bool integers = computes_in_int8(id);
+  // Weights that are integers in the file stay what they are.
+  const bool fixed_weights =
+      integers && dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
+  if (!fixed_weights && !epilogue.empty() && only_read_by(output, epilogue[0]) &&
+      is_scale_shift(spec_, layer(epilogue[0]))) {
     folded = &layer(epilogue[0]);
     result = folded->outputs[0];
     epilogue = epilogue.subspan(1);
@@ -226,8 +266,9 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   spec.pads_end = g.pads_end;
   spec.groups = g.groups;
   spec.transposed = transposed;
-  const Rounding rounding = load_rounding(l, id, 1);
+  const Rounding rounding = integers ? Rounding::kNone : load_rounding(l, id, 1);
   spec.weights = convolution_weights(l, folded, rounding, spec.key);
+  if (integers) return lower_integer_convolution(id, std::move(spec), folded, epilogue);
   spec.bias = convolution_bias(l, folded, rounding, spec.output[1], spec.key);
   std::vector<int> inputs{read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id)};
   // Residual additions and HardSwish ride on the convolution while nothing between them is stored. Relu and Clip do
@@ -256,6 +297,30 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   const int slot = new_slot(DataType::kFloat32, spec_.shape(result));
   add_step(std::move(kernel), std::move(inputs), {slot}, id);
   return lower_epilogue(epilogue, result, slot, Layout::kChannelsLast);
+}
+
+bool PlanBuilder::lower_integer_convolution(LayerId id, cpu::ConvolutionSpec spec, const Layer* folded,
+                                            std::span<const LayerId> epilogue) {
+  const Layer& l = layer(id);
+  const Quantisation x = quantisation_of(l.inputs[0]);
+  // Scales and integers depend on how the layer uses its weights, too.
+  const std::string key = fmt::format("{}|{}", id, spec.key);
+  const auto weights = integer_weights(l, spec.weights, key, folded != nullptr);
+  const std::vector<Tensor> parts = exact_parts(l, weights->integers, x, key);
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    spec.weights = parts[i];
+    spec.key = fmt::format("{}|int8 {} of {}", key, i, parts.size());
+    kernels.push_back(cpu::make_convolution_kernel(spec, object_cache()));
+    if (kernels.back() == nullptr) return false;
+  }
+  const int input = read_quantised(l.inputs[0], Layout::kChannelsLast, false, id);
+  const TensorId result = folded != nullptr ? folded->outputs[0] : l.outputs[0];
+  const int slot = add_integer_parts(std::move(kernels), {input}, result, id);
+  ProductScaling scaling;
+  scaling.scale = product_scales(x, weights->scales, key);
+  scaling.bias = convolution_bias(l, folded, Rounding::kNone, spec.output[1], spec.key);
+  return lower_epilogue(epilogue, result, slot, Layout::kChannelsLast, &scaling);
 }
 
 }  // namespace ulpscope

@@ -107,8 +107,9 @@ int PlanBuilder::program_operand(ProgramState& state, LayerId id, std::size_t in
   if (const auto found = state.registers.find(input); found != state.registers.end()) return found->second;
   const Rounding rounding = load_rounding(l, id, index);
   const ProgramDomain& domain = state.domain;
+  const bool quantised = computes_in_int8(id);
   if (spec_.is_constant(input)) {
-    const Tensor value = constant(input, Layout::kDense, rounding);
+    const Tensor value = quantised ? quantised_constant(id, index) : constant(input, Layout::kDense, rounding);
     if (is_single(value)) return state.program.constant(value.data<float>()[0]);
     state.inputs.push_back(constant_slot(value));
     // Parameters of an instance normalisation are per channel.
@@ -125,9 +126,13 @@ int PlanBuilder::program_operand(ProgramState& state, LayerId id, std::size_t in
   }
   const Rounding needed = is_exact(home.storage, rounding) ? Rounding::kNone : rounding;
   state.inputs.push_back(slot);
-  const int reg = l.op->name == "InstanceNormalization" && index > 0
-                      ? state.program.input(channel_strides(domain.shape, domain.layout), needed)
-                      : state.program.input(strides_in(shape(input), layout, domain.shape, domain.layout), needed);
+  int reg = l.op->name == "InstanceNormalization" && index > 0
+                ? state.program.input(channel_strides(domain.shape, domain.layout), needed)
+                : state.program.input(strides_in(shape(input), layout, domain.shape, domain.layout), needed);
+  if (quantised) {
+    const Quantisation q = quantisation_of(input);
+    reg = state.program.apply(cpu::Instruction::kQuantise, reg, -1, q.scale, q.is_unsigned ? 1.0f : 0.0f);
+  }
   state.registers[input] = reg;
   return reg;
 }
@@ -201,9 +206,27 @@ bool PlanBuilder::read_outside(TensorId id, std::span<const LayerId> members) co
   return false;
 }
 
-bool PlanBuilder::lower_epilogue(std::span<const LayerId> members, TensorId source, int slot, Layout layout) {
+int PlanBuilder::append_scaling(ProgramState& state, int value, const ProductScaling& scaling) {
+  const ProgramDomain& domain = state.domain;
+  std::vector<std::int64_t> strides(domain.shape.size(), 0);
+  if (scaling.last)
+    strides.back() = 1;
+  else
+    strides = channel_strides(domain.shape, domain.layout);
+  const auto operand = [&](const Tensor& tensor) {
+    if (is_single(tensor)) return state.program.constant(tensor.data<float>()[0]);
+    state.inputs.push_back(constant_slot(tensor));
+    return state.program.input(strides, Rounding::kNone);
+  };
+  value = state.program.apply(cpu::Instruction::kMul, value, operand(scaling.scale));
+  if (scaling.bias) value = state.program.apply(cpu::Instruction::kAdd, value, operand(scaling.bias));
+  return value;
+}
+
+bool PlanBuilder::lower_epilogue(std::span<const LayerId> members, TensorId source, int slot, Layout layout,
+                                 const ProductScaling* scaling) {
   const bool source_stored = !internal(source) || read_outside(source, members);
-  if (members.empty()) {
+  if (members.empty() && scaling == nullptr) {
     Home& home = home_[static_cast<std::size_t>(source)];
     home = {slot, layout, internal(source) ? DataType::kFloat32 : storage(source)};
     if (const Rounding rounding = store_rounding(source); rounding != Rounding::kNone)
@@ -216,11 +239,16 @@ bool PlanBuilder::lower_epilogue(std::span<const LayerId> members, TensorId sour
   ProgramState state{domain, cpu::ProgramBuilder(in_memory_order(domain.shape, layout)), {}, {slot}};
   state.registers[source] =
       state.program.input(in_memory_order(cpu::layout_strides(domain.shape, layout), layout), Rounding::kNone);
+  if (scaling != nullptr) state.registers[source] = append_scaling(state, state.registers[source], *scaling);
   for (LayerId id : members)
     if (!append_to_program(state, id))
       throw InternalError(fmt::format("layer '{}' was fused but has no instructions", layer(id).name));
   std::vector<int> outputs;
-  if (source_stored) {
+  if (members.empty()) {
+    state.program.output(state.registers.at(source), store_rounding(source));
+    home_[static_cast<std::size_t>(source)] = {slot, layout, internal(source) ? DataType::kFloat32 : storage(source)};
+    outputs.push_back(slot);
+  } else if (source_stored) {
     state.program.output(state.registers.at(source), store_rounding(source));
     outputs.push_back(define(source, layout));
   }
@@ -237,7 +265,8 @@ bool PlanBuilder::lower_epilogue(std::span<const LayerId> members, TensorId sour
   }
   std::unique_ptr<Kernel> kernel = state.program.finish();
   if (kernel == nullptr) throw InternalError("an epilogue without rows could not be expressed");
-  add_step(std::move(kernel), std::move(state.inputs), std::move(outputs), members.back());
+  add_step(std::move(kernel), std::move(state.inputs), std::move(outputs),
+           members.empty() ? network_.tensor(source).producer : members.back());
   return true;
 }
 

@@ -26,6 +26,7 @@ PlanBuilder::PlanBuilder(Plan& plan, const Assignment& assignment, WeightCache& 
       keys_(network_.tensors.size()) {}
 
 void PlanBuilder::build() {
+  find_int8_layers();
   for (TensorId id : network_.inputs) {
     Home& home = home_[static_cast<std::size_t>(id)];
     home.slot = new_slot(spec_.type(id), spec_.shape(id));
@@ -260,7 +261,7 @@ void PlanBuilder::lower_single(LayerId id) {
   std::vector<Rounding> rounding;
   bool open = false;
   for (std::size_t i = 0; i < l.inputs.size(); ++i)
-    inputs.push_back(l.inputs[i] == kNone ? -1 : read(l.inputs[i], Layout::kDense, load_rounding(l, id, i), id));
+    inputs.push_back(l.inputs[i] == kNone ? -1 : read_operand(id, i, Layout::kDense));
   for (TensorId output : l.outputs) {
     if (output != kNone && !spec_.shape(output)) open = true;
   }

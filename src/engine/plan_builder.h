@@ -10,6 +10,7 @@
 #include "backend/cpu/product.h"
 #include "backend/cpu/program.h"
 #include "backend/cpu/program_lowering.h"
+#include "engine/int8.h"
 #include "engine/plan.h"
 
 namespace ulpscope {
@@ -76,14 +77,24 @@ class PlanBuilder {
   int program_operand(ProgramState& state, LayerId id, std::size_t index);
   bool append_to_program(ProgramState& state, LayerId id);
   bool read_outside(TensorId id, std::span<const LayerId> members) const;
+  /// What makes real numbers of a product of integers: float32, one element or one per output channel.
+  struct ProductScaling {
+    Tensor scale, bias;  ///< acc * scale + bias, each rounded to float32; the bias may be absent.
+    bool last = false;   ///< The channels are the last dimension, else dimension 1.
+  };
+  int append_scaling(ProgramState& state, int value, const ProductScaling& scaling);
   /// Runs the pointwise members in place on the raw results in `slot`; the last one's output stays there.
-  bool lower_epilogue(std::span<const LayerId> members, TensorId source, int slot, Layout layout);
+  bool lower_epilogue(std::span<const LayerId> members, TensorId source, int slot, Layout layout,
+                      const ProductScaling* scaling = nullptr);
 
   // lower_product.cpp
   /// members[0] is the product, the others are its pointwise epilogue. False when the reference kernel must do it.
   bool lower_contraction(std::span<const LayerId> members);
   bool lower_matmul(std::span<const LayerId> members);
   bool lower_convolution(std::span<const LayerId> members);
+  /// `spec` has the float weights.
+  bool lower_integer_convolution(LayerId id, cpu::ConvolutionSpec spec, const Layer* folded,
+                                 std::span<const LayerId> epilogue);
   /// The weights of a convolution, with a following BatchNormalization multiplied in when `folded` is one.
   Tensor convolution_weights(const Layer& l, const Layer* folded, Rounding rounding, std::string& key);
   Tensor convolution_bias(const Layer& l, const Layer* folded, Rounding rounding, std::int64_t channels,
@@ -96,6 +107,38 @@ class PlanBuilder {
   /// What an unfolded BatchNormalization multiplies by or adds, in the precision of the layer.
   Tensor rounded_scale_shift(LayerId id, bool shift);
   cpu::ObjectCache object_cache();
+
+  // lower_int8.cpp
+  struct IntegerWeights {
+    Tensor integers;  ///< As float32, the shape of the weights.
+    Tensor scales;    ///< One per output channel.
+  };
+  void find_int8_layers();
+  /// The layer reads its operands as 8-bit integers: because of its precision, or since the file has it so.
+  bool computes_in_int8(LayerId id) const { return integers_[static_cast<std::size_t>(id)] != 0; }
+  Quantisation quantisation_of(TensorId id) const;
+  /// Like read(): the tensor as integers, or times their scale again.
+  int read_quantised(TensorId id, Layout layout, bool dequantise, LayerId reader);
+  /// A constant operand of an int8 layer: integers times their scales.
+  Tensor quantised_constant(LayerId id, std::size_t index);
+  /// Operand `index` as the layer's reference kernel wants it: rounded, or through int8.
+  int read_operand(LayerId id, std::size_t index, Layout layout);
+  /// The output channel that an element of the weights belongs to.
+  std::int64_t weight_channel(const Layer& l, const Shape& weights, std::int64_t element) const;
+  /// `folded`: the values are no longer those of the file.
+  std::shared_ptr<const IntegerWeights> integer_weights(const Layer& l, const Tensor& values, const std::string& key,
+                                                        bool folded);
+  Tensor product_scales(const Quantisation& x, const Tensor& weights, const std::string& key);
+  /// Where to cut k, first and last included, so that every sum of a piece is exact in float32. `b`: nothing when that
+  /// is constant.
+  std::vector<std::int64_t> exact_slices(const cpu::MatMulSpec& spec, const Quantisation& a,
+                                         const std::optional<Quantisation>& b);
+  /// Weights that add up to `integers`, each so small that every sum is exact in float32.
+  std::vector<Tensor> exact_parts(const Layer& l, const Tensor& integers, const Quantisation& x,
+                                  const std::string& key);
+  /// Runs the kernels and adds up what they give; the slot of the sum.
+  int add_integer_parts(std::vector<std::unique_ptr<Kernel>> kernels, const std::vector<int>& inputs, TensorId output,
+                        LayerId id);
 
   // lower_movement.cpp
   bool lower_pool(LayerId id);
@@ -114,6 +157,8 @@ class PlanBuilder {
   std::vector<Home> home_;           ///< Per tensor.
   std::vector<ActivationKey> keys_;  ///< Per tensor.
   std::map<std::tuple<TensorId, Layout, Rounding>, int> variants_;
+  std::map<std::tuple<TensorId, Layout, bool>, int> quantised_;
+  std::vector<char> integers_;  ///< Per layer: see computes_in_int8.
 };
 
 }  // namespace ulpscope

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kMagic = "ULPSPLAN";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kHeaderBytes = 8 + 4 + 4 + 8 + 8;
 constexpr std::size_t kAlignment = 64;
 
@@ -190,6 +190,8 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   for (DataType t : assignment.storage) a["storage"].push_back(static_cast<int>(t));
   a["pinned"] = assignment.pinned;
   a["reason"] = assignment.reason;
+  a["int8_output"] = static_cast<int>(assignment.int8_output);
+  if (!assignment.scale.empty()) a["scale"] = assignment.scale;
   Json& o = description["options"];
   o = {{"tf32", options.tf32},
        {"fp16", options.fp16},
@@ -254,6 +256,8 @@ PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops
     for (const Json& t : a.at("storage")) result.assignment.storage.push_back(static_cast<DataType>(t.get<int>()));
     result.assignment.pinned = a.at("pinned").get<std::vector<char>>();
     result.assignment.reason = a.at("reason").get<std::vector<std::string>>();
+    result.assignment.int8_output = static_cast<DataType>(a.at("int8_output").get<int>());
+    if (a.contains("scale")) result.assignment.scale = a["scale"].get<std::vector<float>>();
     const Json& o = description.at("options");
     BuildOptions& options = result.options;
     options.tf32 = o.at("tf32").get<bool>();
@@ -272,7 +276,8 @@ PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops
                                     p.at("opt").get<std::map<std::string, Shape>>(),
                                     p.at("max").get<std::map<std::string, Shape>>()});
     if (result.assignment.precision.size() != result.network->layers.size() ||
-        result.assignment.storage.size() != result.network->tensors.size())
+        result.assignment.storage.size() != result.network->tensors.size() ||
+        (!result.assignment.scale.empty() && result.assignment.scale.size() != result.network->tensors.size()))
       throw refuse("the assignment does not fit the network");
     return result;
   } catch (const nlohmann::json::exception& e) {

@@ -112,12 +112,13 @@ void derive_storage(const Network& network, const std::vector<DataType>& types, 
       } else if (layer.op->precision == PrecisionRule::kMovement) {
         const DataType followed = widest_input(layer, network, assignment);
         const auto set = constraints_hold && asked_precision ? precision_from_type(*asked_precision) : std::nullopt;
-        if (set)
+        // Integers have no meaning without the layers around: a request for int8 moves what the input holds.
+        if (set && *set != Precision::kINT8)
           storage = storage_of(*set);
         else if (followed != DataType::kUndefined && width(followed) < width(declared))
           storage = followed;
       } else if (layer.op->precision == PrecisionRule::kCompute && declared == DataType::kFloat32) {
-        storage = storage_of(assignment.precision[l]);
+        storage = assignment.stored_by(static_cast<LayerId>(l));
       } else if (layer.op->kind == OpKind::kConstant && constraints_hold && asked_precision &&
                  is_floating(*asked_precision)) {
         storage = *asked_precision;

@@ -20,7 +20,7 @@ enum class Precision : std::uint8_t { kFP32, kTF32, kFP16, kBF16, kFP8, kINT8 };
 std::string_view name_of(Precision precision) noexcept;
 /// The precision that `layer.precision = type` asks for; nothing for types that no float layer computes in.
 std::optional<Precision> precision_from_type(DataType type) noexcept;
-/// The type in which a layer of this precision stores its output.
+/// The type in which a layer of this precision stores its output (kINT8: see Assignment::int8_output).
 DataType storage_of(Precision precision) noexcept;
 /// What happens to the values that a layer of this precision reads.
 Rounding rounding_of(Precision precision) noexcept;
@@ -34,6 +34,14 @@ struct Assignment {
   std::vector<std::string> reason;   ///< Per layer: why; one clause.
   /// Per tensor: the int8 scale, real value = scale * integer; 0: none. Empty: no tensor has one.
   std::vector<float> scale;
+  /// What an int8 layer stores: the next higher enabled float type.
+  DataType int8_output = DataType::kFloat32;
+
+  /// The type in which this layer stores its output, before constraints and declared types have a say.
+  DataType stored_by(LayerId id) const noexcept {
+    const Precision p = precision[static_cast<std::size_t>(id)];
+    return p == Precision::kINT8 ? int8_output : storage_of(p);
+  }
 };
 
 /// Fills `assignment.storage` from `assignment.precision`: an output-type constraint if `constraints_hold`, else the

@@ -36,9 +36,11 @@ struct Packed {
   dnnl::memory memory;
 };
 
-std::shared_ptr<const Packed> pack(const memory::desc& from, const Tensor& values, const memory::desc& to) {
-  memory source(from, cpu_engine(), const_cast<void*>(values.raw()));
-  if (from == to) {
+/// `offset`: elements of `values` before the first one of `from`.
+std::shared_ptr<const Packed> pack(const memory::desc& from, const Tensor& values, const memory::desc& to,
+                                   std::int64_t offset = 0) {
+  memory source(from, cpu_engine(), const_cast<float*>(static_cast<const float*>(values.raw())) + offset);
+  if (from == to && to.get_size() == values.bytes()) {
     memory copy(to, cpu_engine());
     std::memcpy(copy.get_data_handle(), values.raw(), values.bytes());
     return std::make_shared<Packed>(Packed{copy});
@@ -49,7 +51,7 @@ std::shared_ptr<const Packed> pack(const memory::desc& from, const Tensor& value
   return std::make_shared<Packed>(Packed{packed});
 }
 
-void* handle(const Tensor& tensor) { return const_cast<void*>(tensor.raw()); }
+const float* first_of(const Tensor& tensor) { return static_cast<const float*>(tensor.raw()); }
 
 /// Runs one primitive; arguments beyond the constants are set per run.
 template <typename Primitive>
@@ -58,6 +60,7 @@ class PrimitiveKernel final : public Kernel {
   struct Argument {
     int index;  ///< DNNL_ARG_...
     memory::desc desc;
+    std::int64_t offset = 0;  ///< Elements before the first one of `desc`.
   };
 
   PrimitiveKernel(typename Primitive::primitive_desc desc, std::vector<Argument> inputs, Argument output,
@@ -68,7 +71,8 @@ class PrimitiveKernel final : public Kernel {
     std::unordered_map<int, memory> arguments;
     arguments.reserve(inputs_.size() + constants_.size() + 1);
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(), handle(*inputs[i])));
+      arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(),
+                                                 const_cast<float*>(first_of(*inputs[i])) + inputs_[i].offset));
     for (const auto& [index, packed] : constants_) arguments.emplace(index, packed->memory);
     arguments.emplace(output_.index, memory(output_.desc, cpu_engine(), outputs[0]->raw()));
     primitive_.execute(stream_of_thread(), arguments);
@@ -106,6 +110,8 @@ std::string text_of(const memory::desc& desc) {
 }
 
 std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
+  const bool sliced = spec.k_end != 0;
+  const std::int64_t slice = sliced ? spec.k_end - spec.k_begin : spec.k;
   const auto operand = [](const std::vector<std::int64_t>& batch, std::int64_t rows, std::int64_t columns,
                           bool transposed) {
     Dims dims(batch.begin(), batch.end());
@@ -118,8 +124,17 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
     }
     return strided(dims, strides);
   };
-  const memory::desc a = operand(spec.batch_a, spec.m, spec.k, spec.transpose_a);
-  const memory::desc b = operand(spec.batch_b, spec.k, spec.n, spec.transpose_b);
+  // A slice of k has the strides of the whole.
+  const auto slice_of = [&](const memory::desc& whole, std::size_t k_from_end) {
+    Dims dims = whole.get_dims();
+    const Dims strides = whole.get_strides();
+    dims[dims.size() - k_from_end] = slice;
+    return strided(dims, strides);
+  };
+  const memory::desc a = slice_of(operand(spec.batch_a, spec.m, spec.k, spec.transpose_a), 1);
+  const memory::desc b = slice_of(operand(spec.batch_b, spec.k, spec.n, spec.transpose_b), 2);
+  const std::int64_t offset_a = spec.k_begin * (spec.transpose_a ? spec.m : 1);
+  const std::int64_t offset_b = spec.k_begin * (spec.transpose_b ? 1 : spec.n);
   Dims out_dims;
   for (std::size_t d = 0; d < spec.batch_a.size(); ++d) out_dims.push_back(std::max(spec.batch_a[d], spec.batch_b[d]));
   out_dims.push_back(spec.m);
@@ -133,14 +148,15 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
   using Desc = dnnl::matmul::primitive_desc;
   const Desc desc = spec.bias ? Desc(cpu_engine(), a, b_any, bias, out) : Desc(cpu_engine(), a, b_any, out);
   using K = PrimitiveKernel<dnnl::matmul>;
-  std::vector<K::Argument> inputs{{DNNL_ARG_SRC, a}};
+  std::vector<K::Argument> inputs{{DNNL_ARG_SRC, a, offset_a}};
   std::unordered_map<int, std::shared_ptr<const Packed>> constants;
   if (constant) {
     const memory::desc packed = desc.weights_desc();
-    constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key_b + "|" + text_of(packed),
-                                                  [&] { return pack(b, spec.constant_b, packed); });
+    const std::string part = sliced ? fmt::format("|k {}", spec.k_begin) : "";
+    constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key_b + part + "|" + text_of(packed),
+                                                  [&] { return pack(b, spec.constant_b, packed, offset_b); });
   } else {
-    inputs.push_back({DNNL_ARG_WEIGHTS, b});
+    inputs.push_back({DNNL_ARG_WEIGHTS, b, offset_b});
   }
   if (spec.bias) constants[DNNL_ARG_BIAS] = pack(bias, spec.bias, bias);
   return std::make_unique<K>(desc, std::move(inputs), K::Argument{DNNL_ARG_DST, out}, std::move(constants));

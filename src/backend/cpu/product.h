@@ -28,6 +28,8 @@ struct MatMulSpec {
   std::vector<std::int64_t> batch_a, batch_b;  ///< Of equal length.
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;  ///< The operand is stored as [k, m] / [n, k].
+  /// The product takes only k_begin <= k < k_end of both operands; k_end 0: all of k.
+  std::int64_t k_begin = 0, k_end = 0;
   /// Constant b (rounded) and, if any, a bias of n elements; they are packed once.
   Tensor constant_b, bias;
   std::string key_b;  ///< Names constant_b with everything done to it.

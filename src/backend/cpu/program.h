@@ -58,6 +58,7 @@ enum class Instruction : std::uint8_t {
   kSwish,  ///< p: alpha (Swish: x sigmoid(p x))
   kGelu,
   kGeluTanh,
+  kQuantise,  ///< p: scale, q: 1 for unsigned. To 8-bit integers and back: clamp(round(x / p)) p.
   // binary
   kAdd,
   kSub,
