@@ -130,6 +130,10 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, LoadedNetwork& loa
     for (const auto& [name, shape] : made.first_shapes) build.typical_shapes.emplace(name, shape);
   build.scales = made.scales;
   if (!config.calibration_cache) return;
+  if (made.scales.empty()) {
+    log_warning("The network has no float tensors, so there is nothing to calibrate and no cache to write");
+    return;
+  }
   log_info("Saving calibration cache to " + *config.calibration_cache);
   CalibrationCache cache;
   cache.algorithm = cache_name_of(options.algorithm);

@@ -102,12 +102,16 @@ class Calibrator {
   }
 
   void finish(Calibration& result) const {
+    std::vector<float> scales(tensors_.size());
+    parallel_for(static_cast<std::int64_t>(scales.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t)
+        scales[t] = scale_from_threshold(calibrated_threshold(histograms_[t], options_.algorithm, options_.quantile));
+    });
     std::vector<std::string> not_finite;
     for (std::size_t t = 0; t < tensors_.size(); ++t) {
       const MagnitudeHistogram& histogram = histograms_[t];
       const std::string& name = network_.tensor(tensors_[t]).name;
-      result.scales[name] =
-          scale_from_threshold(calibrated_threshold(histogram, options_.algorithm, options_.quantile));
+      result.scales[name] = scales[t];
       if (histogram.non_finite() > 0) not_finite.push_back(name);
       if (histogram.masks() > 0)
         log_verbose(fmt::format("[calibrate] tensor '{}': {} value(s) beyond {:g} are masks that saturate in int8",

@@ -200,3 +200,14 @@ def test_polygraphy_takes_the_file(run, product, data, tmp_path):
     from polygraphy import util
     contents = util.load_file(str(tmp_path / "c.cache"), description="calibration cache")
     assert contents == (tmp_path / "c.cache").read_bytes() and contents.endswith(b"\n")
+
+
+def test_networks_without_floats(run, tmp_path):
+    infos = [helper.make_tensor_value_info(name, TensorProto.INT64, [4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"], name="add")], "ints", infos[:1], infos[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "i.onnx")
+    for _ in range(2):
+        outcome = run("run", tmp_path / "i.onnx", *MINMAX)
+        assert outcome.code == 0, outcome
+        assert "no float tensors" in outcome.out
+        assert not (tmp_path / "c.cache").exists()
