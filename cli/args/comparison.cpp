@@ -3,7 +3,6 @@
 namespace ulpscope::cli {
 
 void ComparisonArgs::declare(OptionTable& table) {
-  const std::string later = "this metric is not part of this release; try --compare simple or --compare-func-script";
   const std::string plots = "plots are not part of this release; the histograms of the log show the errors";
 
   table.section("Comparator Comparisons", "comparing outputs.");
@@ -17,8 +16,9 @@ void ComparisonArgs::declare(OptionTable& table) {
   table.flag({"--sequential-runners"}, sequential, "Run one runner after another, which is what is always done");
   table
       .list({"--compare", "--compare-func"}, compare, "NAME",
-            "simple: absolute and relative tolerances (default); "
-            "indices: positions of values, after --postprocess top-K. Other metrics are not part of this release")
+            "simple: absolute and relative tolerances (default); indices: positions of values, after --postprocess "
+            "top-K; l2 and cosine_similarity (both: distance_metrics); psnr and snr (both: quality_metrics). "
+            "perceptual_metrics is not part of this program: give LPIPS with --compare-func-script")
       .choose({"simple", "indices", "l2", "cosine_similarity", "distance_metrics", "psnr", "snr", "quality_metrics",
                "perceptual_metrics"});
   table.value({"--compare-func-script"}, script, "FILE.py[:FUNC]",
@@ -46,13 +46,47 @@ void ComparisonArgs::declare(OptionTable& table) {
   table.section("Comparison Function: `indices`", "the `indices` comparison function.");
   table.list({"--index-tolerance"}, index_tolerance, "[NAME:]N", "How far apart equal values may be (default: 0)");
 
-  table.section("Other Comparison Functions", "metrics that are not part of this release.");
-  table.words({"--l2-threshold", "--l2-tolerance"}, Arity::kSome, "[NAME:]X", "For l2").refuse(later);
-  table.words({"--cosine-similarity-threshold"}, Arity::kSome, "[NAME:]X", "For cosine_similarity").refuse(later);
-  table.words({"--psnr-threshold", "--psnr-tolerance"}, Arity::kSome, "[NAME:]X", "For psnr").refuse(later);
-  table.words({"--snr-threshold", "--snr-tolerance"}, Arity::kSome, "[NAME:]X", "For snr").refuse(later);
+  table.section("Other Comparison Functions", "comparison functions of one number per output.");
+  table.list({"--l2-threshold", "--l2-tolerance"}, l2_threshold, "[NAME:]X",
+             "For l2: largest Euclidean distance (default: 1e-5)");
+  table.list({"--cosine-similarity-threshold"}, cosine_similarity_threshold, "[NAME:]X",
+             "For cosine_similarity: least similarity, from -1 to 1 (default: 0.997)");
+  table.list(
+      {"--psnr-threshold", "--psnr-tolerance"}, psnr_threshold, "[NAME:]X",
+      "For psnr: least peak signal-to-noise ratio in dB (default: 30); the peak is the largest value of the first "
+      "result");
+  table.list({"--snr-threshold", "--snr-tolerance"}, snr_threshold, "[NAME:]X",
+             "For snr: least signal-to-noise ratio in dB (default: 20); the signal is the first result");
   table.words({"--lpips-threshold", "--lpips-tolerance"}, Arity::kSome, "[NAME:]X", "For perceptual_metrics")
-      .refuse(later);
+      .refuse("LPIPS needs PyTorch and a network's weights; compute it in a script, with --compare-func-script");
+}
+
+namespace {
+
+template <typename T>
+void override_values(PerName<T>& values, const PerName<T>& given) {
+  for (const auto& [name, value] : given.entries()) values.set(name, value);
+}
+
+}  // namespace
+
+CompareOptions ComparisonArgs::options() const {
+  CompareOptions result;
+  result.check_shapes = !no_shape_check;
+  result.fail_fast = fail_fast;
+  override_values(result.atol, parse_numbers("--atol", atol));
+  override_values(result.rtol, parse_numbers("--rtol", rtol));
+  override_values(result.error_stat, parse_strings("--check-error-stat", check_error_stat));
+  check_error_stats(result.error_stat);
+  override_values(result.error_quantile, parse_numbers("--error-quantile", error_quantile));
+  override_values(result.index_tolerance, parse_integers("--index-tolerance", index_tolerance));
+  override_values(result.l2_tolerance, parse_numbers("--l2-threshold", l2_threshold));
+  override_values(result.cosine_similarity_threshold,
+                  parse_numbers("--cosine-similarity-threshold", cosine_similarity_threshold));
+  override_values(result.psnr_tolerance, parse_numbers("--psnr-threshold", psnr_threshold));
+  override_values(result.snr_tolerance, parse_numbers("--snr-threshold", snr_threshold));
+  result.infinities_compare_equal = infinities_compare_equal;
+  return result;
 }
 
 }  // namespace ulpscope::cli

@@ -12,7 +12,4 @@ namespace ulpscope::cli {
 /// --compare with its tolerances, or --compare-func-script. `host` outlives them. Throws Error for what does not parse.
 std::vector<CompareFunction> compare_functions(const ComparisonArgs& args, ScriptHost& host);
 
-/// The tolerances.
-CompareOptions compare_options(const ComparisonArgs& args);
-
 }  // namespace ulpscope::cli

@@ -40,6 +40,11 @@ CompareFunction compare_function(std::string_view name, const CompareOptions& op
   if (name == "snr") return metric_compare({Metric::kSnr}, options);
   if (name == "distance_metrics") return metric_compare({Metric::kL2, Metric::kCosineSimilarity}, options);
   if (name == "quality_metrics") return metric_compare({Metric::kPsnr, Metric::kSnr}, options);
+  if (name == "perceptual_metrics")
+    throw Error(
+        ErrorCode::kUnsupported,
+        "[compare] perceptual_metrics: LPIPS needs PyTorch and the weights of a network, which this program does "
+        "not have; try --compare quality_metrics, or a function that computes LPIPS with --compare-func-script");
   throw Error(ErrorCode::kInvalidArgument, "[compare] unknown comparison '" + std::string(name) +
                                                "'; valid choices are: " + python_list(compare_function_names()));
 }

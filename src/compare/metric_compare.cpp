@@ -57,6 +57,21 @@ std::pair<std::string, std::string> distinct(double value, double threshold) {
   return {std::isnan(value) ? "nan" : first, second};
 }
 
+/// The thresholds as Polygraphy names them.
+std::pair<const PerName<double>*, const char*> thresholds_of(Metric metric, const CompareOptions& options) {
+  switch (metric) {
+    case Metric::kL2:
+      return {&options.l2_tolerance, "the l2_threshold dictionary"};
+    case Metric::kCosineSimilarity:
+      return {&options.cosine_similarity_threshold, "the cosine_similarity_threshold dictionary"};
+    case Metric::kPsnr:
+      return {&options.psnr_tolerance, "the psnr_threshold dictionary"};
+    case Metric::kSnr:
+      return {&options.snr_tolerance, "the snr_threshold dictionary"};
+  }
+  throw InternalError("thresholds_of: unknown metric");
+}
+
 struct Sums {
   double aa = 0, bb = 0, ab = 0, noise = 0;  ///< Sums of a*a, b*b, a*b and (a-b)^2.
   double max_a = -std::numeric_limits<double>::infinity();
@@ -110,6 +125,10 @@ double metric_value(Metric metric, const Tensor& a, const Tensor& b) {
 
 CompareFunction metric_compare(const std::vector<Metric>& metrics, const CompareOptions& options) {
   return [metrics, options](const IterationResult& first, const IterationResult& second) {
+    for (Metric metric : metrics) {
+      const auto [thresholds, what] = thresholds_of(metric, options);
+      warn_unknown_names(*thresholds, what, first, second);
+    }
     std::string label;
     for (Metric metric : metrics) label += (label.empty() ? "" : ", ") + std::string(info_of(metric).label);
     return compare_outputs(

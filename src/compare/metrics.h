@@ -28,12 +28,10 @@ enum class MetricKind : std::uint8_t {
   kPsnr,
   /// Signal-to-noise ratio in dB: 10 log10(sum g^2 / sum (c - g)^2), special cases as above.
   kSnr,
-  /// Kullback-Leibler divergence KL(G || C) = sum G ln(G / C) in nats, per row (last axis), averaged over the rows.
-  /// Where
-  /// all golden elements are >= 0 and all golden rows sum to 1 within 1e-3, rows are probabilities: both are
-  /// normalised,
-  /// and the candidate's are held above 1e-12, so that an underflow costs what it is worth instead of infinity.
-  /// Otherwise rows are logits, and G and C their softmax. -inf is a probability of 0.
+  /// Kullback-Leibler divergence KL(G || C) = sum G ln(G / C) in nats, per row (last axis), averaged over the rows;
+  /// small ones keep their digits. Where all golden elements are >= 0 and all golden rows sum to 1 within 1e-3, rows
+  /// are probabilities: both are normalised, and the candidate's are held above 1e-12, so that an underflow costs what
+  /// it is worth instead of infinity. Otherwise rows are logits, and G and C their softmax; -inf is a probability of 0.
   kKl,
   /// Per row (last axis) the share of the golden k largest elements that are among the candidate's k largest, averaged
   /// over the rows; of equal elements the one at the lower index is the larger. k = 1: the share of rows with the same
@@ -58,7 +56,8 @@ bool higher_is_better(MetricKind kind);
 /// The metric. Tensors without elements are equal. Where golden and candidate are the same infinity, kRelativeL2 to
 /// kSnr leave the element out; any other NaN or infinity gives NaN (kTopK, kIou: infinities are ordinary large values).
 /// Throws Error(kInvalidArgument) for kTopK when rows have no more than k elements, and for kKl when they have less
-/// than two: then the answer is the same whatever they hold. REQUIRES: equal shapes.
+/// than two: then the answer is the same whatever they hold.
+/// REQUIRES: equal shapes.
 double compute_metric(MetricKind kind, const Tensor& golden, const Tensor& candidate,
                       const MetricParameters& parameters = {});
 

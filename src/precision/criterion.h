@@ -103,12 +103,11 @@ struct ExpectedOutput {
 void check_golden(std::span<const TensorMap> golden, std::span<const ExpectedOutput> expected,
                   const Criterion& criterion, bool infinities_equal, std::int64_t samples = -1);
 
-/// Throws Error(kInvalidArgument) with near matches for a name (but the empty one) that is no output. `option` starts
-/// the message ("--threshold").
-template <typename T>
-void check_output_names(const PerName<T>& values, std::span<const std::string> outputs, std::string_view option);
+/// Throws Error(kInvalidArgument) with near matches unless the name is an output. `option` starts the message
+/// ("--threshold").
 void check_output_name(const std::string& name, std::span<const std::string> outputs, std::string_view option);
 
+/// The same for every name but the empty one.
 template <typename T>
 void check_output_names(const PerName<T>& values, std::span<const std::string> outputs, std::string_view option) {
   for (const auto& entry : values.entries())

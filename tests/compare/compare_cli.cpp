@@ -8,6 +8,7 @@
 #include "compare/comparison.h"
 #include "compare/data_loader.h"
 #include "compare/json_files.h"
+#include "compare/metrics.h"
 #include "compare/postprocess.h"
 #include "compare/random_state.h"
 #include "compare/statistics.h"
@@ -83,6 +84,13 @@ int run(const std::string& command, const Arguments& rest) {
       compare.error_quantile = parse_numbers("--error-quantile", options["--error-quantile"]);
     if (given("--index-tolerance"))
       compare.index_tolerance = parse_integers("--index-tolerance", options["--index-tolerance"]);
+    if (given("--l2-threshold")) compare.l2_tolerance = parse_numbers("--l2-threshold", options["--l2-threshold"]);
+    if (given("--cosine-similarity-threshold"))
+      compare.cosine_similarity_threshold =
+          parse_numbers("--cosine-similarity-threshold", options["--cosine-similarity-threshold"]);
+    if (given("--psnr-threshold"))
+      compare.psnr_tolerance = parse_numbers("--psnr-threshold", options["--psnr-threshold"]);
+    if (given("--snr-threshold")) compare.snr_tolerance = parse_numbers("--snr-threshold", options["--snr-threshold"]);
     compare.infinities_compare_equal = given("--infinities-compare-equal");
     compare.check_shapes = !given("--no-shape-check");
     compare.fail_fast = given("--fail-fast");
@@ -127,6 +135,37 @@ int run(const std::string& command, const Arguments& rest) {
             quantile_of(entry.tensor, 0.99), quantile_of(entry.tensor, 0.123)})
         std::cout << ' ' << exact(value);
       std::cout << '\n';
+    }
+    return 0;
+  }
+  if (command == "metrics") {  // GOLDEN CANDIDATE [--k N] [--level X]: per tensor and metric a value with all digits
+    const TensorMap golden = load_inputs(files.at(0)).at(0), candidate = load_inputs(files.at(1)).at(0);
+    MetricParameters parameters;
+    if (given("--k")) parameters.k = std::stoll(options["--k"].at(0));
+    if (given("--level")) parameters.iou_level = std::stod(options["--level"].at(0));
+    for (std::size_t i = 0; i < golden.size(); ++i) {
+      for (const std::string& name : metric_names()) {
+        std::cout << golden[i].name << ' ' << name << ' ';
+        try {
+          std::cout << exact(
+              compute_metric(*metric_from_name(name), golden[i].tensor, candidate.at(i).tensor, parameters));
+        } catch (const Error&) {
+          std::cout << "refused";
+        }
+        std::cout << '\n';
+      }
+    }
+    return 0;
+  }
+  if (command == "tolerance") {  // GOLDEN CANDIDATE --atol X --rtol X: per tensor the share used and the largest error
+    const TensorMap golden = load_inputs(files.at(0)).at(0), candidate = load_inputs(files.at(1)).at(0);
+    Tolerance tolerance;
+    tolerance.atol = std::stod(options["--atol"].at(0));
+    tolerance.rtol = std::stod(options["--rtol"].at(0));
+    if (given("--stat")) tolerance.statistic = options["--stat"].at(0);
+    for (std::size_t i = 0; i < golden.size(); ++i) {
+      const ToleranceUse use = share_of_tolerance(golden[i].tensor, candidate.at(i).tensor, tolerance);
+      std::cout << golden[i].name << ' ' << exact(use.used) << ' ' << exact(use.absolute_error) << '\n';
     }
     return 0;
   }

@@ -128,6 +128,12 @@ TEST(MetricsTest, KlTakesLogitsOrProbabilities) {
   const Tensor p = Tensor::of<float>({1, 2}, {0.25F, 0.75F}), underflow = Tensor::of<float>({1, 2}, {0, 1});
   const double floored = compute_metric(MetricKind::kKl, p, underflow);
   EXPECT_NEAR(floored, 0.25 * std::log(0.25 / 1e-12) + 0.75 * std::log(0.75), 1e-9);
+  for (double step : {1e-8, 1e-3, 0.03}) {
+    const Tensor even = Tensor::of<double>({2}, {0, 0}), uneven = Tensor::of<double>({2}, {0, step});
+    const double exact = std::log1p(2 * std::sinh(step / 4) * std::sinh(step / 4));
+    EXPECT_NEAR(compute_metric(MetricKind::kKl, even, uneven) / exact, 1, 1e-6)
+        << "small divergences keep their digits";
+  }
   // A mask of -inf is a probability of 0 on both sides.
   EXPECT_NEAR(compute_metric(MetricKind::kKl, vec({-kInf, 1, 2}), vec({-kInf, 1, 2})), 0, 1e-12);
   EXPECT_THAT(message_of([] { compute_metric(MetricKind::kKl, vec({1}), vec({2})); }),

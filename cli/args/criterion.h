@@ -1,0 +1,30 @@
+// When the outputs of a search are good enough.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "args/comparison.h"
+#include "args/option_table.h"
+#include "precision/criterion.h"
+#include "runners/script_host.h"
+
+namespace ulpscope::cli {
+
+struct CriterionArgs {
+  std::optional<std::string> metric, metric_script;
+  std::vector<std::string> threshold;
+  std::optional<int> top_k;
+  std::optional<double> iou_level;
+
+  void declare(OptionTable& table);
+};
+
+/// The judge: --metric or --metric-script with --threshold, else the tolerances of `comparison`. `outputs` are those of
+/// the network. The host must outlive the criterion of a script.
+/// Throws UsageError for options that contradict each other or mean nothing together, Error for values that do not fit
+/// and for names that are no outputs.
+std::unique_ptr<Criterion> make_criterion(const CriterionArgs& criterion, const ComparisonArgs& comparison,
+                                          ScriptHost& host, std::span<const std::string> outputs);
+
+}  // namespace ulpscope::cli
