@@ -25,6 +25,9 @@ def table() -> str:
         "| precision | meaning |",
         "|---|---|",
         *(f"| {rule} | {meaning} |" for rule, meaning in RULES.items()),
+        "",
+        "Operators with a derivative take part in gradients (`OpDef::adjoint`); through the others, and through integers,",
+        "there is none: it is 0 almost everywhere, or not written.",
     ]
     for domain in sorted({op[0] for op in known}):
         chosen = [op for op in known if op[0] == domain]
@@ -32,10 +35,13 @@ def table() -> str:
             "",
             f"## {domain or 'ai.onnx'}: {len(chosen)} operators",
             "",
-            "| operator | since | precision |",
-            "|---|---|---|",
+            "| operator | since | precision | derivative |",
+            "|---|---|---|---|",
         ]
-        lines += [f"| {name} | {since} | {rule} |" for _, name, since, rule in chosen]
+        lines += [
+            f"| {name} | {since} | {rule} | {'yes' if derivative else ''} |"
+            for _, name, since, rule, derivative in chosen
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -56,10 +56,10 @@ const char* name_of(PrecisionRule rule) {
   return "";
 }
 
-std::vector<std::tuple<std::string, std::string, int, std::string>> operators() {
-  std::vector<std::tuple<std::string, std::string, int, std::string>> result;
+std::vector<std::tuple<std::string, std::string, int, std::string, bool>> operators() {
+  std::vector<std::tuple<std::string, std::string, int, std::string, bool>> result;
   for (const OpDef& op : op_registry().all()) {
-    result.emplace_back(op.domain, op.name, op.since_version, name_of(op.precision));
+    result.emplace_back(op.domain, op.name, op.since_version, name_of(op.precision), op.adjoint != nullptr);
   }
   return result;
 }
@@ -67,7 +67,7 @@ std::vector<std::tuple<std::string, std::string, int, std::string>> operators() 
 }  // namespace
 
 void bind_reference(nb::module_& module) {
-  module.def("operators", &operators, "All operators: (domain, name, first opset, precision rule).");
+  module.def("operators", &operators, "All operators: (domain, name, first opset, precision rule, has a derivative).");
   module.def(
       "reference_run", &reference_run, nb::arg("model"), nb::arg("inputs"),
       "Runs a serialized model with the reference kernels, layer by layer; inputs and outputs in the model's order.");

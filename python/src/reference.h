@@ -5,7 +5,8 @@
 
 namespace ulpscope::python {
 
-/// Adds `reference_run(model: bytes, inputs: list) -> list` and `operators() -> list[(domain, name, since, rule)]`.
+/// Adds `reference_run(model: bytes, inputs: list) -> list` and `operators() -> list[(domain, name, since, rule, has a
+/// derivative)]`.
 void bind_reference(nanobind::module_& module);
 
 }  // namespace ulpscope::python

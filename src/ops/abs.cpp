@@ -1,6 +1,7 @@
 // Abs, ai.onnx 1, 6, 13: |x|.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -18,8 +19,10 @@ struct Magnitude {
   }
 };
 
+Value derivative(const Pointwise& p) { return sign(p.x()); }
+
 }  // namespace
 
-OpDef abs() { return unary_op("Abs", 1, run_unary<NumericTypes, Magnitude>); }
+OpDef abs() { return unary_op("Abs", 1, run_unary<NumericTypes, Magnitude>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // Acos, ai.onnx 7, 22: the arc cosine in radians.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct ArcCosine {
   }
 };
 
+Value derivative(const Pointwise& p) { return -1.0 / sqrt(1 - square(p.x())); }
+
 }  // namespace
 
-OpDef acos() { return unary_op("Acos", 7, run_unary<FloatTypes, ArcCosine>); }
+OpDef acos() { return unary_op("Acos", 7, run_unary<FloatTypes, ArcCosine>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

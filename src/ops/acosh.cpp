@@ -1,6 +1,7 @@
 // Acosh, ai.onnx 9, 22: the inverse hyperbolic cosine.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct InverseCosine {
   }
 };
 
+Value derivative(const Pointwise& p) { return 1 / sqrt(square(p.x()) - 1); }
+
 }  // namespace
 
-OpDef acosh() { return unary_op("Acosh", 9, run_unary<FloatTypes, InverseCosine>); }
+OpDef acosh() { return unary_op("Acosh", 9, run_unary<FloatTypes, InverseCosine>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // Atanh, ai.onnx 9, 22: the inverse hyperbolic tangent.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct InverseTangent {
   }
 };
 
+Value derivative(const Pointwise& p) { return 1 / (1 - square(p.x())); }
+
 }  // namespace
 
-OpDef atanh() { return unary_op("Atanh", 9, run_unary<FloatTypes, InverseTangent>); }
+OpDef atanh() { return unary_op("Atanh", 9, run_unary<FloatTypes, InverseTangent>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

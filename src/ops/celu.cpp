@@ -1,6 +1,7 @@
 // Celu, ai.onnx 12, 28: x, alpha * (e^(x / alpha) - 1) below 0.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -14,8 +15,12 @@ void run(KernelContext& ctx) {
   });
 }
 
+Value derivative(const Pointwise& p) {
+  return 1 + step(-p.x()) * (exp(minimum(p.x(), scalar(p.ctx, 0)) / p.real("alpha", 1)) - 1);
+}
+
 }  // namespace
 
-OpDef celu() { return unary_op("Celu", 12, run); }
+OpDef celu() { return unary_op("Celu", 12, run, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // CenterCropPad, ai.onnx 18: cuts or zero-pads around the centre to a given size.
 #include <numeric>
 
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -52,6 +53,17 @@ void run(KernelContext& ctx) {
   copy_strided(out.type(), element(in, from), in_strides, element(out, to), out_strides, common);
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Shape &in = ctx.input_shape(0), &out = ctx.output_shape(0);
+  std::vector<std::int64_t> front, back;
+  for (std::size_t d = 0; d < in.size(); ++d) {
+    const std::int64_t more = in[d] - out[d];
+    front.push_back(more / 2);
+    back.push_back(more - more / 2);
+  }
+  ctx.set(0, pad(gradient(ctx), front, back).id);
+}
+
 }  // namespace
 
 OpDef center_crop_pad() {
@@ -62,7 +74,8 @@ OpDef center_crop_pad() {
           .kind = OpKind::kMovement,
           .weights = 0b10,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

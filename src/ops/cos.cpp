@@ -1,6 +1,7 @@
 // Cos, ai.onnx 7, 22: the cosine of an angle in radians.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct Cosine {
   }
 };
 
+Value derivative(const Pointwise& p) { return -sin(p.x()); }
+
 }  // namespace
 
-OpDef cos() { return unary_op("Cos", 7, run_unary<FloatTypes, Cosine>); }
+OpDef cos() { return unary_op("Cos", 7, run_unary<FloatTypes, Cosine>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

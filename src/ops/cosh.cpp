@@ -1,6 +1,7 @@
 // Cosh, ai.onnx 9, 22: the hyperbolic cosine.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct HyperbolicCosine {
   }
 };
 
+Value derivative(const Pointwise& p) { return sinh(p.x()); }
+
 }  // namespace
 
-OpDef cosh() { return unary_op("Cosh", 9, run_unary<FloatTypes, HyperbolicCosine>); }
+OpDef cosh() { return unary_op("Cosh", 9, run_unary<FloatTypes, HyperbolicCosine>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

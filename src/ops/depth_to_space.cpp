@@ -1,6 +1,7 @@
 // DepthToSpace, ai.onnx 1, 11, 13, 28: moves channels into blocks of space, in the order of mode DCR or CRD.
 #include <array>
 
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -34,6 +35,17 @@ void run(KernelContext& ctx) {
                   ctx.output(0));
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Shape& s = ctx.input_shape(0);
+  const std::int64_t block = ctx.attributes().required_integer("blocksize"), depth = s[1] / (block * block);
+  const Value g = reshape(gradient(ctx), {s[0], depth, s[2], block, s[3], block});
+  const bool depth_first = ctx.attributes().text("mode", "DCR") == "DCR";
+  ctx.set(0, reshape(transpose(g, depth_first ? std::vector<std::int64_t>{0, 3, 5, 1, 2, 4}
+                                              : std::vector<std::int64_t>{0, 1, 3, 5, 2, 4}),
+                     s)
+                 .id);
+}
+
 }  // namespace
 
 OpDef depth_to_space() {
@@ -41,7 +53,8 @@ OpDef depth_to_space() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

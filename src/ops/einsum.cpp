@@ -1,10 +1,12 @@
 // Einsum, ai.onnx 12: Einstein's summation convention, as numpy.einsum reads it.
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/parallel.h"
+#include "ops/adjoint_values.h"
 #include "ops/common.h"
 #include "ops/type_rules.h"
 
@@ -165,6 +167,55 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  std::vector<Shape> shapes;
+  for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input_shape(i));
+  const Equation e = parse(ctx, shapes);
+  // Every label as a letter of its own, also those of an ellipsis.
+  Labels known;
+  const auto term = [&](const Labels& labels) {
+    std::string letters;
+    for (int label : labels) {
+      auto found = std::find(known.begin(), known.end(), label);
+      if (found == known.end()) found = known.insert(known.end(), label);
+      const auto number = static_cast<int>(found - known.begin());
+      letters += static_cast<char>(number < 26 ? 'a' + number : 'A' + number - 26);
+    }
+    return letters;
+  };
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    if (!ctx.wants(i)) continue;
+    const Labels& own = e.inputs[static_cast<std::size_t>(i)];
+    std::string left = term(e.output);
+    std::vector<TensorId> factors{ctx.gradient(0)};
+    for (int k = 0; k < ctx.num_inputs(); ++k) {
+      if (k == i) continue;
+      left += ',';
+      left += term(e.inputs[static_cast<std::size_t>(k)]);
+      factors.push_back(ctx.input(k));
+    }
+    const std::string target = term(own);
+    // Diagonals would have to be written to, and there are only so many letters.
+    if (std::set<char>(target.begin(), target.end()).size() != target.size() || known.size() > 52) {
+      ctx.leave_out(i);
+      continue;
+    }
+    // An index that only this input has was summed over: its gradient is the same all along.
+    std::string present;
+    Shape shape;
+    for (char letter : target)
+      if (left.find(letter) != std::string::npos) present += letter;
+    const Value found{&ctx, ctx.add("Einsum", factors, {{"equation", fmt::format("{}->{}", left, present)}})};
+    for (std::size_t d = 0, next = 0; d < target.size(); ++d)
+      shape.push_back(present.find(target[d]) == std::string::npos ? 1 : found.shape()[next++]);
+    // Sizes of 1 meet larger ones in both directions.
+    const Shape& wanted = ctx.input_shape(i);
+    Shape less = shape;
+    for (std::size_t d = 0; d < shape.size(); ++d) less[d] = wanted[d] == 1 ? 1 : shape[d];
+    ctx.set(i, broadcast_to(sum_to(reshape(found, shape), less), wanted).id);
+  }
+}
+
 }  // namespace
 
 OpDef einsum() {
@@ -173,7 +224,8 @@ OpDef einsum() {
           .inputs = {1, kAnyNumber},
           .kind = OpKind::kContraction,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

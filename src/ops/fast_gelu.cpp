@@ -1,4 +1,5 @@
 // FastGelu, com.microsoft 1: Gelu with the tanh approximation of x plus an optional bias.
+#include "ops/adjoint_values.h"
 #include "ops/gelu.h"
 
 namespace ulpscope::ops {
@@ -11,6 +12,14 @@ void run(KernelContext& ctx) {
   apply_binary<FloatTypes>(ctx, [](auto x, auto bias) { return gelu_tanh_of(x + bias); });
 }
 
+void adjoint(AdjointContext& ctx) {
+  Value x = input(ctx, 0);
+  if (ctx.has_input(1)) x = x + input(ctx, 1);
+  const Value g = gradient(ctx) * gelu_tanh_derivative(x);
+  for (int i : {0, 1})
+    if (ctx.wants(i)) set(ctx, i, g);
+}
+
 }  // namespace
 
 OpDef fast_gelu() {
@@ -19,7 +28,8 @@ OpDef fast_gelu() {
           .inputs = {1, 2},
           .kind = OpKind::kPointwise,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // GatherElements, ai.onnx 11, 13: one element per index along an axis (NumPy's take_along_axis).
+#include "ops/adjoint_values.h"
 #include "ops/element_indices.h"
 
 namespace ulpscope::ops {
@@ -27,6 +28,12 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  if (!ctx.wants(0)) return;
+  ctx.set(0, ctx.add("ScatterElements", {zeros(ctx, ctx.input_shape(0)).id, ctx.input(1), ctx.gradient(0)},
+                     {{"axis", axis_of(ctx)}, {"reduction", std::string("add")}}));
+}
+
 }  // namespace
 
 OpDef gather_elements() {
@@ -36,7 +43,8 @@ OpDef gather_elements() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

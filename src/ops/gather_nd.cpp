@@ -1,6 +1,7 @@
 // GatherND, ai.onnx 11, 12 (batch_dims), 13: slices chosen by index tuples.
 #include <algorithm>
 
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -55,6 +56,25 @@ void run(KernelContext& ctx) {
   }
 }
 
+void adjoint(AdjointContext& ctx) {
+  if (!ctx.wants(0)) return;
+  const Shape &data = ctx.input_shape(0), &indices = ctx.input_shape(1);
+  const auto [batch_dims, depth] = layout_of(ctx, data, indices);
+  // The dimensions of the batch are one more index in front of each tuple.
+  const std::int64_t batches = product(data, 0, batch_dims), tuples = product(indices, batch_dims, indices.size() - 1);
+  Tensor numbers(DataType::kInt64, {batches, tuples, 1});
+  for (std::int64_t i = 0; i < numbers.size(); ++i) numbers.data<std::int64_t>()[i] = i / tuples;
+  const Value given{&ctx, ctx.reshape(ctx.input(1), {batches, tuples, static_cast<std::int64_t>(depth)})};
+  const Value wide{&ctx, ctx.add("Cast", {given.id}, {{"to", std::int64_t{7}}})};
+  const Value pointers = concat(ctx, std::array{Value{&ctx, ctx.constant(numbers)}, wide}, 2);
+  Shape rows{batches}, updates{batches, tuples};
+  rows.insert(rows.end(), data.begin() + static_cast<std::ptrdiff_t>(batch_dims), data.end());
+  updates.insert(updates.end(), data.begin() + static_cast<std::ptrdiff_t>(batch_dims + depth), data.end());
+  const TensorId sums = ctx.add("ScatterND", {zeros(ctx, rows).id, pointers.id, ctx.reshape(ctx.gradient(0), updates)},
+                                {{"reduction", std::string("add")}});
+  ctx.set(0, ctx.reshape(sums, data));
+}
+
 }  // namespace
 
 OpDef gather_nd() {
@@ -64,7 +84,8 @@ OpDef gather_nd() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // GlobalLpPool, ai.onnx 1, 2, 22: the Lp norm of each channel.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/global_pooling.h"
 
 namespace ulpscope::ops {
@@ -17,10 +18,20 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const double p = static_cast<double>(ctx.attributes().integer("p", 2));
+  const Value x = input(ctx, 0), y = output(ctx);
+  // |x|^(p - 1) sign(x) y^(1 - p); a norm of 0 counts as 1.
+  const Value norm = y + (1 - sign(y));
+  const Value share = p == 1 ? gradient(ctx) : gradient(ctx) * (p == 2 ? 1 / norm : power(norm, 1 - p));
+  const Value own = p == 1 ? sign(x) : p == 2 ? x : sign(x) * power(abs(x), p - 1);
+  ctx.set(0, (own * share).id);
+}
+
 }  // namespace
 
 OpDef global_lp_pool() {
-  return {.name = "GlobalLpPool", .kind = OpKind::kPooling, .infer = infer_global_pool, .run = run};
+  return {.name = "GlobalLpPool", .kind = OpKind::kPooling, .infer = infer_global_pool, .run = run, .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // GlobalMaxPool, ai.onnx 1, 22: the largest element of each channel.
 #include <limits>
 
+#include "ops/adjoint_values.h"
 #include "ops/global_pooling.h"
 
 namespace ulpscope::ops {
@@ -15,10 +16,16 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Value chosen = 1 - abs(sign(input(ctx, 0) - output(ctx)));
+  ctx.set(0, (chosen * (gradient(ctx) / sum(chosen, axes_after(2, ctx.input_shape(0).size())))).id);
+}
+
 }  // namespace
 
 OpDef global_max_pool() {
-  return {.name = "GlobalMaxPool", .kind = OpKind::kPooling, .infer = infer_global_pool, .run = run};
+  return {
+      .name = "GlobalMaxPool", .kind = OpKind::kPooling, .infer = infer_global_pool, .run = run, .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,10 +1,13 @@
 // GroupNormalization, ai.onnx 18 (parameters per group), 21 (per channel): standardises groups of channels of a sample.
+#include "ops/adjoint_values.h"
 #include "ops/normalization.h"
 
 namespace ulpscope::ops {
 namespace {
 
 void run(KernelContext& ctx) { group_normalize(ctx, ctx.attributes().required_integer("num_groups")); }
+
+void adjoint(AdjointContext& ctx) { group_normalization_adjoint(ctx, ctx.attributes().required_integer("num_groups")); }
 
 }  // namespace
 
@@ -15,7 +18,8 @@ OpDef group_normalization() {
           .kind = OpKind::kNormalization,
           .weights = 0b110,
           .infer = infer_same_as_first,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

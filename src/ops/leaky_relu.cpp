@@ -1,4 +1,5 @@
 // LeakyRelu, ai.onnx 1, 6, 16: x, scaled by alpha below 0.
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -9,8 +10,10 @@ void run(KernelContext& ctx) {
   apply_unary<FloatTypes>(ctx, [=](auto x) { return x < 0 ? decltype(x)(alpha) * x : x; });
 }
 
+Value derivative(const Pointwise& p) { return 1 + step(-p.x()) * (p.real("alpha", 0.01F) - 1); }
+
 }  // namespace
 
-OpDef leaky_relu() { return unary_op("LeakyRelu", 1, run); }
+OpDef leaky_relu() { return unary_op("LeakyRelu", 1, run, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

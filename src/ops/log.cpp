@@ -1,6 +1,7 @@
 // Log, ai.onnx 1, 6, 13: the natural logarithm.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct Logarithm {
   }
 };
 
+void adjoint(AdjointContext& ctx) { ctx.set(0, (gradient(ctx) / input(ctx, 0)).id); }
+
 }  // namespace
 
-OpDef log() { return unary_op("Log", 1, run_unary<FloatTypes, Logarithm>); }
+OpDef log() { return unary_op("Log", 1, run_unary<FloatTypes, Logarithm>, adjoint); }
 
 }  // namespace ulpscope::ops

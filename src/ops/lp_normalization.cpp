@@ -1,4 +1,5 @@
 // LpNormalization, ai.onnx 1, 22: divides by the 1- or 2-norm along an axis; 0 where that is 0.
+#include "ops/adjoint_values.h"
 #include "ops/normalization.h"
 
 namespace ulpscope::ops {
@@ -19,10 +20,23 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Value x = input(ctx, 0), y = output(ctx), g = gradient(ctx);
+  const bool first = ctx.attributes().integer("p", 2) == 1;
+  const std::vector<std::int64_t> axes{positive_axis(ctx.attributes().integer("axis", -1), ctx.input_shape(0).size())};
+  const Value norm = first ? sum(abs(x), axes) : sqrt(sum(square(x), axes));
+  const Value along = (first ? sign(x) : y) * sum(g * y, axes);
+  ctx.set(0, ((g - along) * sign(norm) / (norm + (1 - sign(norm)))).id);  // 0 where the norm is
+}
+
 }  // namespace
 
 OpDef lp_normalization() {
-  return {.name = "LpNormalization", .kind = OpKind::kNormalization, .infer = infer_same_as_first, .run = run};
+  return {.name = "LpNormalization",
+          .kind = OpKind::kNormalization,
+          .infer = infer_same_as_first,
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

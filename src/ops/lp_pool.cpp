@@ -1,6 +1,7 @@
 // LpPool, ai.onnx 1, 2, 11, 18, 22: the Lp norm of each window.
 #include <cmath>
 
+#include "ops/adjoint_linear.h"
 #include "ops/common.h"
 #include "ops/pooling.h"
 
@@ -36,8 +37,18 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const double p = static_cast<double>(ctx.attributes().integer("p", 2));
+  const Value x = input(ctx, 0), y = output(ctx);
+  // |x|^(p - 1) sign(x) y^(1 - p); a norm of 0 counts as 1.
+  const Value norm = y + (1 - sign(y));
+  const Value share = p == 1 ? gradient(ctx) : gradient(ctx) * (p == 2 ? 1 / norm : power(norm, 1 - p));
+  const Value own = p == 1 ? sign(x) : p == 2 ? x : sign(x) * power(abs(x), p - 1);
+  ctx.set(0, (own * window_sums_adjoint(share, pool_geometry(ctx.layer(), ctx.input_shape(0)))).id);
+}
+
 }  // namespace
 
-OpDef lp_pool() { return {.name = "LpPool", .kind = OpKind::kPooling, .infer = infer, .run = run}; }
+OpDef lp_pool() { return {.name = "LpPool", .kind = OpKind::kPooling, .infer = infer, .run = run, .adjoint = adjoint}; }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // LRN, ai.onnx 1, 13: x / (bias + alpha / size * sum of squares over `size` neighbouring channels)^beta.
 #include <cmath>
 
+#include "ops/adjoint_linear.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -43,8 +44,27 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const std::int64_t size = ctx.attributes().required_integer("size"), channels = ctx.input_shape(0)[1];
+  const double alpha = static_cast<double>(ctx.attributes().real("alpha", 1e-4F)),
+               beta = static_cast<double>(ctx.attributes().real("beta", 0.75F)),
+               bias = static_cast<double>(ctx.attributes().real("bias", 1));
+  const std::int64_t before = (size - 1) / 2, after = size - 1 - before;
+  // Which channels (rows) are in whose window (columns), and the transpose.
+  Tensor members(DataType::kFloat64, {channels, channels}), owners(DataType::kFloat64, {channels, channels});
+  for (std::int64_t k = 0; k < channels; ++k)
+    for (std::int64_t c = 0; c < channels; ++c)
+      members.data<double>()[k * channels + c] = owners.data<double>()[c * channels + k] =
+          k >= c - before && k <= c + after ? 1 : 0;
+  const double factor = alpha / static_cast<double>(size);
+  const Value x = input(ctx, 0), g = gradient(ctx);
+  const Value base = transposed_along_axis(square(x), members, 1) * factor + bias, scaled = g * power(base, -beta);
+  const Value through = transposed_along_axis(scaled * x / base, owners, 1);
+  ctx.set(0, (scaled - x * through * (2 * factor * beta)).id);
+}
+
 }  // namespace
 
-OpDef lrn() { return {.name = "LRN", .kind = OpKind::kNormalization, .infer = infer, .run = run}; }
+OpDef lrn() { return {.name = "LRN", .kind = OpKind::kNormalization, .infer = infer, .run = run, .adjoint = adjoint}; }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // Mean, ai.onnx 1, 6, 8, 13: the mean of the inputs, element by element, with NumPy broadcasting.
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,10 +14,21 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Value share = gradient(ctx) * (1 / static_cast<double>(ctx.num_inputs()));
+  for (int i = 0; i < ctx.num_inputs(); ++i)
+    if (ctx.wants(i)) set(ctx, i, share);
+}
+
 }  // namespace
 
 OpDef mean() {
-  return {.name = "Mean", .inputs = {1, kAnyNumber}, .kind = OpKind::kPointwise, .infer = infer_broadcast, .run = run};
+  return {.name = "Mean",
+          .inputs = {1, kAnyNumber},
+          .kind = OpKind::kPointwise,
+          .infer = infer_broadcast,
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // MeanVarianceNormalization, ai.onnx 9, 13: (x - mean) / (deviation + 1e-9) over axes (default 0, 2, 3).
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 #include "ops/normalization.h"
 
@@ -18,6 +19,15 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  std::vector<std::int64_t> axes = ctx.attributes().integers("axes", {0, 2, 3});
+  for (std::int64_t& axis : axes) axis = positive_axis(axis, ctx.input_shape(0).size());
+  const Value x = input(ctx, 0), centred = x - mean(x, axes), deviation = sqrt(mean(square(centred), axes));
+  const Value inverse = 1 / (deviation + 1e-9), y = centred * inverse;
+  const Value g = (gradient(ctx) - centred / deviation * mean(gradient(ctx) * y, axes)) * inverse;
+  ctx.set(0, (g - mean(g, axes)).id);
+}
+
 }  // namespace
 
 OpDef mean_variance_normalization() {
@@ -25,7 +35,8 @@ OpDef mean_variance_normalization() {
           .since_version = 9,
           .kind = OpKind::kNormalization,
           .infer = infer_same_as_first,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // Mish, ai.onnx 18, 22: x * tanh(softplus(x)).
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -14,8 +15,13 @@ struct Gated {
   }
 };
 
+Value derivative(const Pointwise& p) {
+  const Value x = p.x(), t = tanh(x.with("Softplus"));
+  return t + x * (1 - square(t)) * sigmoid(x);
+}
+
 }  // namespace
 
-OpDef mish() { return unary_op("Mish", 18, run_unary<FloatTypes, Gated>); }
+OpDef mish() { return unary_op("Mish", 18, run_unary<FloatTypes, Gated>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // Mod, ai.onnx 10, 13, 28: the remainder of a / b with the sign of b or, with fmod, that of a. Integers: 0 for b = 0.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -39,8 +40,15 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  // y = a - k b with a whole k.
+  const Value g = gradient(ctx);
+  if (ctx.wants(0)) set(ctx, 0, g);
+  if (ctx.wants(1)) set(ctx, 1, -g * ((input(ctx, 0) - output(ctx)) / input(ctx, 1)).with("Round"));
+}
+
 }  // namespace
 
-OpDef mod() { return binary_op("Mod", 10, run); }
+OpDef mod() { return binary_op("Mod", 10, run, adjoint); }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // Neg, ai.onnx 1, 6, 13: -x.
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -14,8 +15,10 @@ struct Negation {
   }
 };
 
+void adjoint(AdjointContext& ctx) { ctx.set(0, (-gradient(ctx)).id); }
+
 }  // namespace
 
-OpDef neg() { return unary_op("Neg", 1, run_unary<NumericTypes, Negation>); }
+OpDef neg() { return unary_op("Neg", 1, run_unary<NumericTypes, Negation>, adjoint); }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // PRelu, ai.onnx 1, 6, 7, 9, 16: x, scaled by a slope below 0 that is broadcast to x.
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -21,11 +22,21 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, shape);
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Value g = gradient(ctx), x = input(ctx, 0);
+  if (ctx.wants(0)) ctx.set(0, (g * (1 + step(-x) * (input(ctx, 1) - 1))).id);
+  if (ctx.wants(1)) set(ctx, 1, g * minimum(x, scalar(ctx, 0)));
+}
+
 }  // namespace
 
 OpDef prelu() {
-  return {
-      .name = "PRelu", .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run_binary<Types, Sloped>};
+  return {.name = "PRelu",
+          .inputs = {2, 2},
+          .kind = OpKind::kPointwise,
+          .infer = infer,
+          .run = run_binary<Types, Sloped>,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

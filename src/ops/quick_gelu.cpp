@@ -1,6 +1,7 @@
 // QuickGelu, com.microsoft 1: x * sigmoid(alpha * x).
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -14,6 +15,11 @@ void run(KernelContext& ctx) {
   });
 }
 
+Value derivative(const Pointwise& p) {
+  const Value x = p.x(), gate = sigmoid(x * p.real("alpha", 1.702F));
+  return gate * (1 + x * (1 - gate) * p.real("alpha", 1.702F));
+}
+
 }  // namespace
 
 OpDef quick_gelu() {
@@ -21,7 +27,8 @@ OpDef quick_gelu() {
           .domain = "com.microsoft",
           .kind = OpKind::kPointwise,
           .infer = infer_same_as_first,
-          .run = run};
+          .run = run,
+          .adjoint = pointwise_adjoint<derivative>};
 }
 
 }  // namespace ulpscope::ops

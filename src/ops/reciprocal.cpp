@@ -1,4 +1,5 @@
 // Reciprocal, ai.onnx 1, 6, 13: 1 / x.
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -11,8 +12,10 @@ struct Inverse {
   }
 };
 
+Value derivative(const Pointwise& p) { return -square(p.y()); }
+
 }  // namespace
 
-OpDef reciprocal() { return unary_op("Reciprocal", 1, run_unary<FloatTypes, Inverse>); }
+OpDef reciprocal() { return unary_op("Reciprocal", 1, run_unary<FloatTypes, Inverse>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

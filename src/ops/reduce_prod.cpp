@@ -1,4 +1,5 @@
 // ReduceProd, ai.onnx 1, 11, 13, 18: the product over axes.
+#include "ops/adjoint_values.h"
 #include "ops/reduction.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,17 @@ struct ProductOf {
   }
 };
 
+void adjoint(AdjointContext& ctx) {
+  // The product of all others, also where one of them is 0.
+  const std::vector<std::int64_t> axes = reduced_axes(ctx);
+  const Value x = input(ctx, 0), zero = 1 - abs(sign(x)), divisor = x + zero;
+  const Value others = reduce("ReduceProd", divisor, axes) / divisor, zeros = sum(zero, axes);
+  const Value none = 1 - minimum(zeros, scalar(ctx, 1)), one = (1 - abs(zeros - 1)).with("Relu");
+  ctx.set(0, (kept_gradient(ctx) * others * (none + one * zero)).id);
+}
+
 }  // namespace
 
-OpDef reduce_prod() { return reduction_op("ReduceProd", run_reduction<SummedTypes, ProductOf>); }
+OpDef reduce_prod() { return reduction_op("ReduceProd", run_reduction<SummedTypes, ProductOf>, adjoint); }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // ReverseSequence, ai.onnx 10, 28: reverses the first sequence_lens[b] entries of each sequence b.
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -38,6 +39,12 @@ void run(KernelContext& ctx) {
   }
 }
 
+void adjoint(AdjointContext& ctx) {
+  const std::int64_t batch_axis = ctx.attributes().integer("batch_axis", 1);
+  ctx.set(0, ctx.add("ReverseSequence", {ctx.gradient(0), ctx.input(1)},
+                     {{"batch_axis", batch_axis}, {"time_axis", 1 - batch_axis}}));
+}
+
 }  // namespace
 
 OpDef reverse_sequence() {
@@ -47,7 +54,8 @@ OpDef reverse_sequence() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

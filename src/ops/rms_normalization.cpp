@@ -1,4 +1,5 @@
 // RMSNormalization, ai.onnx 23: divides by the root of the mean square over the axes from `axis` on, then scales.
+#include "ops/adjoint_values.h"
 #include "ops/normalization.h"
 
 namespace ulpscope::ops {
@@ -6,6 +7,13 @@ namespace {
 
 void run(KernelContext& ctx) {
   rms_normalize(ctx, ctx.input(0), ctx.input(1), ctx.attributes().real("epsilon", 1e-5F), ctx.output(0), nullptr);
+}
+
+void adjoint(AdjointContext& ctx) {
+  const Value gx =
+      normalization_adjoint(ctx, input(ctx, 0), ctx.attributes().integer("axis", -1),
+                            static_cast<double>(ctx.attributes().real("epsilon", 1e-5F)), false, 1, -1, -1, -1);
+  if (ctx.wants(0)) ctx.set(0, gx.id);
 }
 
 }  // namespace
@@ -17,7 +25,8 @@ OpDef rms_normalization() {
           .kind = OpKind::kNormalization,
           .weights = 0b10,
           .infer = infer_same_as_first,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

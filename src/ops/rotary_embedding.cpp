@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "ops/adjoint_values.h"
 #include "ops/common.h"
 #include "ops/type_rules.h"
 
@@ -88,10 +89,24 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  // The rotation back; the angles have no derivative here.
+  ctx.leave_out(1);
+  ctx.leave_out(2);
+  if (!ctx.wants(0)) return;
+  const Attributes& attributes = ctx.attributes();
+  const TensorId positions = ctx.has_input(3) ? ctx.input(3) : TensorId{kNone};
+  ctx.set(0, ctx.add("RotaryEmbedding", {ctx.gradient(0), ctx.input(1), (-input(ctx, 2)).id, positions},
+                     {{"interleaved", attributes.integer("interleaved", 0)},
+                      {"num_heads", attributes.integer("num_heads", 0)},
+                      {"rotary_embedding_dim", attributes.integer("rotary_embedding_dim", 0)}}));
+}
+
 }  // namespace
 
 OpDef rotary_embedding() {
-  return {.name = "RotaryEmbedding", .since_version = 23, .inputs = {3, 4}, .infer = infer, .run = run};
+  return {
+      .name = "RotaryEmbedding", .since_version = 23, .inputs = {3, 4}, .infer = infer, .run = run, .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

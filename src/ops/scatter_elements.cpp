@@ -1,4 +1,5 @@
 // ScatterElements, ai.onnx 11, 13, 16, 18 (reductions): writes or combines one element per index along an axis.
+#include "ops/adjoint_values.h"
 #include "ops/element_indices.h"
 #include "ops/scatter_by_element.h"
 #include "ops/scatter_reduction.h"
@@ -47,6 +48,25 @@ void run_scatter_elements(KernelContext& ctx) {
   });
 }
 
+namespace {
+
+void adjoint(AdjointContext& ctx) {
+  const std::string reduction = ctx.attributes().text("reduction", "none");
+  if (reduction != "none" && reduction != "add") {
+    ctx.leave_out(0);
+    return ctx.leave_out(2);
+  }
+  const Value g = gradient(ctx);
+  if (ctx.wants(0))
+    ctx.set(0, reduction == "add" ? g.id
+                                  : ctx.add("ScatterElements", {g.id, ctx.input(1), zeros(ctx, ctx.input_shape(2)).id},
+                                            {{"axis", ctx.attributes().integer("axis", 0)}}));
+  if (ctx.wants(2))
+    ctx.set(2, ctx.add("GatherElements", {g.id, ctx.input(1)}, {{"axis", ctx.attributes().integer("axis", 0)}}));
+}
+
+}  // namespace
+
 OpDef scatter_elements() {
   return {.name = "ScatterElements",
           .since_version = 11,
@@ -54,7 +74,8 @@ OpDef scatter_elements() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer_scatter_elements,
-          .run = run_scatter_elements};
+          .run = run_scatter_elements,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // ScatterND, ai.onnx 11, 13, 16, 18 (reductions): writes or combines the slices that index tuples choose.
+#include "ops/adjoint_values.h"
 #include "ops/scatter_reduction.h"
 
 namespace ulpscope::ops {
@@ -55,6 +56,19 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const std::string reduction = ctx.attributes().text("reduction", "none");
+  if (reduction != "none" && reduction != "add") {
+    ctx.leave_out(0);
+    return ctx.leave_out(2);
+  }
+  const Value g = gradient(ctx);
+  if (ctx.wants(0))
+    ctx.set(0,
+            reduction == "add" ? g.id : ctx.add("ScatterND", {g.id, ctx.input(1), zeros(ctx, ctx.input_shape(2)).id}));
+  if (ctx.wants(2)) ctx.set(2, ctx.add("GatherND", {g.id, ctx.input(1)}));
+}
+
 }  // namespace
 
 OpDef scatter_nd() {
@@ -64,7 +78,8 @@ OpDef scatter_nd() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

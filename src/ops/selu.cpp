@@ -1,6 +1,7 @@
 // Selu, ai.onnx 1, 6, 22: gamma * x, gamma * alpha * (e^x - 1) up to 0.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -15,8 +16,13 @@ void run(KernelContext& ctx) {
   });
 }
 
+Value derivative(const Pointwise& p) {
+  const double alpha = p.real("alpha", 1.67326319217681884765625F), gamma = p.real("gamma", 1.05070102214813232421875F);
+  return (1 + step(-p.x()) * (exp(minimum(p.x(), scalar(p.ctx, 0))) * alpha - 1)) * gamma;
+}
+
 }  // namespace
 
-OpDef selu() { return unary_op("Selu", 1, run); }
+OpDef selu() { return unary_op("Selu", 1, run, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

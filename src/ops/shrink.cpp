@@ -1,4 +1,5 @@
 // Shrink, ai.onnx 9: moves x towards 0 by a bias outside of [-lambd, lambd]; 0 within.
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -19,8 +20,13 @@ void run(KernelContext& ctx) {
   });
 }
 
+Value derivative(const Pointwise& p) {
+  const double limit = p.real("lambd", 0.5F);
+  return step(p.x() - limit) + step(-p.x() - limit);
+}
+
 }  // namespace
 
-OpDef shrink() { return unary_op("Shrink", 9, run); }
+OpDef shrink() { return unary_op("Shrink", 9, run, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

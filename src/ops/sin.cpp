@@ -1,6 +1,7 @@
 // Sin, ai.onnx 7, 22: the sine of an angle in radians.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct Sine {
   }
 };
 
+Value derivative(const Pointwise& p) { return cos(p.x()); }
+
 }  // namespace
 
-OpDef sin() { return unary_op("Sin", 7, run_unary<FloatTypes, Sine>); }
+OpDef sin() { return unary_op("Sin", 7, run_unary<FloatTypes, Sine>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

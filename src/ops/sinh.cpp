@@ -1,6 +1,7 @@
 // Sinh, ai.onnx 9, 22: the hyperbolic sine.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct HyperbolicSine {
   }
 };
 
+Value derivative(const Pointwise& p) { return cosh(p.x()); }
+
 }  // namespace
 
-OpDef sinh() { return unary_op("Sinh", 9, run_unary<FloatTypes, HyperbolicSine>); }
+OpDef sinh() { return unary_op("Sinh", 9, run_unary<FloatTypes, HyperbolicSine>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -1,5 +1,6 @@
 // SkipLayerNormalization, com.microsoft 1: LayerNormalization of x + skip + bias over the last axis; output 3 is the
 // sum.
+#include "ops/adjoint_values.h"
 #include "ops/skip_normalization.h"
 
 namespace ulpscope::ops {
@@ -12,6 +13,16 @@ void run(KernelContext& ctx) {
                   ctx.has_output(2) ? &ctx.output(2) : nullptr);
 }
 
+void adjoint(AdjointContext& ctx) {
+  Value x = input(ctx, 0) + input(ctx, 1);
+  if (ctx.has_input(4)) x = x + input(ctx, 4);
+  Value gx = normalization_adjoint(ctx, x, ctx.attributes().integer("axis", -1),
+                                   static_cast<double>(ctx.attributes().real("epsilon", 1e-12F)), true, 2, 3, 1, 2);
+  if (ctx.gradient(3) != kNone) gx = gx + gradient(ctx, 3);
+  for (int i : {0, 1, 4})
+    if (ctx.wants(i)) set(ctx, i, gx);
+}
+
 }  // namespace
 
 OpDef skip_layer_normalization() {
@@ -22,7 +33,8 @@ OpDef skip_layer_normalization() {
           .kind = OpKind::kNormalization,
           .weights = 0b11100,
           .infer = infer_skip_normalization,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

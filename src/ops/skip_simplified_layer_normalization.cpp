@@ -1,5 +1,6 @@
 // SkipSimplifiedLayerNormalization, com.microsoft 1: RMSNormalization of x + skip + bias over the last axis; output 3
 // is the sum.
+#include "ops/adjoint_values.h"
 #include "ops/skip_normalization.h"
 
 namespace ulpscope::ops {
@@ -12,6 +13,16 @@ void run(KernelContext& ctx) {
   if (ctx.has_output(1)) std::fill_n(ctx.output(1).data<float>(), ctx.output(1).size(), 0.0F);  // there is no mean
 }
 
+void adjoint(AdjointContext& ctx) {
+  Value x = input(ctx, 0) + input(ctx, 1);
+  if (ctx.has_input(3)) x = x + input(ctx, 3);
+  Value gx = normalization_adjoint(ctx, x, ctx.attributes().integer("axis", -1),
+                                   static_cast<double>(ctx.attributes().real("epsilon", 1e-12F)), false, 2, -1, -1, 2);
+  if (ctx.gradient(3) != kNone) gx = gx + gradient(ctx, 3);
+  for (int i : {0, 1, 3})
+    if (ctx.wants(i)) set(ctx, i, gx);
+}
+
 }  // namespace
 
 OpDef skip_simplified_layer_normalization() {
@@ -22,7 +33,8 @@ OpDef skip_simplified_layer_normalization() {
           .kind = OpKind::kNormalization,
           .weights = 0b1100,
           .infer = infer_skip_normalization,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

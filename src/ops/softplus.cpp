@@ -1,6 +1,7 @@
 // Softplus, ai.onnx 1, 22: ln(1 + e^x), in a form that does not overflow.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct SmoothRelu {
   }
 };
 
+Value derivative(const Pointwise& p) { return sigmoid(p.x()); }
+
 }  // namespace
 
-OpDef softplus() { return unary_op("Softplus", 1, run_unary<FloatTypes, SmoothRelu>); }
+OpDef softplus() { return unary_op("Softplus", 1, run_unary<FloatTypes, SmoothRelu>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // Softsign, ai.onnx 1, 22: x / (1 + |x|).
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct Softened {
   }
 };
 
+Value derivative(const Pointwise& p) { return 1 / square(1 + abs(p.x())); }
+
 }  // namespace
 
-OpDef softsign() { return unary_op("Softsign", 1, run_unary<FloatTypes, Softened>); }
+OpDef softsign() { return unary_op("Softsign", 1, run_unary<FloatTypes, Softened>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

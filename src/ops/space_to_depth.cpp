@@ -1,6 +1,7 @@
 // SpaceToDepth, ai.onnx 1, 13, 28 (mode): moves blocks of space into channels, in the order of mode DCR or CRD.
 #include <array>
 
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -28,6 +29,18 @@ void run(KernelContext& ctx) {
   copy_permuted(ctx.input(0), cut, perm, ctx.output(0));
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Shape& s = ctx.input_shape(0);
+  const std::int64_t block = ctx.attributes().required_integer("blocksize"), h = s[2] / block, w = s[3] / block;
+  const bool depth_first = ctx.attributes().text("mode", "DCR") == "DCR";
+  const Value g = reshape(gradient(ctx),
+                          depth_first ? Shape{s[0], block, block, s[1], h, w} : Shape{s[0], s[1], block, block, h, w});
+  ctx.set(0, reshape(transpose(g, depth_first ? std::vector<std::int64_t>{0, 3, 4, 1, 5, 2}
+                                              : std::vector<std::int64_t>{0, 1, 4, 2, 5, 3}),
+                     s)
+                 .id);
+}
+
 }  // namespace
 
 OpDef space_to_depth() {
@@ -35,7 +48,8 @@ OpDef space_to_depth() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // Sum, ai.onnx 1, 6, 8, 13: the sum of the inputs with NumPy broadcasting.
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -11,6 +12,11 @@ struct Plus {
   }
 };
 
+void adjoint(AdjointContext& ctx) {
+  for (int i = 0; i < ctx.num_inputs(); ++i)
+    if (ctx.wants(i)) set(ctx, i, gradient(ctx));
+}
+
 }  // namespace
 
 OpDef sum() {
@@ -18,7 +24,8 @@ OpDef sum() {
           .inputs = {1, kAnyNumber},
           .kind = OpKind::kPointwise,
           .infer = infer_broadcast,
-          .run = run_nary<FloatTypes, Plus>};
+          .run = run_nary<FloatTypes, Plus>,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

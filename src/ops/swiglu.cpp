@@ -1,6 +1,7 @@
 // SwiGLU, ai.onnx 28: a * sigmoid(alpha * a) * b for a gate a and values b of one shape.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -21,11 +22,23 @@ void run(KernelContext& ctx) {
   });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const double alpha = static_cast<double>(ctx.attributes().real("alpha", 1));
+  const Value g = gradient(ctx), x = input(ctx, 0), gate = sigmoid(x * alpha);
+  if (ctx.wants(0)) ctx.set(0, (g * input(ctx, 1) * gate * (1 + x * (1 - gate) * alpha)).id);
+  if (ctx.wants(1)) ctx.set(1, (g * x * gate).id);
+}
+
 }  // namespace
 
 OpDef swiglu() {
-  return {
-      .name = "SwiGLU", .since_version = 28, .inputs = {2, 2}, .kind = OpKind::kPointwise, .infer = infer, .run = run};
+  return {.name = "SwiGLU",
+          .since_version = 28,
+          .inputs = {2, 2},
+          .kind = OpKind::kPointwise,
+          .infer = infer,
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // Swish, ai.onnx 24: x * sigmoid(alpha * x).
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -14,8 +15,13 @@ void run(KernelContext& ctx) {
   });
 }
 
+Value derivative(const Pointwise& p) {
+  const Value x = p.x(), gate = sigmoid(x * p.real("alpha", 1));
+  return gate * (1 + x * (1 - gate) * p.real("alpha", 1));
+}
+
 }  // namespace
 
-OpDef swish() { return unary_op("Swish", 24, run); }
+OpDef swish() { return unary_op("Swish", 24, run, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,7 @@
 // Tan, ai.onnx 7, 22: the tangent of an angle in radians.
 #include <cmath>
 
+#include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
 namespace ulpscope::ops {
@@ -13,8 +14,10 @@ struct Tangent {
   }
 };
 
+Value derivative(const Pointwise& p) { return 1 + square(p.y()); }
+
 }  // namespace
 
-OpDef tan() { return unary_op("Tan", 7, run_unary<FloatTypes, Tangent>); }
+OpDef tan() { return unary_op("Tan", 7, run_unary<FloatTypes, Tangent>, pointwise_adjoint<derivative>); }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
 // Tile, ai.onnx 6, 13: repeats a tensor along each dimension.
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -33,6 +34,18 @@ void run(KernelContext& ctx) {
   copy_strided(in.type(), in.raw(), strides, out.raw(), shape);
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Shape &in = ctx.input_shape(0), &out = ctx.output_shape(0);
+  if (num_elements(in) == 0) return;
+  Shape split;
+  std::vector<std::int64_t> axes;
+  for (std::size_t d = 0; d < in.size(); ++d) {
+    axes.push_back(static_cast<std::int64_t>(2 * d));
+    split.insert(split.end(), {out[d] / in[d], in[d]});
+  }
+  ctx.set(0, reshape(sum(reshape(gradient(ctx), split), axes), in).id);
+}
+
 }  // namespace
 
 OpDef tile() {
@@ -43,7 +56,8 @@ OpDef tile() {
           .kind = OpKind::kMovement,
           .weights = 0b10,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/parallel.h"
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -76,6 +77,17 @@ void run(KernelContext& ctx) {
             [&](auto tag) { select<decltype(tag)>(ctx, k, axis, ctx.attributes().integer("largest", 1) != 0); });
 }
 
+void adjoint(AdjointContext& ctx) {
+  if (ctx.gradient(0) == kNone) return;
+  const std::int64_t axis =
+      normalize_axis(ctx, ctx.attributes().integer("axis", -1), static_cast<std::int64_t>(ctx.input_shape(0).size()));
+  const std::vector<TensorId> again = ctx.add_multiple(
+      "TopK", std::array{ctx.input(0), ctx.integers({ctx.output_shape(0)[static_cast<std::size_t>(axis)]})}, 2,
+      {{"axis", axis}, {"largest", ctx.attributes().integer("largest", 1)}});
+  ctx.set(0, ctx.add("ScatterElements", {zeros(ctx, ctx.input_shape(0)).id, again[1], ctx.gradient(0)},
+                     {{"axis", axis}, {"reduction", std::string("add")}}));
+}
+
 }  // namespace
 
 OpDef top_k() {
@@ -85,7 +97,8 @@ OpDef top_k() {
           .precision = PrecisionRule::kMovement,
           .weights = 0b10,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

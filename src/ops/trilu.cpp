@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "ops/adjoint_values.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -36,6 +37,11 @@ void run(KernelContext& ctx) {
                });
 }
 
+void adjoint(AdjointContext& ctx) {
+  const TensorId k = ctx.has_input(1) ? ctx.input(1) : TensorId{kNone};
+  ctx.set(0, ctx.add("Trilu", {ctx.gradient(0), k}, {{"upper", ctx.attributes().integer("upper", 1)}}));
+}
+
 }  // namespace
 
 OpDef trilu() {
@@ -46,7 +52,8 @@ OpDef trilu() {
           .kind = OpKind::kMovement,
           .weights = 0b10,
           .infer = infer,
-          .run = run};
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

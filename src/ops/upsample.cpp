@@ -1,6 +1,7 @@
 // Upsample, ai.onnx 7, 9, 10 (deprecated by Resize): nearest or linear interpolation with a scale per axis.
 #include <numeric>
 
+#include "ops/adjoint_values.h"
 #include "ops/resampling.h"
 
 namespace ulpscope::ops {
@@ -27,10 +28,22 @@ void run(KernelContext& ctx) {
   resample(ctx, resample_options(ctx.layer(), true), axes, x, ctx.output(0));
 }
 
+void adjoint(AdjointContext& ctx) {
+  const Tensor* scales = ctx.input_value(1);
+  if (ctx.has_input(1) && scales == nullptr) return ctx.leave_out(0);
+  resample_adjoint(ctx, resample_options(ctx.layer(), true), plan(ctx, ctx.input_shape(0), scales));
+}
+
 }  // namespace
 
 OpDef upsample() {
-  return {.name = "Upsample", .since_version = 7, .inputs = {1, 2}, .weights = 0b10, .infer = infer, .run = run};
+  return {.name = "Upsample",
+          .since_version = 7,
+          .inputs = {1, 2},
+          .weights = 0b10,
+          .infer = infer,
+          .run = run,
+          .adjoint = adjoint};
 }
 
 }  // namespace ulpscope::ops

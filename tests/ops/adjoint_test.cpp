@@ -4,6 +4,7 @@
 #include <set>
 
 #include "graph/evaluate.h"
+#include "graph/network_builder.h"
 #include "ops/adjoint_rows.h"
 #include "ops/op_rows.h"
 #include "ops/registry.h"
@@ -156,8 +157,125 @@ TEST(Adjoint, EveryAdjointHasARow) {
   std::set<std::pair<std::string, std::string>> rows;
   for (const AdjointRow& row : table()) rows.emplace(row.domain, row.op);
   for (const OpDef& op : op_registry().all())
-    if (op.adjoint != nullptr)
-      EXPECT_TRUE(rows.contains({std::string(op.domain), std::string(op.name)})) << op.name << " has no row";
+    EXPECT_TRUE(op.adjoint == nullptr || rows.contains({std::string(op.domain), std::string(op.name)}))
+        << op.name << " has an adjoint and no row";
+}
+
+using ulpscope::testing::NetworkBuilder;
+
+struct Gradients {
+  std::vector<TensorId> gradients;
+  std::vector<char> incomplete;
+  AdjointNetwork adjoint;
+};
+
+Gradients gradients_of(const Network& network, const std::vector<std::string>& wanted, const Shape& shape) {
+  std::vector<TensorId> ids;
+  for (const std::string& name : wanted) ids.push_back(network.find_tensor(name));
+  AdjointNetwork adjoint = make_adjoint(network, infer(network, std::vector<Shape>(network.inputs.size(), shape)),
+                                        op_registry(), ids, network.outputs);
+  return {adjoint.gradients, adjoint.incomplete, std::move(adjoint)};
+}
+
+TEST(Adjoint, AddsUpTheGradientsOfAllReaders) {
+  NetworkBuilder b;
+  b.input("x", DataType::kFloat64);
+  b.layer("Mul", {"x", "x"}, {"square"}, "square");
+  b.layer("Sin", {"square"}, {"a"}, "a");
+  b.layer("Add", {"a", "x"}, {"b"}, "b");
+  b.layer("Mul", {"b", "square"}, {"y"}, "y");
+  b.output("y");
+  b.output("square");
+  infer_types(b.network);
+  check_gradients(b.network, {f64({3}, {0.3, -0.7, 1.1})}, b.network.inputs);
+}
+
+TEST(Adjoint, AProductWithOneZeroHasTheProductOfTheOthers) {
+  NetworkBuilder b;
+  b.input("x", DataType::kFloat64);
+  b.layer("ReduceProd", {"x"}, {"y"}, "y");
+  b.output("y");
+  infer_types(b.network);
+  check_gradients(b.network, {f64({3}, {0, -0.7, 1.1})}, b.network.inputs);
+  check_gradients(b.network, {f64({3}, {0, 0, 1.1})}, b.network.inputs);
+}
+
+TEST(Adjoint, TellsWhereAPathHasNoDerivative) {
+  NetworkBuilder b;
+  b.input("x");
+  b.layer("Exp", {"x"}, {"e"}, "e");
+  b.layer("Round", {"e"}, {"r"}, "r");
+  b.layer("Add", {"e", "r"}, {"s"}, "s");
+  b.layer("Neg", {"s"}, {"y"}, "y");
+  b.layer("Neg", {"x"}, {"unused"}, "unused");
+  b.output("y");
+  infer_types(b.network);
+  const Gradients g = gradients_of(b.network, {"x", "e", "r", "s", "y", "unused"}, {2});
+  EXPECT_EQ(g.incomplete, (std::vector<char>{1, 1, 0, 0, 0, 0}));
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_NE(g.gradients[i], kNone) << i;
+  EXPECT_EQ(g.gradients[5], kNone);
+}
+
+TEST(Adjoint, StopsAtIntegersAndOnlyRoundings) {
+  NetworkBuilder b;
+  b.input("x");
+  b.layer("Round", {"x"}, {"r"}, "r");
+  b.layer("Exp", {"r"}, {"y"}, "y");
+  b.layer("ArgMax", {"x"}, {"i"}, "i");
+  b.output("y");
+  b.output("i");
+  infer_types(b.network);
+  const Gradients g = gradients_of(b.network, {"x", "r"}, {2});
+  EXPECT_EQ(g.gradients[0], kNone);
+  EXPECT_NE(g.gradients[1], kNone);
+  EXPECT_EQ(g.incomplete, (std::vector<char>{1, 0}));
+  EXPECT_NE(g.adjoint.seeds[0], kNone);
+  EXPECT_EQ(g.adjoint.seeds[1], kNone);
+}
+
+TEST(Adjoint, AConditionComputedFromAValueIsIncomplete) {
+  NetworkBuilder b;
+  b.input("x");
+  b.constant("zero", Tensor::scalar(0.0f));
+  b.layer("Exp", {"x"}, {"e"}, "e");
+  b.layer("Greater", {"x", "zero"}, {"positive"}, "positive");
+  b.layer("Where", {"positive", "e", "zero"}, {"y"}, "y");
+  b.output("y");
+  infer_types(b.network);
+  const Gradients g = gradients_of(b.network, {"x", "e"}, {2});
+  EXPECT_EQ(g.incomplete, (std::vector<char>{1, 0}));
+  EXPECT_NE(g.gradients[0], kNone);
+}
+
+TEST(Adjoint, HoldsOnlyWhatIsNeeded) {
+  NetworkBuilder b;
+  b.input("x");
+  b.layer("Exp", {"x"}, {"e"}, "e");
+  b.layer("Sin", {"e"}, {"s"}, "s");
+  b.layer("Neg", {"s"}, {"y"}, "y");
+  b.output("y");
+  infer_types(b.network);
+  const Gradients g = gradients_of(b.network, {"y", "s"}, {2});
+  EXPECT_TRUE(g.adjoint.forward.empty());
+  ASSERT_EQ(g.adjoint.network.outputs.size(), 2u);  // the seed itself, and its negative
+  EXPECT_EQ(g.adjoint.network.inputs, g.adjoint.seeds);
+  const std::vector<Tensor> out = evaluate(g.adjoint.network, std::vector<Tensor>{f32({2}, {1, 2})});
+  EXPECT_EQ(out[0].data<float>()[1], 2);
+  EXPECT_EQ(out[1].data<float>()[1], -2);
+}
+
+TEST(Adjoint, RefusesTypesAndTensorsThatAreNone) {
+  NetworkBuilder b;
+  b.input("x");
+  b.layer("Exp", {"x"}, {"y"}, "y");
+  b.output("y");
+  infer_types(b.network);
+  const InferredNetwork inferred = infer(b.network, {{2}});
+  const std::vector<TensorId> wrong{99};
+  EXPECT_THROW(make_adjoint(b.network, inferred, op_registry(), wrong, b.network.outputs), std::exception);
+  EXPECT_THROW(make_adjoint(b.network, inferred, op_registry(), b.network.inputs, b.network.outputs,
+                            {.type = DataType::kFloat16}),
+               std::exception);
 }
 
 }  // namespace
