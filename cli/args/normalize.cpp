@@ -165,8 +165,10 @@ class Reader {
         if (available == 0)
           throw UsageError(fmt::format("argument {}: expected at least one argument", display(match)));
         [[fallthrough]];
-      case Arity::kAny:
       case Arity::kRest:
+        if (available == 0) throw UsageError(fmt::format("argument {}: expected a command", display(match)));
+        [[fallthrough]];
+      case Arity::kAny:
         wanted = available;
         break;
     }

@@ -51,21 +51,6 @@ void check_options(const PrecisionOptions& options) {
 
 }  // namespace
 
-void PrecisionOptions::declare_search(OptionTable& table) {
-  table
-      .value({"--golden"}, golden, "FILE",
-             "Results to compare with, as --save-outputs of `run` writes them, whatever the file is called. All of its "
-             "iterations count")
-      .ours();
-  table
-      .flag({"--cost-model"}, cost_model,
-            "Layers that are not marked may stay in a higher precision where that costs less on the target. Default: "
-            "they take the lowest enabled precision, as with --assume-lowest")
-      .exclude("--assume-lowest")
-      .ours();
-  python.declare(table);
-}
-
 PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
   check_options(options);
   PrecisionSetup setup;

@@ -275,9 +275,10 @@ class StrategyTool : public Tool {
         precisions.push_back(fmt::format("{}:{}", setup_.network->layer(layer).name, name_of(higher_)));
     if (!precisions.empty())
       log(precisions.size() <= kShownPrecisions ? LogLevel::kInfo : LogLevel::kVerbose,
-          fmt::format("For `run`, beside the options of this command: --layer-precisions {} --precision-constraints obey "
-                      "--assume-lowest",
-                      fmt::join(precisions, " ")));
+          fmt::format(
+              "For `run`, beside the options of this command: --layer-precisions {} --precision-constraints obey "
+              "--assume-lowest",
+              fmt::join(precisions, " ")));
     if (result.monotone()) return;
     for (const auto& [count, passed] : result.tried)
       if (!passed && count > static_cast<int>(layers.size()))

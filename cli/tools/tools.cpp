@@ -1,3 +1,4 @@
+#include "tools/debug_precision.h"
 #include "tools/precision_strategies.h"
 #include "tools/run.h"
 #include "tools/template.h"
@@ -14,6 +15,7 @@ constexpr ToolEntry kTools[] = {
     {"precision bisect", make_precision_bisect_tool},
     {"precision linear", make_precision_linear_tool},
     {"precision worst-first", make_precision_worst_first_tool},
+    {"debug precision", make_debug_precision_tool},
 };
 
 }  // namespace

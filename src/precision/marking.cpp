@@ -4,19 +4,34 @@
 
 namespace ulpscope {
 
-std::vector<char> markable_layers(const Specialization& spec) {
-  const Network& network = *spec.network;
+namespace {
+
+std::vector<char> markable(const Network& network, const std::vector<DataType>& types,
+                           const std::vector<char>& numeric) {
   std::vector<char> result(network.layers.size(), 0);
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     const Layer& layer = network.layers[l];
     if (layer.op->kind == OpKind::kConstant || layer.op->precision == PrecisionRule::kFixed) continue;
-    if (layer.op->precision == PrecisionRule::kCompute && !spec.numeric[l]) continue;
+    if (layer.op->precision == PrecisionRule::kCompute && !numeric[l]) continue;
     result[l] = std::ranges::all_of(layer.outputs, [&](TensorId id) {
-      return id == kNone || spec.type(id) == DataType::kFloat32 || spec.type(id) == DataType::kFloat16 ||
-             spec.type(id) == DataType::kBFloat16;
+      if (id == kNone) return true;
+      const DataType type = types[static_cast<std::size_t>(id)];
+      return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
     });
   }
   return result;
+}
+
+}  // namespace
+
+std::vector<char> markable_layers(const Specialization& spec) {
+  return markable(*spec.network, spec.inferred.types, spec.numeric);
+}
+
+std::vector<char> markable_layers(const Network& network) {
+  std::vector<DataType> types;
+  for (const TensorInfo& info : network.tensors) types.push_back(info.type);
+  return markable(network, types, numeric_layers(network, types));
 }
 
 std::vector<std::optional<DataType>> mark_layers(const Network& network, const std::vector<char>& markable,

@@ -14,6 +14,8 @@ namespace ulpscope {
 /// Per layer: true if marking it means something, as in Polygraphy: no Constant layers, none that compute shapes or
 /// indices, none with an output that is not a float.
 std::vector<char> markable_layers(const Specialization& spec);
+/// The same from the types that the file declares, where shapes are not known.
+std::vector<char> markable_layers(const Network& network);
 
 /// A request per layer, for Trials::assign: `type` for the markable ones among `layers`, else what the network itself
 /// asks for.

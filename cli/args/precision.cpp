@@ -1,0 +1,20 @@
+#include "args/precision.h"
+
+namespace ulpscope::cli {
+
+void PrecisionOptions::declare_search(OptionTable& table) {
+  table
+      .value({"--golden"}, golden, "FILE",
+             "Results to compare with, as --save-outputs of `run` writes them, whatever the file is called. All of its "
+             "iterations count")
+      .ours();
+  table
+      .flag({"--cost-model"}, cost_model,
+            "Layers that are not marked may stay in a higher precision where that costs less on the target. Default: "
+            "they take the lowest enabled precision, as with --assume-lowest")
+      .exclude("--assume-lowest")
+      .ours();
+  python.declare(table);
+}
+
+}  // namespace ulpscope::cli
