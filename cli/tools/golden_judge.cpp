@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "compare/validate.h"
-#include "tools/comparing.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -37,7 +36,7 @@ IterationResult judged(const TensorMap& outputs, const TensorMap& golden) {
 std::vector<RequiredTolerances> compare_with_golden(std::span<const CompareFunction> functions,
                                                     const ComparisonArgs& args, const GoldenResults& golden,
                                                     const std::vector<TensorMap>& outputs, bool show) {
-  const PerName<std::string> stats = compare_options(args).error_stat;
+  const PerName<std::string> stats = args.options().error_stat;
   const LogFloor quiet(show ? LogLevel::kUltraVerbose : LogLevel::kCritical);
   std::vector<RequiredTolerances> result;
   for (const NamedTensor& output : golden.iterations.front()) result.push_back({output.name});

@@ -10,7 +10,7 @@
 #include "console.h"
 #include "core/parallel.h"
 #include "precision/criterion.h"
-#include "tools/comparing.h"
+#include "tools/calibrate.h"
 #include "tools/golden_judge.h"
 #include "tools/network_setup.h"
 #include "ulpscope/error.h"
@@ -57,6 +57,7 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
   setup.host = make_script_host(options.onnx, options.python);
   set_num_threads(options.config.num_threads());
   LoadedNetwork loaded = load_network(options.network_args(), *setup.host);
+  add_scales(options.network_args(), *setup.host, loaded);
   setup.network = std::move(loaded.network);
   BuildOptions& build = setup.build;
   build = std::move(loaded.build);
@@ -157,7 +158,7 @@ void match_counts(std::vector<TensorMap>& samples, GoldenResults& golden) {
 void check_golden_results(Trials& trials, GoldenResults& golden, const PrecisionOptions& options,
                           std::span<const CompareFunction> functions) {
   const std::vector<TensorMap> exact = trials.run(trials.full_precision());
-  const CompareOptions tolerances = compare_options(options.comparison);
+  const CompareOptions tolerances = options.comparison.options();
   for (std::size_t i = 0; i < golden.iterations.size(); ++i)
     for (NamedTensor& output : golden.iterations[i])
       for (const NamedTensor& own : exact[i]) {
