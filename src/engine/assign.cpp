@@ -197,6 +197,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   const Int8Choices int8(spec, options);
   const Requests requests = read_constraints(spec, options, requested, int8);
   const std::vector<Precision> allowed = allowed_precisions(options);  // int8 comes in per layer
+  const Precision next_higher = allowed.front() == Precision::kTF32 ? Precision::kFP32 : allowed.front();
   const TacticReplay replay =
       options.tactic_replay_json.empty() ? TacticReplay{} : tactics_from_json(options.tactic_replay_json);
   if (options.fp8)
@@ -213,6 +214,10 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
     const Layer& layer = network.layers[l];
     auto& choice = choices[l];
     const DataType declared = declared_type(spec, layer);
+    const std::vector<TensorId> missing = int8.missing(spec, static_cast<LayerId>(l));
+    // Requests beside the network's change from trial to trial: they do not change the warning.
+    if ((requested != nullptr || !requests.fixed[l]) && declared == DataType::kFloat32)
+      without_scale.insert(without_scale.end(), missing.begin(), missing.end());
     if (layer.op->precision != PrecisionRule::kCompute) {
       result.reason[l] = layer.op->precision == PrecisionRule::kMovement ? "follows its input" : "no float arithmetic";
       choice = {Precision::kFP32};
@@ -238,12 +243,10 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
       result.reason[l] = "replayed tactic";
       choice = {replayed->second};
       // The file names the precision of a group; layers without an int8 form are the epilogue of one.
-      if (replayed->second == Precision::kINT8 && !int8.possible(static_cast<LayerId>(l))) choice = {allowed.front()};
+      if (replayed->second == Precision::kINT8 && !int8.possible(static_cast<LayerId>(l))) choice = {next_higher};
     } else {
       choice = allowed;
       if (layer.op->kind != OpKind::kContraction) std::erase(choice, Precision::kTF32);
-      const std::vector<TensorId> missing = int8.missing(spec, static_cast<LayerId>(l));
-      without_scale.insert(without_scale.end(), missing.begin(), missing.end());
       if (int8.possible(static_cast<LayerId>(l))) choice.insert(choice.begin(), Precision::kINT8);
       if (options.assume_lowest) {
         result.reason[l] = missing.empty() ? "the lowest enabled precision"
@@ -260,8 +263,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   if (open) choose_by_cost(spec, options, choices, result);
   if (options.int8) {
     int8.warn(spec, std::move(without_scale));
-    settle_biases(spec, options, requests, allowed.front() == Precision::kTF32 ? Precision::kFP32 : allowed.front(),
-                  result);
+    settle_biases(spec, options, requests, next_higher, result);
   }
   derive_storage(network, spec.inferred.types, constraints_hold(options), false, result, requested);
   return result;
