@@ -77,6 +77,8 @@ void run_case(const Case& which, const Arguments& arguments) {
     fmt::print("    {} {}: {:.4g} {:.3f} s\n", trial.kind, trial.raised.size(), trial.judgement.used, trial.seconds);
   for (const Repair& repair : answer.repairs) fmt::print("    repair {}\n", repair.text);
   if (arguments.reasons)
+    for (const auto& row : answer.sensitivities) fmt::print("    sensitivity {} {:.4g}\n", row.name, row.effect);
+  if (arguments.reasons)
     for (const KeptLayer& kept : answer.kept)
       fmt::print("    {} ({:.3g}): {}\n", kept.name, kept.effect, kept.reason.text);
 }

@@ -207,6 +207,9 @@ bool has_int8_form(const Specialization& spec, LayerId id) {
   if (op == "AveragePool" || op == "GlobalAveragePool") return !spec.is_constant(layer.inputs[0]);
   if (is_product(layer)) return layer.inputs.size() > 1 && product_has_form(spec, layer);
   if ((op != "Add" && op != "Mul") || layer.inputs.size() != 2 || layer.inputs[1] == kNone) return false;
+  // A factor or summand of one element is a step of its neighbour's epilogue, with nothing to gain from integers.
+  for (TensorId input : layer.inputs)
+    if (spec.is_constant(input) && spec.value(input).size() == 1) return false;
   return is_float(spec, layer.inputs[1]) && biased_product(spec, layer) == kNone &&
          !is_inside_normalisation(spec, layer);
 }

@@ -85,12 +85,9 @@ Json from_judgement(const Judgement& judgement) {
                        {"used", from_double(each.used)},
                        {"value", from_double(each.value)},
                        {"sample", each.sample}});
-  return {{"used", from_double(judgement.used)},
-          {"value", from_double(judgement.value)},
-          {"worst_output", judgement.worst_output},
-          {"worst_sample", judgement.worst_sample},
-          {"problem", judgement.problem},
-          {"outputs", std::move(outputs)}};
+  return {{"used", from_double(judgement.used)},    {"value", from_double(judgement.value)},
+          {"worst_output", judgement.worst_output}, {"worst_sample", judgement.worst_sample},
+          {"problem", judgement.problem},           {"outputs", std::move(outputs)}};
 }
 
 Judgement to_judgement(const Reader& reader) {

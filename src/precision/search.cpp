@@ -319,7 +319,8 @@ void Search::find() {
       fails = static_cast<std::int64_t>(next);
   }
   extend_for_held_out(count);
-  if (best_holds_ && count > all / 2) fall_back();
+  const bool many = options_.objective == Objective::kCheapest ? space_->cost_share(*best_) > 0.5 : count > all / 2;
+  if (best_holds_ && many) fall_back();
 }
 
 /// A set that passes here need not pass elsewhere: more layers are raised until it does.

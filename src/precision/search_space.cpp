@@ -5,6 +5,7 @@
 #include "engine/assign.h"
 #include "engine/cost.h"
 #include "engine/fusion.h"
+#include "engine/int8.h"
 #include "engine/target.h"
 #include "ulpscope/error.h"
 
@@ -31,6 +32,8 @@ std::vector<LayerId> search_candidates(const Specialization& spec, const Assignm
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     if (fixed[l] || spec.folded[l] || !spec.numeric[l] || network.layers[l].op->precision != PrecisionRule::kCompute)
       continue;
+    // The bias of an int8 product is part of it.
+    if (low.precision[l] == Precision::kINT8 && product_of_bias(spec, static_cast<LayerId>(l)) != kNone) continue;
     if (low.precision[l] != options.ladder.back()) result.push_back(static_cast<LayerId>(l));
   }
   return result;

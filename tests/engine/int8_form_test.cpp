@@ -109,7 +109,9 @@ TEST(Int8Form, ANormalisationInPointwiseLayersStaysFloat) {
     }
     model.node("Mul", {"n", "gamma"}, {"g"}, "Scale");
     model.node("Add", {"g", "beta"}, {"o"}, "Shift");
-    model.node("Mul", {"o", "half"}, {"y"}, "Half");
+    model.node("Mul", {"o", "half"}, {"hv"}, "Half");
+    model.node("Mul", {"hv", "vector"}, {"y"}, "Vector");
+    constant(model, "vector", {8});
     constant(model, "eps", {}, 1e-5f);
     constant(model, "gamma", {8});
     constant(model, "beta", {8});
@@ -117,7 +119,7 @@ TEST(Int8Form, ANormalisationInPointwiseLayersStaysFloat) {
     model.output("y");
     const auto network = model.load();
     const auto spec = specialize(*network, {{4, 8}, {4, 8}});
-    EXPECT_THAT(with_form(*spec), ElementsAre("Residual", "Half")) << reciprocal;
+    EXPECT_THAT(with_form(*spec), ElementsAre("Residual", "Vector")) << reciprocal;
   }
 }
 
