@@ -29,11 +29,6 @@ float symmetric_scale(float largest) {
   return scale > 0 ? scale : 1.0f;
 }
 
-float to_integer(float value, float scale, float low) {
-  const float ratio = value / scale;
-  return std::isnan(ratio) ? 0.0f : std::clamp(std::nearbyint(ratio), low, 127.0f);
-}
-
 }  // namespace
 
 void PlanBuilder::find_int8_layers() {
@@ -122,9 +117,17 @@ std::shared_ptr<const PlanBuilder::IntegerWeights> PlanBuilder::integer_weights(
     auto result = std::make_shared<IntegerWeights>();
     const std::int64_t channels = output_channels(spec_, l), count = values.size();
     const float* in = values.data<float>();
-    std::vector<std::int64_t> channel_of(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i)
-      channel_of[static_cast<std::size_t>(i)] = weight_channel(l, values.shape(), i);
+    // Runs of elements of one channel, in order.
+    const std::size_t axis = weight_channel_axis(spec_, l);
+    std::int64_t run = 1;
+    for (std::size_t d = axis + 1; d < values.shape().size(); ++d) run *= values.shape()[d];
+    const std::int64_t along = values.shape()[axis];
+    const auto for_runs = [&](const auto& body) {
+      for (std::int64_t begin = 0; begin < count; begin += run * along) {
+        const std::int64_t first = weight_channel(l, values.shape(), begin);
+        for (std::int64_t c = 0; c < along; ++c) body(first + c, begin + c * run);
+      }
+    };
     float low = -128.0f;
     if (!folded) result->scales = dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels);
     if (!result->scales) {
@@ -132,16 +135,19 @@ std::shared_ptr<const PlanBuilder::IntegerWeights> PlanBuilder::integer_weights(
       result->scales = Tensor(DataType::kFloat32, {channels});
       float* scales = result->scales.data<float>();
       std::fill_n(scales, channels, 0.0f);
-      for (std::int64_t i = 0; i < count; ++i) {
-        float& largest = scales[channel_of[static_cast<std::size_t>(i)]];
-        largest = std::max(largest, std::fabs(in[i]));
-      }
+      for_runs([&](std::int64_t channel, std::int64_t begin) {
+        float largest = scales[channel];
+        for (std::int64_t i = begin; i < begin + run; ++i) largest = std::max(largest, std::fabs(in[i]));
+        scales[channel] = largest;
+      });
       for (std::int64_t c = 0; c < channels; ++c) scales[c] = symmetric_scale(scales[c]);
     }
     result->integers = Tensor(DataType::kFloat32, values.shape());
-    for (std::int64_t i = 0; i < count; ++i)
-      result->integers.data<float>()[i] =
-          to_integer(in[i], result->scales.data<float>()[channel_of[static_cast<std::size_t>(i)]], low);
+    float* out = result->integers.data<float>();
+    for_runs([&](std::int64_t channel, std::int64_t begin) {
+      quantise_array(in + begin, out + begin, static_cast<std::size_t>(run), result->scales.data<float>()[channel], low,
+                     127.0f, false);
+    });
     return std::static_pointer_cast<const void>(std::shared_ptr<const IntegerWeights>(std::move(result)));
   }));
 }
