@@ -272,8 +272,8 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   spec.bias = convolution_bias(l, folded, rounding, spec.output[1], spec.key);
   std::vector<int> inputs{read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id)};
   // Residual additions and HardSwish ride on the convolution while nothing between them is stored. Relu and Clip do
-  // not: oneDNN's make a number of NaN.
-  while (!epilogue.empty() && only_read_by(result, epilogue[0])) {
+  // not: oneDNN's make a number of NaN. Nothing rides on a transposed one: oneDNN applies it element by element there.
+  while (!transposed && !epilogue.empty() && only_read_by(result, epilogue[0])) {
     const Layer& next = layer(epilogue[0]);
     cpu::PostOp op{};
     if (next.op->name == "HardSwish")
