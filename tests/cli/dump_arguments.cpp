@@ -1,9 +1,11 @@
-// dump_arguments run WORD...: how `ulpscope run` understands the words, as JSON on stdout:
+// dump_arguments WORD...: how `ulpscope run` understands the words, or `ulpscope debug precision` those that follow
+// @debug-precision, as JSON on stdout:
 // {"options": {"--name": true | count | ["value", ...] | [["value", ...], ...]}, "runners": [...], "model": ...,
 //  "unrecognized": [...]}, or {"error": message}.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "args/debug_precision.h"
 #include "args/logging.h"
 #include "args/normalize.h"
 #include "args/parser.h"
@@ -13,13 +15,18 @@ int main(int argc, char** argv) {
   using namespace ulpscope::cli;
   using nlohmann::json;
   RunOptions options;
+  DebugPrecisionArgs debug;
+  const bool debugging = argc > 1 && std::string(argv[1]) == "@debug-precision";
   LoggingArgs logging;
   OptionTable table("ulpscope run", "");
   logging.declare(table);
-  options.declare(table);
+  if (debugging)
+    debug.declare(table);
+  else
+    options.declare(table);
   json out;
   try {
-    const std::vector<std::string> words(argv + 1, argv + argc);
+    const std::vector<std::string> words(argv + (debugging ? 2 : 1), argv + argc);
     const NormalizedArguments arguments = normalize(table, words);
     const ParseResult parsed = parse(table, words);
     out["unrecognized"] = arguments.unrecognized;
@@ -59,7 +66,8 @@ int main(int argc, char** argv) {
       if (const auto* count = std::get_if<int*>(&option.target); count != nullptr && **count > 0)
         parsed_values[name] = **count;
     }
-    if (options.model.model) parsed_values["MODEL"] = *options.model.model;
+    const std::optional<std::string>& model = debugging ? debug.precision.model.model : options.model.model;
+    if (model) parsed_values["MODEL"] = *model;
     out["parsed"] = parsed_values;
   } catch (const UsageError& error) {
     out = {{"error", error.what()}};
