@@ -160,7 +160,19 @@ class Fuser {
   bool stays_inside(TensorId id) const {
     // Network outputs and tensors with a requested type are stored.
     if (spec_.output[static_cast<std::size_t>(id)] || assignment_.pinned[static_cast<std::size_t>(id)]) return false;
+    if (is_handed_out_cast(id)) return false;
     return assignment_.storage[static_cast<std::size_t>(id)] == assignment_.stored_by(network_.tensor(id).producer);
+  }
+
+  /// A network output in another float type: a typed file has the stored value and a Cast that hands it out.
+  bool is_handed_out_cast(TensorId id) const {
+    for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(id)]) {
+      const Layer& layer = network_.layer(consumer);
+      if (layer.op->name == "Cast" && spec_.output[static_cast<std::size_t>(layer.outputs[0])] &&
+          is_floating(spec_.type(layer.outputs[0])))
+        return true;
+    }
+    return false;
   }
 
   bool same_precision(LayerId a, LayerId b) const { return assignment_.stored_by(a) == assignment_.stored_by(b); }
@@ -329,6 +341,8 @@ class Fuser {
         if (input == kNone || spec_.is_constant(input) || network_.tensor(input).producer == kNone) continue;
         const int group = group_of_[static_cast<std::size_t>(network_.tensor(input).producer)];
         if (group == kNone || drafts_[static_cast<std::size_t>(group)].kind != GroupKind::kContraction) continue;
+        // What comes in another precision is stored: an operand like any other.
+        if (!same_precision(network_.tensor(input).producer, member)) continue;
         if (source != kNone && source != group) return kNone;
         if (!stays_inside(input)) return kNone;
         source = group;

@@ -162,6 +162,27 @@ bool PlanBuilder::lower_movement(LayerId id) {
   return lower_view(id) || lower_concat(id);
 }
 
+/// Casts between float types keep the layout; those to a type that holds the values already are views.
+bool PlanBuilder::lower_cast(LayerId id) {
+  const Layer& l = layer(id);
+  if ((l.op->name != "Cast" && l.op->name != "CastLike") || l.outputs.empty() || l.outputs[0] == kNone) return false;
+  const TensorId input = l.inputs[0], output = l.outputs[0];
+  const auto held_as_float = [&](TensorId tensor) {
+    return is_floating(spec_.type(tensor)) && physical_type(spec_.type(tensor)) == DataType::kFloat32;
+  };
+  if (input == kNone || spec_.is_constant(input) || !held_as_float(input) || !held_as_float(output)) return false;
+  if (!spec_.shape(input) || !spec_.shape(output) || storage(output) != spec_.type(output)) return false;
+  const Rounding rounding = rounding_of(spec_.type(output));
+  if (rounding == Rounding::kNone && spec_.type(output) != DataType::kFloat32) return false;
+  const Home source = home_[static_cast<std::size_t>(input)];
+  if (plan_.slots_[static_cast<std::size_t>(source.slot)].dynamic) return false;
+  const int slot = read(input, source.layout, rounding, id);
+  const int view = define(output, source.layout);
+  plan_.slots_[static_cast<std::size_t>(view)].alias = slot;
+  home_[static_cast<std::size_t>(output)].storage = rounding == Rounding::kNone ? source.storage : spec_.type(output);
+  return true;
+}
+
 /// Layers that only rename dimensions share the bytes of their input.
 bool PlanBuilder::lower_view(LayerId id) {
   const Layer& l = layer(id);

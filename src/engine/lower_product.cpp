@@ -7,6 +7,7 @@
 #include "backend/cpu/op_kernel.h"
 #include "core/parallel.h"
 #include "engine/plan_builder.h"
+#include "engine/scale_shift.h"
 #include "ops/window.h"
 
 namespace ulpscope {
@@ -189,23 +190,8 @@ Tensor PlanBuilder::convolution_weights(const Layer& l, const Layer* folded, Rou
   }
   key = fmt::format("conv|{}|bn {}|{}", constant_key(w), scale_shift_key(*folded), static_cast<int>(rounding));
   return weights_.get(key, [&] {
-    const Tensor& weights = spec_.value(w);
-    const Tensor scale = scale_of(*folded);
-    const bool transposed = l.op->name == "ConvTranspose";
-    const std::int64_t groups = l.attributes.integer("group", 1);
-    const std::int64_t channels = scale.size(), outer = weights.shape()[0], second = weights.shape()[1];
-    const std::int64_t area = weights.size() / std::max<std::int64_t>(1, outer * second);
-    Tensor result(DataType::kFloat32, weights.shape());
-    const float* in = weights.data<float>();
-    const float* factor = scale.data<float>();
-    float* out = result.data<float>();
-    for (std::int64_t i = 0; i < outer; ++i)
-      for (std::int64_t j = 0; j < second; ++j) {
-        const std::int64_t channel = transposed ? i / (outer / groups) * (channels / groups) + j : i;
-        for (std::int64_t k = 0; k < area; ++k)
-          out[(i * second + j) * area + k] = in[(i * second + j) * area + k] * factor[channel];
-      }
-    cpu::round_parallel(out, out, result.size(), rounding);
+    Tensor result = scaled_weights(spec_, l, scale_of(*folded));
+    cpu::round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
     return result;
   });
 }
@@ -221,13 +207,7 @@ Tensor PlanBuilder::convolution_bias(const Layer& l, const Layer* folded, Roundi
   const std::string bias_key = fmt::format("bias|{}|bn {}|{}", constant_key(own ? l.inputs[2] : kNone),
                                            scale_shift_key(*folded), static_cast<int>(rounding));
   return weights_.get(bias_key, [&] {
-    const Tensor scale = scale_of(*folded), shift = shift_of(*folded);
-    Tensor result(DataType::kFloat32, {channels});
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const double bias = own ? static_cast<double>(spec_.value(l.inputs[2]).data<float>()[c]) : 0.0;
-      result.data<float>()[c] = static_cast<float>(bias * static_cast<double>(scale.data<float>()[c]) +
-                                                   static_cast<double>(shift.data<float>()[c]));
-    }
+    Tensor result = scaled_bias(spec_, l, {scale_of(*folded), shift_of(*folded)});
     cpu::round_parallel(result.data<float>(), result.data<float>(), channels, rounding);
     return result;
   });

@@ -255,7 +255,7 @@ void PlanBuilder::lower_sequence(std::span<const LayerId> members) {
 
 void PlanBuilder::lower_single(LayerId id) {
   const Layer& l = layer(id);
-  if (lower_pool(id) || lower_resize(id) || lower_movement(id)) return;
+  if (lower_pool(id) || lower_resize(id) || lower_movement(id) || lower_cast(id)) return;
   std::vector<int> inputs, outputs;
   std::vector<DataType> types;
   std::vector<Rounding> rounding;

@@ -144,6 +144,7 @@ class PlanBuilder {
   bool lower_pool(LayerId id);
   bool lower_movement(LayerId id);
   bool lower_view(LayerId id);
+  bool lower_cast(LayerId id);
   bool lower_concat(LayerId id);
   bool lower_resize(LayerId id);
   static bool scales_match(const Tensor& scales, const Shape& input, const Shape& output);

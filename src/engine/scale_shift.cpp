@@ -1,0 +1,104 @@
+#include "engine/scale_shift.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/plan_builder.h"
+
+namespace ulpscope {
+
+ScaleShift scale_shift(const Specialization& spec, const Layer& layer, Rounding rounding) {
+  const auto values = [&](std::size_t i) {
+    const Tensor& value = spec.value(layer.inputs[i]);
+    Tensor rounded(value.type(), value.shape());
+    round_array(value.data<float>(), rounded.data<float>(), static_cast<std::size_t>(value.size()), rounding);
+    return rounded.cast(DataType::kFloat64);
+  };
+  const Tensor gamma = values(1), beta = values(2), mean = values(3), variance = values(4);
+  const double epsilon = static_cast<double>(layer.attributes.real("epsilon", 1e-5f));
+  ScaleShift result{Tensor(DataType::kFloat32, {gamma.size()}), Tensor(DataType::kFloat32, {gamma.size()})};
+  for (std::int64_t c = 0; c < gamma.size(); ++c) {
+    const double scale = gamma.data<double>()[c] / std::sqrt(variance.data<double>()[c] + epsilon);
+    result.scale.data<float>()[c] = static_cast<float>(scale);
+    result.shift.data<float>()[c] = static_cast<float>(beta.data<double>()[c] - mean.data<double>()[c] * scale);
+  }
+  return result;
+}
+
+bool survives_rounding(const Specialization& spec, const Layer& layer, Rounding rounding) {
+  for (std::size_t i = 1; i < 5; ++i)
+    for (float value : spec.value(layer.inputs[i]).values<float>())
+      if (!(std::fabs(round_value(value, rounding) - value) <= 0x1p-7f * std::fabs(value))) return false;
+  return true;
+}
+
+ScaleShift rounded_scale_shift(const Specialization& spec, const Layer& layer, Rounding rounding) {
+  // An unfused kernel reads four parameters of the layer's type. Where the type cannot hold them (variances of 1e7 in
+  // fp16), they are prepared as scale and shift in fp32 and rounded after that.
+  if (survives_rounding(spec, layer, rounding)) return scale_shift(spec, layer, rounding);
+  ScaleShift result = scale_shift(spec, layer, Rounding::kNone);
+  for (Tensor* values : {&result.scale, &result.shift})
+    round_array(values->data<float>(), values->data<float>(), static_cast<std::size_t>(values->size()), rounding);
+  return result;
+}
+
+Tensor scaled_weights(const Specialization& spec, const Layer& convolution, const Tensor& scale) {
+  const Tensor& weights = spec.value(convolution.inputs[1]);
+  const bool transposed = convolution.op->name == "ConvTranspose";
+  const std::int64_t groups = convolution.attributes.integer("group", 1);
+  const std::int64_t channels = scale.size(), outer = weights.shape()[0], second = weights.shape()[1];
+  const std::int64_t area = weights.size() / std::max<std::int64_t>(1, outer * second);
+  Tensor result(DataType::kFloat32, weights.shape());
+  const float* in = weights.data<float>();
+  const float* factor = scale.data<float>();
+  float* out = result.data<float>();
+  for (std::int64_t i = 0; i < outer; ++i)
+    for (std::int64_t j = 0; j < second; ++j) {
+      const std::int64_t channel = transposed ? i / (outer / groups) * (channels / groups) + j : i;
+      for (std::int64_t k = 0; k < area; ++k)
+        out[(i * second + j) * area + k] = in[(i * second + j) * area + k] * factor[channel];
+    }
+  return result;
+}
+
+Tensor scaled_bias(const Specialization& spec, const Layer& convolution, const ScaleShift& channels) {
+  const bool own = convolution.inputs.size() > 2 && convolution.inputs[2] != kNone;
+  Tensor result(DataType::kFloat32, {channels.scale.size()});
+  for (std::int64_t c = 0; c < result.size(); ++c) {
+    const double bias = own ? static_cast<double>(spec.value(convolution.inputs[2]).data<float>()[c]) : 0.0;
+    result.data<float>()[c] = static_cast<float>(bias * static_cast<double>(channels.scale.data<float>()[c]) +
+                                                 static_cast<double>(channels.shift.data<float>()[c]));
+  }
+  return result;
+}
+
+std::string PlanBuilder::scale_shift_key(const Layer& l) const {
+  std::string key = fmt::format("{}", l.outputs[0]);
+  for (std::size_t i = 1; i < 5; ++i) key += "," + constant_key(l.inputs[i]);
+  return key;
+}
+
+Tensor PlanBuilder::scale_of(const Layer& l) const {
+  return weights_.get(fmt::format("scale|{}", scale_shift_key(l)),
+                      [&] { return scale_shift(spec_, l, Rounding::kNone).scale; });
+}
+
+Tensor PlanBuilder::shift_of(const Layer& l) const {
+  return weights_.get(fmt::format("shift|{}", scale_shift_key(l)),
+                      [&] { return scale_shift(spec_, l, Rounding::kNone).shift; });
+}
+
+Tensor PlanBuilder::rounded_scale_shift(LayerId id, bool shift) {
+  const Layer& l = layer(id);
+  const Rounding rounding = rounding_of(precision(id));
+  if (rounding == Rounding::kNone || rounding == Rounding::kTF32) return shift ? shift_of(l) : scale_of(l);
+  return weights_.get(
+      fmt::format("{}|{}|rounded {}", shift ? "shift" : "scale", scale_shift_key(l), static_cast<int>(rounding)), [&] {
+        const ScaleShift prepared = ulpscope::rounded_scale_shift(spec_, l, rounding);
+        return shift ? prepared.shift : prepared.scale;
+      });
+}
+
+}  // namespace ulpscope
