@@ -1,3 +1,4 @@
+#include "tools/convert.h"
 #include "tools/debug_precision.h"
 #include "tools/precision_strategies.h"
 #include "tools/run.h"
@@ -9,6 +10,7 @@ namespace {
 
 constexpr ToolEntry kTools[] = {
     {"run", make_run_tool},
+    {"convert", make_convert_tool},
     {"template trt-network", make_trt_network_template_tool},
     {"template trt-config", make_trt_config_template_tool},
     {"template onnx-gs", make_onnx_gs_template_tool},

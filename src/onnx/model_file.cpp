@@ -16,15 +16,12 @@ using onnx_wire::Field;
 using onnx_wire::Reader;
 using onnx_wire::WireType;
 
-/// The field that takes the place of a tensor's elements: an index into ModelFile::tensors. ONNX does not use the
-/// number; one that comes from a file is dropped with the other unknown fields.
-constexpr std::uint32_t kIndexField = 1000;
 constexpr std::uint32_t kLastKnownField = 99;
 constexpr int kMaxDepth = 100;
 
-enum class Message { kModel, kGraph, kNode, kAttribute, kTensor, kSparseTensor, kFunction, kOther, kDropped };
+}  // namespace
 
-/// What the field of a message is, as far as tensors can be inside. Texts for people and training graphs are dropped.
+/// Texts for people and training graphs are dropped.
 Message field_kind(Message message, std::uint32_t number) {
   switch (message) {
     case Message::kModel:
@@ -53,10 +50,13 @@ Message field_kind(Message message, std::uint32_t number) {
   }
 }
 
+namespace {
+
 /// Copies a message without the elements of its tensors.
 class Stripper {
  public:
-  Stripper(const std::byte* origin, std::vector<TensorBytes>& tensors) : origin_(origin), tensors_(tensors) {}
+  Stripper(const std::byte* origin, std::vector<TensorBytes>& tensors, bool keep_texts)
+      : origin_(origin), tensors_(tensors), keep_texts_(keep_texts) {}
 
   std::string strip(Message kind, std::span<const std::byte> message, int depth) {
     if (depth > kMaxDepth) throw Error(ErrorCode::kInvalidFile, "graphs are nested too deeply");
@@ -65,8 +65,8 @@ class Stripper {
     Reader reader(message, origin_);
     for (Field field; reader.next(field);) {
       const Message inner = field_kind(kind, field.number);
-      if (inner == Message::kDropped) continue;
-      if (inner == Message::kOther || field.type != WireType::kBytes)
+      if (inner == Message::kDropped && !keep_texts_) continue;
+      if (inner == Message::kOther || inner == Message::kDropped || field.type != WireType::kBytes)
         out.append(onnx_wire::as_text(field.whole));
       else
         onnx_wire::append_bytes_field(out, field.number, strip(inner, field.payload, depth + 1));
@@ -96,7 +96,8 @@ class Stripper {
     std::string out;
     Reader reader(message, origin_);
     for (Field field; reader.next(field);) {
-      const bool left_out = field.number > kLastKnownField || field.number == 9 || field.number == 12 ||
+      const bool left_out = field.number > kLastKnownField || field.number == 9 ||
+                            (field.number == 12 && !keep_texts_) ||
                             (bytes.packed_field != 0 && is_typed_data(field.number));
       if (!left_out) out.append(onnx_wire::as_text(field.whole));
     }
@@ -107,6 +108,7 @@ class Stripper {
 
   const std::byte* origin_;
   std::vector<TensorBytes>& tensors_;
+  const bool keep_texts_;
 };
 
 /// What the bytes look like when they are clearly something else; empty otherwise.
@@ -148,7 +150,7 @@ const TensorBytes& ModelFile::bytes_of(const onnx::TensorProto& tensor) const {
   return none;
 }
 
-void read_model(std::span<const std::byte> bytes, ModelFile& file) {
+void read_model(std::span<const std::byte> bytes, ModelFile& file, bool keep_texts) {
   const auto fail = [&](const std::string& what) {
     throw Error(ErrorCode::kInvalidFile, fmt::format("[import] {}: {}", file.source, what));
   };
@@ -157,7 +159,7 @@ void read_model(std::span<const std::byte> bytes, ModelFile& file) {
     fail(fmt::format("expected an ONNX model, got {}", foreign));
   std::string stripped;
   try {
-    stripped = Stripper(bytes.data(), file.tensors).strip(Message::kModel, bytes, 0);
+    stripped = Stripper(bytes.data(), file.tensors, keep_texts).strip(Message::kModel, bytes, 0);
   } catch (const Error& error) {
     fail(error.what());
   }

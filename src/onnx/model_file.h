@@ -32,6 +32,15 @@ struct ModelFile {
 };
 
 /// Parses. Throws Error(kInvalidFile), saying what the file looks like when it is of a well-known other format.
-void read_model(std::span<const std::byte> bytes, ModelFile& file);
+/// `keep_texts`: also what is for people only, and training graphs; else these are left out.
+void read_model(std::span<const std::byte> bytes, ModelFile& file, bool keep_texts = false);
+
+/// What the field of a message is, as far as tensors can be inside.
+enum class Message { kModel, kGraph, kNode, kAttribute, kTensor, kSparseTensor, kFunction, kOther, kDropped };
+Message field_kind(Message message, std::uint32_t number);
+
+/// The field that takes the place of a tensor's elements: an index into ModelFile::tensors. ONNX does not use the
+/// number; one that comes from a file is dropped with the other unknown fields.
+inline constexpr std::uint32_t kIndexField = 1000;
 
 }  // namespace ulpscope::onnx_model

@@ -35,6 +35,8 @@ _METHODS: Dict[str, Tuple[str, str]] = {
     "onnxruntime_open": ("onnxruntime_backend", "open_session"),
     "onnxruntime_run": ("onnxruntime_backend", "run_session"),
     "onnxruntime_close": ("onnxruntime_backend", "close_session"),
+    "onnx_prepare": ("onnx_checks", "prepare"),
+    "onnx_check": ("onnx_checks", "check"),
     "tensorrt_open": ("tensorrt_backend", "open_engine"),
     "tensorrt_run": ("tensorrt_backend", "run_engine"),
     "tensorrt_close": ("tensorrt_backend", "close_engine"),

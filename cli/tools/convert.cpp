@@ -1,0 +1,361 @@
+#include "tools/convert.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "args/data_loader.h"
+#include "args/model.h"
+#include "args/network_args.h"
+#include "args/onnx_load.h"
+#include "args/python_limit.h"
+#include "compare/data_loader.h"
+#include "compare/name_values.h"
+#include "core/file.h"
+#include "core/parallel.h"
+#include "engine/assign.h"
+#include "engine/engine.h"
+#include "interrupt.h"
+#include "precision/answer_text.h"
+#include "precision/convert.h"
+#include "runners/onnx_checks.h"
+#include "tools/layer_choice.h"
+#include "tools/network_setup.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Layers with float arithmetic, and what they compute in.
+std::string layer_precisions(const Network& network, const Specialization& spec, const Assignment& assignment) {
+  std::string text;
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    if (spec.numeric[l])
+      text += fmt::format("{}:{}\n", network.layers[l].name, name_of(storage_of(assignment.precision[l])));
+  return text;
+}
+
+std::vector<std::string> kept_names(const Network& network, const Specialization& spec, const Assignment& assignment,
+                                    bool nodes) {
+  std::vector<std::string> names;
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    if (!spec.numeric[l] || assignment.precision[l] != Precision::kFP32) continue;
+    if (nodes)
+      names.insert(names.end(), network.layers[l].nodes.begin(), network.layers[l].nodes.end());
+    else
+      names.push_back(network.layers[l].name);
+  }
+  return names;
+}
+
+/// For `polygraphy run --trt-network-postprocess-script` and the like, up to TensorRT 10.
+std::string postprocess_script(const std::vector<std::string>& kept) {
+  std::string text =
+      "\"\"\"Keeps layers in float32 in a weakly typed network (TensorRT up to 10): postprocess(network).\n\n"
+      "polygraphy run MODEL --trt --fp16 --precision-constraints obey --trt-network-postprocess-script THIS_FILE\n"
+      "\"\"\"\n\nimport tensorrt as trt\n\nKEPT = {\n";
+  for (const std::string& name : kept) text += fmt::format("    {},\n", nlohmann::json(name).dump());
+  text +=
+      "}\n\n\ndef postprocess(network):\n    \"\"\"Sets the precision and the output types of the layers in "
+      "KEPT.\"\"\"\n"
+      "    for index in range(network.num_layers):\n        layer = network.get_layer(index)\n"
+      "        if layer.name not in KEPT:\n            continue\n        layer.precision = trt.float32\n"
+      "        for output in range(layer.num_outputs):\n"
+      "            if layer.get_output(output).dtype in (trt.float32, trt.float16):\n"
+      "                layer.set_output_type(output, trt.float32)\n";
+  return text;
+}
+
+/// A name as a regular expression that matches it alone.
+std::string escaped(const std::string& name) {
+  std::string result;
+  for (char c : name) {
+    if (std::string_view(R"(.^$*+?()[]{}|\)").find(c) != std::string_view::npos) result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string exclusions(const std::vector<std::string>& kept) {
+  nlohmann::json json;
+  json["nodes_to_exclude"] = nlohmann::json::array();
+  for (const std::string& name : kept) json["nodes_to_exclude"].push_back(escaped(name));
+  json["node_block_list"] = kept;
+  return json.dump(2) + "\n";
+}
+
+class ConvertTool : public Tool {
+ public:
+  std::string name() const override { return "convert"; }
+  std::string summary() const override { return "Write the strongly typed mixed-precision model."; }
+  std::string description() const override {
+    return summary() +
+           "\n\n    ulpscope convert model.onnx --fp16 --keep Softmax /encoder/Add_3 -o typed.onnx\n\n"
+           "Layers that are not kept are lowered; weights are stored in the type of their layer, and casts are placed "
+           "so\n"
+           "that they are few. Before anything is written, the new model is imported again and has to give, strongly\n"
+           "typed, bit for bit the outputs of the precisions asked for; onnx.checker and ONNX Runtime look at it, "
+           "too,\n"
+           "where they are installed. With --convert-to trt, an engine is written instead.";
+  }
+
+  void declare(OptionTable& table) override {
+    model_.declare(table, true);
+    table.section("Output", "what is written.");
+    table.value({"-o", "--output"}, output_, "FILE", "Where to write the model");
+    table
+        .value({"--convert-to"}, convert_to_, "KIND",
+               "onnx: the typed model; trt: an engine of ulpscope, for `run` (default: by the extension of FILE)")
+        .choose({"onnx", "trt"});
+    table
+        .list({"--io-types"}, io_types_, "NAME:TYPE",
+              "Types of network inputs and outputs: float32, float16 or bfloat16. Others keep theirs")
+        .ours();
+    table.section("Precision", "which layers compute in which type.");
+    table.flag({"--fp16"}, config_.fp16, "Lower layers to float16");
+    table.flag({"--bf16"}, config_.bf16, "Lower layers to bfloat16");
+    table.flag({"--int8"}, config_.int8, "Lower layers to int8 (not written as a model yet)");
+    table
+        .list({"--keep"}, choice_.keep, "NAME",
+              "Layers that stay in float32: names of layers or nodes, operators (Softmax), patterns")
+        .ours();
+    table.list({"--lower"}, choice_.lower, "NAME", "Lower these alone, and keep all others").ours();
+    table.list({"--layer-precisions"}, choice_.layer_precisions, "LAYER:TYPE",
+               "Compute precision of layers: float32, float16 or bfloat16");
+    table
+        .list({"--clamp-constants"}, network_.clamp_constants, "NAME[:LIMIT]",
+              "Limit the magnitudes of these constants, such as attention masks of -3.4e38 that float16 cannot hold "
+              "(default limit: 32752, half of its largest value)")
+        .ours();
+    table
+        .value({"--fusion"}, config_.fusion, "LEVEL",
+               "The level of fusion that the results are the same at: decides whether BatchNormalization is multiplied "
+               "into convolutions (default: full)")
+        .choose({"none", "pointwise", "full"})
+        .ours();
+    table.value({"--target"}, config_.target, "GPU", "For --convert-to trt: the GPU whose costs are reported").ours();
+    table.integer({"--threads"}, config_.threads, "N", "Threads (default: one per core)").ours();
+    table.section("Also written", "other forms of the same choice.");
+    table
+        .value({"--save-layer-precisions"}, save_layer_precisions_, "FILE",
+               "Words for --layer-precisions, one per line")
+        .ours();
+    table
+        .value({"--save-postprocess-script"}, save_script_, "FILE.py",
+               "A network postprocess script that keeps the layers in TensorRT up to 10")
+        .ours();
+    table
+        .value({"--save-exclusions"}, save_exclusions_, "FILE.json",
+               "nodes_to_exclude of ModelOpt AutoCast, and node_block_list of onnxconverter-common's float16 converter")
+        .ours();
+    table.flag({"--print-commands"}, print_commands_, "Commands that build the typed model with TensorRT 11").ours();
+    table.section("Checks", "what is checked before the file is written.");
+    table.flag({"--no-verify"}, no_verify_, "Do not run the new model against the old one").ours();
+    table.flag({"--no-python-checks"}, no_python_checks_, "Leave out onnx.checker and ONNX Runtime").ours();
+    data_.declare(table);
+    onnx_.declare(table, false);
+    limits_.declare(table);
+  }
+
+  int run() override {
+    check_options();
+    set_num_threads(config_.num_threads());
+    // Python starts while the model is read.
+    std::unique_ptr<OnnxChecks> checks;
+    const auto host = make_script_host(onnx_, limits_);
+    if (!to_engine() && !no_python_checks_ && !no_verify_) checks = std::make_unique<OnnxChecks>();
+    const NetworkArgs args{model_, onnx_, config_, network_, data_};
+    LoadedNetwork loaded = load_network(args, *host);
+    Network& network = *loaded.network;
+    const auto requested = requested_types(network, choice_);
+    loaded.build.assume_lowest = true;
+    loaded.build.constraints = ConstraintMode::kObey;
+    if (to_engine()) return write_engine(loaded, requested);
+
+    const std::vector<TensorMap> samples = make_samples(network, *host);
+    std::vector<Shape> shapes;
+    for (TensorId id : network.inputs) shapes.push_back(shape_of(samples.front(), network.tensor(id).name));
+    const auto spec = specialize(network, shapes);
+    const Assignment assignment = assign_precisions(*spec, loaded.build, &requested);
+    check_interrupted();
+    const auto file = MappedFile::open(model_.path());
+    ConvertOptions options;
+    options.fusion = loaded.build.fusion;
+    options.io_types = io_types();
+    options.samples = samples;
+    options.verify = !no_verify_;
+    options.external_data_dir = external_data_dir();
+    options.version = ULPSCOPE_VERSION;
+    const bool bfloat16 = config_.bf16 || std::ranges::any_of(options.io_types, [](const auto& entry) {
+                            return entry.second == DataType::kBFloat16;
+                          });
+    std::vector<std::string> checked;
+    if (checks)
+      options.check = [&](const fs::path& typed) {
+        check_interrupted();
+        checked = checks->check(typed, typed_inputs(samples.front(), options.io_types), bfloat16);
+      };
+    Conversion result;
+    {
+      const WritingFile writing;
+      result = convert(*spec, std::as_const(*file).bytes(), assignment, repairs(network), options, *output_);
+    }
+    report(result, checked);
+    save_other_forms(network, *spec, result.assignment);
+    return 0;
+  }
+
+ private:
+  bool to_engine() const {
+    if (convert_to_) return *convert_to_ == "trt";
+    const std::string extension = fs::path(output_.value_or("")).extension().string();
+    return extension == ".plan" || extension == ".engine";
+  }
+
+  void check_options() const {
+    if (!output_)
+      throw Error(ErrorCode::kInvalidArgument, "[options] expected where to write the model, got nothing; try -o FILE");
+    model_.check_exists();
+    if (model_.type() != ModelType::kOnnx)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("[model] '{}': expected an ONNX model to convert", *model_.model));
+    std::error_code ignored;
+    if (fs::equivalent(model_.path(), *output_, ignored))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] -o {}: expected another file than the model", *output_));
+    data_.warn_of_unused();
+    limits_.check();
+    if (data_.iterations && *data_.iterations < 1)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] --iterations: expected 1 or more, got {}", *data_.iterations));
+    if (to_engine()) return;
+    if (config_.int8)
+      throw Error(ErrorCode::kUnsupported,
+                  "[convert] --int8: quantised models are not written yet; try --fp16 or --bf16");
+    if (!config_.fp16 && !config_.bf16)
+      throw Error(ErrorCode::kInvalidArgument,
+                  "[options] expected a type to lower layers to, got none; try --fp16 or --bf16");
+  }
+
+  fs::path external_data_dir() const {
+    if (onnx_.external_data_dir) return *onnx_.external_data_dir;
+    const fs::path folder = model_.path().parent_path();
+    return folder.empty() ? fs::path(".") : folder;
+  }
+
+  std::map<std::string, DataType> io_types() const {
+    std::map<std::string, DataType> result;
+    for (const std::string& word : io_types_) {
+      const auto [name, text] = split_name(word);
+      const auto type = data_type_from_name(text);
+      if (name.empty() || !type)
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("[options] --io-types '{}': expected <name>:<float32, float16 or bfloat16>", word));
+      result[name] = *type;
+    }
+    return result;
+  }
+
+  std::vector<TensorMap> make_samples(const Network& network, ScriptHost& host) const {
+    std::vector<InputBinding> bindings;
+    for (TensorId id : network.inputs) {
+      const TensorInfo& info = network.tensor(id);
+      bindings.push_back({info.name, info.type, info.shape.value_or(Shape{})});
+    }
+    std::vector<TensorMap> samples = make_inputs(model_, data_, host, bindings, {});
+    if (samples.empty())
+      throw Error(ErrorCode::kInvalidArgument, "[convert] expected inputs to check the model with, got none");
+    if (!data_.generates())
+      for (TensorMap& sample : samples) sample = adapt_inputs(sample, bindings);
+    return samples;
+  }
+
+  static Shape shape_of(const TensorMap& sample, const std::string& name) {
+    for (const NamedTensor& each : sample)
+      if (each.name == name) return each.tensor.shape();
+    return {};
+  }
+
+  static TensorMap typed_inputs(TensorMap inputs, const std::map<std::string, DataType>& types) {
+    for (NamedTensor& each : inputs)
+      if (const auto found = types.find(each.name); found != types.end() && each.tensor.type() != found->second)
+        each.tensor = each.tensor.cast(found->second);
+    return inputs;
+  }
+
+  std::vector<Repair> repairs(const Network& network) const {
+    std::vector<Repair> result;
+    for (const std::string& word : network_.clamp_constants) {
+      std::string name = word;
+      double limit = 32752.0;
+      if (network.find_tensor(name) == kNone && network.find_layer(name) == kNone) {
+        const std::size_t colon = word.rfind(':');
+        name = word.substr(0, colon);
+        limit = std::strtod(word.c_str() + colon + 1, nullptr);
+      }
+      result.push_back({"clamp", name, limit, ""});
+    }
+    return result;
+  }
+
+  int write_engine(LoadedNetwork& loaded, const std::vector<std::optional<DataType>>& requested) const {
+    Network& network = *loaded.network;
+    for (std::size_t l = 0; l < requested.size(); ++l) network.layers[l].precision = requested[l];
+    const auto engine = Engine::build(loaded.network, loaded.build);
+    const WritingFile writing;
+    engine->save(*output_);
+    log_info(fmt::format("Saving engine to {}", *output_));
+    return 0;
+  }
+
+  void report(const Conversion& result, std::vector<std::string> checked) const {
+    if (result.checked > 0)
+      checked.insert(checked.begin(), fmt::format("ulpscope ({} runs, equal in every bit)", result.checked));
+    log_info(
+        fmt::format("Saving typed model to {}: {} layer(s) lowered, {} cast(s) added to the {} of the model, "
+                    "{} node(s) removed, {:.1f} MB{}",
+                    *output_, result.lowered, result.file.casts, result.file.source_casts, result.file.removed,
+                    static_cast<double>(result.file.bytes) / 1e6,
+                    result.file.external ? fmt::format(" (weights in {}.data)", *output_) : ""));
+    if (!checked.empty()) log_info(fmt::format("Checked by {}", fmt::join(checked, ", ")));
+    if (!print_commands_) return;
+    const std::string typed = shell_word(*output_),
+                      engine = shell_word(fs::path(*output_).replace_extension(".engine").string());
+    fmt::print("trtexec --onnx={} --stronglyTyped --saveEngine={}\n", typed, engine);
+    fmt::print("polygraphy run {} --trt --strongly-typed --onnxrt\n", typed);
+  }
+
+  void save_other_forms(const Network& network, const Specialization& spec, const Assignment& assignment) const {
+    const auto save = [](const std::optional<std::string>& path, const std::string& text) {
+      if (!path) return;
+      const WritingFile writing;
+      write_file(*path, text);
+      log_info("Saving to " + *path);
+    };
+    save(save_layer_precisions_, layer_precisions(network, spec, assignment));
+    save(save_script_, postprocess_script(kept_names(network, spec, assignment, false)));
+    save(save_exclusions_, exclusions(kept_names(network, spec, assignment, true)));
+  }
+
+  ModelArgs model_;
+  OnnxLoadArgs onnx_;
+  TrtConfigArgs config_;
+  TrtNetworkArgs network_;
+  DataLoaderArgs data_;
+  PythonLimitArgs limits_;
+  PrecisionChoice choice_;
+  std::optional<std::string> output_, convert_to_, save_layer_precisions_, save_script_, save_exclusions_;
+  std::vector<std::string> io_types_;
+  bool print_commands_ = false, no_verify_ = false, no_python_checks_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Tool> make_convert_tool() { return std::make_unique<ConvertTool>(); }
+
+}  // namespace ulpscope::cli

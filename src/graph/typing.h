@@ -1,0 +1,27 @@
+// The types of a strongly typed file: what every layer writes and in which type it reads.
+#pragma once
+
+#include <vector>
+
+#include "core/rounding.h"
+#include "graph/network.h"
+
+namespace ulpscope {
+
+struct Typing {
+  /// How a layer reads one input.
+  struct Read {
+    DataType type = DataType::kUndefined;  ///< kUndefined: as it is written.
+    /// For a constant: rounded by this before it is stored in `type`, which holds what is left.
+    Rounding first = Rounding::kNone;
+  };
+  std::vector<DataType> written;  ///< Per tensor: the type that its producer writes; the declared one of a constant.
+  std::vector<std::vector<Read>> reads;  ///< Per layer and input.
+  std::vector<DataType> outputs;         ///< Per network output: the type that it is handed out in.
+  /// Per tensor: readers get a constant of their own, in the type that they read: weights, Constant nodes, and what is
+  /// computed from constants alone.
+  std::vector<char> constant;
+  int casts = 0;  ///< One per tensor and type that is read but not written.
+};
+
+}  // namespace ulpscope

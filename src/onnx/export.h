@@ -1,0 +1,78 @@
+// A network's types, written into the ONNX file that it came from: the strongly typed model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/network.h"
+#include "graph/typing.h"
+
+namespace ulpscope {
+
+/// What changes, beside the casts. Everything else in the file stays: names, metadata, dynamic dimensions, sub-graphs,
+/// functions, texts.
+struct TypedChanges {
+  Typing typing;
+  /// A constant of one layer alone, float32; written in the type in which the layer reads that input. `input` may be
+  /// one more than the layer has.
+  struct Parameter {
+    LayerId layer;
+    std::size_t input;
+    Tensor value;
+  };
+  std::vector<Parameter> parameters;
+  std::vector<std::pair<LayerId, float>> epsilons;
+  /// A convolution and the BatchNormalization that went into its parameters: the node disappears.
+  std::vector<std::pair<LayerId, LayerId>> absorbed;
+  /// Per tensor that is constant without being in the file: what it is, physical types. Empty: none.
+  std::vector<Tensor> folded;
+  /// Constants whose elements in the network are not those of the file (clamped, for instance).
+  std::vector<TensorId> replaced;
+  /// The opset of ai.onnx; 0: as it is.
+  int opset = 0;
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+struct ExportReport {
+  int casts = 0;            ///< Nodes inserted.
+  int source_casts = 0;     ///< Nodes that the file had.
+  int removed = 0;          ///< Nodes that nobody needs any more.
+  int initializers = 0;     ///< Written in another type, or new.
+  std::uint64_t bytes = 0;  ///< Of the model and its external data.
+  bool external = false;
+};
+
+/// The file that a network was imported from.
+class TypedExporter {
+ public:
+  /// `bytes` and `network` outlive the exporter; the network is the one that import_onnx made of these bytes.
+  /// `folder`: where its external data lies. Throws Error(kInvalidFile).
+  TypedExporter(std::span<const std::byte> bytes, const Network& network, std::filesystem::path folder);
+  ~TypedExporter();
+
+  /// Per layer: true if it stands for no node of the main graph, but for one inside of a model-local function. Such
+  /// layers keep their types.
+  std::vector<char> frozen() const;
+  int opset() const;
+  /// A node that means something else at that opset ("Softmax 'x'"), or a reason; empty: the opset can be raised.
+  std::string blocks_opset(int opset) const;
+
+  /// Writes `<folder>/<name>`, and `<folder>/<name>.data` for more than 2 GB. Nothing is replaced atomically here.
+  /// `limit`: the size of the model file above which weights go to external data. Throws Error(kIo),
+  /// Error(kUnsupported).
+  ExportReport write(const TypedChanges& changes, const std::filesystem::path& folder, const std::string& name,
+                     std::optional<std::uint64_t> limit = std::nullopt) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ulpscope

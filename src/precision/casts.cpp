@@ -1,0 +1,321 @@
+#include "precision/casts.h"
+
+#include <algorithm>
+#include <map>
+
+#include "precision/cast_problem.h"
+
+namespace ulpscope {
+namespace {
+
+constexpr std::int64_t kMostFoldedElements = std::int64_t{1} << 20;
+
+bool is_lowerable(DataType type) {
+  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
+}
+
+std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+/// Parameters with a type of their own.
+bool is_parameter(const Layer& layer, std::size_t input) {
+  const std::string_view op = layer.op->name;
+  return input > 0 && (op == "Resize" || op == "Upsample" || (op == "Dropout" && input == 1));
+}
+
+/// Moves elements, but looks at them or computes with them.
+bool depends_on_elements(const Layer& layer) {
+  const std::string_view op = layer.op->name;
+  if (op == "TopK" || op == "Unique") return true;
+  const auto reduction = layer.attributes.all().find("reduction");
+  return reduction != layer.attributes.all().end() && layer.attributes.text("reduction", "none") != "none";
+}
+
+class Placer {
+ public:
+  Placer(const Specialization& spec, const Assignment& assignment, const CastOptions& options)
+      : spec_(spec), network_(*spec.network), assignment_(assignment), options_(options) {}
+
+  Typing run() {
+    find_constants();
+    find_low_types();
+    for (std::size_t i = 0; i < network_.inputs.size(); ++i) add_input(i);
+    node_of_layer_.assign(network_.layers.size(), -1);
+    takes_any_.assign(network_.layers.size(), 0);
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) add_layer(static_cast<LayerId>(l));
+    typing_.outputs.resize(network_.outputs.size());
+    for (std::size_t o = 0; o < network_.outputs.size(); ++o) add_output(o);
+    for (auto& value : problem_.values) {
+      std::sort(value.readers.begin(), value.readers.end());
+      value.readers.erase(std::unique(value.readers.begin(), value.readers.end()), value.readers.end());
+    }
+    const std::vector<DataType> types = minimize(problem_);
+    fill(types);
+    return std::move(typing_);
+  }
+
+ private:
+  DataType declared(TensorId id) const { return spec_.type(id); }
+  bool frozen(LayerId id) const { return !options_.frozen.empty() && options_.frozen[at(id)] != 0; }
+  bool expressible(LayerId id, DataType type) const { return !options_.expressible || options_.expressible(id, type); }
+
+  void find_constants() {
+    typing_.constant.assign(network_.tensors.size(), 0);
+    for (std::size_t t = 0; t < network_.tensors.size(); ++t) {
+      const TensorId id = static_cast<TensorId>(t);
+      if (!spec_.is_constant(id) || !is_lowerable(declared(id))) continue;
+      const LayerId producer = network_.tensor(id).producer;
+      if (producer == kNone || network_.layer(producer).op->kind == OpKind::kConstant)
+        typing_.constant[t] = network_.tensor(id).value ? 1 : 0;
+      else
+        typing_.constant[t] = !frozen(producer) && declared(id) == DataType::kFloat32 &&
+                              (options_.fixed_shapes || !spec_.shape_dependent[t]) &&
+                              spec_.value(id).size() <= kMostFoldedElements;
+    }
+  }
+
+  void find_low_types() {
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      const DataType type = storage_of(assignment_.precision[l]);
+      if (type != DataType::kFloat32 && std::find(low_.begin(), low_.end(), type) == low_.end()) low_.push_back(type);
+    }
+    std::sort(low_.begin(), low_.end());
+  }
+
+  int add_node(std::vector<DataType> types) {
+    problem_.nodes.push_back({std::move(types)});
+    return static_cast<int>(problem_.nodes.size()) - 1;
+  }
+
+  CastProblem::Value& value_of(TensorId id) { return problem_.values[at(value_[at(id)])]; }
+
+  /// The value of a tensor that `node` writes. `stored`: the type that holds its elements.
+  void add_value(TensorId id, int node, std::vector<DataType> exact) {
+    if (value_.empty()) value_.assign(network_.tensors.size(), -1);
+    value_[at(id)] = static_cast<std::int32_t>(problem_.values.size());
+    if (std::find(exact.begin(), exact.end(), DataType::kFloat32) == exact.end()) exact.push_back(DataType::kFloat32);
+    CastProblem::Value value;
+    value.producer = node;
+    value.exact = std::move(exact);
+    problem_.values.push_back(std::move(value));
+  }
+
+  bool has_value(TensorId id) const {
+    return id != kNone && !value_.empty() && value_[at(id)] >= 0 && !typing_.constant[at(id)];
+  }
+
+  void read(TensorId id, int node) {
+    if (has_value(id)) value_of(id).readers.push_back(node);
+  }
+
+  /// Reads in a fixed type, through a node that stands for it.
+  void read_as(TensorId id, DataType type) {
+    if (!has_value(id)) return;
+    int& node = fixed_[type];
+    if (node == 0) node = add_node({type}) + 1;
+    read(id, node - 1);
+  }
+
+  void add_input(std::size_t index) {
+    const TensorId id = network_.inputs[index];
+    if (value_.empty()) value_.assign(network_.tensors.size(), -1);
+    if (!is_lowerable(declared(id))) return;
+    const DataType asked = index < options_.inputs.size() ? options_.inputs[index] : DataType::kUndefined;
+    const DataType type = asked == DataType::kUndefined ? declared(id) : asked;
+    add_value(id, add_node({type}), {type});
+  }
+
+  void add_output(std::size_t index) {
+    const TensorId id = network_.outputs[index];
+    const DataType asked = index < options_.outputs.size() ? options_.outputs[index] : DataType::kUndefined;
+    typing_.outputs[index] = asked == DataType::kUndefined ? declared(id) : asked;
+    if (is_lowerable(declared(id))) read_as(id, typing_.outputs[index]);
+  }
+
+  /// float32 first, and the narrow types that the layer may have.
+  std::vector<DataType> choices(LayerId id, const std::vector<DataType>& without = {}) const {
+    std::vector<DataType> types{DataType::kFloat32};
+    for (DataType low : low_)
+      if (std::find(without.begin(), without.end(), low) == without.end() && expressible(id, low)) types.push_back(low);
+    return types;
+  }
+
+  bool writes_floats(const Layer& layer) const {
+    return std::any_of(layer.outputs.begin(), layer.outputs.end(),
+                       [&](TensorId id) { return id != kNone && is_lowerable(declared(id)); });
+  }
+
+  void add_layer(LayerId id) {
+    const Layer& layer = network_.layer(id);
+    if (layer.op->kind == OpKind::kConstant) return;
+    const bool all_constant = std::all_of(layer.outputs.begin(), layer.outputs.end(),
+                                          [&](TensorId t) { return t == kNone || typing_.constant[at(t)] != 0; });
+    if (layer.op->name == "Shape" || layer.op->name == "Size") {
+      takes_any_[at(id)] = 1;
+      return;
+    }
+    if (frozen(id) || all_constant || layer.op->kind == OpKind::kControl) return add_fixed(id);
+    if (layer.op->precision == PrecisionRule::kCompute) return spec_.numeric[at(id)] ? add_compute(id) : add_fixed(id);
+    // What only moves elements of constants, as shapes have it, moves rounded ones as well.
+    if (layer.op->precision == PrecisionRule::kMovement && writes_floats(layer)) return add_movement(id);
+    if (layer.op->name == "Cast" && layer.op->domain.empty()) return add_cast(id);
+    if (layer.op->name == "ConstantOfShape") return add_fill(id);
+    if (!writes_floats(layer) && layer.op->precision == PrecisionRule::kFixed &&
+        std::all_of(low_.begin(), low_.end(), [&](DataType low) { return expressible(id, low); })) {
+      takes_any_[at(id)] = 1;
+      for (TensorId input : layer.inputs)
+        if (has_value(input)) value_of(input).exact_reader = true;
+      return;
+    }
+    add_fixed(id);
+  }
+
+  /// Reads and writes what the file declares.
+  void add_fixed(LayerId id) {
+    const Layer& layer = network_.layer(id);
+    for (TensorId input : layer.inputs)
+      if (has_value(input)) read_as(input, declared(input));
+    for (TensorId output : layer.outputs)
+      if (output != kNone && is_lowerable(declared(output)) && !typing_.constant[at(output)])
+        add_value(output, add_node({declared(output)}), {declared(output)});
+  }
+
+  void add_compute(LayerId id) {
+    const Layer& layer = network_.layer(id);
+    const DataType type = storage_of(assignment_.precision[at(id)]);
+    const int node = add_node({type});
+    node_of_layer_[at(id)] = node;
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+      if (!has_value(layer.inputs[i])) continue;
+      if (is_parameter(layer, i))
+        read_as(layer.inputs[i], declared(layer.inputs[i]));
+      else
+        read(layer.inputs[i], node);
+    }
+    for (TensorId output : layer.outputs)
+      if (output != kNone && is_lowerable(declared(output))) add_value(output, node, {type});
+  }
+
+  void add_movement(LayerId id) {
+    const Layer& layer = network_.layer(id);
+    DataType stored = DataType::kFloat32;
+    for (TensorId output : layer.outputs)
+      if (output != kNone && is_lowerable(declared(output))) stored = assignment_.storage[at(output)];
+    std::vector<DataType> types = choices(id);
+    if (depends_on_elements(layer) || std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId t) {
+          return t != kNone && is_lowerable(declared(t)) && declared(t) != DataType::kFloat32;
+        }))
+      types = {stored};
+    const int node = add_node(std::move(types));
+    node_of_layer_[at(id)] = node;
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+      if (!has_value(layer.inputs[i])) continue;
+      if (is_parameter(layer, i))
+        read_as(layer.inputs[i], declared(layer.inputs[i]));
+      else
+        read(layer.inputs[i], node);
+    }
+    for (TensorId output : layer.outputs)
+      if (output != kNone && is_lowerable(declared(output))) add_value(output, node, {stored});
+  }
+
+  void add_cast(LayerId id) {
+    const Layer& layer = network_.layer(id);
+    const TensorId input = layer.inputs[0], output = layer.outputs[0];
+    const DataType from = declared(input);
+    if (declared(output) != DataType::kFloat32) {
+      // To an integer or to a narrow type of the model's own choice: takes any type that has the exact values.
+      takes_any_[at(id)] = 1;
+      if (has_value(input)) value_of(input).exact_reader = true;
+      if (is_lowerable(declared(output))) add_value(output, add_node({declared(output)}), {declared(output)});
+      return;
+    }
+    if (from == DataType::kFloat64) return add_fixed(id);
+    if (!is_lowerable(from)) {
+      // Integers beyond 2^24 reach float16 as infinity either way; bfloat16 would be rounded once instead of twice.
+      std::vector<DataType> exact, without;
+      if (from == DataType::kBool || from == DataType::kInt8 || from == DataType::kUInt8) exact = low_;
+      if (size_of(from) >= 4) without = {DataType::kBFloat16};
+      const int node = add_node(choices(id, without));
+      node_of_layer_[at(id)] = node;
+      return add_value(output, node, std::move(exact));
+    }
+    // Between floats: a value that is rounded already stays in its type.
+    if (typing_.constant[at(input)] || !has_value(input)) return add_fixed(id);
+    const int node = add_node(choices(id));
+    node_of_layer_[at(id)] = node;
+    const std::vector<DataType> exact = value_of(input).exact;
+    read(input, node);
+    add_value(output, node, exact);
+  }
+
+  void add_fill(LayerId id) {
+    const Layer& layer = network_.layer(id);
+    const TensorId output = layer.outputs[0];
+    if (output == kNone || declared(output) != DataType::kFloat32) return add_fixed(id);
+    float element = 0;
+    if (layer.attributes.has("value")) {
+      const Tensor value = layer.attributes.required_tensor("value");
+      if (value.size() == 1 && value.type() == DataType::kFloat32) element = value.data<float>()[0];
+    }
+    std::vector<DataType> exact;
+    for (DataType low : low_)
+      if (round_value(element, rounding_of(low)) == element) exact.push_back(low);
+    const int node = add_node(choices(id));
+    node_of_layer_[at(id)] = node;
+    add_value(output, node, std::move(exact));
+  }
+
+  void fill(const std::vector<DataType>& types) {
+    typing_.casts = problem_.casts(types);
+    typing_.written.resize(network_.tensors.size());
+    for (std::size_t t = 0; t < network_.tensors.size(); ++t)
+      typing_.written[t] = value_.empty() || value_[t] < 0 || typing_.constant[t]
+                               ? spec_.inferred.types[t]
+                               : types[at(problem_.values[at(value_[t])].producer)];
+    typing_.reads.resize(network_.layers.size());
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      const Layer& layer = network_.layers[l];
+      auto& reads = typing_.reads[l];
+      reads.resize(layer.inputs.size());
+      const int node = node_of_layer_[l];
+      for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+        const TensorId id = layer.inputs[i];
+        if (id == kNone || !is_lowerable(declared(id))) continue;
+        if (takes_any_[l]) continue;
+        reads[i].type = declared(id);
+        if (node < 0 || is_parameter(layer, i)) continue;
+        reads[i].type = types[at(node)];
+        if (!typing_.constant[at(id)]) continue;
+        // A constant takes the steps of its reader: rounded to the type that is stored, then held in a wider one.
+        if (layer.op->precision == PrecisionRule::kMovement && reads[i].type == DataType::kFloat32)
+          for (TensorId output : layer.outputs)
+            if (output != kNone && is_lowerable(declared(output)))
+              reads[i].first = rounding_of(assignment_.storage[at(output)]);
+        if (const LayerId producer = network_.tensor(id).producer;
+            producer != kNone && network_.layer(producer).op->kind == OpKind::kConstant &&
+            assignment_.storage[at(id)] != declared(id))
+          reads[i].first = rounding_of(assignment_.storage[at(id)]);
+      }
+    }
+  }
+
+  const Specialization& spec_;
+  const Network& network_;
+  const Assignment& assignment_;
+  const CastOptions& options_;
+  Typing typing_;
+  CastProblem problem_;
+  std::vector<DataType> low_;
+  std::vector<std::int32_t> value_;  ///< Per tensor.
+  std::vector<int> node_of_layer_;   ///< -1: reads and writes declared types.
+  std::vector<char> takes_any_;      ///< Per layer: it reads exact values of whatever type.
+  std::map<DataType, int> fixed_;    ///< The node that reads in a type, plus 1.
+};
+
+}  // namespace
+
+Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options) {
+  return Placer(spec, assignment, options).run();
+}
+
+}  // namespace ulpscope

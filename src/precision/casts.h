@@ -1,0 +1,31 @@
+// The types of the typed file that computes what an assignment computes, with as few casts as possible.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "engine/fusion.h"
+#include "engine/specialization.h"
+#include "graph/assignment.h"
+#include "graph/typing.h"
+
+namespace ulpscope {
+
+struct CastOptions {
+  /// Per layer: it reads and writes the declared types (it is inside of a function that stays as it is). Empty: none.
+  std::vector<char> frozen;
+  /// Whether the file can have the layer in a narrow float type.
+  std::function<bool(LayerId, DataType)> expressible;
+  /// Types of the network's inputs and outputs; kUndefined, or empty: as declared.
+  std::vector<DataType> inputs, outputs;
+  /// The input shapes are all fixed: what is computed from shapes is constant, too.
+  bool fixed_shapes = false;
+};
+
+/// Layers with a precision keep it; layers that move values, and casts of the model's own to float32, take the type
+/// that leaves the fewest casts. Rounding happens to the same values as under the assignment, so the results have the
+/// same bits at every level of fusion. REQUIRES: no layer computes in int8 or fp8, `assignment.pinned` is all 0, and
+/// `expressible` holds for every layer in a narrow precision.
+Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options);
+
+}  // namespace ulpscope

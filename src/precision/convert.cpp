@@ -1,0 +1,519 @@
+#include "precision/convert.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "engine/assign.h"
+#include "engine/executable.h"
+#include "engine/scale_shift.h"
+#include "graph/name_match.h"
+#include "onnx/import.h"
+#include "onnx/type_support.h"
+#include "ops/registry.h"
+#include "precision/casts.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+bool is_narrow(Precision precision) { return precision == Precision::kFP16 || precision == Precision::kBF16; }
+
+bool is_lowerable(DataType type) {
+  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
+}
+
+[[noreturn]] void refuse(ErrorCode code, const std::string& message) { throw Error(code, "[convert] " + message); }
+
+/// What the outputs of the layer are when its float operands have that type.
+bool outputs_follow(const Specialization& spec, LayerId id, DataType type) {
+  const Layer& layer = spec.network->layer(id);
+  std::vector<InferContext::Input> inputs(layer.inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorId tensor = layer.inputs[i];
+    if (tensor == kNone) continue;
+    const bool parameter = i > 0 && (layer.op->name == "Resize" || layer.op->name == "Upsample");
+    inputs[i].present = true;
+    inputs[i].type = is_lowerable(spec.type(tensor)) && !parameter ? type : spec.type(tensor);
+    inputs[i].shape = spec.shape(tensor) ? &*spec.shape(tensor) : nullptr;
+    inputs[i].value = spec.is_constant(tensor) ? &spec.value(tensor) : nullptr;
+  }
+  const auto outputs = infer_layer(layer, inputs);
+  for (std::size_t o = 0; o < outputs.size() && o < layer.outputs.size(); ++o)
+    if (layer.outputs[o] != kNone && is_lowerable(spec.type(layer.outputs[o])) && outputs[o].type != type) return false;
+  return true;
+}
+
+class Converter {
+ public:
+  Converter(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
+            const std::vector<Repair>& repairs, const ConvertOptions& options)
+      : spec_(spec),
+        network_(*spec.network),
+        repairs_(repairs),
+        options_(options),
+        exporter_(model, network_, options.external_data_dir),
+        frozen_(exporter_.frozen()) {
+    result_.assignment = assignment;
+  }
+
+  Conversion run(const fs::path& path) {
+    check_assignment();
+    choose_opset();
+    keep_what_cannot_be_lowered();
+    cast_options();
+    const Typing typing = place_casts(spec_, result_.assignment, casts_);
+    changes_.typing = typing;
+    check_outputs();
+    prepare_normalizations();
+    prepare_constants();
+    describe();
+    publish(path);
+    return std::move(result_);
+  }
+
+ private:
+  Precision precision(std::size_t layer) const { return result_.assignment.precision[layer]; }
+
+  void check_assignment() {
+    bool narrow = false, narrow_in_file = false;
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      const Layer& layer = network_.layers[l];
+      if (precision(l) == Precision::kINT8 || precision(l) == Precision::kFP8 || precision(l) == Precision::kTF32)
+        refuse(ErrorCode::kUnsupported,
+               fmt::format("layer '{}': {} has no form in the typed file yet; expected fp32, fp16 or bf16", layer.name,
+                           name_of(precision(l))));
+      const bool declared_narrow = std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId id) {
+        return id != kNone && is_lowerable(spec_.type(id)) && spec_.type(id) != DataType::kFloat32;
+      });
+      if (declared_narrow && spec_.numeric[l]) narrow_in_file = true;
+      if (is_narrow(precision(l)) && spec_.numeric[l] && !declared_narrow) narrow = true;
+    }
+    for (std::size_t t = 0; t < network_.tensors.size(); ++t)
+      if (result_.assignment.pinned.size() > t && result_.assignment.pinned[t])
+        refuse(ErrorCode::kUnsupported,
+               fmt::format("tensor '{}': its type is requested apart from its layer's precision, which a typed file "
+                           "cannot say; try a precision for the layer instead",
+                           network_.tensors[t].name));
+    if (!narrow)
+      refuse(ErrorCode::kUnsupported,
+             fmt::format("{}: expected layers to lower, got none{}", network_.source,
+                         narrow_in_file ? ": its float layers have narrow types in the file already"
+                                        : "; all its float layers are kept, or there are none"));
+  }
+
+  /// The layers that shall compute in a narrow type.
+  template <typename Function>
+  void for_each_lowered(Function&& function) const {
+    for (std::size_t l = 0; l < network_.layers.size(); ++l)
+      if (is_narrow(precision(l)) && spec_.numeric[l]) function(l, network_.layers[l], storage_of(precision(l)));
+  }
+
+  void choose_opset() {
+    result_.opset_before = result_.opset_after = exporter_.opset();
+    std::set<int> wanted;
+    for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
+      if (frozen_[l]) return;
+      for (std::string_view op : {std::string_view("Cast"), layer.op->name})
+        if (const int since = onnx_accepts_since(op == "Cast" ? "" : layer.op->domain, op, result_.opset_before, type);
+            since > 0)
+          wanted.insert(since);
+    });
+    for (int opset : wanted) {
+      if (opset <= result_.opset_before) continue;
+      const std::string blocker = exporter_.blocks_opset(opset);
+      if (!blocker.empty()) {
+        log_warning(
+            fmt::format("[convert] opset {} would have more operators in the wanted types, but means something "
+                        "else for {}: the opset stays {}",
+                        opset, blocker, result_.opset_after));
+        break;
+      }
+      result_.opset_after = opset;
+    }
+    if (result_.opset_after != result_.opset_before) {
+      changes_.opset = result_.opset_after;
+      log_info(fmt::format("[convert] The opset is raised from {} to {}, which has the operators in the wanted types",
+                           result_.opset_before, result_.opset_after));
+    }
+  }
+
+  /// Empty: the file can have the layer in this type.
+  std::string obstacle(LayerId id, DataType type) const {
+    const Layer& layer = network_.layer(id);
+    if (frozen_[at(id)]) return "it is inside of a model-local function, which stays as it is";
+    if (!onnx_accepts("", "Cast", result_.opset_after, type))
+      return fmt::format("opset {} has no {}", result_.opset_after, name_of(type));
+    if (!onnx_accepts(layer.op->domain, layer.op->name, result_.opset_after, type))
+      return fmt::format("ONNX has no {} {} at opset {}", name_of(type), layer.op->name, result_.opset_after);
+    // These say their type themselves, and are told another one.
+    if (layer.op->name == "Cast" || layer.op->name == "ConstantOfShape") return {};
+    if (!outputs_follow(spec_, id, type)) return fmt::format("not all of its outputs can be {}", name_of(type));
+    return {};
+  }
+
+  void keep_what_cannot_be_lowered() {
+    Assignment& assignment = result_.assignment;
+    for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
+      std::string reason = obstacle(static_cast<LayerId>(l), type);
+      // What the file has in a narrow type stays as it is.
+      const bool as_in_file = std::any_of(layer.outputs.begin(), layer.outputs.end(),
+                                          [&](TensorId id) { return id != kNone && spec_.type(id) == type; });
+      if (as_in_file) return;
+      if (reason.empty()) {
+        ++result_.lowered;
+        return;
+      }
+      assignment.precision[l] = Precision::kFP32;
+      if (assignment.reason.size() > l) assignment.reason[l] = reason;
+      result_.kept.push_back({layer.name, std::string(layer.op->name), std::move(reason)});
+    });
+    if (result_.kept.empty()) return;
+    if (result_.lowered == 0)
+      refuse(ErrorCode::kUnsupported,
+             fmt::format("{}: no layer can be lowered; layer '{}' ({}): {}; try another type, or a newer opset",
+                         network_.source, result_.kept.front().layer, result_.kept.front().op,
+                         result_.kept.front().reason));
+    derive_storage(network_, spec_.inferred.types, false, false, assignment);
+    std::map<std::string, std::vector<std::string>> by_reason;
+    for (const auto& kept : result_.kept) by_reason[kept.reason].push_back(kept.layer);
+    for (const auto& [reason, layers] : by_reason)
+      log_warning(fmt::format(
+          "[convert] {} layer(s) stay in fp32, since {}: {}", layers.size(), reason,
+          fmt::join(layers.begin(),
+                    layers.begin() + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(layers.size()), 8), ", ")));
+  }
+
+  void cast_options() {
+    casts_.frozen = frozen_;
+    casts_.expressible = [this](LayerId id, DataType type) { return obstacle(id, type).empty(); };
+    casts_.fixed_shapes = std::all_of(network_.inputs.begin(), network_.inputs.end(), [&](TensorId id) {
+      const auto& shape = network_.tensor(id).shape;
+      return shape && std::find(shape->begin(), shape->end(), -1) == shape->end();
+    });
+    std::vector<std::string> names;
+    for (const auto* ids : {&network_.inputs, &network_.outputs})
+      for (TensorId id : *ids) names.push_back(network_.tensor(id).name);
+    for (const auto& [name, type] : options_.io_types) {
+      const TensorId id = network_.find_tensor(name);
+      if (std::find(names.begin(), names.end(), name) == names.end())
+        refuse(ErrorCode::kInvalidArgument,
+               fmt::format("--io-types: expected an input or output of the network, got '{}'{}", name,
+                           did_you_mean(name, names)));
+      if (!is_lowerable(type) || !is_lowerable(spec_.type(id)))
+        refuse(ErrorCode::kInvalidArgument,
+               fmt::format("--io-types: '{}' is {}, expected a change between float32, float16 and bfloat16, got {}",
+                           name, name_of(spec_.type(id)), name_of(type)));
+      const bool input = std::find(network_.inputs.begin(), network_.inputs.end(), id) != network_.inputs.end();
+      if (type != spec_.type(id) &&
+          (network_.tensor(id).producer == kNone ? network_.is_output(id) : spec_.is_constant(id)))
+        refuse(ErrorCode::kUnsupported,
+               fmt::format("--io-types: '{}' is handed out as it comes in; its type cannot be changed", name));
+      if (input && type != DataType::kFloat32 && !onnx_accepts("", "Cast", result_.opset_after, type))
+        refuse(ErrorCode::kUnsupported,
+               fmt::format("--io-types: opset {} has no {}", result_.opset_after, name_of(type)));
+    }
+    const auto types_of = [&](const std::vector<TensorId>& ids) {
+      std::vector<DataType> result;
+      for (TensorId id : ids) {
+        const auto found = options_.io_types.find(network_.tensor(id).name);
+        result.push_back(found == options_.io_types.end() ? DataType::kUndefined : found->second);
+      }
+      return result;
+    };
+    casts_.inputs = types_of(network_.inputs);
+    casts_.outputs = types_of(network_.outputs);
+  }
+
+  void check_outputs() const {
+    for (std::size_t o = 0; o < network_.outputs.size(); ++o) {
+      const TensorId id = network_.outputs[o];
+      if (network_.tensor(id).producer == kNone && changes_.typing.written[at(id)] != changes_.typing.outputs[o] &&
+          is_lowerable(changes_.typing.written[at(id)]))
+        refuse(ErrorCode::kUnsupported,
+               fmt::format("'{}' is an input and an output; both need one type", network_.tensor(id).name));
+    }
+  }
+
+  /// The convolution whose parameters take in this layer; kNone: none does.
+  LayerId absorbing_convolution(const Grouping& grouping, LayerId id) const {
+    const int index = grouping.group_of[at(id)];
+    if (index < 0) return kNone;
+    const auto& members = grouping.groups[at(index)].layers;
+    const auto place = std::find(members.begin(), members.end(), id);
+    if (place == members.begin() || place == members.end()) return kNone;
+    const LayerId before = *(place - 1);
+    const Layer& convolution = network_.layer(before);
+    if (convolution.op->name != "Conv" && convolution.op->name != "ConvTranspose") return kNone;
+    const TensorId between = convolution.outputs[0];
+    const auto& readers = spec_.consumers[at(between)];
+    if (!grouping.internal[at(between)] || readers.size() != 1 || readers[0] != id) return kNone;
+    if (network_.layer(id).inputs[0] != between) return kNone;
+    const auto& shape = spec_.shape(convolution.inputs[0]);
+    if (!shape || shape->size() < 3 || shape->size() > 4 || !spec_.is_constant(convolution.inputs[1])) return kNone;
+    if (convolution.inputs.size() > 2 && convolution.inputs[2] != kNone && !spec_.is_constant(convolution.inputs[2]))
+      return kNone;
+    return before;
+  }
+
+  void prepare_normalizations() {
+    const Grouping grouping = fuse(spec_, result_.assignment, options_.fusion);
+    int prepared = 0;
+    for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
+      const LayerId id = static_cast<LayerId>(l);
+      if (spec_.type(layer.outputs.empty() ? 0 : layer.outputs[0]) != DataType::kFloat32) return;
+      if (!is_scale_shift(spec_, layer)) return;
+      if (const LayerId convolution = absorbing_convolution(grouping, id); convolution != kNone) {
+        const ScaleShift channels = scale_shift(spec_, layer, Rounding::kNone);
+        const Layer& conv = network_.layer(convolution);
+        changes_.parameters.push_back({convolution, 1, scaled_weights(spec_, conv, channels.scale)});
+        changes_.parameters.push_back({convolution, 2, scaled_bias(spec_, conv, channels)});
+        changes_.absorbed.emplace_back(convolution, id);
+        return;
+      }
+      const Rounding rounding = rounding_of(type);
+      if (survives_rounding(spec_, layer, rounding)) return;
+      const ScaleShift channels = rounded_scale_shift(spec_, layer, rounding);
+      const std::int64_t count = channels.scale.size();
+      const std::vector<float> zeros(static_cast<std::size_t>(count), 0.0F),
+          ones(static_cast<std::size_t>(count), 1.0F);
+      changes_.parameters.push_back({id, 1, channels.scale});
+      changes_.parameters.push_back({id, 2, channels.shift});
+      changes_.parameters.push_back({id, 3, Tensor::of<float>({count}, zeros)});
+      changes_.parameters.push_back({id, 4, Tensor::of<float>({count}, ones)});
+      changes_.epsilons.emplace_back(id, 0.0F);
+      ++prepared;
+    });
+    if (!changes_.absorbed.empty())
+      result_.prepared.push_back(
+          fmt::format("{} BatchNormalization(s) are multiplied into the convolutions before them, "
+                      "in fp32 before rounding (as --fusion {} does)",
+                      changes_.absorbed.size(), options_.fusion == Fusion::kFull ? "full" : "pointwise"));
+    if (prepared > 0)
+      result_.prepared.push_back(
+          fmt::format("{} BatchNormalization(s) have scale and shift prepared in fp32, with mean 0, "
+                      "variance 1 and epsilon 0: the narrow type cannot hold their parameters",
+                      prepared));
+  }
+
+  void prepare_constants() {
+    changes_.folded.resize(network_.tensors.size());
+    int folded = 0;
+    for (std::size_t t = 0; t < network_.tensors.size(); ++t) {
+      const LayerId producer = network_.tensors[t].producer;
+      if (!changes_.typing.constant[t] || producer == kNone || network_.layer(producer).op->kind == OpKind::kConstant)
+        continue;
+      changes_.folded[t] = spec_.inferred.values[t];
+      const auto& readers = spec_.consumers[t];
+      folded += std::any_of(readers.begin(), readers.end(), [&](LayerId reader) {
+        const Layer& layer = network_.layer(reader);
+        for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+          if (layer.inputs[i] == static_cast<TensorId>(t) &&
+              changes_.typing.reads[at(reader)][i].type != spec_.inferred.types[t] &&
+              changes_.typing.reads[at(reader)][i].type != DataType::kUndefined)
+            return true;
+        return false;
+      });
+    }
+    if (folded > 0)
+      result_.prepared.push_back(
+          fmt::format("{} constant(s) that the model computes are computed in fp32 and stored", folded));
+    for (const Repair& repair : repairs_) {
+      if (repair.kind != "clamp") continue;
+      TensorId id = network_.find_tensor(repair.name);
+      if (id == kNone)
+        if (const LayerId layer = network_.find_layer(repair.name); layer != kNone)
+          id = network_.layer(layer).outputs[0];
+      if (id == kNone) continue;
+      changes_.replaced.push_back(id);
+      result_.prepared.push_back(fmt::format("constant '{}' is clamped to {}", repair.name, repair.limit));
+    }
+    int infinite = 0;
+    for (std::size_t l = 0; l < network_.layers.size(); ++l)
+      for (std::size_t i = 0; i < network_.layers[l].inputs.size(); ++i) {
+        const TensorId id = network_.layers[l].inputs[i];
+        if (id == kNone || !changes_.typing.constant[at(id)] ||
+            changes_.typing.reads[l][i].type != DataType::kFloat16 || spec_.type(id) != DataType::kFloat32 ||
+            is_scale_shift(spec_, network_.layers[l]))
+          continue;
+        const auto values = spec_.value(id).values<float>();
+        infinite += std::any_of(values.begin(), values.end(),
+                                [](float v) { return std::isfinite(v) && std::fabs(v) >= 65520.0F; });
+      }
+    if (infinite > 0)
+      log_warning(
+          fmt::format("[convert] {} read(s) of constants beyond 65504 become infinite in float16, as the "
+                      "assignment has it; try --clamp-constants to clamp them",
+                      infinite));
+  }
+
+  void describe() {
+    std::map<std::string, int> counts;
+    std::vector<std::string> high;
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      if (!spec_.numeric[l]) continue;
+      ++counts[std::string(name_of(precision(l)))];
+      if (precision(l) == Precision::kFP32) high.push_back(network_.layers[l].name);
+    }
+    std::string text;
+    for (const auto& [name, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+    changes_.metadata.emplace_back("ulpscope.version", options_.version);
+    changes_.metadata.emplace_back("ulpscope.precisions", text);
+    if (high.size() <= 1000)
+      changes_.metadata.emplace_back("ulpscope.kept_in_fp32", fmt::format("{}", fmt::join(high, "\n")));
+    if (!result_.prepared.empty())
+      changes_.metadata.emplace_back("ulpscope.prepared", fmt::format("{}", fmt::join(result_.prepared, "\n")));
+    log_info(fmt::format("[convert] Layers: {}", text));
+    for (const std::string& line : result_.prepared) log_info("[convert] " + line);
+  }
+
+  /// A folder beside the result that disappears with everything in it.
+  class Workplace {
+   public:
+    explicit Workplace(const fs::path& beside) {
+      const fs::path parent = beside.has_parent_path() ? beside.parent_path() : fs::path(".");
+      std::error_code failed;
+      fs::create_directories(parent, failed);
+      std::string name = (parent / fmt::format(".{}.XXXXXX", beside.filename().string())).string();
+      if (::mkdtemp(name.data()) == nullptr)
+        throw Error(ErrorCode::kIo,
+                    fmt::format("[convert] {}: cannot write there: {}", beside.string(), std::strerror(errno)));
+      path_ = name;
+    }
+    ~Workplace() {
+      std::error_code ignored;
+      fs::remove_all(path_, ignored);
+    }
+    Workplace(const Workplace&) = delete;
+    Workplace& operator=(const Workplace&) = delete;
+    const fs::path& path() const { return path_; }
+
+   private:
+    fs::path path_;
+  };
+
+  void publish(const fs::path& path) {
+    if (path.filename().empty() || fs::is_directory(path))
+      refuse(ErrorCode::kInvalidArgument, fmt::format("-o: expected a file, got the folder '{}'", path.string()));
+    const Workplace place(path);
+    const std::string name = path.filename().string();
+    result_.file = exporter_.write(
+        changes_, place.path(), name,
+        options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
+    if (options_.verify) verify(place.path() / name);
+    if (options_.check) options_.check(place.path() / name);
+    std::error_code failed;
+    const fs::path data = path.string() + ".data";
+    if (result_.file.external) fs::rename(place.path() / (name + ".data"), data, failed);
+    if (!failed) fs::rename(place.path() / name, path, failed);
+    if (failed)
+      throw Error(ErrorCode::kIo, fmt::format("[convert] {}: cannot replace it: {}", path.string(), failed.message()));
+  }
+
+  /// The typed file computes what the assignment computes.
+  void verify(const fs::path& file) {
+    const std::shared_ptr<Network> typed = import_onnx(file, op_registry());
+    BuildOptions options;
+    options.fusion = options_.fusion;
+    // The bodies of control flow keep their types; they are not part of an assignment.
+    Executable original(network_, result_.assignment, options);
+    options.strongly_typed = true;
+    std::unique_ptr<Executable> converted;
+    std::vector<Fusion> levels{options_.fusion};
+    if (options_.fusion != Fusion::kNone && changes_.absorbed.empty()) levels.push_back(Fusion::kNone);
+    for (std::size_t s = 0; s < options_.samples.size(); ++s) {
+      std::vector<Tensor> given, typed_inputs;
+      std::vector<Shape> shapes;
+      for (std::size_t i = 0; i < network_.inputs.size(); ++i) {
+        const TensorInfo& info = network_.tensor(network_.inputs[i]);
+        const auto found = std::find_if(options_.samples[s].begin(), options_.samples[s].end(),
+                                        [&](const NamedTensor& t) { return t.name == info.name; });
+        if (found == options_.samples[s].end())
+          refuse(ErrorCode::kInvalidArgument, fmt::format("sample {}: expected the input '{}'", s, info.name));
+        Tensor value = found->tensor.type() == info.type ? found->tensor : found->tensor.cast(info.type);
+        // An input in a narrower type arrives rounded; so both get the same values.
+        const DataType type = typed->tensor(typed->inputs[i]).type;
+        if (type != info.type) value = value.cast(type).cast(info.type);
+        shapes.push_back(value.shape());
+        const DataType physical = physical_type(info.type);
+        given.push_back(physical == value.type() ? value : value.cast(physical));
+        typed_inputs.push_back(given.back());
+      }
+      if (converted == nullptr) {
+        auto spec = specialize(*typed, shapes);
+        Assignment types = assign_precisions(*spec, options);
+        converted = std::make_unique<Executable>(*typed, std::move(types), options, spec);
+      }
+      for (Fusion level : levels) {
+        auto expected = original.plan_for(shapes, original.assignment(), level)->run(given);
+        auto actual = converted->plan_for(shapes, converted->assignment(), level)->run(typed_inputs);
+        for (std::size_t o = 0; o < expected.size(); ++o) compare(*typed, o, s, level, expected[o], actual[o]);
+        ++result_.checked;
+      }
+    }
+  }
+
+  void compare(const Network& typed, std::size_t output, std::size_t sample, Fusion level, Tensor expected,
+               Tensor actual) const {
+    const DataType type = typed.tensor(typed.outputs[output]).type;
+    if (type != DataType::kUndefined && expected.type() != type) expected = expected.cast(type);
+    if (type != DataType::kUndefined && actual.type() != type) actual = actual.cast(type);
+    const std::string& name = network_.tensor(network_.outputs[output]).name;
+    const auto fail = [&](const std::string& what) {
+      throw InternalError(
+          fmt::format("[convert] the typed model does not compute what the assignment does: output '{}', sample {}, "
+                      "--fusion {}: {}; "
+                      "nothing was written",
+                      name, sample,
+                      level == Fusion::kNone   ? "none"
+                      : level == Fusion::kFull ? "full"
+                                               : "pointwise",
+                      what));
+    };
+    if (expected.type() != actual.type() || expected.shape() != actual.shape())
+      fail(fmt::format("expected {} {}, got {} {}", name_of(expected.type()), to_string(expected.shape()),
+                       name_of(actual.type()), to_string(actual.shape())));
+    if (std::memcmp(expected.raw(), actual.raw(), expected.bytes()) == 0) return;
+    if (!is_floating(expected.type())) fail("integers differ");
+    const Tensor a = expected.cast(DataType::kFloat64), b = actual.cast(DataType::kFloat64);
+    std::int64_t count = 0, first = -1;
+    for (std::int64_t i = 0; i < a.size(); ++i) {
+      const double x = a.data<double>()[i], y = b.data<double>()[i];
+      if ((std::isnan(x) && std::isnan(y)) || (x == y && std::signbit(x) == std::signbit(y))) continue;
+      if (first < 0) first = i;
+      ++count;
+    }
+    if (count > 0)
+      fail(fmt::format("{} of {} elements differ, the first at {}: expected {}, got {}", count, a.size(), first,
+                       a.data<double>()[first], b.data<double>()[first]));
+  }
+
+  const Specialization& spec_;
+  const Network& network_;
+  const std::vector<Repair>& repairs_;
+  const ConvertOptions& options_;
+  TypedExporter exporter_;
+  std::vector<char> frozen_;
+  CastOptions casts_;
+  TypedChanges changes_;
+  Conversion result_;
+};
+
+}  // namespace
+
+Conversion convert(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
+                   const std::vector<Repair>& repairs, const ConvertOptions& options, const fs::path& path) {
+  return Converter(spec, model, assignment, repairs, options).run(path);
+}
+
+}  // namespace ulpscope

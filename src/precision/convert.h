@@ -1,0 +1,64 @@
+// An assignment of precisions as a file: the strongly typed model that computes the same bits.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compare/tensor_map.h"
+#include "engine/options.h"
+#include "engine/specialization.h"
+#include "graph/assignment.h"
+#include "onnx/export.h"
+#include "precision/answer.h"
+
+namespace ulpscope {
+
+struct ConvertOptions {
+  /// The level that the results are the same at. A BatchNormalization that this level multiplies into the convolution
+  /// before it is written as multiplied in; a model without such pairs computes the same bits at every level.
+  Fusion fusion = Fusion::kFull;
+  /// Types of network inputs and outputs, by name; others keep theirs.
+  std::map<std::string, DataType> io_types;
+  /// Inputs that the file is checked with, by name; at least one. Shapes are those of the first.
+  std::vector<TensorMap> samples;
+  bool verify = true;
+  /// Where external data of the model lies; empty: the working directory.
+  std::filesystem::path external_data_dir;
+  /// Looks at the finished file before it takes the place of another one; throws Error to refuse it.
+  std::function<void(const std::filesystem::path& file)> check;
+  /// The version of the program, for the metadata.
+  std::string version;
+  /// Above this many bytes, weights go to external data; 0: near 2 GB.
+  std::uint64_t largest_model_file = 0;
+};
+
+struct Conversion {
+  /// The assignment that the file computes: the one asked for, with layers in fp32 that the file cannot have lower.
+  Assignment assignment;
+  ExportReport file;
+  /// Layers that stay in fp32 although a lower precision was asked for.
+  struct Kept {
+    std::string layer, op, reason;
+  };
+  std::vector<Kept> kept;
+  std::vector<std::string> prepared;  ///< One sentence for each kind of prepared constants.
+  int lowered = 0;                    ///< Layers that compute in a narrow type.
+  int opset_before = 0, opset_after = 0;
+  int checked = 0;  ///< Runs of the file that gave the bits of the assignment.
+};
+
+/// Writes the typed model to `path` (and `path`.data for more than 2 GB), which is replaced as a whole and only after
+/// the file was imported again and gave, strongly typed, bit for bit the outputs of the assignment on all samples.
+/// `spec` is that of `network` for the first sample's shapes, `model` the file that the network was imported from;
+/// constants that `repairs` clamped are those of the network. Logs what it does.
+/// Throws Error: kInvalidArgument for unknown names and types in io_types, kUnsupported when nothing can be lowered or
+/// for precisions that a file cannot say, kIo; InternalError when the file computes other bits.
+Conversion convert(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
+                   const std::vector<Repair>& repairs, const ConvertOptions& options,
+                   const std::filesystem::path& path);
+
+}  // namespace ulpscope

@@ -1,0 +1,36 @@
+// What other software says of an ONNX file: the onnx package's checker, and ONNX Runtime.
+#pragma once
+
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compare/tensor_map.h"
+#include "runners/worker.h"
+
+namespace ulpscope {
+
+/// Starts Python at once and loads the packages there while the caller does something else. What is not installed is
+/// logged and left out.
+class OnnxChecks {
+ public:
+  OnnxChecks();
+  ~OnnxChecks();
+
+  /// The full check of onnx.checker; then loads the file in ONNX Runtime and runs it on the inputs. Returns what was
+  /// done ("onnx.checker", "ONNX Runtime"). A file with bfloat16 that ONNX Runtime has no kernels for is logged, and
+  /// passes. Throws Error(kInvalidFile) with what they say.
+  std::vector<std::string> check(const std::filesystem::path& file, const TensorMap& inputs, bool has_bfloat16);
+
+ private:
+  struct Started {
+    std::shared_ptr<Worker> worker;  ///< Null: there is none.
+    std::string missing;
+    bool onnx = false, onnxruntime = false;
+  };
+  std::future<Started> started_;
+};
+
+}  // namespace ulpscope
