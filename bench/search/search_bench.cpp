@@ -1,13 +1,20 @@
 // Which layers the strategies keep, in how many evaluations, and how many held-out samples then pass.
-//   search_bench [--models FOLDER] [--case TEXT] [--objective smallest|cheapest] [--margin F] [--shrink] [--reasons]
+//   search_bench --sweep ...: instead, the effect of every layer by itself, measured and predicted, and what that
+//   costs. search_bench [--models FOLDER] [--case TEXT] [--objective smallest|cheapest] [--margin F] [--shrink]
+//   [--reasons]
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <numeric>
 
 #include "cases.h"
 #include "core/parallel.h"
+#include "precision/repair.h"
 #include "precision/search_space.h"
 #include "ulpscope/log.h"
 
@@ -21,6 +28,7 @@ struct Arguments {
   double margin = 0.5;
   bool shrink = false, reasons = false, repair = true;
   int threads = 0;
+  bool sweep = false;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -29,6 +37,8 @@ Arguments parse(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--shrink")
       result.shrink = true;
+    else if (word == "--sweep")
+      result.sweep = true;
     else if (word == "--reasons")
       result.reasons = true;
     else if (word == "--no-repair")
@@ -58,8 +68,9 @@ void run_case(const Case& which, const Arguments& arguments) {
   loaded.options.build.threads = arguments.threads;
   Journal journal;
   std::string stage;
-  const auto begin = std::chrono::steady_clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  // Processor time: of use on a machine that others share, with one thread.
+  const std::clock_t begin = std::clock();
+  const auto seconds = [&] { return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC; };
   std::string stages;
   const Answer answer =
       search_precisions(loaded.data, *loaded.criterion, loaded.options, journal, [&](const SearchProgress& p) {
@@ -68,11 +79,11 @@ void run_case(const Case& which, const Arguments& arguments) {
         stages += fmt::format(" {}@{:.2f}", stage, seconds());
       });
   fmt::print(
-      "{} | {}\n  kept {} of {}, evaluations {} + {} held out, cost {:.1f} %, used {:.3g}, held out {:.3g}, {:.2f} s\n "
+      "{} | {}\n  kept {} of {}, evaluations {} + {} held out, cost {:.1f} %, used {:.3g}, held out {:.3g}, {:.2f} s ({:.2f} s of processor time)\n "
       " {}\n",
       which.name, answer.message, answer.kept.size(), answer.candidates, answer.evaluations,
       answer.held_out_evaluations, 100 * answer.cost_share, answer.search.used,
-      answer.held_out ? answer.held_out->used : 0.0, answer.seconds, stages);
+      answer.held_out ? answer.held_out->used : 0.0, answer.seconds, seconds(), stages);
   for (const Trial& trial : answer.trials)
     fmt::print("    {} {}: {:.4g} {:.3f} s\n", trial.kind, trial.raised.size(), trial.judgement.used, trial.seconds);
   for (const Repair& repair : answer.repairs) fmt::print("    repair {}\n", repair.text);
@@ -83,6 +94,77 @@ void run_case(const Case& which, const Arguments& arguments) {
       fmt::print("    {} ({:.3g}): {}\n", kept.name, kept.effect, kept.reason.text);
 }
 
+/// Average ranks for ties.
+std::vector<double> ranks(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  std::vector<double> result(values.size());
+  for (std::size_t i = 0; i < order.size();) {
+    std::size_t j = i;
+    while (j < order.size() && values[order[j]] == values[order[i]]) ++j;
+    for (std::size_t k = i; k < j; ++k) result[order[k]] = (static_cast<double>(i) + static_cast<double>(j) - 1) / 2;
+    i = j;
+  }
+  return result;
+}
+
+double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = ranks(a), y = ranks(b);
+  const double mean = (static_cast<double>(x.size()) - 1) / 2;
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xy / std::sqrt(xx * yy);
+}
+
+/// Each layer low by itself, the others in fp32: predicted and measured.
+void sweep_case(const Case& which, const Arguments& arguments) {
+  Loaded loaded = load(which, arguments.models);
+  loaded.options.build.threads = arguments.threads;
+  auto space = std::make_unique<SearchSpace>(loaded.data.network, loaded.options, loaded.data.samples);
+  auto repaired = std::make_shared<Network>(*loaded.data.network);
+  for (const Repair& clamp : find_clamps(*space->trials().specialization(), space->low()))
+    clamp_constant(*repaired, clamp.name, clamp.limit);
+  space = std::make_unique<SearchSpace>(repaired, loaded.options, loaded.data.samples);
+  Trials& trials = space->trials();
+  const Assignment exact = trials.full_precision();
+  const auto golden = trials.run(exact);
+  const auto effects = predict_effects(trials, space->low(), space->candidates(), *loaded.criterion, golden);
+  const auto seconds = [](auto&& work) {
+    const std::clock_t begin = std::clock();
+    work();
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  };
+  // One forward of all samples without anything to share, as the unit.
+  double forward = 1e30;
+  for (int i = 0; i < 5; ++i) {
+    trials.set_memory_limit(0);
+    forward = std::min(forward, seconds([&] { trials.run(exact, false); }));
+  }
+  trials.set_memory_limit(loaded.options.memory_limit);
+  trials.run(exact);
+  std::vector<double> predicted, measured;
+  double total = 0;
+  for (std::size_t i = 0; i < effects.size(); ++i) {
+    Levels levels = space->highest();
+    levels[i] = 0;
+    const Assignment one = space->assignment(levels);
+    std::vector<TensorMap> outputs;
+    total += seconds([&] { outputs = trials.run(one, false); });
+    measured.push_back(loaded.criterion->judge(golden, outputs).used);
+    predicted.push_back(effects[i].effect);
+    if (arguments.reasons)
+      fmt::print("    {} predicted {:.4g} measured {:.4g}\n", trials.network().layer(effects[i].layer).name,
+                 predicted_use(predicted.back(), loaded.criterion->sensitivity()), measured.back());
+  }
+  fmt::print("{} | {} layers | rank correlation {:.3f} | a layer costs {:.2f} forwards\n", which.name, effects.size(),
+             rank_correlation(predicted, measured), total / static_cast<double>(effects.size()) / forward);
+}
+
 }  // namespace
 }  // namespace ulpscope::bench
 
@@ -91,6 +173,8 @@ int main(int argc, char** argv) {
   using namespace ulpscope::bench;
   const Arguments arguments = parse(argc, argv);
   for (const Case& which : all_cases())
-    if (which.name.find(arguments.only) != std::string::npos) run_case(which, arguments);
+    if (which.name.find(arguments.only) != std::string::npos) {
+      arguments.sweep ? sweep_case(which, arguments) : run_case(which, arguments);
+    }
   return 0;
 }

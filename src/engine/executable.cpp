@@ -10,8 +10,12 @@
 namespace ulpscope {
 
 Executable::Executable(const Network& network, Assignment assignment, const BuildOptions& options,
-                       std::shared_ptr<const Specialization> spec)
-    : network_(network), assignment_(std::move(assignment)), options_(options), subgraphs_(network.layers.size()) {
+                       std::shared_ptr<const Specialization> spec, const WeightCache& weights)
+    : network_(network),
+      assignment_(std::move(assignment)),
+      options_(options),
+      weights_(weights),
+      subgraphs_(network.layers.size()) {
   if (spec != nullptr) specializations_.emplace(spec->input_shapes, spec);
   for (std::size_t l = 0; l < network.layers.size(); ++l)
     if (network.layers[l].op->kind == OpKind::kControl)

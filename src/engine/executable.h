@@ -15,9 +15,9 @@ namespace ulpscope {
 class Executable {
  public:
   /// `network` outlives the executable. `spec`: the specialization that the assignment was made for, if there is one;
-  /// it is not made again.
+  /// it is not made again. `weights`: prepared constants to share, of a network with constants in common.
   Executable(const Network& network, Assignment assignment, const BuildOptions& options,
-             std::shared_ptr<const Specialization> spec = nullptr);
+             std::shared_ptr<const Specialization> spec = nullptr, const WeightCache& weights = {});
   ~Executable();
 
   /// Physical types in and out.
@@ -30,6 +30,7 @@ class Executable {
                                        Fusion fusion);
 
   std::shared_ptr<const Specialization> specialization(const std::vector<Shape>& input_shapes);
+  const WeightCache& weights() const noexcept { return weights_; }
   const Assignment& assignment() const noexcept { return assignment_; }
 
  private:

@@ -136,8 +136,12 @@ int PlanBuilder::define(TensorId id, Layout layout) {
 
 std::string PlanBuilder::constant_key(TensorId id) const {
   if (id == kNone) return "none";
-  return spec_.shape_dependent[static_cast<std::size_t>(id)] ? fmt::format("{}@{}", id, spec_.id)
-                                                             : fmt::format("{}", id);
+  if (spec_.shape_dependent[static_cast<std::size_t>(id)])
+    return fmt::format("{}{}@{}", weights_.scope(), id, spec_.id);
+  const Tensor& value = spec_.value(id);
+  // What the file has is the same in every network that was made from it; what is folded belongs to this one.
+  const bool from_file = value && network_.tensor(id).value.raw() == value.raw() && value.size() > 0;
+  return from_file ? weights_.name_of(value) : fmt::format("{}{}", weights_.scope(), id);
 }
 
 Tensor PlanBuilder::constant(TensorId id, Layout layout, Rounding rounding) {

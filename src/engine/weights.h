@@ -1,22 +1,23 @@
 // Constants, prepared once for every way in which layers read them.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <tuple>
 
-#include "core/rounding.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
 
-/// Shared by all plans of one network; thread-safe.
+/// Shared by all plans of one network, and by networks that have constants in common; thread-safe. A copy refers to the
+/// same entries, with a scope of its own.
 class WeightCache {
  public:
+  WeightCache();
+  WeightCache(const WeightCache& other);
+  WeightCache& operator=(const WeightCache&) = delete;
+  ~WeightCache();
+
   /// The tensor that `make` gives, made at most once per key. `key` names the constants and what is done to them.
   Tensor get(const std::string& key, const std::function<Tensor()>& make);
 
@@ -24,10 +25,15 @@ class WeightCache {
   std::shared_ptr<const void> get_object(const std::string& key,
                                          const std::function<std::shared_ptr<const void>()>& make);
 
+  /// Names a constant of a network by its bytes, whatever network it is in. The bytes are kept, and must not change.
+  std::string name_of(const Tensor& constant);
+  /// Names what is this network's own.
+  const std::string& scope() const noexcept { return scope_; }
+
  private:
-  std::mutex mutex_;
-  std::map<std::string, Tensor, std::less<>> tensors_;
-  std::map<std::string, std::shared_ptr<const void>, std::less<>> objects_;
+  struct Entries;
+  std::shared_ptr<Entries> entries_;
+  std::string scope_;
 };
 
 }  // namespace ulpscope

@@ -272,7 +272,7 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
             index.emplace(tensor, tensors.size()).second)
           tensors.push_back(tensor);
   }
-  LocalErrors local(network, low, layers, trials.options());
+  LocalErrors local(network, low, layers, trials.options(), trials.weights());
   for (std::size_t s = 0; s < samples; ++s) {
     const LocalErrors::Result result = local.run(trials.inputs(s), tensors);
     const auto spec = trials.specialization(s);

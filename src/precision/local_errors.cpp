@@ -19,8 +19,12 @@ struct LocalErrors::Twin {
 };
 
 LocalErrors::LocalErrors(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
-                         const BuildOptions& options)
-    : network_(network), low_(low), candidates_(candidates.begin(), candidates.end()), options_(options) {}
+                         const BuildOptions& options, const WeightCache& weights)
+    : network_(network),
+      low_(low),
+      candidates_(candidates.begin(), candidates.end()),
+      options_(options),
+      weights_(weights) {}
 
 LocalErrors::~LocalErrors() = default;
 
@@ -78,7 +82,7 @@ LocalErrors::Twin& LocalErrors::twin(std::span<const TensorId> tensors, const st
   derive_storage(network, spec->inferred.types, false, false, assignment);
   BuildOptions options = options_;
   options.fusion = Fusion::kNone;
-  made->executable = std::make_unique<Executable>(network, assignment, options, spec);
+  made->executable = std::make_unique<Executable>(network, assignment, options, spec, weights_);
   twin_ = std::move(made);
   return *twin_;
 }

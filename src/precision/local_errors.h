@@ -24,8 +24,9 @@ struct LocalError {
 class LocalErrors {
  public:
   /// `candidates`: layers of `network`; each twin has the precision and the scales of `low`. `network` outlives this.
+  /// `weights`: prepared constants to share.
   LocalErrors(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
-              const BuildOptions& options);
+              const BuildOptions& options, const WeightCache& weights = {});
   ~LocalErrors();
 
   /// The errors of all candidates, in their order, and the exact values of `tensors` (physical types), for one sample
@@ -45,6 +46,7 @@ class LocalErrors {
   const Assignment low_;
   const std::vector<LayerId> candidates_;
   const BuildOptions options_;
+  const WeightCache weights_;
   std::unique_ptr<Twin> twin_;
 };
 

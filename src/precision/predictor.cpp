@@ -212,7 +212,7 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
   for (LayerId id : candidates)
     for (TensorId output : network.layer(id).outputs)
       if (output != kNone && is_floating(network.tensor(output).type)) wanted.push_back(output);
-  LocalErrors local_errors(network, low, candidates, trials.options());
+  LocalErrors local_errors(network, low, candidates, trials.options(), trials.weights());
   std::map<std::vector<Shape>, std::unique_ptr<Products>> products;
   const int passes = static_cast<int>(golden.size()) * (options.projections + 1);
   int done = 0;

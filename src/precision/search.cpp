@@ -146,7 +146,7 @@ void Search::repair() {
   const auto attempt = [&](std::span<const Repair> chosen) {
     auto repaired = std::make_shared<Network>(*network_);
     for (const Repair& clamp : chosen) clamp_constant(*repaired, clamp.name, clamp.limit);
-    auto space = std::make_unique<SearchSpace>(repaired, options_, samples);
+    auto space = std::make_unique<SearchSpace>(repaired, options_, samples, space_->trials().weights());
     const auto outputs = space->trials().run(space->trials().full_precision(), 0, data_.samples.size(), false);
     if (!criterion_.judge(golden_, outputs).passed(kHarmless * options_.margin)) return false;
     network_ = repaired;

@@ -40,11 +40,11 @@ std::vector<LayerId> search_candidates(const Specialization& spec, const Assignm
 }
 
 SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchOptions& options,
-                         std::span<const TensorMap> samples)
+                         std::span<const TensorMap> samples, const WeightCache& weights)
     : options_(options), network_(std::move(network)) {
   BuildOptions build = options_.build;
   build.constraints = ConstraintMode::kObey;
-  trials_ = std::make_unique<Trials>(network_, build, samples);
+  trials_ = std::make_unique<Trials>(network_, build, samples, weights);
   trials_->set_memory_limit(options_.memory_limit);
   low_ = assignment({});
   const auto spec = trials_->specialization();

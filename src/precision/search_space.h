@@ -21,7 +21,8 @@ std::size_t raised_count(const Levels& levels) noexcept;
 class SearchSpace {
  public:
   /// `samples`: those to search with first, `search_samples` of them, then the held-out ones.
-  SearchSpace(std::shared_ptr<const Network> network, const SearchOptions& options, std::span<const TensorMap> samples);
+  SearchSpace(std::shared_ptr<const Network> network, const SearchOptions& options, std::span<const TensorMap> samples,
+              const WeightCache& weights = {});
 
   Trials& trials() noexcept { return *trials_; }
   /// Every candidate at its lowest.

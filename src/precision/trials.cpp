@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "core/parallel.h"
 #include "engine/assign.h"
@@ -44,7 +45,8 @@ Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std:
 
 }  // namespace
 
-Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& options, std::span<const TensorMap> samples)
+Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& options, std::span<const TensorMap> samples,
+               const WeightCache& weights)
     : network_(std::move(network)), options_(options) {
   set_num_threads(options.threads);
   for (std::size_t s = 0; s < samples.size(); ++s) {
@@ -54,7 +56,7 @@ Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& optio
   }
   if (inputs_.empty()) throw Error(ErrorCode::kInvalidArgument, "[trials] expected at least one sample, got none");
   stores_.assign(inputs_.size(), ActivationStore(kDefaultMemory / inputs_.size()));
-  executable_ = std::make_unique<Executable>(*network_, Assignment{}, options_);
+  executable_ = std::make_unique<Executable>(*network_, Assignment{}, options_, nullptr, weights);
 }
 
 Trials::~Trials() = default;
@@ -86,13 +88,15 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t fir
   if (std::any_of(assignment.precision.begin(), assignment.precision.end(),
                   [](Precision p) { return p != Precision::kFP32; }))
     ++evaluations_;
+  std::map<std::vector<Shape>, std::shared_ptr<const Plan>> plans;  // One for all samples of a shape.
   std::vector<TensorMap> results;
   for (std::size_t s = first; s < first + count; ++s) {
     const auto& inputs = inputs_[s];
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-    std::vector<Tensor> outputs =
-        executable_->plan_for(shapes, assignment, options_.fusion)->run(inputs, &stores_[s], keep);
+    auto& plan = plans[shapes];
+    if (plan == nullptr) plan = executable_->plan_for(shapes, assignment, options_.fusion);
+    std::vector<Tensor> outputs = plan->run(inputs, &stores_[s], keep);
     TensorMap named;
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       const TensorInfo& info = network_->tensor(network_->outputs[o]);

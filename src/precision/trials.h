@@ -18,11 +18,14 @@ class Trials {
  public:
   /// `samples`: inputs by name; types are cast, others than the network's are errors. Throws Error naming the sample
   /// and input that do not fit.
-  Trials(std::shared_ptr<const Network> network, const BuildOptions& options, std::span<const TensorMap> samples);
+  /// `weights`: prepared constants to share with a network that has constants in common.
+  Trials(std::shared_ptr<const Network> network, const BuildOptions& options, std::span<const TensorMap> samples,
+         const WeightCache& weights = {});
   ~Trials();
 
   const Network& network() const noexcept { return *network_; }
   const BuildOptions& options() const noexcept { return options_; }
+  const WeightCache& weights() const noexcept { return executable_->weights(); }
   std::size_t num_samples() const noexcept { return inputs_.size(); }
   /// Of a sample, in the order of the network's inputs, physical types.
   std::span<const Tensor> inputs(std::size_t sample) const noexcept { return inputs_[sample]; }
