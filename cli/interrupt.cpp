@@ -16,6 +16,7 @@ namespace {
 
 std::atomic<int> signals{0};
 std::atomic<int> writers{0};
+std::atomic<int> patient{0};
 int wake_pipe[2] = {-1, -1};
 
 void on_signal(int) {
@@ -35,7 +36,8 @@ void watch() {
   char byte;
   while (read(wake_pipe[0], &byte, 1) < 0) {
   }
-  for (int i = 0; i < 50 && signals.load() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; (i < 50 || patient.load() > 0) && signals.load() < 2; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   end_now();
 }
 
@@ -60,5 +62,8 @@ void check_interrupted() {
 
 WritingFile::WritingFile() noexcept { writers.fetch_add(1); }
 WritingFile::~WritingFile() { writers.fetch_sub(1); }
+
+EndsByItself::EndsByItself() noexcept { patient.fetch_add(1); }
+EndsByItself::~EndsByItself() { patient.fetch_sub(1); }
 
 }  // namespace ulpscope::cli

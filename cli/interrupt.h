@@ -24,4 +24,14 @@ class WritingFile {
   WritingFile& operator=(const WritingFile&) = delete;
 };
 
+/// While one lives, the first signal only sets `interrupted()`, however long the work takes that looks at it; a second
+/// signal ends the program as always. For work that has something to hand over first.
+class EndsByItself {
+ public:
+  EndsByItself() noexcept;
+  ~EndsByItself();
+  EndsByItself(const EndsByItself&) = delete;
+  EndsByItself& operator=(const EndsByItself&) = delete;
+};
+
 }  // namespace ulpscope::cli

@@ -1,5 +1,6 @@
 #include "tools/convert.h"
 #include "tools/debug_precision.h"
+#include "tools/precision_search.h"
 #include "tools/precision_strategies.h"
 #include "tools/run.h"
 #include "tools/template.h"
@@ -18,6 +19,7 @@ constexpr ToolEntry kTools[] = {
     {"precision linear", make_precision_linear_tool},
     {"precision worst-first", make_precision_worst_first_tool},
     {"debug precision", make_debug_precision_tool},
+    {"precision search", make_precision_search_tool},
 };
 
 }  // namespace

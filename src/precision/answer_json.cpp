@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <array>
 #include <span>
@@ -169,12 +168,6 @@ void read_figures(const Reader& reader, Answer& answer) {
 
 std::string_view name_of(Answer::Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
 std::string_view name_of(ReasonKind kind) noexcept { return kReasons[static_cast<std::size_t>(kind)]; }
-
-std::string hash_of_file(const std::filesystem::path& path) {
-  const auto file = MappedFile::open(path);
-  const std::span<const std::byte> bytes = std::as_const(*file).bytes();
-  return fmt::format("xxh3:{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
-}
 
 std::string answer_to_json(const AnswerFile& file) {
   return from_answer(file).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -20,7 +20,7 @@ struct AnswerFile {
   Answer answer;
   std::string program;  ///< "ulpscope 0.1.0": what wrote it.
   std::string model;    ///< The path as it was given.
-  /// `hash_of_file` of the model; external data are not part of it.
+  /// `hash_of_file` (precision/fingerprint.h) of the model; external data are not part of it.
   std::string model_hash;
   /// What was allowed: "fp16", "bf16", "int8", ...
   std::vector<std::string> precisions;
@@ -31,9 +31,6 @@ struct AnswerFile {
   std::string calibration_cache;        ///< int8: the file of the scales; may be empty.
   std::map<std::string, float> scales;  ///< int8: the scale of each tensor, by name.
 };
-
-/// "xxh3:" and 16 hexadecimal digits. Throws Error(kNotFound), Error(kIo).
-std::string hash_of_file(const std::filesystem::path& path);
 
 std::string answer_to_json(const AnswerFile& file);
 /// `where` names the text in messages. Throws Error(kInvalidFile) naming the key: what is no answer, another version,

@@ -39,8 +39,10 @@ std::string layer_lines(const KeptLayer& layer) {
   const bool same = layer.nodes.empty() || (layer.nodes.size() == 1 && layer.nodes.front() == layer.name);
   std::string text = fmt::format("    {} ({}, {})", layer.name, layer.op, name_of(layer.precision));
   if (!same) text += fmt::format(", nodes {}", fmt::join(layer.nodes, ", "));
-  text += fmt::format("\n        {}", name_of(layer.reason.kind));
-  if (!layer.reason.text.empty()) text += ": " + layer.reason.text;
+  // Sentences that begin with the kind need no other beginning.
+  const std::string kind(name_of(layer.reason.kind));
+  const std::string& why = layer.reason.text;
+  text += "\n        " + (why.empty() ? kind : why.starts_with(kind) ? why : kind + ": " + why);
   return text;
 }
 
@@ -86,8 +88,12 @@ void append_figures(const Answer& answer, std::string& out) {
     out += fmt::format("Error on the {} of the search: {}\n", plural(answer.search_samples, "sample"),
                        error_line(answer.search));
   if (answer.held_out) {
-    out += fmt::format("Error on the {} held out: {}; {} of {} pass\n", plural(answer.held_out_samples, "sample"),
-                       error_line(*answer.held_out), answer.held_out_passed, answer.held_out_samples);
+    const std::string passed = answer.held_out->passed() ? std::string("all pass")
+                               : answer.held_out_passed > 0
+                                   ? fmt::format("{} of {} pass", answer.held_out_passed, answer.held_out_samples)
+                                   : std::string("not all pass");
+    out += fmt::format("Error on the {} held out: {}; {}\n", plural(answer.held_out_samples, "sample"),
+                       error_line(*answer.held_out), passed);
   } else {
     out += "Held-out samples: none were checked; the answer is known to hold on the samples of the search only\n";
   }

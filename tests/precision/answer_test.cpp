@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "precision/answer_json.h"
 #include "precision/answer_text.h"
+#include "precision/fingerprint.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::testing {
@@ -35,7 +36,7 @@ AnswerFile example() {
        {"Add"},
        Precision::kFP32,
        std::numeric_limits<double>::infinity(),
-       {ReasonKind::kOverflow, "sum", 4, 16, 131008, 0.75, "4 of 16 elements of 'sum' lie beyond 65504."}},
+       {ReasonKind::kOverflow, "sum", 4, 16, 131008, 0.75, "overflow: 4 of 16 elements of 'sum' lie beyond 65504."}},
       {"a b", "MatMul", {"n1", "n2"}, Precision::kFP16, 0.1, {ReasonKind::kResolution, "t", 1, 2, 3, 0.25, "coarse"}}};
   a.following = {"Reshape_1", "Transpose_2"};
   a.repairs = {{"clamp", "mask", 32752, "clamped"}};

@@ -1,0 +1,221 @@
+#include "args/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "graph/name_match.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cli {
+namespace {
+
+struct Unit {
+  std::string_view suffix;
+  double factor;
+};
+
+/// A positive number with one of the units; the first is the default.
+double parse_quantity(std::string_view option, const std::string& text, std::span<const Unit> units,
+                      const char* expected) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  std::string suffix(end);
+  std::ranges::transform(suffix, suffix.begin(),
+                         [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  if (end != text.c_str() && std::isfinite(number) && number > 0) {
+    if (suffix.empty()) return number * units.front().factor;
+    for (const Unit& unit : units)
+      if (suffix == unit.suffix) return number * unit.factor;
+  }
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] {}: expected {}, got '{}'", option, expected, text));
+}
+
+int rank_of(Precision precision) {
+  switch (precision) {
+    case Precision::kFP32:
+      return 3;
+    case Precision::kTF32:
+      return 2;
+    case Precision::kFP16:
+    case Precision::kBF16:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+void SearchArgs::declare(OptionTable& table) {
+  table.section("Search", "finding the layers that need more precision.");
+  table
+      .list({"-p", "--precision"}, ladder, "TYPE",
+            "What layers may be raised to, where --fp16, --bf16 or --int8 is too coarse: float32 (default), float16, "
+            "bfloat16, also several. `--int8 --precision float16 float32` tries float16 for the layers that int8 does "
+            "not suit, and enables it")
+      .choose({"float32", "float16", "bfloat16"})
+      .ours();
+  table
+      .list({"--hold-out"}, hold_out, "FILE",
+            "Inputs (JSON) that the answer is checked with, at the whole tolerance, but not searched on. Default: "
+            "every fourth sample is kept back for this, if there are four or more")
+      .exclude("--no-hold-out")
+      .ours();
+  table.flag({"--no-hold-out"}, no_hold_out, "Search on all samples; nothing checks the answer then").ours();
+  table
+      .value({"--objective"}, objective, "NAME",
+             "smallest (default): few layers; cheapest: few multiply-adds in higher precision")
+      .choose({"smallest", "cheapest"})
+      .ours();
+  table
+      .number({"--margin"}, margin, "F",
+              "Search at F times the tolerance (default: 0.5), so that the answer holds on other data; 1 is the "
+              "tolerance itself")
+      .ours();
+  table.flag({"--shrink"}, shrink, "Take single layers out of the set that was found, as far as it still passes")
+      .ours();
+  table
+      .list(
+          {"--keep"}, keep, "LAYER",
+          "Layers that stay in the highest precision: names of layers or ONNX nodes, patterns (*attention*), operator "
+          "types (Softmax)")
+      .ours();
+  table.list({"--lower"}, lower, "LAYER", "Layers that stay in the lowest precision; named in the same way").ours();
+  table.flag({"--no-repair"}, no_repair, "Leave constants beyond the range of float16 as they are").ours();
+  table.integer({"--max-trials"}, max_trials, "N", "Evaluate the samples of the search at most N times").ours();
+  table
+      .value({"--time-limit"}, time_limit, "TIME",
+             "End after this time (30s, 2m, 1h; a number is in seconds) with the best that was found")
+      .ours();
+  table
+      .value({"--memory-limit"}, memory_limit, "BYTES",
+             "For activations that trials share (512M, 2G; default: 1G). Results do not depend on it")
+      .ours();
+  table.flag({"--dry-run"}, dry_run, "Say what would be searched, and run no trial").ours();
+
+  table.section("Answer", "what is kept of the search.");
+  table
+      .value({"--save-answer"}, answer, "FILE",
+             "Write the answer (JSON) to this file (default: MODEL's name with .answer.json in the working directory)")
+      .ours();
+  table
+      .value({"--save-layer-precisions"}, layer_precisions_file, "FILE",
+             "Write the layers and their precisions as words for --layer-precisions, one per line")
+      .ours();
+  table
+      .value({"--journal"}, journal, "FILE",
+             "Write a line of JSON per finished trial to this file (default: beside the answer, .journal.jsonl)")
+      .exclude("--no-journal")
+      .ours();
+  table.flag({"--no-journal"}, no_journal, "Keep no journal").ours();
+  table
+      .flag({"--continue"}, resume,
+            "Go on with the journal of a search that was ended: no finished trial is repeated, and the answer is the "
+            "same as without the interruption")
+      .exclude("--no-journal")
+      .ours();
+}
+
+SearchOptions SearchArgs::options() const {
+  SearchOptions options;
+  if (objective == "cheapest") options.objective = Objective::kCheapest;
+  options.margin = margin.value_or(0.5);
+  if (!(options.margin > 0 && options.margin <= 1))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] --margin: expected a number above 0 and at most 1, got {}", options.margin));
+  options.shrink = shrink;
+  options.repair = !no_repair;
+  options.max_trials = max_trials.value_or(0);
+  if (max_trials && *max_trials < 1)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] --max-trials: expected 1 or more, got {}", *max_trials));
+  if (time_limit) options.time_limit = parse_duration("--time-limit", *time_limit);
+  if (memory_limit) options.memory_limit = parse_bytes("--memory-limit", *memory_limit);
+  if (!ladder.empty()) {
+    options.ladder.clear();
+    for (const std::string& name : ladder) {
+      const Precision precision = *precision_from_type(*data_type_from_name(name));
+      if (std::ranges::find(options.ladder, precision) == options.ladder.end()) options.ladder.push_back(precision);
+    }
+    std::ranges::stable_sort(options.ladder, {}, rank_of);
+  }
+  return options;
+}
+
+std::filesystem::path SearchArgs::answer_path(const std::filesystem::path& model) const {
+  return answer ? std::filesystem::path(*answer) : std::filesystem::path(model.stem().string() + ".answer.json");
+}
+
+std::filesystem::path SearchArgs::journal_path(const std::filesystem::path& model) const {
+  if (no_journal) return {};
+  if (journal) return *journal;
+  std::filesystem::path path = answer_path(model);
+  if (path.extension() == ".json") path.replace_extension();
+  if (path.extension() == ".answer") path.replace_extension();
+  path += ".journal.jsonl";
+  return path;
+}
+
+double parse_duration(std::string_view option, const std::string& text) {
+  constexpr Unit kUnits[] = {{"s", 1}, {"ms", 1e-3}, {"m", 60}, {"min", 60}, {"h", 3600}};
+  return parse_quantity(option, text, kUnits, "a time such as 30s, 2m or 1h");
+}
+
+std::size_t parse_bytes(std::string_view option, const std::string& text) {
+  constexpr double k = 1024;
+  constexpr Unit kUnits[] = {
+      {"b", 1},      {"k", k},          {"m", k * k}, {"g", k * k * k}, {"t", k * k * k * k}, {"kb", k},
+      {"mb", k * k}, {"gb", k * k * k}, {"kib", k},   {"mib", k * k},   {"gib", k * k * k}};
+  const double bytes = parse_quantity(option, text, kUnits, "bytes such as 512M or 2G");
+  if (bytes >= 1e18)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] {}: expected bytes such as 512M or 2G, got '{}'", option, text));
+  return static_cast<std::size_t>(bytes);
+}
+
+std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
+                                 std::string_view option) {
+  std::vector<char> chosen(network.layers.size(), 0);
+  const auto computes = [](const Layer& layer) { return layer.op->precision == PrecisionRule::kCompute; };
+  for (const std::string& word : words) {
+    const LayerId exact = network.find_layer(word);
+    if (exact != kNone && !computes(network.layer(exact)))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] {} '{}': expected a layer with float arithmetic; a {} has no precision of its "
+                              "own and follows its inputs",
+                              option, word, network.layer(exact).op->name));
+    bool any = exact != kNone;
+    if (any) {
+      chosen[static_cast<std::size_t>(exact)] = 1;
+      continue;
+    }
+    for (std::size_t l = 0; l < network.layers.size(); ++l) {
+      const Layer& layer = network.layers[l];
+      const bool named = layer.op->name == word || std::ranges::find(layer.nodes, word) != layer.nodes.end() ||
+                         (is_name_pattern(word) && matches_name_pattern(layer.name, word));
+      if (!named || !computes(layer)) continue;
+      any = true;
+      chosen[l] = 1;
+    }
+    if (any) continue;
+    std::vector<std::string> names;
+    for (const Layer& layer : network.layers) {
+      if (!computes(layer)) continue;
+      names.push_back(layer.name);
+      if (std::ranges::find(names, layer.op->name) == names.end()) names.emplace_back(layer.op->name);
+    }
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] {} '{}': expected a layer with float arithmetic, an operator type or a pattern "
+                            "that matches one; there is none{}",
+                            option, word, did_you_mean(word, names)));
+  }
+  std::vector<LayerId> result;
+  for (std::size_t l = 0; l < chosen.size(); ++l)
+    if (chosen[l] != 0) result.push_back(static_cast<LayerId>(l));
+  return result;
+}
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,44 @@
+// What `precision search` takes beside the network, the inputs and the criterion.
+#pragma once
+
+#include <filesystem>
+
+#include "args/option_table.h"
+#include "graph/network.h"
+#include "precision/search.h"
+
+namespace ulpscope::cli {
+
+struct SearchArgs {
+  std::vector<std::string> ladder, keep, lower, hold_out;
+  bool no_hold_out = false;
+  std::optional<std::string> objective;
+  std::optional<double> margin;
+  bool shrink = false, no_repair = false, dry_run = false;
+  std::optional<int> max_trials;
+  std::optional<std::string> time_limit, memory_limit;
+  std::optional<std::string> answer, journal, layer_precisions_file;
+  bool no_journal = false, resume = false;
+
+  void declare(OptionTable& table);
+  /// The options of the search but `build`; without `keep` and `lower`. Throws Error for what makes no sense.
+  SearchOptions options() const;
+
+  /// --save-answer, or MODEL's name with ".answer.json" in the working directory.
+  std::filesystem::path answer_path(const std::filesystem::path& model) const;
+  /// --journal, or beside the answer: "x.answer.json" and "x.json" have "x.journal.jsonl". Empty with --no-journal.
+  std::filesystem::path journal_path(const std::filesystem::path& model) const;
+};
+
+/// "30", "30s", "2m", "1.5h" as seconds. Throws Error that starts with the option's name.
+double parse_duration(std::string_view option, const std::string& text);
+/// "2G", "512M", "100k", "1000000" as bytes; factors are powers of 1024.
+std::size_t parse_bytes(std::string_view option, const std::string& text);
+
+/// The layers with float arithmetic that the words name: a layer, an ONNX node, an operator type ("Softmax"), or a
+/// pattern of layer names. In network order, each once. Throws Error naming the option and similar names for a word
+/// that names nothing, and for a layer that has no precision of its own.
+std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
+                                 std::string_view option);
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,376 @@
+"""`precision search` as a program: answers, files, exit statuses, mistakes, and ends before the end."""
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from cli_support import encode_array
+
+BASE = ["--fp16", "--fusion", "none", "--atol", "1e-3", "--rtol", "1e-2"]
+
+
+def samples(count, n=256, low=1, high=2):
+    return [{"x": np.random.default_rng(i).uniform(low, high, (1, 1, n, n)).astype(np.float32)} for i in range(count)]
+
+
+def save_inputs(path, iterations):
+    path.write_text(json.dumps([{name: encode_array(a) for name, a in each.items()} for each in iterations]))
+    return path.name
+
+
+def save_results(path, iterations):
+    outputs = [{"outputs": {name: {"values": encode_array(a), "polygraphy_class": "LazyArray"} for name, a in each.items()},
+                "runtime": 0.1, "runner_name": "golden", "polygraphy_class": "IterationResult"} for each in iterations]
+    path.write_text(json.dumps({"lst": [["golden", outputs]], "polygraphy_class": "RunResults"}))
+    return path.name
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    return save_inputs(tmp_path / "in.json", samples(4))
+
+
+@pytest.fixture
+def search(run, model, inputs):
+    def call(*words, base=BASE):
+        return run("precision", "search", model, "--load-inputs", inputs, *base, *words)
+
+    return call
+
+
+def answer_of(tmp_path, name="needs_constraints.answer.json"):
+    return json.loads((tmp_path / name).read_text())
+
+
+def trials_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()][1:]
+
+
+def key(trial):
+    return trial["kind"] == "hold-out", json.dumps(trial["raised"])
+
+
+def comparable(answer):
+    """Without what differs from run to run."""
+    answer = json.loads(json.dumps(answer))
+    answer.pop("seconds")
+    for trial in answer["trials"]:
+        trial.pop("seconds")
+    return answer
+
+
+def test_answers_with_reasons(search, tmp_path):
+    outcome = search()
+    assert outcome.code == 0, outcome
+    assert "Layers to keep in higher precision: 2 of 4 candidates" in outcome.out
+    assert "Error on the 1 sample held out" in outcome.out and "; all pass" in outcome.out
+    assert "a repaired layer" not in outcome.out
+    answer = answer_of(tmp_path)
+    assert answer["verdict"] == "found"
+    assert [layer["name"] for layer in answer["layers"]] == ["Add", "Sub"]
+    assert all(layer["precision"] == "fp32" and layer["reason"]["text"] for layer in answer["layers"])
+    assert answer["search"]["samples"] == 3 and answer["held_out"]["samples"] == 1
+    assert len(answer["sensitivities"]) == 4 and answer["trials"]
+    journal = (tmp_path / "needs_constraints.journal.jsonl").read_text().splitlines()
+    assert json.loads(journal[0])["format"] == "ulpscope-journal"
+    assert len(journal) == 1 + len(trials_of(tmp_path / "needs_constraints.journal.jsonl"))
+
+
+def test_the_command_of_the_answer_reproduces_it(search, run, model, inputs, tmp_path):
+    assert search().code == 0
+    words = answer_of(tmp_path)["run_options"]
+    reference = run("run", model, "--onnxrt", "--load-inputs", inputs, "--save-outputs", "golden.json")
+    assert reference.code == 0
+    judged = ["--load-inputs", inputs, "--load-outputs", "golden.json", "--atol", "1e-3", "--rtol", "1e-2"]
+    assert run("run", model, *words, *judged).code == 0
+    # Without the layers that the answer names it fails.
+    at = words.index("--layer-precisions")
+    assert run("run", model, *words[:at], *judged).code == 1
+
+
+def test_the_printed_command_is_one_for_a_shell(search, tmp_path):
+    outcome = search()
+    line = next(line for line in outcome.out.splitlines() if "    ulpscope run " in line)
+    assert shlex.split(line[4:].strip())[3:] == answer_of(tmp_path)["run_options"]
+
+
+def test_fusion_can_make_it_unnecessary(search, tmp_path):
+    outcome = search("--fusion", "full")
+    assert outcome.code == 0, outcome
+    assert answer_of(tmp_path)["layers"] == []
+    assert "Layers to keep in higher precision: none." in outcome.out
+
+
+def test_files_have_their_options(search, tmp_path):
+    assert search("--save-answer", "sub/a.json", "--save-layer-precisions", "layers.txt").code == 0
+    assert (tmp_path / "layers.txt").read_text() == "Add:float32\nSub:float32\n"
+    assert (tmp_path / "sub" / "a.journal.jsonl").exists() and (tmp_path / "sub" / "a.json").exists()
+    assert search("--save-answer", "b.json", "--no-journal").code == 0
+    assert not (tmp_path / "b.journal.jsonl").exists()
+    assert search("--save-answer", "b.json", "--journal", "j").code == 0
+    assert trials_of(tmp_path / "j")
+
+
+def test_not_reachable_is_an_answer(search, tmp_path):
+    outcome = search("--lower", "Add", "Sub")
+    assert outcome.code == 1, outcome
+    assert answer_of(tmp_path)["verdict"] == "not-reachable"
+    assert "Not reachable" in outcome.out
+
+
+def test_keep_and_lower(search, tmp_path):
+    outcome = search("--keep", "MatMul", "--shrink")
+    assert outcome.code == 0, outcome
+    layers = {layer["name"]: layer["reason"]["kind"] for layer in answer_of(tmp_path)["layers"]}
+    assert set(layers) == {"Add", "Sub", "MatMul_0", "MatMul_1"}
+    assert layers["MatMul_0"] == layers["MatMul_1"] == "requested"
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--keep", "Addd"], "--keep 'Addd': expected a layer with float arithmetic"),
+    (["--keep", "Addd"], "did you mean 'Add'"),
+    (["--lower", "Conv*"], "--lower 'Conv*'"),
+    (["--keep", "Add", "--lower", "*"], "layer 'Add': --keep and --lower contradict each other"),
+    (["--keep", "*"], "there is nothing to search"),
+    (["--keep", "*", "--dry-run"], "there is nothing to search"),
+    (["--margin", "0"], "--margin: expected a number above 0 and at most 1, got 0"),
+    (["--max-trials", "0"], "--max-trials: expected 1 or more, got 0"),
+    (["--time-limit", "soon"], "--time-limit: expected a time such as 30s, 2m or 1h, got 'soon'"),
+    (["--time-limit=-3s"], "--time-limit: expected a time"),
+    (["--memory-limit", "2X"], "--memory-limit: expected bytes such as 512M or 2G, got '2X'"),
+    (["--hold-out", "none.json"], "none.json"),
+])
+def test_mistakes_are_named(search, tmp_path, words, message):
+    outcome = search(*words)
+    assert outcome.code == 1, outcome
+    assert message in outcome.err, outcome
+    assert not list(tmp_path.glob("*.answer.json")) and not list(tmp_path.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("words", [["--precision", "float12"], ["--objective", "best"],
+                                   ["--journal", "x", "--no-journal"], ["--continue", "--no-journal"],
+                                   ["--hold-out", "x", "--no-hold-out"], ["--threshold", "1"],
+                                   ["--metric", "rel-l2"]])
+def test_command_lines_that_do_not_fit(search, words):
+    assert search(*words).code == 2
+
+
+def test_a_precision_is_needed(search):
+    outcome = search(base=[])
+    assert outcome.code == 1
+    assert "at least one precision besides float32" in outcome.err
+
+
+def test_golden_results(search, run, model, inputs, tmp_path):
+    assert run("run", model, "--onnxrt", "--load-inputs", inputs, "--save-outputs", "golden.pkl").code == 0
+    assert search("--golden", "golden.pkl").code == 0
+    assert [layer["name"] for layer in answer_of(tmp_path)["layers"]] == ["Add", "Sub"]
+
+
+def broken_golden(tmp_path, change):
+    good = [{"matmul_out_3": each["x"]} for each in samples(4)]
+    return save_results(tmp_path / "golden.json", change(good))
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda good: [{"other": g["matmul_out_3"], "more": g["matmul_out_3"]} for g in good], "matmul_out_3"),
+    (lambda good: [{"matmul_out_3": g["matmul_out_3"][..., :7]} for g in good], "expected shape (1, 1, 256, 256), got (1, 1, 256, 7)"),
+    (lambda good: good[:3], "expected results of 4 iteration(s), one per sample, got 3"),
+    (lambda good: good[:3] + [{"matmul_out_3": np.full_like(good[0]["matmul_out_3"], np.nan)}], "NaN"),
+])
+def test_golden_results_that_do_not_fit(search, tmp_path, change, message):
+    outcome = search("--golden", broken_golden(tmp_path, change))
+    assert outcome.code == 1, outcome
+    assert message in outcome.err, outcome
+
+
+def test_golden_results_of_other_inputs(search, tmp_path):
+    outcome = search("--golden", broken_golden(
+        tmp_path, lambda good: [{"matmul_out_3": g["matmul_out_3"] + 0.5} for g in good]))
+    assert outcome.code == 1
+    assert "Even with every layer in float32" in outcome.out, outcome
+    assert answer_of(tmp_path)["verdict"] == "not-reachable"
+
+
+def test_samples_of_the_wrong_kind(run, model, tmp_path):
+    save_inputs(tmp_path / "bad.json", [{"x": np.zeros((2, 3), np.float32)}])
+    outcome = run("precision", "search", model, "--load-inputs", "bad.json", *BASE)
+    assert outcome.code == 1 and "x" in outcome.err, outcome
+    save_inputs(tmp_path / "bad.json", [{"z": np.zeros((1, 1, 256, 256), np.float32), "w": np.zeros(3)}])
+    outcome = run("precision", "search", model, "--load-inputs", "bad.json", *BASE)
+    assert outcome.code == 1 and "x" in outcome.err, outcome
+
+
+METRICS = """
+import time
+def good(golden, candidate):
+    return max(float(abs(g["matmul_out_3"] - c["matmul_out_3"]).max()) for g, c in zip(golden, candidate))
+def raises(golden, candidate):
+    raise ValueError("no such class")
+def nan(golden, candidate):
+    return float("nan")
+def hangs(golden, candidate):
+    time.sleep(1000)
+"""
+
+
+def test_metric_scripts(search, tmp_path):
+    (tmp_path / "m.py").write_text(METRICS)
+    base = ["--fp16", "--fusion", "none", "--threshold", "0.01"]
+    assert search("--metric-script", "m.py:good", base=base).code == 0
+    assert [layer["name"] for layer in answer_of(tmp_path)["layers"]] == ["Add", "Sub"]
+    for function, message in (("raises", "no such class"), ("nan", "NaN"), ("hangs", "limit")):
+        outcome = search("--metric-script", f"m.py:{function}", "--python-time-limit", "2", base=base)
+        assert outcome.code == 1, outcome
+        assert message.lower() in outcome.err.lower(), outcome
+
+
+def test_calibration_caches_that_make_no_sense(search, tmp_path):
+    for text in ("TRT-8601-EntropyCalibration2\nx: zz\n", "TRT-8601-EntropyCalibration2\nx: 7f800000\n", "hello"):
+        (tmp_path / "c.cache").write_text(text)
+        outcome = search("--int8", "--calibration-cache", "c.cache")
+        assert outcome.code == 1 and "calibration cache" in outcome.err, outcome
+
+
+def test_generated_samples_are_warned_of(run, model):
+    outcome = run("precision", "search", model, "--val-range", "[1,2]", *BASE)
+    assert outcome.code == 0
+    assert "The samples are random numbers" in outcome.out
+    assert "Searching on 3 sample(s), checking the answer on 1 held-out one(s)" in outcome.out
+
+
+def test_dry_run(search, tmp_path):
+    outcome = search("--dry-run")
+    assert outcome.code == 0
+    for part in ("4 of", "candidates", "3 to search on, 1 held out", "MatMul_0 (MatMul, fp16)", "will take about"):
+        assert part in outcome.out, outcome
+    assert not list(tmp_path.glob("*.answer.json")) and not list(tmp_path.glob("*.jsonl"))
+
+
+def test_limits_leave_an_answer(search, tmp_path):
+    outcome = search("--max-trials", "1")
+    assert outcome.code in (0, 1), outcome
+    assert answer_of(tmp_path)["evaluations"] <= 1
+    outcome = search("--time-limit", "1ms")
+    assert outcome.code == 1
+    assert answer_of(tmp_path)["verdict"] == "unverified"
+    assert "the time limit" in outcome.out
+
+
+def test_a_journal_is_continued_without_repeating_trials(search, tmp_path):
+    journal = tmp_path / "needs_constraints.journal.jsonl"
+    assert search().code == 0
+    whole, answer = journal.read_text(), answer_of(tmp_path)
+    lines = whole.splitlines(keepends=True)
+    for kept in range(1, len(lines) + 1):
+        # The last line that stays is cut, but for the whole journal.
+        journal.write_text("".join(lines[:kept])[: None if kept == len(lines) else -3])
+        outcome = search("--continue")
+        assert outcome.code == 0, outcome
+        keys = [key(trial) for trial in trials_of(journal)]
+        assert len(keys) == len(set(keys)) == len(lines) - 1
+        assert comparable(answer_of(tmp_path)) == comparable(answer)
+
+
+def test_journals_of_other_searches_are_refused(search, run, model, tmp_path):
+    assert search().code == 0
+    before = (tmp_path / "needs_constraints.journal.jsonl").read_text()
+    for words, difference in ((["--margin", "1"], "--margin: expected '1', got '0.5'"),
+                              (["--atol", "1"], "criterion: expected"),
+                              (["--fusion", "full"], "--fusion: expected 'full', got 'none'"),
+                              (["--keep", "Add"], "--keep: expected 'Add', got nothing"),
+                              (["--no-hold-out"], "samples: expected")):
+        outcome = search("--continue", *words)
+        assert outcome.code == 1, outcome
+        assert difference in outcome.err, outcome
+    changed = onnx.load(model)
+    changed.graph.doc_string = "another"
+    onnx.save(changed, model)
+    outcome = search("--continue")
+    assert outcome.code == 1 and "model: expected" in outcome.err, outcome
+    assert (tmp_path / "needs_constraints.journal.jsonl").read_text() == before
+
+
+def chain(length=24, n=64):
+    """Additions of 2000 and their reverse: many layers that matter."""
+    nodes, value = [], "x"
+    for i in range(length):
+        nodes.append(helper.make_node("Add" if i % 2 == 0 else "Sub", [value, "c"], [f"t{i}"], name=f"layer_{i}"))
+        value = f"t{i}"
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [n]) for name in ("x", value)]
+    graph = helper.make_graph(nodes, "chain", infos[:1], infos[1:],
+                              [numpy_helper.from_array(np.full((1,), 2000, np.float32), "c")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+SLOW = """
+import time
+def metric(golden, candidate):
+    time.sleep(0.3)
+    return max(float(abs(g[k] - c[k]).max()) for g, c in zip(golden, candidate) for k in g)
+"""
+
+
+@pytest.fixture
+def start(binary, tmp_path):
+    """Starts a slow search and waits until `trials` are in its journal."""
+    onnx.save(chain(), tmp_path / "chain.onnx")
+    (tmp_path / "slow.py").write_text(SLOW)
+    words = [str(binary), "precision", "search", "chain.onnx", "--fp16", "--fusion", "none", "--metric-script", "slow.py",
+             "--threshold", "0.2", "--shrink"]
+
+    def call(*more, trials=2):
+        environment = dict(os.environ)
+        environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
+        process = subprocess.Popen([*words, *more], cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        journal = tmp_path / "chain.journal.jsonl"
+        while process.poll() is None and trials is not None:
+            if journal.exists() and journal.read_text().count("\n") > trials:
+                break
+            time.sleep(0.01)
+        return process
+
+    return call
+
+
+def test_kill_and_continue(start, tmp_path):
+    process = start(trials=None)
+    assert process.wait(timeout=100) == 0, process.communicate()
+    process.communicate()
+    expected = answer_of(tmp_path, "chain.answer.json")
+    count = len(trials_of(tmp_path / "chain.journal.jsonl"))
+    assert count >= 4
+    (tmp_path / "chain.journal.jsonl").unlink()
+    (tmp_path / "chain.answer.json").unlink()
+    process = start()
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(timeout=100) == -signal.SIGKILL
+    process.communicate()
+    finished = trials_of(tmp_path / "chain.journal.jsonl")
+    assert 2 <= len(finished) < count
+    process = start("--continue", trials=None)
+    assert process.wait(timeout=100) == 0
+    process.communicate()
+    after = trials_of(tmp_path / "chain.journal.jsonl")
+    assert after[:len(finished)] == finished
+    assert len({key(trial) for trial in after}) == len(after) == count
+    assert comparable(answer_of(tmp_path, "chain.answer.json")) == comparable(expected)
+
+
+def test_interrupt_shows_the_best_so_far(start, tmp_path):
+    process = start()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 130, (out, err)
+    assert "Ctrl-C" in out and "Saving answer" in out
+    assert len(trials_of(tmp_path / "chain.journal.jsonl")) >= 2
+    assert answer_of(tmp_path, "chain.answer.json")["version"] == 1
