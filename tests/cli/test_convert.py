@@ -1,0 +1,360 @@
+"""`ulpscope convert`: every kind of file converts, passes onnx.checker, runs in ONNX Runtime, and keeps its bits."""
+import json
+import os
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from cli_support import ROOT, needs_constraints
+
+MODELS = ROOT / "build" / "models"
+FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
+
+
+def info(name, shape, element=FLOAT):
+    return helper.make_tensor_value_info(name, element, shape)
+
+
+def values(name, *shape, seed=0, scale=0.3):
+    random = np.random.RandomState(seed + sum(map(ord, name)))
+    return numpy_helper.from_array((random.standard_normal(shape) * scale).astype(np.float32), name)
+
+
+def model(nodes, inputs, outputs, initializers=(), opset=17, functions=(), ir_version=8, extra_opsets=()):
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), *extra_opsets],
+                             functions=list(functions), ir_version=ir_version)
+
+
+def resnet_like():
+    """Two residual blocks with BatchNormalization, whose variances float16 cannot hold, pooling and a classifier."""
+    nodes, weights, x = [], [], "image"
+    for block in range(2):
+        entry = x
+        for half in range(2):
+            name = f"b{block}.{half}"
+            weights += [values(f"{name}.w", 8, 3 if x == "image" else 8, 3, 3), values(f"{name}.scale", 8),
+                        values(f"{name}.shift", 8), values(f"{name}.mean", 8),
+                        numpy_helper.from_array(np.full(8, 1e7 if half else 2.0, np.float32), f"{name}.var")]
+            nodes.append(helper.make_node("Conv", [x, f"{name}.w"], [f"{name}.c"], name=f"{name}/conv", pads=[1, 1, 1, 1]))
+            nodes.append(helper.make_node("BatchNormalization", [f"{name}.c"] + [f"{name}.{p}" for p in ("scale", "shift", "mean", "var")],
+                                          [f"{name}.n"], name=f"{name}/norm"))
+            x = f"{name}.n"
+            if half == 0:
+                nodes.append(helper.make_node("Relu", [x], [f"{name}.r"], name=f"{name}/relu"))
+                x = f"{name}.r"
+        if block:
+            nodes.append(helper.make_node("Add", [x, entry], [f"b{block}.sum"], name=f"b{block}/add"))
+            x = f"b{block}.sum"
+    nodes += [helper.make_node("GlobalAveragePool", [x], ["pooled"], name="pool"),
+              helper.make_node("Flatten", ["pooled"], ["flat"], name="flatten"),
+              helper.make_node("Gemm", ["flat", "fc.w", "fc.b"], ["scores"], name="fc")]
+    weights += [values("fc.w", 8, 5), values("fc.b", 5)]
+    return model(nodes, [info("image", ["batch", 3, 12, 12])], [info("scores", ["batch", 5])], weights)
+
+
+def lstm():
+    nodes = [helper.make_node("LSTM", ["x", "w", "r", "b"], ["y", "h", "c"], name="lstm", hidden_size=6),
+             helper.make_node("Squeeze", ["y", "axis"], ["s"], name="squeeze"),
+             helper.make_node("MatMul", ["s", "proj"], ["out"], name="project")]
+    weights = [values("w", 1, 24, 4), values("r", 1, 24, 6), values("b", 1, 48), values("proj", 6, 3),
+               numpy_helper.from_array(np.array([1], np.int64), "axis")]
+    return model(nodes, [info("x", [5, 2, 4])], [info("out", [5, 2, 3]), info("h", [1, 2, 6])], weights)
+
+
+def with_if():
+    """Branches that read values from around them: a weight that is lowered outside, and a lowered sum."""
+    branch = [helper.make_graph([helper.make_node(op, ["sum", "w"], [f"{op}_out"], name=f"in/{op}")], op, [],
+                                [info(f"{op}_out", [2, 4])]) for op in ("MatMul", "Add")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["product"], name="product"),
+             helper.make_node("Add", ["product", "b"], ["sum"], name="sum"),
+             helper.make_node("ReduceMax", ["x"], ["top"], name="top", keepdims=0),
+             helper.make_node("Greater", ["top", "zero"], ["choice"], name="choice"),
+             helper.make_node("If", ["choice"], ["chosen"], name="if", then_branch=branch[0], else_branch=branch[1]),
+             helper.make_node("Tanh", ["chosen"], ["y"], name="tanh")]
+    weights = [values("w", 4, 4), values("b", 4), numpy_helper.from_array(np.float32(0), "zero")]
+    graph = model(nodes, [info("x", [2, 4])], [info("y", [2, 4])], weights)
+    for attribute in graph.graph.node[4].attribute:  # the other branch adds a row
+        if attribute.name == "else_branch":
+            attribute.g.node[0].input[1] = "b"
+    return graph
+
+
+def shared_initializer():
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="low"),
+             helper.make_node("MatMul", ["a", "w"], ["y"], name="high")]
+    return model(nodes, [info("x", [3, 4])], [info("y", [3, 4])], [values("w", 4, 4)])
+
+
+def unnamed_nodes():
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+             helper.make_node("Softmax", ["b"], ["y"])]
+    return model(nodes, [info("x", [3, 4])], [info("y", [3, 4])], [values("w", 4, 4)])
+
+
+def output_read_inside():
+    """`sum` is handed out and read by a layer of its precision: nothing may stay unrounded there."""
+    nodes = [helper.make_node("Mul", ["x", "k"], ["scaled"], name="mul"), helper.make_node("Add", ["scaled", "c"], ["sum"], name="add"),
+             helper.make_node("Sub", ["sum", "c"], ["y"], name="sub")]
+    weights = [numpy_helper.from_array(np.float32(1.2345), "k"), numpy_helper.from_array(np.float32(1000), "c")]
+    return model(nodes, [info("x", [3, 4])], [info("sum", [3, 4]), info("y", [3, 4])], weights)
+
+
+def own_casts():
+    """Casts from integers and bools, between floats, and to a narrow type and back."""
+    nodes = [helper.make_node("Cast", ["ids"], ["ids_f"], name="from_int", to=FLOAT),
+             helper.make_node("Sub", ["one", "ids_f"], ["mask"], name="invert"),
+             helper.make_node("Cast", ["x"], ["x_f"], name="same", to=FLOAT),
+             helper.make_node("MatMul", ["x_f", "w"], ["a"], name="product"),
+             helper.make_node("Cast", ["a"], ["a_h"], name="down", to=HALF),
+             helper.make_node("Cast", ["a_h"], ["a_f"], name="up", to=FLOAT),
+             helper.make_node("Mul", ["a_f", "mask"], ["y"], name="mask")]
+    weights = [values("w", 4, 4), numpy_helper.from_array(np.float32(1), "one")]
+    return model(nodes, [info("x", [3, 4]), info("ids", [3, 1], TensorProto.INT64)], [info("y", [3, 4])], weights)
+
+
+def with_function():
+    body = [helper.make_node("Mul", ["v", "v"], ["square"], name="square"), helper.make_node("Add", ["square", "v"], ["out"], name="plus")]
+    function = helper.make_function("local", "SquarePlus", ["v"], ["out"], body, [helper.make_opsetid("", 17)])
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="before"),
+             helper.make_node("SquarePlus", ["a"], ["b"], name="call", domain="local"),
+             helper.make_node("MatMul", ["b", "w"], ["y"], name="after")]
+    return model(nodes, [info("x", [3, 4])], [info("y", [3, 4])], [values("w", 4, 4)], functions=[function],
+                 extra_opsets=[helper.make_opsetid("local", 1)])
+
+
+def constants_and_shapes():
+    """Constant nodes, arithmetic on shapes in float, a folded constant, ConstantOfShape, Resize with scales."""
+    nodes = [helper.make_node("Constant", [], ["two"], name="two", value=numpy_helper.from_array(np.float32(2))),
+             helper.make_node("Sqrt", ["two"], ["root"], name="root"),
+             helper.make_node("Mul", ["image", "root"], ["scaled"], name="scale"),
+             helper.make_node("Resize", ["scaled", "", "scales"], ["large"], name="resize", mode="nearest",
+                              coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+             helper.make_node("Shape", ["large"], ["shape"], name="shape"),
+             helper.make_node("ConstantOfShape", ["shape"], ["fill"], name="fill",
+                              value=numpy_helper.from_array(np.array([0.1], np.float32))),
+             helper.make_node("Add", ["large", "fill"], ["sum"], name="sum"),
+             helper.make_node("ArgMax", ["sum"], ["index"], name="argmax", axis=1),
+             helper.make_node("Concat", ["sum", "large"], ["y"], name="concat", axis=1)]
+    weights = [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")]
+    return model(nodes, [info("image", ["n", 3, "h", "w"])],
+                 [info("y", ["n", 6, "h2", "w2"]), info("index", ["n", 1, "h2", "w2"], TensorProto.INT64)], weights)
+
+
+MADE = {f.__name__: f for f in (needs_constraints, resnet_like, lstm, with_if, shared_initializer, unnamed_nodes,
+                                output_read_inside, own_casts, with_function, constants_and_shapes)}
+SHAPES = {"resnet_like": ["--input-shapes", "image:[2,3,12,12]"], "constants_and_shapes": ["--input-shapes", "image:[1,3,4,5]"]}
+
+
+def save(tmp_path, made, name="m.onnx"):
+    onnx.checker.check_model(made, full_check=True)
+    onnx.save(made, tmp_path / name)
+    return name
+
+
+def casts(path):
+    return sum(node.op_type == "Cast" for node in onnx.load(path, load_external_data=False).graph.node)
+
+
+def assert_converted(outcome):
+    assert outcome.code == 0, outcome
+    assert "equal in every bit" in outcome.text and "onnx.checker" in outcome.text, outcome
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+@pytest.mark.parametrize("name", MADE)
+def test_made_models(run, tmp_path, name, fusion):
+    source = save(tmp_path, MADE[name]())
+    outcome = run("convert", source, "--fp16", "-o", "t.onnx", "--fusion", fusion, *SHAPES.get(name, []))
+    assert_converted(outcome)
+    assert "ONNX Runtime" in outcome.text, outcome
+    before, after = onnx.load(tmp_path / source), onnx.load(tmp_path / "t.onnx")
+    assert [(o.name, o.type.tensor_type.elem_type) for o in before.graph.output] == \
+        [(o.name, o.type.tensor_type.elem_type) for o in after.graph.output]
+    # No cast undoes another one, and none reads a weight.
+    producers = {o: node for node in after.graph.node for o in node.output}
+    constants = {i.name for i in after.graph.initializer}
+    for node in after.graph.node:
+        if node.op_type != "Cast" or name == "own_casts":
+            continue
+        assert node.input[0] not in constants
+        assert producers.get(node.input[0]) is None or producers[node.input[0]].op_type != "Cast"
+
+
+@pytest.mark.parametrize("keep", [["--keep", "MatMul_1"], ["--keep", "Add", "Sub"], ["--lower", "MatMul*"]])
+def test_the_typed_model_gives_what_precisions_give(run, tmp_path, keep):
+    """The file run strongly typed, against the weakly typed network, by the program itself."""
+    source = save(tmp_path, needs_constraints())
+    assert_converted(run("convert", source, "--fp16", *keep, "-o", "t.onnx", "--save-layer-precisions", "p.txt"))
+    words = (tmp_path / "p.txt").read_text().split()
+    assert len(words) == 4
+    weak = run("run", source, "--trt", "--fp16", "--assume-lowest", "--precision-constraints", "obey",
+               "--layer-precisions", *words, "--save-outputs", "weak.json")
+    assert weak.code == 0, weak
+    typed = run("run", "t.onnx", "--trt", "--strongly-typed", "--load-outputs", "weak.json", "--atol", "0", "--rtol", "0")
+    assert typed.code == 0, typed
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+@pytest.mark.parametrize("name,most,size", [("minilm", 4, 0.51), ("minilm_planted", 4, 0.51), ("ocr_det", 4, 0.56), ("ocr_cls", 4, 0.62)])
+def test_real_models(run, tmp_path, name, most, size, fusion):
+    path = MODELS / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip("tests/models/make_models.py has not made it")
+    outcome = run("convert", path, "--fp16", "-o", "t.onnx", "--load-inputs", MODELS / f"{name}.search.json",
+                  "--fusion", fusion, timeout=400)
+    assert_converted(outcome)
+    assert casts(tmp_path / "t.onnx") - casts(path) <= most
+    assert (tmp_path / "t.onnx").stat().st_size <= size * path.stat().st_size
+
+
+def test_one_kept_layer_of_minilm_costs_few_casts(run, tmp_path):
+    path = MODELS / "minilm.onnx"
+    if not path.exists():
+        pytest.skip("tests/models/make_models.py has not made it")
+    assert_converted(run("convert", path, "--fp16", "--keep", "/Mul", "-o", "t.onnx", timeout=400))
+    assert casts(tmp_path / "t.onnx") - casts(path) <= 6
+
+
+def test_bfloat16_raises_the_opset_where_that_is_safe(run, tmp_path):
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], name="conv"), helper.make_node("Relu", ["c"], ["y"], name="relu")]
+    save(tmp_path, model(nodes, [info("x", [1, 3, 6, 6])], [info("y", [1, 4, 4, 4])], [values("w", 4, 3, 3, 3)]))
+    outcome = run("convert", "m.onnx", "--bf16", "-o", "t.onnx")
+    assert_converted(outcome)
+    assert "from 17 to 22" in outcome.text and "no CPU kernels for bfloat16" in outcome.text, outcome
+    typed = onnx.load(tmp_path / "t.onnx")
+    assert typed.opset_import[0].version == 22
+    assert typed.graph.initializer[0].data_type == TensorProto.BFLOAT16
+
+
+def test_what_the_opset_cannot_say_stays_in_float32(run, tmp_path):
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+             helper.make_node("ReduceMean", ["c"], ["r"], name="mean", axes=[1]),
+             helper.make_node("Add", ["c", "r"], ["y"], name="add")]
+    save(tmp_path, model(nodes, [info("x", [1, 3, 6, 6])], [info("y", [1, 4, 4, 4])], [values("w", 4, 3, 3, 3)]))
+    outcome = run("convert", "m.onnx", "--bf16", "-o", "t.onnx", "--no-python-checks")
+    assert outcome.code == 0, outcome
+    assert "ReduceMean 'mean'" in outcome.text and "no bfloat16 Conv" in outcome.text, outcome
+    assert onnx.load(tmp_path / "t.onnx").opset_import[0].version == 17
+
+
+def test_shared_initializer_is_stored_twice_only_if_it_must(run, tmp_path):
+    save(tmp_path, shared_initializer())
+    assert_converted(run("convert", "m.onnx", "--fp16", "--keep", "high", "-o", "two.onnx"))
+    assert sorted(i.data_type for i in onnx.load(tmp_path / "two.onnx").graph.initializer) == [FLOAT, HALF]
+    assert_converted(run("convert", "m.onnx", "--fp16", "-o", "one.onnx"))
+    assert [(i.name, i.data_type) for i in onnx.load(tmp_path / "one.onnx").graph.initializer] == [("w", HALF)]
+
+
+def test_io_types(run, tmp_path):
+    save(tmp_path, output_read_inside())
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--io-types", "x:float16", "y:fp16")
+    assert_converted(outcome)
+    typed = onnx.load(tmp_path / "t.onnx").graph
+    assert [v.type.tensor_type.elem_type for v in [*typed.input, *typed.output]] == [HALF, FLOAT, HALF]
+
+
+def test_other_forms(run, tmp_path):
+    save(tmp_path, needs_constraints())
+    outcome = run("convert", "m.onnx", "--fp16", "--keep", "Add", "-o", "t.onnx", "--save-postprocess-script", "p.py",
+                  "--save-exclusions", "e.json", "--print-commands")
+    assert_converted(outcome)
+    assert "trtexec --onnx=t.onnx --stronglyTyped" in outcome.out
+    assert json.loads((tmp_path / "e.json").read_text()) == {"node_block_list": ["Add"], "nodes_to_exclude": ["Add"]}
+    with_script = run("run", "m.onnx", "--trt", "--fp16", "--assume-lowest", "--precision-constraints", "obey",
+                      "--trt-npps", "p.py", "-v")
+    assert with_script.code == 0, with_script
+    metadata = {p.key: p.value for p in onnx.load(tmp_path / "t.onnx").metadata_props}
+    assert metadata["ulpscope.kept_in_fp32"] == "Add" and metadata["ulpscope.precisions"] == "3 fp16, 1 fp32"
+
+
+def test_an_engine(run, tmp_path):
+    save(tmp_path, needs_constraints())
+    assert run("convert", "m.onnx", "--fp16", "--keep", "Add", "-o", "m.plan").code == 0
+    assert run("run", "m.plan", "--trt").code == 0
+
+
+def test_external_data_moves_along(run, tmp_path):
+    onnx.save(shared_initializer(), tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "out").mkdir()
+    assert_converted(run("convert", "m.onnx", "--fp16", "--keep", "high", "-o", "out/t.onnx"))
+    assert os.listdir(tmp_path / "out") == ["t.onnx"]
+
+
+def half_model():
+    return model([helper.make_node("Relu", ["x"], ["y"], name="relu")], [info("x", [2], HALF)], [info("y", [2], HALF)])
+
+
+@pytest.mark.parametrize("words,text", [
+    (["--fp16", "--keep", "Ad"], "did you mean"),
+    (["--fp16", "--keep", "nothing*"], "expected a layer"),
+    (["--fp16", "--keep", "Add", "--lower", "A*"], "--keep and --lower both mean it"),
+    (["--fp16", "--keep", "Add", "--layer-precisions", "Add:float16"], "disagree"),
+    (["--fp16", "--layer-precisions", "Add:float15"], "expected <layer>:"),
+    (["--fp16", "--keep", "*"], "expected layers to lower"),
+    ([], "expected a type to lower"),
+    (["--int8"], "not written yet"),
+    (["--fp16", "--io-types", "add:float16"], "expected an input or output"),
+    (["--fp16", "--io-types", "x:int8"], "expected a change between"),
+])
+def test_mistakes(run, tmp_path, words, text):
+    save(tmp_path, needs_constraints())
+    outcome = run("convert", "m.onnx", *words, "-o", "t.onnx")
+    assert outcome.code == 1 and text in outcome.text, outcome
+    assert os.listdir(tmp_path) == ["m.onnx"]
+
+
+def test_a_model_that_is_narrow_already(run, tmp_path):
+    save(tmp_path, half_model())
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 1 and "narrow types in the file already" in outcome.text, outcome
+
+
+def test_bfloat16_needs_opset_13(run, tmp_path):
+    save(tmp_path, model([helper.make_node("Softmax", ["x"], ["y"], name="softmax")], [info("x", [2, 3])], [info("y", [2, 3])], opset=11))
+    outcome = run("convert", "m.onnx", "--bf16", "-o", "t.onnx")
+    assert outcome.code == 1 and "opset 11 has no bfloat16" in outcome.text, outcome
+
+
+def test_places_that_cannot_be_written(run, tmp_path):
+    save(tmp_path, needs_constraints())
+    assert run("convert", "m.onnx", "--fp16", "-o", "m.onnx").code == 1
+    assert run("convert", "m.onnx", "--fp16", "-o", "/proc/t.onnx").code == 1
+    (tmp_path / "file").write_text("")
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "file/t.onnx")
+    assert outcome.code == 1 and "cannot write there" in outcome.text, outcome
+    assert sorted(os.listdir(tmp_path)) == ["file", "m.onnx"]
+
+
+def test_a_full_disk_leaves_the_old_file(binary, tmp_path):
+    save(tmp_path, needs_constraints())
+    (tmp_path / "t.onnx").write_text("before")
+    limited = f"ulimit -f 16; exec {binary} convert m.onnx --fp16 -o t.onnx --no-python-checks"
+    outcome = subprocess.run(["bash", "-c", f"trap '' XFSZ; {limited}"], cwd=tmp_path, text=True, capture_output=True)
+    assert outcome.returncode == 1 and "cannot write it" in outcome.stdout + outcome.stderr, outcome
+    assert (tmp_path / "t.onnx").read_text() == "before"
+    assert sorted(os.listdir(tmp_path)) == ["m.onnx", "t.onnx"]
+
+
+@pytest.mark.skipif(not os.environ.get("ULPSCOPE_SLOW_TESTS"), reason="needs 8 GB of disk: ULPSCOPE_SLOW_TESTS=1")
+def test_more_than_2_gb(run, tmp_path):
+    """Weights of 4.3 GB in external data; half of that is still more than a model file can hold."""
+    rows, columns = 8192, 16384
+    made = model([helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"], name=f"m{i}") for i in range(8)],
+                 [info("x0", [1, rows])], [info("x8", [1, rows])])
+    with open(tmp_path / "w.bin", "wb") as data:
+        for i in range(8):
+            shape = (rows, columns) if i % 2 == 0 else (columns, rows)
+            tensor = made.graph.initializer.add(name=f"w{i}", data_type=FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
+            for key, value in (("location", "w.bin"), ("offset", str(data.tell())), ("length", str(rows * columns * 4))):
+                tensor.external_data.add(key=key, value=value)
+            row = (np.arange(shape[1], dtype=np.float32) % 7 - 3) / 4096
+            for _ in range(0, shape[0], 64):
+                data.write(np.tile(row, (64, 1)).tobytes())
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--no-python-checks", timeout=1000)
+    assert outcome.code == 0, outcome
+    assert (tmp_path / "t.onnx.data").stat().st_size >= rows * columns * 8 * 2
