@@ -132,6 +132,12 @@ std::string layer_precisions_text(const Answer& answer) {
 std::string answer_text(const AnswerFile& file, bool everything) {
   const Answer& answer = file.answer;
   std::string out = answer.message + "\n";
+  if (answer.verdict == Answer::Verdict::kUnverified && answer.search.outputs.empty()) {
+    out += fmt::format(
+        "Tolerance: {}, searched at {:.3g} of it\nSpent: {} in {:.3g} s; no set of layers is known to pass yet",
+        answer.criterion, answer.margin, plural(answer.evaluations, "evaluation"), answer.seconds);
+    return out;
+  }
   append_layers(answer, everything, out);
   append_others(answer, everything, out);
   append_figures(answer, out);

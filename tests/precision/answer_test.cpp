@@ -168,6 +168,17 @@ TEST(AnswerText, CutsLongLists) {
   EXPECT_THAT(all, HasSubstr("follows_499"));
 }
 
+TEST(AnswerText, RecommendsNothingWithoutAPassingSet) {
+  AnswerFile file = example();
+  file.answer.verdict = Answer::Verdict::kUnverified;
+  file.answer.kept.clear();
+  file.answer.search = {};
+  const std::string text = answer_text(file);
+  EXPECT_THAT(text, HasSubstr("no set of layers is known to pass yet"));
+  EXPECT_THAT(text, Not(HasSubstr("ulpscope run")));
+  EXPECT_THAT(text, Not(HasSubstr("none.")));
+}
+
 TEST(AnswerText, QuotesForTheShell) {
   EXPECT_EQ(shell_word("a/b:float32"), "a/b:float32");
   EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
