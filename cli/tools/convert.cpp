@@ -18,8 +18,10 @@
 #include "engine/assign.h"
 #include "engine/engine.h"
 #include "interrupt.h"
+#include "precision/answer_json.h"
 #include "precision/answer_text.h"
 #include "precision/convert.h"
+#include "precision/fingerprint.h"
 #include "runners/onnx_checks.h"
 #include "tools/layer_choice.h"
 #include "tools/network_setup.h"
@@ -117,6 +119,10 @@ class ConvertTool : public Tool {
               "Types of network inputs and outputs: float32, float16 or bfloat16. Others keep theirs")
         .ours();
     table.section("Precision", "which layers compute in which type.");
+    table
+        .value({"--answer"}, answer_path_, "FILE",
+               "The answer of `precision search`: types, kept layers, clamped constants and fusion")
+        .ours();
     table.flag({"--fp16"}, config_.fp16, "Lower layers to float16");
     table.flag({"--bf16"}, config_.bf16, "Lower layers to bfloat16");
     table.flag({"--int8"}, config_.int8, "Lower layers to int8 (not written as a model yet)");
@@ -163,6 +169,7 @@ class ConvertTool : public Tool {
   }
 
   int run() override {
+    if (answer_path_) read_answer_options();
     check_options();
     set_num_threads(config_.num_threads());
     // Python starts while the model is read.
@@ -172,7 +179,15 @@ class ConvertTool : public Tool {
     const NetworkArgs args{model_, onnx_, config_, network_, data_};
     LoadedNetwork loaded = load_network(args, *host);
     Network& network = *loaded.network;
-    const auto requested = requested_types(network, choice_);
+    auto requested = requested_types(network, choice_);
+    for (const KeptLayer& kept : answer_.answer.kept) {
+      const LayerId id = network.find_layer(kept.name);
+      if (id == kNone) refuse_answer(fmt::format("it keeps the layer '{}', which the model does not have", kept.name));
+      requested[static_cast<std::size_t>(id)] = storage_of(kept.precision);
+    }
+    if (answer_path_ && answer_.model_hash != hash_of_file(model_.path()))
+      refuse_answer(fmt::format("it was found for '{}' with the hash {}, but the model has the hash {}", answer_.model,
+                                answer_.model_hash, hash_of_file(model_.path())));
     loaded.build.assume_lowest = true;
     loaded.build.constraints = ConstraintMode::kObey;
     if (to_engine()) return write_engine(loaded, requested);
@@ -215,6 +230,30 @@ class ConvertTool : public Tool {
     if (convert_to_) return *convert_to_ == "trt";
     const std::string extension = fs::path(output_.value_or("")).extension().string();
     return extension == ".plan" || extension == ".engine";
+  }
+
+  [[noreturn]] void refuse_answer(const std::string& difference) const {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[convert] --answer {}: expected an answer for '{}', got one for another model: {}",
+                            *answer_path_, *model_.model, difference));
+  }
+
+  void read_answer_options() {
+    answer_ = read_answer(*answer_path_);
+    if (!choice_.lower.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "[options] --answer and --lower: the answer says what is lowered; try --keep to keep more");
+    for (const std::string& precision : answer_.precisions) {
+      config_.fp16 |= precision == "fp16";
+      config_.bf16 |= precision == "bf16";
+      config_.int8 |= precision == "int8";
+    }
+    if (!config_.fusion) config_.fusion = answer_.fusion;
+    for (const Repair& repair : answer_.answer.repairs)
+      if (repair.kind == "clamp") network_.clamp_constants.push_back(fmt::format("{}:{}", repair.name, repair.limit));
+    if (answer_.answer.verdict != Answer::Verdict::kFound)
+      log_warning(fmt::format("[convert] --answer {}: the search did not end with a set that passes everywhere: {}",
+                              *answer_path_, answer_.answer.message));
   }
 
   void check_options() const {
@@ -349,7 +388,8 @@ class ConvertTool : public Tool {
   DataLoaderArgs data_;
   PythonLimitArgs limits_;
   PrecisionChoice choice_;
-  std::optional<std::string> output_, convert_to_, save_layer_precisions_, save_script_, save_exclusions_;
+  AnswerFile answer_;
+  std::optional<std::string> answer_path_, output_, convert_to_, save_layer_precisions_, save_script_, save_exclusions_;
   std::vector<std::string> io_types_;
   bool print_commands_ = false, no_verify_ = false, no_python_checks_ = false;
 };

@@ -271,6 +271,27 @@ def test_other_forms(run, tmp_path):
     assert metadata["ulpscope.kept_in_fp32"] == "Add" and metadata["ulpscope.precisions"] == "3 fp16, 1 fp32"
 
 
+def test_the_answer_of_a_search(run, tmp_path):
+    save(tmp_path, needs_constraints())
+    found = run("precision", "search", "m.onnx", "--fp16", "--val-range", "x:[1,2]", "--iterations", "4",
+                "--save-answer", "a.json", "--no-journal")
+    assert found.code == 0, found
+    kept = [layer["name"] for layer in json.loads((tmp_path / "a.json").read_text())["layers"]]
+    assert_converted(run("convert", "m.onnx", "--answer", "a.json", "-o", "t.onnx"))
+    metadata = {p.key: p.value for p in onnx.load(tmp_path / "t.onnx").metadata_props}
+    assert kept and metadata["ulpscope.kept_in_fp32"].split("\n") == kept
+    # The answer of another model: its first difference is named.
+    save(tmp_path, needs_constraints(n=128), "other.onnx")
+    other = run("convert", "other.onnx", "--answer", "a.json", "-o", "u.onnx")
+    assert other.code == 1 and "another model: it was found for 'm.onnx'" in other.text, other
+    save(tmp_path, shared_initializer(), "third.onnx")
+    third = run("convert", "third.onnx", "--answer", "a.json", "-o", "u.onnx")
+    assert third.code == 1 and f"it keeps the layer '{kept[0]}'" in third.text, third
+    (tmp_path / "broken.json").write_text("{}")
+    assert run("convert", "m.onnx", "--answer", "broken.json", "-o", "u.onnx").code == 1
+    assert not (tmp_path / "u.onnx").exists()
+
+
 def test_an_engine(run, tmp_path):
     save(tmp_path, needs_constraints())
     assert run("convert", "m.onnx", "--fp16", "--keep", "Add", "-o", "m.plan").code == 0
