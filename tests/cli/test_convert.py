@@ -249,6 +249,49 @@ def test_shared_initializer_is_stored_twice_only_if_it_must(run, tmp_path):
     assert [(i.name, i.data_type) for i in onnx.load(tmp_path / "one.onnx").graph.initializer] == [("w", HALF)]
 
 
+def test_everything_else_stays(run, tmp_path):
+    """Texts, metadata, names of dimensions, opsets, training information; and what nobody reads."""
+    made = model([helper.make_node("MatMul", ["x", "w"], ["a"], name="product", doc_string="a node"),
+                  helper.make_node("Relu", ["x"], ["unread"], name="dead"),
+                  helper.make_node("Softmax", ["a"], ["y"], name="softmax", axis=-1)],
+                 [info("x", ["batch", 4])], [info("y", ["batch", 4])], [values("w", 4, 4), values("nobody", 3)],
+                 extra_opsets=[helper.make_opsetid("com.example", 3)])
+    made.doc_string, made.producer_name, made.graph.doc_string = "a model", "me", "a graph"
+    made.graph.initializer[0].doc_string = "a weight"
+    made.graph.value_info.append(info("a", ["batch", 4]))
+    entry = made.metadata_props.add()
+    entry.key, entry.value = "author", "me"
+    save(tmp_path, made)
+    assert_converted(run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--input-shapes", "x:[3,4]"))
+    typed = onnx.load(tmp_path / "t.onnx")
+    assert (typed.doc_string, typed.producer_name, typed.graph.doc_string) == ("a model", "me", "a graph")
+    assert {p.key: p.value for p in typed.metadata_props}["author"] == "me"
+    assert [(o.domain, o.version) for o in typed.opset_import] == [("", 17), ("com.example", 3)]
+    assert [n.name for n in typed.graph.node if n.op_type != "Cast"] == ["product", "dead", "softmax"]
+    assert typed.graph.input[0] == made.graph.input[0] and typed.graph.output[0] == made.graph.output[0]
+    assert [n.doc_string for n in typed.graph.node if n.name == "product"] == ["a node"]
+    weights = {i.name: (i.data_type, i.doc_string) for i in typed.graph.initializer}
+    assert weights == {"w": (HALF, "a weight"), "nobody": (FLOAT, "")}
+    assert {v.name: v.type.tensor_type.elem_type for v in typed.graph.value_info}["a"] == HALF
+    # Converting twice changes nothing but is told.
+    again = run("convert", "t.onnx", "--fp16", "-o", "u.onnx")
+    assert again.code == 1 and "already" in again.text, again
+
+
+def test_initializers_that_are_inputs_too(run, tmp_path):
+    """Files of IR version 3, and those that were exported like them."""
+    for version in (3, 8):
+        made = shared_initializer()
+        made.ir_version = version
+        made.graph.input.append(info("w", [4, 4]))
+        made.opset_import[0].version = 8 if version == 3 else 17
+        save(tmp_path, made)
+        assert_converted(run("convert", "m.onnx", "--fp16", "--keep", "high", "-o", "t.onnx"))
+        typed = onnx.load(tmp_path / "t.onnx").graph
+        names = [i.name for i in typed.input]
+        assert names[:2] == ["x", "w"] and len(names) == (3 if version == 3 else 2)
+
+
 def test_io_types(run, tmp_path):
     save(tmp_path, output_read_inside())
     outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--io-types", "x:float16", "y:fp16")
