@@ -206,6 +206,7 @@ class ConvertTool : public Tool {
     options.verify = !no_verify_;
     options.external_data_dir = external_data_dir();
     options.version = ULPSCOPE_VERSION;
+    options.interrupt = check_interrupted;
     const bool bfloat16 = config_.bf16 || std::ranges::any_of(options.io_types, [](const auto& entry) {
                             return entry.second == DataType::kBFloat16;
                           });
@@ -217,7 +218,7 @@ class ConvertTool : public Tool {
       };
     Conversion result;
     {
-      const WritingFile writing;
+      const EndsByItself ends_by_itself;
       result = convert(*spec, std::as_const(*file).bytes(), assignment, repairs(network), options, *output_);
     }
     report(result, checked);

@@ -411,6 +411,7 @@ class Converter {
         changes_, place.path(), name,
         options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
     if (options_.verify) verify(place.path() / name);
+    if (options_.interrupt) options_.interrupt();
     if (options_.check) options_.check(place.path() / name);
     std::error_code failed;
     const fs::path data = path.string() + ".data";
@@ -455,6 +456,7 @@ class Converter {
         converted = std::make_unique<Executable>(*typed, std::move(types), options, spec);
       }
       for (Fusion level : levels) {
+        if (options_.interrupt) options_.interrupt();
         auto expected = original.plan_for(shapes, original.assignment(), level)->run(given);
         auto actual = converted->plan_for(shapes, converted->assignment(), level)->run(typed_inputs);
         for (std::size_t o = 0; o < expected.size(); ++o) compare(*typed, o, s, level, expected[o], actual[o]);

@@ -30,6 +30,8 @@ struct ConvertOptions {
   std::filesystem::path external_data_dir;
   /// Looks at the finished file before it takes the place of another one; throws Error to refuse it.
   std::function<void(const std::filesystem::path& file)> check;
+  /// Called before everything that takes long; may throw to interrupt.
+  std::function<void()> interrupt;
   /// The version of the program, for the metadata.
   std::string version;
   /// Above this many bytes, weights go to external data; 0: near 2 GB.

@@ -176,6 +176,17 @@ TEST(Convert, LeavesNothingBehindWhenTheFileIsRefused) {
   std::filesystem::remove(path);
 }
 
+TEST(Convert, CanBeInterrupted) {
+  testing::RandomNetwork made(3);
+  Case test(made, made.network());
+  BuildOptions build;
+  build.fp16 = build.assume_lowest = true;
+  test.options.interrupt = [] { throw Error(ErrorCode::kInterrupted, "Ctrl-C"); };
+  const std::vector<std::optional<DataType>> requested(test.network->layers.size());
+  EXPECT_THROW(test.run(build, requested, "interrupted"), Error);
+  EXPECT_FALSE(std::filesystem::exists(scratch("interrupted")));
+}
+
 TEST(Convert, LargeModelsHaveExternalData) {
   testing::RandomNetwork made(5, 30);
   Case test(made, made.network());
