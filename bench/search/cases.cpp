@@ -7,18 +7,20 @@
 
 namespace ulpscope::bench {
 
-Loaded load(const Case& which, const std::filesystem::path& models) {
+Loaded load(const Case& which, const std::filesystem::path& models, int threads) {
   Loaded result;
   result.data.network = import_onnx(models / (which.model + ".onnx"), op_registry());
   result.data.samples = load_inputs(models / (which.model + ".search.json"));
   result.data.held_out = load_inputs(models / (which.model + ".held.json"));
   BuildOptions& build = result.options.build;
+  build.threads = threads;
   build.assume_lowest = true;
   build.fusion = Fusion::kNone;
   build.constraints = ConstraintMode::kObey;
   if (which.low == Precision::kINT8) {
     build.int8 = true;
     CalibrationOptions calibration;
+    calibration.threads = threads;
     calibration.algorithm = CalibrationAlgorithm::kMinMax;
     auto samples = load_inputs(models / (which.model + ".calib.json"));
     std::size_t next = 0;

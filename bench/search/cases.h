@@ -41,6 +41,6 @@ struct Loaded {
 };
 
 /// `models`: the folder of make_models.py. int8 cases are calibrated (largest magnitude) on the calibration samples.
-Loaded load(const Case& which, const std::filesystem::path& models);
+Loaded load(const Case& which, const std::filesystem::path& models, int threads);
 
 }  // namespace ulpscope::bench

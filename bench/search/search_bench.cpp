@@ -3,6 +3,7 @@
 //   costs. search_bench [--models FOLDER] [--case TEXT] [--objective smallest|cheapest] [--margin F] [--shrink]
 //   [--reasons]
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
@@ -27,7 +28,7 @@ struct Arguments {
   Objective objective = Objective::kSmallest;
   double margin = 0.5;
   bool shrink = false, reasons = false, repair = true;
-  int threads = 0;
+  int threads = 0, projections = PredictorOptions{}.projections;
   bool sweep = false;
 };
 
@@ -49,6 +50,8 @@ Arguments parse(int argc, char** argv) {
       result.only = argv[++i];
     else if (i + 1 < argc && word == "--margin")
       result.margin = std::atof(argv[++i]);
+    else if (i + 1 < argc && word == "--projections")
+      result.projections = std::atoi(argv[++i]);
     else if (i + 1 < argc && word == "--threads")
       result.threads = std::atoi(argv[++i]);
     else if (i + 1 < argc && word == "--objective")
@@ -60,12 +63,15 @@ Arguments parse(int argc, char** argv) {
 }
 
 void run_case(const Case& which, const Arguments& arguments) {
-  Loaded loaded = load(which, arguments.models);
+  const std::clock_t start = std::clock();
+  Loaded loaded = load(which, arguments.models, arguments.threads);
+  const double loading = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   loaded.options.objective = arguments.objective;
   loaded.options.margin = arguments.margin;
   loaded.options.shrink = arguments.shrink;
   loaded.options.repair = arguments.repair;
   loaded.options.build.threads = arguments.threads;
+  loaded.options.predictor.projections = arguments.projections;
   Journal journal;
   std::string stage;
   // Processor time: of use on a machine that others share, with one thread.
@@ -79,11 +85,13 @@ void run_case(const Case& which, const Arguments& arguments) {
         stages += fmt::format(" {}@{:.2f}", stage, seconds());
       });
   fmt::print(
-      "{} | {}\n  kept {} of {}, evaluations {} + {} held out, cost {:.1f} %, used {:.3g}, held out {:.3g}, {:.2f} s ({:.2f} s of processor time)\n "
+      "{} | {}\n  kept {} of {}, evaluations {} + {} held out, cost {:.1f} %, used {:.3g}, held out {:.3g}, {:.2f} s "
+      "({:.2f} s of processor time, {:.2f} s before it to load and calibrate, {:.2f} s for held-out samples)\n "
       " {}\n",
       which.name, answer.message, answer.kept.size(), answer.candidates, answer.evaluations,
       answer.held_out_evaluations, 100 * answer.cost_share, answer.search.used,
-      answer.held_out ? answer.held_out->used : 0.0, answer.seconds, seconds(), stages);
+      answer.held_out ? answer.held_out->used : 0.0, answer.seconds, seconds(), loading, answer.held_out_seconds,
+      stages);
   for (const Trial& trial : answer.trials)
     fmt::print("    {} {}: {:.4g} {:.3f} s\n", trial.kind, trial.raised.size(), trial.judgement.used, trial.seconds);
   for (const Repair& repair : answer.repairs) fmt::print("    repair {}\n", repair.text);
@@ -123,8 +131,9 @@ double rank_correlation(const std::vector<double>& a, const std::vector<double>&
 
 /// Each layer low by itself, the others in fp32: predicted and measured.
 void sweep_case(const Case& which, const Arguments& arguments) {
-  Loaded loaded = load(which, arguments.models);
+  Loaded loaded = load(which, arguments.models, arguments.threads);
   loaded.options.build.threads = arguments.threads;
+  loaded.options.predictor.projections = arguments.projections;
   auto space = std::make_unique<SearchSpace>(loaded.data.network, loaded.options, loaded.data.samples);
   auto repaired = std::make_shared<Network>(*loaded.data.network);
   for (const Repair& clamp : find_clamps(*space->trials().specialization(), space->low()))
@@ -133,7 +142,8 @@ void sweep_case(const Case& which, const Arguments& arguments) {
   Trials& trials = space->trials();
   const Assignment exact = trials.full_precision();
   const auto golden = trials.run(exact);
-  const auto effects = predict_effects(trials, space->low(), space->candidates(), *loaded.criterion, golden);
+  const auto effects =
+      predict_effects(trials, space->low(), space->candidates(), *loaded.criterion, golden, loaded.options.predictor);
   const auto seconds = [](auto&& work) {
     const std::clock_t begin = std::clock();
     work();
@@ -171,6 +181,8 @@ void sweep_case(const Case& which, const Arguments& arguments) {
 int main(int argc, char** argv) {
   using namespace ulpscope;
   using namespace ulpscope::bench;
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 512 << 20);
   const Arguments arguments = parse(argc, argv);
   for (const Case& which : all_cases())
     if (which.name.find(arguments.only) != std::string::npos) {

@@ -35,6 +35,12 @@ Plan::Plan(std::shared_ptr<const Specialization> spec, const Assignment& assignm
   place_slots();
 }
 
+bool Plan::is_fresh_output(int slot) const {
+  const Slot& s = slots_[static_cast<std::size_t>(slot)];
+  return !s.dynamic && !s.constant && s.alias < 0 && std::ranges::find(input_slots_, slot) == input_slots_.end() &&
+         std::ranges::count(output_slots_, slot) == 1;
+}
+
 /// Offsets by decreasing size, each at the lowest place that is free for the whole life of the slot (Pisarchyk and Lee,
 /// "Efficient Memory Management for Deep Neural Net Inference", 2020, greedy by size).
 void Plan::place_slots() {
@@ -51,12 +57,14 @@ void Plan::place_slots() {
     for (int slot : steps_[static_cast<std::size_t>(i)].outputs) touch(slot, i);
   }
   for (int slot : output_slots_) touch(slot, end);
+  fresh_.assign(slots_.size(), 0);
+  for (int slot : output_slots_) fresh_[static_cast<std::size_t>(slot)] = is_fresh_output(slot);
   std::vector<int> order;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& s = slots_[i];
     const bool bound_by_caller =
         std::find(input_slots_.begin(), input_slots_.end(), static_cast<int>(i)) != input_slots_.end();
-    if (!s.dynamic && !s.constant && s.alias < 0 && s.first >= 0 && !bound_by_caller)
+    if (!s.dynamic && !s.constant && s.alias < 0 && s.first >= 0 && !bound_by_caller && !fresh_[i])
       order.push_back(static_cast<int>(i));
   }
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -101,7 +109,7 @@ void Plan::bind() const {
     const Slot& slot = slots_[i];
     if (slot.constant)
       bound_[i] = slot.constant;
-    else if (!slot.dynamic && slot.alias < 0 && slot.first >= 0)
+    else if (!slot.dynamic && slot.alias < 0 && slot.first >= 0 && !fresh_[i])
       bound_[i] = Tensor::borrow(slot.type, slot.shape, arena_.get() + slot.offset, arena_);
   }
 }
@@ -137,6 +145,13 @@ std::vector<Tensor> Plan::run(std::span<const Tensor> inputs, ActivationStore* s
     own = bound_;
     runs = reuse(*store);
   }
+  std::vector<char> handed_out(slots_.size(), 0);
+  for (int slot : output_slots_) {
+    const auto i = static_cast<std::size_t>(slot);
+    if (!fresh_[i] || bound_[i]) continue;  // Not for a value that the store has.
+    bound_[i] = Tensor(slots_[i].type, slots_[i].shape);
+    handed_out[i] = 1;
+  }
   for (std::size_t i = 0; i < slots_.size(); ++i)
     if (slots_[i].alias >= 0) bound_[i] = bound_[static_cast<std::size_t>(slots_[i].alias)].reshaped(slots_[i].shape);
   std::vector<const Tensor*> in;
@@ -157,12 +172,15 @@ std::vector<Tensor> Plan::run(std::span<const Tensor> inputs, ActivationStore* s
         store->put(value->key, bound_[static_cast<std::size_t>(value->slot)].clone());
   }
   std::vector<Tensor> results;
-  for (int slot : output_slots_) results.push_back(bound_[static_cast<std::size_t>(slot)].clone());
+  for (int slot : output_slots_) {
+    const auto i = static_cast<std::size_t>(slot);
+    results.push_back(handed_out[i] ? bound_[i] : bound_[i].clone());
+  }
   if (store != nullptr) bound_ = std::move(own);
   for (int slot : input_slots_)
     if (slot >= 0) bound_[static_cast<std::size_t>(slot)] = {};
   for (std::size_t i = 0; i < slots_.size(); ++i)
-    if (slots_[i].dynamic || slots_[i].alias >= 0) bound_[i] = {};
+    if (slots_[i].dynamic || slots_[i].alias >= 0 || fresh_[i]) bound_[i] = {};
   return results;
 }
 

@@ -64,6 +64,8 @@ class Plan {
  private:
   friend class PlanBuilder;
   void place_slots();
+  /// True for an output that a step writes to its very end: every run binds a new tensor to it, and hands that out.
+  bool is_fresh_output(int slot) const;
   void bind() const;
   /// Binds the slots whose values the store has, and tells for each step whether it has to run.
   std::vector<char> reuse(ActivationStore& store) const;
@@ -74,6 +76,7 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<int> input_slots_;  ///< -1: nobody reads that input.
   std::vector<int> output_slots_;
+  std::vector<char> fresh_;          ///< Per slot: see is_fresh_output.
   std::vector<StoredValue> values_;  ///< In the order of their steps.
   std::size_t arena_bytes_ = 0;
 

@@ -74,7 +74,8 @@ struct Answer {
   std::string target;
   std::vector<Trial> trials;  ///< The error-against-time curve.
   std::int64_t evaluations = 0, held_out_evaluations = 0;
-  double seconds = 0;
+  double seconds = 0;           ///< In all,
+  double held_out_seconds = 0;  ///< of these for held-out samples.
   /// Per candidate, in network order, for the picture of sensitivities.
   struct Sensitivity {
     std::string name, op;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -103,34 +104,41 @@ void MagnitudeHistogram::grow_to(int exponent) noexcept {
 }
 
 void MagnitudeHistogram::add(std::span<const float> values) noexcept {
-  const bool with_bins = !bins_.empty();
-  float largest = 0, counted = 0;
-  for (float value : values) {
-    const float magnitude = std::abs(value);
-    // NaN fails both comparisons.
-    if (magnitude <= std::numeric_limits<float>::max() && magnitude > largest) largest = magnitude;
-    if (magnitude < kMaskMagnitude && magnitude > counted) counted = magnitude;
+  // The bits of magnitudes are ordered as the magnitudes are, NaN last: loops over them need no branches.
+  constexpr std::int32_t kMask = std::bit_cast<std::int32_t>(kMaskMagnitude);
+  constexpr std::int32_t kInfinity = 0x7f800000;
+  std::int32_t largest = 0, counted = 0;
+  std::int64_t zeros = 0, masks_or_more = 0, non_finite = 0;
+  constexpr std::size_t kBlock = 4096;
+  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
+    std::int32_t block_zeros = 0, block_masks = 0, block_non_finite = 0;
+    for (float value : values.subspan(begin, std::min(kBlock, values.size() - begin))) {
+      const std::int32_t bits = std::bit_cast<std::int32_t>(value) & 0x7fffffff;
+      largest = std::max(largest, bits < kInfinity ? bits : 0);
+      counted = std::max(counted, bits < kMask ? bits : 0);
+      block_zeros += bits == 0;
+      block_masks += bits >= kMask;
+      block_non_finite += bits >= kInfinity;
+    }
+    zeros += block_zeros;
+    masks_or_more += block_masks;
+    non_finite += block_non_finite;
   }
-  largest_ = std::max(largest_, largest);
-  largest_counted_ = std::max(largest_counted_, counted);
-  if (with_bins && counted > 0) {
-    int exponent = 0;
-    std::frexp(counted, &exponent);  // counted < 2^exponent
-    grow_to(std::max(exponent, kSmallestExponent));
-  }
+  largest_ = std::max(largest_, std::bit_cast<float>(largest));
+  largest_counted_ = std::max(largest_counted_, std::bit_cast<float>(counted));
+  zeros_ += zeros;
+  non_finite_ += non_finite;
+  masks_ += masks_or_more - non_finite;
+  counted_ += static_cast<std::int64_t>(values.size()) - zeros - masks_or_more;
+  if (bins_.empty() || counted == 0) return;
+  int exponent = 0;
+  std::frexp(std::bit_cast<float>(counted), &exponent);  // counted < 2^exponent
+  grow_to(std::max(exponent, kSmallestExponent));
   // A power of two: the product is exact.
   const float to_bin = std::ldexp(static_cast<float>(kBins), -exponent_);
   for (float value : values) {
     const float magnitude = std::abs(value);
-    if (magnitude == 0)
-      ++zeros_;
-    else if (magnitude < kMaskMagnitude) {
-      ++counted_;
-      if (with_bins) ++bins_[static_cast<std::size_t>(magnitude * to_bin)];
-    } else if (magnitude <= std::numeric_limits<float>::max())
-      ++masks_;
-    else
-      ++non_finite_;
+    if (magnitude > 0 && magnitude < kMaskMagnitude) ++bins_[static_cast<std::size_t>(magnitude * to_bin)];
   }
 }
 

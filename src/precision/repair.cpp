@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "engine/fusion.h"
@@ -26,6 +27,14 @@ TensorId find_constant(const Network& network, std::string_view name) {
     if (info.value && is_floating(info.type)) names.push_back(info.name);
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("[repair] there is no constant '{}'{}", name, did_you_mean(std::string(name), names)));
+}
+
+/// False if no magnitude is larger than the limit, NaN aside: the common case, in one pass over the bits.
+bool may_exceed(const Tensor& value, float limit) {
+  const std::span<const float> elements = value.values<float>();
+  std::int32_t largest = 0;  // Bits of magnitudes are ordered as the magnitudes are.
+  for (float v : elements) largest = std::max(largest, std::bit_cast<std::int32_t>(v) & 0x7fffffff);
+  return largest > std::bit_cast<std::int32_t>(limit);
 }
 
 struct Extent {
@@ -73,6 +82,7 @@ void clamp_constant(Network& network, std::string_view name, double limit) {
 
 std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& low) {
   const Network& network = *spec.network;
+  const bool any_fp16 = std::ranges::find(low.precision, Precision::kFP16) != low.precision.end();
   std::vector<Repair> result;
   for (std::size_t t = 0; t < network.tensors.size(); ++t) {
     const TensorInfo& info = network.tensors[t];
@@ -80,6 +90,7 @@ std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& lo
     // Also those that reach a layer through movement or folding are named at their origin.
     const LayerId producer = info.producer;
     if (producer != kNone && network.layer(producer).op->kind != OpKind::kConstant) continue;
+    if (!any_fp16 || !may_exceed(info.value, static_cast<float>(kLargestFp16))) continue;
     const Extent extent = extent_of(info.value, kLargestFp16);
     if (extent.beyond == 0) continue;
     // Follow the constant through movement layers to the layers that compute with it.

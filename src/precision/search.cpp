@@ -95,6 +95,7 @@ class Search {
   std::map<std::pair<bool, std::vector<std::pair<std::string, std::string>>>, double> done_;
   std::int64_t evaluations_ = 0, held_out_evaluations_ = 0;
   std::string stage_;
+  double held_out_seconds_ = 0;
 };
 
 void Search::show(const std::string& stage, int done, int all) {
@@ -128,8 +129,6 @@ void Search::prepare() {
   Trials& trials = space_->trials();
   const Assignment exact = trials.full_precision();
   if (golden_.empty()) golden_ = trials.run(exact, 0, data_.samples.size(), false);
-  if (held_out_golden_.empty() && has_held_out())
-    held_out_golden_ = trials.run(exact, data_.samples.size(), data_.held_out.size(), false);
 }
 
 /// Constants that only need clamping. Kept if the fp32 outputs stay where they are.
@@ -222,7 +221,13 @@ bool Search::passes_held_out(const Levels& levels) {
   if (!has_held_out()) return true;
   const std::string stage = stage_;
   show("checking held-out samples");
+  const auto begin = Clock::now();
+  if (held_out_golden_.empty()) {
+    Trials exact(data_.network, options_.build, data_.held_out, space_->trials().weights());
+    held_out_golden_ = exact.run(exact.full_precision(), false);
+  }
   const bool passed = used(levels, "hold-out") <= 1.0;
+  held_out_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
   stage_ = stage;
   return passed;
 }
@@ -240,6 +245,9 @@ void Search::predict() {
 /// What no derivative tells is tried: one layer low, the others high.
 void Search::measure_incomplete() {
   stage_ = "measuring layers without derivative";
+  // Everything up to the layer that is low is shared with the run in which none is.
+  if (std::ranges::any_of(effects_, &LayerEffect::incomplete))
+    space_->trials().run(space_->assignment(space_->highest()), 0, data_.samples.size(), true);
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     if (!effects_[i].incomplete) continue;
     Levels levels = space_->highest();
@@ -444,6 +452,7 @@ void Search::finish(Answer& answer) {
   answer.target = options_.build.target;
   answer.evaluations = evaluations_;
   answer.held_out_evaluations = held_out_evaluations_;
+  answer.held_out_seconds = held_out_seconds_;
   answer.trials = trials_;
   if (space_ == nullptr) return;
   answer.candidates = static_cast<int>(space_->candidates().size());
