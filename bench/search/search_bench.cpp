@@ -1,4 +1,5 @@
 // Which layers the strategies keep, in how many evaluations, and how many held-out samples then pass.
+//   search_bench --table ...: instead, the table of strategies (docs/performance.md).
 //   search_bench --sweep ...: instead, the effect of every layer by itself, measured and predicted, and what that
 //   costs. search_bench [--models FOLDER] [--case TEXT] [--objective smallest|cheapest] [--margin F] [--shrink]
 //   [--reasons]
@@ -17,6 +18,7 @@
 #include "core/parallel.h"
 #include "precision/repair.h"
 #include "precision/search_space.h"
+#include "table.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::bench {
@@ -29,7 +31,7 @@ struct Arguments {
   double margin = 0.5;
   bool shrink = false, reasons = false, repair = true;
   int threads = 0, projections = PredictorOptions{}.projections;
-  bool sweep = false;
+  bool sweep = false, table = false;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -40,6 +42,8 @@ Arguments parse(int argc, char** argv) {
       result.shrink = true;
     else if (word == "--sweep")
       result.sweep = true;
+    else if (word == "--table")
+      result.table = true;
     else if (word == "--reasons")
       result.reasons = true;
     else if (word == "--no-repair")
@@ -186,7 +190,12 @@ int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
   for (const Case& which : all_cases())
     if (which.name.find(arguments.only) != std::string::npos) {
-      arguments.sweep ? sweep_case(which, arguments) : run_case(which, arguments);
+      if (arguments.table)
+        print_table(which, compare_strategies(which, arguments.models, arguments.threads, arguments.margin));
+      else if (arguments.sweep)
+        sweep_case(which, arguments);
+      else
+        run_case(which, arguments);
     }
   return 0;
 }
