@@ -1,7 +1,8 @@
-"""Runs the commands that README files show: every ```bash block, in order, in a copy of the README's folder.
+"""Runs the commands that the examples and docs/howto show: every ```bash block, in order, in a copy of the examples.
 
 A block must end with exit code 0, or with the code of the comment `<!-- exit: N -->` in front of it. Blocks behind
-`<!-- skip: REASON -->` are not run.
+`<!-- skip: REASON -->` are not run. A ```text block shows lines of what the block before it prints, in order: `...` stands
+for any text, a line `...` for any lines, and numbers with a point or an exponent may differ a little.
 """
 
 from __future__ import annotations
@@ -16,29 +17,60 @@ from typing import NamedTuple
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-READMES = sorted(ROOT.glob("examples/*/*/README.md"))
+PAGES = [*sorted(ROOT.glob("examples/*/*/README.md")), *sorted(ROOT.glob("docs/howto/*.md"))]
+TOLERANCE = 0.02
 
 BLOCK = re.compile(
-    r"(?:^ *<!-- (?P<marker>exit|skip): (?P<value>[^>]+) -->\s*\n)?^ *```bash\n(?P<text>.*?)^ *```", re.M | re.S
+    r"(?:^ *<!-- (?P<marker>exit|skip): (?P<value>[^>]+) -->\s*\n)?^ *```(?P<kind>bash|text)\n(?P<text>.*?)^ *```",
+    re.M | re.S,
 )
+REAL = re.compile(r"-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
 
 
 class Command(NamedTuple):
     line: int
     text: str
     exit_code: int
+    shown: tuple[str, ...] = ()
 
 
-def commands(readme: str) -> list[Command]:
-    result = []
-    for match in BLOCK.finditer(readme):
-        if match["marker"] == "skip":
+def commands(page: str) -> list[Command]:
+    result: list[Command] = []
+    skipped = False
+    for match in BLOCK.finditer(page):
+        text = textwrap.dedent(match["text"])
+        if match["kind"] == "text":
+            if not skipped:
+                lines = tuple(line for line in text.splitlines() if line.strip() not in ("", "..."))
+                result[-1] = result[-1]._replace(shown=result[-1].shown + lines)
             continue
-        exit_code = int(match["value"]) if match["marker"] == "exit" else 0
-        result.append(
-            Command(readme.count("\n", 0, match.start("text")) + 1, textwrap.dedent(match["text"]), exit_code)
-        )
+        skipped = match["marker"] == "skip"
+        if not skipped:
+            exit_code = int(match["value"]) if match["marker"] == "exit" else 0
+            result.append(Command(page.count("\n", 0, match.start("text")) + 1, text, exit_code))
     return result
+
+
+def pattern_of(shown: str) -> re.Pattern[str]:
+    """What a line must look like; its real numbers are groups."""
+
+    def pattern(part: str) -> str:
+        return ".*" if part == "..." else f"({REAL.pattern})" if REAL.fullmatch(part) else re.escape(part)
+
+    return re.compile("".join(map(pattern, re.split(rf"({REAL.pattern}|\.\.\.)", shown.strip()))))
+
+
+def agrees(shown: str, line: str) -> bool:
+    match = pattern_of(shown).fullmatch(line.strip())
+    return match is not None and all(
+        abs(float(a) - float(b)) <= TOLERANCE * abs(float(a)) for a, b in zip(REAL.findall(shown), match.groups())
+    )
+
+
+def first_missing(shown: tuple[str, ...], printed: str) -> str | None:
+    """The first line of an excerpt that does not follow in what was printed."""
+    lines = iter(printed.splitlines())
+    return next((each for each in shown if not any(agrees(each, line) for line in lines)), None)
 
 
 def test_blocks_and_markers_are_found():
@@ -46,24 +78,36 @@ def test_blocks_and_markers_are_found():
     assert commands(text) == [Command(3, "one\n", 0), Command(10, "two \\\n  three\n", 1)]
 
 
-@pytest.mark.parametrize("readme", READMES, ids=lambda path: "/".join(path.parts[-3:-1]))
-def test_commands_of_readme(readme: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str], request):
-    text = readme.read_text()
+def test_excerpts_are_held_against_what_is_printed():
+    text = "```bash\nrun\n```\n\n```text\n[I] a 1.50\n...\n  in ... s: 3 (up to -2.5e-03)\n```\n<!-- skip: no -->\n```bash\nx\n```\n```text\ny\n```\n"
+    (command,) = commands(text)
+    assert command.shown == ("[I] a 1.50", "  in ... s: 3 (up to -2.5e-03)")
+    assert first_missing(command.shown, "0\n[I] a 1.51\n\nin 0.1 s: 3 (up to -2.51e-03)\n") is None
+    assert first_missing(command.shown, "[I] a 1.6\nin 0.1 s: 3 (up to -2.5e-03)\n") == command.shown[0]
+    assert first_missing(command.shown, "[I] a 1.5\nin 0.1 s: 4 (up to -2.5e-03)\n") == command.shown[1]
+    assert first_missing(command.shown, "in 0.1 s: 3 (up to -2.5e-03)\n[I] a 1.5\n") == command.shown[1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: "/".join(path.parts[-3:]).removesuffix("/README.md"))
+def test_commands_of_page(page: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str], request):
+    text = page.read_text()
     blocks = commands(text)
-    assert blocks, f"{readme} shows no command"
+    assert blocks, f"{page} shows no command"
     if "find_package" in text or "CMAKE_PREFIX_PATH" in text:
         environment = {**environment, "CMAKE_PREFIX_PATH": str(request.getfixturevalue("installed"))}
-    folder = tmp_path / readme.parent.name
-    shutil.copytree(readme.parent, folder)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    folder = tmp_path / page.parent.relative_to(ROOT) if page.is_relative_to(ROOT / "examples") else tmp_path
     for block in blocks:
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", block.text],
             cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
+        printed = f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
         assert done.returncode == block.exit_code, (
-            f"{readme}:{block.line}: expected exit code {block.exit_code}, got {done.returncode}\n"
-            f"{block.text}\n{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
+            f"{page}:{block.line}: expected exit code {block.exit_code}, got {done.returncode}\n{block.text}\n{printed}"
         )
+        missing = first_missing(block.shown, done.stdout + done.stderr)
+        assert missing is None, f"{page}:{block.line}: what follows the command is not printed:\n{missing}\n{printed}"
 
 
 @pytest.fixture(scope="session")
