@@ -125,6 +125,10 @@ bool make_finite(Tensor& error, double stand_in) {
   return found;
 }
 
+bool is_zero(const Tensor& error) {
+  return std::ranges::all_of(error.values<float>(), [](float d) { return d == 0; });
+}
+
 /// The adjoint network with the products of gradients and local errors as its outputs.
 struct Products {
   AdjointNetwork adjoint;
@@ -229,11 +233,12 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
       if (made->adjoint.seeds[o] != kNone) seeded.push_back(outputs[o]);
     const std::size_t first_seed = feeds.size();
     feeds.resize(first_seed + seeded.size());
-    std::vector<char> overflows(wanted.size(), 0);
+    std::vector<char> overflows(wanted.size(), 0), exact(wanted.size(), 0);
     for (std::size_t w = 0; w < wanted.size(); ++w) {
       Tensor& error = local.errors[w].error;
       const std::size_t at = index.at(local.errors[w].layer);
       overflows[w] = make_finite(error, kStandIn);
+      exact[w] = is_zero(error);
       effects[at].overflows |= overflows[w] != 0;
       effects[at].incomplete |= made->adjoint.incomplete[w] != 0;
       if (made->product_of[w] >= 0) feeds.push_back(error);
@@ -243,15 +248,16 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
     for (int k = 0; k < options.projections; ++k) {
       for (std::size_t o = 0; o < seeded.size(); ++o) {
         const std::string& name = network.tensor(seeded[o]).name;
-        const auto exact = std::ranges::find_if(golden[s], [&](const auto& t) { return t.name == name; });
+        const auto golden_output = std::ranges::find_if(golden[s], [&](const auto& t) { return t.name == name; });
         RandomSigns signs(options.seed + 0x1000003u * (s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) +
                           977u * o);
-        feeds[first_seed + o] = projection(exact->tensor, name, criterion, signs);
+        feeds[first_seed + o] = projection(golden_output->tensor, name, criterion, signs);
       }
       const std::vector<Tensor> sums = made->executable->run(feeds);
       std::vector<double> dot(effects.size(), 0.0);
       for (std::size_t w = 0; w < wanted.size(); ++w) {
-        if (made->product_of[w] < 0) continue;
+        // No error is none, even where the gradient is infinite.
+        if (made->product_of[w] < 0 || exact[w]) continue;
         double total = 0;
         for (float value : sums[static_cast<std::size_t>(made->product_of[w])].values<float>()) total += value;
         dot[index.at(local.errors[w].layer)] += total;
@@ -261,6 +267,8 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
     }
     for (std::size_t i = 0; i < effects.size(); ++i) {
       double score = std::sqrt(sum_of_squares[i] / options.projections);
+      // A gradient that overflows says nothing about the size of the effect.
+      if (!std::isfinite(score) && !effects[i].overflows) effects[i].incomplete = true;
       if (!std::isfinite(score) || (effects[i].overflows && score > 1)) score = kInfinity;
       effects[i].effect = std::max(effects[i].effect, score);
     }

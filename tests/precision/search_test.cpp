@@ -228,6 +228,32 @@ TEST(Search, GivesTheBestSoFarWhenALimitComes) {
   EXPECT_EQ(interrupted.trials.size(), 2u);
 }
 
+/// (1 - mask) is exact in fp16, whatever is made of it: only the product with the lowest number overflows.
+TEST(Search, BlamesOnlyTheLayerThatOverflowsInAMask) {
+  Model model;
+  model.input("x", {8});
+  model.input("mask", {8});
+  model.node("Sub", {"one", "mask"}, {"inverse"}, "Sub");
+  model.node("Mul", {"inverse", "lowest"}, {"bias"}, "Mul");
+  model.node("Add", {"x", "bias"}, {"scores"}, "Add");
+  model.node("Softmax", {"scores"}, {"y"}, "Softmax");
+  *model.graph().add_initializer() = float_tensor("one", {1}, {1});
+  *model.graph().add_initializer() = float_tensor("lowest", {1}, {-3.4e38f});
+  model.output("y");
+  SearchData data = data_for(model.load(), "x", {8}, -2, 2);
+  for (auto* samples : {&data.samples, &data.held_out})
+    for (TensorMap& sample : *samples) sample.push_back({"mask", Tensor::of<float>({8}, {1, 1, 1, 1, 1, 0, 0, 0})});
+  SearchOptions options = fp16_search();
+  const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 1e-2);
+  const Answer repaired = run(data, *criterion, options);
+  EXPECT_THAT(kept(repaired), IsEmpty());
+  EXPECT_EQ(repaired.repairs.size(), 1u);
+  options.repair = false;
+  const Answer raised = run(data, *criterion, options);
+  EXPECT_EQ(raised.verdict, Answer::Verdict::kFound);
+  EXPECT_THAT(kept(raised), ElementsAre("Mul"));
+}
+
 /// The layer that matters lies before a Round, through which no derivative leads.
 TEST(Search, MeasuresWhatHasNoDerivative) {
   Model model;
