@@ -192,6 +192,14 @@ const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
   return &layer;
 }
 
+/// All elements are one number times powers of two.
+bool differ_by_powers_of_two(const Tensor& value) {
+  if (value.type() != DataType::kFloat32 || value.size() == 0) return false;
+  int exponent = 0;
+  const float first = std::frexp(value.data<float>()[0], &exponent);
+  return std::ranges::all_of(value.values<float>(), [&](float v) { return std::frexp(v, &exponent) == first; });
+}
+
 }  // namespace
 
 bool has_int8_form(const Specialization& spec, LayerId id) {
@@ -207,9 +215,12 @@ bool has_int8_form(const Specialization& spec, LayerId id) {
   if (op == "AveragePool" || op == "GlobalAveragePool") return !spec.is_constant(layer.inputs[0]);
   if (is_product(layer)) return layer.inputs.size() > 1 && product_has_form(spec, layer);
   if ((op != "Add" && op != "Mul") || layer.inputs.size() != 2 || layer.inputs[1] == kNone) return false;
-  // A factor or summand of one element is a step of its neighbour's epilogue, with nothing to gain from integers.
+  // A factor or summand of one element is a step of its neighbour's epilogue, with nothing to gain from integers; so
+  // are factors that differ by powers of two.
   for (TensorId input : layer.inputs)
-    if (spec.is_constant(input) && spec.value(input).size() == 1) return false;
+    if (spec.is_constant(input) &&
+        (spec.value(input).size() == 1 || (op == "Mul" && differ_by_powers_of_two(spec.value(input)))))
+      return false;
   return is_float(spec, layer.inputs[1]) && biased_product(spec, layer) == kNone &&
          !is_inside_normalisation(spec, layer);
 }

@@ -43,10 +43,12 @@ struct KeptLayer {
 
 /// A change that costs no precision, made before any layer is raised.
 struct Repair {
-  std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "unfold".
+  std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "unfold", "equalise" and
+                     ///< "equalise-copy" (channels, in constants or by an added layer).
   std::string name;  ///< Layer or tensor.
-  double limit = 0;  ///< clamp: magnitudes are at most this.
+  double limit = 0;  ///< clamp: magnitudes are at most this. equalise: the int8 scale of the tensor.
   std::string text;  ///< One sentence.
+  std::vector<std::int8_t> exponents{};  ///< equalise: channels are divided by 2^e.
 };
 
 struct Answer {

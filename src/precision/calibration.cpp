@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "compare/data_loader.h"
 #include "core/parallel.h"
@@ -38,6 +39,25 @@ std::vector<Shape> shapes_of(std::span<const Tensor> tensors) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : tensors) shapes.push_back(tensor.shape());
   return shapes;
+}
+
+std::vector<InputBinding> bindings_of(const Network& network) {
+  std::vector<InputBinding> bindings;
+  for (TensorId id : network.inputs) {
+    const TensorInfo& info = network.tensor(id);
+    bindings.push_back({info.name, info.type, info.shape.value_or(Shape{})});
+  }
+  return bindings;
+}
+
+/// The inputs of a sample, in the order of the bindings.
+std::vector<Tensor> physical_inputs(const TensorMap& sample, const std::vector<InputBinding>& bindings) {
+  std::vector<Tensor> inputs;
+  for (const NamedTensor& input : adapt_inputs(sample, bindings)) {
+    const DataType physical = physical_type(input.tensor.type());
+    inputs.push_back(input.tensor.type() == physical ? input.tensor : input.tensor.cast(physical));
+  }
+  return inputs;
 }
 
 /// Hands out some tensors of the network, for inputs of any shapes.
@@ -75,18 +95,11 @@ class Calibrator {
  public:
   Calibrator(const Network& network, const CalibrationOptions& options) : network_(network), options_(options) {
     build_.threads = options.threads;
-    for (TensorId id : network.inputs) {
-      const TensorInfo& info = network.tensor(id);
-      bindings_.push_back({info.name, info.type, info.shape.value_or(Shape{})});
-    }
+    bindings_ = bindings_of(network);
   }
 
   void add(const TensorMap& sample, Calibration& result) {
-    std::vector<Tensor> inputs;
-    for (const NamedTensor& input : adapt_inputs(sample, bindings_)) {
-      const DataType physical = physical_type(input.tensor.type());
-      inputs.push_back(input.tensor.type() == physical ? input.tensor : input.tensor.cast(physical));
-    }
+    const std::vector<Tensor> inputs = physical_inputs(sample, bindings_);
     if (probes_.empty() && inputs_.empty()) {
       prepare(inputs);
       for (std::size_t i = 0; i < inputs.size(); ++i) result.first_shapes.emplace(bindings_[i].name, inputs[i].shape());
@@ -220,6 +233,69 @@ Calibration calibrate(const std::shared_ptr<const Network>& network, const Calib
                 "[calibrate] expected at least one sample to calibrate with, got none; try --load-inputs, "
                 "--data-loader-script or --iterations");
   calibrator.finish(result);
+  return result;
+}
+
+std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::span<const ChannelAxis> tensors,
+                                                   std::span<const TensorMap> samples,
+                                                   const CalibrationOptions& options) {
+  if (samples.empty())
+    throw Error(ErrorCode::kInvalidArgument, "[calibrate] expected at least one sample for the ranges, got none");
+  set_num_threads(options.threads);
+  BuildOptions build;
+  build.threads = options.threads;
+  const std::vector<InputBinding> bindings = bindings_of(network);
+  std::vector<std::vector<Tensor>> inputs;
+  for (const TensorMap& sample : samples) inputs.push_back(physical_inputs(sample, bindings));
+  const auto spec = specialize(network, shapes_of(inputs[0]));
+  std::map<std::string, ChannelRange> result;
+  for (std::size_t first = 0; first < tensors.size();) {
+    std::vector<TensorId> chunk;
+    std::size_t bytes = 0, last = first;
+    while (last < tensors.size() && (chunk.empty() || bytes <= options.memory_limit)) {
+      const auto& shape = spec->shape(tensors[last].tensor);
+      bytes += shape ? static_cast<std::size_t>(num_elements(*shape)) * sizeof(float) : 0;
+      chunk.push_back(tensors[last++].tensor);
+    }
+    Probe probe(network, chunk, build, spec->input_shapes);
+    std::vector<std::vector<double>> squares(chunk.size());
+    std::vector<std::vector<std::int64_t>> counts(chunk.size());
+    std::vector<ChannelRange> ranges(chunk.size());
+    for (const std::vector<Tensor>& each : inputs) {
+      std::vector<Tensor> values = probe.run(each);
+      parallel_for(static_cast<std::int64_t>(values.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t) {
+          const Tensor value = values[t].type() == DataType::kFloat32 ? values[t] : values[t].cast(DataType::kFloat32);
+          const std::size_t axis = tensors[first + t].axis;
+          if (axis >= value.shape().size()) continue;
+          const std::int64_t channels = value.shape()[axis];
+          std::int64_t inner = 1;
+          for (std::size_t d = axis + 1; d < value.shape().size(); ++d) inner *= value.shape()[d];
+          if (ranges[t].largest.empty()) {
+            ranges[t].largest.assign(static_cast<std::size_t>(channels), 0.0f);
+            squares[t].assign(static_cast<std::size_t>(channels), 0.0);
+            counts[t].assign(static_cast<std::size_t>(channels), 0);
+          }
+          if (ranges[t].largest.size() != static_cast<std::size_t>(channels)) continue;
+          for (std::int64_t i = 0; i < value.size(); ++i) {
+            const float v = std::fabs(value.data<float>()[i]);
+            if (!std::isfinite(v)) continue;
+            const auto c = static_cast<std::size_t>(i / inner % channels);
+            ranges[t].largest[c] = std::max(ranges[t].largest[c], v);
+            squares[t][c] += static_cast<double>(v) * v;
+            ++counts[t][c];
+          }
+        }
+      });
+    }
+    for (std::size_t t = 0; t < chunk.size(); ++t) {
+      for (std::size_t c = 0; c < squares[t].size(); ++c)
+        ranges[t].mean_square.push_back(
+            static_cast<float>(squares[t][c] / static_cast<double>(std::max<std::int64_t>(counts[t][c], 1))));
+      result.emplace(network.tensor(chunk[t]).name, std::move(ranges[t]));
+    }
+    first = last;
+  }
   return result;
 }
 

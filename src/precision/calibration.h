@@ -52,6 +52,24 @@ std::vector<TensorId> calibrated_tensors(const Specialization& spec);
 Calibration calibrate(const std::shared_ptr<const Network>& network, const CalibrationOptions& options,
                       const SampleSource& next, const CalibrationProgress& progress = nullptr);
 
+/// A tensor and its axis of channels.
+struct ChannelAxis {
+  TensorId tensor = kNone;
+  std::size_t axis = 0;
+};
+
+/// What the channels of a tensor hold, over all samples.
+struct ChannelRange {
+  std::vector<float> largest;      ///< Per channel: the largest magnitude that is finite.
+  std::vector<float> mean_square;  ///< Per channel, of the finite values.
+};
+
+/// The ranges of these tensors, by name, in fp32. Shapes may differ between samples, but for the number of channels.
+/// The same for every number of threads. Throws Error(kInvalidArgument) as calibrate() does.
+std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::span<const ChannelAxis> tensors,
+                                                   std::span<const TensorMap> samples,
+                                                   const CalibrationOptions& options = {});
+
 /// Whether the scales of a cache are of this network. `wanted`: the tensors whose scales int8 layers need
 /// (int8_tensors). Warns once
 /// of those that have none. Throws Error(kInvalidFile) when no name of the cache is one of the network: it belongs to

@@ -141,4 +141,33 @@ std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignme
   return result;
 }
 
+Repair repair_of(const Equalisation& equalisation) {
+  Repair repair;
+  repair.kind = equalisation.copies ? "equalise-copy" : "equalise";
+  repair.name = equalisation.tensor;
+  repair.limit = static_cast<double>(equalisation.scale_after);
+  repair.exponents = equalisation.exponents;
+  const int most = equalisation.exponents.empty() ? 0 : *std::ranges::max_element(equalisation.exponents);
+  repair.text = fmt::format(
+      "channels of '{}' differ by up to 2^{}: scaled by powers of two {}, the int8 step falls from {:.3g} to {:.3g}",
+      equalisation.tensor, most, equalisation.copies ? "on the way to its int8 products" : "in the constants around it",
+      equalisation.scale_before, equalisation.scale_after);
+  return repair;
+}
+
+void apply_repairs(Network& network, std::map<std::string, float>& scales, std::span<const Repair> repairs) {
+  for (const Repair& repair : repairs) {
+    if (repair.kind == "clamp") {
+      clamp_constant(network, repair.name, repair.limit);
+    } else if (repair.kind == "equalise" || repair.kind == "equalise-copy") {
+      Equalisation equalisation;
+      equalisation.copies = repair.kind == "equalise-copy";
+      equalisation.tensor = repair.name;
+      equalisation.exponents = repair.exponents;
+      equalisation.scale_after = static_cast<float>(repair.limit);
+      apply_equalisation(network, scales, equalisation);
+    }
+  }
+}
+
 }  // namespace ulpscope

@@ -1,6 +1,9 @@
 // Changes of a network that cost no precision and spare layers from being raised.
 #pragma once
 
+#include <map>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -8,6 +11,7 @@
 #include "graph/assignment.h"
 #include "graph/network.h"
 #include "precision/answer.h"
+#include "precision/equalise.h"
 
 namespace ulpscope {
 
@@ -27,5 +31,13 @@ std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& lo
 /// BatchNormalizations of `low` in fp16 whose parameters fp16 cannot hold, but whose scale and shift it can: the engine
 /// prepares them in fp32 before it rounds ("scale-shift"). For the report; nothing needs to be done.
 std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignment& low);
+
+/// An "equalise" or "equalise-copy" for the report and for apply_repairs.
+Repair repair_of(const Equalisation& equalisation);
+
+/// Does again what repairs of an answer did: clamps and equalisations, in their order; the others need nothing.
+/// `scales`: the int8 scales of the network's tensors, before repairs. Throws Error(kInvalidArgument) for what does not
+/// fit the network.
+void apply_repairs(Network& network, std::map<std::string, float>& scales, std::span<const Repair> repairs);
 
 }  // namespace ulpscope

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -31,6 +32,15 @@ struct LimitReached {
 /// How many layers at the head of the order are raised.
 using Count = std::size_t;
 
+bool same_bits(const std::vector<TensorMap>& a, const std::vector<TensorMap>& b) {
+  const auto same = [](const NamedTensor& x, const NamedTensor& y) {
+    return x.tensor.type() == y.tensor.type() && x.tensor.shape() == y.tensor.shape() &&
+           (x.tensor.bytes() == 0 || std::memcmp(x.tensor.raw(), y.tensor.raw(), x.tensor.bytes()) == 0);
+  };
+  return std::ranges::equal(a, b,
+                            [&](const TensorMap& x, const TensorMap& y) { return std::ranges::equal(x, y, same); });
+}
+
 class Search {
  public:
   Search(const SearchData& data, const Criterion& criterion, const SearchOptions& options, Journal& journal,
@@ -44,6 +54,8 @@ class Search {
 
   void prepare();
   void repair();
+  void repair_constants();
+  void equalise();
   void predict();
   void measure_incomplete();
   void order();
@@ -83,7 +95,8 @@ class Search {
   std::unique_ptr<SearchSpace> space_;
   std::vector<TensorMap> golden_, held_out_golden_;
   std::vector<Repair> repairs_;
-  std::vector<LayerEffect> effects_;  ///< Per candidate.
+  std::map<std::string, float> scales_;  ///< int8, with the repairs.
+  std::vector<LayerEffect> effects_;     ///< Per candidate.
   std::vector<char> measured_;
   std::vector<std::size_t> order_;  ///< Candidates, the most important first.
   /// Measured over predicted use of the tolerance, from the latest trial of a head of the order.
@@ -120,6 +133,7 @@ void Search::check_limits() {
 
 void Search::prepare() {
   network_ = data_.network;
+  scales_ = options_.build.scales;
   show("computing golden outputs");
   std::vector<TensorMap> samples = data_.samples;
   samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
@@ -132,7 +146,7 @@ void Search::prepare() {
 }
 
 /// Constants that only need clamping. Kept if the fp32 outputs stay where they are.
-void Search::repair() {
+void Search::repair_constants() {
   for (const Repair& note : find_scale_shifts(*space_->trials().specialization(), space_->low()))
     repairs_.push_back(note);
   if (!options_.repair) return;
@@ -155,6 +169,55 @@ void Search::repair() {
   };
   if (attempt(clamps) || clamps.size() == 1) return;
   for (const Repair& clamp : clamps) attempt({&clamp, 1});
+}
+
+/// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit.
+void Search::equalise() {
+  const Assignment& low = space_->low();
+  if (!options_.repair || std::ranges::find(low.precision, Precision::kINT8) == low.precision.end()) return;
+  const auto spec = space_->trials().specialization();
+  const std::vector<ChannelAxis> tensors = equalisable_tensors(*spec, low);
+  if (tensors.empty()) return;
+  show("equalising channels");
+  CalibrationOptions calibration;
+  calibration.threads = options_.build.threads;
+  calibration.memory_limit = options_.memory_limit;
+  std::vector<Repair> found;
+  for (const Equalisation& each :
+       find_equalisations(*spec, low, channel_ranges(*network_, tensors, data_.samples, calibration), scales_))
+    found.push_back(repair_of(each));
+  if (found.empty()) return;
+  std::vector<TensorMap> samples = data_.samples;
+  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
+  const auto exact = [&](SearchSpace& space) {
+    return space.trials().run(space.trials().full_precision(), 0, data_.samples.size(), false);
+  };
+  const std::vector<TensorMap> before = exact(*space_);
+  const auto attempt = [&](std::span<const Repair> chosen) {
+    auto repaired = std::make_shared<Network>(*network_);
+    auto scales = scales_;
+    apply_repairs(*repaired, scales, chosen);
+    SearchOptions options = options_;
+    options.build.scales = scales;
+    // Added layers move the others.
+    for (auto* list : {&options.keep, &options.lower})
+      for (LayerId& id : *list) id = repaired->find_layer(data_.network->layer(id).name);
+    auto space = std::make_unique<SearchSpace>(repaired, options, samples);
+    if (!same_bits(before, exact(*space))) return false;
+    network_ = repaired;
+    scales_ = std::move(scales);
+    space_ = std::move(space);
+    repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
+    return true;
+  };
+  if (attempt(found) || found.size() == 1) return;
+  for (const Repair& each : found) attempt({&each, 1});
+}
+
+/// What costs no precision comes before layers are raised.
+void Search::repair() {
+  repair_constants();
+  equalise();
 }
 
 Levels Search::head(Count count) const {

@@ -1,0 +1,558 @@
+#include "precision/equalise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "core/parallel.h"
+#include "engine/int8.h"
+#include "graph/adjoint.h"
+#include "graph/name_match.h"
+#include "ops/registry.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+/// Beyond this no channel is scaled: ranges that differ by more are no matter of steps.
+constexpr int kLargestExponent = 24;
+/// Squared errors before and after, at least: where constants take the factors, and where a layer is added for them.
+constexpr double kWorthwhile = 2.0, kWorthALayer = 4.0;
+
+/// A constant whose elements are multiplied by 2^(sign * exponent of their channel).
+struct Edit {
+  LayerId layer = kNone;
+  std::size_t input = 0;
+  int sign = 1;
+  Shape shape;           ///< The constant as it has to be: one element may become one per channel.
+  std::size_t axis = 0;  ///< Of `shape`, counts the channels (of a group).
+  /// Groups: the channel is index[axis] + shape[axis] * (index[0] / per_group). 0: one group.
+  std::int64_t per_group = 0;
+};
+
+/// How the channels of a tensor can be rescaled.
+struct Fold {
+  TensorId tensor = kNone;
+  bool copies = false;  ///< A layer is added that rescales the tensor for its readers; the tensor itself stays.
+  std::int64_t channels = 0;
+  std::size_t trailing = 0;  ///< Axes behind that of the channels.
+  std::vector<Edit> edits;   ///< Those of the readers first,
+  std::size_t reader_edits = 0;
+  std::vector<LayerId> readers;
+  std::vector<LayerId> passed;  ///< Layers with or without edits from the producer upwards.
+};
+
+const Tensor* float_constant(const Network& network, TensorId id) {
+  if (id == kNone) return nullptr;
+  const TensorInfo& info = network.tensor(id);
+  const bool plain = info.producer == kNone || network.layer(info.producer).op->kind == OpKind::kConstant;
+  if (!plain || !info.value || info.value.type() != DataType::kFloat32 || info.value.size() == 0) return nullptr;
+  return &info.value;
+}
+
+const Tensor* constant_input(const Network& network, const Layer& layer, std::size_t index) {
+  return index < layer.inputs.size() ? float_constant(network, layer.inputs[index]) : nullptr;
+}
+
+bool has_input(const Layer& layer, std::size_t index) {
+  return index < layer.inputs.size() && layer.inputs[index] != kNone;
+}
+
+class Folder {
+ public:
+  explicit Folder(const Network& network) : network_(network), consumers_(network.consumers()) {}
+
+  std::optional<Fold> fold(TensorId tensor, bool copies) const {
+    Fold result;
+    result.tensor = tensor;
+    result.copies = copies;
+    if (network_.tensor(tensor).value || (!copies && network_.is_output(tensor))) return {};
+    for (LayerId id : consumers_[static_cast<std::size_t>(tensor)]) {
+      if (add_reader(id, result))
+        result.readers.push_back(id);
+      else if (!copies)
+        return {};
+    }
+    result.reader_edits = result.edits.size();
+    if (result.channels < 2 || (!copies && !take(tensor, result))) return {};
+    return result;
+  }
+
+ private:
+  bool add_reader(LayerId id, Fold& fold) const {
+    const Layer& layer = network_.layer(id);
+    const std::string_view op = layer.op->name;
+    const Tensor* weights = constant_input(network_, layer, 1);
+    if (std::ranges::count(layer.inputs, fold.tensor) != 1 || layer.inputs[0] != fold.tensor || weights == nullptr)
+      return false;
+    const Shape& shape = weights->shape();
+    Edit edit{id, 1, 1, shape, 0, 0};
+    std::int64_t channels = 0;
+    std::size_t trailing = 0;
+    if (op == "MatMul" && shape.size() >= 2) {
+      edit.axis = shape.size() - 2;
+      channels = shape[edit.axis];
+    } else if (op == "Gemm" && shape.size() == 2 && layer.attributes.integer("transA", 0) == 0) {
+      edit.axis = layer.attributes.integer("transB", 0) != 0 ? 1 : 0;
+      channels = shape[edit.axis];
+    } else if ((op == "Conv" || op == "ConvTranspose") && shape.size() >= 3) {
+      const std::int64_t groups = layer.attributes.integer("group", 1);
+      trailing = shape.size() - 2;
+      if (groups < 1 || shape[0] % groups != 0) return false;
+      if (op == "Conv") {
+        edit.axis = 1;
+        edit.per_group = groups == 1 ? 0 : shape[0] / groups;
+        channels = shape[1] * groups;
+      } else {
+        channels = shape[0];
+      }
+    } else {
+      return false;
+    }
+    if (fold.channels != 0 && (channels != fold.channels || trailing != fold.trailing)) return false;
+    fold.channels = channels;
+    fold.trailing = trailing;
+    fold.edits.push_back(std::move(edit));
+    return true;
+  }
+
+  /// A constant that meets every channel once, or all of them: of one element, or of one along the channels.
+  bool take_pointwise(LayerId id, std::size_t input, int sign, std::size_t trailing, Fold& fold) const {
+    const Tensor* value = constant_input(network_, network_.layer(id), input);
+    if (value == nullptr) return false;
+    Shape shape = value->shape();
+    if (shape.size() < trailing + 1) shape.insert(shape.begin(), trailing + 1 - shape.size(), 1);
+    const std::size_t axis = shape.size() - 1 - trailing;
+    if (shape[axis] != 1 && shape[axis] != fold.channels) return false;
+    shape[axis] = fold.channels;
+    fold.edits.push_back({id, input, sign, std::move(shape), axis, 0});
+    return true;
+  }
+
+  /// A parameter with one element per channel.
+  bool take_vector(LayerId id, std::size_t input, Fold& fold) const {
+    const Tensor* value = constant_input(network_, network_.layer(id), input);
+    return value != nullptr && value->shape() == Shape{fold.channels} && take_pointwise(id, input, -1, 0, fold);
+  }
+
+  bool take_weights(LayerId id, Fold& fold) const {
+    const Layer& layer = network_.layer(id);
+    const std::string_view op = layer.op->name;
+    const Tensor* weights = constant_input(network_, layer, 1);
+    if (weights == nullptr) return false;
+    const Shape& shape = weights->shape();
+    Edit edit{id, 1, -1, shape, 0, 0};
+    std::int64_t channels = 0;
+    if (op == "Conv" || op == "ConvTranspose") {
+      if (shape.size() != fold.trailing + 2) return false;
+      const std::int64_t groups = layer.attributes.integer("group", 1);
+      channels = shape[0];
+      if (op == "ConvTranspose") {
+        if (groups < 1 || shape[0] % groups != 0) return false;
+        edit.axis = 1;
+        edit.per_group = groups == 1 ? 0 : shape[0] / groups;
+        channels = shape[1] * groups;
+      }
+      if (channels != fold.channels || (has_input(layer, 2) && !take_vector(id, 2, fold))) return false;
+    } else {
+      if (fold.trailing != 0 || shape.size() < 2) return false;
+      const bool gemm = op == "Gemm";
+      edit.axis = shape.size() - (gemm && layer.attributes.integer("transB", 0) != 0 ? 2 : 1);
+      channels = shape[edit.axis];
+      if (channels != fold.channels || (gemm && has_input(layer, 2) && !take_pointwise(id, 2, -1, 0, fold)))
+        return false;
+    }
+    fold.edits.push_back(std::move(edit));
+    return true;
+  }
+
+  /// Goes on with an input that only this layer reads.
+  bool pass(TensorId input, Fold& fold) const {
+    if (input == kNone || network_.tensor(input).value || network_.is_output(input)) return false;
+    return consumers_[static_cast<std::size_t>(input)].size() == 1 && take(input, fold);
+  }
+
+  bool take(TensorId tensor, Fold& fold) const {
+    const LayerId id = network_.tensor(tensor).producer;
+    if (id == kNone) return false;
+    const Layer& layer = network_.layer(id);
+    const std::string_view op = layer.op->name;
+    if (layer.inputs.empty() || !layer.op->domain.empty() ||
+        std::ranges::count_if(layer.outputs, [](TensorId t) { return t != kNone; }) != 1)
+      return false;
+    fold.passed.push_back(id);
+    const auto constant = [&](std::size_t i) { return constant_input(network_, layer, i) != nullptr; };
+    if (op == "Mul") {
+      return (constant(1) && take_pointwise(id, 1, -1, fold.trailing, fold)) ||
+             (constant(0) && take_pointwise(id, 0, -1, fold.trailing, fold));
+    }
+    if (op == "Div") return constant(1) && take_pointwise(id, 1, 1, fold.trailing, fold);
+    if (op == "Add" || op == "Sub") {
+      if (constant(1)) return take_pointwise(id, 1, -1, fold.trailing, fold) && pass(layer.inputs[0], fold);
+      return constant(0) && take_pointwise(id, 0, -1, fold.trailing, fold) && pass(layer.inputs[1], fold);
+    }
+    if (op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose") return take_weights(id, fold);
+    // Axis 1 holds the channels where the reader is a convolution.
+    if (op == "BatchNormalization" || op == "InstanceNormalization")
+      return fold.trailing > 0 && layer.attributes.integer("training_mode", 0) == 0 && take_vector(id, 1, fold) &&
+             take_vector(id, 2, fold);
+    if (op == "LayerNormalization")
+      return fold.trailing == 0 && take_vector(id, 1, fold) && (!has_input(layer, 2) || take_vector(id, 2, fold));
+    if (op == "Relu" || op == "LeakyRelu" || op == "PRelu" || op == "Identity") return pass(layer.inputs[0], fold);
+    if (op == "MaxPool") return fold.trailing > 0 && pass(layer.inputs[0], fold);
+    return false;
+  }
+
+  const Network& network_;
+  const std::vector<std::vector<LayerId>> consumers_;
+};
+
+std::int64_t inner_of(const Edit& edit) {
+  std::int64_t inner = 1;
+  for (std::size_t d = edit.axis + 1; d < edit.shape.size(); ++d) inner *= edit.shape[d];
+  return inner;
+}
+
+/// Which channel the element of `edit.shape` belongs to.
+std::int64_t channel_of(const Edit& edit, std::int64_t element, std::int64_t inner) {
+  const std::int64_t within = element / inner % edit.shape[edit.axis];
+  if (edit.per_group == 0) return within;
+  return within + element / (inner * edit.shape[edit.axis]) / edit.per_group * edit.shape[edit.axis];
+}
+
+/// The constant with its elements rescaled; nothing where that would round one.
+std::optional<Tensor> rescaled(const Tensor& value, const Edit& edit, std::span<const std::int8_t> exponents) {
+  Tensor result(DataType::kFloat32, edit.shape);
+  const float* in = value.data<float>();
+  float* out = result.data<float>();
+  const std::int64_t inner = inner_of(edit), length = edit.shape[edit.axis];
+  // Only the axis of the channels may have grown, from 1.
+  const bool grown = value.size() != result.size();
+  for (std::int64_t i = 0; i < result.size(); ++i) {
+    const float v = in[grown ? i / (inner * length) * inner + i % inner : i];
+    const int e = edit.sign * exponents[static_cast<std::size_t>(channel_of(edit, i, inner))];
+    out[i] = std::ldexp(v, e);
+    if (e != 0 && std::isfinite(v) && v != 0 && !std::isnormal(out[i])) return std::nullopt;
+  }
+  return result;
+}
+
+bool is_exact_for(const Network& network, const Fold& fold, std::span<const std::int8_t> exponents) {
+  return std::ranges::all_of(fold.edits, [&](const Edit& edit) {
+    return rescaled(*constant_input(network, network.layer(edit.layer), edit.input), edit, exponents).has_value();
+  });
+}
+
+/// The layer quantises its constant with one scale for all channels.
+bool quantises_constant(const Specialization& spec, const Assignment& low, const Fold& fold, LayerId id) {
+  const Layer& layer = spec.network->layer(id);
+  if (low.precision[static_cast<std::size_t>(id)] != Precision::kINT8 || layer.op->kind == OpKind::kContraction)
+    return false;
+  const bool edited = std::ranges::any_of(fold.edits, [&](const Edit& edit) { return edit.layer == id; });
+  return edited && product_of_bias(spec, id) == kNone;
+}
+
+bool suits(const Specialization& spec, const Assignment& low, const Fold& fold) {
+  const Shape& shape = *spec.shape(fold.tensor);
+  if (shape.size() < fold.trailing + 1 || shape[shape.size() - 1 - fold.trailing] != fold.channels) return false;
+  for (LayerId reader : fold.readers) {
+    const auto quantised = quantised_inputs(spec, reader);
+    if (low.precision[static_cast<std::size_t>(reader)] != Precision::kINT8 || quantised.size() != 1 ||
+        quantised[0] != fold.tensor || is_integer_product(spec, reader))
+      return false;
+  }
+  return std::ranges::none_of(fold.passed, [&](LayerId layer) {
+    return spec.folded[static_cast<std::size_t>(layer)] || quantises_constant(spec, low, fold, layer);
+  });
+}
+
+std::optional<Fold> usable_fold(const Specialization& spec, const Assignment& low, const Folder& folder, TensorId id) {
+  if (spec.is_constant(id) || !spec.shape(id) || spec.type(id) != DataType::kFloat32) return {};
+  for (bool copies : {false, true})
+    if (auto fold = folder.fold(id, copies); fold && suits(spec, low, *fold)) return fold;
+  return {};
+}
+
+/// The weights of a reader by channel of its input and of its output.
+struct ReaderWeights {
+  std::int64_t outputs = 0;
+  std::vector<std::int64_t> channel, output;  ///< Per element.
+  std::vector<float> value;
+};
+
+ReaderWeights weights_of(const Specialization& spec, const Edit& edit) {
+  const Layer& layer = spec.network->layer(edit.layer);
+  const Tensor& value = *constant_input(*spec.network, layer, 1);
+  ReaderWeights result;
+  result.outputs = output_channels(spec, layer);
+  const std::size_t axis = weight_channel_axis(spec, layer);
+  std::int64_t inner_out = 1;
+  for (std::size_t d = axis + 1; d < edit.shape.size(); ++d) inner_out *= edit.shape[d];
+  const std::int64_t inner = inner_of(edit), groups = layer.attributes.integer("group", 1);
+  const bool transposed = layer.op->name == "ConvTranspose";
+  for (std::int64_t i = 0; i < value.size(); ++i) {
+    result.channel.push_back(channel_of(edit, i, inner));
+    std::int64_t output = i / inner_out % edit.shape[axis];
+    if (transposed && groups > 1)
+      output += i / (inner_out * edit.shape[axis]) / (edit.shape[0] / groups) * edit.shape[axis];
+    result.output.push_back(output);
+    result.value.push_back(value.data<float>()[i]);
+  }
+  return result;
+}
+
+/// Chooses the exponents of one tensor.
+class Chooser {
+ public:
+  Chooser(const Specialization& spec, const Fold& fold, const ChannelRange& range, double threshold)
+      : range_(range), channels_(range.largest.size()), headroom_(1), largest_(0), weight_(channels_, 0) {
+    for (std::size_t i = 0; i < fold.reader_edits; ++i) readers_.push_back(weights_of(spec, fold.edits[i]));
+    for (float each : range_.largest) largest_ = std::max(largest_, static_cast<double>(each));
+    if (largest_ > 0) headroom_ = std::max(1.0, threshold / largest_);
+    threshold_ = threshold;
+    for (const ReaderWeights& reader : readers_)
+      for (std::size_t i = 0; i < reader.value.size(); ++i) {
+        float& most = weight_[static_cast<std::size_t>(reader.channel[i])];
+        most = std::max(most, std::abs(reader.value[i]));
+      }
+  }
+
+  double largest() const { return largest_; }
+
+  /// What the tensor is quantised up to.
+  double threshold(std::span<const std::int8_t> exponents) const {
+    double most = 0;
+    for (std::size_t k = 0; k < channels_; ++k)
+      most = std::max(most, std::ldexp(static_cast<double>(range_.largest[k]), -exponents[k]));
+    return std::min(threshold_, most * headroom_);
+  }
+
+  /// Squared error of the products, summed over their output channels: activations with independent errors of their
+  /// steps, and weights as they are rounded, met by independent activations.
+  double error(std::span<const std::int8_t> exponents) const {
+    const double step = threshold(exponents) / 127;
+    std::vector<double> noise(channels_), square(channels_);
+    std::vector<float> factor(channels_);
+    for (std::size_t k = 0; k < channels_; ++k) {
+      factor[k] = std::ldexp(1.0f, exponents[k]);
+      square[k] = std::ldexp(static_cast<double>(range_.mean_square[k]), -2 * exponents[k]);
+      // What is far below a step becomes 0.
+      noise[k] = std::min(step * step / 12, square[k]);
+    }
+    double total = 0;
+    for (const ReaderWeights& reader : readers_) {
+      std::vector<float> scale(static_cast<std::size_t>(reader.outputs), 0.0f);
+      for (std::size_t i = 0; i < reader.value.size(); ++i) {
+        float& most = scale[static_cast<std::size_t>(reader.output[i])];
+        most = std::max(most, std::abs(reader.value[i]) * factor[static_cast<std::size_t>(reader.channel[i])]);
+      }
+      for (float& each : scale) each = each > 0 ? each / 127.0f : 1.0f;
+      for (std::size_t i = 0; i < reader.value.size(); ++i) {
+        const auto k = static_cast<std::size_t>(reader.channel[i]);
+        const float w = reader.value[i] * factor[k], unit = scale[static_cast<std::size_t>(reader.output[i])];
+        const double rounding = static_cast<double>(std::nearbyint(w / unit) * unit - w);
+        total += noise[k] * w * w + square[k] * rounding * rounding;
+      }
+    }
+    return total;
+  }
+
+  std::vector<std::int8_t> choose() const {
+    std::vector<std::vector<std::int8_t>> candidates;
+    // The large channels are brought down to a threshold.
+    for (int i = 1; i <= 40; ++i) {
+      const double t = largest_ * std::exp2(-0.25 * i);
+      candidates.push_back(
+          from([&](std::size_t k) { return std::max(0.0, std::ceil(std::log2(range_.largest[k] / t))); }));
+    }
+    // Ranges of activations and of weights share the burden.
+    for (int i = 2; i <= 19; ++i) {
+      const double alpha = 0.05 * i;
+      candidates.push_back(from([&](std::size_t k) {
+        return std::round(alpha * std::log2(range_.largest[k]) - (1 - alpha) * std::log2(weight_[k]));
+      }));
+    }
+    std::vector<double> errors(candidates.size());
+    parallel_for(static_cast<std::int64_t>(candidates.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+        errors[i] = error(candidates[i]);
+    });
+    const auto best = std::ranges::min_element(errors) - errors.begin();
+    return candidates[static_cast<std::size_t>(best)];
+  }
+
+ private:
+  /// Rounded exponents per channel, the smallest of them 0; a channel that says nothing takes the smallest.
+  template <typename Rule>
+  std::vector<std::int8_t> from(const Rule& rule) const {
+    std::vector<double> wanted(channels_);
+    double smallest = std::numeric_limits<double>::infinity(), most = -smallest;
+    for (std::size_t k = 0; k < channels_; ++k) {
+      const bool counts = range_.largest[k] > 0 && weight_[k] > 0;
+      wanted[k] = counts ? rule(k) : std::numeric_limits<double>::quiet_NaN();
+      if (counts) smallest = std::min(smallest, wanted[k]);
+      if (counts) most = std::max(most, wanted[k]);
+    }
+    // Of a few channels that hardly matter, the smallest would push all others beyond the limit.
+    smallest = std::max(smallest, most - kLargestExponent);
+    std::vector<std::int8_t> result(channels_, 0);
+    for (std::size_t k = 0; k < channels_; ++k)
+      if (!std::isnan(wanted[k])) result[k] = static_cast<std::int8_t>(std::max(0.0, wanted[k] - smallest));
+    return result;
+  }
+
+  const ChannelRange& range_;
+  const std::size_t channels_;
+  double headroom_, largest_, threshold_ = 0;
+  std::vector<float> weight_;  ///< The largest magnitude that meets each channel.
+  std::vector<ReaderWeights> readers_;
+};
+
+/// `wanted`, or with a number where it is taken.
+std::string free_name(const Network& network, const std::string& wanted) {
+  const auto taken = [&](const std::string& name) {
+    return network.find_tensor(name) != kNone || network.find_layer(name) != kNone;
+  };
+  std::string name = wanted;
+  for (int n = 2; taken(name); ++n) name = fmt::format("{} {}", wanted, n);
+  return name;
+}
+
+/// Adds the layer that rescales the tensor for the readers, right behind its producer; returns the name of its output.
+std::string add_copy(Network& network, const Fold& fold, std::span<const std::int8_t> exponents) {
+  TensorInfo factors;
+  factors.name = free_name(network, network.tensor(fold.tensor).name + "/factors");
+  factors.type = DataType::kFloat32;
+  Shape shape{fold.channels};
+  shape.resize(fold.trailing + 1, 1);
+  factors.value = Tensor(DataType::kFloat32, shape);
+  factors.shape = std::move(shape);
+  for (std::size_t k = 0; k < exponents.size(); ++k) factors.value.data<float>()[k] = std::ldexp(1.0f, -exponents[k]);
+  TensorInfo copy = network.tensor(fold.tensor);
+  copy.name = free_name(network, copy.name + "/equalised");
+  const std::string name = copy.name;
+  const LayerId at = copy.producer == kNone ? 0 : copy.producer + 1;
+  Layer layer;
+  layer.name = name;
+  layer.op = op_registry().find("", "Mul");
+  layer.opset = AdjointContext::kAdjointOpset;
+  layer.inputs = {fold.tensor, network.add_tensor(std::move(factors))};
+  const TensorId output = network.add_tensor(std::move(copy));
+  layer.outputs = {output};
+  for (LayerId reader : fold.readers) std::ranges::replace(network.layer(reader).inputs, fold.tensor, output);
+  network.layers.insert(network.layers.begin() + at, std::move(layer));
+  for (TensorInfo& info : network.tensors)
+    if (info.producer != kNone && info.producer >= at) ++info.producer;
+  network.tensor(output).producer = at;
+  network.rebuild_index();
+  return name;
+}
+
+}  // namespace
+
+std::vector<ChannelAxis> equalisable_tensors(const Specialization& spec, const Assignment& low) {
+  const Network& network = *spec.network;
+  const Folder folder(network);
+  std::vector<ChannelAxis> result;
+  const auto add = [&](TensorId id) {
+    if (id == kNone) return;
+    if (const auto fold = usable_fold(spec, low, folder, id))
+      result.push_back({id, spec.shape(id)->size() - 1 - fold->trailing});
+  };
+  for (TensorId id : network.inputs) add(id);
+  for (const Layer& layer : network.layers)
+    for (TensorId id : layer.outputs) add(id);
+  return result;
+}
+
+std::vector<Equalisation> find_equalisations(const Specialization& spec, const Assignment& low,
+                                             const std::map<std::string, ChannelRange>& ranges,
+                                             const std::map<std::string, float>& scales) {
+  const Network& network = *spec.network;
+  const Folder folder(network);
+  std::vector<Equalisation> result;
+  for (const ChannelAxis& each : equalisable_tensors(spec, low)) {
+    const std::string& name = network.tensor(each.tensor).name;
+    const auto range = ranges.find(name);
+    const auto scale = scales.find(name);
+    const auto fold = usable_fold(spec, low, folder, each.tensor);
+    if (range == ranges.end() || scale == scales.end() || !(scale->second > 0) ||
+        range->second.largest.size() != static_cast<std::size_t>(fold->channels))
+      continue;
+    const Chooser chooser(spec, *fold, range->second, 127.0 * scale->second);
+    if (!(chooser.largest() > 0) || !std::isfinite(chooser.largest())) continue;
+    std::vector<std::int8_t> exponents = chooser.choose();
+    int most = *std::ranges::max_element(exponents);
+    while (most > 0 && !is_exact_for(network, *fold, exponents)) {
+      --most;
+      for (std::int8_t& e : exponents) e = std::min(e, static_cast<std::int8_t>(most));
+    }
+    const std::vector<std::int8_t> none(exponents.size(), 0);
+    const double worth = fold->copies ? kWorthALayer : kWorthwhile;
+    if (most == 0 || !(chooser.error(exponents) * worth <= chooser.error(none))) continue;
+    Equalisation found;
+    found.tensor = name;
+    found.copies = fold->copies;
+    if (const LayerId producer = network.tensor(each.tensor).producer; producer != kNone)
+      found.producer = network.layer(producer).name;
+    for (LayerId reader : fold->readers) found.readers.push_back(network.layer(reader).name);
+    found.exponents = std::move(exponents);
+    found.scale_before = scale->second;
+    found.scale_after = static_cast<float>(chooser.threshold(found.exponents) / 127.0);
+    result.push_back(std::move(found));
+  }
+  return result;
+}
+
+void apply_equalisation(Network& network, std::map<std::string, float>& scales, const Equalisation& equalisation) {
+  const std::string where = fmt::format("[repair] tensor '{}'", equalisation.tensor);
+  const TensorId tensor = network.find_tensor(equalisation.tensor);
+  if (tensor == kNone) {
+    std::vector<std::string> names;
+    for (const TensorInfo& info : network.tensors)
+      if (info.producer != kNone) names.push_back(info.name);
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: the network has no tensor of that name{}", where,
+                                                         did_you_mean(equalisation.tensor, names)));
+  }
+  const auto fold = Folder(network).fold(tensor, equalisation.copies);
+  if (!fold)
+    throw Error(ErrorCode::kInvalidArgument,
+                where +
+                    ": expected a tensor between constants that can take factors per channel; is the answer of "
+                    "another model, or are outputs marked that it did not have?");
+  if (equalisation.exponents.size() != static_cast<std::size_t>(fold->channels))
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: expected {} exponents, one per channel, got {}", where,
+                                                         fold->channels, equalisation.exponents.size()));
+  if (!(equalisation.scale_after > 0) || !std::isfinite(equalisation.scale_after))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: expected a positive scale, got {}", where, equalisation.scale_after));
+  std::vector<Tensor> values;
+  for (const Edit& edit : fold->edits) {
+    const Layer& layer = network.layer(edit.layer);
+    auto value = rescaled(*constant_input(network, layer, edit.input), edit, equalisation.exponents);
+    if (!value)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: a constant of layer '{}' leaves the range of float32 when it is rescaled", where,
+                              layer.name));
+    values.push_back(std::move(*value));
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Edit& edit = fold->edits[i];
+    const TensorId before = network.layer(edit.layer).inputs[edit.input];
+    TensorInfo info;
+    info.name = free_name(network, network.tensor(before).name + "/equalised");
+    info.type = DataType::kFloat32;
+    info.shape = edit.shape;
+    info.value = std::move(values[i]);
+    network.layer(edit.layer).inputs[edit.input] = network.add_tensor(std::move(info));
+  }
+  if (equalisation.copies)
+    scales[add_copy(network, *fold, equalisation.exponents)] = equalisation.scale_after;
+  else
+    scales[equalisation.tensor] = equalisation.scale_after;
+}
+
+}  // namespace ulpscope
