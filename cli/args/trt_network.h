@@ -10,6 +10,8 @@ struct TrtNetworkArgs {
   std::vector<std::string> outputs, exclude_outputs, layer_precisions, tensor_dtypes, postprocess_scripts;
   /// "NAME" or "NAME:LIMIT"; see apply_clamps in tools/network_setup.cpp.
   std::vector<std::string> clamp_constants;
+  /// An answer of `precision search` whose repairs are done; see add_scales in tools/calibrate.cpp.
+  std::optional<std::string> repairs;
   std::optional<std::string> save_engine;
 
   /// `strongly_typed` belongs to the configuration here, to the network in Polygraphy's help.

@@ -10,6 +10,8 @@
 #include "console.h"
 #include "engine/int8.h"
 #include "interrupt.h"
+#include "precision/answer_json.h"
+#include "precision/repair.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -186,7 +188,9 @@ SampleSource sample_source(const DataLoaderArgs& data, const ModelArgs& model, S
   };
 }
 
-void add_scales(const NetworkArgs& args, ScriptHost& host, LoadedNetwork& loaded) {
+namespace {
+
+void choose_scales(const NetworkArgs& args, ScriptHost& host, LoadedNetwork& loaded) {
   const TrtConfigArgs& config = args.config;
   BuildOptions& build = loaded.build;
   if (!build.int8) {
@@ -209,6 +213,16 @@ void add_scales(const NetworkArgs& args, ScriptHost& host, LoadedNetwork& loaded
     return;
   }
   calibrate_now(args, host, loaded);
+}
+
+}  // namespace
+
+void add_scales(const NetworkArgs& args, ScriptHost& host, LoadedNetwork& loaded) {
+  choose_scales(args, host, loaded);
+  if (!args.network.repairs) return;
+  // Calibration, and its cache, are of the network as it was.
+  const AnswerFile answer = read_answer(*args.network.repairs);
+  apply_repairs(*loaded.network, loaded.build.scales, answer.answer.repairs);
 }
 
 }  // namespace ulpscope::cli

@@ -23,7 +23,8 @@ SampleSource sample_source(const DataLoaderArgs& data, const ModelArgs& model, S
 /// Sets `loaded.build.scales` if int8 is allowed and they are not there already: reads the cache, or calibrates with
 /// `args.data` and writes the cache that was asked for. Does nothing for strongly typed networks; networks with
 /// QuantizeLinear layers bring their scales and are not calibrated without a cache. Sets the typical shapes of inputs
-/// that have none to those of the first sample. Warns when generated data is used. Throws Error.
+/// that have none to those of the first sample. Warns when generated data is used. Then does the repairs that --repairs
+/// asks for. Throws Error.
 void add_scales(const NetworkArgs& args, ScriptHost& host, LoadedNetwork& loaded);
 
 }  // namespace ulpscope::cli

@@ -23,6 +23,7 @@
 #include "precision/convert.h"
 #include "precision/fingerprint.h"
 #include "runners/onnx_checks.h"
+#include "tools/calibrate.h"
 #include "tools/layer_choice.h"
 #include "tools/network_setup.h"
 #include "ulpscope/error.h"
@@ -178,6 +179,10 @@ class ConvertTool : public Tool {
     if (!to_engine() && !no_python_checks_ && !no_verify_) checks = std::make_unique<OnnxChecks>();
     const NetworkArgs args{model_, onnx_, config_, network_, data_};
     LoadedNetwork loaded = load_network(args, *host);
+    if (answer_path_ && to_engine() && config_.int8) {
+      if (loaded.build.scales.empty()) loaded.build.scales = answer_.scales;
+      add_scales(args, *host, loaded);
+    }
     Network& network = *loaded.network;
     auto requested = requested_types(network, choice_);
     for (const KeptLayer& kept : answer_.answer.kept) {
@@ -250,8 +255,13 @@ class ConvertTool : public Tool {
       config_.int8 |= precision == "int8";
     }
     if (!config_.fusion) config_.fusion = answer_.fusion;
-    for (const Repair& repair : answer_.answer.repairs)
-      if (repair.kind == "clamp") network_.clamp_constants.push_back(fmt::format("{}:{}", repair.name, repair.limit));
+    const auto& repairs = answer_.answer.repairs;
+    // Clamps alone are written into a model as well; equalisations are for int8, in engines only.
+    const bool equalised = std::ranges::any_of(repairs, [](const Repair& r) { return !r.exponents.empty(); });
+    if (equalised) network_.repairs = *answer_path_;
+    for (const Repair& repair : repairs)
+      if (!equalised && repair.kind == "clamp")
+        network_.clamp_constants.push_back(fmt::format("{}:{}", repair.name, repair.limit));
     if (answer_.answer.verdict != Answer::Verdict::kFound)
       log_warning(fmt::format("[convert] --answer {}: the search did not end with a set that passes everywhere: {}",
                               *answer_path_, answer_.answer.message));

@@ -291,7 +291,8 @@ class PrecisionSearchTool : public Tool {
     file.fusion = name_of(search.build.fusion);
     file.scales = search.build.scales;
     if (search.build.int8) file.calibration_cache = cache_of(search.build, answer_path);
-    file.run_options = run_options(options_, answer, *setup.network, search, file.calibration_cache);
+    file.run_options =
+        run_options(options_, answer, *setup.network, search, file.calibration_cache, answer_path.string());
     file.answer = std::move(answer);
     return file;
   }

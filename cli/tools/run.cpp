@@ -27,6 +27,11 @@ TensorRTOptions tensorrt_options(const RunOptions& options) {
     throw Error(
         ErrorCode::kUnsupported,
         "[options] --clamp-constants: TensorRT reads the file as it is; try changing the constants in the file");
+  if (options.network.repairs)
+    throw Error(
+        ErrorCode::kUnsupported,
+        "[options] --repairs: TensorRT reads the file as it is; try --trt-backend ulpscope, or leave the repairs "
+        "out of the search with --no-repair");
   TensorRTOptions result;
   result.tf32 = build.tf32;
   result.fp16 = build.fp16;

@@ -54,7 +54,8 @@ std::vector<std::string> enabled_precisions(const BuildOptions& build) {
 }
 
 std::vector<std::string> run_options(const PrecisionOptions& options, const Answer& answer, const Network& network,
-                                     const SearchOptions& search, const std::string& calibration_cache) {
+                                     const SearchOptions& search, const std::string& calibration_cache,
+                                     const std::string& answer_path) {
   Words words;
   words.add("--trt");
   for (const std::string& precision : enabled_precisions(search.build)) words.add("--" + precision);
@@ -89,8 +90,11 @@ std::vector<std::string> run_options(const PrecisionOptions& options, const Answ
   words.list("--layer-precisions", layers);
 
   std::vector<std::string> clamps = options.network.clamp_constants;
+  // What has no option of its own is read from the answer.
+  const bool from_answer = std::ranges::any_of(answer.repairs, [](const Repair& r) { return !r.exponents.empty(); });
+  if (from_answer) words.list("--repairs", {answer_path});
   for (const Repair& repair : answer.repairs)
-    if (repair.kind == "clamp") clamps.push_back(fmt::format("{}:{}", repair.name, repair.limit));
+    if (!from_answer && repair.kind == "clamp") clamps.push_back(fmt::format("{}:{}", repair.name, repair.limit));
   words.list("--clamp-constants", clamps);
   return words.take();
 }

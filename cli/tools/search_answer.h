@@ -19,7 +19,8 @@ std::vector<std::string> enabled_precisions(const BuildOptions& build);
 
 /// The words after `ulpscope run MODEL` that build the network of the answer. `calibration_cache`: empty for none.
 std::vector<std::string> run_options(const PrecisionOptions& options, const Answer& answer, const Network& network,
-                                     const SearchOptions& search, const std::string& calibration_cache);
+                                     const SearchOptions& search, const std::string& calibration_cache,
+                                     const std::string& answer_path);
 
 /// Adds layers that --keep names to those that were found; they are marked as requested.
 void add_requested_layers(const Network& network, const SearchOptions& search, Answer& answer);

@@ -86,13 +86,30 @@ KeptLayer to_layer(const Reader& reader) {
   return layer;
 }
 
+Json from_repair(const Repair& repair) {
+  Json result = {
+      {"kind", repair.kind}, {"name", repair.name}, {"limit", from_double(repair.limit)}, {"text", repair.text}};
+  if (!repair.exponents.empty()) result["exponents"] = repair.exponents;
+  return result;
+}
+
+Repair to_repair(const Reader& reader) {
+  Repair repair{reader.at("kind").text(), reader.at("name").text(), reader.at("limit").real(),
+                reader.at("text").text()};
+  if (!reader.has("exponents")) return repair;
+  reader.at("exponents").each([&](const Reader& each) {
+    const std::int64_t exponent = each.integer();
+    if (exponent < 0 || exponent > 127) each.fail("an exponent of 0 to 127");
+    repair.exponents.push_back(static_cast<std::int8_t>(exponent));
+  });
+  return repair;
+}
+
 Json from_answer(const AnswerFile& file) {
   const Answer& answer = file.answer;
   Json layers = Json::array(), repairs = Json::array(), trials = Json::array(), sensitivities = Json::array();
   for (const KeptLayer& layer : answer.kept) layers.push_back(from_layer(layer));
-  for (const Repair& repair : answer.repairs)
-    repairs.push_back(
-        {{"kind", repair.kind}, {"name", repair.name}, {"limit", from_double(repair.limit)}, {"text", repair.text}});
+  for (const Repair& repair : answer.repairs) repairs.push_back(from_repair(repair));
   for (const Trial& trial : answer.trials) trials.push_back(json::from_trial(trial));
   for (const Answer::Sensitivity& each : answer.sensitivities)
     sensitivities.push_back(
@@ -200,10 +217,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   answer.message = reader.at("message").text();
   reader.at("layers").each([&](const Reader& each) { answer.kept.push_back(to_layer(each)); });
   answer.following = read_texts(reader.at("following"));
-  reader.at("repairs").each([&](const Reader& each) {
-    answer.repairs.push_back(
-        {each.at("kind").text(), each.at("name").text(), each.at("limit").real(), each.at("text").text()});
-  });
+  reader.at("repairs").each([&](const Reader& each) { answer.repairs.push_back(to_repair(each)); });
   read_figures(reader, answer);
   if (const Reader int8 = reader.at("int8"); !int8.is_null()) {
     file.calibration_cache = int8.at("calibration_cache").text();

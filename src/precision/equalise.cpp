@@ -191,8 +191,10 @@ class Folder {
     }
     if (op == "Div") return constant(1) && take_pointwise(id, 1, 1, fold.trailing, fold);
     if (op == "Add" || op == "Sub") {
-      if (constant(1)) return take_pointwise(id, 1, -1, fold.trailing, fold) && pass(layer.inputs[0], fold);
-      return constant(0) && take_pointwise(id, 0, -1, fold.trailing, fold) && pass(layer.inputs[1], fold);
+      const std::size_t side = constant(1) ? 1 : 0;
+      // A summand of one element has no int8 form, the vector that it would become has one.
+      return constant(side) && constant_input(network_, layer, side)->size() > 1 &&
+             take_pointwise(id, side, -1, fold.trailing, fold) && pass(layer.inputs[1 - side], fold);
     }
     if (op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose") return take_weights(id, fold);
     // Axis 1 holds the channels where the reader is a convolution.

@@ -110,8 +110,11 @@ TEST(Int8Form, ANormalisationInPointwiseLayersStaysFloat) {
     model.node("Mul", {"n", "gamma"}, {"g"}, "Scale");
     model.node("Add", {"g", "beta"}, {"o"}, "Shift");
     model.node("Mul", {"o", "half"}, {"hv"}, "Half");
-    model.node("Mul", {"hv", "vector"}, {"y"}, "Vector");
-    constant(model, "vector", {8});
+    model.node("Mul", {"hv", "vector"}, {"vv"}, "Vector");
+    // Factors that differ by powers of two rescale without rounding, like one factor.
+    model.node("Mul", {"vv", "powers"}, {"y"}, "Powers");
+    *model.graph().add_initializer() = float_tensor("vector", {8}, {1, 2, 3, 4, 5, 6, 7, 8});
+    *model.graph().add_initializer() = float_tensor("powers", {8}, {3, 6, 1.5, 3, 3, 0.375, 12, 3});
     constant(model, "eps", {}, 1e-5f);
     constant(model, "gamma", {8});
     constant(model, "beta", {8});

@@ -39,7 +39,7 @@ AnswerFile example() {
        {ReasonKind::kOverflow, "sum", 4, 16, 131008, 0.75, "overflow: 4 of 16 elements of 'sum' lie beyond 65504."}},
       {"a b", "MatMul", {"n1", "n2"}, Precision::kFP16, 0.1, {ReasonKind::kResolution, "t", 1, 2, 3, 0.25, "coarse"}}};
   a.following = {"Reshape_1", "Transpose_2"};
-  a.repairs = {{"clamp", "mask", 32752, "clamped"}};
+  a.repairs = {{"clamp", "mask", 32752, "clamped"}, {"equalise", "hidden", 0.25, "scaled", {0, 3, 1}}};
   a.candidates = 12;
   a.criterion = "rel-l2 <= 0.01";
   a.margin = 0.5;
@@ -134,7 +134,7 @@ TEST(AnswerText, SaysWhatCounts) {
                               "        overflow: 4 of 16 elements of 'sum' lie beyond 65504.\n"));
   EXPECT_THAT(text, HasSubstr("    a b (MatMul, fp16), nodes n1, n2\n"));
   EXPECT_THAT(text, HasSubstr("Movement layers that follow them, without arithmetic of their own: 2\n    Reshape_1\n"));
-  EXPECT_THAT(text, HasSubstr("(a repaired layer does not count as kept): 1\n    clamp 'mask': clamped\n"));
+  EXPECT_THAT(text, HasSubstr("(a repaired layer does not count as kept): 2\n    clamp 'mask': clamped\n"));
   EXPECT_THAT(text, HasSubstr("Tolerance: rel-l2 <= 0.01, searched at 0.5 of it\n"));
   EXPECT_THAT(text,
               HasSubstr("on the 3 samples of the search: 0.0025, 0.25 of the tolerance, at output 'y' of sample 1"));

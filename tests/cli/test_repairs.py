@@ -1,0 +1,84 @@
+"""run --repairs: what a search did to the network, done again."""
+import base64
+import io
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from cli_support import encode_array
+
+
+@pytest.fixture
+def uneven(tmp_path):
+    """A layer normalisation with one large channel, read by a product and by a sum."""
+    random = np.random.default_rng(1)
+    gamma = random.normal(0, 0.5, 16).astype(np.float32)
+    gamma[9] = 40
+    weights = {"gamma": gamma, "beta": random.normal(size=16).astype(np.float32),
+               "w": random.normal(0, 0.2, (16, 16)).astype(np.float32), "v": random.normal(0, 0.2, (16, 8)).astype(np.float32)}
+    nodes = [helper.make_node("LayerNormalization", ["x", "gamma", "beta"], ["t"], "Norm"),
+             helper.make_node("MatMul", ["t", "w"], ["p"], "First"),
+             helper.make_node("LayerNormalization", ["p", "gamma", "beta"], ["u"], "Again"),
+             helper.make_node("MatMul", ["u", "v"], ["y"], "Second"),
+             helper.make_node("Identity", ["t"], ["z"], "Out")]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [24, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [24, 8]),
+         helper.make_tensor_value_info("z", TensorProto.FLOAT, [24, 16])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "uneven.onnx")
+    samples = [{"x": random.normal(size=(24, 16)).astype(np.float32)} for _ in range(4)]
+    (tmp_path / "in.json").write_text(json.dumps([{k: encode_array(v) for k, v in each.items()} for each in samples]))
+    return "uneven.onnx"
+
+
+def outputs(path, name="y"):
+    iterations = json.loads(path.read_text())["lst"][0][1]
+    arrays = [base64.b64decode(each["outputs"][name]["values"]["array"]) for each in iterations]
+    return np.concatenate([np.load(io.BytesIO(each)) for each in arrays])
+
+
+def test_a_search_is_reproduced_with_its_repairs(run, uneven, tmp_path):
+    outcome = run("precision", "search", uneven, "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
+                  "0.03", "--calib-base-cls", "IInt8MinMaxCalibrator")
+    assert outcome.code == 0, outcome
+    answer = json.loads((tmp_path / "uneven.answer.json").read_text())
+    repairs = {each["name"]: each for each in answer["repairs"]}
+    assert repairs["t"]["kind"] == "equalise-copy" and repairs["u"]["kind"] == "equalise", answer["repairs"]
+    assert repairs["u"]["exponents"][9] >= 2 and len(repairs["u"]["exponents"]) == 16
+    words = answer["run_options"]
+    assert "--repairs" in words
+    golden = run("run", uneven, "--trt", "--load-inputs", "in.json", "--save-outputs", "exact.json")
+    assert golden.code == 0
+    assert run("run", uneven, *words, "--load-inputs", "in.json", "--save-outputs", "repaired.json").code == 0
+    at = words.index("--repairs")
+    assert run("run", uneven, *words[:at], *words[at + 2:], "--load-inputs", "in.json", "--save-outputs", "plain.json").code == 0
+    exact, repaired, plain = (outputs(tmp_path / f"{name}.json") for name in ("exact", "repaired", "plain"))
+    error = np.linalg.norm(repaired - exact) / np.linalg.norm(exact)
+    assert 0 < error < 0.03
+    assert error < 0.6 * np.linalg.norm(plain - exact) / np.linalg.norm(exact)
+
+
+def test_repairs_alone_keep_every_bit(run, uneven, tmp_path):
+    assert run("precision", "search", uneven, "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
+               "0.03").code == 0
+    for name, words in (("exact", []), ("repaired", ["--repairs", "uneven.answer.json"])):
+        assert run("run", uneven, "--trt", *words, "--load-inputs", "in.json", "--save-outputs", f"{name}.json").code == 0
+    assert outputs(tmp_path / "exact.json").tobytes() == outputs(tmp_path / "repaired.json").tobytes()
+
+
+def test_repairs_that_do_not_fit(run, uneven, tmp_path, model):
+    assert run("precision", "search", uneven, "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
+               "0.03").code == 0
+    outcome = run("run", model, "--trt", "--repairs", "uneven.answer.json")
+    assert outcome.code == 1 and "[repair] tensor" in outcome.err, outcome
+    outcome = run("run", model, "--trt", "--repairs", "missing.json")
+    assert outcome.code == 1 and "missing.json" in outcome.err, outcome
+    answer = json.loads((tmp_path / "uneven.answer.json").read_text())
+    answer["repairs"][-1]["exponents"][0] = -3
+    (tmp_path / "bad.json").write_text(json.dumps(answer))
+    outcome = run("run", uneven, "--trt", "--repairs", "bad.json")
+    assert outcome.code == 1 and "exponents" in outcome.err, outcome
