@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -278,31 +279,55 @@ std::optional<Fold> usable_fold(const Specialization& spec, const Assignment& lo
   return {};
 }
 
-/// The weights of a reader by channel of its input and of its output.
+/// Weights of a reader by output channel: of as many outputs as an estimate needs, at even distances.
 struct ReaderWeights {
-  std::int64_t outputs = 0;
-  std::vector<std::int64_t> channel, output;  ///< Per element.
-  std::vector<float> value;
+  std::int64_t outputs = 0;           ///< Sampled ones.
+  std::size_t length = 0;             ///< Weights of an output; the rows below are that long.
+  double share = 1;                   ///< Of all outputs, one sampled output stands for 1 / share.
+  std::vector<float> value;           ///< [outputs, length]
+  std::vector<std::int32_t> channel;  ///< Of the tensor, per weight: one row for all outputs, or one per output.
+  const std::int32_t* channels_of(std::int64_t output) const {
+    return channel.data() + (channel.size() == length ? 0 : static_cast<std::size_t>(output) * length);
+  }
 };
 
 ReaderWeights weights_of(const Specialization& spec, const Edit& edit) {
+  constexpr std::int64_t kSampled = 128;
   const Layer& layer = spec.network->layer(edit.layer);
   const Tensor& value = *constant_input(*spec.network, layer, 1);
-  ReaderWeights result;
-  result.outputs = output_channels(spec, layer);
+  const std::int64_t outputs = output_channels(spec, layer);
+  const std::int64_t stride = (outputs + kSampled - 1) / kSampled;
   const std::size_t axis = weight_channel_axis(spec, layer);
   std::int64_t inner_out = 1;
   for (std::size_t d = axis + 1; d < edit.shape.size(); ++d) inner_out *= edit.shape[d];
   const std::int64_t inner = inner_of(edit), groups = layer.attributes.integer("group", 1);
-  const bool transposed = layer.op->name == "ConvTranspose";
-  for (std::int64_t i = 0; i < value.size(); ++i) {
-    result.channel.push_back(channel_of(edit, i, inner));
-    std::int64_t output = i / inner_out % edit.shape[axis];
-    if (transposed && groups > 1)
-      output += i / (inner_out * edit.shape[axis]) / (edit.shape[0] / groups) * edit.shape[axis];
-    result.output.push_back(output);
-    result.value.push_back(value.data<float>()[i]);
+  const bool transposed = layer.op->name == "ConvTranspose" && groups > 1;
+  ReaderWeights result;
+  result.outputs = (outputs + stride - 1) / stride;
+  result.length = static_cast<std::size_t>(value.size() / std::max<std::int64_t>(1, outputs));
+  result.share = static_cast<double>(result.outputs) / static_cast<double>(std::max<std::int64_t>(1, outputs));
+  result.value.resize(static_cast<std::size_t>(result.outputs) * result.length);
+  result.channel.resize(result.value.size());
+  std::vector<std::size_t> filled(static_cast<std::size_t>(result.outputs), 0);
+  const float* weights = value.data<float>();
+  for (std::int64_t outer = 0; outer < value.size() / inner_out; ++outer) {
+    std::int64_t output = outer % edit.shape[axis];
+    if (transposed) output += outer / edit.shape[axis] / (edit.shape[0] / groups) * edit.shape[axis];
+    if (output % stride != 0) continue;
+    const auto row = static_cast<std::size_t>(output / stride);
+    for (std::int64_t i = outer * inner_out; i < (outer + 1) * inner_out; ++i) {
+      const std::size_t at = row * result.length + filled[row]++;
+      result.value[at] = weights[i];
+      result.channel[at] = static_cast<std::int32_t>(channel_of(edit, i, inner));
+    }
   }
+  // Without groups all outputs read the same channels.
+  const auto first = result.channel.begin();
+  const auto length = static_cast<std::ptrdiff_t>(result.length);
+  bool same = true;
+  for (std::int64_t o = 1; same && o < result.outputs; ++o)
+    same = std::equal(first, first + length, first + o * length);
+  if (same && result.outputs > 0) result.channel.resize(result.length);
   return result;
 }
 
@@ -316,10 +341,11 @@ class Chooser {
     if (largest_ > 0) headroom_ = std::max(1.0, threshold / largest_);
     threshold_ = threshold;
     for (const ReaderWeights& reader : readers_)
-      for (std::size_t i = 0; i < reader.value.size(); ++i) {
-        float& most = weight_[static_cast<std::size_t>(reader.channel[i])];
-        most = std::max(most, std::abs(reader.value[i]));
-      }
+      for (std::int64_t o = 0; o < reader.outputs; ++o)
+        for (std::size_t i = 0; i < reader.length; ++i) {
+          float& most = weight_[static_cast<std::size_t>(reader.channels_of(o)[i])];
+          most = std::max(most, std::abs(reader.value[static_cast<std::size_t>(o) * reader.length + i]));
+        }
   }
 
   double largest() const { return largest_; }
@@ -336,29 +362,21 @@ class Chooser {
   /// steps, and weights as they are rounded, met by independent activations.
   double error(std::span<const std::int8_t> exponents) const {
     const double step = threshold(exponents) / 127;
-    std::vector<double> noise(channels_), square(channels_);
-    std::vector<float> factor(channels_);
+    std::vector<float> factor(channels_), noise(channels_), square(channels_);
     for (std::size_t k = 0; k < channels_; ++k) {
       factor[k] = std::ldexp(1.0f, exponents[k]);
-      square[k] = std::ldexp(static_cast<double>(range_.mean_square[k]), -2 * exponents[k]);
+      square[k] = std::ldexp(range_.mean_square[k], -2 * exponents[k]);
       // What is far below a step becomes 0.
-      noise[k] = std::min(step * step / 12, square[k]);
+      noise[k] = std::min(static_cast<float>(step * step / 12), square[k]);
     }
     double total = 0;
-    for (const ReaderWeights& reader : readers_) {
-      std::vector<float> scale(static_cast<std::size_t>(reader.outputs), 0.0f);
-      for (std::size_t i = 0; i < reader.value.size(); ++i) {
-        float& most = scale[static_cast<std::size_t>(reader.output[i])];
-        most = std::max(most, std::abs(reader.value[i]) * factor[static_cast<std::size_t>(reader.channel[i])]);
+    Row row;
+    for (const ReaderWeights& reader : readers_)
+      for (std::int64_t o = 0; o < reader.outputs; ++o) {
+        if (o == 0 || reader.channel.size() != reader.length)
+          row.gather(reader.channels_of(o), reader.length, factor, noise, square);
+        total += row.error(reader.value.data() + static_cast<std::size_t>(o) * reader.length) / reader.share;
       }
-      for (float& each : scale) each = each > 0 ? each / 127.0f : 1.0f;
-      for (std::size_t i = 0; i < reader.value.size(); ++i) {
-        const auto k = static_cast<std::size_t>(reader.channel[i]);
-        const float w = reader.value[i] * factor[k], unit = scale[static_cast<std::size_t>(reader.output[i])];
-        const double rounding = static_cast<double>(std::nearbyint(w / unit) * unit - w);
-        total += noise[k] * w * w + square[k] * rounding * rounding;
-      }
-    }
     return total;
   }
 
@@ -387,6 +405,52 @@ class Chooser {
   }
 
  private:
+  /// What meets the weights of one output, in their order: loops over it are contiguous.
+  struct Row {
+    std::vector<float> factor, noise, square;
+
+    void gather(const std::int32_t* channel, std::size_t length, std::span<const float> factors,
+                std::span<const float> noises, std::span<const float> squares) {
+      factor.resize(length);
+      noise.resize(length);
+      square.resize(length);
+      for (std::size_t i = 0; i < length; ++i) {
+        factor[i] = factors[static_cast<std::size_t>(channel[i])];
+        noise[i] = noises[static_cast<std::size_t>(channel[i])];
+        square[i] = squares[static_cast<std::size_t>(channel[i])];
+      }
+    }
+
+    double error(const float* weights) const {
+      const std::size_t length = factor.size();
+      std::int32_t most_bits = 0;  // Bits of magnitudes are ordered as the magnitudes are.
+      for (std::size_t i = 0; i < length; ++i)
+        most_bits = std::max(most_bits, std::bit_cast<std::int32_t>(weights[i] * factor[i]) & 0x7fffffff);
+      const auto most = std::bit_cast<float>(most_bits);
+      if (!(most > 0) || !std::isfinite(most)) return 0;
+      const float unit = most / 127.0f, inverse = 127.0f / most;
+      // Adding and taking away 1.5 * 2^23 rounds what is small beside it to an integer.
+      constexpr float kRounder = 12582912.0f;
+      constexpr std::size_t kLanes = 16;
+      float sums[kLanes] = {};
+      std::size_t i = 0;
+      for (; i + kLanes <= length; i += kLanes)
+        for (std::size_t j = 0; j < kLanes; ++j) {
+          const float w = weights[i + j] * factor[i + j];
+          const float rounding = ((w * inverse + kRounder) - kRounder) * unit - w;
+          sums[j] += noise[i + j] * w * w + square[i + j] * rounding * rounding;
+        }
+      double total = 0;
+      for (; i < length; ++i) {
+        const float w = weights[i] * factor[i];
+        const float rounding = ((w * inverse + kRounder) - kRounder) * unit - w;
+        total += noise[i] * w * w + square[i] * rounding * rounding;
+      }
+      for (float sum : sums) total += sum;
+      return total;
+    }
+  };
+
   /// Rounded exponents per channel, the smallest of them 0; a channel that says nothing takes the smallest.
   template <typename Rule>
   std::vector<std::int8_t> from(const Rule& rule) const {
