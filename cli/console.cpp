@@ -25,6 +25,7 @@ struct Console {
   ConsoleOptions options;
   std::unique_ptr<std::FILE, FileCloser> file;
   bool sound = true;
+  bool on_stderr = false;
   bool progress_shown = false;
   std::chrono::steady_clock::time_point progress_since;
 };
@@ -75,7 +76,7 @@ void write_message(LogLevel level, std::string_view message) {
     text += c;
     if (c == '\n') text.append(prefix.size(), ' ');
   }
-  std::FILE* stream = level >= LogLevel::kCritical ? stderr : stdout;
+  std::FILE* stream = level >= LogLevel::kCritical || out.on_stderr ? stderr : stdout;
   const bool colored = out.options.colors && *style.color != '\0' && isatty(fileno(stream)) == 1;
   clear_progress(out);
   const std::string line = colored ? style.color + text + "\x1b[0m\n" : text + "\n";
@@ -104,6 +105,11 @@ void install_console(const ConsoleOptions& options) {
     }
   }
   set_log_sink(write_message);
+}
+
+void move_log_to_stderr() {
+  const std::lock_guard lock(console().mutex);
+  console().on_stderr = true;
 }
 
 bool console_is_sound() {

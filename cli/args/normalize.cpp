@@ -55,6 +55,11 @@ class Reader {
     }
     if (!result_.help && table_.positional_required() && !result_.positional)
       throw UsageError("the following arguments are required: " + table_.positional_metavar());
+    if (!result_.help && result_.more_positionals.size() < table_.more_metavars().size())
+      throw UsageError("the following arguments are required: " +
+                       fmt::format("{}", fmt::join(table_.more_metavars().begin() +
+                                                       static_cast<std::ptrdiff_t>(result_.more_positionals.size()),
+                                                   table_.more_metavars().end(), ", ")));
     return std::move(result_);
   }
 
@@ -190,6 +195,8 @@ class Reader {
       } else if (!result_.positional && table_.positional_target() != nullptr) {
         result_.positional = words_[at];
         positional_at_ = at;
+      } else if (result_.more_positionals.size() < table_.more_metavars().size()) {
+        result_.more_positionals.push_back(words_[at]);
       } else {
         result_.unrecognized.push_back(words_[at]);
       }

@@ -19,6 +19,7 @@ struct Occurrence {
 struct NormalizedArguments {
   std::vector<Occurrence> occurrences;  ///< In the order typed; all of them.
   std::optional<std::string> positional;
+  std::vector<std::string> more_positionals;
   std::vector<std::string> unrecognized;  ///< Words that belong to nothing, in the order typed.
   bool help = false;                      ///< -h or --help came before any mistake.
 };

@@ -111,6 +111,13 @@ Option& OptionTable::value(std::vector<std::string> names, std::optional<std::st
   return option;
 }
 
+Option& OptionTable::optional_value(std::vector<std::string> names, std::optional<std::string>& target,
+                                    std::string metavar, std::string help) {
+  Option& option = add(std::move(names), Arity::kOptional, std::move(metavar), std::move(help));
+  option.target = &target;
+  return option;
+}
+
 Option& OptionTable::integer(std::vector<std::string> names, std::optional<int>& target, std::string metavar,
                              std::string help) {
   Option& option = add(std::move(names), Arity::kOne, std::move(metavar), std::move(help));
@@ -157,10 +164,18 @@ void OptionTable::positional(std::string metavar, std::optional<std::string>& ta
   positional_required_ = required;
 }
 
+void OptionTable::more_positionals(std::vector<std::string> metavars, std::vector<std::string>& target,
+                                   std::string help) {
+  more_metavars_ = std::move(metavars);
+  more_ = &target;
+  more_help_ = std::move(help);
+}
+
 std::string OptionTable::usage() const {
   std::string text = "usage: " + program_ + " [-h]";
   if (positional_ != nullptr)
     text += positional_required_ ? " " + positional_metavar_ : " [" + positional_metavar_ + "]";
+  for (const std::string& metavar : more_metavars_) text += " " + metavar;
   return text + " [options]\n";
 }
 
@@ -169,7 +184,10 @@ std::string OptionTable::help() const {
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     std::string body;
     if (s == 0) entry(body, "-h, --help", "show this help message and exit");
-    if (positional_ != nullptr && positional_section_ == s) entry(body, positional_metavar_, positional_help_);
+    if (positional_ != nullptr && positional_section_ == s) {
+      entry(body, positional_metavar_, positional_help_);
+      if (!more_metavars_.empty()) entry(body, fmt::format("{}", fmt::join(more_metavars_, " ")), more_help_);
+    }
     for (const Option& option : options_) {
       if (option.section != s) continue;
       std::string about = option.help;

@@ -86,6 +86,9 @@ class OptionTable {
   Option& ordered(std::string name, Ordered& target, std::string help);
   Option& value(std::vector<std::string> names, std::optional<std::string>& target, std::string metavar,
                 std::string help);
+  /// A value that may be left out: the target is then the empty text.
+  Option& optional_value(std::vector<std::string> names, std::optional<std::string>& target, std::string metavar,
+                         std::string help);
   Option& integer(std::vector<std::string> names, std::optional<int>& target, std::string metavar, std::string help);
   Option& number(std::vector<std::string> names, std::optional<double>& target, std::string metavar, std::string help);
   Option& list(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar, std::string help);
@@ -98,12 +101,17 @@ class OptionTable {
   /// The positional argument; at most one, optional unless `required`.
   void positional(std::string metavar, std::optional<std::string>& target, std::string help, bool required = false);
 
+  /// Exactly `metavars.size()` further positional arguments, all of them required.
+  void more_positionals(std::vector<std::string> metavars, std::vector<std::string>& target, std::string help);
+
   const std::string& program() const noexcept { return program_; }
   std::span<const Option> options() const noexcept { return options_; }
   std::span<const Section> sections() const noexcept { return sections_; }
   std::optional<std::string>* positional_target() const noexcept { return positional_; }
   const std::string& positional_metavar() const noexcept { return positional_metavar_; }
   bool positional_required() const noexcept { return positional_required_; }
+  const std::vector<std::string>& more_metavars() const noexcept { return more_metavars_; }
+  std::vector<std::string>* more_target() const noexcept { return more_; }
 
   /// "usage: ulpscope run [-h] [options] [MODEL]".
   std::string usage() const;
@@ -120,6 +128,9 @@ class OptionTable {
   std::string positional_metavar_, positional_help_;
   std::size_t positional_section_ = 0;
   bool positional_required_ = false;
+  std::vector<std::string>* more_ = nullptr;
+  std::vector<std::string> more_metavars_;
+  std::string more_help_;
 };
 
 }  // namespace ulpscope::cli

@@ -115,6 +115,12 @@ ParseResult parse(const OptionTable& table, std::span<const std::string> words) 
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }
+  if (table.more_target() != nullptr) *table.more_target() = arguments.more_positionals;
+  // Given without its optional value: the empty text, as distinct from not given.
+  for (const auto& [option, values] : arguments.occurrences)
+    if (const auto text = std::get_if<std::optional<std::string>*>(&option->target);
+        text != nullptr && option->arity == Arity::kOptional)
+      **text = values.empty() ? "" : values.back();
   return result;
 }
 

@@ -37,33 +37,43 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
 
 }  // namespace
 
-std::shared_ptr<Engine> make_engine(const RunOptions& options, ScriptHost& host) {
+bool reduces_precision(const BuildOptions& build) {
+  return build.tf32 || build.fp16 || build.bf16 || build.int8 || build.fp8;
+}
+
+std::shared_ptr<Engine> build_engine(const RunOptions& options, ScriptHost& host) {
   const TrtConfigArgs& config = options.config;
-  std::shared_ptr<Engine> engine;
-  BuildOptions build;
   if (options.model.type() == ModelType::kEngine) {
-    build = config.build_options(options.model);
-    engine = load_built_engine(options);
-  } else {
-    LoadedNetwork loaded = load_network(options.network_args(), host);
-    add_scales(options.network_args(), host, loaded);
-    build = std::move(loaded.build);
-    check_interrupted();
-    Progress progress;
-    progress.show("building the engine");
-    engine = Engine::build(loaded.network, build);
+    // Refuses options that make no sense, as for every model.
+    static_cast<void>(config.build_options(options.model));
+    return load_built_engine(options);
   }
-  log_engine_report(*engine, build.tf32 || build.fp16 || build.bf16 || build.int8 || build.fp8);
-  if (config.save_tactics) {
-    log_info("Saving tactic replay to " + *config.save_tactics);
+  LoadedNetwork loaded = load_network(options.network_args(), host);
+  add_scales(options.network_args(), host, loaded);
+  check_interrupted();
+  Progress progress;
+  progress.show("building the engine");
+  return Engine::build(loaded.network, loaded.build);
+}
+
+void save_engine_files(const RunOptions& options, const Engine& engine) {
+  if (options.config.save_tactics) {
+    log_info("Saving tactic replay to " + *options.config.save_tactics);
     const WritingFile writing;
-    write_file(*config.save_tactics, engine->tactic_replay_json());
+    write_file(*options.config.save_tactics, engine.tactic_replay_json());
   }
   if (options.network.save_engine) {
     log_info("Saving engine to " + *options.network.save_engine);
     const WritingFile writing;
-    engine->save(*options.network.save_engine);
+    engine.save(*options.network.save_engine);
   }
+}
+
+std::shared_ptr<Engine> make_engine(const RunOptions& options, ScriptHost& host) {
+  std::shared_ptr<Engine> engine = build_engine(options, host);
+  // Of an engine that was built before, these are the options of its build.
+  log_engine_report(*engine, reduces_precision(engine->options()));
+  save_engine_files(options, *engine);
   return engine;
 }
 

@@ -2,6 +2,7 @@
 #include "tools/debug_precision.h"
 #include "tools/precision_search.h"
 #include "tools/precision_strategies.h"
+#include "tools/inspect.h"
 #include "tools/run.h"
 #include "tools/template.h"
 #include "tools/tool.h"
@@ -12,6 +13,9 @@ namespace {
 constexpr ToolEntry kTools[] = {
     {"run", make_run_tool},
     {"convert", make_convert_tool},
+    {"inspect model", make_inspect_model_tool},
+    {"inspect data", make_inspect_data_tool},
+    {"inspect diff", make_inspect_diff_tool},
     {"template trt-network", make_trt_network_template_tool},
     {"template trt-config", make_trt_config_template_tool},
     {"template onnx-gs", make_onnx_gs_template_tool},

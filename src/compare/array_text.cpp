@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -14,7 +15,6 @@
 namespace ulpscope {
 namespace {
 
-constexpr std::size_t kLineWidth = 75;
 constexpr int kPrecision = 8;
 
 /// A decimal number: sign, digits before and after the point, exponent (scientific notation only).
@@ -175,37 +175,51 @@ std::string scalar_text(T value, DataType type) {
   }
 }
 
+/// The words of an array in brackets. `shape` counts the words that there are; `cut`, per axis: items are left out in
+/// the middle.
 class Layout {
  public:
-  Layout(const std::vector<std::string>& words, const Shape& shape) : words_(words), shape_(shape) {}
+  Layout(const std::vector<std::string>& words, const Shape& shape, const std::vector<char>& cut)
+      : words_(words), shape_(shape), cut_(cut) {}
 
-  std::string text() {
+  std::string text(std::size_t line_width) {
     next_ = 0;
-    return nested(0, " ", kLineWidth);
+    return nested(0, " ", line_width);
   }
 
  private:
+  static void extend(std::string& text, std::string& line, const std::string& word, const std::string& margin,
+                     std::size_t width) {
+    if (line.size() + word.size() > width - 1 && line.size() > margin.size()) {
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+      line = margin;
+    }
+    line += word;
+  }
+
   std::string nested(std::size_t axis, const std::string& margin, std::size_t width) {
     if (axis == shape_.size()) return words_[next_++];
     const std::int64_t length = shape_[axis];
+    const std::int64_t gap = cut_[axis] ? length / 2 : -1;  // before this item
     std::string text;
     if (axis + 1 == shape_.size()) {
       std::string line = margin;
       for (std::int64_t i = 0; i < length; ++i) {
-        const std::string& word = words_[next_++];
-        if (line.size() + word.size() > width - 1 && line.size() > margin.size()) {
-          line.erase(line.find_last_not_of(' ') + 1);
-          text += line + "\n";
-          line = margin;
+        if (i == gap) {
+          extend(text, line, "...", margin, width);
+          line += " ";
         }
-        line += word;
+        extend(text, line, words_[next_++], margin, width);
         if (i + 1 < length) line += " ";
       }
       text += line;
     } else {
+      const std::string newlines(shape_.size() - axis - 1, '\n');
       for (std::int64_t i = 0; i < length; ++i) {
+        if (i == gap) text += margin + "..." + newlines;
         text += margin + nested(axis + 1, margin + " ", width - 1);
-        if (i + 1 < length) text += std::string(shape_.size() - axis - 1, '\n');
+        if (i + 1 < length) text += newlines;
       }
     }
     return "[" + text.substr(margin.size()) + "]";
@@ -213,18 +227,64 @@ class Layout {
 
   const std::vector<std::string>& words_;
   const Shape& shape_;
+  const std::vector<char>& cut_;
   std::size_t next_ = 0;
 };
 
+/// The elements that are shown of an array whose marked axes are cut to 2 * edge items.
+template <typename T>
+std::vector<T> edges_of(const T* values, const Shape& shape, const Shape& shown, const std::vector<char>& cut) {
+  std::vector<T> result;
+  const std::int64_t count = num_elements(shown);
+  result.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t rest = i, offset = 0, stride = 1;
+    for (std::size_t axis = shape.size(); axis-- > 0;) {
+      std::int64_t at = rest % shown[axis];
+      rest /= shown[axis];
+      if (cut[axis] && at >= shown[axis] / 2) at += shape[axis] - shown[axis];
+      offset += at * stride;
+      stride *= shape[axis];
+    }
+    result.push_back(values[offset]);
+  }
+  return result;
+}
+
 }  // namespace
 
-std::string array_text(const Tensor& tensor) {
+std::string array_text(const Tensor& tensor, const ArrayTextOptions& options) {
   if (tensor.size() == 0) return "[]";
   const Tensor data = widen(tensor);
+  Shape shown = tensor.shape();
+  std::vector<char> cut(shown.size(), 0);
+  bool any_cut = false;
+  if (tensor.size() > options.threshold) {
+    for (std::size_t axis = 0; axis < shown.size(); ++axis) {
+      if (options.edge_items >= shown[axis] || 2 * options.edge_items >= shown[axis]) continue;
+      cut[axis] = 1;
+      any_cut = true;
+      shown[axis] = 2 * options.edge_items;
+    }
+  }
   return visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
     const T* values = data.data<T>();
     if (tensor.rank() == 0) return scalar_text(values[0], tensor.type());
-    return Layout(words_of(values, static_cast<std::size_t>(data.size()), tensor.type()), tensor.shape()).text();
+    const auto text = [&](const T* elements, std::int64_t count) {
+      return Layout(words_of(elements, static_cast<std::size_t>(count), tensor.type()), shown, cut)
+          .text(options.line_width);
+    };
+    if (!any_cut) return text(values, data.size());
+    if constexpr (std::is_same_v<T, bool>) {  // std::vector<bool> has no elements to point to
+      const Tensor bytes = Tensor::borrow(DataType::kUInt8, data.shape(), const_cast<bool*>(values), nullptr);
+      const auto edges = edges_of(bytes.data<std::uint8_t>(), tensor.shape(), shown, cut);
+      const auto copy = std::make_unique<bool[]>(edges.size());
+      std::copy(edges.begin(), edges.end(), copy.get());
+      return text(copy.get(), static_cast<std::int64_t>(edges.size()));
+    } else {
+      const std::vector<T> edges = edges_of(values, tensor.shape(), shown, cut);
+      return text(edges.data(), static_cast<std::int64_t>(edges.size()));
+    }
   });
 }
 

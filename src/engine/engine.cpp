@@ -131,6 +131,38 @@ void check_replay(const TacticReplay& replay, const Network& network, const Grou
   }
 }
 
+std::int64_t stored_bytes(const Specialization& spec, const Assignment& assignment, TensorId id) {
+  const auto& shape = spec.shape(id);
+  return shape ? num_elements(*shape) *
+                     static_cast<std::int64_t>(size_of(assignment.storage[static_cast<std::size_t>(id)]))
+               : 0;
+}
+
+void describe_tensors(const Specialization& spec, const Layer& layer, const Assignment& assignment, LayerId id,
+                      Engine::LayerReport& row) {
+  const Network& network = *spec.network;
+  const auto describe = [&](TensorId tensor) {
+    const TensorInfo& info = network.tensor(tensor);
+    Engine::TensorReport entry{info.name, assignment.storage[static_cast<std::size_t>(tensor)], spec.shape(tensor)};
+    entry.weight = info.producer == kNone && static_cast<bool>(info.value);
+    return entry;
+  };
+  for (const TensorId input : layer.inputs) {
+    if (input == kNone) continue;
+    Engine::TensorReport& entry = row.inputs.emplace_back(describe(input));
+    if (!entry.weight) continue;
+    // A weight is prepared in the type that the layer computes in.
+    if (is_floating(entry.storage) && layer.op->precision == PrecisionRule::kCompute)
+      entry.storage = storage_of(assignment.precision[static_cast<std::size_t>(id)]);
+    row.weight_bytes += network.tensor(input).value.size() * static_cast<std::int64_t>(size_of(entry.storage));
+  }
+  for (const TensorId output : layer.outputs)
+    if (output != kNone) row.outputs.push_back(describe(output));
+  if (layer.op->kind == OpKind::kConstant)
+    for (const TensorId output : layer.outputs)
+      if (output != kNone) row.weight_bytes += stored_bytes(spec, assignment, output);
+}
+
 std::unique_ptr<Engine::Impl> prepare(std::shared_ptr<const Network> network, const BuildOptions& options) {
   auto impl = std::make_unique<Engine::Impl>();
   impl->options = options;
@@ -239,6 +271,18 @@ std::vector<Engine::LayerReport> Engine::report() const {
             ? std::string(name_of(assignment.precision[l]))
             : std::string(output == kNone ? "-" : name_of(assignment.storage[static_cast<std::size_t>(output)]));
     const int index = plan->grouping().group_of[l];
+    describe_tensors(*spec, layer, assignment, static_cast<LayerId>(l), row);
+    // What only layers of the same group read is never stored.
+    for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
+      const TensorId id = layer.outputs[o];
+      if (id == kNone) continue;
+      const auto& readers = spec->consumers[static_cast<std::size_t>(id)];
+      const bool inside = index >= 0 && !spec->output[static_cast<std::size_t>(id)] && !readers.empty() &&
+                          std::ranges::all_of(readers, [&](LayerId reader) {
+                            return plan->grouping().group_of[static_cast<std::size_t>(reader)] == index;
+                          });
+      if (!inside && !spec->is_constant(id)) row.output_bytes += stored_bytes(*spec, assignment, id);
+    }
     if (index >= 0) {
       const Group& group = plan->grouping().groups[static_cast<std::size_t>(index)];
       row.group = group_name(network, group);
@@ -250,5 +294,12 @@ std::vector<Engine::LayerReport> Engine::report() const {
   }
   return result;
 }
+
+std::size_t Engine::arena_bytes() const {
+  return impl_->executable == nullptr ? 0 : impl_->executable->plan_for(impl_->build_shapes)->arena_bytes();
+}
+
+const Network& Engine::network() const noexcept { return *impl_->network; }
+const BuildOptions& Engine::options() const noexcept { return impl_->options; }
 
 }  // namespace ulpscope

@@ -1,8 +1,10 @@
 // The built network: what TensorRT calls an engine and its execution context.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,14 +44,30 @@ class Engine {
   /// Polygraphy's tactic replay JSON for this engine (`--save-tactics`).
   std::string tactic_replay_json() const;
 
+  /// What became of a tensor that a layer reads or writes.
+  struct TensorReport {
+    std::string name;
+    DataType storage = DataType::kUndefined;  ///< The type that it is stored in, where it is stored.
+    std::optional<Shape> shape;               ///< For the shapes of the build; nothing: known at run time only.
+    bool weight = false;                      ///< A constant that is prepared with the layer.
+  };
   /// One line per layer: name, precision, storage, group, tactic and the reason for its precision.
   struct LayerReport {
     std::string name, op, precision, reason, group, tactic;
     std::vector<std::string> nodes;
     double microseconds = 0;  ///< Estimated on the target, for the whole group, on its first layer; 0 on the others.
+    std::vector<TensorReport> inputs, outputs;  ///< Without absent ones.
+    /// Bytes on the target, in the types that they are stored in: of the layer's weights, and of its outputs (0 for
+    /// those that stay inside of a group).
+    std::int64_t weight_bytes = 0, output_bytes = 0;
   };
   /// Empty while the build still waits for the first input shapes.
   std::vector<LayerReport> report() const;
+  /// Bytes that all activations take here at once, held in physical types; 0 while the build waits.
+  std::size_t arena_bytes() const;
+  /// What the engine was built from and for.
+  const Network& network() const noexcept;
+  const BuildOptions& options() const noexcept;
 
   ~Engine();
   struct Impl;

@@ -1,0 +1,215 @@
+"""`inspect model` and `inspect data` print what pip's Polygraphy prints; engines and differences have forms of our own."""
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from cli_support import encode_array
+
+
+def rich_model():
+    """Every kind of attribute, a sub-graph, optional inputs, unnamed nodes, dynamic and unknown dimensions, large and
+    special weights, another domain, documentation."""
+    rng = np.random.RandomState(3)
+    weights = {
+        "large": rng.standard_normal((4, 40, 12)).astype(np.float32),
+        "long": np.arange(2000, dtype=np.int64).reshape(2, 1000),
+        "flags": np.arange(1500).reshape(15, 100) % 3 == 0,
+        "half": rng.standard_normal((3, 5)).astype(np.float16),
+        "special": np.array([np.nan, np.inf, -np.inf, 1e-30], np.float32),
+        "empty": np.zeros((0, 3), np.float32),
+        "low": np.array(-1, np.float32),
+    }
+    branch = helper.make_graph([helper.make_node("Mul", ["a", "a"], ["m"], name="inner", doc_string="dropped")], "branch",
+                               [], [helper.make_tensor_value_info("m", TensorProto.FLOAT, ["n", 12])])
+    other = helper.make_graph([helper.make_node("Identity", ["a"], ["i"])], "other", [],
+                              [helper.make_tensor_value_info("i", TensorProto.FLOAT, None)])
+    nodes = [
+        helper.make_node("Constant", [], ["c"], name="constant",
+                         value=numpy_helper.from_array(np.arange(6, dtype=np.int32).reshape(2, 3))),
+        helper.make_node("Clip", ["x", "", "low"], ["a"], name="clip"),
+        helper.make_node("If", ["p"], ["chosen"], name="choice", then_branch=branch, else_branch=other),
+        helper.make_node("Cast", ["chosen"], ["d"], to=TensorProto.DOUBLE),
+        helper.make_node("LeakyRelu", ["a"], ["l"], name="leaky", alpha=0.01),
+        helper.make_node("Resize", ["l", "", "special"], ["r"], name="resize", mode="nearest", axes=[0, 1]),
+        helper.make_node("Made", ["r"], ["z", ""], name="made", domain="some.where", floats=[0.1, 2.0, 1e-9],
+                         texts=["it's", "b"], ints=[1]),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "rich",
+        [info("x", TensorProto.FLOAT, ["n", 12]), info("p", TensorProto.BOOL, []), info("u", TensorProto.FLOAT16, [None, 3]),
+         info("low", TensorProto.FLOAT, [])],
+        [info("d", TensorProto.DOUBLE, ["n", 12]), info("z", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+        value_info=[info("l", TensorProto.FLOAT, ["n", 12])], doc_string="What it is for.\nAnd why.")
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("some.where", 2)],
+                             ir_version=9)
+
+
+def shown(text):
+    """Without the notes of Polygraphy's own installation."""
+    return [line for line in text.splitlines() if "colored" not in line]
+
+
+@pytest.fixture
+def rich(tmp_path):
+    onnx.save(rich_model(), tmp_path / "rich.onnx")
+    return tmp_path / "rich.onnx"
+
+
+@pytest.mark.parametrize("show", [[], ["layers"], ["layers", "attrs"], ["weights"], ["layers", "attrs", "weights"]])
+@pytest.mark.parametrize("which", ["needs_constraints", "dynamic", "rich"])
+def test_onnx_as_polygraphy(show, which, run, polygraphy, model, dynamic_model, rich):
+    path = {"needs_constraints": model, "dynamic": dynamic_model, "rich": rich}[which]
+    words = ["inspect", "model", path, *(["--show", *show] if show else [])]
+    mine, theirs = run(*words), polygraphy(*words)
+    assert mine.code == theirs.code == 0, (mine, theirs)
+    assert shown(mine.out) == shown(theirs.out)
+
+
+@pytest.mark.parametrize("words", [[], ["--all"], ["-a", "-s"], ["--histogram", "--show-values", "-n", "2"],
+                                   ["--all", "--show-values", "--line-width", "40"], ["-s", "-n", "-1", "--line-width", "-1"]])
+@pytest.mark.parametrize("file", ["in.json", "out.json"])
+def test_data_as_polygraphy(words, file, run, polygraphy, model):
+    outcome = run("run", model, "--onnxrt", "--onnxrt", "--iterations", "2", "--save-inputs", "in.json", "--save-outputs",
+                  "out.json")
+    assert outcome.code == 0, outcome
+    mine, theirs = run("inspect", "data", file, *words), polygraphy("inspect", "data", file, *words)
+    assert mine.code == theirs.code == 0, (mine, theirs)
+    assert shown(mine.out) == shown(theirs.out)
+
+
+@pytest.mark.parametrize("array", [np.arange(12, dtype=np.int64), np.eye(40, dtype=bool),
+                                   np.float32(2.5), np.linspace(-1, 1, 3000).reshape(3, 10, 100),
+                                   np.arange(1200, dtype=np.float16).reshape(1200, 1)], ids=lambda a: str(a.dtype))
+def test_values_as_numpy(array, run, polygraphy, tmp_path):
+    (tmp_path / "in.json").write_text(json.dumps([{"x": encode_array(np.asarray(array))}]))
+    words = ["inspect", "data", "in.json", "-s", "--histogram"]
+    mine, theirs = run(*words), polygraphy(*words)
+    assert mine.code == theirs.code == 0, (mine, theirs)
+    assert shown(mine.out) == shown(theirs.out)
+
+
+def test_json_of_a_model(run, rich):
+    outcome = run("inspect", "model", rich, "--json", "--show", "layers", "attrs")
+    assert outcome.code == 0, outcome
+    described = json.loads(outcome.out)
+    assert described["kind"] == "onnx" and described["opsets"] == {"": 18, "some.where": 2}
+    assert described["inputs"][0] == {"name": "x", "type": "float32", "shape": ["n", 12]}
+    nodes = {node["name"]: node for node in described["nodes"]}
+    assert nodes["leaky"]["attributes"]["alpha"] == pytest.approx(0.01)
+    assert nodes["made"]["attributes"]["texts"] == ["it's", "b"]
+    assert nodes["choice"]["attributes"]["then_branch"]["nodes"][0]["op"] == "Mul"
+
+
+def test_json_of_data(run, model):
+    assert run("run", model, "--onnxrt", "--iterations", "3", "--save-outputs", "out.json", "--save-inputs",
+               "in.json").code == 0
+    data = json.loads(run("inspect", "data", "out.json", "--json", "--all").out)
+    assert data["kind"] == "results" and data["runners"][0]["num_iterations"] == 3
+    output = data["runners"][0]["iterations"][2][0]
+    assert output["name"] == "matmul_out_3" and output["shape"] == [1, 1, 256, 256] and 0 < output["mean"] < 1
+    # A model that is no model is shown as what it is.
+    assert json.loads(run("inspect", "model", "in.json", "--json").out)["kind"] == "inputs"
+
+
+def test_engine_of_options_and_of_a_plan(run, model, tmp_path):
+    outcome = run("inspect", "model", model, "--fp16", "--assume-lowest", "--layer-precisions", "Add:float32",
+                  "--precision-constraints", "obey", "--save-engine", "a.plan", "--json")
+    assert outcome.code == 0, outcome
+    engine = json.loads(outcome.out)["engine"]
+    layers = {layer["name"]: layer for layer in engine["layers"]}
+    assert {name: layer["precision"] for name, layer in layers.items()} == {
+        "I_rot90": "float32", "MatMul_0": "fp16", "fp16_max": "float32", "Add": "fp32", "Sub": "fp16", "MatMul_1": "fp16"}
+    assert layers["Add"]["reason"] and layers["Add"]["group"] and layers["Add"]["nodes"] == ["Add"]
+    assert engine["microseconds"] > 0
+    # Every layer's group is timed once.
+    assert sum(layer["microseconds"] for layer in engine["layers"]) == pytest.approx(engine["microseconds"])
+    assert layers["MatMul_0"]["outputs"][0] == {"name": "matmul_out_0", "storage": "float16", "shape": [1, 1, 256, 256],
+                                                "weight": False}
+    assert layers["I_rot90"]["weight_bytes"] == 4 * 256 * 256
+    # The plan says the same.
+    plan = json.loads(run("inspect", "model", "a.plan", "--json").out)
+    assert plan["layers"] == engine["layers"] and plan["precisions"] == ["fp16"]
+    text = run("inspect", "model", "a.plan", "--show", "layers").out
+    assert "Layer 3    | Add [Op: Add]" in text and "Precision = fp32" in text and "bytes on the target" in text
+    assert "Precision = " not in run("inspect", "model", "a.plan").out
+
+
+def test_plan_of_dynamic_shapes(run, dynamic_model):
+    outcome = run("inspect", "model", dynamic_model, "--convert-to", "trt", "--show", "layers", "weights")
+    assert outcome.code == 0 and "ONNX Model" not in outcome.out, outcome
+    assert "x [dtype=float32, shape=(-1, 3)]" in outcome.out and "Weight | two | Values:" in outcome.out
+
+
+def test_difference_of_engines(run, model, tmp_path):
+    assert run("run", model, "--trt", "--fp16", "--assume-lowest", "--save-engine", "low.plan").code == 0
+    assert run("run", model, "--trt", "--save-engine", "high.plan").code == 0
+    outcome = run("inspect", "diff", "low.plan", "high.plan")
+    assert outcome.code == 1 and "4 of 6 common layer(s) differ" in outcome.out, outcome
+    assert "Add | A: float16 (the lowest enabled precision) | B: float32" in outcome.out
+    assert run("inspect", "diff", "low.plan", "low.plan").code == 0
+    # Other forms of the same: what inspect prints, a search's answer, an object, lines.
+    (tmp_path / "low.json").write_text(run("inspect", "model", "low.plan", "--json").out)
+    assert run("inspect", "diff", "low.plan", "low.json").code == 0
+    answer = {"layers": [{"name": "Add", "nodes": ["Add"], "precision": "fp32", "reason": "saturates"}]}
+    (tmp_path / "answer.json").write_text(json.dumps(answer))
+    outcome = run("inspect", "diff", "low.json", "answer.json", "--json")
+    assert outcome.code == 1, outcome
+    difference = json.loads(outcome.out)
+    assert difference["different"] == [{"name": "Add", "a": {"precision": "float16", "reason": "the lowest enabled precision"},
+                                        "b": {"precision": "float32", "reason": "saturates"}}]
+    assert difference["only_a"] == ["I_rot90", "MatMul_0", "fp16_max", "Sub", "MatMul_1"] and difference["only_b"] == []
+    (tmp_path / "object.json").write_text('{"Add": "fp32"}')
+    (tmp_path / "lines.txt").write_text("# what to keep\nAdd:float32\n\n")
+    assert run("inspect", "diff", "object.json", "answer.json").code == 0
+    assert run("inspect", "diff", "lines.txt", "object.json").code == 0
+
+
+def test_difference_of_results(run, model):
+    assert run("run", model, "--onnxrt", "--save-outputs", "a.json", "--save-inputs", "in.json").code == 0
+    assert run("run", model, "--onnxrt", "--save-outputs", "b.json", "--seed", "2").code == 0
+    assert run("inspect", "diff", "a.json", "a.json").code == 0
+    outcome = run("inspect", "diff", "a.json", "b.json")
+    assert outcome.code == 1 and "matmul_out_3 | max absolute difference" in outcome.out, outcome
+    report = json.loads(run("inspect", "diff", "a.json", "b.json", "--json").out)
+    assert not report["equal"] and 0 < report["runners"][0]["outputs"][0]["max_abs"] <= 1
+    assert run("inspect", "diff", "in.json", "in.json").code == 0
+
+
+@pytest.mark.parametrize("words, code, says", [
+    (["inspect", "model"], 2, "the following arguments are required: MODEL"),
+    (["inspect", "model", "nothing.onnx"], 1, "no such file"),
+    (["inspect", "model", "garbage.onnx"], 1, "garbage.onnx"),
+    (["inspect", "model", "garbage.plan"], 1, "garbage.plan"),
+    (["inspect", "model", "empty.onnx"], 1, "empty.onnx"),
+    (["inspect", "model", "garbage.onnx", "--visual"], 1, "--visual"),
+    (["inspect", "model", "garbage.onnx", "--show", "layer"], 2, "invalid choice"),
+    (["inspect", "data", "nothing.json"], 1, "nothing.json"),
+    (["inspect", "data", "garbage.onnx"], 1, "garbage.onnx"),
+    (["inspect", "data", "broken.json"], 1, "malformed JSON"),
+    (["inspect", "data", "broken.json", "-n", "-5"], 1, "--num-items"),
+    (["inspect", "diff", "broken.json"], 2, "required: B"),
+    (["inspect", "diff", "broken.json", "broken.json"], 1, "malformed JSON"),
+    (["inspect", "diff", "garbage.onnx", "broken.json"], 1, "expected an engine, saved results, or layer precisions"),
+    (["inspect", "diff", "lines.txt", "wrong.txt"], 1, "line 2: expected layer:type, got 'no type'"),
+    (["inspect", "diff", "lines.txt", "empty.json"], 1, "expected an engine"),
+    (["inspect", "diff", "lines.txt", "x.json"], 1, "expected two of a kind"),
+    (["inspect", "diff", "lines.txt", "nameless.json"], 1, "layer 0: expected the keys"),
+    (["inspect", "diff", "lines.txt", "lines.txt", "more"], 1, "Unrecognized Options: ['more']"),
+])
+def test_bad_input(words, code, says, run, tmp_path):
+    (tmp_path / "garbage.onnx").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "garbage.plan").write_bytes(b"ULPSPLAN" + bytes(100))
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    (tmp_path / "broken.json").write_text('{"lst": [')
+    (tmp_path / "lines.txt").write_text("a:fp16\n")
+    (tmp_path / "wrong.txt").write_text("a:fp16\nno type\n")
+    (tmp_path / "empty.json").write_text("{}")
+    (tmp_path / "x.json").write_text(json.dumps([{"x": encode_array(np.zeros(2, np.float32))}]))
+    (tmp_path / "nameless.json").write_text('{"layers": [{"precision": "fp16"}]}')
+    outcome = run(*words)
+    assert outcome.code == code and says in outcome.text, outcome
