@@ -81,6 +81,7 @@ int run_tool(Tool& tool, const LoggingArgs& logging, const ParseResult& parsed, 
   const auto start = std::chrono::steady_clock::now();
   return guarded([&] {
     logging.apply();
+    tool.command = command;
     for (const Option* option : parsed.ignored)
       log_warning(fmt::format("[options] {} has no effect: {}", option->names[0], option->instead));
     if (tool.announces()) log(kStartLevel, "RUNNING | Command: " + command);

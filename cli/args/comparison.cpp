@@ -3,7 +3,6 @@
 namespace ulpscope::cli {
 
 void ComparisonArgs::declare(OptionTable& table) {
-  const std::string plots = "plots are not part of this release; the histograms of the log show the errors";
 
   table.section("Comparator Comparisons", "comparing outputs.");
   table.flag({"--no-shape-check"}, no_shape_check,
@@ -37,10 +36,12 @@ void ComparisonArgs::declare(OptionTable& table) {
              "What is held against the tolerances: elemwise "
              "(default: each element), max, mean, median or quantile");
   table.flag({"--infinities-compare-equal"}, infinities_compare_equal, "Equal infinities have difference 0, not NaN");
-  table.words({"--save-heatmaps"}, Arity::kOne, "DIR", "Plot errors").refuse(plots);
-  table.words({"--show-heatmaps"}, Arity::kNone, "", "Plot errors").refuse(plots);
-  table.words({"--save-error-metrics-plot"}, Arity::kOne, "DIR", "Plot errors").refuse(plots);
-  table.words({"--show-error-metrics-plot"}, Arity::kNone, "", "Plot errors").refuse(plots);
+  table.value({"--save-heatmaps"}, save_heatmaps, "DIR",
+              "Draw the absolute and relative error of every output as images (SVG), with matplotlib");
+  table.flag({"--show-heatmaps"}, show_heatmaps, "Show these images in windows");
+  table.value({"--save-error-metrics-plot"}, save_error_metrics_plot, "DIR",
+              "Draw the errors of every output against the magnitude of its values (PNG), with matplotlib");
+  table.flag({"--show-error-metrics-plot"}, show_error_metrics_plot, "Show these plots in windows");
   table.list({"--error-quantile"}, error_quantile, "[NAME:]Q", "For --check-error-stat quantile (default: 0.99)");
 
   table.section("Comparison Function: `indices`", "the `indices` comparison function.");

@@ -16,9 +16,13 @@ struct ComparisonArgs {
   std::vector<std::string> l2_threshold, cosine_similarity_threshold, psnr_threshold, snr_threshold;
   bool infinities_compare_equal = false;
 
+  std::optional<std::string> save_heatmaps, save_error_metrics_plot;  ///< Folders.
+  bool show_heatmaps = false, show_error_metrics_plot = false;
+
   void declare(OptionTable& table);
   /// Tolerances and thresholds, parsed. Throws Error for values that do not fit.
   CompareOptions options() const;
+  bool plots() const { return save_heatmaps || save_error_metrics_plot || show_heatmaps || show_error_metrics_plot; }
 };
 
 }  // namespace ulpscope::cli

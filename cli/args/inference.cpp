@@ -12,16 +12,18 @@ void InferenceArgs::declare(OptionTable& table) {
   table.flag({"--use-subprocess"}, use_subprocess, "Give each Python runner a process of its own");
   python.declare(table);
   table.value({"--save-inputs", "--save-input-data"}, save_inputs, "FILE", "Write the inputs (JSON)");
-  table.words({"--save-input-blob"}, Arity::kOptional, "DIR", "Write each input as a raw binary file")
-      .refuse("write JSON with --save-inputs; polygraphy data to-input reads it");
+  table.optional_value(
+      {"--save-input-blob"}, save_input_blob, "DIR",
+      "Write each input as a raw binary file, a folder per iteration (default: the working directory)");
   table.value({"--save-outputs", "--save-results"}, save_outputs, "FILE", "Write the outputs of all runners (JSON)");
 
   table.section("Comparator Postprocessing", "applying postprocessing to outputs.");
   table.list({"--postprocess", "--postprocess-func"}, postprocess, "[NAME:]FUNC",
              "Before comparing, replace outputs: "
              "top-K[,axis=A] takes the indices of the K largest values along the axis (default: the last)");
-  table.words({"--postprocess-func-script"}, Arity::kOne, "FILE.py[:FUNC]", "Python function that edits a result")
-      .refuse("compare in Python with --compare-func-script");
+  table.value(
+      {"--postprocess-func-script"}, postprocess_script, "FILE.py[:FUNC]",
+      "Python function `postprocess_outputs(result)` that returns other outputs; --postprocess has no effect then");
 }
 
 void InferenceArgs::check() const {

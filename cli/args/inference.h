@@ -10,7 +10,9 @@ struct InferenceArgs {
   std::optional<int> warm_up;
   bool use_subprocess = false;
   std::optional<std::string> save_inputs, save_outputs;
+  std::optional<std::string> save_input_blob;  ///< A folder; empty: the working directory.
   std::vector<std::string> postprocess;
+  std::optional<std::string> postprocess_script;
   PythonLimitArgs python;
 
   void declare(OptionTable& table);

@@ -12,11 +12,14 @@ void OnnxLoadArgs::declare(OptionTable& table, bool outputs_and_saving) {
                "Tensors that ONNX Runtime hands out instead of the model's outputs: "
                "names, patterns (conv_*), or `mark all` (or '*') for the outputs of all nodes");
     table.list({"--onnx-exclude-outputs"}, exclude_outputs, "NAME", "Outputs to leave out; patterns too");
-    table.words({"--onnx-outputs-by-type"}, Arity::kSome, "TYPE", "Mark the outputs of these operators")
-        .refuse("give the names with --onnx-outputs");
+    table.list({"--onnx-outputs-by-type"}, outputs_by_type, "TYPE",
+               "Also hand out the outputs of all nodes of these operators (Conv, MatMul, ...)");
+    table.flag({"--fp-to-fp16"}, fp_to_fp16,
+               "Convert the model to float16 first, but for its inputs and outputs (with ONNX Runtime's converter)");
+  } else {
+    table.words({"--fp-to-fp16"}, Arity::kNone, "", "Convert the model to float16 first")
+        .refuse("write the model with ulpscope run --fp-to-fp16 --save-onnx");
   }
-  table.words({"--fp-to-fp16"}, Arity::kNone, "", "Convert the model's floats to float16 for ONNX Runtime")
-      .refuse("convert the file with onnxconverter_common, or compare with --trt --fp16");
 
   table.section("ONNX Shape Inference", "ONNX shape inference.");
   table.words({"--shape-inference", "--do-shape-inference"}, Arity::kNone, "", "Infer shapes at load")
@@ -26,14 +29,12 @@ void OnnxLoadArgs::declare(OptionTable& table, bool outputs_and_saving) {
 
   if (!outputs_and_saving) return;
   table.section("ONNX Model Saving", "saving ONNX models.");
-  const std::string no_save = "ulpscope run does not write ONNX files yet; use polygraphy surgeon sanitize";
-  table.words({"--save-onnx"}, Arity::kOne, "FILE", "Write the loaded model").refuse(no_save);
-  table
-      .words({"--save-external-data", "--external-data-path"}, Arity::kOptional, "FILE",
-             "Weights in a file of their own")
-      .refuse(no_save);
-  table.words({"--external-data-size-threshold"}, Arity::kOne, "BYTES", "For --save-external-data").refuse(no_save);
-  table.words({"--no-save-all-tensors-to-one-file"}, Arity::kNone, "", "For --save-external-data").refuse(no_save);
+  table.value({"--save-onnx"}, save_path, "FILE", "Write the model that ONNX Runtime is given");
+  table.optional_value({"--save-external-data", "--external-data-path"}, save_external_data, "FILE",
+                       "Write its weights to a file beside it (default name: that of the model with .data)");
+  table.integer({"--external-data-size-threshold"}, size_threshold, "BYTES",
+                "Smaller weights stay in the model (default: 1024)");
+  table.flag({"--no-save-all-tensors-to-one-file"}, many_files, "Write each weight to a file of its own");
 }
 
 ImportOptions OnnxLoadArgs::import_options() const {

@@ -10,6 +10,12 @@ struct OnnxLoadArgs {
   std::vector<std::string> outputs, exclude_outputs;
   std::optional<std::string> external_data_dir;
   bool ignore_external_data = false;
+  std::vector<std::string> outputs_by_type;
+  bool fp_to_fp16 = false;
+  std::optional<std::string> save_path;
+  std::optional<std::string> save_external_data;  ///< A file name; empty: the default one.
+  std::optional<int> size_threshold;
+  bool many_files = false;
 
   /// `outputs_and_saving`: with the options that choose outputs, and those that write models.
   void declare(OptionTable& table, bool outputs_and_saving = true);

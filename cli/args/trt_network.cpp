@@ -78,8 +78,8 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
              "Tensors that the engine hands out instead of the model's outputs: "
              "names, patterns (conv_*), or `mark all` (or '*') for all outputs of all layers");
   table.list({"--trt-exclude-outputs"}, exclude_outputs, "NAME", "Outputs to leave out; patterns too");
-  table.words({"--trt-outputs-by-type"}, Arity::kSome, "TYPE", "Mark the outputs of these layer types")
-      .refuse("give the names with --trt-outputs");
+  table.list({"--trt-outputs-by-type"}, outputs_by_type, "TYPE",
+             "Also hand out the outputs of all layers of these operators (Conv, MatMul, ...)");
   table.list({"--layer-precisions"}, layer_precisions, "LAYER:TYPE",
              "Compute precision of layers: float32, float16, "
              "bfloat16, int8, ... Set --precision-constraints too. A layer's precision is not the type of its output");
@@ -87,8 +87,9 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
       .ignore("see --fusion");
   table.list({"--tensor-dtypes", "--tensor-datatypes"}, tensor_dtypes, "TENSOR:TYPE",
              "Types of network inputs and outputs");
-  table.words({"--all-tensor-dtypes", "--all-tensor-datatypes"}, Arity::kOne, "TYPE", "Type of all inputs and outputs")
-      .refuse("give each tensor with --tensor-dtypes");
+  table.value({"--all-tensor-dtypes", "--all-tensor-datatypes"}, all_tensor_dtypes, "TYPE",
+              "Type of all inputs and outputs that --tensor-dtypes does not name and that hold floats (of a type of "
+              "integers: that hold integers)");
   table.words({"--tensor-formats"}, Arity::kSome, "TENSOR:[FORMAT,..]", "Formats of inputs and outputs")
       .ignore("tensors are handed over in row-major order");
   table.words({"--all-tensor-formats"}, Arity::kSome, "FORMAT", "Formats of all inputs and outputs")
@@ -138,7 +139,42 @@ void TrtNetworkArgs::apply_layer_precisions(Network& network) const {
   }
 }
 
+void TrtNetworkArgs::mark_outputs_by_type(Network& network) const {
+  if (outputs_by_type.empty()) return;
+  const auto lower = [](std::string text) {
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+  };
+  std::vector<TensorId> marked = outputs.empty() ? std::vector<TensorId>{} : network.outputs;
+  for (const std::string& type : outputs_by_type) {
+    bool found = false;
+    std::vector<std::string> known;
+    for (const Layer& layer : network.layers) {
+      const std::string op(layer.op->name);
+      if (std::ranges::find(known, op) == known.end()) known.push_back(op);
+      if (lower(op) != lower(type)) continue;
+      found = true;
+      for (const TensorId output : layer.outputs)
+        if (output != kNone && std::ranges::find(marked, output) == marked.end()) marked.push_back(output);
+    }
+    if (!found)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[outputs] --trt-outputs-by-type: the network has no layer of type '{}'; it has {}", type,
+                              fmt::join(known, ", ")));
+  }
+  network.outputs = std::move(marked);
+}
+
 void TrtNetworkArgs::apply_tensor_types(Network& network) const {
+  if (all_tensor_dtypes) {
+    const auto parsed = parse_types({"*:" + *all_tensor_dtypes}, "--all-tensor-dtypes");
+    const DataType type = parsed.front().second;
+    for (const auto* list : {&network.inputs, &network.outputs})
+      for (const TensorId id : *list)
+        if (is_floating(network.tensor(id).type) == is_floating(type) &&
+            is_integer(network.tensor(id).type) == is_integer(type))
+          network.tensor(id).type = type;
+  }
   for (const auto& [name, type] : parse_types(tensor_dtypes, "--tensor-dtypes")) {
     const TensorId id = network.find_tensor(name);
     const bool input = id != kNone && std::ranges::find(network.inputs, id) != network.inputs.end();

@@ -12,7 +12,8 @@ struct TrtNetworkArgs {
   std::vector<std::string> clamp_constants;
   /// An answer of `precision search` whose repairs are done; see add_scales in tools/calibrate.cpp.
   std::optional<std::string> repairs;
-  std::optional<std::string> save_engine;
+  std::vector<std::string> outputs_by_type;
+  std::optional<std::string> save_engine, all_tensor_dtypes;
 
   /// `strongly_typed` belongs to the configuration here, to the network in Polygraphy's help.
   /// `engine`: with the options that write and run engines.
@@ -23,6 +24,8 @@ struct TrtNetworkArgs {
   void apply_layer_precisions(Network& network) const;
   /// --tensor-dtypes, for network inputs and outputs. Throws Error for an unknown tensor or type.
   void apply_tensor_types(Network& network) const;
+  /// --trt-outputs-by-type: instead of the model's outputs, or beside those of --trt-outputs. Throws Error.
+  void mark_outputs_by_type(Network& network) const;
 };
 
 /// The (at most three) candidates that are most like `name`, best first.

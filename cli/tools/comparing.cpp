@@ -30,9 +30,11 @@ CompareFunction scripted_comparison(ScriptHost& host, const ScriptName& script) 
 
 }  // namespace
 
-std::vector<CompareFunction> compare_functions(const ComparisonArgs& args, ScriptHost& host) {
+std::vector<CompareFunction> compare_functions(const ComparisonArgs& args, ScriptHost& host,
+                                               std::function<void(const ComparedOutput&)> draw) {
   if (args.script) return {scripted_comparison(host, ScriptName::parse(*args.script, "compare_outputs"))};
-  const CompareOptions options = args.options();
+  CompareOptions options = args.options();
+  options.draw = std::move(draw);
   std::vector<CompareFunction> functions;
   for (const std::string& name : args.compare) functions.push_back(compare_function(name, options));
   if (functions.empty()) functions.push_back(compare_function("simple", options));

@@ -9,7 +9,9 @@
 
 namespace ulpscope::cli {
 
-/// --compare with its tolerances, or --compare-func-script. `host` outlives them. Throws Error for what does not parse.
-std::vector<CompareFunction> compare_functions(const ComparisonArgs& args, ScriptHost& host);
+/// --compare with its tolerances, or --compare-func-script. `host` outlives them. `draw`: see CompareOptions. Throws
+/// Error for what does not parse.
+std::vector<CompareFunction> compare_functions(const ComparisonArgs& args, ScriptHost& host,
+                                               std::function<void(const ComparedOutput&)> draw = {});
 
 }  // namespace ulpscope::cli

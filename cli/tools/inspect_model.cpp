@@ -34,7 +34,7 @@ class InspectModelTool : public Tool {
 
   void declare(OptionTable& table) override {
     options_.model.declare(table, true);
-    options_.onnx.declare(table);
+    options_.onnx.declare(table, false);
     table.section("Inspection", "what is shown.");
     table
         .list({"--show"}, show_, "ASPECT",
@@ -112,9 +112,9 @@ class InspectModelTool : public Tool {
            config.strongly_typed || config.constraints || config.obey || config.strict || config.fusion ||
            config.target || config.config_script || config.config_postprocess_script || config.load_tactics ||
            config.save_tactics || !config.min_shapes.empty() || !config.opt_shapes.empty() ||
-           !config.max_shapes.empty() || !network.layer_precisions.empty() || !network.outputs.empty() ||
-           !network.exclude_outputs.empty() || !network.tensor_dtypes.empty() || !network.postprocess_scripts.empty() ||
-           network.save_engine;
+           !config.max_shapes.empty() || !network.layer_precisions.empty() || network.all_tensor_dtypes ||
+           !network.outputs_by_type.empty() || !network.outputs.empty() || !network.exclude_outputs.empty() ||
+           !network.tensor_dtypes.empty() || !network.postprocess_scripts.empty() || network.save_engine;
   }
 
   std::shared_ptr<Engine> build() {

@@ -98,6 +98,7 @@ LoadedNetwork load_network(const NetworkArgs& args, ScriptHost& host) {
   for (const std::string& script : args.network.postprocess_scripts)
     network = host.postprocess_network(ScriptName::parse(script, "postprocess"), *network);
   if (!args.network.outputs.empty()) mark_outputs(*network, args.network.outputs);
+  args.network.mark_outputs_by_type(*network);
   if (!args.network.exclude_outputs.empty()) unmark_outputs(*network, args.network.exclude_outputs);
   apply_clamps(args.network.clamp_constants, *network);
   args.network.apply_layer_precisions(*network);

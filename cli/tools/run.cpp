@@ -5,16 +5,21 @@
 #include "compare/json_files.h"
 #include "compare/postprocess.h"
 #include "compare/validate.h"
+#include "console.h"
+#include "core/file.h"
 #include "core/parallel.h"
 #include "interrupt.h"
 #include "runners/engine_runner.h"
 #include "runners/onnxruntime_runner.h"
 #include "runners/tensorrt_runner.h"
 #include "tools/comparing.h"
+#include "tools/gen_script.h"
 #include "tools/network_setup.h"
 #include "tools/run_engine.h"
 #include "tools/run_inference.h"
+#include "tools/run_onnx.h"
 #include "tools/run_options.h"
+#include "tools/run_plots.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -67,22 +72,34 @@ class RunTool : public Tool {
            "each with those of the next. The exit status is 0 if all agree, 1 if not or if something failed, 2 for a\n"
            "command line that does not fit. Options may be cut to a unique beginning.";
   }
-  bool announces() const override { return true; }
+  bool announces() const override { return !options_.gen_script; }
   void declare(OptionTable& table) override { options_.declare(table); }
 
   int run() override {
+    if (options_.gen_script == "-") move_log_to_stderr();
     check_options();
+    if (options_.gen_script) return write_script();
     set_num_threads(options_.config.num_threads());
     const std::unique_ptr<ScriptHost> scripts = make_script_host(options_.onnx, options_.inference.python);
     ScriptHost& host = *scripts;
-    const std::vector<CompareFunction> functions = compare_functions(options_.comparison, host);
+    const std::vector<CompareFunction> functions =
+        compare_functions(options_.comparison, host, make_plotter(options_.comparison, host));
 
+    TemporaryFolder folder;
+    prepare_onnx(options_, host, folder);
     RunResults results = infer(host);
     for (const std::string& path : options_.comparison.load_outputs) {
       log_info("Loading inference results from " + path);
       for (auto& entry : load_results(path)) results.push_back(std::move(entry));
     }
-    if (!options_.inference.postprocess.empty()) {
+    if (options_.inference.postprocess_script) {
+      const ScriptName script = ScriptName::parse(*options_.inference.postprocess_script, "postprocess_outputs");
+      if (!options_.inference.postprocess.empty())
+        log_warning("[options] --postprocess has no effect: --postprocess-func-script is given");
+      log_info("Applying post-processing to outputs: " + script.function);
+      for (auto& [name, iterations] : results)
+        for (IterationResult& result : iterations) result.outputs = host.postprocess_outputs(script, result);
+    } else if (!options_.inference.postprocess.empty()) {
       const PerName<TopK> top_k = parse_top_k("--postprocess", options_.inference.postprocess);
       log_info("Applying post-processing to outputs: top_k");
       apply_top_k(results, top_k);
@@ -98,6 +115,18 @@ class RunTool : public Tool {
   }
 
  private:
+  int write_script() const {
+    const std::string script = polygraphy_script(options_, command);
+    if (*options_.gen_script == "-") {
+      fmt::print("{}", script);
+      return 0;
+    }
+    const WritingFile writing;
+    write_file(*options_.gen_script, script);
+    log_info("Writing script to " + *options_.gen_script);
+    return 0;
+  }
+
   void check_options() const {
     const ModelArgs& model = options_.model;
     if (!options_.runners.runners.empty() && !model.given())
@@ -149,12 +178,32 @@ class RunTool : public Tool {
       const WritingFile writing;
       save_inputs(*options_.inference.save_inputs, outcome.inputs);
     }
+    if (options_.inference.save_input_blob) save_input_blob(outcome.inputs);
     if (options_.inference.save_outputs) {
       log_info("Saving inference results to " + *options_.inference.save_outputs);
       const WritingFile writing;
       save_results(*options_.inference.save_outputs, outcome.results);
     }
     return std::move(outcome.results);
+  }
+
+  /// DIR/0000000000/x.bin, as numpy.ndarray.tofile writes it.
+  void save_input_blob(const std::vector<TensorMap>& inputs) const {
+    const std::string& given = *options_.inference.save_input_blob;
+    const std::filesystem::path folder = given.empty() ? "." : given;
+    log_info("Saving raw inference input data to " + folder.string());
+    const WritingFile writing;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      for (const auto& [name, tensor] : inputs[i]) {
+        const std::filesystem::path inside = std::filesystem::path(name + ".bin").lexically_normal();
+        if (inside.is_absolute() || *inside.begin() == "..")
+          throw Error(ErrorCode::kInvalidArgument,
+                      fmt::format("[options] --save-input-blob: input '{}' would be written outside of '{}'", name,
+                                  folder.string()));
+        write_file(folder / fmt::format("{:010}", i) / inside,
+                   std::string_view(static_cast<const char*>(tensor.raw()), tensor.bytes()));
+      }
+    }
   }
 
   RunOptions options_;

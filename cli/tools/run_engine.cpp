@@ -24,6 +24,8 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   no_effect(!options.network.outputs.empty(), "--trt-outputs");
   no_effect(!options.network.exclude_outputs.empty(), "--trt-exclude-outputs");
   no_effect(!options.network.tensor_dtypes.empty(), "--tensor-dtypes");
+  no_effect(!options.network.outputs_by_type.empty(), "--trt-outputs-by-type");
+  no_effect(options.network.all_tensor_dtypes.has_value(), "--all-tensor-dtypes");
   no_effect(options.config.fp16, "--fp16");
   no_effect(options.config.bf16, "--bf16");
   no_effect(options.config.tf32, "--tf32");

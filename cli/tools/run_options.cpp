@@ -5,8 +5,10 @@
 namespace ulpscope::cli {
 
 void RunOptions::declare(OptionTable& table) {
-  table.words({"--gen", "--gen-script"}, Arity::kOne, "FILE", "Write a Python script that does the same, and exit")
-      .refuse("not part of this release; polygraphy run --gen-script writes one for TensorRT");
+  table.value(
+      {"--gen", "--gen-script"}, gen_script, "FILE",
+      "Write a Python script against the API of Polygraphy (0.53 or later) that does the same, to be taken to a "
+      "machine with TensorRT, and exit; - for the standard output");
   runners.declare(table);
   model.declare(table);
   onnx.declare(table);

@@ -15,6 +15,7 @@
 namespace ulpscope::cli {
 
 struct RunOptions {
+  std::optional<std::string> gen_script;
   RunnerSelectArgs runners;
   ModelArgs model;
   OnnxLoadArgs onnx;

@@ -30,6 +30,9 @@ class Tool {
 
   /// Throws UsageError, Error. Returns the exit status: 0, or 1 when a check failed.
   virtual int run() = 0;
+
+  /// The command line that this run came from, for tools that write it down.
+  std::string command;
 };
 
 struct ToolEntry {

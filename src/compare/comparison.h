@@ -36,6 +36,14 @@ using IterationVerdict = std::vector<OutputVerdict>;
 /// Compares two results; may throw Error. A user's script can stand in.
 using CompareFunction = std::function<IterationVerdict(const IterationResult& first, const IterationResult& second)>;
 
+/// What there is to draw about one compared output. Valid during the call.
+struct ComparedOutput {
+  const IterationResult &first, &second;
+  const std::string &name, &other_name;
+  const Tensor &absolute, &relative;  ///< Differences, element by element.
+  const Tensor& reference;            ///< The second output.
+};
+
 struct CompareOptions {
   bool check_shapes = true;
   /// Stop at the first output that fails.
@@ -46,6 +54,8 @@ struct CompareOptions {
   PerName<std::string> error_stat = std::string("elemwise");  ///< elemwise, max, mean, median, quantile
   PerName<double> error_quantile = 0.99;
   bool infinities_compare_equal = false;
+  /// Called for every output that was compared; may throw Error.
+  std::function<void(const ComparedOutput&)> draw;
   // indices
   PerName<std::int64_t> index_tolerance = std::int64_t{0};
   // single metrics

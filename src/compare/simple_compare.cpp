@@ -101,6 +101,7 @@ class SimpleCompare {
       log_statistics(diff.absolute, absolute, !verdict.passed, "Absolute Difference");
       log_statistics(diff.relative, relative, !verdict.passed, "Relative Difference");
     }
+    if (options_.draw) options_.draw({first, second, name, other_name, diff.absolute, diff.relative, *aligned});
     const std::string tolerances = "(rel=" + python_float(rtol) + ", abs=" + python_float(atol) + ")";
     if (verdict.passed) {
       log_info("PASSED | Output: '" + name + "' | Difference is within tolerance " + tolerances);

@@ -253,6 +253,16 @@ ScriptComparison ScriptHost::compare(const ScriptName& script, const IterationRe
   return result;
 }
 
+TensorMap ScriptHost::postprocess_outputs(const ScriptName& script, const IterationResult& result) {
+  Value::Map args = place_of(script);
+  args.emplace_back("result", iteration_value(result));
+  const Value outputs = data_worker()->call("postprocess_result", std::move(args));
+  TensorMap tensors;
+  for (const Value& entry : outputs.array())
+    tensors.push_back({entry.array().at(0).text(), entry.array().at(1).tensor()});
+  return tensors;
+}
+
 std::shared_ptr<Worker> ScriptHost::data_worker() { return impl_->start(impl_->data_worker, Shims::kFallback); }
 
 }  // namespace ulpscope

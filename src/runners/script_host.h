@@ -88,6 +88,9 @@ class ScriptHost {
   std::unique_ptr<ScriptDataLoader> open_data_loader(const ScriptName& script);
   /// `--compare-func-script`: `compare_outputs(result0, result1)`.
   ScriptComparison compare(const ScriptName& script, const IterationResult& first, const IterationResult& second);
+  /// `--postprocess-func-script`: `postprocess_outputs(result)`, which returns other outputs (an IterationResult or a
+  /// dict).
+  TensorMap postprocess_outputs(const ScriptName& script, const IterationResult& result);
 
   /// The worker for data, comparisons and runners; starts it.
   std::shared_ptr<Worker> data_worker();

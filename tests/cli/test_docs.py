@@ -24,7 +24,6 @@ def test_help_texts_are_current(binary):
 
 def test_every_tool_is_documented(binary):
     tools = re.findall(r"^  ([a-z-]+(?: [a-z-]+)?)  +", help_text(binary, "--help").split("Tools:")[1], re.M)
-    tools = re.findall(r"^  ((?:(?:template|inspect) )?[a-z-]+)  +", help_text(binary, "--help").split("Tools:")[1], re.M)
     shown = [m.group(2) for m in BLOCK.finditer(PAGE.read_text())]
     assert [f"{tool} --help" for tool in tools] == [words for words in shown if words != "--help"]
 

@@ -70,3 +70,20 @@ def compare(server: Any, path: str, function: str, first: Dict[str, Any], second
         raise WorkerError("script", f"[script] {path}:{function}: expected a dict of output names and verdicts (or a single verdict), got None")
     verdicts = list(result.items()) if hasattr(result, "items") else [("", result)]
     return {"outputs": [[str(name), bool(value)] for name, value in verdicts], "details": [repr(value)[:1000] for _, value in verdicts]}
+
+
+def postprocess_result(server: Any, path: str, function: str, result: Dict[str, Any]) -> List[Any]:
+    """[name, array] per output of ``postprocess_outputs(result)``, which returns an IterationResult or a dict."""
+    place = f"{path}:{function}"
+    processed = load_function(path, function)(_iteration(result))
+    if not hasattr(processed, "items"):
+        raise WorkerError("script", f"[script] {place}: expected an IterationResult or a dict of output names and arrays, got {describe_type(processed)}")
+    outputs: List[Any] = []
+    for name, value in processed.items():
+        if not isinstance(name, str):
+            raise WorkerError("script", f"[script] {place}: expected output names, got the key {name!r}")
+        try:
+            outputs.append([name, as_array(value)])
+        except (TypeError, ValueError) as error:
+            raise WorkerError("script", f"[script] {place}: output '{name}': {error}") from None
+    return outputs

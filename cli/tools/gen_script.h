@@ -1,0 +1,14 @@
+// `run --gen-script`: a Python script against Polygraphy's API that does the same.
+#pragma once
+
+#include <string>
+
+#include "tools/run_options.h"
+
+namespace ulpscope::cli {
+
+/// For Polygraphy 0.53 and later; `--trt` means TensorRT there. Options that ulpscope has alone or ignores are left
+/// out, the former with a warning. Throws Error for values that do not parse.
+std::string polygraphy_script(const RunOptions& options, const std::string& command);
+
+}  // namespace ulpscope::cli
