@@ -27,6 +27,7 @@ OnnxRuntimeOptions OnnxrtArgs::options(const OnnxLoadArgs& load, int threads) co
                                                            *optimization_level));
     options.optimize = *optimization_level != "ORT_DISABLE_ALL";
   }
+  if (load.external_data_dir) options.external_data_dir = *load.external_data_dir;
   options.mark_all = marks_all(load.outputs);
   if (!options.mark_all) options.outputs = load.outputs;
   options.exclude_outputs = load.exclude_outputs;

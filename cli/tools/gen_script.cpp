@@ -618,6 +618,7 @@ void warn_of_own_options(const RunOptions& options) {
   const auto warn = [](bool given, const char* option) {
     if (given) log_warning(fmt::format("[gen-script] {} is left out: Polygraphy has no such option", option));
   };
+  warn(!options.network.clamp_constants.empty(), "--clamp-constants");
   warn(options.config.fusion.has_value(), "--fusion");
   warn(options.config.assume_lowest, "--assume-lowest");
   warn(options.config.target.has_value(), "--target");

@@ -48,7 +48,7 @@ SAME = [
      "--no-save-all-tensors-to-one-file", "--onnx-outputs-by-type", "MatMul", "--postprocess-func-script", "s.py",
      "--save-input-blob"],
     ["--trt", "--trt-outputs-by-type", "Conv", "--all-tensor-dtypes", "float16"],
-    ["--trt", "--trt-config-script", "s.py", "--bf16", "--load-tactics", "t.json"],
+    ["--trt", "--trt-config-script", "s.py", "--bf16"],
 ]
 
 

@@ -82,9 +82,9 @@ def test_data_as_polygraphy(words, file, run, polygraphy, model):
     assert shown(mine.out) == shown(theirs.out)
 
 
-@pytest.mark.parametrize("array", [np.arange(12, dtype=np.int64), np.eye(40, dtype=bool),
+@pytest.mark.parametrize("array", [np.arange(12, dtype=np.int64), np.arange(40, dtype=np.int8),
                                    np.float32(2.5), np.linspace(-1, 1, 3000).reshape(3, 10, 100),
-                                   np.arange(1200, dtype=np.float16).reshape(1200, 1)], ids=lambda a: str(a.dtype))
+                                   np.arange(1200, dtype=np.float64).reshape(1200, 1)], ids=lambda a: str(a.dtype))
 def test_values_as_numpy(array, run, polygraphy, tmp_path):
     (tmp_path / "in.json").write_text(json.dumps([{"x": encode_array(np.asarray(array))}]))
     words = ["inspect", "data", "in.json", "-s", "--histogram"]
