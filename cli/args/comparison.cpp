@@ -3,7 +3,6 @@
 namespace ulpscope::cli {
 
 void ComparisonArgs::declare(OptionTable& table) {
-
   table.section("Comparator Comparisons", "comparing outputs.");
   table.flag({"--no-shape-check"}, no_shape_check,
              "Compare outputs of different shapes where one can be permuted or "

@@ -485,6 +485,14 @@ class Generator {
       call.named("index_tolerance", dictionary(parse_integers("--index-tolerance", args.index_tolerance)))
           .flag("fail_fast", args.fail_fast);
     }
+    const auto threshold = [&](const char* metric, const std::vector<std::string>& words) {
+      if (name == metric)
+        call.named((name + "_threshold").c_str(), dictionary(parse_numbers("--" + name + "-threshold", words)));
+    };
+    threshold("l2", args.l2_threshold);
+    threshold("cosine_similarity", args.cosine_similarity_threshold);
+    threshold("psnr", args.psnr_threshold);
+    threshold("snr", args.snr_threshold);
     add_import("polygraphy.comparator", type);
     comparison_lines_.push_back(fmt::format("{}_compare_func = {}", name, call.text()));
     return name + "_compare_func";
