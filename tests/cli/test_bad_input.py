@@ -235,7 +235,7 @@ def test_a_failed_run_leaves_older_files_whole(run, dynamic_model, tmp_path):
     (["--iterations", "-1"], "--iterations"),
     (["--target", "abacus"], "abacus"),
     (["--tensor-dtypes", "nothing:float16"], "nothing"),
-    (["--compare", "psnr", "--psnr-threshold", "3"], "psnr"),
+    (["--compare", "psnr", "--psnr-threshold", "loud"], "--psnr-threshold"),
     (["--calibration-cache", "c"], "--int8"),
 ])
 def test_values_that_make_no_sense(words, text, run, dynamic_model):
