@@ -306,6 +306,8 @@ class Generator {
         call.named("calibrator", Call("Calibrator")
                                      .named("data_loader", data_.empty() ? "DataLoader()" : data_)
                                      .named("cache", text_or_none(config.calibration_cache))
+                                     .named("BaseClass", config.calib_base_cls ? "trt." + *config.calib_base_cls : "")
+                                     .named("quantile", config.quantile ? python_value(*config.quantile) : "")
                                      .text());
       }
       default_config_ = call.plain() && !config.config_postprocess_script;
@@ -627,6 +629,7 @@ void warn_of_own_options(const RunOptions& options) {
     if (given) log_warning(fmt::format("[gen-script] {} is left out: Polygraphy has no such option", option));
   };
   warn(!options.network.clamp_constants.empty(), "--clamp-constants");
+  warn(options.network.repairs.has_value(), "--repairs");
   warn(options.config.fusion.has_value(), "--fusion");
   warn(options.config.assume_lowest, "--assume-lowest");
   warn(options.config.target.has_value(), "--target");
