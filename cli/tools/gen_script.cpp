@@ -13,6 +13,7 @@
 #include "compare/postprocess.h"
 #include "compare/results.h"
 #include "console.h"
+#include "precision/calibrators.h"
 #include "runners/script_host.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -49,14 +50,10 @@ std::string list_or_none(const std::vector<std::string>& words) { return words.e
 std::string shape_list(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 /// As a Python expression; what has no fraction is an integer, as Polygraphy reads it.
-std::string range_bound(double value) {
+std::string python_value(double value) {
   if (!std::isfinite(value)) return fmt::format("float('{}')", python_float(value));
   return value == std::floor(value) && std::fabs(value) < 1e15 ? fmt::format("{}", static_cast<std::int64_t>(value))
                                                                : python_float(value);
-}
-
-std::string python_value(double value) {
-  return std::isfinite(value) ? python_float(value) : fmt::format("float('{}')", python_float(value));
 }
 std::string python_value(std::int64_t value) { return std::to_string(value); }
 std::string python_value(const std::string& value) { return python_string(value); }
@@ -165,7 +162,7 @@ class Generator {
           .named("iterations", data.iterations ? std::to_string(*data.iterations) : "")
           .named("input_metadata", input_metadata())
           .named("val_range", dictionary(data.ranges().entries(), [](const ValueRange& range) {
-                   return fmt::format("({}, {})", range_bound(range.low), range_bound(range.high));
+                   return fmt::format("({}, {})", python_value(range.low), python_value(range.high));
                  }));
       if (call.plain()) return;
     }
@@ -306,8 +303,8 @@ class Generator {
         call.named("calibrator", Call("Calibrator")
                                      .named("data_loader", data_.empty() ? "DataLoader()" : data_)
                                      .named("cache", text_or_none(config.calibration_cache))
-                                     .named("BaseClass", config.calib_base_cls ? "trt." + *config.calib_base_cls : "")
-                                     .named("quantile", config.quantile ? python_value(*config.quantile) : "")
+                                     .named("BaseClass", calibrator_class(config))
+                                     .named("quantile", config.quantile ? python_float(*config.quantile) : "")
                                      .text());
       }
       default_config_ = call.plain() && !config.config_postprocess_script;
@@ -320,6 +317,23 @@ class Generator {
                       .positional(name)
                       .named("func", invoke(*config.config_postprocess_script, "postprocess_config"))
                       .text());
+  }
+
+  /// trt.IInt8EntropyCalibrator2, also for its short name; nothing if none was given. Throws Error.
+  std::string calibrator_class(const TrtConfigArgs& config) {
+    if (!config.calib_base_cls) return "";
+    lazy_tensorrt();
+    switch (calibration_algorithm_from_name(*config.calib_base_cls)) {
+      case CalibrationAlgorithm::kEntropy2:
+        return "trt.IInt8EntropyCalibrator2";
+      case CalibrationAlgorithm::kEntropy:
+        return "trt.IInt8EntropyCalibrator";
+      case CalibrationAlgorithm::kMinMax:
+        return "trt.IInt8MinMaxCalibrator";
+      case CalibrationAlgorithm::kLegacy:
+        return "trt.IInt8LegacyCalibrator";
+    }
+    throw InternalError("calibrator_class: unknown algorithm");
   }
 
   /// trt.float16.

@@ -119,3 +119,10 @@ def test_bad_input(words, code, says, run, model):
     outcome = run("run", *[model if word == "MODEL" else word for word in words])
     assert outcome.code == code and says in outcome.text, outcome
     assert "PolygraphyException" not in outcome.out
+
+
+def test_short_names_of_calibrators(run, model):
+    outcome = run("run", model, "--trt", "--int8", "--calib-base-cls", "max", "--gen-script", "-")
+    assert outcome.code == 0 and "BaseClass=trt.IInt8MinMaxCalibrator" in outcome.out, outcome
+    outcome = run("run", model, "--trt", "--int8", "--calib-base-cls", "maximal", "--gen-script", "-")
+    assert outcome.code == 1 and "did you mean" in outcome.text, outcome
