@@ -71,8 +71,9 @@ Tensor PlanBuilder::quantised_constant(LayerId id, std::size_t index) {
   const TensorId tensor = l.inputs[index];
   const Tensor value = constant(tensor, Layout::kDense, Rounding::kNone);
   if (l.op->kind == OpKind::kContraction) {
-    const auto weights = integer_weights(l, value, fmt::format("{}|{}", id, constant_key(tensor)), false);
-    return weights_.get(fmt::format("{}|{}|int8 and back", id, constant_key(tensor)), [&] {
+    const auto weights =
+        integer_weights(l, value, fmt::format("{}{}|{}", weights_.scope(), id, constant_key(tensor)), false);
+    return weights_.get(fmt::format("{}{}|{}|int8 and back", weights_.scope(), id, constant_key(tensor)), [&] {
       Tensor result(DataType::kFloat32, value.shape());
       for (std::int64_t i = 0; i < result.size(); ++i)
         result.data<float>()[i] =

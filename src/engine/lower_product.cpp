@@ -102,7 +102,7 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
     const Quantisation x = quantisation_of(a);
     scaling.last = true;
     if (spec_.is_constant(b)) {
-      const std::string key = fmt::format("{}|{}", id, constant_key(b));
+      const std::string key = fmt::format("{}{}|{}", weights_.scope(), id, constant_key(b));
       const auto weights = integer_weights(l, constant(b, Layout::kDense, Rounding::kNone), key, false);
       spec.constant_b = weights->integers;
       spec.key_b = key + "|int8";
@@ -284,7 +284,7 @@ bool PlanBuilder::lower_integer_convolution(LayerId id, cpu::ConvolutionSpec spe
   const Layer& l = layer(id);
   const Quantisation x = quantisation_of(l.inputs[0]);
   // Scales and integers depend on how the layer uses its weights, too.
-  const std::string key = fmt::format("{}|{}", id, spec.key);
+  const std::string key = fmt::format("{}{}|{}", weights_.scope(), id, spec.key);
   const auto weights = integer_weights(l, spec.weights, key, folded != nullptr);
   const std::vector<Tensor> parts = exact_parts(l, weights->integers, x, key);
   std::vector<std::unique_ptr<Kernel>> kernels;

@@ -202,7 +202,7 @@ void Search::equalise() {
     // Added layers move the others.
     for (auto* list : {&options.keep, &options.lower})
       for (LayerId& id : *list) id = repaired->find_layer(data_.network->layer(id).name);
-    auto space = std::make_unique<SearchSpace>(repaired, options, samples);
+    auto space = std::make_unique<SearchSpace>(repaired, options, samples, space_->trials().weights());
     if (!same_bits(before, exact(*space))) return false;
     network_ = repaired;
     scales_ = std::move(scales);
