@@ -310,15 +310,17 @@ ReaderWeights weights_of(const Specialization& spec, const Edit& edit) {
   result.channel.resize(result.value.size());
   std::vector<std::size_t> filled(static_cast<std::size_t>(result.outputs), 0);
   const float* weights = value.data<float>();
-  for (std::int64_t outer = 0; outer < value.size() / inner_out; ++outer) {
-    std::int64_t output = outer % edit.shape[axis];
-    if (transposed) output += outer / edit.shape[axis] / (edit.shape[0] / groups) * edit.shape[axis];
-    if (output % stride != 0) continue;
-    const auto row = static_cast<std::size_t>(output / stride);
-    for (std::int64_t i = outer * inner_out; i < (outer + 1) * inner_out; ++i) {
-      const std::size_t at = row * result.length + filled[row]++;
-      result.value[at] = weights[i];
-      result.channel[at] = static_cast<std::int32_t>(channel_of(edit, i, inner));
+  const std::int64_t own = edit.shape[axis];  // Output channels along the axis; in every group of a ConvTranspose.
+  for (std::int64_t block = 0; block < value.size() / (inner_out * own); ++block) {
+    const std::int64_t before = transposed ? block / (edit.shape[0] / groups) * own : 0;
+    for (std::int64_t output = (before + stride - 1) / stride * stride; output < before + own; output += stride) {
+      const auto row = static_cast<std::size_t>(output / stride);
+      const std::int64_t begin = (block * own + output - before) * inner_out;
+      for (std::int64_t i = begin; i < begin + inner_out; ++i) {
+        const std::size_t at = row * result.length + filled[row]++;
+        result.value[at] = weights[i];
+        result.channel[at] = static_cast<std::int32_t>(channel_of(edit, i, inner));
+      }
     }
   }
   // Without groups all outputs read the same channels.
@@ -383,14 +385,14 @@ class Chooser {
   std::vector<std::int8_t> choose() const {
     std::vector<std::vector<std::int8_t>> candidates;
     // The large channels are brought down to a threshold.
-    for (int i = 1; i <= 40; ++i) {
-      const double t = largest_ * std::exp2(-0.25 * i);
+    for (int i = 1; i <= 14; ++i) {
+      const double t = largest_ * std::exp2(-0.5 * i);
       candidates.push_back(
           from([&](std::size_t k) { return std::max(0.0, std::ceil(std::log2(range_.largest[k] / t))); }));
     }
     // Ranges of activations and of weights share the burden.
-    for (int i = 2; i <= 19; ++i) {
-      const double alpha = 0.05 * i;
+    for (int i = 1; i <= 6; ++i) {
+      const double alpha = 0.15 * i;
       candidates.push_back(from([&](std::size_t k) {
         return std::round(alpha * std::log2(range_.largest[k]) - (1 - alpha) * std::log2(weight_[k]));
       }));
