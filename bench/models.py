@@ -110,10 +110,12 @@ def mobilenetv2() -> onnx.ModelProto:
     return net.model("mobilenetv2", net.classifier(y, 1280))
 
 
-def _first_sample(path: pathlib.Path) -> Dict[str, np.ndarray]:
-    """The first set of inputs of a file in Polygraphy's JSON."""
-    sample = json.loads(path.read_text())[0]
-    return {name: np.load(io.BytesIO(base64.b64decode(value["array"]))) for name, value in sample.items()}
+def read_samples(path: pathlib.Path) -> List[Dict[str, np.ndarray]]:
+    """The sets of inputs of a file in Polygraphy's JSON."""
+    return [
+        {name: np.load(io.BytesIO(base64.b64decode(value["array"]))) for name, value in sample.items()}
+        for sample in json.loads(path.read_text())
+    ]
 
 
 def find(name: str, folder: pathlib.Path) -> Model:
@@ -123,7 +125,7 @@ def find(name: str, folder: pathlib.Path) -> Model:
         sample = folder / f"{name}.held.json"
         if not path.exists() or not sample.exists():
             raise SystemExit(f"{path}: not found; make it with: python tests/models/make_models.py {folder}")
-        return Model(name, path, _first_sample(sample))
+        return Model(name, path, read_samples(sample)[0])
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         onnx.save({"resnet18": resnet18, "mobilenetv2": mobilenetv2}[name](), str(path))

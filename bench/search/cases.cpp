@@ -1,5 +1,7 @@
 #include "cases.h"
 
+#include <chrono>
+
 #include "compare/json_files.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
@@ -24,9 +26,11 @@ Loaded load(const Case& which, const std::filesystem::path& models, int threads)
     calibration.algorithm = CalibrationAlgorithm::kMinMax;
     auto samples = load_inputs(models / (which.model + ".calib.json"));
     std::size_t next = 0;
+    const auto begin = std::chrono::steady_clock::now();
     build.scales = calibrate(result.data.network, calibration, [&]() -> std::optional<TensorMap> {
                      return next < samples.size() ? std::optional(samples[next++]) : std::nullopt;
                    }).scales;
+    result.calibration_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   } else {
     build.fp16 = true;
   }

@@ -38,6 +38,7 @@ struct Loaded {
   SearchData data;
   SearchOptions options;
   std::unique_ptr<Criterion> criterion;
+  double calibration_seconds = 0;  ///< Of the wall clock, without reading files.
 };
 
 /// `models`: the folder of make_models.py. int8 cases are calibrated (largest magnitude) on the calibration samples.

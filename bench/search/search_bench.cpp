@@ -96,6 +96,12 @@ void run_case(const Case& which, const Arguments& arguments) {
       answer.held_out_evaluations, 100 * answer.cost_share, answer.search.used,
       answer.held_out ? answer.held_out->used : 0.0, answer.seconds, seconds(), loading, answer.held_out_seconds,
       stages);
+  // For speed.py: wall-clock seconds of the calibration, and of the search without its held-out samples.
+  fmt::print(
+      "{{\"case\": \"{}\", \"threads\": {}, \"calibration\": {:.6f}, \"search\": {:.6f}, \"held_out\": {:.6f}, "
+      "\"kept\": {}, \"evaluations\": {}}}\n",
+      which.name, num_threads(), loaded.calibration_seconds, answer.seconds - answer.held_out_seconds,
+      answer.held_out_seconds, answer.kept.size(), answer.evaluations);
   for (const Trial& trial : answer.trials)
     fmt::print("    {} {}: {:.4g} {:.3f} s\n", trial.kind, trial.raised.size(), trial.judgement.used, trial.seconds);
   for (const Repair& repair : answer.repairs) fmt::print("    repair {}\n", repair.text);
