@@ -2,7 +2,7 @@
 //   search_bench --table ...: instead, the table of strategies (docs/performance.md).
 //   search_bench --sweep ...: instead, the effect of every layer by itself, measured and predicted, and what that
 //   costs. search_bench [--models FOLDER] [--case TEXT] [--objective smallest|cheapest] [--margin F] [--shrink]
-//   [--reasons]
+//   [--reasons] [--samples N] [--threads N]
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -32,6 +32,7 @@ struct Arguments {
   bool shrink = false, reasons = false, repair = true;
   int threads = 0, projections = PredictorOptions{}.projections;
   bool sweep = false, table = false;
+  std::size_t samples = 0;  ///< The first of them only, and none held out; 0: all.
 };
 
 Arguments parse(int argc, char** argv) {
@@ -58,6 +59,8 @@ Arguments parse(int argc, char** argv) {
       result.projections = std::atoi(argv[++i]);
     else if (i + 1 < argc && word == "--threads")
       result.threads = std::atoi(argv[++i]);
+    else if (i + 1 < argc && word == "--samples")
+      result.samples = static_cast<std::size_t>(std::atoi(argv[++i]));
     else if (i + 1 < argc && word == "--objective")
       result.objective = std::strcmp(argv[++i], "cheapest") == 0 ? Objective::kCheapest : Objective::kSmallest;
     else
@@ -69,6 +72,10 @@ Arguments parse(int argc, char** argv) {
 void run_case(const Case& which, const Arguments& arguments) {
   const std::clock_t start = std::clock();
   Loaded loaded = load(which, arguments.models, arguments.threads);
+  if (arguments.samples > 0) {
+    loaded.data.samples.resize(std::min(arguments.samples, loaded.data.samples.size()));
+    loaded.data.held_out.clear();
+  }
   const double loading = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   loaded.options.objective = arguments.objective;
   loaded.options.margin = arguments.margin;

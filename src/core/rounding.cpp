@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/vector_clones.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -81,11 +83,7 @@ RoundFunction choose_f16() noexcept {
 
 // Integer arithmetic and not vcvtneps2bf16, which flushes subnormals.
 template <int kept>
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
-__attribute__((target_clones("default", "avx2", "avx512f"), optimize("O3")))
-#endif
-void round_fraction_array(const float* in, float* out, std::size_t count) noexcept {
+ULPSCOPE_VECTOR_CLONES void round_fraction_array(const float* in, float* out, std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint32_t bits;
     std::memcpy(&bits, in + i, 4);
@@ -98,11 +96,8 @@ void round_fraction_array(const float* in, float* out, std::size_t count) noexce
 }
 
 template <bool dequantise>
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
-__attribute__((target_clones("default", "avx2", "avx512f"), optimize("O3")))
-#endif
-void quantise_loop(const float* in, float* out, std::size_t count, float scale, float low, float high) noexcept {
+ULPSCOPE_VECTOR_CLONES void quantise_loop(const float* in, float* out, std::size_t count, float scale, float low,
+                                          float high) noexcept {
   constexpr float kMagic = 0x1.8p23f;  // adding it leaves no room for a fraction
   for (std::size_t i = 0; i < count; ++i) {
     float x = in[i] / scale;
@@ -115,6 +110,25 @@ void quantise_loop(const float* in, float* out, std::size_t count, float scale, 
 }
 
 }  // namespace
+
+ULPSCOPE_VECTOR_CLONES void quantise_columns(const float* in, float* out, std::size_t count, const float* scales,
+                                             float low, float high) noexcept {
+  constexpr float kMagic = 0x1.8p23f;
+  for (std::size_t i = 0; i < count; ++i) {
+    float x = in[i] / scales[i];
+    x = x == x ? x : 0.0f;
+    x = x < low ? low : x;
+    x = x > high ? high : x;
+    out[i] = (x + kMagic) - kMagic;
+  }
+}
+
+ULPSCOPE_VECTOR_CLONES void max_magnitudes(const float* in, float* largest, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float magnitude = std::fabs(in[i]);
+    largest[i] = largest[i] < magnitude ? magnitude : largest[i];
+  }
+}
 
 void quantise_array(const float* in, float* out, std::size_t count, float scale, float low, float high,
                     bool dequantise) noexcept {

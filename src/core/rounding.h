@@ -77,5 +77,10 @@ void round_array(const float* in, float* out, std::size_t count, Rounding roundi
 /// are held in float32. `dequantise`: times scale again. `in` may equal `out`. REQUIRES: |low|, |high| < 2^22.
 void quantise_array(const float* in, float* out, std::size_t count, float scale, float low, float high,
                     bool dequantise) noexcept;
+/// The same with a scale per element, integers only.
+void quantise_columns(const float* in, float* out, std::size_t count, const float* scales, float low,
+                      float high) noexcept;
+/// largest[i] = max(largest[i], |in[i]|); NaN is left out.
+void max_magnitudes(const float* in, float* largest, std::size_t count) noexcept;
 
 }  // namespace ulpscope

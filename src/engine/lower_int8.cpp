@@ -8,6 +8,8 @@
 
 #include "backend/cpu/op_kernel.h"
 #include "backend/cpu/reorder.h"
+#include "core/parallel.h"
+#include "core/rounding.h"
 #include "engine/int8.h"
 #include "engine/plan_builder.h"
 #include "ulpscope/error.h"
@@ -123,6 +125,15 @@ std::shared_ptr<const PlanBuilder::IntegerWeights> PlanBuilder::integer_weights(
     std::int64_t run = 1;
     for (std::size_t d = axis + 1; d < values.shape().size(); ++d) run *= values.shape()[d];
     const std::int64_t along = values.shape()[axis];
+    // The columns of a matrix: whole rows at a time, since every run is one element. In parallel over blocks of
+    // columns.
+    const bool by_rows = run == 1 && along == channels && l.op->name != "ConvTranspose";
+    const auto for_rows = [&](const auto& body) {
+      parallel_for(along, 256, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t begin = 0; begin < count; begin += along)
+          body(first, begin + first, static_cast<std::size_t>(last - first));
+      });
+    };
     const auto for_runs = [&](const auto& body) {
       for (std::int64_t begin = 0; begin < count; begin += run * along) {
         const std::int64_t first = weight_channel(l, values.shape(), begin);
@@ -136,19 +147,29 @@ std::shared_ptr<const PlanBuilder::IntegerWeights> PlanBuilder::integer_weights(
       result->scales = Tensor(DataType::kFloat32, {channels});
       float* scales = result->scales.data<float>();
       std::fill_n(scales, channels, 0.0f);
-      for_runs([&](std::int64_t channel, std::int64_t begin) {
-        float largest = scales[channel];
-        for (std::int64_t i = begin; i < begin + run; ++i) largest = std::max(largest, std::fabs(in[i]));
-        scales[channel] = largest;
-      });
+      if (by_rows)
+        for_rows([&](std::int64_t channel, std::int64_t begin, std::size_t size) {
+          max_magnitudes(in + begin, scales + channel, size);
+        });
+      else
+        for_runs([&](std::int64_t channel, std::int64_t begin) {
+          float largest = scales[channel];
+          for (std::int64_t i = begin; i < begin + run; ++i) largest = std::max(largest, std::fabs(in[i]));
+          scales[channel] = largest;
+        });
       for (std::int64_t c = 0; c < channels; ++c) scales[c] = symmetric_scale(scales[c]);
     }
     result->integers = Tensor(DataType::kFloat32, values.shape());
     float* out = result->integers.data<float>();
-    for_runs([&](std::int64_t channel, std::int64_t begin) {
-      quantise_array(in + begin, out + begin, static_cast<std::size_t>(run), result->scales.data<float>()[channel], low,
-                     127.0f, false);
-    });
+    const float* scales = result->scales.data<float>();
+    if (by_rows)
+      for_rows([&](std::int64_t channel, std::int64_t begin, std::size_t size) {
+        quantise_columns(in + begin, out + begin, size, scales + channel, low, 127.0f);
+      });
+    else
+      for_runs([&](std::int64_t channel, std::int64_t begin) {
+        quantise_array(in + begin, out + begin, static_cast<std::size_t>(run), scales[channel], low, 127.0f, false);
+      });
     return std::static_pointer_cast<const void>(std::shared_ptr<const IntegerWeights>(std::move(result)));
   }));
 }
@@ -175,7 +196,9 @@ std::vector<std::int64_t> PlanBuilder::exact_slices(const cpu::MatMulSpec& spec,
           const std::int64_t matrices = spec.constant_b.size() / (spec.k * spec.n);
           const float* values = spec.constant_b.data<float>();
           std::vector<double> sums(static_cast<std::size_t>(matrices * spec.n), 0.0);
+          const bool plain = matrices == 1 && !spec.transpose_b;
           const auto row = [&](std::int64_t k, std::int64_t column) {
+            if (plain) return static_cast<double>(std::fabs(values[k * spec.n + column]));
             const std::int64_t matrix = column / spec.n, n = column % spec.n;
             return std::fabs(static_cast<double>(
                 values[matrix * spec.k * spec.n + (spec.transpose_b ? n * spec.k + k : k * spec.n + n)]));

@@ -69,6 +69,32 @@ std::optional<std::size_t> transposed_dimension(const Loops& loops) {
   return std::nullopt;
 }
 
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define ULPSCOPE_HAS_SHUFFLES 1
+#endif
+#endif
+
+/// to[i * out_step + k] = from[i + k * in_step] for a square of four words.
+void transpose_four(const std::uint32_t* from, std::int64_t in_step, std::uint32_t* to, std::int64_t out_step) {
+#ifdef ULPSCOPE_HAS_SHUFFLES
+  using Four = std::uint32_t __attribute__((vector_size(16)));
+  Four row[4];
+  for (int k = 0; k < 4; ++k) std::memcpy(&row[k], from + k * in_step, sizeof(Four));
+  const Four low_a = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
+  const Four low_b = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+  const Four high_a = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+  const Four high_b = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+  const Four columns[4] = {
+      __builtin_shufflevector(low_a, low_b, 0, 1, 4, 5), __builtin_shufflevector(low_a, low_b, 2, 3, 6, 7),
+      __builtin_shufflevector(high_a, high_b, 0, 1, 4, 5), __builtin_shufflevector(high_a, high_b, 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(to + i * out_step, &columns[i], sizeof(Four));
+#else
+  for (int i = 0; i < 4; ++i)
+    for (int k = 0; k < 4; ++k) to[i * out_step + k] = from[i + k * in_step];
+#endif
+}
+
 template <typename Word>
 void copy_transposed(const void* in, void* out, Loops loops, std::size_t dimension) {
   constexpr std::int64_t kTile = 64 / sizeof(Word) > 16 ? 16 : 64 / sizeof(Word);
@@ -94,8 +120,16 @@ void copy_transposed(const void* in, void* out, Loops loops, std::size_t dimensi
                    to += first * out_step;
                    for (std::int64_t j = 0; j < width; j += kTile) {
                      const std::int64_t columns = std::min(kTile, width - j);
+                     std::int64_t squares = 0;  // Words in each direction that are done in squares.
+                     if constexpr (std::is_same_v<Word, std::uint32_t>) {
+                       if (rows == kTile) squares = columns / 4 * 4;
+                       for (std::int64_t i = 0; squares > 0 && i < rows; i += 4)
+                         for (std::int64_t k = 0; k < squares; k += 4)
+                           transpose_four(static_cast<const Word*>(in) + from + i + (j + k) * in_step, in_step,
+                                          static_cast<Word*>(out) + to + i * out_step + j + k, out_step);
+                     }
                      for (std::int64_t i = 0; i < rows; ++i)
-                       for (std::int64_t k = 0; k < columns; ++k)
+                       for (std::int64_t k = squares; k < columns; ++k)
                          store_word(out, to + i * out_step + j + k, load_word<Word>(in, from + i + (j + k) * in_step));
                    }
                  });

@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/vector_clones.h"
 #include "graph/name_match.h"
 #include "ulpscope/error.h"
 
@@ -103,27 +104,48 @@ void MagnitudeHistogram::grow_to(int exponent) noexcept {
   exponent_ = exponent;
 }
 
-void MagnitudeHistogram::add(std::span<const float> values) noexcept {
+namespace {
+
+/// What one pass over values finds. Magnitudes as the bits of floats.
+struct MagnitudeCounts {
+  std::int32_t largest = 0, counted = 0;  ///< The largest finite one; the same without masks.
+  std::int64_t zeros = 0, masks_or_more = 0, non_finite = 0;
+};
+
+ULPSCOPE_VECTOR_CLONES void count_magnitudes(const float* values, std::size_t size, MagnitudeCounts& result) noexcept {
   // The bits of magnitudes are ordered as the magnitudes are, NaN last: loops over them need no branches.
   constexpr std::int32_t kMask = std::bit_cast<std::int32_t>(kMaskMagnitude);
   constexpr std::int32_t kInfinity = 0x7f800000;
   std::int32_t largest = 0, counted = 0;
-  std::int64_t zeros = 0, masks_or_more = 0, non_finite = 0;
   constexpr std::size_t kBlock = 4096;
-  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
-    std::int32_t block_zeros = 0, block_masks = 0, block_non_finite = 0;
-    for (float value : values.subspan(begin, std::min(kBlock, values.size() - begin))) {
-      const std::int32_t bits = std::bit_cast<std::int32_t>(value) & 0x7fffffff;
-      largest = std::max(largest, bits < kInfinity ? bits : 0);
-      counted = std::max(counted, bits < kMask ? bits : 0);
-      block_zeros += bits == 0;
-      block_masks += bits >= kMask;
-      block_non_finite += bits >= kInfinity;
+  for (std::size_t begin = 0; begin < size; begin += kBlock) {
+    const std::size_t end = size - begin < kBlock ? size : begin + kBlock;
+    std::int32_t zeros = 0, masks = 0, non_finite = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      std::int32_t bits;
+      __builtin_memcpy(&bits, values + i, sizeof bits);
+      bits &= 0x7fffffff;
+      const std::int32_t finite = bits < kInfinity ? bits : 0, measured = bits < kMask ? bits : 0;
+      largest = largest < finite ? finite : largest;
+      counted = counted < measured ? measured : counted;
+      zeros += bits == 0;
+      masks += bits >= kMask;
+      non_finite += bits >= kInfinity;
     }
-    zeros += block_zeros;
-    masks_or_more += block_masks;
-    non_finite += block_non_finite;
+    result.zeros += zeros;
+    result.masks_or_more += masks;
+    result.non_finite += non_finite;
   }
+  result.largest = largest;
+  result.counted = counted;
+}
+
+}  // namespace
+
+void MagnitudeHistogram::add(std::span<const float> values) noexcept {
+  MagnitudeCounts counts;
+  count_magnitudes(values.data(), values.size(), counts);
+  const auto [largest, counted, zeros, masks_or_more, non_finite] = counts;
   largest_ = std::max(largest_, std::bit_cast<float>(largest));
   largest_counted_ = std::max(largest_counted_, std::bit_cast<float>(counted));
   zeros_ += zeros;
