@@ -18,6 +18,7 @@ std::unique_ptr<Tool> make_inspect_diff_tool();
 enum class FileKind {
   kResults,          ///< Saved outputs (RunResults); also a folder of such files.
   kAccuracyResults,  ///< Saved verdicts (AccuracyResults).
+  kAnswer,           ///< What `precision search` answered.
   kPlan,             ///< An engine of `--save-engine`.
   kJson,             ///< Other JSON.
   kOther,

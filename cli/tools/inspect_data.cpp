@@ -11,6 +11,7 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
+#include "precision/answer_text.h"
 #include "tools/inspect.h"
 #include "tools/inspect_text.h"
 #include "ulpscope/error.h"
@@ -177,6 +178,7 @@ FileKind sniff_file(const std::filesystem::path& path) {
   const auto marked = [&](std::string_view name) {
     return head.find(name) != std::string_view::npos || tail.find(name) != std::string_view::npos;
   };
+  if (head.find("\"ulpscope-answer\"") != std::string_view::npos) return FileKind::kAnswer;
   if (marked("\"AccuracyResults\"")) return FileKind::kAccuracyResults;
   if (marked("\"RunResults\"") || marked("__polygraphy_encoded_RunResults")) return FileKind::kResults;
   return FileKind::kJson;
@@ -185,6 +187,12 @@ FileKind sniff_file(const std::filesystem::path& path) {
 void inspect_data(const std::filesystem::path& path, const InspectDataOptions& options) {
   if (options.json) move_log_to_stderr();
   switch (sniff_file(path)) {
+    case FileKind::kAnswer:
+      if (options.json)
+        fmt::print("{}", answer_to_json(read_answer(path)));
+      else
+        log_info("==== Answer of a Search ====\n" + answer_text(read_answer(path), options.all));
+      return;
     case FileKind::kResults:
       return show_results(load_results(path), options);
     case FileKind::kAccuracyResults:

@@ -61,6 +61,9 @@ LayerChoices layers_from_json(const Json& json, const std::filesystem::path& pat
     for (const Json& layer : *layers) {
       LayerChoice choice{text_member(layer, "name"), canonical_precision(text_member(layer, "precision")),
                          text_member(layer, "reason")};
+      // The answer of a search says more of a reason than its text.
+      if (const auto reason = layer.find("reason"); reason != layer.end() && reason->is_object())
+        choice.reason = text_member(*reason, "text");
       if (choice.name.empty() || choice.precision.empty())
         fail(path, fmt::format("layer {}: expected the keys \"name\" and \"precision\"", result.size()));
       result.push_back(std::move(choice));
@@ -114,6 +117,7 @@ Content load(const std::filesystem::path& path) {
       return load_results(path);
     case FileKind::kAccuracyResults:
       fail(path, "holds verdicts; expected an engine, saved results or layer precisions");
+    case FileKind::kAnswer:
     case FileKind::kJson: {
       if (std::filesystem::is_directory(path)) break;
       const Json json = Json::parse(read_file(path), nullptr, false);

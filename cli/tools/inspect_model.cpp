@@ -63,11 +63,12 @@ class InspectModelTool : public Tool {
     const ModelArgs& model = options_.model;
     model.check_exists();
     const FileKind kind = model.path().extension() == ".py" ? FileKind::kOther : sniff_file(model.path());
-    if (!model.type_name &&
-        (kind == FileKind::kResults || kind == FileKind::kJson || kind == FileKind::kAccuracyResults)) {
+    if (!model.type_name && (kind == FileKind::kResults || kind == FileKind::kJson || kind == FileKind::kAnswer ||
+                             kind == FileKind::kAccuracyResults)) {
       InspectDataOptions data;
       data.show_values = std::ranges::find(show_, "weights") != show_.end();
       data.json = json_;
+      data.all = kind == FileKind::kAnswer && !show_.empty();
       inspect_data(model.path(), data);
       return 0;
     }

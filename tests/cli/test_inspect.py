@@ -169,6 +169,23 @@ def test_difference_of_engines(run, model, tmp_path):
     assert run("inspect", "diff", "lines.txt", "object.json").code == 0
 
 
+def test_answer_of_a_search(run, model, tmp_path):
+    rng = np.random.RandomState(1)
+    samples = [{"x": encode_array(rng.uniform(1, 2, (256, 256)).astype(np.float32))} for _ in range(4)]
+    (tmp_path / "samples.json").write_text(json.dumps(samples))
+    search = ["precision", "search", model, "--fp16", "--load-inputs", "samples.json", "--atol", "1e-3", "--rtol", "1e-2"]
+    assert run(*search, "--fusion", "none", "--save-answer", "unfused.answer.json").code == 0
+    assert run(*search, "--fusion", "full", "--save-answer", "fused.answer.json").code == 0
+    outcome = run("inspect", "model", "unfused.answer.json")
+    assert outcome.code == 0 and "Answer of a Search" in outcome.out, outcome
+    assert "Add (Add, fp32)" in outcome.out and "where fp16 steps by 32" in outcome.out
+    assert json.loads(run("inspect", "data", "unfused.answer.json", "--json").out)["format"] == "ulpscope-answer"
+    outcome = run("inspect", "diff", "unfused.answer.json", "fused.answer.json")
+    assert outcome.code == 1 and "Layers of A alone (2): Add, Sub" in outcome.out, outcome
+    (tmp_path / "cut.answer.json").write_text((tmp_path / "fused.answer.json").read_text()[:300])
+    assert run("inspect", "model", "cut.answer.json").code == 1
+
+
 def test_difference_of_results(run, model):
     assert run("run", model, "--onnxrt", "--save-outputs", "a.json", "--save-inputs", "in.json").code == 0
     assert run("run", model, "--onnxrt", "--save-outputs", "b.json", "--seed", "2").code == 0
