@@ -37,6 +37,14 @@ find_python() {
 if [ -x .venv/bin/python3 ]; then python=.venv/bin/python3; else python=$(find_python); fi
 [ -n "$python" ] || apt_packages+=(python3 python3-venv python3-dev)
 
+# Sets as_root to what runs a command as root; fails where nothing does.
+become_root() {
+  if [ "$(id -u)" = 0 ]; then as_root=(env)
+  elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then as_root=(sudo -n env)
+  else return 1
+  fi
+}
+
 if command -v dpkg-query >/dev/null; then
   installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${apt_packages[@]}" 2>/dev/null || true)
   missing=()
@@ -44,12 +52,9 @@ if command -v dpkg-query >/dev/null; then
     grep -q "^$package installed$" <<<"$installed" || missing+=("$package")
   done
   if [ ${#missing[@]} -gt 0 ]; then
-    if [ "$(id -u)" = 0 ]; then as_root=(env)
-    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then as_root=(sudo -n env)
-    else
+    become_root ||
       fail "these system packages are missing, and installing them needs root: ${missing[*]}" \
         "install them, then run this again:" "  sudo apt-get update && sudo apt-get install --no-install-recommends ${missing[*]}"
-    fi
     say "installing system packages: ${missing[*]}"
     install=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}")
     log=build/setup-apt.log
@@ -61,6 +66,24 @@ if command -v dpkg-query >/dev/null; then
   fi
 else
   say "no dpkg here: install the equivalents of these Debian packages yourself if cmake misses them: ${apt_packages[*]}"
+fi
+
+# A browser for the tests of `ulpscope report` (about 300 MB installed), where the system has one as a package. It is
+# tried once: those tests are skipped without it.
+has_browser() {
+  local name
+  for name in chromium-headless-shell chromium chromium-browser google-chrome-stable google-chrome; do
+    if command -v "$name" >/dev/null; then return 0; fi
+  done
+  return 1
+}
+if $with_tests && ! has_browser && [ ! -e build/.setup-browser ] && command -v apt-get >/dev/null && become_root; then
+  say "installing a browser for tests of pages: chromium-headless-shell"
+  { "${as_root[@]}" apt-get update -q || true
+    "${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium-headless-shell
+  } >build/setup-browser.log 2>&1 </dev/null ||
+    say "no browser could be installed (build/setup-browser.log): tests of pages in a browser will be skipped"
+  touch build/.setup-browser
 fi
 
 # --- The virtual environment -----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include "tools/inspect.h"
 #include "tools/precision_search.h"
 #include "tools/precision_strategies.h"
+#include "tools/report.h"
 #include "tools/run.h"
 #include "tools/template.h"
 #include "tools/tool.h"
@@ -16,6 +17,7 @@ constexpr ToolEntry kTools[] = {
     {"inspect model", make_inspect_model_tool},
     {"inspect data", make_inspect_data_tool},
     {"inspect diff", make_inspect_diff_tool},
+    {"report", make_report_tool},
     {"template trt-network", make_trt_network_template_tool},
     {"template trt-config", make_trt_config_template_tool},
     {"template onnx-gs", make_onnx_gs_template_tool},

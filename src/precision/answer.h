@@ -31,6 +31,13 @@ struct Reason {
   double largest = 0;      ///< The largest magnitude there (underflow: the smallest that vanishes).
   double share = 0;        ///< Of the squared error of the lowest precision, as predicted.
   std::string text;        ///< One sentence.
+
+  /// The precision that the layer would have without the search; none where nothing was looked at (kRequested).
+  std::optional<Precision> low;
+  /// How many elements of `tensor` have floor(log2 |x|) = first_exponent + index, over all samples. Zeros, infinities
+  /// and NaN are not in it. Empty where nothing was looked at.
+  int first_exponent = 0;
+  std::vector<std::int64_t> exponents;
 };
 
 struct KeptLayer {

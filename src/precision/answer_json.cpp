@@ -53,6 +53,9 @@ int read_count(const Reader& reader) {
 
 Json from_layer(const KeptLayer& layer) {
   const Reason& reason = layer.reason;
+  Json low, exponents;
+  if (reason.low) low = name_of(*reason.low);
+  if (!reason.exponents.empty()) exponents = {{"first", reason.first_exponent}, {"counts", reason.exponents}};
   return {{"name", layer.name},
           {"nodes", layer.nodes},
           {"op", layer.op},
@@ -65,7 +68,28 @@ Json from_layer(const KeptLayer& layer) {
             {"total", reason.total},
             {"largest", from_double(reason.largest)},
             {"share", from_double(reason.share)},
-            {"text", reason.text}}}};
+            {"text", reason.text},
+            {"low", std::move(low)},
+            {"exponents", std::move(exponents)}}}};
+}
+
+/// Files of earlier releases do not have them.
+void read_exponents(const Reader& reader, Reason& reason) {
+  if (reader.has("low"))
+    if (const Reader low = reader.at("low"); !low.is_null()) reason.low = read_precision(low);
+  if (!reader.has("exponents")) return;
+  const Reader exponents = reader.at("exponents");
+  if (exponents.is_null()) return;
+  constexpr std::int64_t kLimit = 1100;  // beyond float64's
+  const std::int64_t first = exponents.at("first").integer();
+  if (first < -kLimit || first > kLimit) exponents.at("first").fail("the exponent of a number");
+  reason.first_exponent = static_cast<int>(first);
+  exponents.at("counts").each([&](const Reader& each) {
+    const std::int64_t count = each.integer();
+    if (count < 0) each.fail("a count");
+    if (std::ssize(reason.exponents) > 2 * kLimit) each.fail("fewer exponents");
+    reason.exponents.push_back(count);
+  });
 }
 
 KeptLayer to_layer(const Reader& reader) {
@@ -83,6 +107,7 @@ KeptLayer to_layer(const Reader& reader) {
   layer.reason.largest = reason.at("largest").real();
   layer.reason.share = reason.at("share").real();
   layer.reason.text = reason.at("text").text();
+  read_exponents(reason, layer.reason);
   return layer;
 }
 

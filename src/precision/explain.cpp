@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -14,8 +16,19 @@
 namespace ulpscope {
 namespace {
 
+/// Of float32, subnormals included.
+constexpr int kSmallestExponent = -149, kLargestExponent = 127;
+
+/// floor(log2 |x|) of a value that is finite and not 0.
+int exponent_of(float value) {
+  const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
+  const int biased = static_cast<int>(magnitude >> 23);
+  return biased > 0 ? biased - 127 : std::bit_width(magnitude) - 150;
+}
+
 /// Magnitudes of one tensor against what a type can hold.
 struct RangeCount {
+  std::array<std::int64_t, kLargestExponent - kSmallestExponent + 1> exponents{};
   std::int64_t total = 0, beyond = 0, vanishing = 0, clipped = 0, coarse = 0, nonzero = 0;
   double largest = 0, smallest_vanishing = std::numeric_limits<double>::infinity();
   double sum = 0;
@@ -52,7 +65,10 @@ void count_range(const Tensor& values, Precision precision, float scale, RangeCo
     if (x == 0 || std::isnan(x)) continue;
     ++count.nonzero;
     count.largest = std::max(count.largest, x);
-    if (std::isfinite(x)) count.sum += x;
+    if (std::isfinite(x)) {
+      count.sum += x;
+      ++count.exponents[static_cast<std::size_t>(exponent_of(v) - kSmallestExponent)];
+    }
     if (scale > 0) {
       if (x > 127.5 * scale) ++count.clipped;
       if (x < 0.5 * scale) ++count.coarse;
@@ -85,7 +101,7 @@ class Explainer {
   }
   void add_output(const Tensor& exact, const Tensor& error) {
     if (exact.type() != DataType::kFloat32) return;
-    if (precision() != Precision::kINT8) count_range(exact, precision(), 0, output_);
+    count_range(exact, precision(), 0, output_);
     const float* y = exact.data<float>();
     const float* d = error.data<float>();
     for (std::int64_t i = 0; i < exact.size(); ++i)
@@ -97,6 +113,16 @@ class Explainer {
 
   Reason reason() const {
     Reason result = precision() == Precision::kINT8 ? int8_reason() : float_reason();
+    result.low = precision();
+    if (const RangeCount* count = count_of(result.tensor)) {
+      const auto is_counted = [](std::int64_t n) { return n > 0; };
+      const auto first = std::ranges::find_if(count->exponents, is_counted);
+      const auto last = std::find_if(count->exponents.rbegin(), count->exponents.rend(), is_counted).base();
+      if (first < last) {
+        result.first_exponent = kSmallestExponent + static_cast<int>(first - count->exponents.begin());
+        result.exponents.assign(first, last);
+      }
+    }
     return result;
   }
 
@@ -104,6 +130,11 @@ class Explainer {
   Precision precision() const { return low_.precision[static_cast<std::size_t>(id_)]; }
   const std::string& name(TensorId id) const { return network_.tensor(id).name; }
   const std::string& output_name() const { return name(layer_.outputs[0]); }
+  const RangeCount* count_of(const std::string& tensor) const {
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      if (layer_.inputs[i] != kNone && inputs_[i].total > 0 && name(layer_.inputs[i]) == tensor) return &inputs_[i];
+    return tensor == output_name() ? &output_ : nullptr;
+  }
   std::string_view type() const { return name_of(precision()); }
 
   Reason int8_reason() const {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "core/file.h"
 #include "precision/answer_json.h"
@@ -38,6 +39,9 @@ AnswerFile example() {
        std::numeric_limits<double>::infinity(),
        {ReasonKind::kOverflow, "sum", 4, 16, 131008, 0.75, "overflow: 4 of 16 elements of 'sum' lie beyond 65504."}},
       {"a b", "MatMul", {"n1", "n2"}, Precision::kFP16, 0.1, {ReasonKind::kResolution, "t", 1, 2, 3, 0.25, "coarse"}}};
+  a.kept[0].reason.low = Precision::kFP16;
+  a.kept[0].reason.first_exponent = -3;
+  a.kept[0].reason.exponents = {4, 0, 12};
   a.following = {"Reshape_1", "Transpose_2"};
   a.repairs = {{"clamp", "mask", 32752, "clamped"}, {"equalise", "hidden", 0.25, "scaled", {0, 3, 1}}};
   a.candidates = 12;
@@ -92,12 +96,28 @@ TEST(AnswerJson, ReadsWhatItWrites) {
   EXPECT_TRUE(std::isinf(read.answer.kept[0].effect));
   EXPECT_EQ(read.answer.kept[1].reason.kind, ReasonKind::kResolution);
   EXPECT_EQ(read.answer.kept[1].precision, Precision::kFP16);
+  EXPECT_EQ(read.answer.kept[0].reason.low, Precision::kFP16);
+  EXPECT_EQ(read.answer.kept[0].reason.first_exponent, -3);
+  EXPECT_EQ(read.answer.kept[0].reason.exponents, (std::vector<std::int64_t>{4, 0, 12}));
+  EXPECT_FALSE(read.answer.kept[1].reason.low.has_value());
+  EXPECT_TRUE(read.answer.kept[1].reason.exponents.empty());
   EXPECT_EQ(read.answer.sensitivities[1].effect, 1.0 / 3.0);
   EXPECT_EQ(read.answer.held_out->outputs[0].value, 0.015);
   EXPECT_EQ(read.answer.trials.size(), 2u);
   AnswerFile plain;
   EXPECT_EQ(answer_to_json(answer_from_json(answer_to_json(plain), "x")), answer_to_json(plain));
   EXPECT_FALSE(answer_from_json(answer_to_json(plain), "x").answer.held_out.has_value());
+}
+
+TEST(AnswerJson, ReadsFilesWithoutExponents) {
+  auto json = nlohmann::ordered_json::parse(answer_to_json(example()));
+  for (auto& layer : json["layers"]) {
+    layer["reason"].erase("low");
+    layer["reason"].erase("exponents");
+  }
+  const AnswerFile read = answer_from_json(json.dump(), "x");
+  EXPECT_FALSE(read.answer.kept[0].reason.low.has_value());
+  EXPECT_TRUE(read.answer.kept[0].reason.exponents.empty());
 }
 
 TEST(AnswerJson, RefusesWhatIsNoAnswer) {
@@ -113,6 +133,10 @@ TEST(AnswerJson, RefusesWhatIsNoAnswer) {
               HasSubstr("layers[0].precision: expected a precision (fp32, tf32, fp16, bf16, fp8, int8), got 'fp12'"));
   EXPECT_THAT(refusal(replaced(text, "\"candidates\": 12", "\"candidates\": -3")),
               HasSubstr("candidates: expected a count, got -3"));
+  EXPECT_THAT(refusal(replaced(text, "\"first\": -3", "\"first\": 123456")),
+              HasSubstr("layers[0].reason.exponents.first: expected the exponent of a number, got 123456"));
+  EXPECT_THAT(refusal(replaced(text, "    4,\n", "    -4,\n")),
+              HasSubstr("layers[0].reason.exponents.counts[0]: expected a count, got -4"));
   EXPECT_THAT(refusal(replaced(text, "\"following\"", "\"leading\"")), HasSubstr("expected the key \"following\""));
   for (std::size_t cut = 0; cut < text.size() - 2; cut += 97)
     EXPECT_THAT(refusal(text.substr(0, cut)), HasSubstr("[answer] 'x'"));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "engine/build_helpers.h"
 #include "ulpscope/error.h"
@@ -130,7 +131,17 @@ TEST(Search, FindsPlantedOverflowExactly) {
   EXPECT_THAT(kept(answer), ElementsAre("Product3", "Product4"));
   EXPECT_LE(answer.evaluations, 4);
   EXPECT_EQ(answer.kept[0].reason.kind, ReasonKind::kOverflow);
-  EXPECT_GT(answer.kept[0].reason.largest, 65504);
+  const Reason& reason = answer.kept[0].reason;
+  EXPECT_GT(reason.largest, 65504);
+  EXPECT_EQ(reason.low, Precision::kFP16);
+  // Every element is counted once, and those of 2^16 and more are what overflows.
+  ASSERT_FALSE(reason.exponents.empty());
+  EXPECT_EQ(std::accumulate(reason.exponents.begin(), reason.exponents.end(), std::int64_t{0}), reason.total);
+  std::int64_t beyond = 0;
+  for (std::size_t i = 0; i < reason.exponents.size(); ++i)
+    if (reason.first_exponent + static_cast<int>(i) >= 16) beyond += reason.exponents[i];
+  EXPECT_EQ(beyond, reason.count);
+  EXPECT_EQ(reason.first_exponent + static_cast<int>(reason.exponents.size()) - 1, std::ilogb(reason.largest));
   EXPECT_GT(answer.cost_share, 0.2);
   EXPECT_LT(answer.cost_share, 0.3);
   const SearchOptions both = [] {

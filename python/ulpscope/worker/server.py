@@ -43,6 +43,7 @@ _METHODS: Dict[str, Tuple[str, str]] = {
     "onnxruntime_close": ("onnxruntime_backend", "close_session"),
     "onnx_prepare": ("onnx_checks", "prepare"),
     "onnx_check": ("onnx_checks", "check"),
+    "report_page": ("report", "make_page"),
     "tensorrt_open": ("tensorrt_backend", "open_engine"),
     "tensorrt_run": ("tensorrt_backend", "run_engine"),
     "tensorrt_close": ("tensorrt_backend", "close_engine"),
