@@ -169,7 +169,7 @@ def trials_chart(answer: Json, against: str) -> Optional[Json]:
     traces: List[Json] = []
     names = {
         (False, True): ("passes", "circle", PASS), (False, False): ("fails", "circle-open", FAIL),
-        (True, True): ("held-out samples, passes", "diamond", PASS), (True, False): ("held-out samples, fails", "diamond-open", FAIL),
+        (True, True): ("held out, passes", "diamond", PASS), (True, False): ("held out, fails", "diamond-open", FAIL),
     }  # fmt: skip
     for group, (name, symbol, color) in names.items():
         for rows, form, suffix in zip(groups.get(group, [[], []]), (symbol, "triangle-up"), ("", ", not finite")):
@@ -215,9 +215,9 @@ def _chosen(answer: Json, against: str, scale: float) -> List[Tuple[float, float
         return []
     place = scale * number(answer["time_us"]["answer"] if against == "time_us" else answer["cost_share"])
     found = answer["verdict"] == "found"
-    points = [(place, number(answer["search"]["used"]), "the answer" if found else "the best so far", "star", 16)]
+    points = [(place, number(answer["search"]["used"]), "answer" if found else "best so far", "star", 16)]
     if answer["held_out"]:
-        points.append((place, number(answer["held_out"]["used"]), "the same on held-out samples", "star-diamond", 13))
+        points.append((place, number(answer["held_out"]["used"]), "the same, held out", "star-diamond", 13))
     return points
 
 

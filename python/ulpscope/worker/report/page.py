@@ -31,6 +31,15 @@ def e(value: object) -> str:
     return html.escape(str(value), quote=True)
 
 
+def _breakable(value: str) -> str:
+    """Text as HTML; paths may be broken after their slashes."""
+    return e(value).replace("/", "/<wbr>")
+
+
+def _name(value: str) -> str:
+    return f'<span class="name">{_breakable(value)}</span>'
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
@@ -232,15 +241,15 @@ def _kept_row(layer: Json, index: int, answer: Json, drawn: _Charts) -> str:
     about = e(layer["op"]) + (f" · nodes {e(', '.join(nodes))}" if nodes else "")
     elements = f"{reason['count']:,} <small>of {reason['total']:,}</small>" if reason["total"] else "–"
     figure = charts.exponents_chart(reason, charts.range_of_layer(layer, answer))
-    name = f'<span class="name">{e(layer["name"])}</span>'
+    name = _name(layer["name"])
     opened = index < _OPEN_ROWS
     if figure is not None:
         name = f'<button type="button" class="more" aria-expanded="{"true" if opened else "false"}">{name}</button>'
     tensor = f'<br><small>tensor <code>{e(reason["tensor"])}</code></small>' if reason["tensor"] and f"'{reason['tensor']}'" not in why else ""
     row = (
-        f"<tbody><tr><td>{name}<br><small>{about}</small></td>"
+        f"<tbody><tr><td>{name}<small class='below'>{about}</small></td>"
         + _cell("Precision", precision)
-        + _cell("Reason", f'<span class="kind">{e(kind)}</span> {e(why)}{tensor}')
+        + _cell("Reason", f'<span class="kind">{e(kind)}</span> {_breakable(why)}{tensor}')
         + _cell("Elements", elements, "num")
         + _cell("Share of error", e(_share(number(reason["share"]))), "num")
         + "</tr>"
@@ -288,9 +297,9 @@ def _casts(typed: Optional[Json]) -> str:
         if len(readers) > 4:
             shown += f" and {len(readers) - 4} more"
         rows.append(
-            f'<tr><td><span class="name">{e(cast["name"])}</span></td>'
+            f'<tr><td>{_name(cast["name"])}</td>'
             + _cell("Types", f"{e(cast['from'])} → {e(cast['to'])}")
-            + _cell("After", f"<code>{e(cast['producer'])}</code>")
+            + _cell("After", f"<code>{_breakable(cast['producer'])}</code>")
             + _cell("Before", shown)
             + "</tr>"
         )
@@ -314,7 +323,7 @@ def _outputs(answer: Json) -> str:
     problems = [answer[key]["problem"] for key, _ in columns if answer[key]["problem"]]
     if not judged and not problems:
         return ""
-    rows = "".join(f'<tr><td><span class="name">{e(name)}</span></td>{"".join(cells)}</tr>' for name, cells in judged.items())
+    rows = "".join(f'<tr><td>{_name(name)}</td>{"".join(cells)}</tr>' for name, cells in judged.items())
     head = "".join(f'<th class="num">{label}</th>' for _, label in columns)
     table = f"<table><thead><tr><th>Output</th>{head}</tr></thead><tbody>{rows}</tbody></table>" if judged else ""
     notes = "".join(f"<p>{e(problem)}</p>" for problem in problems)
@@ -326,8 +335,8 @@ def _commands(commands: List[Tuple[str, str]]) -> str:
     if not commands:
         return ""
     blocks = "".join(
-        f'<div class="command"><p>{e(title)}</p><pre tabindex="0"><code>{e(command)}</code></pre>'
-        '<button type="button" class="copy">Copy</button></div>'
+        f'<div class="command"><div><p>{e(title)}</p><button type="button" class="copy">Copy</button></div>'
+        f'<pre tabindex="0"><code>{e(command)}</code></pre></div>'
         for title, command in commands
     )
     return _section("To reproduce it", "", blocks)
