@@ -85,7 +85,7 @@ class DebugPrecisionTool : public Tool {
   void load_golden_run() {
     const PrecisionOptions& options = args_.precision;
     functions_ = compare_functions(options.comparison, *setup_.host);
-    golden_ = load_golden(*options.golden, *setup_.network);
+    golden_ = std::move(*setup_.golden);
     std::vector<TensorMap> samples = make_samples(options, setup_, static_cast<int>(golden_.iterations.size()));
     match_counts(samples, golden_);
     trials_ = std::make_unique<Trials>(setup_.network, setup_.build, samples);

@@ -57,10 +57,7 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
   setup.host = make_script_host(options.onnx, options.python);
   set_num_threads(options.config.num_threads());
   LoadedNetwork loaded = load_network(options.network_args(), *setup.host);
-  add_scales(options.network_args(), *setup.host, loaded);
-  setup.network = std::move(loaded.network);
-  BuildOptions& build = setup.build;
-  build = std::move(loaded.build);
+  BuildOptions& build = loaded.build;
   if (build.strongly_typed)
     throw Error(ErrorCode::kUnsupported,
                 "[build] precisions of a strongly typed network are those of the file: there is nothing to try; try "
@@ -74,6 +71,10 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
                 "would have no effect");
   build.constraints = options.config.constraints == "prefer" ? ConstraintMode::kPrefer : ConstraintMode::kObey;
   build.assume_lowest = !options.cost_model;
+  if (options.golden) setup.golden = load_golden(*options.golden, *loaded.network);
+  add_scales(options.network_args(), *setup.host, loaded);
+  setup.network = std::move(loaded.network);
+  setup.build = std::move(loaded.build);
   return setup;
 }
 

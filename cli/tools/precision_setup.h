@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,12 +16,21 @@
 
 namespace ulpscope::cli {
 
+/// What to compare with.
+struct GoldenResults {
+  std::string runner;
+  /// Per iteration, under the network's names and in its order; all the same outputs, at least one.
+  std::vector<TensorMap> iterations;
+};
+
 struct PrecisionSetup {
   std::unique_ptr<ScriptHost> host;
   /// With scripts, outputs, --layer-precisions and types applied.
   std::shared_ptr<Network> network;
   /// Obey, unless --precision-constraints says prefer; assume_lowest, unless --cost-model was given; scales for int8.
   BuildOptions build;
+  /// Of --golden; none without it. Read before anything is calibrated, so that a wrong file is found at once.
+  std::optional<GoldenResults> golden;
 };
 
 /// Loads the network and decides what it is built for. The options outlive the result. Throws Error: an engine as
@@ -30,13 +40,6 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options);
 /// The inputs as `run` makes them, fitted to the network; `iterations` of generated ones unless --iterations tells.
 /// Throws Error for inputs that do not fit, and when there are none.
 std::vector<TensorMap> make_samples(const PrecisionOptions& options, PrecisionSetup& setup, int iterations = 1);
-
-/// What to compare with.
-struct GoldenResults {
-  std::string runner;
-  /// Per iteration, under the network's names and in its order; all the same outputs, at least one.
-  std::vector<TensorMap> iterations;
-};
 
 /// Reads the results of --golden and finds a partner for each output of `network`, as `run` pairs outputs; those
 /// without one are left out with a warning. Of several runners the first counts, with a warning. Throws Error: no such

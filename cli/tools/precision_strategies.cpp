@@ -116,7 +116,7 @@ class StrategyTool : public Tool {
     }
     setup_ = make_precision_setup(options_);
     functions_ = compare_functions(options_.comparison, *setup_.host);
-    golden_ = load_golden(*options_.golden, *setup_.network);
+    golden_ = std::move(*setup_.golden);
     samples_ = make_samples(options_, setup_, static_cast<int>(golden_.iterations.size()));
     match_counts(samples_, golden_);
     if (samples_.size() > 1) log_info(fmt::format("A try passes if all {} iterations do", samples_.size()));

@@ -44,8 +44,7 @@ std::vector<TensorMap> take_every_fourth(std::vector<TensorMap>& all) {
 }
 
 /// Golden results for the samples, and for the held-out ones if there are as many more.
-void add_golden(const std::string& path, std::size_t num_own, SearchData& data) {
-  GoldenResults golden = load_golden(path, *data.network);
+void add_golden(const std::string& path, GoldenResults golden, std::size_t num_own, SearchData& data) {
   const std::size_t count = golden.iterations.size(), with_held_out = num_own + data.held_out.size();
   if (count != num_own && count != with_held_out)
     throw Error(
@@ -87,7 +86,7 @@ SearchData make_search_data(const PrecisionOptions& options, const SearchArgs& a
   const std::size_t num_own = data.samples.size();
   const bool split = args.hold_out.empty() && !args.no_hold_out && num_own >= kHoldOutEvery;
   if (!args.hold_out.empty()) data.held_out = load_held_out(args.hold_out, *setup.network);
-  if (options.golden) add_golden(*options.golden, num_own, data);
+  if (options.golden) add_golden(*options.golden, std::move(*setup.golden), num_own, data);
   if (split) {
     data.held_out = take_every_fourth(data.samples);
     data.held_out_golden = take_every_fourth(data.golden);
