@@ -1,7 +1,8 @@
-"""Runs the commands that the examples and docs/howto show: every ```bash block, in order, in a copy of the examples.
+"""Runs the commands that README.md, the examples and docs/howto show: every ```bash block, in order, in a copy of the
+examples.
 
 A block must end with exit code 0, or with the code of the comment `<!-- exit: N -->` in front of it. Blocks behind
-`<!-- skip: REASON -->` are not run. A ```text block shows lines of what the block before it prints, in order: `...` stands
+`<!-- skip: REASON -->` are not run; `<!-- prepare: COMMAND -->` is, although readers do not see it. A ```text block shows lines of what the block before it prints, in order: `...` stands
 for any text, a line `...` for any lines, and numbers with a point or an exponent may differ a little.
 """
 
@@ -17,10 +18,11 @@ from typing import NamedTuple
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*sorted(ROOT.glob("examples/*/*/README.md")), *sorted(ROOT.glob("docs/howto/*.md"))]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("examples/*/*/README.md")), *sorted(ROOT.glob("docs/howto/*.md"))]
 TOLERANCE = 0.02
 
 BLOCK = re.compile(
+    r"^ *<!-- prepare: (?P<prepare>.+?) -->$|"
     r"(?:^ *<!-- (?P<marker>exit|skip): (?P<value>[^>]+) -->\s*\n)?^ *```(?P<kind>bash|text)\n(?P<text>.*?)^ *```",
     re.M | re.S,
 )
@@ -38,6 +40,9 @@ def commands(page: str) -> list[Command]:
     result: list[Command] = []
     skipped = False
     for match in BLOCK.finditer(page):
+        if match["prepare"]:
+            result.append(Command(page.count("\n", 0, match.start()) + 1, match["prepare"], 0))
+            continue
         text = textwrap.dedent(match["text"])
         if match["kind"] == "text":
             if not skipped:
@@ -88,12 +93,12 @@ def test_excerpts_are_held_against_what_is_printed():
     assert first_missing(command.shown, "in 0.1 s: 3 (up to -2.5e-03)\n[I] a 1.5\n") == command.shown[1]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: "/".join(path.parts[-3:]).removesuffix("/README.md"))
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)).removesuffix("/README.md"))
 def test_commands_of_page(page: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str], request):
     text = page.read_text()
     blocks = commands(text)
     assert blocks, f"{page} shows no command"
-    if "find_package" in text or "CMAKE_PREFIX_PATH" in text:
+    if "CMAKE_PREFIX_PATH" in text:
         environment = {**environment, "CMAKE_PREFIX_PATH": str(request.getfixturevalue("installed"))}
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     folder = tmp_path / page.parent.relative_to(ROOT) if page.is_relative_to(ROOT / "examples") else tmp_path
