@@ -34,6 +34,10 @@ if [[ -x $build/bin/ulpscope ]]; then
   echo "== process"
   "$python" "$root/bench/process.py" --ulpscope "$build/bin/ulpscope" "${options[@]}"
 fi
+if [[ -x $build/bin/search_bench ]]; then
+  echo "== search"
+  "$python" "$root/bench/search/speed.py" --program "$build/bin/search_bench" "${options[@]}"
+fi
 for program in plan_bench backend_bench; do
   if [[ -x $build/bin/$program ]]; then
     echo "== $program"

@@ -1,10 +1,13 @@
 // Which layers the strategies keep, in how many evaluations, and how many held-out samples then pass.
 //   search_bench --table ...: instead, the table of strategies (docs/performance.md).
 //   search_bench --sweep ...: instead, the effect of every layer by itself, measured and predicted, and what that
-//   costs. search_bench [--models FOLDER] [--case TEXT] [--objective smallest|cheapest] [--margin F] [--shrink]
+//   costs.
+//   search_bench --forward ...: instead, one forward of one sample in fp32, and the peak memory of the process.
+//   search_bench [--models FOLDER] [--case TEXT] [--objective smallest|cheapest] [--margin F] [--shrink]
 //   [--reasons] [--samples N] [--threads N]
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,7 +18,10 @@
 #include <numeric>
 
 #include "cases.h"
+#include "compare/json_files.h"
 #include "core/parallel.h"
+#include "onnx/import.h"
+#include "ops/registry.h"
 #include "precision/repair.h"
 #include "precision/search_space.h"
 #include "table.h"
@@ -31,7 +37,7 @@ struct Arguments {
   double margin = 0.5;
   bool shrink = false, reasons = false, repair = true;
   int threads = 0, projections = PredictorOptions{}.projections;
-  bool sweep = false, table = false;
+  bool sweep = false, table = false, forward = false;
   std::size_t samples = 0;  ///< The first of them only, and none held out; 0: all.
 };
 
@@ -45,6 +51,8 @@ Arguments parse(int argc, char** argv) {
       result.sweep = true;
     else if (word == "--table")
       result.table = true;
+    else if (word == "--forward")
+      result.forward = true;
     else if (word == "--reasons")
       result.reasons = true;
     else if (word == "--no-repair")
@@ -67,6 +75,25 @@ Arguments parse(int argc, char** argv) {
       throw std::runtime_error("unknown argument " + word);
   }
   return result;
+}
+
+/// Of this process so far, in MB.
+double peak_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+/// One forward of one sample in fp32, to compare memory with.
+void run_forward(const Case& which, const Arguments& arguments) {
+  const auto network = import_onnx(arguments.models / (which.model + ".onnx"), op_registry());
+  const std::vector<TensorMap> samples = load_inputs(arguments.models / (which.model + ".search.json"));
+  BuildOptions build;
+  build.threads = arguments.threads;
+  build.fusion = Fusion::kNone;
+  Trials trials(network, build, std::span(samples).first(1));
+  trials.run(trials.full_precision(), false);
+  fmt::print("{{\"case\": \"{}\", \"peak\": {:.1f}}}\n", which.name, peak_memory());
 }
 
 void run_case(const Case& which, const Arguments& arguments) {
@@ -106,9 +133,9 @@ void run_case(const Case& which, const Arguments& arguments) {
   // For speed.py: wall-clock seconds of the calibration, and of the search without its held-out samples.
   fmt::print(
       "{{\"case\": \"{}\", \"threads\": {}, \"calibration\": {:.6f}, \"search\": {:.6f}, \"held_out\": {:.6f}, "
-      "\"kept\": {}, \"evaluations\": {}}}\n",
+      "\"kept\": {}, \"evaluations\": {}, \"peak\": {:.1f}}}\n",
       which.name, num_threads(), loaded.calibration_seconds, answer.seconds - answer.held_out_seconds,
-      answer.held_out_seconds, answer.kept.size(), answer.evaluations);
+      answer.held_out_seconds, answer.kept.size(), answer.evaluations, peak_memory());
   for (const Trial& trial : answer.trials)
     fmt::print("    {} {}: {:.4g} {:.3f} s\n", trial.kind, trial.raised.size(), trial.judgement.used, trial.seconds);
   for (const Repair& repair : answer.repairs) fmt::print("    repair {}\n", repair.text);
@@ -173,7 +200,8 @@ void sweep_case(const Case& which, const Arguments& arguments) {
     forward = std::min(forward, seconds([&] { trials.run(exact, false); }));
   }
   trials.set_memory_limit(loaded.options.memory_limit);
-  trials.run(exact);
+  // What the trials below share: no candidate is low; the others are as they are in every trial.
+  trials.run(space->assignment(space->highest()));
   std::vector<double> predicted, measured;
   double total = 0;
   for (std::size_t i = 0; i < effects.size(); ++i) {
@@ -207,6 +235,8 @@ int main(int argc, char** argv) {
         print_table(which, compare_strategies(which, arguments.models, arguments.threads, arguments.margin));
       else if (arguments.sweep)
         sweep_case(which, arguments);
+      else if (arguments.forward)
+        run_forward(which, arguments);
       else
         run_case(which, arguments);
     }
