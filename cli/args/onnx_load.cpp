@@ -29,7 +29,7 @@ void OnnxLoadArgs::declare(OptionTable& table, bool outputs_and_saving) {
 
   if (!outputs_and_saving) return;
   table.section("ONNX Model Saving", "saving ONNX models.");
-  table.value({"--save-onnx"}, save_path, "FILE", "Write the model that ONNX Runtime is given");
+  table.value({"--save-onnx"}, save_path, "FILE", save_help);
   table.optional_value({"--save-external-data", "--external-data-path"}, save_external_data, "FILE",
                        "Write its weights to a file beside it (default name: that of the model with .data)");
   table.integer({"--external-data-size-threshold"}, size_threshold, "BYTES",

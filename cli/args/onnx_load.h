@@ -13,6 +13,7 @@ struct OnnxLoadArgs {
   std::vector<std::string> outputs_by_type;
   bool fp_to_fp16 = false;
   std::optional<std::string> save_path;
+  std::string save_help = "Write the model that ONNX Runtime is given";
   std::optional<std::string> save_external_data;  ///< A file name; empty: the default one.
   std::optional<int> size_threshold;
   bool many_files = false;

@@ -26,6 +26,7 @@
 #include "tools/calibrate.h"
 #include "tools/layer_choice.h"
 #include "tools/network_setup.h"
+#include "tools/typed_model.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -39,7 +40,9 @@ std::string layer_precisions(const Network& network, const Specialization& spec,
   std::string text;
   for (std::size_t l = 0; l < network.layers.size(); ++l)
     if (spec.numeric[l])
-      text += fmt::format("{}:{}\n", network.layers[l].name, name_of(storage_of(assignment.precision[l])));
+      text += fmt::format("{}:{}\n", network.layers[l].name,
+                          assignment.precision[l] == Precision::kINT8 ? std::string_view("int8")
+                                                                      : name_of(storage_of(assignment.precision[l])));
   return text;
 }
 
@@ -126,14 +129,23 @@ class ConvertTool : public Tool {
         .ours();
     table.flag({"--fp16"}, config_.fp16, "Lower layers to float16");
     table.flag({"--bf16"}, config_.bf16, "Lower layers to bfloat16");
-    table.flag({"--int8"}, config_.int8, "Lower layers to int8 (not written as a model yet)");
+    table.flag({"--int8"}, config_.int8,
+               "Lower layers to int8, by QuantizeLinear and DequantizeLinear; others to --fp16 or --bf16, if given");
+    table.value({"--calibration-cache"}, config_.calibration_cache, "FILE",
+                "Scales for int8. Read if the file is there and not empty; else made by calibration with the inputs, "
+                "and written");
+    table.value({"--calib-base-cls", "--calibration-base-class"}, config_.calib_base_cls, "NAME",
+                "How int8 is calibrated: IInt8EntropyCalibrator2 (default; short: entropy), IInt8EntropyCalibrator, "
+                "IInt8MinMaxCalibrator (max) or IInt8LegacyCalibrator (percentile)");
+    table.number({"--quantile"}, config_.quantile, "Q",
+                 "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
     table
         .list({"--keep"}, choice_.keep, "NAME",
               "Layers that stay in float32: names of layers or nodes, operators (Softmax), patterns")
         .ours();
     table.list({"--lower"}, choice_.lower, "NAME", "Lower these alone, and keep all others").ours();
     table.list({"--layer-precisions"}, choice_.layer_precisions, "LAYER:TYPE",
-               "Compute precision of layers: float32, float16 or bfloat16");
+               "Compute precision of layers: float32, float16, bfloat16 or int8");
     table
         .list({"--clamp-constants"}, network_.clamp_constants, "NAME[:LIMIT]",
               "Limit the magnitudes of these constants, such as attention masks of -3.4e38 that float16 cannot hold "
@@ -179,8 +191,9 @@ class ConvertTool : public Tool {
     if (!to_engine() && !no_python_checks_ && !no_verify_) checks = std::make_unique<OnnxChecks>();
     const NetworkArgs args{model_, onnx_, config_, network_, data_};
     LoadedNetwork loaded = load_network(args, *host);
-    if (answer_path_ && to_engine() && config_.int8) {
-      if (loaded.build.scales.empty()) loaded.build.scales = answer_.scales;
+    if (config_.int8 || network_.repairs) {
+      if (answer_path_ && loaded.build.scales.empty() && !config_.calibration_cache)
+        loaded.build.scales = answer_.scales;
       add_scales(args, *host, loaded);
     }
     Network& network = *loaded.network;
@@ -198,35 +211,18 @@ class ConvertTool : public Tool {
     if (to_engine()) return write_engine(loaded, requested);
 
     const std::vector<TensorMap> samples = make_samples(network, *host);
-    std::vector<Shape> shapes;
-    for (TensorId id : network.inputs) shapes.push_back(shape_of(samples.front(), network.tensor(id).name));
-    const auto spec = specialize(network, shapes);
+    const auto spec = specialize_for(network, samples.front());
     const Assignment assignment = assign_precisions(*spec, loaded.build, &requested);
-    check_interrupted();
-    const auto file = MappedFile::open(model_.path());
-    ConvertOptions options;
-    options.fusion = loaded.build.fusion;
-    options.io_types = io_types();
-    options.samples = samples;
-    options.verify = !no_verify_;
-    options.external_data_dir = external_data_dir();
-    options.version = ULPSCOPE_VERSION;
-    options.interrupt = check_interrupted;
-    const bool bfloat16 = config_.bf16 || std::ranges::any_of(options.io_types, [](const auto& entry) {
-                            return entry.second == DataType::kBFloat16;
-                          });
-    std::vector<std::string> checked;
-    if (checks)
-      options.check = [&](const fs::path& typed) {
-        check_interrupted();
-        checked = checks->check(typed, typed_inputs(samples.front(), options.io_types), bfloat16);
-      };
-    Conversion result;
-    {
-      const EndsByItself ends_by_itself;
-      result = convert(*spec, std::as_const(*file).bytes(), assignment, repairs(network), options, *output_);
-    }
-    report(result, checked);
+    TypedModelRequest request;
+    request.model = model_.path();
+    request.output = *output_;
+    if (onnx_.external_data_dir) request.external_data_dir = *onnx_.external_data_dir;
+    request.io_types = io_types();
+    request.samples = samples;
+    request.fusion = loaded.build.fusion;
+    request.verify = !no_verify_;
+    const Conversion result = write_typed_model(*spec, assignment, repairs(network), request, checks.get());
+    print_commands();
     save_other_forms(network, *spec, result.assignment);
     return 0;
   }
@@ -256,7 +252,7 @@ class ConvertTool : public Tool {
     }
     if (!config_.fusion) config_.fusion = answer_.fusion;
     const auto& repairs = answer_.answer.repairs;
-    // Clamps alone are written into a model as well; equalisations are for int8, in engines only.
+    // Clamps alone have an option of their own.
     const bool equalised = std::ranges::any_of(repairs, [](const Repair& r) { return !r.exponents.empty(); });
     if (equalised) network_.repairs = *answer_path_;
     for (const Repair& repair : repairs)
@@ -274,28 +270,16 @@ class ConvertTool : public Tool {
     if (model_.type() != ModelType::kOnnx)
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("[model] '{}': expected an ONNX model to convert", *model_.model));
-    std::error_code ignored;
-    if (fs::equivalent(model_.path(), *output_, ignored))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] -o {}: expected another file than the model", *output_));
+    check_typed_output(model_.path(), "-o", *output_);
     data_.warn_of_unused();
     limits_.check();
     if (data_.iterations && *data_.iterations < 1)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] --iterations: expected 1 or more, got {}", *data_.iterations));
     if (to_engine()) return;
-    if (config_.int8)
-      throw Error(ErrorCode::kUnsupported,
-                  "[convert] --int8: quantised models are not written yet; try --fp16 or --bf16");
-    if (!config_.fp16 && !config_.bf16)
+    if (!config_.fp16 && !config_.bf16 && !config_.int8)
       throw Error(ErrorCode::kInvalidArgument,
-                  "[options] expected a type to lower layers to, got none; try --fp16 or --bf16");
-  }
-
-  fs::path external_data_dir() const {
-    if (onnx_.external_data_dir) return *onnx_.external_data_dir;
-    const fs::path folder = model_.path().parent_path();
-    return folder.empty() ? fs::path(".") : folder;
+                  "[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
   }
 
   std::map<std::string, DataType> io_types() const {
@@ -325,19 +309,6 @@ class ConvertTool : public Tool {
     return samples;
   }
 
-  static Shape shape_of(const TensorMap& sample, const std::string& name) {
-    for (const NamedTensor& each : sample)
-      if (each.name == name) return each.tensor.shape();
-    return {};
-  }
-
-  static TensorMap typed_inputs(TensorMap inputs, const std::map<std::string, DataType>& types) {
-    for (NamedTensor& each : inputs)
-      if (const auto found = types.find(each.name); found != types.end() && each.tensor.type() != found->second)
-        each.tensor = each.tensor.cast(found->second);
-    return inputs;
-  }
-
   std::vector<Repair> repairs(const Network& network) const {
     std::vector<Repair> result;
     for (const std::string& word : network_.clamp_constants) {
@@ -350,6 +321,7 @@ class ConvertTool : public Tool {
       }
       result.push_back({"clamp", name, limit, ""});
     }
+    if (network_.repairs) std::ranges::copy(answer_.answer.repairs, std::back_inserter(result));
     return result;
   }
 
@@ -363,16 +335,7 @@ class ConvertTool : public Tool {
     return 0;
   }
 
-  void report(const Conversion& result, std::vector<std::string> checked) const {
-    if (result.checked > 0)
-      checked.insert(checked.begin(), fmt::format("ulpscope ({} runs, equal in every bit)", result.checked));
-    log_info(
-        fmt::format("Saving typed model to {}: {} layer(s) lowered, {} cast(s) added to the {} of the model, "
-                    "{} node(s) removed, {:.1f} MB{}",
-                    *output_, result.lowered, result.file.casts, result.file.source_casts, result.file.removed,
-                    static_cast<double>(result.file.bytes) / 1e6,
-                    result.file.external ? fmt::format(" (weights in {}.data)", *output_) : ""));
-    if (!checked.empty()) log_info(fmt::format("Checked by {}", fmt::join(checked, ", ")));
+  void print_commands() const {
     if (!print_commands_) return;
     const std::string typed = shell_word(*output_),
                       engine = shell_word(fs::path(*output_).replace_extension(".engine").string());

@@ -77,10 +77,11 @@ std::vector<std::optional<DataType>> requested_types(const Network& network, con
   for (const std::string& text : choice.layer_precisions) {
     const auto [name, type_name] = split_name(text);
     const auto type = data_type_from_name(type_name);
-    if (name.empty() || !type || !is_floating(*type))
+    if (name.empty() || !type || (!is_floating(*type) && *type != DataType::kInt8))
       throw Error(
           ErrorCode::kInvalidArgument,
-          fmt::format("[options] --layer-precisions '{}': expected <layer>:<float32, float16 or bfloat16>", text));
+          fmt::format("[options] --layer-precisions '{}': expected <layer>:<float32, float16, bfloat16 or int8>",
+                      text));
     const auto found = matches(network, name);
     if (found.empty()) fail_unknown(network, "--layer-precisions", name);
     for (std::size_t l : found) {

@@ -11,17 +11,20 @@
 #include "args/search.h"
 #include "console.h"
 #include "core/file.h"
+#include "engine/assign.h"
 #include "interrupt.h"
 #include "precision/answer_json.h"
 #include "precision/answer_text.h"
 #include "precision/calibration_cache.h"
 #include "precision/fingerprint.h"
 #include "precision/journal.h"
+#include "precision/repair.h"
 #include "precision/search.h"
 #include "precision/trials.h"
 #include "tools/precision_setup.h"
 #include "tools/search_answer.h"
 #include "tools/search_data.h"
+#include "tools/typed_model.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -118,6 +121,8 @@ class PrecisionSearchTool : public Tool {
     table.section("Golden results", "what outputs are compared with.");
     options_.declare_search(table);
     options_.model.declare(table, /*required=*/true);
+    options_.onnx.save_help =
+        "Write the strongly typed model of the answer, checked as `convert` does; nothing if no set was found";
     options_.onnx.declare(table);
     options_.config.declare(table, "obey");
     options_.network.declare(table, options_.config.strongly_typed, /*engine=*/false);
@@ -128,10 +133,10 @@ class PrecisionSearchTool : public Tool {
   int run() override {
     SearchOptions search = search_.options();
     enable_ladder(search);
+    check_typed_model();
     PrecisionSetup setup = make_precision_setup(options_);
     search.build = setup.build;
     search.build.constraints = ConstraintMode::kObey;
-    search.infinities_equal = options_.comparison.infinities_compare_equal;
     place_layers(*setup.network, search);
     const SearchData data = make_search_data(options_, search_, setup);
     const std::unique_ptr<Criterion> judge = make_judge(setup, data);
@@ -152,10 +157,12 @@ class PrecisionSearchTool : public Tool {
       });
     }
     add_requested_layers(*setup.network, search, answer);
+    if (answer.held_out && answer.held_out->passed()) answer.held_out_passed = answer.held_out_samples;
     const AnswerFile file = make_file(std::move(answer), setup, search, answer_path);
     show(file);
     save(file, answer_path);
     if (interrupted()) return kInterruptedStatus;
+    if (options_.onnx.save_path) save_typed_model(file.answer, setup, search, data.samples);
     return file.answer.verdict == Answer::Verdict::kFound ? 0 : 1;
   }
 
@@ -187,7 +194,7 @@ class PrecisionSearchTool : public Tool {
     for (std::size_t l = 0; l < network.layers.size(); ++l) {
       const Layer& layer = network.layers[l];
       const auto id = static_cast<LayerId>(l);
-      if (!layer.precision || !has_precision(layer)) continue;
+      if (!layer.precision || layer.op->precision != PrecisionRule::kCompute) continue;
       const bool kept = std::ranges::find(search.keep, id) != search.keep.end();
       const bool highest = precision_from_type(*layer.precision) == search.ladder.back();
       if (kept && !highest)
@@ -327,6 +334,41 @@ class PrecisionSearchTool : public Tool {
     if (!search_.layer_precisions_file) return;
     log_info("Saving layer precisions to " + *search_.layer_precisions_file);
     write_file(*search_.layer_precisions_file, layer_precisions_text(file.answer));
+  }
+
+  void check_typed_model() const {
+    if (!options_.onnx.save_path) return;
+    options_.model.check_exists();
+    if (options_.model.type() != ModelType::kOnnx)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("[options] --save-onnx: expected an ONNX model, got '{}'", *options_.model.model));
+    check_typed_output(options_.model.path(), "--save-onnx", *options_.onnx.save_path);
+  }
+
+  void save_typed_model(const Answer& answer, const PrecisionSetup& setup, const SearchOptions& search,
+                        const std::vector<TensorMap>& samples) const {
+    if (answer.verdict != Answer::Verdict::kFound) {
+      log_warning(
+          fmt::format("--save-onnx {}: not written, since no set of layers was found", *options_.onnx.save_path));
+      return;
+    }
+    OnnxChecks checks;
+    Network network = *setup.network;
+    BuildOptions build = search.build;
+    apply_repairs(network, build.scales, answer.repairs);
+    std::vector<std::optional<DataType>> requested;
+    for (const Layer& layer : network.layers) requested.push_back(layer.precision);
+    for (const KeptLayer& kept : answer.kept)
+      if (const LayerId id = network.find_layer(kept.name); id != kNone)
+        requested[static_cast<std::size_t>(id)] = storage_of(kept.precision);
+    TypedModelRequest request;
+    request.model = options_.model.path();
+    request.output = *options_.onnx.save_path;
+    if (options_.onnx.external_data_dir) request.external_data_dir = *options_.onnx.external_data_dir;
+    request.samples = samples;
+    request.fusion = build.fusion;
+    const auto spec = specialize_for(network, samples.front());
+    write_typed_model(*spec, assign_precisions(*spec, build, &requested), answer.repairs, request, &checks);
   }
 
   PrecisionOptions options_;

@@ -94,14 +94,16 @@ class Fuser {
         network_(*spec.network),
         assignment_(assignment),
         level_(level),
-        group_of_(network_.layers.size(), kNone) {}
+        group_of_(network_.layers.size(), kNone) {
+    find_integer_layers();
+  }
 
   Grouping run() {
     for (std::size_t l = 0; l < network_.layers.size(); ++l) {
       if (spec_.folded[l]) continue;
       const LayerId id = static_cast<LayerId>(l);
       const Role role = role_of(id);
-      const LayerId product = int8_product_of(id);
+      const LayerId product = product_to_follow(id);
       int group = product != kNone          ? group_of_[static_cast<std::size_t>(product)]
                   : level_ == Fusion::kNone ? kNone
                                             : choose_group(id, role);
@@ -125,6 +127,29 @@ class Fuser {
     int row_dims = 0;
     bool merged = false;
   };
+
+  /// Where the file has integers, the layers that read them are grouped as those that run in int8.
+  void find_integer_layers() {
+    integers_.assign(network_.layers.size(), 0);
+    const bool typed = std::any_of(network_.layers.begin(), network_.layers.end(),
+                                   [](const Layer& layer) { return layer.op->name == "DequantizeLinear"; });
+    for (std::size_t l = 0; l < integers_.size(); ++l)
+      integers_[l] = assignment_.precision[l] == Precision::kINT8 ||
+                     (typed && spec_.numeric[l] && reads_integers(spec_, static_cast<LayerId>(l)));
+  }
+
+  /// The product of integers that this layer belongs to whatever the level: its bias, or the Cast to what it stores.
+  LayerId product_to_follow(LayerId id) const {
+    if (const LayerId product = int8_product_of(id); product != kNone) return product;
+    const LayerId product = product_of_cast(spec_, id);
+    if (product == kNone || !is_int8(product)) return kNone;
+    const LayerId before = network_.tensor(network_.layer(id).inputs[0]).producer;
+    if (assignment_.precision[static_cast<std::size_t>(product)] != Precision::kFP32 ||
+        group_of_[static_cast<std::size_t>(before)] != group_of_[static_cast<std::size_t>(product)] ||
+        !stays_inside(network_.layer(id).inputs[0]))
+      return kNone;
+    return product;
+  }
 
   Role role_of(LayerId id) const {
     const Layer& layer = network_.layer(id);
@@ -177,7 +202,7 @@ class Fuser {
 
   bool same_precision(LayerId a, LayerId b) const { return assignment_.stored_by(a) == assignment_.stored_by(b); }
 
-  bool is_int8(LayerId id) const { return assignment_.precision[static_cast<std::size_t>(id)] == Precision::kINT8; }
+  bool is_int8(LayerId id) const { return integers_[static_cast<std::size_t>(id)] != 0; }
 
   /// The int8 product whose bias this layer is: one group with it at every level, so that the sum is rounded once.
   LayerId int8_product_of(LayerId id) const {
@@ -415,6 +440,7 @@ class Fuser {
   const Network& network_;
   const Assignment& assignment_;
   const Fusion level_;
+  std::vector<char> integers_;  ///< Per layer: it reads integers.
   std::vector<int> group_of_;
   std::vector<Draft> drafts_;
 };

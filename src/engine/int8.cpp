@@ -295,6 +295,45 @@ bool is_integer_product(const Specialization& spec, LayerId id) {
       dequantised_weights(spec, b, weight_channel_axis(spec, layer), output_channels(spec, layer)));
 }
 
+bool reads_integers(const Specialization& spec, LayerId id) {
+  const Layer& layer = spec.network->layer(id);
+  bool any = false;
+  for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i)
+    any = any || dequantised(spec, layer.inputs[i]).has_value();
+  if (!any || !has_int8_form(spec, id)) return false;
+  if (is_product(layer)) return is_integer_product(spec, id);
+  for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
+    const TensorId input = layer.inputs[i];
+    if (spec.is_constant(input) ? !dequantised_weights(spec, input, 0, 1) : !dequantised(spec, input)) return false;
+  }
+  return true;
+}
+
+LayerId storing_cast(const Specialization& spec, LayerId product) {
+  if (!is_product(spec.network->layer(product)) ||
+      spec.type(spec.network->layer(product).outputs[0]) != DataType::kFloat32)
+    return kNone;
+  const LayerId bias = bias_of(spec, product);
+  const TensorId result = spec.network->layer(bias == kNone ? product : bias).outputs[0];
+  const auto& readers = spec.consumers[static_cast<std::size_t>(result)];
+  if (spec.output[static_cast<std::size_t>(result)] || readers.size() != 1) return kNone;
+  const Layer& cast = spec.network->layer(readers[0]);
+  if (cast.op->name != "Cast" || !cast.op->domain.empty()) return kNone;
+  const DataType type = spec.type(cast.outputs[0]);
+  if (type != DataType::kFloat16 && type != DataType::kBFloat16) return kNone;
+  return is_integer_product(spec, product) ? readers[0] : kNone;
+}
+
+LayerId product_of_cast(const Specialization& spec, LayerId cast) {
+  const Layer& layer = spec.network->layer(cast);
+  if (layer.op->name != "Cast" || !layer.op->domain.empty() || layer.inputs[0] == kNone) return kNone;
+  const LayerId producer = spec.network->tensor(layer.inputs[0]).producer;
+  if (producer == kNone || spec.network->layer(producer).outputs.empty()) return kNone;
+  for (const LayerId product : {producer, product_of_bias(spec, producer)})
+    if (product != kNone && storing_cast(spec, product) == cast) return product;
+  return kNone;
+}
+
 std::size_t weight_channel_axis(const Specialization& spec, const Layer& layer) {
   const std::string_view op = layer.op->name;
   if (op == "Conv") return 0;

@@ -46,6 +46,17 @@ Tensor dequantised_weights(const Specialization& spec, TensorId id, std::size_t 
 /// A product of integers as the file has it: all operands come from dequantised() and dequantised_weights().
 bool is_integer_product(const Specialization& spec, LayerId id);
 
+/// A layer that reads integers in the file: an integer product, or Add, Mul or a pool of dequantised() values (and
+/// constants with one scale).
+bool reads_integers(const Specialization& spec, LayerId id);
+
+/// For a product in float32 with is_integer_product(): the Cast to float16 or bfloat16 that alone reads what it and its
+/// bias_of() compute. Both together are an int8 product that stores this type. kNone: there is none.
+LayerId storing_cast(const Specialization& spec, LayerId product);
+
+/// The reverse: the product whose storing_cast() this layer is, or kNone.
+LayerId product_of_cast(const Specialization& spec, LayerId cast);
+
 /// For products with an int8 form: which dimension of input 1 counts the output channels (ConvTranspose: within one
 /// group).
 std::size_t weight_channel_axis(const Specialization& spec, const Layer& layer);

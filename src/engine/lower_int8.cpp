@@ -68,6 +68,46 @@ int PlanBuilder::read_quantised(TensorId id, Layout layout, bool dequantise, Lay
   return quantised_[key] = slot;
 }
 
+TensorId PlanBuilder::quantised_source(LayerId dequantize) const {
+  const Layer& l = layer(dequantize);
+  if (l.op->name != "DequantizeLinear" || !dequantised(spec_, l.outputs[0])) return kNone;
+  const LayerId producer = network_.tensor(l.inputs[0]).producer;
+  if (producer == kNone || layer(producer).op->name != "QuantizeLinear") return kNone;
+  const Layer& q = layer(producer);
+  if (q.inputs[0] == kNone || spec_.is_constant(q.inputs[0]) || spec_.type(q.inputs[0]) != DataType::kFloat32 ||
+      !spec_.shape(q.inputs[0]) || q.inputs[1] == kNone || !spec_.is_constant(q.inputs[1]))
+    return kNone;
+  const Tensor &a = spec_.value(q.inputs[1]), &b = spec_.value(l.inputs[1]);
+  if (a.type() != DataType::kFloat32 || a.size() != 1 || a.data<float>()[0] != b.data<float>()[0]) return kNone;
+  if (q.inputs.size() > 2 && q.inputs[2] != kNone) {
+    if (!spec_.is_constant(q.inputs[2])) return kNone;
+    const Tensor& zero = spec_.value(q.inputs[2]);
+    const auto* bytes = static_cast<const unsigned char*>(zero.raw());
+    if (std::any_of(bytes, bytes + zero.bytes(), [](unsigned char byte) { return byte != 0; })) return kNone;
+  }
+  const Home& home = home_[static_cast<std::size_t>(q.inputs[0])];
+  if (home.slot < 0 || plan_.slots_[static_cast<std::size_t>(home.slot)].dynamic) return kNone;
+  return q.inputs[0];
+}
+
+bool PlanBuilder::lower_quantisation(LayerId id) {
+  const Layer& l = layer(id);
+  if (l.op->name == "QuantizeLinear") {
+    // No integers are stored where only such pairs read them.
+    const TensorId output = l.outputs[0];
+    const auto& readers = spec_.consumers[static_cast<std::size_t>(output)];
+    return !spec_.output[static_cast<std::size_t>(output)] && !readers.empty() &&
+           std::ranges::all_of(readers, [&](LayerId reader) { return quantised_source(reader) != kNone; });
+  }
+  const TensorId source = quantised_source(id);
+  if (source == kNone) return false;
+  const Home home = home_[static_cast<std::size_t>(source)];
+  const TensorId output = l.outputs[0];
+  const int slot = define(output, home.layout);
+  add_step(cpu::make_quantise_kernel(spec_of(*dequantised(spec_, output), true)), {home.slot}, {slot}, id);
+  return true;
+}
+
 Tensor PlanBuilder::quantised_constant(LayerId id, std::size_t index) {
   const Layer& l = layer(id);
   const TensorId tensor = l.inputs[index];

@@ -172,8 +172,8 @@ bool PlanBuilder::lower_cast(LayerId id) {
   };
   if (input == kNone || spec_.is_constant(input) || !held_as_float(input) || !held_as_float(output)) return false;
   if (!spec_.shape(input) || !spec_.shape(output) || storage(output) != spec_.type(output)) return false;
-  const Rounding rounding = rounding_of(spec_.type(output));
-  if (rounding == Rounding::kNone && spec_.type(output) != DataType::kFloat32) return false;
+  const Rounding rounding = internal(output) ? Rounding::kNone : rounding_of(spec_.type(output));
+  if (rounding_of(spec_.type(output)) == Rounding::kNone && spec_.type(output) != DataType::kFloat32) return false;
   const Home source = home_[static_cast<std::size_t>(input)];
   if (plan_.slots_[static_cast<std::size_t>(source.slot)].dynamic) return false;
   const int slot = read(input, source.layout, rounding, id);

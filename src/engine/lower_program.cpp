@@ -137,10 +137,19 @@ int PlanBuilder::program_operand(ProgramState& state, LayerId id, std::size_t in
   return reg;
 }
 
+bool PlanBuilder::is_fused_cast(LayerId id) const {
+  if (layer(id).op->name != "Cast") return false;
+  const auto& groups = plan_.grouping_;
+  return groups.groups[static_cast<std::size_t>(groups.group_of[static_cast<std::size_t>(id)])].layers.size() > 1;
+}
+
 bool PlanBuilder::append_to_program(ProgramState& state, LayerId id) {
   const Layer& l = layer(id);
   int result;
-  if (is_scale_shift(spec_, l)) {
+  if (is_fused_cast(id)) {
+    // What is stored is rounded where it is stored.
+    result = program_operand(state, id, 0);
+  } else if (is_scale_shift(spec_, l)) {
     const int x = program_operand(state, id, 0);
     int value = x;
     for (bool shift : {false, true}) {

@@ -234,8 +234,8 @@ void PlanBuilder::lower_group(const Group& group) {
       lower_sequence(part);
     } else {
       std::size_t epilogue = 1;
-      while (epilogue < part.size() &&
-             (layer(part[epilogue]).op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer(part[epilogue]))))
+      while (epilogue < part.size() && (layer(part[epilogue]).op->kind == OpKind::kPointwise ||
+                                        is_scale_shift(spec_, layer(part[epilogue])) || is_fused_cast(part[epilogue])))
         ++epilogue;
       if (!lower_contraction(part.first(epilogue))) {
         lower_single(part[0]);
@@ -259,7 +259,7 @@ void PlanBuilder::lower_sequence(std::span<const LayerId> members) {
 
 void PlanBuilder::lower_single(LayerId id) {
   const Layer& l = layer(id);
-  if (lower_pool(id) || lower_resize(id) || lower_movement(id) || lower_cast(id)) return;
+  if (lower_quantisation(id) || lower_pool(id) || lower_resize(id) || lower_movement(id) || lower_cast(id)) return;
   std::vector<int> inputs, outputs;
   std::vector<DataType> types;
   std::vector<Rounding> rounding;

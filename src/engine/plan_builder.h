@@ -76,6 +76,8 @@ class PlanBuilder {
   std::optional<ProgramDomain> program_domain(std::span<const LayerId> members) const;
   int program_operand(ProgramState& state, LayerId id, std::size_t index);
   bool append_to_program(ProgramState& state, LayerId id);
+  /// A Cast in one group with the product of integers whose results it stores.
+  bool is_fused_cast(LayerId id) const;
   bool read_outside(TensorId id, std::span<const LayerId> members) const;
   /// What makes real numbers of a product of integers: float32, one element or one per output channel.
   struct ProductScaling {
@@ -121,6 +123,12 @@ class PlanBuilder {
   int read_quantised(TensorId id, Layout layout, bool dequantise, LayerId reader);
   /// A constant operand of an int8 layer: integers times their scales.
   Tensor quantised_constant(LayerId id, std::size_t index);
+  /// A QuantizeLinear and its DequantizeLinear are one step, which keeps the layout of what they read: what follows
+  /// then sums in the order of the weakly typed int8 layer.
+  bool lower_quantisation(LayerId id);
+  /// The float tensor that the DequantizeLinear behind this tensor gets through a QuantizeLinear of its own scale and
+  /// type; kNone: there is none.
+  TensorId quantised_source(LayerId dequantize) const;
   /// Operand `index` as the layer's reference kernel wants it: rounded, or through int8.
   int read_operand(LayerId id, std::size_t index, Layout layout);
   /// The output channel that an element of the weights belongs to.

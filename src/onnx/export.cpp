@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
+
+#include "onnx/element_type.h"
 #include "onnx/functions.h"
+#include "onnx/graph_order.h"
 #include "onnx/model_file.h"
 #include "onnx/type_support.h"
 #include "onnx/typed_edit.h"
@@ -15,6 +19,91 @@ using namespace onnx_model;
 namespace {
 
 std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+/// What repairs changed in the network since it was imported, written into the file's graph: constants that nodes read
+/// instead of others, and layers that stand between two nodes.
+class Adoption {
+ public:
+  Adoption(onnx::GraphProto& graph, const Network& network) : graph_(graph), network_(network) {
+    for (const auto& input : graph.input()) known_.insert(input.name());
+    for (const auto& tensor : graph.initializer()) known_.insert(tensor.name());
+    for (const auto& node : graph.node()) known_.insert(node.output().begin(), node.output().end());
+  }
+
+  void run() {
+    std::unordered_set<std::string> replaced;
+    const int nodes = graph_.node_size();
+    for (int n = 0; n < nodes; ++n) {
+      const LayerId id = layer_of(graph_.node(n));
+      if (id == kNone) continue;
+      const Layer& layer = network_.layer(id);
+      for (int i = 0; i < graph_.node(n).input_size() && i < static_cast<int>(layer.inputs.size()); ++i) {
+        const TensorId tensor = layer.inputs[static_cast<std::size_t>(i)];
+        if (tensor == kNone || known_.contains(network_.tensor(tensor).name)) {
+          if (tensor == kNone || !added_.contains(tensor)) continue;
+        } else if (!add(tensor)) {
+          continue;
+        }
+        replaced.insert(graph_.node(n).input(i));
+        graph_.mutable_node(n)->set_input(i, network_.tensor(tensor).name);
+      }
+    }
+    for (const auto& node : graph_.node())
+      for (const std::string& name : values_read(node)) replaced.erase(name);
+    for (const auto& output : graph_.output()) replaced.erase(output.name());
+    for (int i = graph_.initializer_size(); i-- > 0;) {
+      const std::string name = graph_.initializer(i).name();
+      if (!replaced.contains(name)) continue;
+      graph_.mutable_initializer()->DeleteSubrange(i, 1);
+      for (int k = graph_.input_size(); k-- > 0;)
+        if (graph_.input(k).name() == name) graph_.mutable_input()->DeleteSubrange(k, 1);
+    }
+  }
+
+ private:
+  LayerId layer_of(const onnx::NodeProto& node) const {
+    for (const auto& output : node.output()) {
+      const TensorId id = output.empty() ? kNone : network_.find_tensor(output);
+      const LayerId layer = id == kNone ? kNone : network_.tensor(id).producer;
+      if (layer != kNone && network_.layer(layer).op->name == node.op_type() &&
+          network_.layer(layer).op->domain == domain_of(node.domain()))
+        return layer;
+    }
+    return kNone;
+  }
+
+  /// False for what it cannot say.
+  bool add(TensorId id) {
+    const TensorInfo& info = network_.tensor(id);
+    if (info.value && info.producer == kNone) {
+      onnx::TensorProto& tensor = *graph_.add_initializer();
+      tensor.set_name(info.name);
+      tensor.set_data_type(to_onnx_type(info.value.type()));
+      for (std::int64_t dim : info.value.shape()) tensor.add_dims(dim);
+      tensor.set_raw_data(info.value.raw(), info.value.bytes());
+    } else if (info.producer != kNone && network_.layer(info.producer).attributes.all().empty()) {
+      const Layer& layer = network_.layer(info.producer);
+      for (TensorId input : layer.inputs)
+        if (input != kNone && !known_.contains(network_.tensor(input).name) && !add(input)) return false;
+      onnx::NodeProto& node = *graph_.add_node();
+      node.set_op_type(std::string(layer.op->name));
+      node.set_domain(std::string(layer.op->domain));
+      node.set_name(layer.name);
+      for (TensorId input : layer.inputs) node.add_input(input == kNone ? "" : network_.tensor(input).name);
+      for (TensorId output : layer.outputs) node.add_output(output == kNone ? "" : network_.tensor(output).name);
+    } else {
+      return false;
+    }
+    known_.insert(info.name);
+    added_.insert(id);
+    return true;
+  }
+
+  onnx::GraphProto& graph_;
+  const Network& network_;
+  std::unordered_set<std::string> known_;
+  std::unordered_set<TensorId> added_;
+};
 
 }  // namespace
 
@@ -43,6 +132,7 @@ TypedExporter::TypedExporter(std::span<const std::byte> bytes, const Network& ne
           fmt::format("[convert] {}: expected the outputs of the file, got others; a model can only be converted "
                       "with the outputs that it has",
                       network.source));
+  Adoption(*impl_->file.proto.mutable_graph(), network).run();
   for (const auto& node : impl_->file.proto.graph().node()) {
     LayerId layer = kNone;
     bool same = true;

@@ -29,6 +29,19 @@ struct TypedChanges {
   };
   std::vector<Parameter> parameters;
   std::vector<std::pair<LayerId, float>> epsilons;
+  /// An input that a layer reads as 8-bit integers, zero point 0, through a DequantizeLinear that layers share.
+  struct Quantised {
+    LayerId layer;
+    std::size_t input;
+    /// Of a constant; null: an activation, which gets a QuantizeLinear before it. Layers that have these elements in
+    /// common share one initializer.
+    Tensor integers;
+    Tensor scales;          ///< float32: one element and no dimension, or one per index of `axis`.
+    std::int64_t axis = 0;  ///< Of the constant.
+  };
+  std::vector<Quantised> quantised;
+  /// Layers that compute in float32, and whose output a Cast stores in this type.
+  std::vector<std::pair<LayerId, DataType>> stored;
   /// A convolution and the BatchNormalization that went into its parameters: the node disappears.
   std::vector<std::pair<LayerId, LayerId>> absorbed;
   /// Per tensor that is constant without being in the file: what it is, physical types. Empty: none.
@@ -42,6 +55,8 @@ struct TypedChanges {
 
 struct ExportReport {
   int casts = 0;            ///< Nodes inserted.
+  int quantised = 0;        ///< Activations with a pair of QuantizeLinear and DequantizeLinear,
+  int integer_weights = 0;  ///< and constants stored as int8.
   int source_casts = 0;     ///< Nodes that the file had.
   int removed = 0;          ///< Nodes that nobody needs any more.
   int initializers = 0;     ///< Written in another type, or new.
@@ -52,7 +67,8 @@ struct ExportReport {
 /// The file that a network was imported from.
 class TypedExporter {
  public:
-  /// `bytes` and `network` outlive the exporter; the network is the one that import_onnx made of these bytes.
+  /// `bytes` and `network` outlive the exporter; the network is the one that import_onnx made of these bytes, or
+  /// that with repairs: other constants, and layers without attributes between two of its layers.
   /// `folder`: where its external data lies. Throws Error(kInvalidFile).
   TypedExporter(std::span<const std::byte> bytes, const Network& network, std::filesystem::path folder);
   ~TypedExporter();

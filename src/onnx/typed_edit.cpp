@@ -111,6 +111,7 @@ class Edit {
     collect_names(graph_, names_);
     for (const auto& [convolution, normalization] : changes.absorbed) absorbed_[normalization] = convolution;
     for (const auto& parameter : changes.parameters) parameters_[{parameter.layer, parameter.input}] = &parameter.value;
+    for (const auto& each : changes.quantised) quantised_[{each.layer, each.input}] = &each;
     replaced_.insert(changes.replaced.begin(), changes.replaced.end());
     for (const auto& info : file.proto.graph().value_info()) described_[info.name()] = &info;
     for (std::size_t o = 0; o < network.outputs.size(); ++o) handed_out_[network.outputs[o]] = typing_.outputs[o];
@@ -177,6 +178,8 @@ class Edit {
     for (int i = 0; i < node.input_size(); ++i) {
       const TensorId id = tensor(node.input(i));
       if (id == kNone || parameters_.contains({layer, static_cast<std::size_t>(i)})) continue;
+      const auto quantised = quantised_.find({layer, static_cast<std::size_t>(i)});
+      if (layer != kNone && quantised != quantised_.end() && quantised->second->integers) continue;
       function(i, id, read_of(index, static_cast<std::size_t>(i), id));
     }
   }
@@ -373,7 +376,9 @@ class Edit {
       edit_inputs(index, node);
       edit_outputs(index, node);
       edit_attributes(index, node);
+      std::optional<onnx::NodeProto> cast = storing_cast(index, node);
       nodes_.push_back(std::move(node));
+      if (cast) nodes_.push_back(std::move(*cast));
     }
     for (std::size_t o = 0; o < network_.outputs.size(); ++o)
       if (network_.tensor(network_.outputs[o]).producer != kNone) name_in(network_.outputs[o], typing_.outputs[o]);
@@ -397,6 +402,13 @@ class Edit {
       add_initializer(name, *value, type);
       node.set_input(static_cast<int>(key.second), name);
     }
+    for (auto each = quantised_.lower_bound({layer, 0}); layer != kNone && each != quantised_.end(); ++each) {
+      if (each->first.first != layer) break;
+      const auto input = static_cast<int>(each->first.second);
+      const TensorId id = network_.layer(layer).inputs[each->first.second];
+      node.set_input(input, each->second->integers ? dequantised_weights(id, *each->second)
+                                                   : dequantised_activation(id, *each->second));
+    }
     Names renamed;
     for (const std::string& name : captured(node)) {
       const TensorId id = tensor(name);
@@ -408,6 +420,78 @@ class Edit {
         if (attribute.has_g()) rename_free(*attribute.mutable_g(), renamed);
         for (auto& inner : *attribute.mutable_graphs()) rename_free(inner, renamed);
       }
+  }
+
+  /// A node that is new, before the one that is being written.
+  void add_node(const char* op, const std::string& name, const std::vector<std::string>& inputs,
+                const std::string& output, std::optional<std::int64_t> axis = std::nullopt) {
+    onnx::NodeProto node;
+    node.set_op_type(op);
+    node.set_name(fresh(fmt::format("{}_{}", op, name)));
+    for (const std::string& input : inputs) node.add_input(input);
+    node.add_output(output);
+    if (axis) {
+      onnx::AttributeProto& attribute = attribute_of(node, "axis");
+      attribute.set_type(onnx::AttributeProto::INT);
+      attribute.set_i(*axis);
+    }
+    nodes_.push_back(std::move(node));
+  }
+
+  std::string dequantised_activation(TensorId id, const TypedChanges::Quantised& how) {
+    std::string& result = dequantised_[id];
+    if (!result.empty()) return result;
+    const std::string& name = network_.tensor(id).name;
+    const std::string source = name_in(id, DataType::kFloat32);
+    const std::string scale = fresh(name + "_scale"), quantised = fresh(name + "_int8");
+    result = fresh(name + "_dequantized");
+    add_initializer(scale, how.scales, DataType::kFloat32);
+    if (zero_.empty()) {
+      zero_ = fresh("int8_zero_point");
+      add_initializer(zero_, Tensor::of<std::int8_t>({}, {std::int8_t{0}}), DataType::kInt8);
+    }
+    add_node("QuantizeLinear", name, {source, scale, zero_}, quantised);
+    add_node("DequantizeLinear", name, {quantised, scale, zero_}, result);
+    ++report_.quantised;
+    describe_as(name, quantised, DataType::kInt8);
+    describe_as(name, result, DataType::kFloat32);
+    return result;
+  }
+
+  std::string dequantised_weights(TensorId id, const TypedChanges::Quantised& how) {
+    std::string& result = integer_weights_[{how.integers.raw(), how.axis}];
+    if (!result.empty()) return result;
+    const std::string& name = network_.tensor(id).name;
+    const std::string integers = fresh(name + "_int8"), scale = fresh(name + "_scale");
+    result = fresh(name + "_dequantized");
+    add_initializer(integers, how.integers, DataType::kInt8);
+    add_initializer(scale, how.scales, DataType::kFloat32);
+    const bool per_axis = !how.scales.shape().empty();
+    add_node("DequantizeLinear", name, {integers, scale}, result,
+             per_axis ? std::optional<std::int64_t>(how.axis) : std::nullopt);
+    ++report_.integer_weights;
+    return result;
+  }
+
+  /// A layer that computes in float32 and stores something narrower: the node of its Cast, which follows.
+  std::optional<onnx::NodeProto> storing_cast(std::size_t index, onnx::NodeProto& node) {
+    const LayerId layer = layer_of_node_[index];
+    if (layer == kNone) return std::nullopt;
+    const auto found = std::find_if(changes_.stored.begin(), changes_.stored.end(),
+                                    [&](const auto& each) { return each.first == layer; });
+    if (found == changes_.stored.end()) return std::nullopt;
+    const std::string name = node.output(0);
+    node.set_output(0, fresh(name + "_fp32"));
+    onnx::NodeProto cast;
+    cast.set_op_type("Cast");
+    cast.set_name(fresh(fmt::format("Cast_{}_{}", name, short_name(found->second))));
+    cast.add_input(node.output(0));
+    cast.add_output(name);
+    onnx::AttributeProto& to = attribute_of(cast, "to");
+    to.set_type(onnx::AttributeProto::INT);
+    to.set_i(to_onnx_type(found->second));
+    ++report_.casts;
+    return cast;
   }
 
   void edit_outputs(std::size_t index, onnx::NodeProto& node) {
@@ -597,6 +681,10 @@ class Edit {
   std::map<TensorId, DataType> handed_out_;
   std::map<LayerId, LayerId> absorbed_;
   std::map<std::pair<LayerId, std::size_t>, const Tensor*> parameters_;
+  std::map<std::pair<LayerId, std::size_t>, const TypedChanges::Quantised*> quantised_;
+  std::map<TensorId, std::string> dequantised_;                                  ///< Of activations.
+  std::map<std::pair<const void*, std::int64_t>, std::string> integer_weights_;  ///< By elements and axis.
+  std::string zero_;                                                             ///< The zero point of all of them.
   std::set<TensorId> replaced_;
   std::vector<char> live_;
   std::map<TensorId, std::map<Variant, std::string>> variants_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/int8.h"
 #include "precision/cast_problem.h"
 
 namespace ulpscope {
@@ -75,7 +76,7 @@ class Placer {
 
   void find_low_types() {
     for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      const DataType type = storage_of(assignment_.precision[l]);
+      const DataType type = assignment_.stored_by(static_cast<LayerId>(l));
       if (type != DataType::kFloat32 && std::find(low_.begin(), low_.end(), type) == low_.end()) low_.push_back(type);
     }
     std::sort(low_.begin(), low_.end());
@@ -181,6 +182,7 @@ class Placer {
 
   void add_compute(LayerId id) {
     const Layer& layer = network_.layer(id);
+    if (assignment_.precision[at(id)] == Precision::kINT8) return add_int8(id);
     const DataType type = storage_of(assignment_.precision[at(id)]);
     const int node = add_node({type});
     node_of_layer_[at(id)] = node;
@@ -193,6 +195,14 @@ class Placer {
     }
     for (TensorId output : layer.outputs)
       if (output != kNone && is_lowerable(declared(output))) add_value(output, node, {type});
+  }
+
+  void add_int8(LayerId id) {
+    const Layer& layer = network_.layer(id);
+    for (TensorId input : layer.inputs) read_as(input, DataType::kFloat32);
+    const bool passes_on = grouped_bias(spec_, assignment_, id) != kNone;
+    const DataType type = passes_on ? DataType::kFloat32 : assignment_.int8_output;
+    add_value(layer.outputs[0], add_node({type}), {type});
   }
 
   void add_movement(LayerId id) {
@@ -313,6 +323,14 @@ class Placer {
 };
 
 }  // namespace
+
+LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, LayerId product) {
+  if (assignment.precision[at(product)] != Precision::kINT8) return kNone;
+  const LayerId bias = bias_of(spec, product);
+  if (bias == kNone) return kNone;
+  const DataType type = assignment.stored_by(bias);
+  return type == assignment.int8_output || type == DataType::kFloat32 ? bias : kNone;
+}
 
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options) {
   return Placer(spec, assignment, options).run();

@@ -24,8 +24,12 @@ struct CastOptions {
 
 /// Layers with a precision keep it; layers that move values, and casts of the model's own to float32, take the type
 /// that leaves the fewest casts. Rounding happens to the same values as under the assignment, so the results have the
-/// same bits at every level of fusion. REQUIRES: no layer computes in int8 or fp8, `assignment.pinned` is all 0, and
-/// `expressible` holds for every layer in a narrow precision.
+/// same bits at every level of fusion. A layer in int8 reads float32, which its DequantizeLinear gives, and writes what
+/// it stores; a product with a grouped_bias() leaves that to the bias. REQUIRES: no layer computes in fp8,
+/// `assignment.pinned` is all 0, and `expressible` holds for every layer in fp16 or bf16.
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options);
+
+/// The addition of its bias that is one with a product in int8 at every level of fusion; kNone: it has none.
+LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, LayerId product);
 
 }  // namespace ulpscope

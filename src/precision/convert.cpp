@@ -11,12 +11,14 @@
 
 #include "engine/assign.h"
 #include "engine/executable.h"
+#include "engine/int8.h"
 #include "engine/scale_shift.h"
 #include "graph/name_match.h"
 #include "onnx/import.h"
 #include "onnx/type_support.h"
 #include "ops/registry.h"
 #include "precision/casts.h"
+#include "precision/integer_export.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -26,6 +28,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+/// The first with QuantizeLinear and DequantizeLinear per axis.
+constexpr int kInt8Opset = 13;
 
 bool is_narrow(Precision precision) { return precision == Precision::kFP16 || precision == Precision::kBF16; }
 
@@ -63,7 +68,8 @@ class Converter {
         repairs_(repairs),
         options_(options),
         exporter_(model, network_, options.external_data_dir),
-        frozen_(exporter_.frozen()) {
+        frozen_(exporter_.frozen()),
+        integers_(spec) {
     result_.assignment = assignment;
   }
 
@@ -76,6 +82,7 @@ class Converter {
     changes_.typing = typing;
     check_outputs();
     prepare_normalizations();
+    prepare_integers();
     prepare_constants();
     describe();
     publish(path);
@@ -89,15 +96,16 @@ class Converter {
     bool narrow = false, narrow_in_file = false;
     for (std::size_t l = 0; l < network_.layers.size(); ++l) {
       const Layer& layer = network_.layers[l];
-      if (precision(l) == Precision::kINT8 || precision(l) == Precision::kFP8 || precision(l) == Precision::kTF32)
+      if (precision(l) == Precision::kFP8 || precision(l) == Precision::kTF32)
         refuse(ErrorCode::kUnsupported,
-               fmt::format("layer '{}': {} has no form in the typed file yet; expected fp32, fp16 or bf16", layer.name,
-                           name_of(precision(l))));
+               fmt::format("layer '{}': {} has no form in the typed file; expected fp32, fp16, bf16 or int8",
+                           layer.name, name_of(precision(l))));
       const bool declared_narrow = std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId id) {
         return id != kNone && is_lowerable(spec_.type(id)) && spec_.type(id) != DataType::kFloat32;
       });
       if (declared_narrow && spec_.numeric[l]) narrow_in_file = true;
-      if (is_narrow(precision(l)) && spec_.numeric[l] && !declared_narrow) narrow = true;
+      const bool lowered = is_narrow(precision(l)) || precision(l) == Precision::kINT8;
+      if (lowered && spec_.numeric[l] && !declared_narrow) narrow = true;
     }
     for (std::size_t t = 0; t < network_.tensors.size(); ++t)
       if (result_.assignment.pinned.size() > t && result_.assignment.pinned[t])
@@ -129,6 +137,7 @@ class Converter {
             since > 0)
           wanted.insert(since);
     });
+    if (has_int8()) wanted.insert(kInt8Opset);
     for (int opset : wanted) {
       if (opset <= result_.opset_before) continue;
       const std::string blocker = exporter_.blocks_opset(opset);
@@ -162,8 +171,49 @@ class Converter {
     return {};
   }
 
+  bool has_int8() const {
+    const auto& all = result_.assignment.precision;
+    return std::find(all.begin(), all.end(), Precision::kINT8) != all.end();
+  }
+
+  /// Layers in int8 that the file cannot have so take what int8 layers store, if they can, and their bias with them.
+  void keep_what_cannot_be_integers() {
+    Assignment& assignment = result_.assignment;
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      const auto id = static_cast<LayerId>(l);
+      if (precision(l) != Precision::kINT8 || product_of_bias(spec_, id) != kNone) continue;
+      std::string reason = frozen_[l] ? "it is inside of a model-local function, which stays as it is"
+                           : result_.opset_after < kInt8Opset
+                               ? fmt::format("opset {} has no DequantizeLinear per channel", result_.opset_after)
+                               : integer_obstacle(spec_, assignment, id, casts_fixed_shapes());
+      const LayerId bias = bias_of(spec_, id);
+      if (reason.empty() && bias != kNone && precision(at(bias)) == Precision::kINT8 && frozen_[at(bias)])
+        reason = "its bias is inside of a model-local function, which stays as it is";
+      if (reason.empty()) {
+        ++result_.lowered;
+        continue;
+      }
+      for (LayerId each : {id, bias}) {
+        if (each == kNone || precision(at(each)) != Precision::kINT8) continue;
+        const DataType type = assignment.int8_output;
+        const bool narrow = type != DataType::kFloat32 && obstacle(each, type).empty();
+        assignment.precision[at(each)] = narrow ? *precision_from_type(type) : Precision::kFP32;
+        if (assignment.reason.size() > at(each)) assignment.reason[at(each)] = reason;
+      }
+      result_.kept.push_back({network_.layers[l].name, std::string(network_.layers[l].op->name), std::move(reason)});
+    }
+  }
+
+  bool casts_fixed_shapes() const {
+    return std::all_of(network_.inputs.begin(), network_.inputs.end(), [&](TensorId id) {
+      const auto& shape = network_.tensor(id).shape;
+      return shape && std::find(shape->begin(), shape->end(), -1) == shape->end();
+    });
+  }
+
   void keep_what_cannot_be_lowered() {
     Assignment& assignment = result_.assignment;
+    keep_what_cannot_be_integers();
     for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
       std::string reason = obstacle(static_cast<LayerId>(l), type);
       // What the file has in a narrow type stays as it is.
@@ -189,7 +239,7 @@ class Converter {
     for (const auto& kept : result_.kept) by_reason[kept.reason].push_back(kept.layer);
     for (const auto& [reason, layers] : by_reason)
       log_warning(fmt::format(
-          "[convert] {} layer(s) stay in fp32, since {}: {}", layers.size(), reason,
+          "[convert] {} layer(s) stay in higher precision, since {}: {}", layers.size(), reason,
           fmt::join(layers.begin(),
                     layers.begin() + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(layers.size()), 8), ", ")));
   }
@@ -197,10 +247,7 @@ class Converter {
   void cast_options() {
     casts_.frozen = frozen_;
     casts_.expressible = [this](LayerId id, DataType type) { return obstacle(id, type).empty(); };
-    casts_.fixed_shapes = std::all_of(network_.inputs.begin(), network_.inputs.end(), [&](TensorId id) {
-      const auto& shape = network_.tensor(id).shape;
-      return shape && std::find(shape->begin(), shape->end(), -1) == shape->end();
-    });
+    casts_.fixed_shapes = casts_fixed_shapes();
     std::vector<std::string> names;
     for (const auto* ids : {&network_.inputs, &network_.outputs})
       for (TensorId id : *ids) names.push_back(network_.tensor(id).name);
@@ -269,20 +316,29 @@ class Converter {
   void prepare_normalizations() {
     const Grouping grouping = fuse(spec_, result_.assignment, options_.fusion);
     int prepared = 0;
-    for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      const Layer& layer = network_.layers[l];
       const LayerId id = static_cast<LayerId>(l);
-      if (spec_.type(layer.outputs.empty() ? 0 : layer.outputs[0]) != DataType::kFloat32) return;
-      if (!is_scale_shift(spec_, layer)) return;
-      if (const LayerId convolution = absorbing_convolution(grouping, id); convolution != kNone) {
+      if (!spec_.numeric[l] || layer.outputs.empty() || layer.outputs[0] == kNone) continue;
+      if (spec_.type(layer.outputs[0]) != DataType::kFloat32 || !is_scale_shift(spec_, layer)) continue;
+      const LayerId convolution = absorbing_convolution(grouping, id);
+      const bool integers = convolution != kNone && precision(at(convolution)) == Precision::kINT8;
+      if (!integers && !is_narrow(precision(l))) continue;
+      const DataType type = storage_of(precision(l));
+      if (convolution != kNone) {
         const ScaleShift channels = scale_shift(spec_, layer, Rounding::kNone);
         const Layer& conv = network_.layer(convolution);
-        changes_.parameters.push_back({convolution, 1, scaled_weights(spec_, conv, channels.scale)});
+        Tensor weights = scaled_weights(spec_, conv, channels.scale);
+        if (integers)
+          integers_.set_weights(convolution, std::move(weights));
+        else
+          changes_.parameters.push_back({convolution, 1, std::move(weights)});
         changes_.parameters.push_back({convolution, 2, scaled_bias(spec_, conv, channels)});
         changes_.absorbed.emplace_back(convolution, id);
-        return;
+        continue;
       }
       const Rounding rounding = rounding_of(type);
-      if (survives_rounding(spec_, layer, rounding)) return;
+      if (survives_rounding(spec_, layer, rounding)) continue;
       const ScaleShift channels = rounded_scale_shift(spec_, layer, rounding);
       const std::int64_t count = channels.scale.size();
       const std::vector<float> zeros(static_cast<std::size_t>(count), 0.0F),
@@ -293,7 +349,7 @@ class Converter {
       changes_.parameters.push_back({id, 4, Tensor::of<float>({count}, ones)});
       changes_.epsilons.emplace_back(id, 0.0F);
       ++prepared;
-    });
+    }
     if (!changes_.absorbed.empty())
       result_.prepared.push_back(
           fmt::format("{} BatchNormalization(s) are multiplied into the convolutions before them, "
@@ -304,6 +360,16 @@ class Converter {
           fmt::format("{} BatchNormalization(s) have scale and shift prepared in fp32, with mean 0, "
                       "variance 1 and epsilon 0: the narrow type cannot hold their parameters",
                       prepared));
+  }
+
+  void prepare_integers() {
+    if (!has_int8()) return;
+    for (std::size_t l = 0; l < network_.layers.size(); ++l)
+      if (precision(l) == Precision::kINT8) integers_.add(result_.assignment, static_cast<LayerId>(l), changes_);
+    if (integers_.constants() > 0)
+      result_.prepared.push_back(
+          fmt::format("{} constant(s) are stored as int8, {} per output channel, as the engine quantises them",
+                      integers_.constants(), integers_.per_channel()));
   }
 
   void prepare_constants() {
@@ -329,6 +395,7 @@ class Converter {
       result_.prepared.push_back(
           fmt::format("{} constant(s) that the model computes are computed in fp32 and stored", folded));
     for (const Repair& repair : repairs_) {
+      if (!repair.exponents.empty()) result_.prepared.push_back(repair.text);
       if (repair.kind != "clamp") continue;
       TensorId id = network_.find_tensor(repair.name);
       if (id == kNone)
@@ -506,6 +573,7 @@ class Converter {
   const ConvertOptions& options_;
   TypedExporter exporter_;
   std::vector<char> frozen_;
+  IntegerExport integers_;
   CastOptions casts_;
   TypedChanges changes_;
   Conversion result_;

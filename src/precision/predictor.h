@@ -21,8 +21,7 @@ struct LayerEffect {
   double effect = 0;
   /// No derivative tells the whole effect (Round, LSTM, If, integers on the way): to be measured.
   bool incomplete = false;
-  /// Some of its own values become infinite or NaN. With a finite effect: no gradient says that it matters, which a
-  /// NaN, or an infinity that becomes one further on, may belie.
+  /// Some of its own values become infinite or NaN.
   bool overflows = false;
 };
 

@@ -219,6 +219,102 @@ def test_one_kept_layer_of_minilm_costs_few_casts(run, tmp_path):
     assert casts(tmp_path / "t.onnx") - casts(path) <= 6
 
 
+def kinds_of_products():
+    """Every layer with weights, and each axis of their channels; two readers of one tensor and of one weight."""
+    nodes = [helper.make_node("Conv", ["image", "conv.w", "conv.b"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+             helper.make_node("Relu", ["c"], ["r"], name="relu"),
+             helper.make_node("ConvTranspose", ["r", "up.w"], ["u"], name="up", strides=[2, 2]),
+             helper.make_node("GlobalAveragePool", ["u"], ["pooled"], name="pool"),
+             helper.make_node("Flatten", ["pooled"], ["flat"], name="flatten"),
+             helper.make_node("Gemm", ["flat", "a.w", "a.b"], ["a"], name="plain"),
+             helper.make_node("Gemm", ["flat", "t.w"], ["t"], name="transposed", transB=1),
+             helper.make_node("MatMul", ["flat", "m.w"], ["m"], name="matmul"),
+             helper.make_node("Add", ["m", "m.b"], ["mb"], name="bias"),
+             helper.make_node("Erf", ["mb"], ["e"], name="erf"),
+             helper.make_node("MatMul", ["a", "m2.w"], ["m2"], name="again"),
+             helper.make_node("Add", ["e", "m2"], ["s"], name="residual"),
+             helper.make_node("MatMul", ["t", "m2.w"], ["m3"], name="shared"),
+             helper.make_node("Mul", ["s", "m3"], ["y"], name="gate")]
+    weights = [values("conv.w", 6, 3, 3, 3), values("conv.b", 6), values("up.w", 6, 4, 2, 2), values("a.w", 4, 5),
+               values("a.b", 5), values("t.w", 5, 4), values("m.w", 4, 7), values("m.b", 7), values("m2.w", 5, 7)]
+    return model(nodes, [info("image", ["n", 3, 8, 8])], [info("y", ["n", 7]), info("a", ["n", 5])], weights)
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+@pytest.mark.parametrize("types", [["--int8"], ["--int8", "--fp16"], ["--int8", "--bf16"]])
+@pytest.mark.parametrize("name", ["kinds_of_products", "resnet_like", "shared_initializer", "own_casts", "with_if", "unnamed_nodes"])
+def test_int8(run, tmp_path, name, types, fusion):
+    source = save(tmp_path, globals()[name]())
+    shapes = ["--input-shapes", "image:[2,3,8,8]"] if name == "kinds_of_products" else SHAPES.get(name, [])
+    outcome = run("convert", source, *types, "-o", "t.onnx", "--fusion", fusion, *shapes)
+    assert_converted(outcome)
+    assert "activation(s) quantised" in outcome.text, outcome
+    if "--bf16" not in types:
+        assert "ONNX Runtime" in outcome.text, outcome
+
+
+def test_int8_weights_have_scales_on_the_right_axis(run, tmp_path):
+    save(tmp_path, kinds_of_products())
+    assert_converted(run("convert", "m.onnx", "--int8", "-o", "t.onnx", "--input-shapes", "image:[2,3,8,8]",
+                         "--calibration-cache", "c.cache"))
+    typed = onnx.load(tmp_path / "t.onnx").graph
+    constants = {i.name: numpy_helper.to_array(i) for i in typed.initializer}
+    producers = {o: node for node in typed.node for o in node.output}
+    axes = {"conv": 0, "up": 1, "plain": 1, "transposed": 0, "matmul": 1, "again": 1, "shared": 1}
+    source = {i.name: numpy_helper.to_array(i) for i in kinds_of_products().graph.initializer}
+    for node in typed.node:
+        if node.name not in axes:
+            continue
+        weights, activation = producers[node.input[1]], producers[node.input[0]]
+        assert [weights.op_type, activation.op_type] == ["DequantizeLinear"] * 2
+        axis = next(a.i for a in weights.attribute if a.name == "axis")
+        integers, scales = constants[weights.input[0]], constants[weights.input[1]]
+        original = source[weights.input[0].removesuffix("_int8")]
+        assert axis == axes[node.name] and integers.dtype == np.int8 and scales.shape == (original.shape[axis],)
+        other = tuple(d for d in range(original.ndim) if d != axis)
+        np.testing.assert_allclose(scales, np.abs(original).max(other) / 127, rtol=1e-6)
+        shape = [-1 if d == axis else 1 for d in range(original.ndim)]
+        assert np.max(np.abs(integers * scales.reshape(shape) - original)) <= scales.max() / 2 * 1.001
+        quantize = producers[activation.input[0]]
+        assert quantize.op_type == "QuantizeLinear" and constants[quantize.input[1]].shape == ()
+        assert constants[quantize.input[2]].dtype == np.int8
+    # One pair for all readers of a tensor, one copy of a weight, no scale lost, biases in float.
+    assert sum(n.op_type == "QuantizeLinear" and n.input[0] == "flat" for n in typed.node) == 1
+    assert sum(n.op_type == "DequantizeLinear" and n.input[0] == "m2.w_int8" for n in typed.node) == 1
+    assert constants["conv.b"].dtype == np.float32 and "conv.w" not in constants
+    quantized = {n.input[0] for n in typed.node if n.op_type == "QuantizeLinear"}
+    assert quantized == {"image", "r", "u", "flat", "a", "t", "e", "m2", "s", "m3"}
+    # The same file from the cache alone.
+    first = (tmp_path / "t.onnx").read_bytes()
+    assert_converted(run("convert", "m.onnx", "--int8", "-o", "t.onnx", "--input-shapes", "image:[2,3,8,8]",
+                         "--calibration-cache", "c.cache"))
+    assert (tmp_path / "t.onnx").read_bytes() == first
+
+
+def test_int8_needs_opset_13(run, tmp_path):
+    """Raised where nothing means anything else; else the layers stay float."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"), helper.make_node("Relu", ["p"], ["y"], name="relu")]
+    save(tmp_path, model(nodes, [info("x", [3, 4])], [info("y", [3, 5])], [values("w", 4, 5)], opset=11))
+    outcome = run("convert", "m.onnx", "--int8", "-o", "t.onnx")
+    assert_converted(outcome)
+    assert "from 11 to 13" in outcome.text and onnx.load(tmp_path / "t.onnx").opset_import[0].version == 13
+    nodes[1] = helper.make_node("Softmax", ["p"], ["y"], name="softmax")
+    save(tmp_path, model(nodes, [info("x", [3, 4])], [info("y", [3, 5])], [values("w", 4, 5)], opset=11))
+    outcome = run("convert", "m.onnx", "--int8", "-o", "u.onnx")
+    assert outcome.code == 1 and "Softmax 'softmax'" in outcome.text and "opset 11 has no DequantizeLinear" in outcome.text, outcome
+    both = run("convert", "m.onnx", "--int8", "--fp16", "-o", "u.onnx")
+    assert_converted(both)
+    assert not any(n.op_type == "QuantizeLinear" for n in onnx.load(tmp_path / "u.onnx").graph.node)
+
+
+def test_int8_of_a_transposed_convolution_with_groups_stays_float(run, tmp_path):
+    nodes = [helper.make_node("ConvTranspose", ["x", "w"], ["p"], name="up", group=2), helper.make_node("MatMul", ["p", "m"], ["y"], name="product")]
+    save(tmp_path, model(nodes, [info("x", [1, 4, 5, 5])], [info("y", [1, 6, 6, 3])], [values("w", 4, 3, 2, 2), values("m", 6, 3)]))
+    outcome = run("convert", "m.onnx", "--int8", "-o", "t.onnx")
+    assert_converted(outcome)
+    assert "ConvTranspose with groups: up" in outcome.text, outcome
+
+
 def test_bfloat16_raises_the_opset_where_that_is_safe(run, tmp_path):
     nodes = [helper.make_node("Conv", ["x", "w"], ["c"], name="conv"), helper.make_node("Relu", ["c"], ["y"], name="relu")]
     save(tmp_path, model(nodes, [info("x", [1, 3, 6, 6])], [info("y", [1, 4, 4, 4])], [values("w", 4, 3, 3, 3)]))
@@ -360,7 +456,7 @@ def half_model():
     (["--fp16", "--layer-precisions", "Add:float15"], "expected <layer>:"),
     (["--fp16", "--keep", "*"], "expected layers to lower"),
     ([], "expected a type to lower"),
-    (["--int8"], "not written yet"),
+    (["--fp16", "--calibration-cache", "c"], "expected --int8 too"),
     (["--fp16", "--io-types", "add:float16"], "expected an input or output"),
     (["--fp16", "--io-types", "x:int8"], "expected a change between"),
 ])

@@ -1,0 +1,132 @@
+#include "precision/integer_export.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/rounding.h"
+#include "engine/int8.h"
+#include "precision/casts.h"
+
+namespace ulpscope {
+namespace {
+
+std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+bool is_product(const Layer& layer) { return layer.op->kind == OpKind::kContraction; }
+
+/// What the engine runs on integers when a DequantizeLinear says it.
+bool usable(float scale) { return scale >= 0x1p-100f && scale <= 0x1p100f; }
+
+float symmetric_scale(float largest) {
+  const float scale = largest / 127.0f;
+  return scale > 0 ? scale : 1.0f;
+}
+
+/// Of the constants that a layer in int8 reads: max |x| / 127 of every channel of `axis`, or of everything.
+Tensor symmetric_scales(const Tensor& values, std::int64_t axis, std::int64_t& run) {
+  const Shape& shape = values.shape();
+  const std::int64_t channels = axis < 0 ? 1 : shape[static_cast<std::size_t>(axis)];
+  run = axis < 0 ? values.size() : 1;
+  for (std::size_t d = static_cast<std::size_t>(axis + 1); axis >= 0 && d < shape.size(); ++d) run *= shape[d];
+  Tensor scales(DataType::kFloat32, axis < 0 ? Shape{} : Shape{channels});
+  float* largest = scales.data<float>();
+  std::fill_n(largest, channels, 0.0f);
+  const float* in = values.data<float>();
+  std::int64_t channel = 0;
+  for (std::int64_t begin = 0; begin < values.size(); begin += run, channel = (channel + 1) % channels)
+    for (std::int64_t i = begin; i < begin + run; ++i) largest[channel] = std::max(largest[channel], std::fabs(in[i]));
+  for (std::int64_t c = 0; c < channels; ++c) largest[c] = symmetric_scale(largest[c]);
+  return scales;
+}
+
+/// The axis with a scale for each index; -1: one scale for all.
+std::int64_t axis_of(const Specialization& spec, const Layer& layer) {
+  return is_product(layer) ? static_cast<std::int64_t>(weight_channel_axis(spec, layer)) : -1;
+}
+
+bool is_integer_constant(const Specialization& spec, const Layer& layer, std::size_t input) {
+  const TensorId id = layer.inputs[input];
+  if (!is_product(layer)) return static_cast<bool>(dequantised_weights(spec, id, 0, 1));
+  return static_cast<bool>(
+      dequantised_weights(spec, id, weight_channel_axis(spec, layer), output_channels(spec, layer)));
+}
+
+}  // namespace
+
+std::string integer_obstacle(const Specialization& spec, const Assignment& assignment, LayerId id, bool fixed_shapes) {
+  const Layer& layer = spec.network->layer(id);
+  if (!has_int8_form(spec, id)) return "it has no int8 form";
+  if (spec.type(layer.outputs[0]) != DataType::kFloat32) return "its types in the file are not float32";
+  for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
+    const TensorId input = layer.inputs[i];
+    if (input == kNone) continue;
+    if (spec.type(input) != DataType::kFloat32) return "its types in the file are not float32";
+    if (!spec.is_constant(input)) {
+      if (!dequantised(spec, input) && (assignment.scale.empty() || !usable(assignment.scale[at(input)])))
+        return "the scale of an input is too small or too large";
+      continue;
+    }
+    if (is_integer_constant(spec, layer, i)) continue;
+    if (spec.shape_dependent[at(input)] && !fixed_shapes) return "an operand depends on the shapes of the inputs";
+    if (layer.op->name == "ConvTranspose" && layer.attributes.integer("group", 1) > 1)
+      return "DequantizeLinear has no scales for the output channels of a ConvTranspose with groups";
+    std::int64_t run = 0;
+    const Tensor scales = symmetric_scales(spec.value(input), axis_of(spec, layer), run);
+    if (!std::all_of(scales.values<float>().begin(), scales.values<float>().end(), usable))
+      return "the scale of a channel of its weights is too small or too large";
+  }
+  return {};
+}
+
+TypedChanges::Quantised IntegerExport::quantise(LayerId id, std::size_t input) {
+  const Layer& layer = spec_.network->layer(id);
+  const auto own = weights_.find(id);
+  const bool has_own = input == 1 && own != weights_.end();
+  const std::int64_t axis = axis_of(spec_, layer);
+  const std::pair<TensorId, std::int64_t> key{layer.inputs[input], axis};
+  if (!has_own)
+    if (const auto found = shared_.find(key); found != shared_.end()) return found->second;
+  const Tensor& values = has_own ? own->second : spec_.value(layer.inputs[input]);
+  TypedChanges::Quantised result;
+  std::int64_t run = 0;
+  result.axis = std::max<std::int64_t>(axis, 0);
+  result.scales = symmetric_scales(values, axis, run);
+  result.integers = Tensor(DataType::kInt8, values.shape());
+  std::vector<float> rounded(static_cast<std::size_t>(run));
+  std::int64_t channel = 0;
+  for (std::int64_t begin = 0; begin < values.size(); begin += run, channel = (channel + 1) % result.scales.size()) {
+    quantise_array(values.data<float>() + begin, rounded.data(), rounded.size(), result.scales.data<float>()[channel],
+                   -127.0f, 127.0f, false);
+    std::transform(rounded.begin(), rounded.end(), result.integers.data<std::int8_t>() + begin,
+                   [](float v) { return static_cast<std::int8_t>(v); });
+  }
+  ++constants_;
+  per_channel_ += axis >= 0 ? 1 : 0;
+  if (!has_own) shared_[key] = result;
+  return result;
+}
+
+void IntegerExport::add(const Assignment& assignment, LayerId id, TypedChanges& changes) {
+  const Layer& layer = spec_.network->layer(id);
+  const bool is_bias = product_of_bias(spec_, id) != kNone;
+  if (grouped_bias(spec_, assignment, id) == kNone && assignment.int8_output != DataType::kFloat32)
+    changes.stored.emplace_back(id, assignment.int8_output);
+  if (is_bias) return;
+  for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
+    const TensorId input = layer.inputs[i];
+    if (input == kNone) continue;
+    TypedChanges::Quantised entry;
+    if (spec_.is_constant(input)) {
+      if (is_integer_constant(spec_, layer, i)) continue;
+      entry = quantise(id, i);
+    } else {
+      if (dequantised(spec_, input)) continue;
+      entry.scales = Tensor::of<float>({}, {assignment.scale[at(input)]});
+    }
+    entry.layer = id;
+    entry.input = i;
+    changes.quantised.push_back(std::move(entry));
+  }
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,44 @@
+// Layers in int8 as a file has them: QuantizeLinear and DequantizeLinear, and integer weights.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "engine/specialization.h"
+#include "graph/assignment.h"
+#include "onnx/export.h"
+
+namespace ulpscope {
+
+/// Why a file cannot have this layer in int8 as the engine computes it; empty: it can. `fixed_shapes`: what is computed
+/// from the shapes of the inputs is constant.
+std::string integer_obstacle(const Specialization& spec, const Assignment& assignment, LayerId id, bool fixed_shapes);
+
+/// Collects what changes for the layers in int8.
+class IntegerExport {
+ public:
+  explicit IntegerExport(const Specialization& spec) : spec_(spec) {}
+
+  /// The float weights of a convolution, where they are not those of the network (a BatchNormalization went in).
+  void set_weights(LayerId convolution, Tensor weights) { weights_[convolution] = std::move(weights); }
+
+  /// Adds to `quantised` and `stored`. REQUIRES: the layer's precision is int8, and it has no integer_obstacle() (or is
+  /// the bias of such a product).
+  void add(const Assignment& assignment, LayerId id, TypedChanges& changes);
+
+  int constants() const noexcept { return constants_; }
+  int per_channel() const noexcept { return per_channel_; }
+
+ private:
+  TypedChanges::Quantised quantise(LayerId id, std::size_t input);
+
+  const Specialization& spec_;
+  std::map<LayerId, Tensor> weights_;
+  /// Constants that several layers read in the same way are quantised once. By tensor and axis (-1: one scale).
+  std::map<std::pair<TensorId, std::int64_t>, TypedChanges::Quantised> shared_;
+  int constants_ = 0, per_channel_ = 0;
+};
+
+}  // namespace ulpscope
