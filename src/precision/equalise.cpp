@@ -234,12 +234,26 @@ std::optional<Tensor> rescaled(const Tensor& value, const Edit& edit, std::span<
   const std::int64_t inner = inner_of(edit), length = edit.shape[edit.axis];
   // Only the axis of the channels may have grown, from 1.
   const bool grown = value.size() != result.size();
-  for (std::int64_t i = 0; i < result.size(); ++i) {
-    const float v = in[grown ? i / (inner * length) * inner + i % inner : i];
-    const int e = edit.sign * exponents[static_cast<std::size_t>(channel_of(edit, i, inner))];
-    out[i] = std::ldexp(v, e);
-    if (e != 0 && std::isfinite(v) && v != 0 && !std::isnormal(out[i])) return std::nullopt;
+  std::vector<float> factors(exponents.size());
+  for (std::size_t k = 0; k < factors.size(); ++k) factors[k] = std::ldexp(1.0f, edit.sign * exponents[k]);
+  bool rounds = false;
+  for (std::int64_t block = 0; block < result.size() / inner; ++block) {
+    const float factor = factors[static_cast<std::size_t>(channel_of(edit, block * inner, inner))];
+    const float* from = in + (grown ? block / length : block) * inner;
+    float* to = out + block * inner;
+    // A product with a power of two is exact while it stays a normal number; so do zeros, infinities and NaN.
+    std::int32_t lost = 0;
+    for (std::int64_t i = 0; i < inner; ++i) {
+      to[i] = from[i] * factor;
+      const std::int32_t before = std::bit_cast<std::int32_t>(from[i]) & 0x7fffffff;
+      const std::int32_t after = std::bit_cast<std::int32_t>(to[i]) & 0x7fffffff;
+      const bool was_number = (before != 0) & (before < 0x7f800000),
+                 is_normal = (after >= 0x00800000) & (after < 0x7f800000);
+      lost |= was_number & !is_normal;
+    }
+    rounds |= lost != 0 && factor != 1.0f;
   }
+  if (rounds) return std::nullopt;
   return result;
 }
 
@@ -292,7 +306,7 @@ struct ReaderWeights {
 };
 
 ReaderWeights weights_of(const Specialization& spec, const Edit& edit) {
-  constexpr std::int64_t kSampled = 128;
+  constexpr std::int64_t kSampled = 64;
   const Layer& layer = spec.network->layer(edit.layer);
   const Tensor& value = *constant_input(*spec.network, layer, 1);
   const std::int64_t outputs = output_channels(spec, layer);
