@@ -350,6 +350,13 @@ class ConvertTool : public Tool {
       write_file(*path, text);
       log_info("Saving to " + *path);
     };
+    const auto& done = answer_.answer.repairs;
+    const auto changed = std::ranges::count_if(done, [](const Repair& r) { return r.kind != "scale-shift"; });
+    if (changed > 0 && (save_layer_precisions_ || save_script_ || save_exclusions_))
+      log_warning(fmt::format(
+          "The other forms of the answer set precisions only: {} repair(s) of constants ('{}', ...) are not in "
+          "them, and without those more layers may be needed",
+          changed, done.front().name));
     save(save_layer_precisions_, layer_precisions(network, spec, assignment));
     save(save_script_, postprocess_script(kept_names(network, spec, assignment, false)));
     save(save_exclusions_, exclusions(kept_names(network, spec, assignment, true)));
