@@ -48,9 +48,7 @@ void run_scatter_elements(KernelContext& ctx) {
   });
 }
 
-namespace {
-
-void adjoint(AdjointContext& ctx) {
+void adjoint_scatter_elements(AdjointContext& ctx) {
   const std::string reduction = ctx.attributes().text("reduction", "none");
   if (reduction != "none" && reduction != "add") {
     ctx.leave_out(0);
@@ -65,8 +63,6 @@ void adjoint(AdjointContext& ctx) {
     ctx.set(2, ctx.add("GatherElements", {g.id, ctx.input(1)}, {{"axis", ctx.attributes().integer("axis", 0)}}));
 }
 
-}  // namespace
-
 OpDef scatter_elements() {
   return {.name = "ScatterElements",
           .since_version = 11,
@@ -75,7 +71,7 @@ OpDef scatter_elements() {
           .kind = OpKind::kMovement,
           .infer = infer_scatter_elements,
           .run = run_scatter_elements,
-          .adjoint = adjoint};
+          .adjoint = adjoint_scatter_elements};
 }
 
 }  // namespace ulpscope::ops

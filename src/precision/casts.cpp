@@ -180,12 +180,8 @@ class Placer {
         add_value(output, add_node({declared(output)}), {declared(output)});
   }
 
-  void add_compute(LayerId id) {
-    const Layer& layer = network_.layer(id);
-    if (assignment_.precision[at(id)] == Precision::kINT8) return add_int8(id);
-    const DataType type = storage_of(assignment_.precision[at(id)]);
-    const int node = add_node({type});
-    node_of_layer_[at(id)] = node;
+  /// Shapes, axes and the like are read as they are declared, operands as the node takes them.
+  void read_inputs(const Layer& layer, int node) {
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       if (!has_value(layer.inputs[i])) continue;
       if (is_parameter(layer, i))
@@ -193,6 +189,15 @@ class Placer {
       else
         read(layer.inputs[i], node);
     }
+  }
+
+  void add_compute(LayerId id) {
+    const Layer& layer = network_.layer(id);
+    if (assignment_.precision[at(id)] == Precision::kINT8) return add_int8(id);
+    const DataType type = storage_of(assignment_.precision[at(id)]);
+    const int node = add_node({type});
+    node_of_layer_[at(id)] = node;
+    read_inputs(layer, node);
     for (TensorId output : layer.outputs)
       if (output != kNone && is_lowerable(declared(output))) add_value(output, node, {type});
   }
@@ -217,13 +222,7 @@ class Placer {
       types = {stored};
     const int node = add_node(std::move(types));
     node_of_layer_[at(id)] = node;
-    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
-      if (!has_value(layer.inputs[i])) continue;
-      if (is_parameter(layer, i))
-        read_as(layer.inputs[i], declared(layer.inputs[i]));
-      else
-        read(layer.inputs[i], node);
-    }
+    read_inputs(layer, node);
     for (TensorId output : layer.outputs)
       if (output != kNone && is_lowerable(declared(output))) add_value(output, node, {stored});
   }
