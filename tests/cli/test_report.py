@@ -219,6 +219,11 @@ def test_page_of_a_large_network(run, search, tmp_path):
     assert "30 layers" in text and "magnitudes are limited" in text
 
 
+def complaints(browser):
+    """What the page wrote to the console; a software renderer reports its own stalls, which say nothing of the page."""
+    return [message for message in browser.messages if "GL Driver Message" not in message[1]]
+
+
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed")
 def test_looks_right_in_a_browser(run, search, tmp_path):
     small = json.loads((tmp_path / search()).read_text())
@@ -234,7 +239,7 @@ def test_looks_right_in_a_browser(run, search, tmp_path):
                 browser.look_like(width, dark=dark, touch=width == 390)
                 browser.open(page)
                 browser.show_all()
-                assert browser.messages == []
+                assert complaints(browser) == []
                 assert [url for url in browser.requests if not url.startswith(("file:", "data:", "blob:"))] == []
                 assert browser.evaluate("document.documentElement.scrollWidth") == width
                 # Nothing sticks out of its box either.
@@ -257,7 +262,7 @@ def test_looks_right_in_a_browser(run, search, tmp_path):
             browser.evaluate("document.querySelector('.copy').click()")
             browser.evaluate("new Promise((done) => setTimeout(done, 300))")
             assert browser.evaluate("document.querySelector('.copy').textContent") in ("Copied", "Press Ctrl-C")
-            assert browser.messages == []
+            assert complaints(browser) == []
 
 
 def test_mistakes(run, search, model, tmp_path):
