@@ -159,6 +159,9 @@ void apply_repairs(Network& network, std::map<std::string, float>& scales, std::
   for (const Repair& repair : repairs) {
     if (repair.kind == "clamp") {
       clamp_constant(network, repair.name, repair.limit);
+      // What was calibrated beyond fp16 came from such a constant: with steps as coarse, int8 would round it to 0.
+      for (auto& [tensor, scale] : scales)
+        if (127.0 * static_cast<double>(scale) > kLargestFp16) scale = static_cast<float>(repair.limit / 127.0);
     } else if (repair.kind == "equalise" || repair.kind == "equalise-copy") {
       Equalisation equalisation;
       equalisation.copies = repair.kind == "equalise-copy";

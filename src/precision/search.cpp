@@ -158,12 +158,15 @@ void Search::repair_constants() {
   constexpr double kHarmless = 0.01;  // Of the tolerance.
   const auto attempt = [&](std::span<const Repair> chosen) {
     auto repaired = std::make_shared<Network>(*network_);
-    for (const Repair& clamp : chosen) clamp_constant(*repaired, clamp.name, clamp.limit);
-    auto space = std::make_unique<SearchSpace>(repaired, options_, samples, space_->trials().weights());
+    SearchOptions options = options_;
+    options.build.scales = scales_;
+    apply_repairs(*repaired, options.build.scales, chosen);
+    auto space = std::make_unique<SearchSpace>(repaired, options, samples, space_->trials().weights());
     const auto outputs = space->trials().run(space->trials().full_precision(), 0, data_.samples.size(), false);
     if (!criterion_.judge(golden_, outputs).passed(kHarmless * options_.margin)) return false;
     network_ = repaired;
     space_ = std::move(space);
+    scales_ = options.build.scales;
     repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
     return true;
   };

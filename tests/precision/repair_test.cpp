@@ -60,6 +60,21 @@ TEST(Repair, FindsAndClampsConstantsBeyondFp16) {
   }
 }
 
+TEST(Repair, AClampBringsTheScalesOfWhatItReachesDown) {
+  const auto network = masked(false);
+  Repair clamp;
+  clamp.kind = "clamp";
+  clamp.name = "lowest";
+  clamp.limit = kHalfOfFp16;
+  Network repaired = *network;
+  std::map<std::string, float> scales{{"bias", 2.7e36f}, {"y", 2.7e36f}, {"x", 0.01f}, {"large", 500.0f}};
+  apply_repairs(repaired, scales, std::span(&clamp, 1));
+  EXPECT_FLOAT_EQ(scales["bias"], 32752.0f / 127);
+  EXPECT_FLOAT_EQ(scales["y"], 32752.0f / 127);
+  EXPECT_EQ(scales["x"], 0.01f);
+  EXPECT_EQ(scales["large"], 500.0f);
+}
+
 TEST(Repair, LeavesAloneWhatFitsOrIsKeptHigh) {
   const auto network = masked(false, -1e4f);
   const auto spec = specialize(*network, {{4}, {4}});
