@@ -179,7 +179,7 @@ std::size_t parse_bytes(std::string_view option, const std::string& text) {
 std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
                                  std::string_view option) {
   std::vector<char> chosen(network.layers.size(), 0);
-  const auto computes = [](const Layer& layer) { return layer.op->precision == PrecisionRule::kCompute; };
+  const auto& computes = has_precision;
   for (const std::string& word : words) {
     const LayerId exact = network.find_layer(word);
     if (exact != kNone && !computes(network.layer(exact)))

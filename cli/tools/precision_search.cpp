@@ -137,6 +137,7 @@ class PrecisionSearchTool : public Tool {
     PrecisionSetup setup = make_precision_setup(options_);
     search.build = setup.build;
     search.build.constraints = ConstraintMode::kObey;
+    search.infinities_equal = options_.comparison.infinities_compare_equal;
     place_layers(*setup.network, search);
     const SearchData data = make_search_data(options_, search_, setup);
     const std::unique_ptr<Criterion> judge = make_judge(setup, data);
@@ -157,7 +158,6 @@ class PrecisionSearchTool : public Tool {
       });
     }
     add_requested_layers(*setup.network, search, answer);
-    if (answer.held_out && answer.held_out->passed()) answer.held_out_passed = answer.held_out_samples;
     const AnswerFile file = make_file(std::move(answer), setup, search, answer_path);
     show(file);
     save(file, answer_path);
@@ -194,7 +194,7 @@ class PrecisionSearchTool : public Tool {
     for (std::size_t l = 0; l < network.layers.size(); ++l) {
       const Layer& layer = network.layers[l];
       const auto id = static_cast<LayerId>(l);
-      if (!layer.precision || layer.op->precision != PrecisionRule::kCompute) continue;
+      if (!layer.precision || !has_precision(layer)) continue;
       const bool kept = std::ranges::find(search.keep, id) != search.keep.end();
       const bool highest = precision_from_type(*layer.precision) == search.ladder.back();
       if (kept && !highest)

@@ -125,6 +125,8 @@ Fingerprint make_fingerprint(const PrecisionOptions& options, const CriterionArg
       {"golden results", hash_of_samples(data.golden)},
       {"golden results of held-out samples", hash_of_samples(data.held_out_golden)},
       {"criterion", criterion.description()},
+      {"--error-quantile", fmt::format("{}", fmt::join(options.comparison.error_quantile, " "))},
+      {"--infinities-compare-equal", yes_or_no(search.infinities_equal)},
       {"precisions", enabled},
       {"--precision", fmt::format("{}", fmt::join(ladder, " "))},
       {"--fusion", kFusion[static_cast<std::size_t>(build.fusion)]},

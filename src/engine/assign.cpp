@@ -111,7 +111,7 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
       ignored.push_back(asked ? fmt::format("{}:{}", layer.name, name_of(*asked)) : layer.name);
       continue;
     }
-    if (layer.op->precision == PrecisionRule::kFixed || !asked) {
+    if ((layer.op->precision == PrecisionRule::kFixed && layer.op->kind != OpKind::kControl) || !asked) {
       if (asked)
         log_verbose(fmt::format("Layer '{}' ({}) has no float arithmetic: its precision has no effect", layer.name,
                                 layer.op->name));
@@ -218,7 +218,12 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
     // Requests beside the network's change from trial to trial: they do not change the warning.
     if ((requested != nullptr || !requests.fixed[l]) && declared == DataType::kFloat32)
       without_scale.insert(without_scale.end(), missing.begin(), missing.end());
-    if (layer.op->precision != PrecisionRule::kCompute) {
+    if (layer.op->kind == OpKind::kControl) {
+      // That of its bodies. Costs do not look into them.
+      const bool asked = requests.fixed[l].has_value();
+      result.reason[l] = asked ? "its bodies: requested" : "its bodies";
+      choice = {asked ? *requests.fixed[l] : options.assume_lowest ? allowed.front() : Precision::kFP32};
+    } else if (layer.op->precision != PrecisionRule::kCompute) {
       result.reason[l] = layer.op->precision == PrecisionRule::kMovement ? "follows its input" : "no float arithmetic";
       choice = {Precision::kFP32};
     } else if (spec.folded[l]) {

@@ -11,25 +11,16 @@ namespace ulpscope {
 
 Executable::Executable(const Network& network, Assignment assignment, const BuildOptions& options,
                        std::shared_ptr<const Specialization> spec, const WeightCache& weights)
-    : network_(network),
-      assignment_(std::move(assignment)),
-      options_(options),
-      weights_(weights),
-      subgraphs_(network.layers.size()) {
+    : network_(network), assignment_(std::move(assignment)), options_(options), weights_(weights) {
   if (spec != nullptr) specializations_.emplace(spec->input_shapes, spec);
-  for (std::size_t l = 0; l < network.layers.size(); ++l)
-    if (network.layers[l].op->kind == OpKind::kControl)
-      subgraphs_[l] = [this, l](std::string_view attribute, std::span<const Tensor> inputs) {
-        return run_subgraph(static_cast<LayerId>(l), attribute, inputs);
-      };
 }
 
-std::vector<Tensor> Executable::run_subgraph(LayerId layer, std::string_view attribute,
+std::vector<Tensor> Executable::run_subgraph(LayerId layer, Precision precision, std::string_view attribute,
                                              std::span<const Tensor> inputs) {
   std::unique_ptr<Executable>* body;
   {
     const std::lock_guard lock(mutex_);
-    body = &bodies_[{layer, std::string(attribute)}];
+    body = &bodies_[{layer, precision, std::string(attribute)}];
   }
   if (*body == nullptr) {
     const Network& graph = *network_.layer(layer).attributes.required_graph(attribute).network;
@@ -38,7 +29,10 @@ std::vector<Tensor> Executable::run_subgraph(LayerId layer, std::string_view att
     BuildOptions options = options_;
     options.int8 = false;
     options.scales.clear();
-    if (!options.assume_lowest) options.fp16 = options.bf16 = options.tf32 = options.int8 = options.fp8 = false;
+    options.fp8 = false;
+    options.fp16 &= options.assume_lowest && precision == Precision::kFP16;
+    options.bf16 &= options.assume_lowest && precision == Precision::kBF16;
+    options.tf32 &= options.assume_lowest && (precision == Precision::kTF32 || options.strongly_typed);
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
     const auto spec = specialize(graph, std::move(shapes));
@@ -63,7 +57,14 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
                                                  Fusion fusion) {
   auto spec = specialization(input_shapes);
   Grouping grouping = fuse(*spec, assignment, fusion);
-  return std::make_shared<const Plan>(std::move(spec), assignment, std::move(grouping), weights_, subgraphs_);
+  std::vector<cpu::GraphFunction> subgraphs(network_.layers.size());
+  for (std::size_t l = 0; l < subgraphs.size(); ++l)
+    if (network_.layers[l].op->kind == OpKind::kControl)
+      subgraphs[l] = [this, l, precision = assignment.precision[l]](std::string_view attribute,
+                                                                    std::span<const Tensor> inputs) {
+        return run_subgraph(static_cast<LayerId>(l), precision, attribute, inputs);
+      };
+  return std::make_shared<const Plan>(std::move(spec), assignment, std::move(grouping), weights_, subgraphs);
 }
 
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {

@@ -4,6 +4,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/options.h"
@@ -34,14 +36,15 @@ class Executable {
   const Assignment& assignment() const noexcept { return assignment_; }
 
  private:
-  std::vector<Tensor> run_subgraph(LayerId layer, std::string_view attribute, std::span<const Tensor> inputs);
+  /// `precision`: of the layers in the body, as far as the options enable it.
+  std::vector<Tensor> run_subgraph(LayerId layer, Precision precision, std::string_view attribute,
+                                   std::span<const Tensor> inputs);
 
   const Network& network_;
   const Assignment assignment_;
   const BuildOptions options_;
   WeightCache weights_;
-  std::vector<cpu::GraphFunction> subgraphs_;  ///< Per layer; empty where there is no control flow.
-  std::map<std::pair<LayerId, std::string>, std::unique_ptr<Executable>> bodies_;
+  std::map<std::tuple<LayerId, Precision, std::string>, std::unique_ptr<Executable>> bodies_;
   std::mutex mutex_;
   std::map<std::vector<Shape>, std::shared_ptr<const Specialization>> specializations_;
   std::map<std::vector<Shape>, std::shared_ptr<const Plan>> plans_;

@@ -27,7 +27,8 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
     if (!useful) continue;
     const bool reads_floats = std::any_of(layer.inputs.begin(), layer.inputs.end(),
                                           [&](TensorId id) { return id != kNone && is_lowerable_float(type(id)); });
-    numeric[l] = layer.op->precision == PrecisionRule::kCompute && (floats || (decides && reads_floats));
+    const bool computes = layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
+    numeric[l] = computes && (floats || (decides && reads_floats));
     // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
     // when it is itself handed out: then the floats that it was selected by are results, too.
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {

@@ -32,6 +32,8 @@ struct RangeCount {
   std::int64_t total = 0, beyond = 0, vanishing = 0, clipped = 0, coarse = 0, nonzero = 0;
   double largest = 0, smallest_vanishing = std::numeric_limits<double>::infinity();
   double sum = 0;
+  /// Squared errors of rounding: of values that lie inside of the range, and of those that vanish or are clipped.
+  double inside_error = 0, outside_error = 0;
   double mean() const { return nonzero > 0 ? sum / static_cast<double>(nonzero) : 0; }
 };
 
@@ -53,6 +55,19 @@ TypeRange range_of(Precision precision) {
   }
 }
 
+float rounded(float value, Precision precision) {
+  switch (precision) {
+    case Precision::kFP16:
+      return round_to_f16(value);
+    case Precision::kBF16:
+      return round_to_bf16(value);
+    case Precision::kTF32:
+      return round_to_tf32(value);
+    default:
+      return value;
+  }
+}
+
 /// `scale`: of int8, 0 for floats.
 void count_range(const Tensor& values, Precision precision, float scale, RangeCount& count) {
   if (values.type() != DataType::kFloat32) return;
@@ -70,13 +85,23 @@ void count_range(const Tensor& values, Precision precision, float scale, RangeCo
       ++count.exponents[static_cast<std::size_t>(exponent_of(v) - kSmallestExponent)];
     }
     if (scale > 0) {
+      const double error = x - scale * std::min(127.0, std::nearbyint(x / scale));
+      (x > 127.5 * scale ? count.outside_error : count.inside_error) += error * error;
       if (x > 127.5 * scale) ++count.clipped;
       if (x < 0.5 * scale) ++count.coarse;
-    } else if (x >= overflow) {
+      continue;
+    }
+    if (x >= overflow) {
       ++count.beyond;
-    } else if (x < range.smallest_normal) {
+      continue;
+    }
+    const double error = static_cast<double>(v) - static_cast<double>(rounded(v, precision));
+    if (x < range.smallest_normal) {
       ++count.vanishing;
       count.smallest_vanishing = std::min(count.smallest_vanishing, x);
+      count.outside_error += error * error;
+    } else {
+      count.inside_error += error * error;
     }
   }
 }
@@ -85,12 +110,90 @@ double step_at(double value, int mantissa_bits) {
   return value > 0 ? std::ldexp(1.0, std::ilogb(value) - mantissa_bits) : 0;
 }
 
+/// Elements of an Add or Sub whose operands cancel, or one of which swallows the other.
+struct SumCount {
+  std::int64_t total = 0;
+  struct Kind {
+    std::int64_t count = 0;
+    double large = 0, small = 0;  ///< Sums of magnitudes: the larger operand; the result, or the smaller operand.
+  };
+  Kind cancelled, swallowed;
+  /// Per operand: elements that it swallows the other's value in, and others where it is 0.
+  std::int64_t swallows[2] = {0, 0}, absent[2] = {0, 0};
+};
+
+/// The element of `shape`, broadcast to `to`, that belongs to each element of `to`.
+std::vector<std::int64_t> broadcast_indices(const Shape& shape, const Shape& to) {
+  std::vector<std::int64_t> strides(to.size(), 0), at(to.size(), 0);
+  std::int64_t stride = 1, size = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::size_t from = shape.size() - 1 - d, into = to.size() - 1 - d;
+    if (shape[from] != 1) strides[into] = stride;
+    stride *= shape[from];
+  }
+  for (std::int64_t dimension : to) size *= dimension;
+  std::vector<std::int64_t> result(static_cast<std::size_t>(size));
+  std::int64_t index = 0;
+  for (std::int64_t& each : result) {
+    each = index;
+    for (std::size_t d = to.size(); d-- > 0;) {
+      index += strides[d];
+      if (++at[d] < to[d]) break;
+      index -= strides[d] * to[d];
+      at[d] = 0;
+    }
+  }
+  return result;
+}
+
+/// A result is cancelled when its operands are so much larger, and a value is swallowed when it is worth fewer steps.
+constexpr double kCancels = 16, kSteps = 8;
+
+void count_sums(const Tensor& a, const Tensor& b, const Tensor& out, Precision precision, SumCount& count) {
+  if (a.type() != DataType::kFloat32 || b.type() != DataType::kFloat32 || out.type() != DataType::kFloat32) return;
+  const int bits = range_of(precision).mantissa_bits;
+  const auto of_a = broadcast_indices(a.shape(), out.shape()), of_b = broadcast_indices(b.shape(), out.shape());
+  const float *pa = a.data<float>(), *pb = b.data<float>(), *y = out.data<float>();
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    const double values[2] = {std::abs(static_cast<double>(pa[of_a[i]])), std::abs(static_cast<double>(pb[of_b[i]]))};
+    const double result = std::abs(static_cast<double>(y[i]));
+    ++count.total;
+    if (!std::isfinite(values[0]) || !std::isfinite(values[1]) || !std::isfinite(result)) continue;
+    const int larger = values[0] >= values[1] ? 0 : 1;
+    const double large = values[larger], small = values[1 - larger];
+    for (int k = 0; k < 2; ++k) count.absent[k] += values[k] == 0 ? 1 : 0;
+    if (large > kCancels * result) {
+      // Exact zeros cancel without a loss when both operands are the same number.
+      if (large == 0) continue;
+      ++count.cancelled.count;
+      count.cancelled.large += large;
+      count.cancelled.small += result;
+    } else if (small > 0 && large > kCancels * small && small < kSteps * step_at(large, bits)) {
+      ++count.swallowed.count;
+      ++count.swallows[larger];
+      count.swallowed.large += large;
+      count.swallowed.small += small;
+    }
+  }
+}
+
 class Explainer {
  public:
-  Explainer(const Specialization& spec, const Assignment& low, LayerId id)
-      : spec_(spec), network_(*spec.network), layer_(network_.layer(id)), low_(low), id_(id) {
+  /// `harmless_overflow`: it is known not to matter.
+  Explainer(const Specialization& spec, const Assignment& low, LayerId id, bool harmless_overflow)
+      : spec_(spec),
+        network_(*spec.network),
+        layer_(network_.layer(id)),
+        low_(low),
+        id_(id),
+        harmless_overflow_(harmless_overflow) {
     inputs_.resize(layer_.inputs.size());
   }
+
+  bool is_sum() const {
+    return (layer_.op->name == "Add" || layer_.op->name == "Sub") && precision() != Precision::kINT8;
+  }
+  void add_sum(const Tensor& a, const Tensor& b, const Tensor& out) { count_sums(a, b, out, precision(), sums_); }
 
   void add_input(std::size_t index, const Tensor& value) {
     const bool quantised = precision() == Precision::kINT8;
@@ -141,8 +244,10 @@ class Explainer {
     Reason result;
     const RangeCount* worst = nullptr;
     std::size_t at = 0;
+    // Clipping is the reason where it costs more than the steps do.
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      if (inputs_[i].clipped > 0 && (worst == nullptr || inputs_[i].clipped > worst->clipped)) {
+      if (inputs_[i].outside_error > inputs_[i].inside_error &&
+          (worst == nullptr || inputs_[i].outside_error > worst->outside_error)) {
         worst = &inputs_[i];
         at = i;
       }
@@ -153,8 +258,7 @@ class Explainer {
       result.text =
           fmt::format("saturation: {} of {} values of '{}' lie beyond the scale's range of {:.4g} (up to {:.4g})",
                       worst->clipped, worst->total, result.tensor, limit, worst->largest);
-      // A few outliers that are clipped matter less than steps that swallow most of the values.
-      if (static_cast<double>(worst->clipped) * 100 > static_cast<double>(worst->total)) return result;
+      return result;
     }
     const RangeCount* coarse = nullptr;
     std::size_t where = 0;
@@ -174,10 +278,14 @@ class Explainer {
           coarse->coarse, coarse->nonzero, result.tensor, scale, coarse->largest);
       return result;
     }
-    if (worst != nullptr) return result;
     result.kind = ReasonKind::kRounding;
     result.tensor = output_name();
-    result.text = fmt::format("rounding of its inputs and weights to int8 steps");
+    result.text = "rounding of its inputs and weights to int8 steps";
+    if (coarse == nullptr) return result;
+    fill(result, layer_.inputs[where], coarse->total, coarse->total, coarse->largest);
+    result.text +=
+        fmt::format(": steps of {:.3g} at the typical {:.3g} of '{}'",
+                    low_.scale[static_cast<std::size_t>(layer_.inputs[where])], coarse->mean(), result.tensor);
     return result;
   }
 
@@ -186,7 +294,7 @@ class Explainer {
     const TypeRange range = range_of(precision());
     // Inputs first: what a producer already lost is not this layer's own.
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i].beyond == 0) continue;
+      if (inputs_[i].beyond == 0 || harmless_overflow_) continue;
       result.kind = ReasonKind::kOverflow;
       fill(result, layer_.inputs[i], inputs_[i].beyond, inputs_[i].total, inputs_[i].largest);
       result.text = fmt::format(
@@ -194,7 +302,7 @@ class Explainer {
           inputs_[i].beyond, inputs_[i].total, result.tensor, type(), inputs_[i].largest, type(), range.largest);
       return result;
     }
-    if (output_.beyond > 0 || broken_ > 0) {
+    if ((output_.beyond > 0 || broken_ > 0) && !harmless_overflow_) {
       result.kind = ReasonKind::kOverflow;
       fill(result, layer_.outputs[0], std::max(output_.beyond, broken_), output_.total,
            std::max(output_.largest, largest_broken_));
@@ -207,18 +315,15 @@ class Explainer {
                             output_.total, result.tensor, type());
       return result;
     }
-    // A tenth of the values in a place where they lose bits.
-    constexpr double kMany = 0.1;
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      if (share(inputs_[i].vanishing, inputs_[i].nonzero) < kMany) continue;
-      return underflow(layer_.inputs[i], inputs_[i]);
-    }
-    if (share(output_.vanishing, output_.nonzero) >= kMany) return underflow(layer_.outputs[0], output_);
-    if (layer_.op->name == "Add" || layer_.op->name == "Sub") {
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      if (vanishes(inputs_[i])) return underflow(layer_.inputs[i], inputs_[i]);
+    if (vanishes(output_)) return underflow(layer_.outputs[0], output_);
+    if (is_sum()) {
       const Reason found = cancellation(range);
       if (!found.text.empty()) return found;
     }
     result.kind = ReasonKind::kRounding;
+    if (output_.total == 0) return comparison(range);
     fill(result, layer_.outputs[0], output_.total, output_.total, output_.largest);
     result.text = fmt::format("rounding to {}: steps of {:.3g} at its typical output of {:.3g}", type(),
                               step_at(output_.mean(), range.mantissa_bits), output_.mean());
@@ -238,28 +343,64 @@ class Explainer {
     return result;
   }
 
+  /// A tenth of the values lose bits for being small, and that is most of what rounding costs: small values beside
+  /// large ones, as behind a softmax, are no reason.
+  static bool vanishes(const RangeCount& count) {
+    constexpr double kMany = 0.1;
+    return share(count.vanishing, count.nonzero) >= kMany && count.outside_error > 0 &&
+           count.outside_error >= count.inside_error;
+  }
+
+  /// Of a layer whose outputs are no floats.
+  Reason comparison(const TypeRange& range) const {
+    Reason result;
+    result.kind = ReasonKind::kRounding;
+    result.tensor = output_name();
+    result.text = fmt::format("rounding of its inputs to {}", type());
+    std::size_t most = inputs_.size();
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].nonzero > 0 && (most == inputs_.size() || inputs_[i].mean() > inputs_[most].mean())) most = i;
+    if (most == inputs_.size()) return result;
+    fill(result, layer_.inputs[most], inputs_[most].total, inputs_[most].total, inputs_[most].largest);
+    result.text += fmt::format(": steps of {:.3g} at the typical {:.3g} of '{}'",
+                               step_at(inputs_[most].mean(), range.mantissa_bits), inputs_[most].mean(), result.tensor);
+    return result;
+  }
+
   /// Large operands with a small result, or a small operand that the steps at the other's magnitude swallow.
   Reason cancellation(const TypeRange& range) const {
     Reason result;
-    if (inputs_.size() < 2 || inputs_[0].nonzero == 0 || inputs_[1].nonzero == 0) return result;
+    constexpr double kMany = 0.25;
+    const auto mean = [](double sum, std::int64_t count) { return sum / static_cast<double>(count); };
+    const SumCount::Kind& cancelled = sums_.cancelled;
+    const SumCount::Kind& swallowed = sums_.swallowed;
     const std::size_t large = inputs_[0].mean() >= inputs_[1].mean() ? 0 : 1;
-    const double most = inputs_[large].mean(), least = inputs_[1 - large].mean(), out = output_.mean();
-    const double step = step_at(most, range.mantissa_bits);
-    constexpr double kCancels = 16, kSwallows = 0.125;
-    if (out > 0 && most > kCancels * out) {
+    std::int64_t count = 0;
+    if (share(cancelled.count, sums_.total) >= kMany) {
+      count = cancelled.count;
+      const double most = mean(cancelled.large, count);
       result.text =
           fmt::format("cancellation: its operands lie around {:.5g}, where {} steps by {:g}; their {} is about {:.3g}",
-                      most, type(), step, layer_.op->name == "Sub" ? "difference" : "sum", out);
-    } else if (least < step / kSwallows && most > kCancels * least) {
+                      most, type(), step_at(most, range.mantissa_bits), layer_.op->name == "Sub" ? "difference" : "sum",
+                      mean(cancelled.small, count));
+    } else if (share(swallowed.count, sums_.total) >= kMany && !is_mask(0) && !is_mask(1)) {
+      count = swallowed.count;
+      const double most = mean(swallowed.large, count);
       result.text = fmt::format(
           "cancellation: its values lie around {:.5g}, where {} steps by {:g}; what is added (about {:.3g}) is lost",
-          most, type(), step, least);
+          most, type(), step_at(most, range.mantissa_bits), mean(swallowed.small, count));
     } else {
       return result;
     }
     result.kind = ReasonKind::kCancellation;
-    fill(result, layer_.inputs[large], inputs_[large].total, inputs_[large].total, inputs_[large].largest);
+    fill(result, layer_.inputs[large], count, sums_.total, inputs_[large].largest);
     return result;
+  }
+
+  /// An operand that is 0 wherever it does not swallow the other: an attention mask means to lose what it covers.
+  bool is_mask(std::size_t operand) const {
+    const std::int64_t absent = sums_.absent[operand], swallows = sums_.swallows[operand];
+    return swallows > 0 && absent > 0 && absent + swallows >= sums_.total - sums_.total / 100;
   }
 
   void fill(Reason& reason, TensorId tensor, std::int64_t count, std::int64_t total, double largest) const {
@@ -277,6 +418,8 @@ class Explainer {
   const Layer& layer_;
   const Assignment& low_;
   const LayerId id_;
+  const bool harmless_overflow_;
+  SumCount sums_;
   std::vector<RangeCount> inputs_;
   RangeCount output_;
   std::int64_t broken_ = 0;
@@ -286,7 +429,7 @@ class Explainer {
 }  // namespace
 
 std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::span<const LayerId> layers,
-                                   std::size_t samples) {
+                                   std::size_t samples, std::span<const char> harmless_overflow) {
   if (layers.empty()) return {};
   const auto first = trials.specialization();
   const Network& network = trials.network();
@@ -296,7 +439,8 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
   std::map<LayerId, std::size_t> explainer_of;
   for (LayerId id : layers) {
     explainer_of[id] = explainers.size();
-    explainers.emplace_back(*first, low, id);
+    const bool harmless = !harmless_overflow.empty() && harmless_overflow[explainers.size()] != 0;
+    explainers.emplace_back(*first, low, id, harmless);
     for (const auto* ids : {&network.layer(id).inputs, &network.layer(id).outputs})
       for (TensorId tensor : *ids)
         if (tensor != kNone && !first->is_constant(tensor) && is_floating(first->type(tensor)) &&
@@ -317,6 +461,20 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
         else if (s == 0 && spec->is_constant(tensor) && spec->type(tensor) == DataType::kFloat32)
           explainer.add_input(i, spec->value(tensor));
       }
+    for (LayerId id : layers) {
+      Explainer& explainer = explainers[explainer_of[id]];
+      const Layer& layer = network.layer(id);
+      const auto output = index.find(layer.outputs[0]);
+      if (!explainer.is_sum() || output == index.end()) continue;
+      const auto operand = [&](std::size_t i) {
+        const auto found = index.find(layer.inputs[i]);
+        return found != index.end()                 ? result.values[found->second]
+               : spec->is_constant(layer.inputs[i]) ? spec->value(layer.inputs[i])
+                                                    : Tensor();
+      };
+      const Tensor a = operand(0), b = operand(1);
+      if (a && b) explainer.add_sum(a, b, result.values[output->second]);
+    }
     for (const LocalError& error : result.errors)
       if (const auto found = index.find(error.tensor); found != index.end())
         explainers[explainer_of[error.layer]].add_output(result.values[found->second], error.error);

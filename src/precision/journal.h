@@ -24,6 +24,8 @@ struct Trial {
   double seconds = 0;
   double time_us = 0;     ///< Estimated on the target.
   double cost_share = 0;  ///< Of the multiply-adds, in raised layers.
+  /// Samples that pass by themselves; -1: the criterion judges them together only, or nobody counted.
+  int samples_passed = -1;
   /// The repairs in force, one word each ("clamp mask:32752"): the same layers on another network are another trial.
   std::vector<std::string> repairs;
 };

@@ -111,6 +111,7 @@ Json from_trial(const Trial& trial) {
           {"repairs", trial.repairs},
           {"raised", std::move(raised)},
           {"passed", trial.judgement.passed(trial.margin)},
+          {"samples_passed", trial.samples_passed},
           {"margin", from_double(trial.margin)},
           {"error", from_judgement(trial.judgement)},
           {"cost_share", from_double(trial.cost_share)},
@@ -130,6 +131,7 @@ Trial to_trial(const Reader& reader) {
   });
   trial.judgement = to_judgement(reader.at("error"));
   trial.margin = reader.at("margin").real();
+  if (reader.has("samples_passed")) trial.samples_passed = static_cast<int>(reader.at("samples_passed").integer());
   trial.seconds = reader.at("seconds").real();
   trial.time_us = reader.at("time_us").real();
   trial.cost_share = reader.at("cost_share").real();

@@ -21,7 +21,8 @@ struct LayerEffect {
   double effect = 0;
   /// No derivative tells the whole effect (Round, LSTM, If, integers on the way): to be measured.
   bool incomplete = false;
-  /// Some of its own values become infinite or NaN.
+  /// Some of its own values become infinite or NaN. With a finite effect: no gradient says that it matters, which a
+  /// NaN, or an infinity that becomes one further on, may belie.
   bool overflows = false;
 };
 

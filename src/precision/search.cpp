@@ -58,6 +58,9 @@ class Search {
   void equalise();
   void predict();
   void measure_incomplete();
+  void doubt_harmless();
+  void doubt(std::span<const std::size_t> candidates);
+  void check_golden_values(std::span<const TensorMap> golden, const char* what) const;
   void order();
   void find();
   Count predicted_count(Count count, double slack = 1.0) const;
@@ -68,6 +71,7 @@ class Search {
   Levels segment_search();
   void shrink();
   void lower_rungs();
+  void verify_best();
   void finish(Answer& answer);
   std::string sentence(const Answer& answer, const std::string& ended) const;
 
@@ -78,11 +82,12 @@ class Search {
   bool passes_held_out(const Levels& levels);
   Levels head(Count count) const;
   bool better(const Levels& a, const Levels& b) const;
-  void check_limits();
+  void check_limits(bool limited);
   void show(const std::string& stage, int done = 0, int all = 0);
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool has_held_out() const { return !data_.held_out.empty(); }
   double tail_effect(Count count) const;
+  int samples_passed(const Judgement& together, std::span<const TensorMap> outputs) const;
 
   const SearchData& data_;
   const Criterion& criterion_;
@@ -123,11 +128,12 @@ void Search::show(const std::string& stage, int done, int all) {
   observer_(progress);
 }
 
-void Search::check_limits() {
+/// `limited`: it counts against --max-trials.
+void Search::check_limits(bool limited) {
   show(stage_);
   if (options_.time_limit > 0 && elapsed() >= options_.time_limit)
     throw LimitReached{fmt::format("the time limit of {:g} s", options_.time_limit)};
-  if (options_.max_trials > 0 && evaluations_ >= options_.max_trials)
+  if (limited && options_.max_trials > 0 && evaluations_ >= options_.max_trials)
     throw LimitReached{fmt::format("the limit of {} trials", options_.max_trials)};
 }
 
@@ -143,6 +149,36 @@ void Search::prepare() {
   Trials& trials = space_->trials();
   const Assignment exact = trials.full_precision();
   if (golden_.empty()) golden_ = trials.run(exact, 0, data_.samples.size(), false);
+  check_golden_values(golden_, "");
+  const auto typed = std::ranges::count_if(space_->candidates(), [&](LayerId id) {
+    return std::ranges::any_of(network_->layer(id).outputs, [&](TensorId output) {
+      if (output == kNone) return false;
+      const DataType type = trials.specialization()->type(output);
+      return type == DataType::kFloat16 || type == DataType::kBFloat16;
+    });
+  });
+  if (typed > 0)
+    log_warning(
+        fmt::format("[search] the file itself stores the results of {} of {} layers in float16 or bfloat16: so do the "
+                    "golden outputs, and no search sees what that costs; try the float32 model",
+                    typed, space_->candidates().size()));
+}
+
+/// Nothing can be judged against NaN. `what`: ends the message.
+void Search::check_golden_values(std::span<const TensorMap> golden, const char* what) const {
+  for (std::size_t s = 0; s < golden.size(); ++s)
+    for (const NamedTensor& output : golden[s]) {
+      if (!criterion_.judges(output.name)) continue;
+      const NonFinite found = count_non_finite(output.tensor);
+      if (found.nan == 0 && (found.inf == 0 || options_.infinities_equal)) continue;
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[golden] output '{}', sample {}{}: expected numbers, got {} NaN and {} Inf in {} elements "
+                      "of the float32 outputs: nothing can be judged against them; try other inputs, {}",
+                      output.name, s, what, found.nan, found.inf, output.tensor.size(),
+                      found.nan > 0 ? "or look for the first layer that gives NaN"
+                                    : "or --infinities-compare-equal, with which the same infinity is no error"));
+    }
 }
 
 /// Constants that only need clamping. Kept if the fp32 outputs stay where they are.
@@ -247,7 +283,7 @@ double Search::used(const Levels& levels, const std::string& kind) {
   if (const auto found = done_.find({held_out, raised}); found != done_.end()) return found->second;
   const Trial* known = journal_.find(kind, raised);
   if (known == nullptr) {
-    check_limits();
+    check_limits(!held_out);
     const auto begin = Clock::now();
     Trial trial;
     trial.kind = kind;
@@ -257,6 +293,7 @@ double Search::used(const Levels& levels, const std::string& kind) {
     const std::size_t count = held_out ? data_.held_out.size() : data_.samples.size();
     const auto outputs = space_->trials().run(space_->assignment(levels), first, count, !held_out && kind != "layer");
     trial.judgement = criterion_.judge(held_out ? held_out_golden_ : golden_, outputs);
+    if (held_out) trial.samples_passed = samples_passed(trial.judgement, outputs);
     trial.time_us = space_->time_us(levels);
     trial.cost_share = space_->cost_share(levels);
     trial.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -271,6 +308,15 @@ double Search::used(const Levels& levels, const std::string& kind) {
   done_.emplace(std::pair(held_out, std::move(raised)), judgement.used);
   show(stage_);
   return judgement.used;
+}
+
+/// Of the held-out samples, each by itself at the whole tolerance.
+int Search::samples_passed(const Judgement& together, std::span<const TensorMap> outputs) const {
+  if (together.worst_sample < 0) return -1;  // A script may see what single samples do not have.
+  int count = 0;
+  for (std::size_t s = 0; s < outputs.size(); ++s)
+    count += criterion_.judge({&held_out_golden_[s], 1}, {&outputs[s], 1}).passed() ? 1 : 0;
+  return count;
 }
 
 bool Search::passes(const Levels& levels, const std::string& kind) { return used(levels, kind) <= options_.margin; }
@@ -293,6 +339,7 @@ bool Search::passes_held_out(const Levels& levels) {
   if (held_out_golden_.empty()) {
     Trials exact(data_.network, options_.build, data_.held_out, space_->trials().weights());
     held_out_golden_ = exact.run(exact.full_precision(), false);
+    check_golden_values(held_out_golden_, " of the held-out samples");
   }
   const bool passed = used(levels, "hold-out") <= 1.0;
   held_out_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
@@ -323,6 +370,32 @@ void Search::measure_incomplete() {
     effects_[i].effect = amplitude_of(used(levels, "layer"), criterion_.sensitivity());
     measured_[i] = 1;
   }
+}
+
+/// Overflows that the gradient calls harmless: an infinity that turns into NaN further on, inf - inf, is not. One trial
+/// tells for all of them, and more where it fails.
+void Search::doubt_harmless() {
+  std::vector<std::size_t> harmless;
+  for (std::size_t i = 0; i < effects_.size(); ++i)
+    if (effects_[i].overflows && !effects_[i].incomplete && std::isfinite(effects_[i].effect)) harmless.push_back(i);
+  if (harmless.empty()) return;
+  stage_ = "trying overflows that look harmless";
+  doubt(harmless);
+}
+
+void Search::doubt(std::span<const std::size_t> candidates) {
+  Levels levels = space_->highest();
+  for (std::size_t i : candidates) levels[i] = 0;
+  const double measured = used(levels, "layer");
+  if (measured <= options_.margin) return;
+  if (candidates.size() == 1) {
+    LayerEffect& effect = effects_[candidates.front()];
+    effect.effect = std::max(effect.effect, amplitude_of(measured, criterion_.sensitivity()));
+    measured_[candidates.front()] = 1;
+    return;
+  }
+  doubt(candidates.first(candidates.size() / 2));
+  doubt(candidates.subspan(candidates.size() / 2));
 }
 
 void Search::order() {
@@ -499,7 +572,7 @@ void Search::lower_rungs() {
     std::size_t good = 0, bad = kept.size() + 1, next = kept.size();
     while (bad - good > 1) {
       Levels levels = before;
-      for (std::size_t i = 0; i < next; ++i) levels[kept[i]] = rung;
+      for (std::size_t i = 0; i < next; ++i) levels[kept[i]] = space_->effective_level(kept[i], rung);
       if (passes(levels, "search") && passes_held_out(levels)) {
         good = next;
         best_ = std::move(levels);
@@ -508,6 +581,16 @@ void Search::lower_rungs() {
       }
       next = (good + bad) / 2;
     }
+  }
+}
+
+/// When the trials have run out: the best set may still be without its proof.
+void Search::verify_best() {
+  if (!best_ || best_holds_) return;
+  try {
+    best_holds_ = passes_held_out(*best_);
+  } catch (const LimitReached&) {  // Of time: it stays unproven.
+  } catch (const SearchInterrupted&) {
   }
 }
 
@@ -542,9 +625,14 @@ void Search::finish(Answer& answer) {
     squares += std::isfinite(e.effect) ? e.effect * e.effect : 0;
   }
   std::vector<LayerId> kept;
+  std::vector<char> harmless;  // Overflows that no gradient and no trial saw.
   for (std::size_t i = 0; i < levels.size(); ++i)
-    if (levels[i] != 0) kept.push_back(space_->candidates()[i]);
-  const std::vector<Reason> reasons = explain_layers(space_->trials(), space_->low(), kept, data_.samples.size());
+    if (levels[i] != 0) {
+      kept.push_back(space_->candidates()[i]);
+      harmless.push_back(i < effects_.size() && effects_[i].overflows && std::isfinite(effects_[i].effect));
+    }
+  const std::vector<Reason> reasons =
+      explain_layers(space_->trials(), space_->low(), kept, data_.samples.size(), harmless);
   std::size_t k = 0;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     if (levels[i] == 0) continue;
@@ -566,10 +654,13 @@ void Search::finish(Answer& answer) {
   }
   for (const Trial& trial : trials_) {
     if (trial.raised != space_->names(levels)) continue;
-    if (trial.kind == "hold-out")
+    if (trial.kind == "hold-out") {
       answer.held_out = trial.judgement;
-    else if (trial.kind != "layer")
+      answer.held_out_passed = std::max(0, trial.samples_passed);
+      if (trial.judgement.passed()) answer.held_out_passed = answer.held_out_samples;
+    } else if (trial.kind != "layer") {
       answer.search = trial.judgement;
+    }
   }
 }
 
@@ -592,6 +683,9 @@ std::string Search::sentence(const Answer& answer, const std::string& ended) con
       break;
   }
   if (!best_) return fmt::format("No passing set yet{}", after);
+  if (answer.held_out)
+    return fmt::format("{} of {} layers pass the search samples, but not the held-out samples{}", answer.kept.size(),
+                       answer.candidates, after);
   return fmt::format("{} of {} layers pass the search samples, but the held-out samples were not checked{}",
                      answer.kept.size(), answer.candidates, after);
 }
@@ -608,12 +702,15 @@ Answer Search::run() {
                   "--int8 (with calibration), or fewer names in --keep and --lower");
     predict();
     measure_incomplete();
+    doubt_harmless();
     order();
     find();
     if (best_holds_ && space_->highest_level() > 1) lower_rungs();
     if (best_holds_ && options_.shrink) shrink();
   } catch (const LimitReached& limit) {
     ended = limit.what;
+    if (stage_ != "searching") ended += ", while " + stage_;
+    verify_best();
   } catch (const SearchInterrupted& interrupted) {
     ended = interrupted.what();
   }

@@ -37,6 +37,7 @@ struct SearchOptions {
   double time_limit = 0;                            ///< Seconds; 0: none.
   std::size_t memory_limit = std::size_t{1} << 30;  ///< For shared activations and what the predictor keeps.
   PredictorOptions predictor;
+  bool infinities_equal = false;  ///< Golden infinities are allowed.
 };
 
 /// What a search works on.
@@ -58,6 +59,9 @@ struct SearchProgress {
   std::int64_t best = -1;  ///< Layers of the best passing set so far; -1: none.
 };
 using SearchObserver = std::function<void(const SearchProgress&)>;
+
+/// Whether a layer can have a precision: it has float arithmetic, in itself or in its bodies (If, Loop, Scan).
+bool has_precision(const Layer& layer) noexcept;
 
 /// The layers that a search may raise, in network order: float arithmetic that reaches an output, whose precision in
 /// `low` is not the highest of the ladder.

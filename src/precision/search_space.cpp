@@ -22,6 +22,10 @@ std::size_t raised_count(const Levels& levels) noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(levels, [](std::uint8_t level) { return level != 0; }));
 }
 
+bool has_precision(const Layer& layer) noexcept {
+  return layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
+}
+
 std::vector<LayerId> search_candidates(const Specialization& spec, const Assignment& low,
                                        const SearchOptions& options) {
   const Network& network = *spec.network;
@@ -30,8 +34,7 @@ std::vector<LayerId> search_candidates(const Specialization& spec, const Assignm
     for (LayerId id : *list) fixed[static_cast<std::size_t>(id)] = 1;
   std::vector<LayerId> result;
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    if (fixed[l] || spec.folded[l] || !spec.numeric[l] || network.layers[l].op->precision != PrecisionRule::kCompute)
-      continue;
+    if (fixed[l] || spec.folded[l] || !spec.numeric[l] || !has_precision(network.layers[l])) continue;
     // The bias of an int8 product is part of it.
     if (low.precision[l] == Precision::kINT8 && product_of_bias(spec, static_cast<LayerId>(l)) != kNone) continue;
     if (low.precision[l] != options.ladder.back()) result.push_back(static_cast<LayerId>(l));
@@ -71,6 +74,10 @@ Assignment SearchSpace::assignment(const Levels& levels) {
 Precision SearchSpace::precision(std::size_t candidate, std::uint8_t level) const {
   const Precision low = low_.precision[static_cast<std::size_t>(candidates_[candidate])];
   return level == 0 ? low : options_.ladder[level - 1];
+}
+
+std::uint8_t SearchSpace::effective_level(std::size_t candidate, std::uint8_t level) const {
+  return precision(candidate, level) == precision(candidate, 0) ? 0 : level;
 }
 
 std::vector<std::pair<std::string, std::string>> SearchSpace::names(const Levels& levels) const {

@@ -35,6 +35,8 @@ class SearchSpace {
 
   Assignment assignment(const Levels& levels);
   Precision precision(std::size_t candidate, std::uint8_t level) const;
+  /// `level`, or 0 where that rung is what the candidate has at its lowest.
+  std::uint8_t effective_level(std::size_t candidate, std::uint8_t level) const;
   /// Names and precisions of the raised layers, in network order.
   std::vector<std::pair<std::string, std::string>> names(const Levels& levels) const;
 

@@ -192,6 +192,54 @@ def test_golden_results_that_do_not_fit(search, tmp_path, change, message):
     assert message in outcome.err, outcome
 
 
+def test_golden_outputs_of_our_own_that_are_no_numbers(run, tmp_path):
+    nodes = [helper.make_node("Mul", ["x", "two"], ["m"], name="Mul"), helper.make_node("Sqrt", ["m"], ["y"], name="Root")]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "root", infos[:1], infos[1:], [numpy_helper.from_array(np.full(1, 2, np.float32), "two")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "root.onnx")
+    good = [{"x": np.full(4, i + 1, np.float32)} for i in range(4)]
+    for bad, where in ((1, "sample 1"), (3, "of the held-out samples")):
+        iterations = [dict(each) for each in good]
+        iterations[bad] = {"x": np.array([1, -1, 2, 3], np.float32)}
+        name = save_inputs(tmp_path / "in.json", iterations)
+        outcome = run("precision", "search", "root.onnx", "--load-inputs", name, *BASE)
+        assert outcome.code == 1 and "expected numbers, got 1 NaN" in outcome.err, outcome
+        assert where in outcome.err, outcome
+        assert not (tmp_path / "root.answer.json").exists()
+
+
+def branches():
+    """y = x > 0 ? (x + 65504) - 65504 : -x, in the bodies of an If."""
+    def body(name, nodes, output):
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(output, TensorProto.FLOAT, [4])])
+
+    yes = body("yes", [helper.make_node("Add", ["x", "max"], ["s"], name="Add"),
+                       helper.make_node("Sub", ["s", "max"], ["d"], name="Sub")], "d")
+    no = body("no", [helper.make_node("Neg", ["x"], ["n"], name="Neg")], "n")
+    nodes = [helper.make_node("ReduceMax", ["x"], ["top"], name="Top", keepdims=0),
+             helper.make_node("Greater", ["top", "nought"], ["positive"], name="Greater"),
+             helper.make_node("If", ["positive"], ["chosen"], name="If", then_branch=yes, else_branch=no),
+             helper.make_node("Neg", ["chosen"], ["y"], name="Last")]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    constants = [numpy_helper.from_array(np.full((), 0, np.float32), "nought"),
+                 numpy_helper.from_array(np.full(1, 65504, np.float32), "max")]
+    graph = helper.make_graph(nodes, "branches", infos[:1], infos[1:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def test_bodies_of_control_flow_are_raised(run, tmp_path):
+    onnx.save(branches(), tmp_path / "branches.onnx")
+    name = save_inputs(tmp_path / "in.json", [{"x": np.random.default_rng(i).uniform(1, 2, 4).astype(np.float32)} for i in range(4)])
+    assert run("precision", "search", "branches.onnx", "--load-inputs", name, *BASE).code == 0
+    answer = answer_of(tmp_path, "branches.answer.json")
+    assert [layer["name"] for layer in answer["layers"]] == ["If"]
+    assert answer["held_out"]["passed"] == answer["held_out"]["samples"] == 1
+    judged = ["--load-inputs", name, "--onnxrt", "--atol", "1e-3", "--rtol", "1e-2"]
+    assert run("run", "branches.onnx", *answer["run_options"], *judged).code == 0
+    words = answer["run_options"]
+    assert run("run", "branches.onnx", *words[:words.index("--layer-precisions")], *judged).code == 1
+
+
 def test_golden_results_of_other_inputs(search, tmp_path):
     outcome = search("--golden", broken_golden(
         tmp_path, lambda good: [{"matmul_out_3": g["matmul_out_3"] + 0.5} for g in good]))
@@ -285,6 +333,7 @@ def test_journals_of_other_searches_are_refused(search, run, model, tmp_path):
     before = (tmp_path / "needs_constraints.journal.jsonl").read_text()
     for words, difference in ((["--margin", "1"], "--margin: expected '1', got '0.5'"),
                               (["--atol", "1"], "criterion: expected"),
+                              (["--infinities-compare-equal"], "--infinities-compare-equal: expected 'yes', got 'no'"),
                               (["--fusion", "full"], "--fusion: expected 'full', got 'none'"),
                               (["--keep", "Add"], "--keep: expected 'Add', got nothing"),
                               (["--no-hold-out"], "samples: expected")):

@@ -156,6 +156,14 @@ TEST(ControlFlow, BranchesFollowTheSameRules) {
   EXPECT_THAT(run_first(*Engine::build(network, fp16_options()), negative), ElementsAre(1, 1.0001f));
 }
 
+TEST(ControlFlow, BodiesObeyThePrecisionOfTheirLayer) {
+  const auto network = branches().load();
+  layer_named(*network, "If").precision = DataType::kFloat32;
+  const std::vector<Tensor> positive{Tensor::of<float>({2}, {1, 1.5f})};
+  const auto engine = Engine::build(network, fp16_options(ConstraintMode::kObey, Fusion::kNone, true));
+  EXPECT_THAT(run_first(*engine, positive), ElementsAre(1, 1.5f));
+}
+
 TEST(ControlFlow, LoopsCarryRoundedValues) {
   // s = 2048; four times s = s + 1: fp16 has no 2049.
   Model model;

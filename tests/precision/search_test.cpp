@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "engine/build_helpers.h"
@@ -293,6 +294,267 @@ TEST(Search, LowersKeptLayersToMiddleRungs) {
   EXPECT_EQ(answer.verdict, Answer::Verdict::kFound);
   EXPECT_THAT(kept(answer), ElementsAre("Product3", "Product4"));
   for (const KeptLayer& layer : answer.kept) EXPECT_EQ(layer.precision, Precision::kBF16) << layer.name;
+}
+
+/// y = x > 0 ? (x + 65504) - 65504 : x, in the body of an If.
+TEST(Search, RaisesTheBodiesOfControlFlow) {
+  Model model;
+  model.input("x", {4});
+  auto& reduce = model.node("ReduceMax", {"x"}, {"top"}, "Top");
+  add_attribute(reduce, "keepdims", onnx::AttributeProto::INT).set_i(0);
+  model.node("Greater", {"top", "nought"}, {"positive"}, "Greater");
+  auto& choice = model.node("If", {"positive"}, {"chosen"}, "If");
+  onnx::GraphProto& yes = *add_attribute(choice, "then_branch", onnx::AttributeProto::GRAPH).mutable_g();
+  yes.set_name("yes");
+  add_node(yes, "Add", {"x", "max"}, {"sum"}, "Add");
+  add_node(yes, "Sub", {"sum", "max"}, {"back"}, "Sub");
+  yes.add_output()->set_name("back");
+  onnx::GraphProto& no = *add_attribute(choice, "else_branch", onnx::AttributeProto::GRAPH).mutable_g();
+  no.set_name("no");
+  add_node(no, "Neg", {"x"}, {"opposite"}, "Neg");
+  no.add_output()->set_name("opposite");
+  model.node("Neg", {"chosen"}, {"y"}, "Last");
+  *model.graph().add_initializer() = float_tensor("max", {1}, {65504});
+  *model.graph().add_initializer() = float_tensor("nought", {}, {0});
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {4}, 1, 2);
+  const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-2), fp16_search());
+  EXPECT_EQ(answer.verdict, Answer::Verdict::kFound) << answer.message;
+  EXPECT_THAT(kept(answer), ElementsAre("If"));
+}
+
+/// The kept layers by name.
+std::map<std::string, KeptLayer> kept_rows(const Answer& answer) {
+  std::map<std::string, KeptLayer> rows;
+  for (const KeptLayer& layer : answer.kept) rows[layer.name] = layer;
+  return rows;
+}
+
+TEST(Search, RefusesGoldenOutputsThatAreNoNumbers) {
+  Model model;
+  model.input("x", {4});
+  model.node("Mul", {"x", "two"}, {"m"}, "Double");
+  model.node("Sqrt", {"m"}, {"y"}, "Root");
+  *model.graph().add_initializer() = float_tensor("two", {1}, {2});
+  model.output("y");
+  const auto network = model.load();
+  const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 1e-2);
+  const auto message = [&](const SearchData& data) -> std::string {
+    try {
+      run(data, *criterion, fp16_search());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_THAT(message(data_for(network, "x", {4}, -1, 1)),
+              HasSubstr("[golden] output 'y', sample 0: expected numbers"));
+  SearchData data = data_for(network, "x", {4}, 1, 2);
+  data.held_out[2][0].tensor = values_in({4}, -2, -1, 1);
+  EXPECT_THAT(message(data), HasSubstr("held-out samples"));
+}
+
+/// The weights are infinite in fp16, and inf - inf is no number, but tanh has no gradient where it saturates.
+TEST(Search, DoubtsOverflowsThatHaveNoGradient) {
+  Model model;
+  model.input("x", {4, 16});
+  std::string value = "x";
+  for (int i = 0; i < 8; ++i) {
+    const std::string n = std::to_string(i);
+    const float scale = i == 4 ? 1e6f : 1.0f;
+    const Tensor w = values_in({16, 16}, -0.4 * scale, 0.4 * scale, static_cast<std::uint32_t>(i + 1));
+    *model.graph().add_initializer() = float_tensor("w" + n, {16, 16}, floats(w));
+    model.node("MatMul", {value, "w" + n}, {"p" + n}, "Product" + n);
+    model.node("Tanh", {"p" + n}, {"t" + n}, "Tanh" + n);
+    value = "t" + n;
+  }
+  model.node("Identity", {value}, {"y"}, "Out");
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {4, 16}, 0.5, 1);
+  const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 5e-2), fp16_search());
+  EXPECT_EQ(answer.verdict, Answer::Verdict::kFound) << answer.message;
+  EXPECT_THAT(kept(answer), ElementsAre("Product4"));
+  EXPECT_LE(answer.evaluations, 6);
+}
+
+/// 0 times a constant beyond fp16: the factor 0 is exact, whatever its gradient.
+TEST(Search, BlamesNoLayerThatRoundsNothing) {
+  Model model;
+  model.input("x", {4});
+  model.node("Sub", {"one", "mask"}, {"absent"}, "Sub");
+  model.node("Mul", {"absent", "lowest"}, {"bias"}, "Mul");
+  model.node("Add", {"x", "bias"}, {"scores"}, "Add");
+  model.node("Softmax", {"scores"}, {"y"}, "Softmax");
+  *model.graph().add_initializer() = float_tensor("one", {1}, {1});
+  *model.graph().add_initializer() = float_tensor("lowest", {1}, {-3.4e38f});
+  model.input("mask", {4});
+  model.output("y");
+  SearchData data;
+  data.network = model.load();
+  for (std::uint32_t s = 0; s < 3; ++s) {
+    Tensor mask(DataType::kFloat32, {4});
+    for (int i = 0; i < 4; ++i) mask.data<float>()[i] = i < 3 ? 1.0f : 0.0f;
+    data.samples.push_back({{"x", values_in({4}, -1, 1, s + 1)}, {"mask", mask}});
+  }
+  SearchOptions options = fp16_search();
+  options.repair = false;
+  const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-2), options);
+  EXPECT_THAT(kept(answer), ElementsAre("Mul")) << answer.message;
+}
+
+TEST(Search, ChecksTheHeldOutSamplesWhenTheTrialsHaveRunOut) {
+  const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
+  SearchOptions options = fp16_search();
+  options.max_trials = 1;  // The first head of the order passes.
+  const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 5e-2), options);
+  EXPECT_EQ(answer.evaluations, 1);
+  EXPECT_EQ(answer.verdict, Answer::Verdict::kFound) << answer.message;
+  ASSERT_TRUE(answer.held_out.has_value());
+  EXPECT_EQ(answer.held_out_passed, 4);
+}
+
+TEST(Search, CountsTheHeldOutSamplesThatPass) {
+  SearchData data = data_for(saturating(), "x", {8, 8}, 1, 2);
+  // With one golden output that nothing can meet, three of four pass.
+  Trials trials(data.network, fp16_search().build, data.held_out);
+  data.held_out_golden = trials.run(trials.full_precision());
+  data.held_out_golden[1][0].tensor = values_in({8, 8}, 5, 6, 1);
+  Journal journal;
+  const auto criterion = allclose(1e-3, 1e-2);
+  for (int turn = 0; turn < 2; ++turn) {  // The second from the journal.
+    const Answer answer = search_precisions(data, *criterion, fp16_search(), journal);
+    EXPECT_EQ(answer.verdict, Answer::Verdict::kFailsHeldOut);
+    EXPECT_EQ(answer.held_out_passed, 3);
+  }
+}
+
+/// A layer whose lowest precision is the middle rung is not raised to it.
+TEST(Search, RaisesNoLayerToWhatItHas) {
+  const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
+  SearchOptions options = fp16_search();
+  options.ladder = {Precision::kFP16, Precision::kFP32};
+  const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 5e-2), options);
+  EXPECT_THAT(kept(answer), ElementsAre("Product3", "Product4"));
+  for (const KeptLayer& layer : answer.kept) EXPECT_EQ(layer.precision, Precision::kFP32);
+}
+
+/// Sum or difference of x and a constant, then more layers that need raising by the tolerance.
+Answer sum_of(const std::string& op, const std::vector<float>& operand, double low, double high, double tolerance) {
+  Model model;
+  const auto n = static_cast<std::int64_t>(operand.size());
+  model.input("x", {n});
+  model.node(op, {"x", "c"}, {"y"}, "Sum");
+  *model.graph().add_initializer() = float_tensor("c", {n}, operand);
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {n}, low, high);
+  return run(data, *make_metric_criterion(MetricKind::kRelativeL2, tolerance), fp16_search());
+}
+
+TEST(Reasons, NameCancellationWhereItIs) {
+  const auto row = kept_rows(sum_of("Sub", std::vector<float>(32, 1000.0f), 1000.5, 1002.5, 1e-4)).at("Sum");
+  EXPECT_EQ(row.reason.kind, ReasonKind::kCancellation) << row.reason.text;
+  EXPECT_THAT(row.reason.text, HasSubstr("where fp16 steps by 0.5; their difference is about 1."));
+  EXPECT_EQ(row.reason.count, 96);
+}
+
+TEST(Reasons, NameWhatIsSwallowed) {
+  const auto row = kept_rows(sum_of("Add", std::vector<float>(32, 4096.0f), 0.1, 1, 1e-5)).at("Sum");
+  EXPECT_EQ(row.reason.kind, ReasonKind::kCancellation) << row.reason.text;
+  EXPECT_THAT(row.reason.text, HasSubstr("where fp16 steps by 4; what is added (about 0."));
+  EXPECT_EQ(row.reason.tensor, "c");
+}
+
+/// What a mask covers is meant to be lost.
+TEST(Reasons, DoNotBlameMasks) {
+  Model model;
+  model.input("x", {4, 32});
+  std::vector<float> mask(32, -32752.0f);
+  std::fill(mask.begin(), mask.begin() + 8, 0.0f);
+  model.node("Add", {"x", "mask"}, {"s"}, "Sum");
+  model.node("Softmax", {"s"}, {"y"}, "Softmax");
+  *model.graph().add_initializer() = float_tensor("mask", {1, 32}, mask);
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {4, 32}, -4, 4);
+  const auto rows = kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-5), fp16_search()));
+  EXPECT_EQ(rows.at("Sum").reason.kind, ReasonKind::kRounding) << rows.at("Sum").reason.text;
+}
+
+/// Elements of a Mul, with a tolerance that rounding fails: overflow and underflow of operand and of result.
+Reason reason_of_product(float factor, double low, double high) {
+  Model model;
+  model.input("x", {32});
+  model.node("Mul", {"x", "c"}, {"y"}, "Product");
+  *model.graph().add_initializer() = float_tensor("c", {1}, {factor});
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {32}, low, high);
+  SearchOptions options = fp16_search();
+  options.repair = false;
+  return kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-5), options)).at("Product").reason;
+}
+
+TEST(Reasons, NameTheTensorThatLeavesTheRange) {
+  const Reason weights_over = reason_of_product(1e6f, 1e-4, 2e-4);
+  EXPECT_EQ(weights_over.kind, ReasonKind::kOverflow) << weights_over.text;
+  EXPECT_EQ(weights_over.tensor, "c");
+  EXPECT_EQ(weights_over.count, 1);
+  EXPECT_EQ(weights_over.largest, 1e6);
+  const Reason result_over = reason_of_product(1000.0f, 100, 200);
+  EXPECT_EQ(result_over.kind, ReasonKind::kOverflow) << result_over.text;
+  EXPECT_EQ(result_over.tensor, "y");
+  EXPECT_EQ(result_over.count, 96);
+  EXPECT_EQ(result_over.total, 96);
+  const Reason weights_under = reason_of_product(1.5e-7f, 100, 200);
+  EXPECT_EQ(weights_under.kind, ReasonKind::kUnderflow) << weights_under.text;
+  EXPECT_EQ(weights_under.tensor, "c");
+  EXPECT_EQ(weights_under.largest, static_cast<double>(1.5e-7f));
+  const Reason result_under = reason_of_product(1e-4f, 1e-4, 1e-3);
+  EXPECT_EQ(result_under.kind, ReasonKind::kUnderflow) << result_under.text;
+  EXPECT_EQ(result_under.tensor, "y");
+  const Reason rounding = reason_of_product(1.1f, 1, 2);
+  EXPECT_EQ(rounding.kind, ReasonKind::kRounding) << rounding.text;
+}
+
+/// Small values beside large ones, as behind a softmax, cost less than the steps at the large ones.
+TEST(Reasons, DoNotBlameSmallValuesBesideLargeOnes) {
+  Model model;
+  model.input("x", {4, 32});
+  model.node("Mul", {"x", "scale"}, {"s"}, "Scale");
+  model.node("Softmax", {"s"}, {"p"}, "Softmax");
+  model.node("MatMul", {"p", "w"}, {"y"}, "Product");
+  *model.graph().add_initializer() = float_tensor("scale", {1}, {20});
+  *model.graph().add_initializer() = float_tensor("w", {32, 4}, floats(values_in({32, 4}, -1, 1, 7)));
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {4, 32}, -1, 1);
+  const auto rows = kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-6), fp16_search()));
+  EXPECT_EQ(rows.at("Product").reason.kind, ReasonKind::kRounding) << rows.at("Product").reason.text;
+}
+
+/// What int8 loses: by clipping, or by steps that are too coarse.
+Reason int8_reason(double low, double high, float scale) {
+  Model model;
+  model.input("x", {4, 16});
+  model.node("MatMul", {"x", "w"}, {"y"}, "Product");
+  *model.graph().add_initializer() = float_tensor("w", {16, 16}, floats(values_in({16, 16}, -1, 1, 3)));
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {4, 16}, low, high);
+  SearchOptions options = fp16_search();
+  options.build.fp16 = false;
+  options.build.int8 = true;
+  options.build.scales = {{"x", scale}, {"y", 0.1f}};
+  return kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-5), options)).at("Product").reason;
+}
+
+TEST(Reasons, TellClippingFromCoarseSteps) {
+  const Reason clipped = int8_reason(-1, 1, 0.5f / 127);
+  EXPECT_EQ(clipped.kind, ReasonKind::kSaturation) << clipped.text;
+  EXPECT_EQ(clipped.tensor, "x");
+  EXPECT_GT(clipped.count, 50);
+  EXPECT_LT(clipped.count, 150);
+  const Reason barely = int8_reason(-1, 1, 0.99f / 127);
+  EXPECT_EQ(barely.kind, ReasonKind::kRounding) << barely.text;
+  const Reason coarse = int8_reason(-1, 1, 100.0f / 127);
+  EXPECT_EQ(coarse.kind, ReasonKind::kResolution) << coarse.text;
+  EXPECT_EQ(coarse.tensor, "x");
 }
 
 }  // namespace
