@@ -134,7 +134,7 @@ void Search::check_limits(bool limited) {
   if (options_.time_limit > 0 && elapsed() >= options_.time_limit)
     throw LimitReached{fmt::format("the time limit of {:g} s", options_.time_limit)};
   if (limited && options_.max_trials > 0 && evaluations_ >= options_.max_trials)
-    throw LimitReached{fmt::format("the limit of {} trials", options_.max_trials)};
+    throw LimitReached{fmt::format("the limit of {} trial{}", options_.max_trials, options_.max_trials == 1 ? "" : "s")};
 }
 
 void Search::prepare() {
