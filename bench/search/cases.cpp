@@ -5,7 +5,7 @@
 #include "compare/json_files.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
-#include "precision/calibration.h"
+#include "calibration/calibration.h"
 
 namespace ulpscope::bench {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "args/network_args.h"
-#include "precision/calibration.h"
+#include "calibration/calibration.h"
 #include "runners/script_host.h"
 #include "tools/network_setup.h"
 

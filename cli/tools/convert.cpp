@@ -20,7 +20,7 @@
 #include "interrupt.h"
 #include "precision/answer_json.h"
 #include "precision/answer_text.h"
-#include "precision/convert.h"
+#include "convert/convert.h"
 #include "precision/fingerprint.h"
 #include "runners/onnx_checks.h"
 #include "tools/calibrate.h"

@@ -13,7 +13,7 @@
 #include "compare/postprocess.h"
 #include "compare/results.h"
 #include "console.h"
-#include "precision/calibrators.h"
+#include "calibration/calibrators.h"
 #include "runners/script_host.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"

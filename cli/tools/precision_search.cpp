@@ -15,7 +15,7 @@
 #include "interrupt.h"
 #include "precision/answer_json.h"
 #include "precision/answer_text.h"
-#include "precision/calibration_cache.h"
+#include "calibration/calibration_cache.h"
 #include "precision/fingerprint.h"
 #include "precision/journal.h"
 #include "precision/repair.h"

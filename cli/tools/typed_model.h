@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compare/tensor_map.h"
-#include "precision/convert.h"
+#include "convert/convert.h"
 #include "runners/onnx_checks.h"
 
 namespace ulpscope::cli {

@@ -11,7 +11,7 @@
 #include "graph/assignment.h"
 #include "graph/network.h"
 #include "precision/answer.h"
-#include "precision/equalise.h"
+#include "calibration/equalise.h"
 
 namespace ulpscope {
 

@@ -1,5 +1,5 @@
 // Channels are equalised without changing a bit in fp32, and int8 gains by it.
-#include "precision/equalise.h"
+#include "calibration/equalise.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -229,7 +229,7 @@ TEST(Search, GivesTheBestSoFarWhenALimitComes) {
   options.max_trials = 1;
   const Answer limited = run(data, *criterion, options);
   EXPECT_LE(limited.evaluations, 1);
-  EXPECT_THAT(limited.message, HasSubstr("the limit of 1 trials"));
+  EXPECT_THAT(limited.message, HasSubstr("the limit of 1 trial"));
   EXPECT_NE(limited.verdict, Answer::Verdict::kNotReachable);
   options.max_trials = 0;
   Journal journal;

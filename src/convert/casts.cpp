@@ -1,10 +1,10 @@
-#include "precision/casts.h"
+#include "convert/casts.h"
 
 #include <algorithm>
 #include <map>
 
 #include "engine/int8.h"
-#include "precision/cast_problem.h"
+#include "convert/cast_problem.h"
 
 namespace ulpscope {
 namespace {

@@ -1,5 +1,5 @@
 // Calibration: thresholds against plain implementations, and whole networks.
-#include "precision/calibration.h"
+#include "calibration/calibration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "precision/calibration.h"
+#include "calibration/calibration.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

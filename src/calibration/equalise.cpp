@@ -1,4 +1,4 @@
-#include "precision/equalise.h"
+#include "calibration/equalise.h"
 
 #include <fmt/format.h>
 

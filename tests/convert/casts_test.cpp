@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "precision/cast_problem.h"
+#include "convert/cast_problem.h"
 
 namespace ulpscope {
 namespace {

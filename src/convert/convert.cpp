@@ -1,4 +1,4 @@
-#include "precision/convert.h"
+#include "convert/convert.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,8 +17,8 @@
 #include "onnx/import.h"
 #include "onnx/type_support.h"
 #include "ops/registry.h"
-#include "precision/casts.h"
-#include "precision/integer_export.h"
+#include "convert/casts.h"
+#include "convert/integer_export.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

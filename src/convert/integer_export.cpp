@@ -1,11 +1,11 @@
-#include "precision/integer_export.h"
+#include "convert/integer_export.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/rounding.h"
 #include "engine/int8.h"
-#include "precision/casts.h"
+#include "convert/casts.h"
 
 namespace ulpscope {
 namespace {

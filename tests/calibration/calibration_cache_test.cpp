@@ -1,5 +1,5 @@
 // Calibration caches: TensorRT's text, there and back, and files that are none.
-#include "precision/calibration_cache.h"
+#include "calibration/calibration_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@
 #include "engine/specialization.h"
 #include "graph/assignment.h"
 #include "graph/network.h"
-#include "precision/calibration.h"
+#include "calibration/calibration.h"
 
 namespace ulpscope {
 

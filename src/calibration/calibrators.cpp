@@ -1,4 +1,4 @@
-#include "precision/calibrators.h"
+#include "calibration/calibrators.h"
 
 #include <fmt/format.h>
 

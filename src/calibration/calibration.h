@@ -13,8 +13,8 @@
 #include "compare/tensor_map.h"
 #include "engine/specialization.h"
 #include "graph/network.h"
-#include "precision/calibration_cache.h"
-#include "precision/calibrators.h"
+#include "calibration/calibration_cache.h"
+#include "calibration/calibrators.h"
 
 namespace ulpscope {
 

@@ -1,4 +1,4 @@
-#include "precision/cast_problem.h"
+#include "convert/cast_problem.h"
 
 #include <algorithm>
 #include <limits>

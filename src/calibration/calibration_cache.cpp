@@ -1,4 +1,4 @@
-#include "precision/calibration_cache.h"
+#include "calibration/calibration_cache.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Typed files of random networks under random assignments: convert itself compares them bit by bit.
-#include "precision/convert.h"
+#include "convert/convert.h"
 
 #include <gtest/gtest.h>
 
