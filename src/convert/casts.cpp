@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/int8.h"
 #include "convert/cast_problem.h"
+#include "convert/selection.h"
+#include "engine/cost.h"
+#include "engine/fusion.h"
+#include "engine/int8.h"
 
 namespace ulpscope {
 namespace {
@@ -33,8 +36,10 @@ bool depends_on_elements(const Layer& layer) {
 
 class Placer {
  public:
-  Placer(const Specialization& spec, const Assignment& assignment, const CastOptions& options)
-      : spec_(spec), network_(*spec.network), assignment_(assignment), options_(options) {}
+  /// `bound`: per layer, true if it takes the assignment's type although it could have another one.
+  Placer(const Specialization& spec, const Assignment& assignment, const CastOptions& options,
+         const std::vector<char>& bound)
+      : spec_(spec), network_(*spec.network), assignment_(assignment), options_(options), bound_(bound) {}
 
   Typing run() {
     find_constants();
@@ -195,11 +200,56 @@ class Placer {
     const Layer& layer = network_.layer(id);
     if (assignment_.precision[at(id)] == Precision::kINT8) return add_int8(id);
     const DataType type = storage_of(assignment_.precision[at(id)]);
-    const int node = add_node({type});
+    std::vector<DataType> exact{type};
+    const int node = add_node(types_of_selection(id, type, exact));
     node_of_layer_[at(id)] = node;
     read_inputs(layer, node);
     for (TensorId output : layer.outputs)
-      if (output != kNone && is_lowerable(declared(output))) add_value(output, node, {type});
+      if (output != kNone && is_lowerable(declared(output))) add_value(output, node, exact);
+  }
+
+  /// The narrow types that hold everything that the layer reads.
+  std::vector<DataType> held_types(const Layer& layer) const {
+    std::vector<DataType> types = low_;
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+      const TensorId id = layer.inputs[i];
+      if (id == kNone || is_parameter(layer, i) || !is_lowerable(declared(id))) continue;
+      std::erase_if(types, [&](DataType type) {
+        if (!has_value(id)) return declared(id) != DataType::kFloat32 || !holds(spec_, id, type);
+        const auto& exact = problem_.values[at(value_[at(id)])].exact;
+        return std::find(exact.begin(), exact.end(), type) == exact.end();
+      });
+    }
+    return types;
+  }
+
+  /// A layer that chooses among rounded values computes the same in every type that holds them; `exact`: those types.
+  /// Others have the assignment's type.
+  std::vector<DataType> types_of_selection(LayerId id, DataType type, std::vector<DataType>& exact) const {
+    const Layer& layer = network_.layer(id);
+    if (!options_.free_selection || bound_[at(id)] || !selects(layer) ||
+        declared(layer.outputs[0]) != DataType::kFloat32)
+      return {type};
+    std::vector<DataType> held = held_types(layer);
+    drop_inexact_limits(layer, held);
+    if (type != DataType::kFloat32) {
+      // Constants are rounded as the assignment rounds them, then held in float32.
+      std::vector<DataType> own{type};
+      drop_inexact_limits(layer, own);
+      const bool rounded = std::all_of(layer.inputs.begin(), layer.inputs.end(), [&](TensorId input) {
+        if (input == kNone || !is_lowerable(declared(input)) || typing_.constant[at(input)]) return true;
+        if (!has_value(input)) return false;
+        const auto& values = problem_.values[at(value_[at(input)])].exact;
+        return std::find(values.begin(), values.end(), type) != values.end();
+      });
+      if (own.empty() || !rounded) return {type};
+      return {DataType::kFloat32, type};
+    }
+    std::vector<DataType> types{DataType::kFloat32};
+    for (DataType low : held)
+      if (expressible(id, low)) types.push_back(low);
+    exact.insert(exact.end(), held.begin(), held.end());
+    return types;
   }
 
   void add_int8(LayerId id) {
@@ -220,11 +270,16 @@ class Placer {
           return t != kNone && is_lowerable(declared(t)) && declared(t) != DataType::kFloat32;
         }))
       types = {stored};
+    // What is moved without a look at it is what it was.
+    std::vector<DataType> exact{stored};
+    if (!depends_on_elements(layer))
+      for (DataType type : held_types(layer))
+        if (type != stored) exact.push_back(type);
     const int node = add_node(std::move(types));
     node_of_layer_[at(id)] = node;
     read_inputs(layer, node);
     for (TensorId output : layer.outputs)
-      if (output != kNone && is_lowerable(declared(output))) add_value(output, node, {stored});
+      if (output != kNone && is_lowerable(declared(output))) add_value(output, node, exact);
   }
 
   void add_cast(LayerId id) {
@@ -276,6 +331,10 @@ class Placer {
 
   void fill(const std::vector<DataType>& types) {
     typing_.casts = problem_.casts(types);
+    for (std::size_t l = 0; l < network_.layers.size(); ++l)
+      if (network_.layers[l].op->precision == PrecisionRule::kCompute && node_of_layer_[l] >= 0 &&
+          types[at(node_of_layer_[l])] != storage_of(assignment_.precision[l]))
+        typing_.moved.push_back({static_cast<LayerId>(l), types[at(node_of_layer_[l])]});
     typing_.written.resize(network_.tensors.size());
     for (std::size_t t = 0; t < network_.tensors.size(); ++t)
       typing_.written[t] = value_.empty() || value_[t] < 0 || typing_.constant[t]
@@ -300,6 +359,8 @@ class Placer {
           for (TensorId output : layer.outputs)
             if (output != kNone && is_lowerable(declared(output)))
               reads[i].first = rounding_of(assignment_.storage[at(output)]);
+        if (layer.op->precision == PrecisionRule::kCompute && reads[i].type == DataType::kFloat32)
+          reads[i].first = rounding_of(assignment_.precision[l]);
         if (const LayerId producer = network_.tensor(id).producer;
             producer != kNone && network_.layer(producer).op->kind == OpKind::kConstant &&
             assignment_.storage[at(id)] != declared(id))
@@ -312,6 +373,7 @@ class Placer {
   const Network& network_;
   const Assignment& assignment_;
   const CastOptions& options_;
+  const std::vector<char>& bound_;
   Typing typing_;
   CastProblem problem_;
   std::vector<DataType> low_;
@@ -332,7 +394,42 @@ LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, L
 }
 
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options) {
-  return Placer(spec, assignment, options).run();
+  std::vector<char> bound(spec.network->layers.size(), 0);
+  for (;;) {
+    Typing typing = Placer(spec, assignment, options, bound).run();
+    const std::vector<LayerId> conflicting = fusion_conflicts(spec, assignment, typing.moved);
+    if (conflicting.empty()) return typing;
+    for (LayerId id : conflicting) bound[at(id)] = 1;
+  }
+}
+
+std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assignment& assignment,
+                                          const CastOptions& options, const std::vector<char>& may_raise,
+                                          const Target& target) {
+  const Network& network = *spec.network;
+  std::vector<std::vector<Precision>> choices(network.layers.size());
+  for (std::size_t l = 0; l < choices.size(); ++l) {
+    const Precision precision = assignment.precision[l];
+    choices[l] = {precision};
+    const bool narrow = precision == Precision::kFP16 || precision == Precision::kBF16;
+    if (narrow && spec.numeric[l] && may_raise[l]) choices[l].push_back(Precision::kFP32);
+  }
+  const CostProblem problem = make_cost_problem(spec, fuse(spec, assignment, Fusion::kFull), target, choices);
+  const std::vector<int> chosen = minimize(problem);
+  std::vector<LayerId> raised;
+  Assignment after = assignment;
+  for (std::size_t n = 0; n < chosen.size(); ++n) {
+    const LayerId layer = problem.nodes[n].layer;
+    const Precision precision = problem.nodes[n].choices[static_cast<std::size_t>(chosen[n])];
+    if (precision == assignment.precision[at(layer)]) continue;
+    after.precision[at(layer)] = precision;
+    raised.push_back(layer);
+  }
+  if (raised.empty()) return {};
+  std::sort(raised.begin(), raised.end());
+  derive_storage(network, spec.inferred.types, false, false, after);
+  if (place_casts(spec, after, options).casts >= place_casts(spec, assignment, options).casts) return {};
+  return raised;
 }
 
 }  // namespace ulpscope

@@ -6,6 +6,7 @@
 
 #include "engine/fusion.h"
 #include "engine/specialization.h"
+#include "engine/target.h"
 #include "graph/assignment.h"
 #include "graph/typing.h"
 
@@ -20,14 +21,26 @@ struct CastOptions {
   std::vector<DataType> inputs, outputs;
   /// The input shapes are all fixed: what is computed from shapes is constant, too.
   bool fixed_shapes = false;
+  /// Layers that choose among values (Relu, Max, Clip, ...) may take another type than the assignment's.
+  bool free_selection = true;
 };
 
-/// Layers with a precision keep it; layers that move values, and casts of the model's own to float32, take the type
-/// that leaves the fewest casts. Rounding happens to the same values as under the assignment, so the results have the
-/// same bits at every level of fusion. A layer in int8 reads float32, which its DequantizeLinear gives, and writes what
-/// it stores; a product with a grouped_bias() leaves that to the bias. REQUIRES: no layer computes in fp8,
-/// `assignment.pinned` is all 0, and `expressible` holds for every layer in fp16 or bf16.
+/// Layers with a precision keep it; layers that move values, casts of the model's own to float32, and layers that
+/// choose among values that are rounded already (Relu, Clip, Max, Min, Abs, Neg, and maxima of windows and axes) take
+/// the type that leaves the fewest casts. Rounding happens to the same values as under the assignment, so the results
+/// have the same bits at every level of fusion: a layer keeps the assignment's type where another one would let
+/// neighbours fuse that round between them, or part some that do not. A layer in int8 reads float32, which its
+/// DequantizeLinear gives, and writes what it stores; a product with a grouped_bias() leaves that to the bias.
+/// REQUIRES: no layer computes in fp8, `assignment.pinned` is all 0, and `expressible` holds for every layer in fp16 or
+/// bf16.
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options);
+
+/// Layers of narrow precision that save more time as casts in float32 than they cost there: what `--relax` raises.
+/// `may_raise`: per layer. `target`: the GPU whose times are compared. In network order; empty where that leaves as
+/// many casts as before.
+std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assignment& assignment,
+                                          const CastOptions& options, const std::vector<char>& may_raise,
+                                          const Target& target);
 
 /// The addition of its bias that is one with a product in int8 at every level of fusion; kNone: it has none.
 LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, LayerId product);

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <set>
 
+#include "convert/casts.h"
+#include "convert/integer_export.h"
 #include "engine/assign.h"
 #include "engine/executable.h"
 #include "engine/int8.h"
@@ -17,8 +19,6 @@
 #include "onnx/import.h"
 #include "onnx/type_support.h"
 #include "ops/registry.h"
-#include "convert/casts.h"
-#include "convert/integer_export.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -442,6 +442,16 @@ class Converter {
       changes_.metadata.emplace_back("ulpscope.prepared", fmt::format("{}", fmt::join(result_.prepared, "\n")));
     log_info(fmt::format("[convert] Layers: {}", text));
     for (const std::string& line : result_.prepared) log_info("[convert] " + line);
+    if (changes_.typing.moved.empty()) return;
+    std::vector<std::string> names;
+    for (const auto& [layer, type] : changes_.typing.moved)
+      names.push_back(fmt::format("{} ({})", network_.layer(layer).name, name_of(type)));
+    log_info(fmt::format("[convert] {} layer(s) that choose among rounded values have another type in the file than "
+                         "asked for, with the same bits and fewer casts",
+                         names.size()));
+    log_verbose(fmt::format("[convert] They are: {}", fmt::join(names, ", ")));
+    if (names.size() <= 1000)
+      changes_.metadata.emplace_back("ulpscope.other_type_same_bits", fmt::format("{}", fmt::join(names, "\n")));
   }
 
   /// A folder beside the result that disappears with everything in it.

@@ -1,6 +1,7 @@
 // The types of a strongly typed file: what every layer writes and in which type it reads.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "core/rounding.h"
@@ -21,6 +22,8 @@ struct Typing {
   /// Per tensor: readers get a constant of their own, in the type that they read: weights, Constant nodes, and what is
   /// computed from constants alone.
   std::vector<char> constant;
+  /// Layers that compute in another type than the assignment's, to the same bits.
+  std::vector<std::pair<LayerId, DataType>> moved;
   int casts = 0;  ///< One per tensor and type that is read but not written.
 };
 

@@ -31,8 +31,9 @@ void run(KernelContext& ctx) {
     const T low = limit<T>(ctx, 1, "min").value_or(Limits::has_infinity ? -Limits::infinity() : Limits::lowest());
     const T high = limit<T>(ctx, 2, "max").value_or(Limits::has_infinity ? Limits::infinity() : Limits::max());
     map_unary<T, T>(ctx.input(0), ctx.output(0), [=](T x) {
-      const T raised = x < low ? low : x;
-      return raised > high ? high : raised;
+      // At a limit, the limit's sign of zero, as in the fused kernels.
+      const T raised = x <= low ? low : x;
+      return raised >= high ? high : raised;
     });
   });
 }

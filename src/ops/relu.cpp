@@ -1,4 +1,5 @@
-// Relu, ai.onnx 1, 6, 13, 14: max(0, x); integers from opset 14. NaN stays NaN.
+// Relu, ai.onnx 1, 6, 13, 14: max(0, x); integers from opset 14. NaN stays NaN, and
+// -0 becomes 0, so that rounding before is rounding after.
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 
@@ -8,7 +9,7 @@ namespace {
 struct Rectified {
   template <typename T>
   T operator()(T x) const {
-    return x < T{0} ? T{0} : x;
+    return x <= T{0} ? T{0} : x;
   }
 };
 

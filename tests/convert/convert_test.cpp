@@ -106,6 +106,7 @@ struct Case {
   std::shared_ptr<Network> network;
   std::shared_ptr<const Specialization> spec;
   ConvertOptions options;
+  ExportReport file;  ///< Of the last conversion.
 
   explicit Case(const testing::RandomNetwork& made, Network& network_made)
       : bytes(to_file(network_made, opset_of(network_made))),
@@ -121,13 +122,40 @@ struct Case {
     const Assignment assignment = assign_precisions(*spec, build, &requested);
     return convert(*spec, std::as_bytes(std::span(bytes)), assignment, {}, options, scratch(name));
   }
+
+  /// False where a file cannot say it. Throws InternalError for other bits.
+  bool converts(const BuildOptions& build, const std::vector<std::optional<DataType>>& requested,
+                const std::string& name, std::uint32_t seed) {
+    try {
+      const Conversion result = run(build, requested, name);
+      EXPECT_GT(result.checked, 0) << "seed " << seed;
+      file = result.file;
+      return true;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << "seed " << seed << ": " << error.what();
+      return false;
+    }
+  }
 };
+
+/// Of `choices` random numbers, two stand for float32 and one for `other`; the rest is the engine's choice.
+std::vector<std::optional<DataType>> random_requests(const Network& network, std::mt19937& random,
+                                                     std::uint32_t choices, std::optional<DataType> other) {
+  std::vector<std::optional<DataType>> requested(network.layers.size());
+  for (std::size_t l = 0; l < requested.size(); ++l) {
+    if (network.layers[l].op->precision != PrecisionRule::kCompute) continue;
+    const std::uint32_t choice = random() % choices;
+    if (choice < 2) requested[l] = DataType::kFloat32;
+    if (choice == 2) requested[l] = other;
+  }
+  return requested;
+}
 
 class RandomTypedNetworks : public ::testing::TestWithParam<Fusion> {};
 
 TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignment) {
   int converted = 0;
-  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
     testing::RandomNetwork made(seed);
     Case test(made, made.network());
     test.options.fusion = GetParam();
@@ -138,24 +166,14 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignment) {
     build.assume_lowest = true;
     build.constraints = ConstraintMode::kObey;
     build.fusion = GetParam();
-    std::vector<std::optional<DataType>> requested(test.network->layers.size());
-    for (std::size_t l = 0; l < requested.size(); ++l) {
-      if (test.network->layers[l].op->precision != PrecisionRule::kCompute) continue;
-      const std::uint32_t choice = random() % 6;
-      if (choice < 2) requested[l] = DataType::kFloat32;
-      if (choice == 2 && build.bf16) requested[l] = DataType::kBFloat16;
-    }
+    const auto other = build.bf16 ? std::optional(DataType::kBFloat16) : std::nullopt;
     try {
-      const Conversion result = test.run(build, requested, "random");
-      EXPECT_GT(result.checked, 0);
-      ++converted;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << "seed " << seed << ": " << error.what();
+      converted += test.converts(build, random_requests(*test.network, random, 6, other), "random", seed);
     } catch (const InternalError& error) {
       ADD_FAILURE() << "seed " << seed << ": " << error.what();
     }
   }
-  EXPECT_GE(converted, 50);
+  EXPECT_GE(converted, 170);
 }
 
 /// int8 with and without a narrow float type around it; scales of made-up sizes for everything that can have one.
@@ -174,20 +192,11 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignmentInInt8) {
     build.fusion = GetParam();
     for (const TensorId id : int8_tensors(*test.spec))
       build.scales[test.network->tensor(id).name] = 0.004f + 0.0001f * static_cast<float>(random() % 400);
-    std::vector<std::optional<DataType>> requested(test.network->layers.size());
-    for (std::size_t l = 0; l < requested.size(); ++l) {
-      if (test.network->layers[l].op->precision != PrecisionRule::kCompute) continue;
-      const std::uint32_t choice = random() % 8;
-      if (choice < 2) requested[l] = DataType::kFloat32;
-      if (choice == 2 && build.fp16) requested[l] = DataType::kFloat16;
-    }
+    const auto other = build.fp16 ? std::optional(DataType::kFloat16) : std::nullopt;
     try {
-      const Conversion result = test.run(build, requested, "int8");
-      EXPECT_GT(result.checked, 0);
+      if (!test.converts(build, random_requests(*test.network, random, 8, other), "int8", seed)) continue;
       ++converted;
-      quantised += result.file.quantised > 0 ? 1 : 0;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << "seed " << seed << ": " << error.what();
+      quantised += test.file.quantised > 0 ? 1 : 0;
     } catch (const InternalError&) {
       ++refused;
     }

@@ -1,0 +1,152 @@
+#include "convert/selection.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "engine/fusion.h"
+
+namespace ulpscope {
+namespace {
+
+std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+/// A limit of Clip; nothing: absent. NaN: not known.
+std::optional<float> limit(const Specialization& spec, const Layer& layer, std::size_t input, const char* attribute) {
+  if (input < layer.inputs.size() && layer.inputs[input] != kNone) {
+    const Tensor& value = spec.value(layer.inputs[input]);
+    if (!value || value.size() != 1 || value.type() != DataType::kFloat32) return std::nanf("");
+    return value.data<float>()[0];
+  }
+  if (layer.attributes.has(attribute)) return layer.attributes.real(attribute, 0);
+  return std::nullopt;
+}
+
+/// round(f(x)) has the bits of f(round(x)) for every x, signs of zeros included. For Clip that holds where x cannot
+/// vanish beyond a limit of zero that has the other sign.
+bool commutes_with_rounding(const Specialization& spec, const Layer& layer) {
+  const std::string_view op = layer.op->name;
+  if (op == "Relu" || op == "Abs" || op == "Neg") return true;
+  if (op != "Clip") return false;
+  const auto low = limit(spec, layer, 1, "min"), high = limit(spec, layer, 2, "max");
+  if ((low && std::isnan(*low)) || (high && std::isnan(*high))) return false;
+  if (low && *low == 0.0F && std::signbit(*low)) return false;
+  return !high || *high != 0.0F;
+}
+
+/// One level: what differs between the groups of the assignment and those with the other types.
+class Conflicts {
+ public:
+  Conflicts(const Specialization& spec, const Assignment& before, const Assignment& after, Fusion level)
+      : spec_(spec),
+        network_(*spec.network),
+        before_(before),
+        after_(after),
+        old_(fuse(spec, before, level)),
+        new_(fuse(spec, after, level)),
+        moved_(network_.layers.size(), 0) {
+    for (std::size_t l = 0; l < moved_.size(); ++l) moved_[l] = before.precision[l] != after.precision[l];
+  }
+
+  void collect(std::vector<char>& conflicting) const {
+    for (std::size_t t = 0; t < network_.tensors.size(); ++t) {
+      const auto id = static_cast<TensorId>(t);
+      const LayerId producer = network_.tensor(id).producer;
+      if (producer == kNone || spec_.is_constant(id)) continue;
+      if (before_.storage[t] == DataType::kFloat32 && after_.storage[t] == DataType::kFloat32) continue;
+      for (LayerId reader : spec_.consumers[t]) {
+        if (joined(old_, producer, reader) == joined(new_, producer, reader)) continue;
+        if (is_rounded(id) || is_rounded_later(reader)) continue;
+        if (moved_[at(producer)]) conflicting[at(producer)] = 1;
+        if (moved_[at(reader)]) conflicting[at(reader)] = 1;
+        // Groups that came out otherwise, some layers away.
+        if (!moved_[at(producer)] && !moved_[at(reader)])
+          for (std::size_t l = 0; l < moved_.size(); ++l) conflicting[l] |= moved_[l];
+      }
+    }
+  }
+
+ private:
+  /// The reader takes what the producer computed before it is rounded.
+  static bool joined(const Grouping& grouping, LayerId producer, LayerId reader) {
+    const int group = grouping.group_of[at(producer)];
+    return group != kNone && group == grouping.group_of[at(reader)];
+  }
+  bool ever_joined(LayerId producer, LayerId reader) const {
+    return producer != kNone && (joined(old_, producer, reader) || joined(new_, producer, reader));
+  }
+
+  /// Rounding it changes nothing: it is a choice among values that are rounded when they are read.
+  bool is_rounded(TensorId id) const {
+    const LayerId producer = network_.tensor(id).producer;
+    if (producer == kNone || !selects(network_.layer(producer))) return false;
+    const auto& inputs = network_.layer(producer).inputs;
+    return std::all_of(inputs.begin(), inputs.end(), [&](TensorId input) {
+      return input == kNone || spec_.is_constant(input) || !ever_joined(network_.tensor(input).producer, producer) ||
+             is_rounded(input);
+    });
+  }
+
+  /// What it reads may as well be rounded behind it, where everybody takes it rounded.
+  bool is_rounded_later(LayerId id) const {
+    const Layer& layer = network_.layer(id);
+    if (!moved_[at(id)] || !commutes_with_rounding(spec_, layer)) return false;
+    const auto& readers = spec_.consumers[at(layer.outputs[0])];
+    return std::all_of(readers.begin(), readers.end(),
+                       [&](LayerId reader) { return !ever_joined(id, reader) || is_rounded_later(reader); });
+  }
+
+  const Specialization& spec_;
+  const Network& network_;
+  const Assignment &before_, &after_;
+  const Grouping old_, new_;
+  std::vector<char> moved_;
+};
+
+}  // namespace
+
+bool selects(const Layer& layer) {
+  static constexpr std::array<std::string_view, 10> kOps{"Relu", "Clip",    "Max",           "Min",       "Abs",
+                                                         "Neg",  "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin"};
+  if (!layer.op->domain.empty() || std::find(kOps.begin(), kOps.end(), layer.op->name) == kOps.end()) return false;
+  for (std::size_t o = 1; o < layer.outputs.size(); ++o)
+    if (layer.outputs[o] != kNone) return false;
+  // Absent attributes are the largest float32, which is not without effect on infinities.
+  if (layer.op->name == "Clip" && layer.opset < 11) return layer.attributes.has("min") && layer.attributes.has("max");
+  return true;
+}
+
+void drop_inexact_limits(const Layer& layer, std::vector<DataType>& types) {
+  if (layer.op->name != "Clip" || layer.opset >= 11) return;
+  for (const char* name : {"min", "max"}) {
+    const float value = layer.attributes.real(name, 0);
+    std::erase_if(types, [&](DataType type) { return round_value(value, rounding_of(type)) != value; });
+  }
+}
+
+bool holds(const Specialization& spec, TensorId id, DataType type) {
+  const Tensor& value = spec.value(id);
+  if (!value || value.type() != DataType::kFloat32) return false;
+  const auto elements = value.values<float>();
+  return std::all_of(elements.begin(), elements.end(),
+                     [rounding = rounding_of(type)](float x) { return round_value(x, rounding) == x; });
+}
+
+std::vector<LayerId> fusion_conflicts(const Specialization& spec, const Assignment& assignment,
+                                      const std::vector<std::pair<LayerId, DataType>>& moved) {
+  if (moved.empty()) return {};
+  Assignment after = assignment;
+  for (const auto& [layer, type] : moved) after.precision[at(layer)] = *precision_from_type(type);
+  derive_storage(*spec.network, spec.inferred.types, false, false, after);
+  std::vector<char> conflicting(spec.network->layers.size(), 0);
+  for (Fusion level : {Fusion::kPointwise, Fusion::kFull})
+    Conflicts(spec, assignment, after, level).collect(conflicting);
+  std::vector<LayerId> result;
+  for (std::size_t l = 0; l < conflicting.size(); ++l)
+    if (conflicting[l]) result.push_back(static_cast<LayerId>(l));
+  return result;
+}
+
+}  // namespace ulpscope
