@@ -127,7 +127,19 @@ class Converter {
       if (is_narrow(precision(l)) && spec_.numeric[l]) function(l, network_.layers[l], storage_of(precision(l)));
   }
 
+  /// Per tensor; -1: not known.
+  std::vector<int> ranks() const {
+    std::vector<int> result;
+    for (const auto& shape : spec_.inferred.shapes) result.push_back(shape ? static_cast<int>(shape->size()) : -1);
+    return result;
+  }
+
   void choose_opset() {
+    if (exporter_.inlined() > 0)
+      log_info(
+          fmt::format("[convert] {} call(s) of model-local functions are written as their bodies, so that their "
+                      "layers can have types of their own",
+                      exporter_.inlined()));
     result_.opset_before = result_.opset_after = exporter_.opset();
     std::set<int> wanted;
     for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
@@ -140,18 +152,19 @@ class Converter {
     if (has_int8()) wanted.insert(kInt8Opset);
     for (int opset : wanted) {
       if (opset <= result_.opset_before) continue;
-      const std::string blocker = exporter_.blocks_opset(opset);
+      const std::string blocker = exporter_.blocks_opset(opset, ranks());
       if (!blocker.empty()) {
         log_warning(
             fmt::format("[convert] opset {} would have more operators in the wanted types, but means something "
-                        "else for {}: the opset stays {}",
-                        opset, blocker, result_.opset_after));
+                        "else for {}: the opset stays {}; try exporting the model with opset {}",
+                        opset, blocker, result_.opset_after, opset));
         break;
       }
       result_.opset_after = opset;
     }
     if (result_.opset_after != result_.opset_before) {
       changes_.opset = result_.opset_after;
+      changes_.ranks = ranks();
       log_info(fmt::format("[convert] The opset is raised from {} to {}, which has the operators in the wanted types",
                            result_.opset_before, result_.opset_after));
     }
@@ -446,9 +459,10 @@ class Converter {
     std::vector<std::string> names;
     for (const auto& [layer, type] : changes_.typing.moved)
       names.push_back(fmt::format("{} ({})", network_.layer(layer).name, name_of(type)));
-    log_info(fmt::format("[convert] {} layer(s) that choose among rounded values have another type in the file than "
-                         "asked for, with the same bits and fewer casts",
-                         names.size()));
+    log_info(
+        fmt::format("[convert] {} layer(s) that choose among rounded values have another type in the file than "
+                    "asked for, with the same bits and fewer casts",
+                    names.size()));
     log_verbose(fmt::format("[convert] They are: {}", fmt::join(names, ", ")));
     if (names.size() <= 1000)
       changes_.metadata.emplace_back("ulpscope.other_type_same_bits", fmt::format("{}", fmt::join(names, "\n")));

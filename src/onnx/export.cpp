@@ -8,6 +8,7 @@
 #include "onnx/functions.h"
 #include "onnx/graph_order.h"
 #include "onnx/model_file.h"
+#include "onnx/opset_upgrade.h"
 #include "onnx/type_support.h"
 #include "onnx/typed_edit.h"
 #include "ulpscope/error.h"
@@ -112,6 +113,7 @@ struct TypedExporter::Impl {
   const Network& network;
   std::filesystem::path folder;
   std::vector<LayerId> layer_of_node;  ///< kNone: a Constant, or a call of a function.
+  int inlined = 0;
 
   explicit Impl(const Network& n) : network(n) {}
 };
@@ -132,6 +134,7 @@ TypedExporter::TypedExporter(std::span<const std::byte> bytes, const Network& ne
           fmt::format("[convert] {}: expected the outputs of the file, got others; a model can only be converted "
                       "with the outputs that it has",
                       network.source));
+  impl_->inlined = inline_functions(impl_->file.proto, network.source);
   Adoption(*impl_->file.proto.mutable_graph(), network).run();
   for (const auto& node : impl_->file.proto.graph().node()) {
     LayerId layer = kNone;
@@ -169,26 +172,37 @@ int TypedExporter::opset() const {
   return 1;
 }
 
+int TypedExporter::inlined() const { return impl_->inlined; }
+
 namespace {
 
-std::string blocking_node(const onnx::GraphProto& graph, int from, int to) {
+/// In the body of an If, Loop or Scan, where nothing is rewritten.
+std::string blocking_in_body(const onnx::GraphProto& graph, int from, int to) {
   for (const auto& node : graph.node()) {
-    const bool inference_form =
-        node.op_type() == "BatchNormalization" && node.output_size() == 1 && from >= 9;  // only training changed
-    if (domain_of(node.domain()).empty() && !inference_form && !onnx_means_the_same("", node.op_type(), from, to))
-      return fmt::format("{} '{}'", node.op_type(), node_name(node));
+    if (domain_of(node.domain()).empty() && !onnx_means_the_same("", node.op_type(), from, to))
+      return fmt::format("{} '{}' (inside of a body)", node.op_type(), node_name(node));
     for (const auto& attribute : node.attribute())
       if (attribute.has_g())
-        if (std::string inner = blocking_node(attribute.g(), from, to); !inner.empty()) return inner;
+        if (std::string inner = blocking_in_body(attribute.g(), from, to); !inner.empty()) return inner;
   }
   return {};
 }
 
 }  // namespace
 
-std::string TypedExporter::blocks_opset(int to) const {
+std::string TypedExporter::blocks_opset(int to, const std::vector<int>& ranks) const {
   if (impl_->file.proto.functions_size() > 0) return "model-local functions, which have opsets of their own";
-  return blocking_node(impl_->file.proto.graph(), opset(), to);
+  const RankOf rank_of = [&](const std::string& name) {
+    const TensorId id = impl_->network.find_tensor(name);
+    return id == kNone ? -1 : ranks[at(id)];
+  };
+  for (const auto& node : impl_->file.proto.graph().node()) {
+    if (std::string found = upgrade_obstacle(node, opset(), to, rank_of); !found.empty()) return found;
+    for (const auto& attribute : node.attribute())
+      if (attribute.has_g())
+        if (std::string inner = blocking_in_body(attribute.g(), opset(), to); !inner.empty()) return inner;
+  }
+  return {};
 }
 
 ExportReport TypedExporter::write(const TypedChanges& changes, const std::filesystem::path& folder,

@@ -17,7 +17,7 @@
 namespace ulpscope {
 
 /// What changes, beside the casts. Everything else in the file stays: names, metadata, dynamic dimensions, sub-graphs,
-/// functions, texts.
+/// texts; functions whose opsets are not the model's.
 struct TypedChanges {
   Typing typing;
   /// A constant of one layer alone, float32; written in the type in which the layer reads that input. `input` may be
@@ -50,6 +50,8 @@ struct TypedChanges {
   std::vector<TensorId> replaced;
   /// The opset of ai.onnx; 0: as it is.
   int opset = 0;
+  /// Per tensor: the number of dimensions, -1 where it is not known. Only for a new opset.
+  std::vector<int> ranks;
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
@@ -77,8 +79,11 @@ class TypedExporter {
   /// layers keep their types.
   std::vector<char> frozen() const;
   int opset() const;
-  /// A node that means something else at that opset ("Softmax 'x'"), or a reason; empty: the opset can be raised.
-  std::string blocks_opset(int opset) const;
+  /// A node that cannot be written for that opset ("Softmax 'x'"), or a reason; empty: the opset can be raised.
+  /// `ranks`: TypedChanges::ranks.
+  std::string blocks_opset(int opset, const std::vector<int>& ranks) const;
+  /// Calls of model-local functions that are written as their bodies, under the names that the network has.
+  int inlined() const;
 
   /// Writes `<folder>/<name>`, and `<folder>/<name>.data` for more than 2 GB. Nothing is replaced atomically here.
   /// `limit`: the size of the model file above which weights go to external data. Throws Error(kIo),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "onnx/type_support.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::onnx_model {
@@ -170,6 +171,78 @@ void FunctionInliner::inline_call(const onnx::NodeProto& call, const Key& key, c
     out.push_back({&copy, &function.opsets});
   }
   active_.erase(key);
+}
+
+namespace {
+
+/// The function's nodes mean the same under the model's opsets.
+bool fits(const onnx::FunctionProto& function, const Opsets& opsets) {
+  for (const auto& import : function.opset_import()) {
+    const std::string domain = domain_of(import.domain());
+    const auto found = opsets.find(domain);
+    if (found == opsets.end() || found->second == import.version()) continue;
+    if (!domain.empty()) return false;
+    const auto [low, high] = std::minmax(import.version(), found->second);
+    for (const auto& node : function.node()) {
+      if (!domain_of(node.domain()).empty()) continue;
+      if (!onnx_means_the_same("", node.op_type(), static_cast<int>(low), static_cast<int>(high))) return false;
+      for (const auto& attribute : node.attribute())
+        if (attribute.has_g() || attribute.graphs_size() > 0) return false;
+    }
+  }
+  return true;
+}
+
+void expand_graph(onnx::GraphProto& graph, FunctionInliner& inliner, const Opsets& opsets) {
+  // The flat nodes refer to those of the graph.
+  google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
+  for (const FlatNode& node : inliner.expand(graph.node(), opsets)) *nodes.Add() = *node.proto;
+  *graph.mutable_node() = std::move(nodes);
+  for (auto& node : *graph.mutable_node())
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) expand_graph(*attribute.mutable_g(), inliner, opsets);
+      for (auto& inner : *attribute.mutable_graphs()) expand_graph(inner, inliner, opsets);
+    }
+}
+
+void collect_domains(const onnx::GraphProto& graph, std::set<std::string>& domains) {
+  for (const auto& node : graph.node()) {
+    domains.insert(domain_of(node.domain()));
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) collect_domains(attribute.g(), domains);
+      for (const auto& inner : attribute.graphs()) collect_domains(inner, domains);
+    }
+  }
+}
+
+}  // namespace
+
+int inline_functions(onnx::ModelProto& model, const std::string& source) {
+  if (model.functions_size() == 0) return 0;
+  Opsets opsets;
+  for (const auto& import : model.opset_import()) opsets[domain_of(import.domain())] = import.version();
+  std::set<Opsets::key_type> own;
+  std::set<std::tuple<std::string, std::string>> names;
+  for (const auto& function : model.functions()) {
+    if (!fits(function, opsets)) return 0;
+    own.insert(domain_of(function.domain()));
+    names.insert({domain_of(function.domain()), function.name()});
+  }
+  for (const auto& function : model.functions())
+    for (const auto& import : function.opset_import())
+      if (opsets.emplace(domain_of(import.domain()), import.version()).second) *model.add_opset_import() = import;
+  int calls = 0;
+  for (const auto& node : model.graph().node()) calls += names.contains({domain_of(node.domain()), node.op_type()});
+  FunctionInliner inliner(model, opsets, source);
+  expand_graph(*model.mutable_graph(), inliner, opsets);
+  model.clear_functions();
+  std::set<std::string> used;
+  collect_domains(model.graph(), used);
+  for (int i = model.opset_import_size(); i-- > 0;)
+    if (const std::string domain = domain_of(model.opset_import(i).domain());
+        own.contains(domain) && !used.contains(domain))
+      model.mutable_opset_import()->DeleteSubrange(i, 1);
+  return calls;
 }
 
 }  // namespace ulpscope::onnx_model

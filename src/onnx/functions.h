@@ -56,4 +56,9 @@ class FunctionInliner {
   std::size_t expanded_ = 0;
 };
 
+/// Puts the bodies of model-local functions in place of their calls, in every graph, under the names that an import
+/// gives them; the functions go. Nothing happens where a function needs other opsets than the model has. Returns how
+/// many calls of the main graph there were.
+int inline_functions(onnx::ModelProto& model, const std::string& source);
+
 }  // namespace ulpscope::onnx_model

@@ -12,6 +12,7 @@
 #include "onnx/functions.h"
 #include "onnx/graph_order.h"
 #include "onnx/model_writer.h"
+#include "onnx/opset_upgrade.h"
 #include "onnx/tensor_reader.h"
 
 namespace ulpscope {
@@ -376,6 +377,7 @@ class Edit {
       edit_inputs(index, node);
       edit_outputs(index, node);
       edit_attributes(index, node);
+      if (changes_.opset != 0) raise_opset(index, node);
       std::optional<onnx::NodeProto> cast = storing_cast(index, node);
       nodes_.push_back(std::move(node));
       if (cast) nodes_.push_back(std::move(*cast));
@@ -525,6 +527,29 @@ class Edit {
       attribute.set_type(onnx::AttributeProto::TENSOR);
       *attribute.mutable_t() = make_tensor("", value, written(output), Rounding::kNone);
     }
+  }
+
+  void raise_opset(std::size_t index, onnx::NodeProto& node) {
+    // Ranks by the names of the source: a cast of the value has another one.
+    const auto rank_of = [&](const std::string&) {
+      const onnx::NodeProto& source = source_node(index);
+      const TensorId id = source.input_size() > 0 ? tensor(source.input(0)) : kNone;
+      return id == kNone ? -1 : changes_.ranks[at(id)];
+    };
+    upgrade(node, opset_of_source(), changes_.opset, rank_of,
+            [&](const std::string& wanted, const std::vector<std::int64_t>& values) {
+              const std::string name = fresh(wanted);
+              add_initializer(name,
+                              Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span(values)),
+                              DataType::kInt64);
+              return name;
+            });
+  }
+
+  int opset_of_source() const {
+    for (const auto& import : file_.proto.opset_import())
+      if (domain_of(import.domain()).empty()) return static_cast<int>(import.version());
+    return 1;
   }
 
   /// A Constant node that is needed in one other type only.
