@@ -81,4 +81,70 @@ std::unique_ptr<Criterion> make_criterion(const CriterionArgs& args, const Compa
                                comparison.infinities_compare_equal);
 }
 
+namespace {
+
+/// Calls `list(option, values)` for each option with any number of values, `value(option, text)` for those with one.
+template <typename Criterion, typename Comparison, typename List, typename Value>
+void for_each_option(Criterion& criterion, Comparison& comparison, const List& list, const Value& value) {
+  value("--metric", criterion.metric);
+  value("--metric-script", criterion.metric_script);
+  list("--threshold", criterion.threshold);
+  value("--top-k", criterion.top_k);
+  value("--iou-level", criterion.iou_level);
+  list("--rtol", comparison.rtol);
+  list("--atol", comparison.atol);
+  list("--check-error-stat", comparison.check_error_stat);
+  list("--error-quantile", comparison.error_quantile);
+}
+
+void parse(const std::string& text, std::string& result) { result = text; }
+void parse(const std::string& text, int& result) { result = std::stoi(text); }
+void parse(const std::string& text, double& result) { result = std::stod(text); }
+
+}  // namespace
+
+std::vector<std::string> criterion_words(const CriterionArgs& criterion, const ComparisonArgs& comparison) {
+  std::vector<std::string> words;
+  for_each_option(
+      criterion, comparison,
+      [&](const char* option, const std::vector<std::string>& values) {
+        if (values.empty()) return;
+        words.emplace_back(option);
+        words.insert(words.end(), values.begin(), values.end());
+      },
+      [&](const char* option, const auto& value) {
+        if (value) words.insert(words.end(), {option, fmt::format("{}", *value)});
+      });
+  if (comparison.infinities_compare_equal) words.emplace_back("--infinities-compare-equal");
+  return words;
+}
+
+bool read_criterion_words(const std::vector<std::string>& words, CriterionArgs& criterion, ComparisonArgs& comparison) {
+  for (std::size_t i = 0; i < words.size();) {
+    const std::string& option = words[i++];
+    std::vector<std::string> values;
+    while (i < words.size() && !words[i].starts_with("--")) values.push_back(words[i++]);
+    bool known = false;
+    if (option == "--infinities-compare-equal") known = comparison.infinities_compare_equal = values.empty();
+    try {
+      for_each_option(
+          criterion, comparison,
+          [&](const char* name, std::vector<std::string>& list) {
+            if (option != name) return;
+            known = !values.empty();
+            list = values;
+          },
+          [&](const char* name, auto& value) {
+            if (option != name || values.size() != 1) return;
+            known = true;
+            parse(values.front(), value.emplace());
+          });
+    } catch (const std::exception&) {
+      return false;
+    }
+    if (!known) return false;
+  }
+  return true;
+}
+
 }  // namespace ulpscope::cli

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "args/comparison.h"
 #include "args/option_table.h"
@@ -26,5 +28,11 @@ struct CriterionArgs {
 /// and for names that are no outputs.
 std::unique_ptr<Criterion> make_criterion(const CriterionArgs& criterion, const ComparisonArgs& comparison,
                                           ScriptHost& host, std::span<const std::string> outputs);
+
+/// The options of a criterion as words of a command line, without defaults.
+std::vector<std::string> criterion_words(const CriterionArgs& criterion, const ComparisonArgs& comparison);
+
+/// The reverse. False for words that it does not know.
+bool read_criterion_words(const std::vector<std::string>& words, CriterionArgs& criterion, ComparisonArgs& comparison);
 
 }  // namespace ulpscope::cli

@@ -13,6 +13,7 @@
 #include "args/python_limit.h"
 #include "compare/data_loader.h"
 #include "compare/name_values.h"
+#include "convert/convert.h"
 #include "core/file.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
@@ -20,12 +21,12 @@
 #include "interrupt.h"
 #include "precision/answer_json.h"
 #include "precision/answer_text.h"
-#include "convert/convert.h"
 #include "precision/fingerprint.h"
 #include "runners/onnx_checks.h"
 #include "tools/calibrate.h"
 #include "tools/layer_choice.h"
 #include "tools/network_setup.h"
+#include "tools/relax.h"
 #include "tools/typed_model.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -159,6 +160,7 @@ class ConvertTool : public Tool {
         .ours();
     table.value({"--target"}, config_.target, "GPU", "For --convert-to trt: the GPU whose costs are reported").ours();
     table.integer({"--threads"}, config_.threads, "N", "Threads (default: one per core)").ours();
+    relax_.declare(table);
     table.section("Also written", "other forms of the same choice.");
     table
         .value({"--save-layer-precisions"}, save_layer_precisions_, "FILE",
@@ -184,6 +186,7 @@ class ConvertTool : public Tool {
   int run() override {
     if (answer_path_) read_answer_options();
     check_options();
+    if (relax_.relax) prepare_relaxing();
     set_num_threads(config_.num_threads());
     // Python starts while the model is read.
     std::unique_ptr<OnnxChecks> checks;
@@ -212,8 +215,16 @@ class ConvertTool : public Tool {
 
     const std::vector<TensorMap> samples = make_samples(network, *host);
     const auto spec = specialize_for(network, samples.front());
-    const Assignment assignment = assign_precisions(*spec, loaded.build, &requested);
     TypedModelRequest request;
+    if (relax_.relax) {
+      const auto raised = find_layers_to_raise(relax_, loaded.network, loaded.build, samples, *host, *spec, requested);
+      for (const LayerId id : raised) {
+        requested[static_cast<std::size_t>(id)] = DataType::kFloat32;
+        request.raised.push_back(network.layer(id).name);
+      }
+      add_raised_layers(network, raised, answer_);
+    }
+    const Assignment assignment = assign_precisions(*spec, loaded.build, &requested);
     request.model = model_.path();
     request.output = *output_;
     if (onnx_.external_data_dir) request.external_data_dir = *onnx_.external_data_dir;
@@ -223,6 +234,11 @@ class ConvertTool : public Tool {
     request.verify = !no_verify_;
     const Conversion result = write_typed_model(*spec, assignment, repairs(network), request, checks.get());
     print_commands();
+    if (relax_.save_answer) {
+      const WritingFile writing;
+      log_info("Saving answer to " + *relax_.save_answer);
+      write_answer(*relax_.save_answer, answer_);
+    }
     save_other_forms(network, *spec, result.assignment);
     return 0;
   }
@@ -263,7 +279,25 @@ class ConvertTool : public Tool {
                               *answer_path_, answer_.answer.message));
   }
 
+  /// The tolerance, and the samples of the answer where none are given.
+  void prepare_relaxing() {
+    if (to_engine())
+      throw Error(ErrorCode::kInvalidArgument, "[options] --relax: expected a typed model to write, got an engine");
+    if (!choice_.lower.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "[options] --relax and --lower contradict each other: what --lower names shall be low; try --keep");
+    relax_.complete_from(answer_path_ ? &answer_ : nullptr);
+    const bool given = !data_.generates() || !data_.val_range.empty();
+    if (given) return;
+    data_.load_inputs = answer_.inputs;
+    if (data_.generates())
+      log_warning(
+          "[convert] --relax: the samples are random numbers, since no inputs were given; what holds for them says "
+          "little about real data; try --load-inputs");
+  }
+
   void check_options() const {
+    relax_.check(answer_path_.has_value());
     if (!output_)
       throw Error(ErrorCode::kInvalidArgument, "[options] expected where to write the model, got nothing; try -o FILE");
     model_.check_exists();
@@ -370,6 +404,7 @@ class ConvertTool : public Tool {
   PythonLimitArgs limits_;
   PrecisionChoice choice_;
   AnswerFile answer_;
+  RelaxArgs relax_;
   std::optional<std::string> answer_path_, output_, convert_to_, save_layer_precisions_, save_script_, save_exclusions_;
   std::vector<std::string> io_types_;
   bool print_commands_ = false, no_verify_ = false, no_python_checks_ = false;

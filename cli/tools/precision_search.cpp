@@ -296,6 +296,9 @@ class PrecisionSearchTool : public Tool {
     file.model_hash = hash_of_file(options_.model.path());
     file.precisions = enabled_precisions(search.build);
     file.fusion = name_of(search.build.fusion);
+    file.criterion_options = criterion_words(criterion_, options_.comparison);
+    file.inputs = options_.data.load_inputs;
+    if (options_.golden) file.golden = *options_.golden;
     file.scales = search.build.scales;
     if (search.build.int8) file.calibration_cache = cache_of(search.build, answer_path);
     file.run_options =

@@ -61,6 +61,7 @@ Conversion write_typed_model(const Specialization& spec, const Assignment& assig
   options.external_data_dir = request.external_data_dir;
   if (options.external_data_dir.empty()) options.external_data_dir = request.model.parent_path();
   if (options.external_data_dir.empty()) options.external_data_dir = ".";
+  options.raised = request.raised;
   options.version = ULPSCOPE_VERSION;
   options.interrupt = check_interrupted;
   const auto bf16 = [](const auto& entry) { return entry.second == DataType::kBFloat16; };

@@ -18,7 +18,8 @@ struct TypedModelRequest {
   /// Empty: the model's folder.
   std::filesystem::path external_data_dir;
   std::map<std::string, DataType> io_types;
-  std::vector<TensorMap> samples;  ///< Fitted to the network; at least one.
+  std::vector<TensorMap> samples;   ///< Fitted to the network; at least one.
+  std::vector<std::string> raised;  ///< Layers that were raised only to save casts.
   Fusion fusion = Fusion::kFull;
   bool verify = true;
 };

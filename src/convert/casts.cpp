@@ -403,6 +403,24 @@ Typing place_casts(const Specialization& spec, const Assignment& assignment, con
   }
 }
 
+namespace {
+
+/// No product: what it reads is most of what it costs, and it has no weights to speak of.
+bool is_light(const Layer& layer) {
+  switch (layer.op->kind) {
+    case OpKind::kPointwise:
+    case OpKind::kReduction:
+    case OpKind::kNormalization:
+    case OpKind::kSoftmax:
+    case OpKind::kPooling:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assignment& assignment,
                                           const CastOptions& options, const std::vector<char>& may_raise,
                                           const Target& target) {
@@ -412,7 +430,8 @@ std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assi
     const Precision precision = assignment.precision[l];
     choices[l] = {precision};
     const bool narrow = precision == Precision::kFP16 || precision == Precision::kBF16;
-    if (narrow && spec.numeric[l] && may_raise[l]) choices[l].push_back(Precision::kFP32);
+    if (narrow && spec.numeric[l] && may_raise[l] && is_light(network.layers[l]))
+      choices[l].push_back(Precision::kFP32);
   }
   const CostProblem problem = make_cost_problem(spec, fuse(spec, assignment, Fusion::kFull), target, choices);
   const std::vector<int> chosen = minimize(problem);

@@ -35,7 +35,8 @@ struct CastOptions {
 /// bf16.
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options);
 
-/// Layers of narrow precision that save more time as casts in float32 than they cost there: what `--relax` raises.
+/// Layers of narrow precision that save more time as casts in float32 than they cost there: what `--relax` raises. No
+/// products: they are what narrow types are for.
 /// `may_raise`: per layer. `target`: the GPU whose times are compared. In network order; empty where that leaves as
 /// many casts as before.
 std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assignment& assignment,

@@ -451,6 +451,9 @@ class Converter {
     changes_.metadata.emplace_back("ulpscope.precisions", text);
     if (high.size() <= 1000)
       changes_.metadata.emplace_back("ulpscope.kept_in_fp32", fmt::format("{}", fmt::join(high, "\n")));
+    if (!options_.raised.empty())
+      changes_.metadata.emplace_back("ulpscope.raised_to_save_casts",
+                                     fmt::format("{}", fmt::join(options_.raised, "\n")));
     if (!result_.prepared.empty())
       changes_.metadata.emplace_back("ulpscope.prepared", fmt::format("{}", fmt::join(result_.prepared, "\n")));
     log_info(fmt::format("[convert] Layers: {}", text));

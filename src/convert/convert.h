@@ -32,6 +32,8 @@ struct ConvertOptions {
   std::function<void(const std::filesystem::path& file)> check;
   /// Called before everything that takes long; may throw to interrupt.
   std::function<void()> interrupt;
+  /// Layers that were raised only to save casts, for the metadata.
+  std::vector<std::string> raised;
   /// The version of the program, for the metadata.
   std::string version;
   /// Above this many bytes, weights go to external data; 0: near 2 GB.

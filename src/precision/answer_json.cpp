@@ -166,6 +166,9 @@ Json from_answer(const AnswerFile& file) {
           {"repairs", std::move(repairs)},
           {"run_options", file.run_options},
           {"criterion", answer.criterion},
+          {"criterion_options", file.criterion_options},
+          {"inputs", file.inputs},
+          {"golden", file.golden},
           {"margin", from_double(answer.margin)},
           {"search", std::move(search)},
           {"held_out", std::move(held_out)},
@@ -237,6 +240,10 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   file.precisions = read_texts(reader.at("precisions"));
   file.fusion = reader.at("fusion").text();
   file.run_options = read_texts(reader.at("run_options"));
+  // Earlier releases did not write these.
+  if (reader.has("criterion_options")) file.criterion_options = read_texts(reader.at("criterion_options"));
+  if (reader.has("inputs")) file.inputs = read_texts(reader.at("inputs"));
+  if (reader.has("golden")) file.golden = reader.at("golden").text();
   Answer& answer = file.answer;
   answer.verdict = read_enum<Answer::Verdict>(reader.at("verdict"), kVerdicts);
   answer.message = reader.at("message").text();

@@ -28,6 +28,10 @@ struct AnswerFile {
   std::string fusion;
   /// Words after `ulpscope run MODEL` that build and run the network of the answer (no inputs, no comparison).
   std::vector<std::string> run_options;
+  /// The tolerance as options of `precision search`, and files of inputs and of golden results. Empty in files of
+  /// earlier releases.
+  std::vector<std::string> criterion_options, inputs;
+  std::string golden;
   std::string calibration_cache;        ///< int8: the file of the scales; may be empty.
   std::map<std::string, float> scales;  ///< int8: the scale of each tensor, by name.
 };

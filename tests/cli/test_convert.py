@@ -523,6 +523,71 @@ def test_the_answer_of_a_search(run, tmp_path):
     assert not (tmp_path / "u.onnx").exists()
 
 
+def between_kept_layers():
+    """Layers that cost little between two products, and a product of its own."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="first"), helper.make_node("Add", ["a", "b"], ["s"], name="bias"),
+             helper.make_node("Sigmoid", ["s"], ["g"], name="gate"), helper.make_node("MatMul", ["g", "w"], ["c"], name="second"),
+             helper.make_node("MatMul", ["c", "w"], ["y"], name="third")]
+    return model(nodes, [info("x", [3, 16])], [info("y", [3, 16])], [values("w", 16, 16), values("b", 16)])
+
+
+KEPT = ["--keep", "first", "second"]
+
+
+def test_neighbours_are_raised_where_that_saves_casts(run, tmp_path):
+    save(tmp_path, between_kept_layers())
+    plain = run("convert", "m.onnx", "--fp16", *KEPT, "-o", "plain.onnx")
+    assert_converted(plain)
+    relaxed = run("convert", "m.onnx", "--fp16", *KEPT, "-o", "t.onnx", "--relax", "--metric", "rel-l2", "--threshold", "0.01")
+    assert_converted(relaxed)
+    assert "2 layer(s) raised to float32" in relaxed.text and "bias, gate" in relaxed.text and "of the tolerance is used" in relaxed.text, relaxed
+    assert casts(tmp_path / "t.onnx") == casts(tmp_path / "plain.onnx") - 2
+    metadata = {p.key: p.value for p in onnx.load(tmp_path / "t.onnx").metadata_props}
+    assert metadata["ulpscope.raised_to_save_casts"] == "bias\ngate" and metadata["ulpscope.precisions"] == "1 fp16, 4 fp32"
+    # A type that was asked for stays.
+    asked = run("convert", "m.onnx", "--fp16", *KEPT, "--layer-precisions", "bias:float16", "-o", "u.onnx", "--relax", "--rtol", "0.1")
+    assert_converted(asked)
+    assert "bias" not in {p.key: p.value for p in onnx.load(tmp_path / "u.onnx").metadata_props}.get("ulpscope.raised_to_save_casts", "")
+
+
+def test_what_is_raised_has_to_meet_the_tolerance(run, tmp_path):
+    save(tmp_path, between_kept_layers())
+    outcome = run("convert", "m.onnx", "--fp16", *KEPT, "-o", "t.onnx", "--relax", "--metric", "rel-l2", "--threshold", "1e-9")
+    assert_converted(outcome)
+    assert "they stay as they are" in outcome.text, outcome
+    assert "ulpscope.raised_to_save_casts" not in {p.key for p in onnx.load(tmp_path / "t.onnx").metadata_props}
+
+
+def test_relaxing_an_answer(run, tmp_path):
+    save(tmp_path, between_kept_layers())
+    assert run("run", "m.onnx", "--trt", "--iterations", "4", "--save-inputs", "i.json", "--save-outputs", "g.json").code == 0
+    found = run("precision", "search", "m.onnx", "--fp16", *KEPT, "--load-inputs", "i.json", "--golden", "g.json", "--metric", "rel-l2",
+                "--threshold", "0.05", "--save-answer", "a.json", "--no-journal", "--no-hold-out")
+    assert found.code == 0, found
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert answer["criterion_options"] == ["--metric", "rel-l2", "--threshold", "0.05"]
+    assert answer["inputs"] == ["i.json"] and answer["golden"] == "g.json"
+    outcome = run("convert", "m.onnx", "--answer", "a.json", "--relax", "-o", "t.onnx", "--save-answer", "b.json")
+    assert_converted(outcome)
+    assert "rel-l2 <= 0.05, 4 sample(s)" in outcome.text and "Loading golden results from g.json" in outcome.text, outcome
+    relaxed = json.loads((tmp_path / "b.json").read_text())
+    assert [layer["name"] for layer in relaxed["layers"]] == ["first", "second", "bias", "gate"]
+    assert "--relax" in relaxed["layers"][2]["reason"]["text"]
+    # The new answer says the same without the option, to run as well.
+    assert_converted(run("convert", "m.onnx", "--answer", "b.json", "-o", "u.onnx"))
+    typed = [onnx.load(tmp_path / name).graph for name in ("t.onnx", "u.onnx")]
+    assert typed[0] == typed[1]
+    weak = run("run", "m.onnx", *relaxed["run_options"], "--load-inputs", "i.json", "--save-outputs", "weak.json")
+    assert weak.code == 0, weak
+    strong = run("run", "t.onnx", "--trt", "--strongly-typed", "--load-inputs", "i.json", "--load-outputs", "weak.json", "--atol", "0", "--rtol", "0")
+    assert strong.code == 0, strong
+    # An answer of an earlier release.
+    del answer["criterion_options"]
+    (tmp_path / "old.json").write_text(json.dumps(answer))
+    old = run("convert", "m.onnx", "--answer", "old.json", "--relax", "-o", "v.onnx")
+    assert old.code == 1 and "does not say its tolerance (rel-l2 <= 0.05) as options" in old.text, old
+
+
 def test_an_engine(run, tmp_path):
     save(tmp_path, needs_constraints())
     assert run("convert", "m.onnx", "--fp16", "--keep", "Add", "-o", "m.plan").code == 0
@@ -551,6 +616,10 @@ def half_model():
     (["--fp16", "--calibration-cache", "c"], "expected --int8 too"),
     (["--fp16", "--io-types", "add:float16"], "expected an input or output"),
     (["--fp16", "--io-types", "x:int8"], "expected a change between"),
+    (["--fp16", "--relax"], "expected a tolerance that the outputs must stay within"),
+    (["--fp16", "--relax", "--rtol", "0.1", "--lower", "Add"], "--relax and --lower contradict"),
+    (["--fp16", "--rtol", "0.1"], "expected --relax too"),
+    (["--fp16", "--save-answer", "a.json"], "expected --answer too"),
 ])
 def test_mistakes(run, tmp_path, words, text):
     save(tmp_path, needs_constraints())

@@ -26,6 +26,9 @@ AnswerFile example() {
   file.precisions = {"fp16", "int8"};
   file.fusion = "none";
   file.run_options = {"--trt", "--fp16", "--layer-precisions", "Add:float32", "a b:float16"};
+  file.criterion_options = {"--metric", "rel-l2", "--threshold", "0.01"};
+  file.inputs = {"a.json", "b.json"};
+  file.golden = "golden.json";
   file.calibration_cache = "m.cache";
   file.scales = {{"x", 0.1f}, {"y", 1e-30f}};
   Answer& a = file.answer;
