@@ -1,16 +1,28 @@
 #include "args/comparison.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ulpscope/error.h"
+
 namespace ulpscope::cli {
 
-void ComparisonArgs::declare(OptionTable& table) {
+void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
   table.section("Comparator Comparisons", "comparing outputs.");
   table.flag({"--no-shape-check"}, no_shape_check,
              "Compare outputs of different shapes where one can be permuted or "
              "reshaped to the other");
   table.flag({"--validate"}, validate, "Check every output for NaN and infinity");
   table.flag({"--fail-fast"}, fail_fast, "Stop after the first failure");
-  table.words({"--check-average"}, Arity::kNone, "", "Judge the average over all iterations")
-      .refuse("every iteration is judged by itself");
+  if (all_iterations) {
+    table.flag({"--check-average"}, check_average,
+               "Judge the average of each number over all iterations instead of every iteration; not with --fail-fast, "
+               "--compare indices, or --check-error-stat elemwise (the default)");
+  } else {
+    table.words({"--check-average"}, Arity::kNone, "", "Judge the average over all iterations")
+        .refuse("only `ulpscope run` compares whole runs");
+  }
   table.flag({"--sequential-runners"}, sequential, "Run one runner after another, which is what is always done");
   table
       .list({"--compare", "--compare-func"}, compare, "NAME",
@@ -24,8 +36,14 @@ void ComparisonArgs::declare(OptionTable& table) {
               "that judges instead");
   table.list({"--load-outputs", "--load-results"}, load_outputs, "FILE",
              "Also compare with the results in these files");
-  table.words({"--save-accuracy-results"}, Arity::kOne, "FILE", "Write metrics and verdicts (JSON)")
-      .refuse("write the outputs with --save-outputs, and compare later with --load-outputs");
+  if (all_iterations) {
+    table.value({"--save-accuracy-results"}, save_accuracy_results, "FILE",
+                "Write the numbers of every comparison and what they were held against (JSON); `polygraphy check "
+                "accuracy` judges them by other thresholds");
+  } else {
+    table.words({"--save-accuracy-results"}, Arity::kOne, "FILE", "Write metrics and verdicts (JSON)")
+        .refuse("only `ulpscope run` compares whole runs");
+  }
 
   table.section("Comparison Function: `simple`", "the `simple` comparison function.");
   table.list({"--rtol", "--rel-tol"}, rtol, "[NAME:]X",
@@ -69,6 +87,27 @@ void override_values(PerName<T>& values, const PerName<T>& given) {
 }
 
 }  // namespace
+
+void ComparisonArgs::check() const {
+  if (!check_average) return;
+  const auto refuse = [](const char* why) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --check-average: {}", why));
+  };
+  if (fail_fast) refuse("needs every iteration, so --fail-fast does not go with it; try without one of them");
+  if (script)
+    refuse(
+        "--compare-func-script gives verdicts, of which there is no average; try averaging in the script, or "
+        "--compare with --check-error-stat mean");
+  if (std::ranges::find(compare, "indices") != compare.end())
+    refuse("--compare indices gives no number to average; try without one of them");
+  if (!compare.empty() && std::ranges::find(compare, "simple") == compare.end()) return;
+  const PerName<std::string> stats = options().error_stat;
+  for (const auto& [name, stat] : stats.entries())
+    if (stat == "elemwise")
+      refuse(
+          "--check-error-stat elemwise (the default) judges single elements, of which there is no average; try "
+          "--check-error-stat max, mean, median or quantile");
+}
 
 CompareOptions ComparisonArgs::options() const {
   CompareOptions result;

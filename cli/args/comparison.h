@@ -9,7 +9,8 @@
 namespace ulpscope::cli {
 
 struct ComparisonArgs {
-  bool no_shape_check = false, validate = false, fail_fast = false, sequential = false;
+  bool no_shape_check = false, validate = false, fail_fast = false, sequential = false, check_average = false;
+  std::optional<std::string> save_accuracy_results;
   std::vector<std::string> compare, load_outputs;
   std::optional<std::string> script;
   std::vector<std::string> rtol, atol, check_error_stat, error_quantile, index_tolerance;
@@ -19,7 +20,10 @@ struct ComparisonArgs {
   std::optional<std::string> save_heatmaps, save_error_metrics_plot;  ///< Folders.
   bool show_heatmaps = false, show_error_metrics_plot = false;
 
-  void declare(OptionTable& table);
+  /// `all_iterations`: with the options about the results of a whole run, which are refused otherwise.
+  void declare(OptionTable& table, bool all_iterations = false);
+  /// Throws Error(kInvalidArgument) for options that contradict each other.
+  void check() const;
   /// Tolerances and thresholds, parsed. Throws Error for values that do not fit.
   CompareOptions options() const;
   bool plots() const { return save_heatmaps || save_error_metrics_plot || show_heatmaps || show_error_metrics_plot; }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
+#include "compare/accuracy.h"
 #include "compare/json_files.h"
 #include "compare/postprocess.h"
 #include "compare/validate.h"
@@ -104,8 +107,15 @@ class RunTool : public Tool {
       log_info("Applying post-processing to outputs: top_k");
       apply_top_k(results, top_k);
     }
-    bool passed = true;
-    if (results.size() > 1) passed = compare_accuracy(results, functions, options_.comparison.fail_fast).passed();
+    const AccuracyResult accuracy = compare_accuracy(
+        results, functions,
+        {.fail_fast = options_.comparison.fail_fast, .check_average = options_.comparison.check_average});
+    bool passed = accuracy.passed();
+    if (options_.comparison.save_accuracy_results) {
+      log_info("Saving accuracy results to " + *options_.comparison.save_accuracy_results);
+      const WritingFile writing;
+      save_accuracy(*options_.comparison.save_accuracy_results, accuracy);
+    }
     if (options_.comparison.validate) {
       ValidateOptions validation;
       validation.fail_fast = options_.comparison.fail_fast;
@@ -140,10 +150,32 @@ class RunTool : public Tool {
       model.check_exists();
     }
     options_.inference.check();
+    options_.comparison.check();
+    check_paths();
     options_.data.warn_of_unused();
     if (options_.data.iterations && *options_.data.iterations < 0)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] --iterations: expected 0 or more, got {}", *options_.data.iterations));
+  }
+
+  /// Results that replace those that they are compared with would always agree.
+  void check_paths() const {
+    std::vector<std::string> loaded = options_.data.load_inputs;
+    loaded.insert(loaded.end(), options_.comparison.load_outputs.begin(), options_.comparison.load_outputs.end());
+    const InferenceArgs& inference = options_.inference;
+    for (const std::optional<std::string>* saved : {&inference.save_inputs, &inference.save_outputs}) {
+      if (!*saved) continue;
+      const std::filesystem::path to = std::filesystem::absolute(**saved).lexically_normal();
+      for (const std::string& path : loaded) {
+        const std::filesystem::path from = std::filesystem::absolute(path).lexically_normal();
+        const std::filesystem::path inside = from.lexically_relative(to);
+        if (!inside.empty() && *inside.begin() != "..")
+          throw Error(ErrorCode::kInvalidArgument,
+                      fmt::format("[options] '{}' would be written over by what is saved to '{}'; try another path for "
+                                  "what is saved",
+                                  path, **saved));
+      }
+    }
   }
 
   std::unique_ptr<Runner> make_onnxruntime(ScriptHost& host) {

@@ -17,7 +17,7 @@ void RunOptions::declare(OptionTable& table) {
   network.declare(table, config.strongly_typed);
   data.declare(table);
   inference.declare(table);
-  comparison.declare(table);
+  comparison.declare(table, true);
   declare_tensorflow_options(table);
 }
 

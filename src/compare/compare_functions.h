@@ -13,14 +13,18 @@ CompareFunction simple_compare(const CompareOptions& options);
 /// Positions of values, as those of a Top-K, may differ by a tolerance.
 CompareFunction indices_compare(const CompareOptions& options);
 
-enum class Metric { kL2, kCosineSimilarity, kPsnr, kSnr };
-
 /// One number per output and metric, each against its threshold.
 CompareFunction metric_compare(const std::vector<Metric>& metrics, const CompareOptions& options);
 
 /// The number itself, accumulated in float64; `a` is judged against `b`.
 /// REQUIRES: equal shapes.
 double metric_value(Metric metric, const Tensor& a, const Tensor& b);
+
+/// "L2 Norm: 0.5 (tolerance: 1e-05) | FAILED", with as many digits as tell value and threshold apart.
+std::string to_text(const MetricCheck& check);
+
+/// The pair of numbers that `stat` selects: absolute, relative. REQUIRES: the quantile was computed if it is selected.
+std::pair<double, double> selected_error(const ErrorMetrics& metrics, const std::string& stat);
 
 /// The range that the histograms of two compared outputs share.
 std::pair<double, double> shared_range(const Tensor& a, const Statistics& statistics_a, const Tensor& b,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "compare/accuracy.h"
 #include "compare/compare_functions.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -12,6 +13,38 @@ namespace {
 
 bool all_passed(const IterationVerdict& verdicts) {
   return std::all_of(verdicts.begin(), verdicts.end(), [](const OutputVerdict& verdict) { return verdict.passed; });
+}
+
+void log_average_summary(const PairVerdict& pair) {
+  std::vector<std::pair<std::string, bool>> outputs;  // passed if all functions say so
+  for (const OutputVerdict& verdict : *pair.averages) {
+    const auto known = std::ranges::find(outputs, verdict.output, &std::pair<std::string, bool>::first);
+    if (known == outputs.end()) {
+      outputs.emplace_back(verdict.output, verdict.passed);
+    } else {
+      known->second = known->second && verdict.passed;
+    }
+  }
+  const auto level = [](bool passed) { return passed ? LogLevel::kInfo : LogLevel::kError; };
+  const auto passed = std::ranges::count_if(outputs, &std::pair<std::string, bool>::second);
+  log(level(pair.passed()), "Accuracy Summary | " + pair.first + " vs. " + pair.second + " | Passed: " +
+                                std::to_string(passed) + "/" + std::to_string(outputs.size()) + " outputs");
+  const LogIndent indent;
+  for (const auto& [output, output_passed] : outputs) {
+    log(level(output_passed), output + " | " + (output_passed ? "PASSED" : "FAILED") + ":");
+    const LogIndent inner;
+    for (const OutputVerdict& verdict : *pair.averages) {
+      if (verdict.output != output) continue;
+      for (const MetricCheck& check : verdict.checks) log(level(check.passed()), to_text(check));
+      if (!verdict.metrics) continue;
+      const ErrorTolerance& tolerance = verdict.tolerance;
+      const auto [absolute, relative] = selected_error(*verdict.metrics, tolerance.stat);
+      log(level(verdict.passed),
+          "Average of " + tolerance.stat + " errors: [abs=" + format_g5(absolute) + ", rel=" + format_g5(relative) +
+              "] (tolerance: [abs=" + format_g5(tolerance.absolute) + ", rel=" + format_g5(tolerance.relative) +
+              "]) | " + (verdict.passed ? "PASSED" : "FAILED"));
+    }
+  }
 }
 
 void log_summary(const PairVerdict& pair) {
@@ -53,18 +86,25 @@ std::int64_t PairVerdict::passed_iterations() const {
   return std::count_if(iterations.begin(), iterations.end(), all_passed);
 }
 
+bool PairVerdict::passed() const {
+  if (averages) return all_passed(*averages);
+  return passed_iterations() == static_cast<std::int64_t>(iterations.size());
+}
+
 bool AccuracyResult::passed() const {
   return std::all_of(pairs.begin(), pairs.end(), [](const PairVerdict& pair) { return pair.passed(); });
 }
 
 AccuracyResult compare_accuracy(const RunResults& results, const std::vector<CompareFunction>& functions,
-                                bool fail_fast) {
+                                const AccuracyOptions& options) {
   AccuracyResult accuracy;
+  accuracy.functions = functions.size();
+  accuracy.averaged = options.check_average;
   for (std::size_t i = 0; i + 1 < results.size(); ++i) {
     const auto& [first_name, first] = results[i];
     const auto& [second_name, second] = results[i + 1];
     log_info("Accuracy Comparison | " + first_name + " vs. " + second_name);
-    PairVerdict& pair = accuracy.pairs.emplace_back(PairVerdict{first_name, second_name, {}});
+    PairVerdict& pair = accuracy.pairs.emplace_back(PairVerdict{first_name, second_name, {}, {}});
     const std::size_t iterations = std::min(first.size(), second.size());
     {
       const LogIndent indent;
@@ -77,14 +117,20 @@ AccuracyResult compare_accuracy(const RunResults& results, const std::vector<Com
         if (iterations > 1) log_info("Iteration: " + std::to_string(k));
         const LogIndent inner(iterations > 1 ? 1 : 0);
         IterationVerdict& verdicts = pair.iterations.emplace_back();
-        for (const CompareFunction& function : functions) {
-          IterationVerdict more = function(first[k], second[k]);
+        for (std::size_t function = 0; function < functions.size(); ++function) {
+          IterationVerdict more = functions[function](first[k], second[k]);
+          for (OutputVerdict& verdict : more) verdict.function = function;
           verdicts.insert(verdicts.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
         }
-        if (fail_fast && !all_passed(verdicts)) return accuracy;
+        if (options.fail_fast && !all_passed(verdicts)) return accuracy;
       }
     }
-    log_summary(pair);
+    if (options.check_average) {
+      pair.averages = average_verdicts(pair.iterations);
+      log_average_summary(pair);
+    } else {
+      log_summary(pair);
+    }
   }
   return accuracy;
 }

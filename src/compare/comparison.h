@@ -21,13 +21,31 @@ struct ErrorMetrics {
   std::optional<double> quantile_abs, quantile_rel;  ///< Only when the quantile is checked.
 };
 
+/// What `simple` held them against.
+struct ErrorTolerance {
+  std::string stat;  ///< elemwise, max, mean, median, quantile
+  double absolute = 0, relative = 0;
+};
+
+enum class Metric { kL2, kCosineSimilarity, kPsnr, kSnr };
+
+/// One number against its threshold.
+struct MetricCheck {
+  Metric metric = Metric::kL2;
+  double value = 0, threshold = 0;
+  /// False for NaN.
+  bool passed() const;
+};
+
 /// The verdict on one output.
 struct OutputVerdict {
   std::string output;        ///< Its name in the first result.
   std::string other_output;  ///< Its partner's name in the second.
   bool passed = false;
   std::optional<ErrorMetrics> metrics;  ///< `simple` only; absent when shapes differ.
-  std::optional<double> value;          ///< The metric of `l2`, `cosine_similarity`, `psnr`, `snr`.
+  ErrorTolerance tolerance;             ///< `simple` only.
+  std::vector<MetricCheck> checks;      ///< `l2`, `cosine_similarity`, `psnr`, `snr`; empty when shapes differ.
+  std::size_t function = 0;             ///< Which of the functions given to compare_accuracy judged.
 };
 
 /// In the order of the first result's outputs.
@@ -79,21 +97,33 @@ void check_error_stats(const PerName<std::string>& error_stat);
 struct PairVerdict {
   std::string first, second;  ///< Runner names.
   std::vector<IterationVerdict> iterations;
+  /// Only with AccuracyOptions::check_average: per function and output, the average of each number over the iterations
+  /// against the same thresholds. These are what counts then.
+  std::optional<IterationVerdict> averages;
   std::int64_t passed_iterations() const;
-  bool passed() const { return passed_iterations() == static_cast<std::int64_t>(iterations.size()); }
+  bool passed() const;
 };
 
 struct AccuracyResult {
   std::vector<PairVerdict> pairs;
+  std::size_t functions = 1;  ///< How many judged.
+  bool averaged = false;
   /// True as well when there was nothing to compare.
   bool passed() const;
 };
 
+struct AccuracyOptions {
+  /// Return after the first iteration that fails, without a summary.
+  bool fail_fast = false;
+  /// Judge the averages of all iterations instead of each iteration. Not with fail_fast, `indices` or elemwise errors.
+  bool check_average = false;
+};
+
 /// Compares each runner with the next one, iteration by iteration, with every function; logs comparison and summary
-/// lines. With `fail_fast` it returns after the first iteration that fails, without a summary.
-/// Throws Error(kInvalidArgument) when two results have no output in common.
+/// lines. Throws Error(kInvalidArgument) when two results have no output in common, and when averages are wanted of
+/// what gave no number: outputs of different shapes, `indices`, a user's script, errors of single elements.
 AccuracyResult compare_accuracy(const RunResults& results, const std::vector<CompareFunction>& functions,
-                                bool fail_fast = false);
+                                const AccuracyOptions& options = {});
 
 /// The name in `second` that output number `index` of `first` is compared with, or nothing (a warning was logged).
 std::optional<std::string> pair_output(const IterationResult& first, std::size_t index, const IterationResult& second);

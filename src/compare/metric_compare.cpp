@@ -101,6 +101,16 @@ double cosine_similarity(const Sums& sums) {
 
 }  // namespace
 
+bool MetricCheck::passed() const { return info_of(metric).higher_is_better ? value >= threshold : value <= threshold; }
+
+std::string to_text(const MetricCheck& check) {
+  const MetricInfo info = info_of(check.metric);
+  const auto [value, threshold] = distinct(check.value, check.threshold);
+  return std::string(info.label) + ": " + value + info.unit + " (" +
+         (info.higher_is_better ? "min required" : "tolerance") + ": " + threshold + info.unit + ") | " +
+         (check.passed() ? "PASSED" : "FAILED");
+}
+
 double metric_value(Metric metric, const Tensor& a, const Tensor& b) {
   const Sums sums = sums_of(a, b);
   const auto count = static_cast<double>(a.size());
@@ -139,16 +149,10 @@ CompareFunction metric_compare(const std::vector<Metric>& metrics, const Compare
           if (!aligned) return verdict;
           verdict.passed = true;
           for (Metric metric : metrics) {
-            const MetricInfo info = info_of(metric);
-            const double value = metric_value(metric, a, *aligned), threshold = threshold_of(metric, options, name);
-            const bool passed = info.higher_is_better ? value >= threshold : value <= threshold;
-            const auto [value_text, threshold_text] = distinct(value, threshold);
-            const std::string line = std::string(info.label) + ": " + value_text + info.unit + " (" +
-                                     (info.higher_is_better ? "min required" : "tolerance") + ": " + threshold_text +
-                                     info.unit + ") | " + (passed ? "PASSED" : "FAILED");
-            log(passed ? LogLevel::kInfo : LogLevel::kError, line);
-            verdict.passed = verdict.passed && passed;
-            if (!verdict.value || !passed) verdict.value = value;
+            const MetricCheck& check = verdict.checks.emplace_back(
+                MetricCheck{metric, metric_value(metric, a, *aligned), threshold_of(metric, options, name)});
+            log(check.passed() ? LogLevel::kInfo : LogLevel::kError, to_text(check));
+            verdict.passed = verdict.passed && check.passed();
           }
           if (log_enabled(LogLevel::kInfo)) {
             const Statistics statistics_a = compute_statistics(a), statistics_b = compute_statistics(*aligned);

@@ -25,18 +25,6 @@ std::string padded(std::string name) {
   return name;
 }
 
-struct Checked {
-  double absolute, relative;
-};
-
-/// What `stat` selects, as the minimum required tolerance.
-Checked selected(const ErrorMetrics& metrics, const std::string& stat) {
-  if (stat == "mean") return {metrics.mean_abs, metrics.mean_rel};
-  if (stat == "median") return {metrics.median_abs, metrics.median_rel};
-  if (stat == "quantile") return {*metrics.quantile_abs, *metrics.quantile_rel};
-  return {metrics.max_abs, metrics.max_rel};
-}
-
 class SimpleCompare {
  public:
   explicit SimpleCompare(const CompareOptions& options) : options_(options) {}
@@ -79,11 +67,11 @@ class SimpleCompare {
       metrics.quantile_abs = quantile_of(diff.absolute, quantile);
       metrics.quantile_rel = quantile_of(diff.relative, quantile);
     }
-    const Checked checked = selected(metrics, stat);
+    const auto [checked_abs, checked_rel] = selected_error(metrics, stat);
     if (stat == "elemwise") {
       verdict.passed = count_mismatches(diff, atol, rtol) == 0;
     } else {
-      verdict.passed = checked.absolute <= atol || checked.relative <= rtol;  // false for NaN
+      verdict.passed = checked_abs <= atol || checked_rel <= rtol;  // false for NaN
     }
 
     if (log_enabled(LogLevel::kInfo)) {
@@ -93,8 +81,8 @@ class SimpleCompare {
       log_statistics(*aligned, statistics_b, !verdict.passed, second.runner_name + ": " + other_name, range);
       log_info("Error Metrics: " + name);
       const LogIndent indent;
-      std::string line = "Minimum Required Tolerance: " + stat + " error | [abs=" + format_g5(checked.absolute) +
-                         "] OR [rel=" + format_g5(checked.relative) + "]";
+      std::string line = "Minimum Required Tolerance: " + stat + " error | [abs=" + format_g5(checked_abs) +
+                         "] OR [rel=" + format_g5(checked_rel) + "]";
       if (stat == "elemwise") line += " (requirements may be lower if both abs/rel tolerances are set)";
       if (stat == "quantile") line += " (quantile=" + format_g4(quantile) + ")";
       log_info(line);
@@ -109,6 +97,7 @@ class SimpleCompare {
       log_error("FAILED | Output: '" + name + "' | Difference exceeds tolerance " + tolerances);
     }
     verdict.metrics = metrics;
+    verdict.tolerance = {stat, atol, rtol};
     return verdict;
   }
 
@@ -116,6 +105,13 @@ class SimpleCompare {
 };
 
 }  // namespace
+
+std::pair<double, double> selected_error(const ErrorMetrics& metrics, const std::string& stat) {
+  if (stat == "mean") return {metrics.mean_abs, metrics.mean_rel};
+  if (stat == "median") return {metrics.median_abs, metrics.median_rel};
+  if (stat == "quantile") return {*metrics.quantile_abs, *metrics.quantile_rel};
+  return {metrics.max_abs, metrics.max_rel};
+}
 
 std::pair<double, double> shared_range(const Tensor& a, const Statistics& statistics_a, const Tensor& b,
                                        const Statistics& statistics_b) {

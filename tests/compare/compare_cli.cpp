@@ -95,7 +95,8 @@ int run(const std::string& command, const Arguments& rest) {
     compare.check_shapes = !given("--no-shape-check");
     compare.fail_fast = given("--fail-fast");
     const std::string name = given("--compare") ? options["--compare"].at(0) : "simple";
-    return compare_accuracy(results, {compare_function(name, compare)}, compare.fail_fast).passed() ? 0 : 1;
+    return compare_accuracy(results, {compare_function(name, compare)}, {.fail_fast = compare.fail_fast}).passed() ? 0
+                                                                                                                   : 1;
   }
   if (command == "copy-results") {
     save_results(files.at(1), load_results(files.at(0)));

@@ -152,7 +152,7 @@ TEST(Comparison, FailFastStopsAtTheFirstFailure) {
   CompareOptions options;
   options.fail_fast = true;
   const RunResults results = two({{"y", floats({1})}, {"z", floats({1})}}, {{"y", floats({2})}, {"z", floats({2})}});
-  const AccuracyResult accuracy = compare_accuracy(results, {compare_function("simple", options)}, true);
+  const AccuracyResult accuracy = compare_accuracy(results, {compare_function("simple", options)}, {.fail_fast = true});
   EXPECT_EQ(accuracy.pairs[0].iterations[0].size(), 1u);
   EXPECT_FALSE(accuracy.passed());
   EXPECT_FALSE(log.has("Accuracy Summary"));
