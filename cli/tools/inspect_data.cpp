@@ -33,9 +33,15 @@ std::string describe(const TensorMap& tensors, const InspectDataOptions& options
         fmt::format("\n{} | Stats: {}", tensor_text(name, name_of(tensor.type()), to_string(tensor.shape())),
                     to_string(compute_statistics(tensor), tensor.size() == 0)),
         level - 1);
-    if (options.histogram)
-      if (const auto histogram = compute_histogram(tensor)) text += "\n" + indent_block(to_text(*histogram), level);
-    if (options.show_values) text += "\n" + indent_block(array_text(tensor, array), level);
+    if (options.histogram) {
+      const auto histogram = compute_histogram(tensor);
+      text += '\n';  // as Polygraphy, a line in any case
+      text += indent_block(histogram ? to_text(*histogram) : "", level);
+    }
+    if (options.show_values) {
+      text += '\n';
+      text += indent_block(array_text(tensor, array), level);
+    }
   }
   return text;
 }

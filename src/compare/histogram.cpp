@@ -25,46 +25,53 @@ double to_type(double value, DataType type) {
   }
 }
 
-/// numpy.linspace(first, last, 11). Computed in the type of the data if the range is its own, else in float64.
-std::array<double, 11> edges_of(double first, double last, DataType type, bool own_range) {
+/// The arithmetic of numpy.histogram: that of the data's type after every step if the range is the data's own; else
+/// float64, and only what is stored or compared with the data has its type.
+class Arithmetic {
+ public:
+  Arithmetic(DataType type, bool own_range) : type_(type), own_range_(own_range) {}
+  /// After a step of the computation.
+  double step(double value) const { return own_range_ ? to_type(value, type_) : value; }
+  double stored(double value) const { return to_type(value, type_); }
+
+ private:
+  DataType type_;
+  bool own_range_;
+};
+
+/// numpy.linspace(first, last, 11)
+std::array<double, 11> edges_of(double first, double last, const Arithmetic& in) {
   std::array<double, 11> edges{};
-  if (own_range && type == DataType::kFloat32) {
-    const float step = (static_cast<float>(last) - static_cast<float>(first)) / 10.0f;
-    for (int i = 0; i < 11; ++i) {
-      const float offset = step == 0
-                               ? static_cast<float>(i) / 10.0f * (static_cast<float>(last) - static_cast<float>(first))
-                               : static_cast<float>(i) * step;
-      edges[static_cast<std::size_t>(i)] = offset + static_cast<float>(first);
-    }
-    edges[10] = static_cast<float>(last);
-    return edges;
-  }
-  const double delta = last - first;
-  const double step = delta / 10;
+  const double delta = in.step(last - first), step = in.step(delta / 10);
   for (int i = 0; i < 11; ++i) {
-    const double offset = step == 0 ? i / 10.0 * delta : i * step;
-    edges[static_cast<std::size_t>(i)] = to_type(offset + first, type);
+    const double offset = step == 0 ? in.step(in.step(i / 10.0) * delta) : in.step(i * step);
+    edges[static_cast<std::size_t>(i)] = in.stored(offset + first);
   }
-  edges[10] = to_type(last, type);
+  edges[10] = in.stored(last);
   return edges;
 }
 
+/// What positions are divided by. That of integers is exact, even where float64 cannot hold their ends.
 template <typename T>
-void count_into(Histogram& histogram, const T* values, std::size_t count, double first, double last, DataType type,
-                bool own_range) {
-  const double low = to_type(first, type), high = to_type(last, type);
-  const double width = last - first;
+double width_of(const T* values, std::size_t count, double first, double last, bool own_range, const Arithmetic& in) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    if (own_range && first == std::floor(first) && last == std::floor(last)) {
+      const auto [min, max] = std::minmax_element(values, values + count);
+      return static_cast<double>(static_cast<std::uint64_t>(*max) - static_cast<std::uint64_t>(*min));
+    }
+  }
+  return in.step(last - first);
+}
+
+template <typename T>
+void count_into(Histogram& histogram, const T* values, std::size_t count, double first, double last, double width,
+                const Arithmetic& in) {
+  const double low = in.stored(first), high = in.stored(last);
   const auto& edges = histogram.edges;
   for (std::size_t i = 0; i < count; ++i) {
     const double value = static_cast<double>(values[i]);
     if (!(value >= low && value <= high)) continue;
-    double position;
-    if (std::is_same_v<T, float> && own_range && type == DataType::kFloat32) {
-      const float offset = static_cast<float>(value) - static_cast<float>(first);
-      position = offset / (static_cast<float>(last) - static_cast<float>(first)) * 10.0f;
-    } else {
-      position = to_type(value - low, type) / width * 10;
-    }
+    const double position = in.step(in.step(in.stored(value - low) / width) * 10);
     // The division can be off by one bin; the edges decide.
     auto bin = static_cast<std::size_t>(std::clamp(position, 0.0, 10.0));
     if (bin == 10) bin = 9;
@@ -94,12 +101,15 @@ std::optional<Histogram> compute_histogram(const Tensor& tensor, std::optional<s
     last = own_range ? to_type(last + 0.5, type) : last + 0.5;
   }
   Histogram histogram;
-  histogram.edges = edges_of(first, last, type, own_range);
+  const Arithmetic in(type, own_range);
+  histogram.edges = edges_of(first, last, in);
   for (std::size_t i = 0; i < 10; ++i)
     if (!(histogram.edges[i] < histogram.edges[i + 1])) return std::nullopt;
   const Tensor data = widen(tensor);
   visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
-    count_into(histogram, data.data<T>(), static_cast<std::size_t>(data.size()), first, last, type, own_range);
+    const auto count = static_cast<std::size_t>(data.size());
+    const double width = width_of(data.data<T>(), count, first, last, own_range, in);
+    count_into(histogram, data.data<T>(), count, first, last, width, in);
   });
   return histogram;
 }

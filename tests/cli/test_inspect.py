@@ -230,3 +230,38 @@ def test_bad_input(words, code, says, run, tmp_path):
     (tmp_path / "nameless.json").write_text('{"layers": [{"precision": "fp16"}]}')
     outcome = run(*words)
     assert outcome.code == code and says in outcome.text, outcome
+
+
+def arrays_of_all_types():
+    """Values on and between edges of bins, ends that their type cannot subtract, single values, small steps."""
+    random = np.random.default_rng(5)
+    arrays = {}
+    for dtype in (np.float16, np.float32, np.float64):
+        for k in range(25):
+            size = int(random.integers(101, 4000))
+            scale = 10.0 ** random.integers(-6, 4)
+            arrays[f"{dtype.__name__}_{k}"] = (random.standard_normal(size) * scale + random.integers(-3, 4)).astype(dtype)
+        arrays[f"{dtype.__name__}_steps"] = (random.integers(0, 11, 500) / 10).astype(dtype)
+        arrays[f"{dtype.__name__}_one"] = np.full(200, 0.3, dtype)
+        arrays[f"{dtype.__name__}_ends"] = np.repeat(np.array([np.finfo(dtype).min, 0, np.finfo(dtype).max], dtype), 50)
+        arrays[f"{dtype.__name__}_tiny"] = np.repeat(np.arange(20) * np.finfo(dtype).smallest_subnormal, 9).astype(dtype)
+    for dtype in (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64):
+        info = np.iinfo(dtype)
+        for k in range(8):
+            low, high = sorted(int(random.integers(info.min, info.max, dtype=dtype, endpoint=True)) for _ in range(2))
+            arrays[f"{dtype.__name__}_{k}"] = random.integers(low, high, int(random.integers(101, 3000)), dtype=dtype, endpoint=True)
+        arrays[f"{dtype.__name__}_ends"] = np.repeat(np.array([info.min, info.max // 2, info.max], dtype), 40)
+        arrays[f"{dtype.__name__}_one"] = np.full(120, 7, dtype)
+    return arrays
+
+
+def test_histograms_of_all_types_as_numpy(run, polygraphy, tmp_path):
+    arrays = arrays_of_all_types()
+    (tmp_path / "in.json").write_text(json.dumps([{name: encode_array(array) for name, array in arrays.items()}]))
+    words = ["inspect", "data", "in.json", "--histogram"]
+    mine, theirs = run(*words), polygraphy(*words)
+    assert mine.code == theirs.code == 0, (mine, theirs)
+    mine, theirs = shown(mine.out), shown(theirs.out)
+    assert sum("Bin Range" in line for line in mine) > 130
+    different = [pair for pair in zip(mine, theirs) if pair[0] != pair[1] and "Stats" not in pair[0]]
+    assert not different and len(mine) == len(theirs), different[:10]
