@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <new>
 #include <system_error>
 
@@ -12,6 +15,7 @@
 #include "args/parser.h"
 #include "compare/results.h"
 #include "console.h"
+#include "graph/name_match.h"
 #include "interrupt.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
@@ -31,6 +35,35 @@ std::size_t words_of(const ToolEntry& entry, const std::vector<std::string>& wor
   const std::string name = entry.name;
   if (words[0] == name) return 1;
   return words.size() > 1 && words[0] + " " + words[1] == name ? 2 : 0;
+}
+
+/// The tools that somebody may mean who typed the words of another program, of another version, or in a hurry.
+std::vector<std::string> similar_tools(const std::vector<std::string>& words) {
+  std::vector<std::string> names, result;
+  for (const ToolEntry& entry : tools()) names.emplace_back(entry.name);
+  const auto last_word = [](const std::string& name) { return name.substr(name.rfind(' ') + 1); };
+  const auto add_where = [&](const auto& fits) {
+    if (!result.empty()) return;
+    std::ranges::copy_if(names, std::back_inserter(result), fits);
+  };
+  // `debug search`, `precision serach`, `precision`, `search`.
+  if (words.size() > 1) add_where([&](const std::string& name) { return last_word(name) == words[1]; });
+  add_where([&](const std::string& name) {
+    return words.size() > 1 && name.starts_with(words[0] + " ") &&
+           !similar_names(words[1], std::array{last_word(name)}).empty();
+  });
+  add_where([&](const std::string& name) { return name.starts_with(words[0] + " "); });
+  add_where([&](const std::string& name) { return last_word(name) == words[0]; });
+  if (!result.empty()) return result;
+  // `precison search`, `serach`.
+  std::vector<std::string> last_words;
+  for (const std::string& name : names) last_words.push_back(last_word(name));
+  if (words.size() > 1)
+    if (const auto near = similar_names(words[0] + " " + words[1], names); !near.empty()) return near;
+  for (const std::string& near : similar_names(words[0], last_words))
+    for (const std::string& name : names)
+      if (last_word(name) == near && std::ranges::find(result, name) == result.end()) result.push_back(name);
+  return result;
 }
 
 std::string program_help() {
@@ -137,6 +170,7 @@ int run_program(const std::vector<std::string>& words) {
         log_error("Unrecognized Options: " + python_list(parsed.unrecognized));
         return kFailed;
       }
+      tool->check_usage();
       install_interrupt_handler();
       return run_tool(*tool, logging, parsed, fmt::format("{}", fmt::join(words, " ")));
     } catch (const UsageError& error) {
@@ -144,11 +178,17 @@ int run_program(const std::vector<std::string>& words) {
     }
   }
   std::string known;
-  for (const ToolEntry& entry : tools()) known += fmt::format("{}'{}'", known.empty() ? "" : ", ", entry.name);
-  return usage_error(
-      kUsageLine, "ulpscope",
-      fmt::format("argument TOOL: invalid choice: '{}' (choose from {})",
-                  fmt::join(rest.begin(), rest.begin() + std::min<std::ptrdiff_t>(2, std::ssize(rest)), " "), known));
+  bool group = false;  // of tools of two words
+  for (const ToolEntry& entry : tools()) {
+    known += fmt::format("{}'{}'", known.empty() ? "" : ", ", entry.name);
+    group = group || std::string(entry.name).starts_with(rest[0] + " ");
+  }
+  std::vector<std::string> near = similar_tools(rest);
+  for (std::string& name : near) name = fmt::format("'ulpscope {}'", name);
+  return usage_error(kUsageLine, "ulpscope",
+                     fmt::format("argument TOOL: invalid choice: '{}' (choose from {}){}",
+                                 group && rest.size() > 1 ? rest[0] + " " + rest[1] : rest[0], known,
+                                 near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or "))));
 }
 
 }  // namespace ulpscope::cli

@@ -4,10 +4,7 @@
 #include <fmt/ranges.h>
 
 namespace ulpscope::cli {
-namespace {
-
-/// Options that have no say beside others.
-void check_combinations(const CriterionArgs& args, const ComparisonArgs& comparison) {
+void check_criterion_usage(const CriterionArgs& args, const ComparisonArgs& comparison) {
   const auto refuse = [](bool wrong, const char* option, const std::string& why) {
     if (wrong) throw UsageError(fmt::format("argument {}: {}", option, why));
   };
@@ -31,8 +28,6 @@ void check_combinations(const CriterionArgs& args, const ComparisonArgs& compari
            fmt::format("'{}' has no say in a search; try --metric ({})", name, fmt::join(metric_names(), ", ")));
   refuse(comparison.script.has_value(), "--compare-func-script", "has no say in a search; try --metric-script");
 }
-
-}  // namespace
 
 void CriterionArgs::declare(OptionTable& table) {
   table.section("Criterion", "what accuracy is good enough.");
@@ -61,7 +56,7 @@ void CriterionArgs::declare(OptionTable& table) {
 
 std::unique_ptr<Criterion> make_criterion(const CriterionArgs& args, const ComparisonArgs& comparison, ScriptHost& host,
                                           std::span<const std::string> outputs) {
-  check_combinations(args, comparison);
+  check_criterion_usage(args, comparison);
   if (!args.metric && !args.metric_script) {
     const CompareOptions options = comparison.options();
     check_output_names(options.atol, outputs, "--atol");

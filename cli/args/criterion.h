@@ -22,10 +22,12 @@ struct CriterionArgs {
   void declare(OptionTable& table);
 };
 
+/// Throws UsageError for options that contradict each other or mean nothing together.
+void check_criterion_usage(const CriterionArgs& criterion, const ComparisonArgs& comparison);
+
 /// The judge: --metric or --metric-script with --threshold, else the tolerances of `comparison`. `outputs` are those of
 /// the network. The host must outlive the criterion of a script.
-/// Throws UsageError for options that contradict each other or mean nothing together, Error for values that do not fit
-/// and for names that are no outputs.
+/// Throws UsageError as check_criterion_usage, Error for values that do not fit and for names that are no outputs.
 std::unique_ptr<Criterion> make_criterion(const CriterionArgs& criterion, const ComparisonArgs& comparison,
                                           ScriptHost& host, std::span<const std::string> outputs);
 

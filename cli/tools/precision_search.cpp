@@ -130,6 +130,8 @@ class PrecisionSearchTool : public Tool {
     options_.comparison.declare(table);
   }
 
+  void check_usage() const override { check_criterion_usage(criterion_, options_.comparison); }
+
   int run() override {
     SearchOptions search = search_.options();
     enable_ladder(search);

@@ -25,6 +25,9 @@ class Tool {
   /// Adds the options, all but those for logging. The tool outlives the table.
   virtual void declare(OptionTable& table) = 0;
 
+  /// Options that do not go together, once all are read and before anything is loaded. Throws UsageError.
+  virtual void check_usage() const {}
+
   /// Whether the lines "RUNNING | Command" and "PASSED | Runtime" frame the run.
   virtual bool announces() const { return false; }
 

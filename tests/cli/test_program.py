@@ -66,6 +66,26 @@ def test_malformed_command_lines(words, message, run):
     assert outcome.out == ""
 
 
+@pytest.mark.parametrize("words, meant", [
+    (["search", "m.onnx", "--fp16"], "'ulpscope precision search'"),
+    (["bisect", "m.onnx"], "'ulpscope precision bisect'"),
+    (["debug", "search"], "'ulpscope precision search'"),
+    (["data", "x.json"], "'ulpscope inspect data'"),
+    (["template"], "'ulpscope template trt-network' or 'ulpscope template trt-config' or 'ulpscope template onnx-gs'"),
+    (["precision", "serach"], "'ulpscope precision search'?"),
+    (["precison", "search"], "'ulpscope precision search'"),
+    (["rn"], "'ulpscope run'"), (["conver", "m.onnx"], "'ulpscope convert'"),
+])
+def test_a_tool_is_suggested(words, meant, run):
+    outcome = run(*words)
+    assert outcome.code == 2 and f"; did you mean {meant}" in outcome.err, outcome
+
+
+def test_options_that_contradict_each_other_are_found_before_the_model_is_read(run):
+    outcome = run("precision", "search", "missing.onnx", "--fp16", "--metric", "rel-l2")
+    assert outcome.code == 2 and "argument --metric: needs --threshold X" in outcome.err and outcome.out == "", outcome
+
+
 def test_unknown_options(run):
     outcome = run("run", "m.onnx", "--nothing", "of", "this", "--trt")
     assert outcome.code == 1
