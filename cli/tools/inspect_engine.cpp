@@ -7,6 +7,7 @@
 
 #include "compare/array_text.h"
 #include "tools/inspect_text.h"
+#include "tools/search_answer.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -26,20 +27,6 @@ Totals totals_of(const std::vector<Engine::LayerReport>& layers) {
     totals.output_bytes += layer.output_bytes;
   }
   return totals;
-}
-
-/// What the build allowed, beside fp32.
-std::vector<std::string> enabled(const BuildOptions& build) {
-  std::vector<std::string> names;
-  const auto add = [&](bool on, const char* name) {
-    if (on) names.emplace_back(name);
-  };
-  add(build.tf32, "tf32");
-  add(build.fp16, "fp16");
-  add(build.bf16, "bf16");
-  add(build.int8, "int8");
-  add(build.fp8, "fp8");
-  return names;
 }
 
 std::vector<std::pair<std::string, std::size_t>> precision_counts(const std::vector<Engine::LayerReport>& layers) {
@@ -121,7 +108,7 @@ Json tensors_json(const std::vector<Engine::TensorReport>& tensors) {
 std::string engine_text(const Engine& engine, const InspectShow& show) {
   const std::vector<Engine::LayerReport> layers = engine.report();
   const Totals totals = totals_of(layers);
-  const std::vector<std::string> allowed = enabled(engine.options());
+  const std::vector<std::string> allowed = enabled_precisions(engine.options());
   std::string text = fmt::format(
       "Name: {} | Target: {} | Precisions: {}\n\n", engine.network().name, engine.options().target,
       engine.options().strongly_typed ? "as in the file"
@@ -150,7 +137,7 @@ Json engine_json(const Engine& engine) {
   Json json{{"kind", "engine"},
             {"name", engine.network().name},
             {"target", engine.options().target},
-            {"precisions", enabled(engine.options())},
+            {"precisions", enabled_precisions(engine.options())},
             {"strongly_typed", engine.options().strongly_typed},
             {"inputs", bindings_json(engine.inputs())},
             {"outputs", bindings_json(engine.outputs())},

@@ -90,8 +90,10 @@ std::vector<std::string> run_options(const PrecisionOptions& options, const Answ
   words.list("--layer-precisions", layers);
 
   std::vector<std::string> clamps = options.network.clamp_constants;
-  // What has no option of its own is read from the answer.
-  const bool from_answer = std::ranges::any_of(answer.repairs, [](const Repair& r) { return !r.exponents.empty(); });
+  // What has no option of its own is read from the answer: equalisations, and scales that came down with a clamp.
+  const bool from_answer = std::ranges::any_of(answer.repairs, [&](const Repair& repair) {
+    return !repair.exponents.empty() || (search.build.int8 && repair.kind == "clamp");
+  });
   if (from_answer) words.list("--repairs", {answer_path});
   for (const Repair& repair : answer.repairs)
     if (!from_answer && repair.kind == "clamp") clamps.push_back(fmt::format("{}:{}", repair.name, repair.limit));

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from cli_support import encode_array
+from search_support import answer_of, masked_attention, relative_errors, save_inputs
 
 
 @pytest.fixture
@@ -82,3 +83,26 @@ def test_repairs_that_do_not_fit(run, uneven, tmp_path, model):
     (tmp_path / "bad.json").write_text(json.dumps(answer))
     outcome = run("run", uneven, "--trt", "--repairs", "bad.json")
     assert outcome.code == 1 and "exponents" in outcome.err, outcome
+
+
+def test_the_scales_of_a_clamp_are_reproduced(run, tmp_path):
+    """The cache was calibrated before the mask was clamped; the printed command has the search's scales and its error."""
+    samples = masked_attention(tmp_path / "a.onnx")
+    save_inputs(tmp_path / "in.json", samples[:4])
+    save_inputs(tmp_path / "held.json", samples[4:])
+    outcome = run("precision", "search", "a.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--int8", "--fp16",
+                  "--metric", "rel-l2", "--threshold", "0.2")
+    assert outcome.code == 0, outcome
+    answer = answer_of(tmp_path, "a.answer.json")
+    assert "clamp" in {each["kind"] for each in answer["repairs"]}
+    words = answer["run_options"]
+    assert "--repairs" in words and "--clamp-constants" not in words
+    assert run("run", "a.onnx", "--trt", "--load-inputs", "held.json", "--save-outputs", "exact.json").code == 0
+    assert run("run", "a.onnx", *words, "--load-inputs", "held.json", "--save-outputs", "low.json").code == 0
+    errors = relative_errors(tmp_path / "low.json", tmp_path / "exact.json")
+    assert max(errors) == pytest.approx(answer["held_out"]["value"], rel=1e-6)
+    # The scale of the mask is not that of the cache, with which int8 would round it to 0.
+    at = words.index("--repairs")
+    plain = [*words[:at], *words[at + 2:], "--clamp-constants", "lowest"]
+    assert run("run", "a.onnx", *plain, "--load-inputs", "held.json", "--save-outputs", "plain.json").code == 0
+    assert max(relative_errors(tmp_path / "plain.json", tmp_path / "exact.json")) > 2 * max(errors)
