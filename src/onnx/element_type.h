@@ -1,19 +1,12 @@
-// Element types as ONNX numbers them (TensorProto.DataType).
+// Element types as ONNX numbers them, under the names that this folder uses.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
-#include "ulpscope/data_type.h"
+#include "graph/element_type.h"
 
 namespace ulpscope::onnx_model {
 
-/// Nothing for types that ulpscope does not import, and for numbers that ONNX does not define.
-std::optional<DataType> from_onnx_type(int number) noexcept;
-/// The inverse; 0 (UNDEFINED) for types without one.
-int to_onnx_type(DataType type) noexcept;
-/// "float8e4m3fn", "int4", "string", ...; "type 77" for a number that ONNX does not define.
-std::string onnx_type_name(int number);
+using ulpscope::from_onnx_type;
+using ulpscope::onnx_type_name;
+using ulpscope::to_onnx_type;
 
 }  // namespace ulpscope::onnx_model

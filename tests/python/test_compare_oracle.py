@@ -7,12 +7,12 @@ import io
 import json
 import pathlib
 import re
-import subprocess
 
 import numpy as np
 import pytest
 
 polygraphy_json = pytest.importorskip("polygraphy.json")
+from compare_support import cli, save  # noqa: E402, F401 (the fixture)
 from polygraphy.comparator import Comparator, DataLoader, IterationResult, RunResults  # noqa: E402
 from polygraphy.comparator import IndicesCompareFunc, SimpleCompareFunc  # noqa: E402
 from polygraphy.common import TensorMetadata  # noqa: E402
@@ -20,23 +20,6 @@ from polygraphy.logger import G_LOGGER  # noqa: E402
 
 FLOATS = [np.float16, np.float32, np.float64]
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
-
-
-@pytest.fixture(scope="session")
-def cli(build_dir: pathlib.Path):
-    program = build_dir / "bin" / "compare_cli"
-    assert program.exists(), f"{program} is missing: build the target compare_cli"
-
-    def call(*arguments: object) -> subprocess.CompletedProcess:
-        return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True, timeout=120)
-
-    return call
-
-
-def save(obj: object, path: pathlib.Path) -> pathlib.Path:
-    G_LOGGER.module_severity = G_LOGGER.ERROR
-    polygraphy_json.save_json(obj, str(path))
-    return path
 
 
 def load(path: pathlib.Path):

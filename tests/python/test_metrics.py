@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import pathlib
 import re
-import subprocess
 
 import numpy as np
 import pytest
 
-polygraphy_json = pytest.importorskip("polygraphy.json")
+pytest.importorskip("polygraphy.json")
+from compare_support import cli, save  # noqa: E402, F401 (the fixture)
 from polygraphy.comparator import CosineSimilarityCompareFunc, IterationResult, L2CompareFunc  # noqa: E402
 from polygraphy.comparator import PsnrCompareFunc, RunResults, SimpleCompareFunc, SnrCompareFunc  # noqa: E402
 from polygraphy.logger import G_LOGGER  # noqa: E402
 
 K, LEVEL = 3, 0.25
-
-
-@pytest.fixture(scope="session")
-def cli(build_dir: pathlib.Path):
-    program = build_dir / "bin" / "compare_cli"
-    assert program.exists(), f"{program} is missing: build the target compare_cli"
-
-    def call(*arguments: object) -> subprocess.CompletedProcess:
-        return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True, timeout=120)
-
-    return call
-
-
-def save(obj: object, path: pathlib.Path) -> pathlib.Path:
-    G_LOGGER.module_severity = G_LOGGER.ERROR
-    polygraphy_json.save_json(obj, str(path))
-    return path
 
 
 def softmax(x: np.ndarray) -> np.ndarray:

@@ -1,11 +1,11 @@
-#include "onnx/element_type.h"
+#include "graph/element_type.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <string_view>
 
-namespace ulpscope::onnx_model {
+namespace ulpscope {
 namespace {
 
 struct Row {
@@ -48,8 +48,12 @@ constexpr std::array kRows{
 
 }  // namespace
 
-std::optional<DataType> from_onnx_type(int number) noexcept {
-  if (number < 0 || static_cast<std::size_t>(number) >= kRows.size()) return std::nullopt;
+bool defines_onnx_type(std::int64_t number) noexcept {
+  return number > 0 && static_cast<std::size_t>(number) < kRows.size();
+}
+
+std::optional<DataType> from_onnx_type(std::int64_t number) noexcept {
+  if (!defines_onnx_type(number) && number != 0) return std::nullopt;
   const DataType type = kRows[static_cast<std::size_t>(number)].type;
   return type == DataType::kUndefined ? std::nullopt : std::optional(type);
 }
@@ -60,9 +64,9 @@ int to_onnx_type(DataType type) noexcept {
   return 0;
 }
 
-std::string onnx_type_name(int number) {
-  if (number < 0 || static_cast<std::size_t>(number) >= kRows.size()) return fmt::format("type {}", number);
+std::string onnx_type_name(std::int64_t number) {
+  if (!defines_onnx_type(number) && number != 0) return fmt::format("type {}", number);
   return std::string(kRows[static_cast<std::size_t>(number)].name);
 }
 
-}  // namespace ulpscope::onnx_model
+}  // namespace ulpscope
