@@ -13,17 +13,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from cli_support import encode_array
+from search_support import answer_of, comparable, key, save_inputs, trials_of
 
 BASE = ["--fp16", "--fusion", "none", "--atol", "1e-3", "--rtol", "1e-2"]
 
 
 def samples(count, n=256, low=1, high=2):
     return [{"x": np.random.default_rng(i).uniform(low, high, (1, 1, n, n)).astype(np.float32)} for i in range(count)]
-
-
-def save_inputs(path, iterations):
-    path.write_text(json.dumps([{name: encode_array(a) for name, a in each.items()} for each in iterations]))
-    return path.name
 
 
 def save_results(path, iterations):
@@ -44,27 +40,6 @@ def search(run, model, inputs):
         return run("precision", "search", model, "--load-inputs", inputs, *base, *words)
 
     return call
-
-
-def answer_of(tmp_path, name="needs_constraints.answer.json"):
-    return json.loads((tmp_path / name).read_text())
-
-
-def trials_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()][1:]
-
-
-def key(trial):
-    return trial["kind"] == "hold-out", json.dumps(trial["raised"])
-
-
-def comparable(answer):
-    """Without what differs from run to run."""
-    answer = json.loads(json.dumps(answer))
-    answer.pop("seconds")
-    for trial in answer["trials"]:
-        trial.pop("seconds")
-    return answer
 
 
 def test_answers_with_reasons(search, tmp_path):
@@ -257,6 +232,30 @@ def test_samples_of_the_wrong_kind(run, model, tmp_path):
     assert outcome.code == 1 and "x" in outcome.err, outcome
 
 
+@pytest.mark.parametrize("bad, message", [
+    (np.full((1, 1, 256, 256), "a"), "iteration 1: input 'x': expected a numeric NumPy type, got '<U1'"),
+    (np.zeros((1, 1, 256, 256), complex), "expected a numeric NumPy type, got '<c16'"),
+    (np.zeros((1, 1, 256, 255), np.float32), "[inputs] input 'x': expected shape (1, 1, 256, 256), got (1, 1, 256, 255)"),
+    (np.full((1, 1, 256, 256), np.nan, np.float32), "expected numbers, got 65536 NaN"),
+])
+def test_a_sample_of_the_wrong_kind(run, model, tmp_path, bad, message):
+    iterations = samples(4)
+    iterations[1] = {"x": bad}
+    outcome = run("precision", "search", model, "--load-inputs", save_inputs(tmp_path / "bad.json", iterations), *BASE)
+    assert outcome.code == 1 and message in outcome.err, outcome
+    assert len(outcome.err.splitlines()) == 1 and not list(tmp_path.glob("*.answer.json")), outcome
+
+
+@pytest.mark.parametrize("text, message", [
+    ('{"x": 1}', "input 'x': expected an array"), ("3", "expected a list with one object"), ("[]", "got none"),
+    ('[{"x": "hello"}]', "expected an array"), ('[{"x": {"arr', "malformed JSON"), ("", "bad.json"),
+])
+def test_files_that_hold_no_samples(run, model, tmp_path, text, message):
+    (tmp_path / "bad.json").write_text(text)
+    outcome = run("precision", "search", model, "--load-inputs", "bad.json", *BASE)
+    assert outcome.code == 1 and message in outcome.err, outcome
+
+
 METRICS = """
 import time
 def good(golden, candidate):
@@ -282,10 +281,17 @@ def test_metric_scripts(search, tmp_path):
 
 
 def test_calibration_caches_that_make_no_sense(search, tmp_path):
-    for text in ("TRT-8601-EntropyCalibration2\nx: zz\n", "TRT-8601-EntropyCalibration2\nx: 7f800000\n", "hello"):
+    header = "TRT-8601-EntropyCalibration2\n"
+    for text, message in (
+            ("hello", "expected a header"), (header + "x: zz\n", "line 2"), (header + "x 3c010204\n", "expected 'tensor name: hex'"),
+            (header + "x: 7f800000\n", "expected a positive scale"), (header + "x: 7fc00000\n", "NaN"),
+            (header + "x: 00000000\n", "got 00000000 (0)"), (header + "x: bc010204\n", "which is negative"),
+            (header + "x: 00000001\n", "which is too small"), (header + "x: 7f7fffff\n", "127 times it overflows"),
+            (header + "other: 3c010204\n", "got those of another model: 'other'"), (header, "got none at all")):
         (tmp_path / "c.cache").write_text(text)
         outcome = search("--int8", "--calibration-cache", "c.cache")
-        assert outcome.code == 1 and "calibration cache" in outcome.err, outcome
+        assert outcome.code == 1 and "calibration cache" in outcome.err and message in outcome.err, outcome
+        assert not list(tmp_path.glob("*.answer.json")), text
 
 
 def test_generated_samples_are_warned_of(run, model):
@@ -346,6 +352,19 @@ def test_journals_of_other_searches_are_refused(search, run, model, tmp_path):
     outcome = search("--continue")
     assert outcome.code == 1 and "model: expected" in outcome.err, outcome
     assert (tmp_path / "needs_constraints.journal.jsonl").read_text() == before
+
+
+def test_journals_that_are_broken(search, tmp_path):
+    """A cut last line is what a killed search leaves; anything else is not ours, and stays as it is."""
+    journal = tmp_path / "needs_constraints.journal.jsonl"
+    assert search().code == 0
+    lines = journal.read_text().splitlines(keepends=True)
+    for text in ("hello\n", "{}\n", "\0" * 100 + "\n", "".join([lines[0], "garbage\n", *lines[1:]]),
+                 "".join([lines[0], '{"kind": 3}\n', *lines[1:]])):
+        journal.write_text(text)
+        outcome = search("--continue")
+        assert outcome.code == 1 and "journal" in outcome.err, (text[:30], outcome)
+        assert journal.read_text() == text
 
 
 def chain(length=24, n=64):

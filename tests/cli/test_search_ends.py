@@ -1,0 +1,193 @@
+"""`precision search` in int8 that ends before its end: killed, interrupted, out of time. What it leaves must be right."""
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cli_support import ROOT
+from search_support import answer_of, comparable, key, masked_attention, relative_errors, save_inputs
+
+MINILM = ROOT / "build" / "models" / "minilm.onnx"
+OPTIONS = ["--int8", "--fp16", "--metric", "rel-l2", "--threads", "1"]
+
+
+class Search:
+    """A search that can be started again and again."""
+
+    def __init__(self, binary, folder, name, words):
+        self.folder, self.name = folder, name
+        self.words = [str(binary), "precision", "search", f"{name}.onnx", "--load-inputs", "in.json", "--hold-out", "held.json",
+                      *OPTIONS, *words]
+
+    @property
+    def journal(self):
+        return self.folder / f"{self.name}.journal.jsonl"
+
+    @property
+    def answer_path(self):
+        return self.folder / f"{self.name}.answer.json"
+
+    def answer(self):
+        return answer_of(self.folder, self.answer_path.name)
+
+    def trials(self):
+        """Those whose line is whole."""
+        if not self.journal.exists():
+            return []
+        text = self.journal.read_text()
+        return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()][1:]
+
+    def clean(self):
+        for path in (self.journal, self.answer_path):
+            path.unlink(missing_ok=True)
+
+    def start(self, *more):
+        environment = dict(os.environ)
+        environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
+        return subprocess.Popen([*self.words, *more], cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+
+    def finish(self, *more, timeout=300):
+        process = self.start(*more)
+        out, err = process.communicate(timeout=timeout)
+        return process.returncode, out + err
+
+
+def make_small(binary, folder):
+    samples = masked_attention(folder / "small.onnx", blocks=5, n=96, width=96)
+    save_inputs(folder / "in.json", samples[:4])
+    save_inputs(folder / "held.json", samples[4:])
+    return Search(binary, folder, "small", ["--threshold", "0.01", "--shrink"])
+
+
+def make_minilm(binary, folder):
+    if not MINILM.exists():
+        pytest.skip("build/models/minilm.onnx is not made")
+    shutil.copy(MINILM, folder / "minilm.onnx")
+    iterations = json.loads(MINILM.with_suffix(".search.json").read_text())
+    held = json.loads(MINILM.with_suffix(".held.json").read_text())
+    (folder / "in.json").write_text(json.dumps(iterations[:2]))
+    (folder / "held.json").write_text(json.dumps(held[:2]))
+    return Search(binary, folder, "minilm", ["--threshold", "0.02", "--fusion", "full"])
+
+
+@pytest.fixture
+def small(binary, tmp_path):
+    return make_small(binary, tmp_path)
+
+
+@pytest.fixture
+def minilm(binary, tmp_path):
+    return make_minilm(binary, tmp_path)
+
+
+def whole(search):
+    """The uninterrupted search: its answer, number of trials, and seconds."""
+    start = time.monotonic()
+    code, text = search.finish()
+    seconds = time.monotonic() - start
+    assert code == 0, text
+    return search.answer(), len(search.trials()), seconds
+
+
+def killed_at_random(search, expected, count, seconds, chance, kills=3):
+    """Kills the search at `kills` random moments, then lets it end; returns how often it was really killed."""
+    search.clean()
+    real = 0
+    for attempt in range(kills):
+        before = search.trials()
+        process = search.start(*(["--continue"] if attempt else []))
+        time.sleep(chance.uniform(0, seconds))
+        process.kill()
+        out, err = process.communicate(timeout=100)
+        if process.returncode == -signal.SIGKILL:
+            real += 1
+        else:
+            assert process.returncode == 0, out + err
+        assert search.trials()[:len(before)] == before, "a finished trial was lost"
+        if search.answer_path.exists():  # whole or not there
+            assert search.answer()["format"] == "ulpscope-answer"
+    finished = search.trials()
+    code, text = search.finish("--continue")
+    assert code == 0, text
+    after = search.trials()
+    assert after[:len(finished)] == finished
+    assert len({key(trial) + (tuple(trial["repairs"]), trial["kind"]) for trial in after}) == len(after) == count
+    assert comparable(search.answer()) == comparable(expected)
+    return real
+
+
+ROUNDS = int(os.environ.get("ULPSCOPE_KILL_ROUNDS", "8"))
+
+
+def test_killed_at_any_moment(small):
+    expected, count, seconds = whole(small)
+    chance = random.Random(17)
+    real = sum(killed_at_random(small, expected, count, seconds, chance) for _ in range(ROUNDS))
+    assert real >= ROUNDS
+
+
+def test_minilm_killed_at_any_moment(minilm):
+    expected, count, seconds = whole(minilm)
+    chance = random.Random(23)
+    assert sum(killed_at_random(minilm, expected, count, seconds, chance, kills=2)
+               for _ in range(max(1, ROUNDS // 8))) >= 1
+
+
+def check_answer(answer, code):
+    """Whatever ended the search, its answer must be true to itself."""
+    assert answer["verdict"] in ("found", "not-reachable", "unverified", "fails-held-out")
+    held = answer.get("held_out") or {}
+    if answer["verdict"] == "found":
+        assert held["passed"] == held["samples"] > 0
+    assert code == (0 if answer["verdict"] == "found" else 1)
+
+
+@pytest.mark.parametrize("limit", ["100ms", "300ms", "700ms", "1500ms", "3s", "5s"])
+@pytest.mark.parametrize("which", [make_small, make_minilm])
+def test_time_limits(which, limit, binary, tmp_path):
+    search = which(binary, tmp_path)
+    code, text = search.finish("--time-limit", limit)
+    answer = search.answer()
+    check_answer(answer, code)
+    if answer["verdict"] != "found":
+        assert "limit" in text, text
+        return
+    # What was found is what its command does, on the samples held out.
+    for name, words in (("exact", ["--trt"]), ("low", answer["run_options"])):
+        subprocess.run([str(binary), "run", f"{search.name}.onnx", *words, "--load-inputs", "held.json", "--save-outputs",
+                        f"{name}.json"], cwd=tmp_path, capture_output=True, check=True)
+    errors = relative_errors(tmp_path / "low.json", tmp_path / "exact.json")
+    assert max(errors) <= float(search.words[search.words.index("--threshold") + 1]) and max(errors) > 0
+
+
+def test_interrupted_at_any_moment(small):
+    _, _, seconds = whole(small)
+    chance = random.Random(5)
+    late = 0
+    for _ in range(ROUNDS):
+        small.clean()
+        process = small.start()
+        time.sleep(chance.uniform(0.05, seconds))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=100)
+        if process.returncode == -signal.SIGINT:  # before the program was ready for it
+            continue
+        assert process.returncode in (130, 0), out + err
+        if process.returncode == 0:
+            continue
+        if not small.answer_path.exists():
+            # Nothing was searched yet.
+            assert not small.trials() and "Interrupted" in out + err, out + err
+            continue
+        late += 1
+        answer = small.answer()
+        assert answer["verdict"] in ("unverified", "found", "not-reachable")
+        assert "Ctrl-C" in out and "Saving answer" in out, out + err
+    assert late >= 1
