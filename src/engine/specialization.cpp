@@ -30,13 +30,15 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
     const bool computes = layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
     numeric[l] = computes && (floats || (decides && reads_floats));
     // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
-    // when it is itself handed out: then the floats that it was selected by are results, too.
+    // when it is itself handed out: then the floats that it was selected by are results, too. What DequantizeLinear
+    // reads are values all the same, in another form.
+    const bool dequantizes = layer.op->name == "DequantizeLinear";
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const TensorId id = layer.inputs[i];
       if (id == kNone) continue;
       const bool parameter = (layer.op->weights >> i & 1u) != 0 && layer.op->kind != OpKind::kContraction;
       if (!parameter && (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) ||
-                         type(id) == DataType::kBool || !floats))
+                         type(id) == DataType::kBool || !floats || (dequantizes && i == 0)))
         reaches[static_cast<std::size_t>(id)] = 1;
     }
   }

@@ -42,6 +42,27 @@ TEST(Specialization, TellsArithmeticFromWhatIsFoldedOrUnused) {
   EXPECT_EQ(spec->value(network->find_tensor("folded")).data<float>()[0], 4);
 }
 
+TEST(Specialization, ValuesPassThroughQuantisation) {
+  // Nothing of "First" reaches the output but through integers.
+  Model model;
+  model.input("x", {2, 3});
+  model.node("Exp", {"x"}, {"e"}, "First");
+  model.node("QuantizeLinear", {"e", "s", "z"}, {"q"}, "Q");
+  model.node("Transpose", {"q"}, {"t"}, "Move");
+  model.node("DequantizeLinear", {"t", "s", "z"}, {"d"}, "DQ");
+  model.node("Neg", {"d"}, {"y"}, "Last");
+  *model.graph().add_initializer() = float_tensor("s", {}, {0.5f});
+  onnx::TensorProto& zero = *model.graph().add_initializer();
+  zero.set_name("z");
+  zero.set_data_type(onnx::TensorProto::INT8);
+  zero.set_raw_data(std::string(1, '\0'));
+  model.output("y");
+  const auto network = model.load();
+  const auto spec = specialize(*network, {{2, 3}});
+  for (const char* name : {"First", "Last"})
+    EXPECT_TRUE(spec->numeric[static_cast<std::size_t>(network->find_layer(name))]) << name;
+}
+
 TEST(Specialization, ConstantsMadeFromShapesAreNotKeptForOtherShapes) {
   // y = x * rows of x: the factor is known before anything runs, and another one for other shapes.
   Model model;
