@@ -198,7 +198,7 @@ class Placer {
 
   void add_compute(LayerId id) {
     const Layer& layer = network_.layer(id);
-    if (assignment_.precision[at(id)] == Precision::kINT8) return add_int8(id);
+    if (assignment_.precision[at(id)] == Precision::kINT8 || narrow_bias(spec_, assignment_, id)) return add_int8(id);
     const DataType type = storage_of(assignment_.precision[at(id)]);
     std::vector<DataType> exact{type};
     const int node = add_node(types_of_selection(id, type, exact));
@@ -351,6 +351,8 @@ class Placer {
         if (id == kNone || !is_lowerable(declared(id))) continue;
         if (takes_any_[l]) continue;
         reads[i].type = declared(id);
+        if (typing_.constant[at(id)] && narrow_bias(spec_, assignment_, static_cast<LayerId>(l)))
+          reads[i].first = rounding_of(assignment_.precision[l]);
         if (node < 0 || is_parameter(layer, i)) continue;
         reads[i].type = types[at(node)];
         if (!typing_.constant[at(id)]) continue;
@@ -391,6 +393,13 @@ LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, L
   if (bias == kNone) return kNone;
   const DataType type = assignment.stored_by(bias);
   return type == assignment.int8_output || type == DataType::kFloat32 ? bias : kNone;
+}
+
+bool narrow_bias(const Specialization& spec, const Assignment& assignment, LayerId id) {
+  const Precision precision = assignment.precision[at(id)];
+  if (precision != Precision::kFP16 && precision != Precision::kBF16) return false;
+  const LayerId product = product_of_bias(spec, id);
+  return product != kNone && grouped_bias(spec, assignment, product) == id;
 }
 
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options) {

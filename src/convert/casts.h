@@ -46,4 +46,8 @@ std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assi
 /// The addition of its bias that is one with a product in int8 at every level of fusion; kNone: it has none.
 LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, LayerId product);
 
+/// The layer is a grouped_bias() in fp16 or bf16: its vector is rounded to that type, the sum is one with the
+/// product's, in float32, and stored in that type.
+bool narrow_bias(const Specialization& spec, const Assignment& assignment, LayerId id);
+
 }  // namespace ulpscope

@@ -378,7 +378,8 @@ class Converter {
   void prepare_integers() {
     if (!has_int8()) return;
     for (std::size_t l = 0; l < network_.layers.size(); ++l)
-      if (precision(l) == Precision::kINT8) integers_.add(result_.assignment, static_cast<LayerId>(l), changes_);
+      if (precision(l) == Precision::kINT8 || narrow_bias(spec_, result_.assignment, static_cast<LayerId>(l)))
+        integers_.add(result_.assignment, static_cast<LayerId>(l), changes_);
     if (integers_.constants() > 0)
       result_.prepared.push_back(
           fmt::format("{} constant(s) are stored as int8, {} per output channel, as the engine quantises them",

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "convert/casts.h"
 #include "core/rounding.h"
 #include "engine/int8.h"
-#include "convert/casts.h"
 
 namespace ulpscope {
 namespace {
@@ -15,12 +15,7 @@ std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 bool is_product(const Layer& layer) { return layer.op->kind == OpKind::kContraction; }
 
 /// What the engine runs on integers when a DequantizeLinear says it.
-bool usable(float scale) { return scale >= 0x1p-100f && scale <= 0x1p100f; }
-
-float symmetric_scale(float largest) {
-  const float scale = largest / 127.0f;
-  return scale > 0 ? scale : 1.0f;
-}
+bool usable(float scale) { return scale >= kSmallestScale && scale <= kLargestScale; }
 
 /// Of the constants that a layer in int8 reads: max |x| / 127 of every channel of `axis`, or of everything.
 Tensor symmetric_scales(const Tensor& values, std::int64_t axis, std::int64_t& run) {
@@ -73,7 +68,7 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
     std::int64_t run = 0;
     const Tensor scales = symmetric_scales(spec.value(input), axis_of(spec, layer), run);
     if (!std::all_of(scales.values<float>().begin(), scales.values<float>().end(), usable))
-      return "the scale of a channel of its weights is too small or too large";
+      return "the scale of a channel of its weights is too large";
   }
   return {};
 }
@@ -106,11 +101,31 @@ TypedChanges::Quantised IntegerExport::quantise(LayerId id, std::size_t input) {
   return result;
 }
 
+bool IntegerExport::read_narrow_alone(const Typing& typing, TensorId id) const {
+  for (std::size_t o = 0; o < spec_.network->outputs.size(); ++o)
+    if (spec_.network->outputs[o] == id && typing.outputs[o] == DataType::kFloat32) return false;
+  const auto is_narrow = [](DataType type) { return type == DataType::kFloat16 || type == DataType::kBFloat16; };
+  return std::ranges::all_of(spec_.consumers[at(id)], [&](LayerId reader) {
+    const Layer& layer = spec_.network->layer(reader);
+    if (layer.op->name == "Cast" && is_narrow(spec_.type(layer.outputs[0]))) return true;
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+      if (layer.inputs[i] == id && !is_narrow(typing.reads[at(reader)][i].type)) return false;
+    return true;
+  });
+}
+
 void IntegerExport::add(const Assignment& assignment, LayerId id, TypedChanges& changes) {
   const Layer& layer = spec_.network->layer(id);
   const bool is_bias = product_of_bias(spec_, id) != kNone;
   if (grouped_bias(spec_, assignment, id) == kNone && assignment.int8_output != DataType::kFloat32)
     changes.stored.emplace_back(id, assignment.int8_output);
+  if (is_product(layer)) {
+    const LayerId bias = grouped_bias(spec_, assignment, id);
+    const LayerId last = bias == kNone ? id : bias;
+    const TensorId result = spec_.network->layer(last).outputs[0];
+    if (assignment.stored_by(last) == DataType::kFloat32 && read_narrow_alone(changes.typing, result))
+      changes.copied.push_back(last);
+  }
   if (is_bias) return;
   for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
     const TensorId input = layer.inputs[i];

@@ -24,8 +24,8 @@ class IntegerExport {
   /// The float weights of a convolution, where they are not those of the network (a BatchNormalization went in).
   void set_weights(LayerId convolution, Tensor weights) { weights_[convolution] = std::move(weights); }
 
-  /// Adds to `quantised` and `stored`. REQUIRES: the layer's precision is int8, and it has no integer_obstacle() (or is
-  /// the bias of such a product).
+  /// Adds to `quantised`, `stored` and `copied`, by what `typing` says. REQUIRES: the layer's precision is int8, and it
+  /// has no integer_obstacle() (or is the bias of such a product), or it is a narrow_bias().
   void add(const Assignment& assignment, LayerId id, TypedChanges& changes);
 
   int constants() const noexcept { return constants_; }
@@ -33,6 +33,8 @@ class IntegerExport {
 
  private:
   TypedChanges::Quantised quantise(LayerId id, std::size_t input);
+  /// Nobody reads this float32 tensor but Casts to narrower types.
+  bool read_narrow_alone(const Typing& typing, TensorId id) const;
 
   const Specialization& spec_;
   std::map<LayerId, Tensor> weights_;

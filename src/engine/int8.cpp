@@ -169,7 +169,7 @@ LayerId biased_product(const Specialization& spec, const Layer& add) {
 bool usable_scales(const Tensor& scales) {
   if (scales.type() != DataType::kFloat32 || scales.size() == 0) return false;
   return std::all_of(scales.values<float>().begin(), scales.values<float>().end(),
-                     [](float s) { return s >= 0x1p-100f && s <= 0x1p100f; });
+                     [](float s) { return s >= kSmallestScale && s <= kLargestScale; });
 }
 
 /// The DequantizeLinear that makes this tensor, with constant float32 scales and no zero point.
@@ -260,6 +260,11 @@ LayerId bias_of(const Specialization& spec, LayerId product) {
 LayerId product_of_bias(const Specialization& spec, LayerId add) {
   const LayerId product = biased_product(spec, spec.network->layer(add));
   return product != kNone && bias_of(spec, product) == add ? product : kNone;
+}
+
+float symmetric_scale(float largest) {
+  const float scale = largest / 127.0f;
+  return scale < kSmallestScale ? 1.0f : scale;
 }
 
 std::optional<Quantisation> dequantised(const Specialization& spec, TensorId id) {

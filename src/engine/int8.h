@@ -35,6 +35,13 @@ struct Quantisation {
   friend bool operator==(const Quantisation&, const Quantisation&) = default;
 };
 
+/// Scales in between are ordinary numbers, of which integers * scale / scale are the integers again.
+inline constexpr float kSmallestScale = 0x1p-100f, kLargestScale = 0x1p100f;
+
+/// The scale of constants of this largest magnitude: largest / 127. 1 where that is below kSmallestScale, as in a
+/// channel of zeros, or one that a BatchNormalization with a tiny factor went into: its integers are zeros.
+float symmetric_scale(float largest);
+
 /// What the DequantizeLinear layer that makes this tensor says, when it is one with a constant scale for the whole
 /// tensor, without a zero point (absent or 0), and with 8-bit integers behind it; else nothing.
 std::optional<Quantisation> dequantised(const Specialization& spec, TensorId id);

@@ -25,12 +25,6 @@ cpu::QuantiseSpec spec_of(const Quantisation& q, bool dequantise) {
   return {q.scale, q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantise};
 }
 
-/// max |x| / 127; 1 where all are zero.
-float symmetric_scale(float largest) {
-  const float scale = largest / 127.0f;
-  return scale > 0 ? scale : 1.0f;
-}
-
 }  // namespace
 
 void PlanBuilder::find_int8_layers() {

@@ -42,6 +42,9 @@ struct TypedChanges {
   std::vector<Quantised> quantised;
   /// Layers that compute in float32, and whose output a Cast stores in this type.
   std::vector<std::pair<LayerId, DataType>> stored;
+  /// Layers that compute and store float32, of which an Identity hands out a copy: a Cast right behind a product of
+  /// integers would be what the product stores.
+  std::vector<LayerId> copied;
   /// A convolution and the BatchNormalization that went into its parameters: the node disappears.
   std::vector<std::pair<LayerId, LayerId>> absorbed;
   /// Per tensor that is constant without being in the file: what it is, physical types. Empty: none.

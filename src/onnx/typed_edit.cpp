@@ -378,9 +378,9 @@ class Edit {
       edit_outputs(index, node);
       edit_attributes(index, node);
       if (changes_.opset != 0) raise_opset(index, node);
-      std::optional<onnx::NodeProto> cast = storing_cast(index, node);
+      std::optional<onnx::NodeProto> behind = storing_node(index, node);
       nodes_.push_back(std::move(node));
-      if (cast) nodes_.push_back(std::move(*cast));
+      if (behind) nodes_.push_back(std::move(*behind));
     }
     for (std::size_t o = 0; o < network_.outputs.size(); ++o)
       if (network_.tensor(network_.outputs[o]).producer != kNone) name_in(network_.outputs[o], typing_.outputs[o]);
@@ -475,25 +475,30 @@ class Edit {
     return result;
   }
 
-  /// A layer that computes in float32 and stores something narrower: the node of its Cast, which follows.
-  std::optional<onnx::NodeProto> storing_cast(std::size_t index, onnx::NodeProto& node) {
+  /// The node behind a layer that computes in float32: the Cast to what it stores, or the Identity of one that stores
+  /// float32.
+  std::optional<onnx::NodeProto> storing_node(std::size_t index, onnx::NodeProto& node) {
     const LayerId layer = layer_of_node_[index];
     if (layer == kNone) return std::nullopt;
-    const auto found = std::find_if(changes_.stored.begin(), changes_.stored.end(),
-                                    [&](const auto& each) { return each.first == layer; });
-    if (found == changes_.stored.end()) return std::nullopt;
+    const auto stored = std::find_if(changes_.stored.begin(), changes_.stored.end(),
+                                     [&](const auto& each) { return each.first == layer; });
+    const bool casts = stored != changes_.stored.end();
+    if (!casts && std::find(changes_.copied.begin(), changes_.copied.end(), layer) == changes_.copied.end())
+      return std::nullopt;
     const std::string name = node.output(0);
     node.set_output(0, fresh(name + "_fp32"));
-    onnx::NodeProto cast;
-    cast.set_op_type("Cast");
-    cast.set_name(fresh(fmt::format("Cast_{}_{}", name, short_name(found->second))));
-    cast.add_input(node.output(0));
-    cast.add_output(name);
-    onnx::AttributeProto& to = attribute_of(cast, "to");
+    onnx::NodeProto result;
+    result.set_op_type(casts ? "Cast" : "Identity");
+    result.set_name(
+        fresh(fmt::format("{}_{}_{}", result.op_type(), name, casts ? short_name(stored->second) : "fp32")));
+    result.add_input(node.output(0));
+    result.add_output(name);
+    if (!casts) return result;
+    onnx::AttributeProto& to = attribute_of(result, "to");
     to.set_type(onnx::AttributeProto::INT);
-    to.set_i(to_onnx_type(found->second));
+    to.set_i(to_onnx_type(stored->second));
     ++report_.casts;
-    return cast;
+    return result;
   }
 
   void edit_outputs(std::size_t index, onnx::NodeProto& node) {

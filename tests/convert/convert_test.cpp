@@ -178,7 +178,7 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignment) {
 
 /// int8 with and without a narrow float type around it; scales of made-up sizes for everything that can have one.
 TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignmentInInt8) {
-  int converted = 0, quantised = 0, refused = 0;
+  int converted = 0, quantised = 0;
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     testing::RandomNetwork made(seed);
     Case test(made, made.network());
@@ -197,12 +197,10 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignmentInInt8) {
       if (!test.converts(build, random_requests(*test.network, random, 8, other), "int8", seed)) continue;
       ++converted;
       quantised += test.file.quantised > 0 ? 1 : 0;
-    } catch (const InternalError&) {
-      ++refused;
+    } catch (const InternalError& error) {
+      ADD_FAILURE() << "seed " << seed << ": " << error.what();
     }
   }
-  // Of seed 28 the typed file differs by last bits, so that nothing is written: known, and not to grow.
-  EXPECT_LE(refused, 1);
   EXPECT_GE(converted, 40);
   EXPECT_GE(quantised, 30);
 }
