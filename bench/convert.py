@@ -4,7 +4,8 @@ Every converter runs as a process of its own, on the real models and on small on
 tests/cli/test_convert.py). A result counts as a success if onnx.checker passes it in full, ONNX Runtime loads and runs
 it, and this engine runs it strongly typed. Columns: float nodes left in float32, Cast nodes added, the largest difference
 of any output from float32 relative to that output's largest magnitude, run strongly typed with `--fusion none` (every
-stored value is rounded), seconds and peak memory of the process. The peers come from `--peers PYTHON`, an interpreter
+stored value is rounded), seconds, processor seconds (user and system, which other load moves less) and peak memory of the
+process. The success rate of each converter stands in the line above the table. The peers come from `--peers PYTHON`, an interpreter
 that has them installed; without it, only ulpscope is measured.
 """
 
@@ -63,8 +64,8 @@ def made_cases(folder: pathlib.Path) -> List[Case]:
     return cases
 
 
-def timed(command: List[str], folder: pathlib.Path) -> Tuple[int, float, float, str]:
-    """Exit status, seconds, peak MB (of the largest process), and the last line that was printed."""
+def timed(command: List[str], folder: pathlib.Path) -> Tuple[int, float, float, float, str]:
+    """Exit status, seconds, processor seconds, peak MB (of the largest process), and the last line that was printed."""
     log = folder / "log.txt"
     with open(log, "wb") as out:
         start = time.perf_counter()
@@ -73,7 +74,8 @@ def timed(command: List[str], folder: pathlib.Path) -> Tuple[int, float, float, 
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     lines = log.read_text(errors="replace").strip().splitlines()
-    return process.returncode, seconds, usage.ru_maxrss / 1024, lines[-1] if lines else ""
+    cpu = usage.ru_utime + usage.ru_stime
+    return process.returncode, seconds, cpu, usage.ru_maxrss / 1024, lines[-1] if lines else ""
 
 
 def outputs_of(ulpscope: str, case: Case, path: pathlib.Path, words: List[str]) -> Optional[List[Dict[str, np.ndarray]]]:
@@ -152,16 +154,16 @@ def measure_case(ulpscope: str, case: Case, tools: Dict[str, Any]) -> List[Dict[
     rows = []
     for name, command in tools.items():
         row: Dict[str, Any] = {"model": case.name, "converter": name, "success": "yes", "float32 nodes": "", "casts": ""}
-        row.update({"error": "", "seconds": "", "peak MB": ""})
+        row.update({"error": "", "seconds": "", "CPU s": "", "peak MB": ""})
         rows.append(row)
         with tempfile.TemporaryDirectory() as folder:
             typed = pathlib.Path(folder) / "typed.onnx"
             words = command(str(case.path.resolve()), str(typed), case.words)
-            code, seconds, memory, line = timed(words, pathlib.Path(folder))
+            code, seconds, cpu, memory, line = timed(words, pathlib.Path(folder))
             if code != 0 or not typed.exists():
-                row["success"] = f"no: {line[:80]}"
+                row["success"] = f"no: {line[:80]}".replace("|", "/")
                 continue
-            row.update({"seconds": f"{seconds:.2f}", "peak MB": f"{memory:.0f}"})
+            row.update({"seconds": f"{seconds:.2f}", "CPU s": f"{cpu:.2f}", "peak MB": f"{memory:.0f}"})
             problem = runs_in_onnxruntime(typed, inputs)
             got = outputs_of(ulpscope, case, typed, ["--strongly-typed", "--fusion", "none"])
             if problem or got is None:
@@ -188,6 +190,9 @@ def main() -> None:
         for case in cases[:1] if options.quick else cases:
             rows.extend(measure_case(options.ulpscope, case, tools))
     where = measure.environment()
+    for name in tools:
+        of_tool = [row for row in rows if row["converter"] == name]
+        where[f"successes of {name}"] = f"{sum(row['success'] == 'yes' for row in of_tool)}/{len(of_tool)}"
     for name in tools:
         if name != "ulpscope":
             code = f"from importlib.metadata import version; print(version('{PACKAGES[name]}'))"

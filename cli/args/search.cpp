@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "graph/name_match.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -174,48 +173,6 @@ std::size_t parse_bytes(std::string_view option, const std::string& text) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] {}: expected bytes such as 512M or 2G, got '{}'", option, text));
   return static_cast<std::size_t>(bytes);
-}
-
-std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
-                                 std::string_view option) {
-  std::vector<char> chosen(network.layers.size(), 0);
-  const auto& computes = has_precision;
-  for (const std::string& word : words) {
-    const LayerId exact = network.find_layer(word);
-    if (exact != kNone && !computes(network.layer(exact)))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] {} '{}': expected a layer with float arithmetic; a {} has no precision of its "
-                              "own and follows its inputs",
-                              option, word, network.layer(exact).op->name));
-    bool any = exact != kNone;
-    if (any) {
-      chosen[static_cast<std::size_t>(exact)] = 1;
-      continue;
-    }
-    for (std::size_t l = 0; l < network.layers.size(); ++l) {
-      const Layer& layer = network.layers[l];
-      const bool named = layer.op->name == word || std::ranges::find(layer.nodes, word) != layer.nodes.end() ||
-                         (is_name_pattern(word) && matches_name_pattern(layer.name, word));
-      if (!named || !computes(layer)) continue;
-      any = true;
-      chosen[l] = 1;
-    }
-    if (any) continue;
-    std::vector<std::string> names;
-    for (const Layer& layer : network.layers) {
-      if (!computes(layer)) continue;
-      names.push_back(layer.name);
-      if (std::ranges::find(names, layer.op->name) == names.end()) names.emplace_back(layer.op->name);
-    }
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] {} '{}': expected a layer with float arithmetic, an operator type or a pattern "
-                            "that matches one; there is none{}",
-                            option, word, did_you_mean(word, names)));
-  }
-  std::vector<LayerId> result;
-  for (std::size_t l = 0; l < chosen.size(); ++l)
-    if (chosen[l] != 0) result.push_back(static_cast<LayerId>(l));
-  return result;
 }
 
 }  // namespace ulpscope::cli

@@ -35,10 +35,4 @@ double parse_duration(std::string_view option, const std::string& text);
 /// "2G", "512M", "100k", "1000000" as bytes; factors are powers of 1024.
 std::size_t parse_bytes(std::string_view option, const std::string& text);
 
-/// The layers with float arithmetic that the words name: a layer, an ONNX node, an operator type ("Softmax"), or a
-/// pattern of layer names. In network order, each once. Throws Error naming the option and similar names for a word
-/// that names nothing, and for a layer that has no precision of its own.
-std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
-                                 std::string_view option);
-
 }  // namespace ulpscope::cli

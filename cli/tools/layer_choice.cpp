@@ -3,76 +3,85 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "compare/name_values.h"
 #include "graph/name_match.h"
+#include "precision/search.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
 namespace {
 
-std::vector<std::string> known_names(const Network& network) {
-  std::vector<std::string> names;
-  for (const Layer& layer : network.layers) {
-    names.push_back(layer.name);
-    for (const std::string& node : layer.nodes)
-      if (node != layer.name) names.push_back(node);
-  }
-  for (const Layer& layer : network.layers)
-    if (std::find(names.begin(), names.end(), layer.op->name) == names.end()) names.emplace_back(layer.op->name);
-  return names;
-}
-
-/// Numbers of the layers that one word means.
-std::vector<std::size_t> matches(const Network& network, const std::string& word) {
-  std::vector<std::size_t> by_name, by_operator, by_pattern;
+/// What one word means, whether it has a precision or not.
+std::vector<LayerId> matches(const Network& network, const std::string& word) {
+  std::vector<LayerId> by_name, by_operator, by_pattern;
   const bool pattern = is_name_pattern(word);
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     const Layer& layer = network.layers[l];
-    const bool named =
-        layer.name == word || std::find(layer.nodes.begin(), layer.nodes.end(), word) != layer.nodes.end();
-    if (named) by_name.push_back(l);
-    if (layer.op->name == word) by_operator.push_back(l);
-    if (pattern && (matches_name_pattern(layer.name, word) || matches_name_pattern(std::string(layer.op->name), word) ||
-                    std::any_of(layer.nodes.begin(), layer.nodes.end(),
-                                [&](const std::string& node) { return matches_name_pattern(node, word); })))
-      by_pattern.push_back(l);
+    const auto id = static_cast<LayerId>(l);
+    if (layer.name == word || std::ranges::find(layer.nodes, word) != layer.nodes.end()) by_name.push_back(id);
+    if (layer.op->name == word) by_operator.push_back(id);
+    const auto fits = [&](const std::string& name) { return matches_name_pattern(name, word); };
+    if (pattern && (fits(layer.name) || fits(std::string(layer.op->name)) || std::ranges::any_of(layer.nodes, fits)))
+      by_pattern.push_back(id);
   }
   return !by_name.empty() ? by_name : !by_operator.empty() ? by_operator : by_pattern;
 }
 
-[[noreturn]] void fail_unknown(const Network& network, const std::string& option, const std::string& word) {
-  const std::vector<std::string> names = known_names(network);
+[[noreturn]] void fail_unknown(const Network& network, std::string_view option, const std::string& word) {
+  std::vector<std::string> names, operators;
+  for (const Layer& layer : network.layers) {
+    if (!has_precision(layer)) continue;
+    names.push_back(layer.name);
+    for (const std::string& node : layer.nodes)
+      if (node != layer.name) names.push_back(node);
+    if (std::ranges::find(operators, layer.op->name) == operators.end()) operators.emplace_back(layer.op->name);
+  }
+  names.insert(names.end(), operators.begin(), operators.end());
   throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[options] {}: expected a layer, a node, an operator or a pattern that fits some, got '{}'{}",
+              fmt::format("[options] {} '{}': expected a layer with float arithmetic, an operator type or a pattern "
+                          "that matches one; there is none{}",
                           option, word, did_you_mean(word, names)));
+}
+
+/// What one word means among the layers that have a precision.
+std::vector<LayerId> find(const Network& network, const std::string& word, std::string_view option) {
+  std::vector<LayerId> all = matches(network, word), result;
+  std::ranges::copy_if(all, std::back_inserter(result), [&](LayerId id) { return has_precision(network.layer(id)); });
+  if (result.empty() && all.size() == 1 && network.layer(all.front()).name == word)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] {} '{}': expected a layer with float arithmetic; a {} has no precision of its "
+                            "own and follows its inputs",
+                            option, word, network.layer(all.front()).op->name));
+  if (result.empty()) fail_unknown(network, option, word);
+  return result;
 }
 
 }  // namespace
 
-std::vector<char> choose_layers(const Network& network, const std::string& option,
-                                const std::vector<std::string>& words) {
-  std::vector<char> chosen(network.layers.size(), 0);
-  for (const std::string& word : words) {
-    const auto found = matches(network, word);
-    if (found.empty()) fail_unknown(network, option, word);
-    for (std::size_t l : found) chosen[l] = 1;
-  }
-  return chosen;
+std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
+                                 std::string_view option) {
+  std::vector<LayerId> result;
+  for (const std::string& word : words) std::ranges::copy(find(network, word, option), std::back_inserter(result));
+  std::ranges::sort(result);
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
 }
 
 std::vector<std::optional<DataType>> requested_types(const Network& network, const PrecisionChoice& choice) {
   std::vector<std::optional<DataType>> result(network.layers.size());
-  const std::vector<char> keep = choose_layers(network, "--keep", choice.keep);
-  const std::vector<char> lower = choose_layers(network, "--lower", choice.lower);
+  std::vector<char> keep(result.size(), 0), lower(result.size(), 0);
+  for (const LayerId id : find_layers(network, choice.keep, "--keep")) keep[static_cast<std::size_t>(id)] = 1;
+  for (const LayerId id : find_layers(network, choice.lower, "--lower")) lower[static_cast<std::size_t>(id)] = 1;
   for (std::size_t l = 0; l < result.size(); ++l) {
     if (keep[l] && lower[l])
       throw Error(
           ErrorCode::kInvalidArgument,
           fmt::format("[options] layer '{}' ({}): --keep and --lower both mean it; try naming it in one of them",
                       network.layers[l].name, network.layers[l].op->name));
-    const bool computes = network.layers[l].op->precision == PrecisionRule::kCompute;
-    if (computes && (keep[l] || (!choice.lower.empty() && !lower[l]))) result[l] = DataType::kFloat32;
+    if (has_precision(network.layers[l]) && (keep[l] || (!choice.lower.empty() && !lower[l])))
+      result[l] = DataType::kFloat32;
   }
   for (const std::string& text : choice.layer_precisions) {
     const auto [name, type_name] = split_name(text);
@@ -82,14 +91,16 @@ std::vector<std::optional<DataType>> requested_types(const Network& network, con
           ErrorCode::kInvalidArgument,
           fmt::format("[options] --layer-precisions '{}': expected <layer>:<float32, float16, bfloat16 or int8>",
                       text));
+    // Lists of all layers name those, too, that have no precision of their own.
     const auto found = matches(network, name);
     if (found.empty()) fail_unknown(network, "--layer-precisions", name);
-    for (std::size_t l : found) {
+    for (const LayerId id : found) {
+      const auto l = static_cast<std::size_t>(id);
       if ((keep[l] && *type != DataType::kFloat32) || (lower[l] && *type == DataType::kFloat32))
         throw Error(ErrorCode::kInvalidArgument,
                     fmt::format("[options] layer '{}': --{} and --layer-precisions '{}' disagree",
                                 network.layers[l].name, keep[l] ? "keep" : "lower", text));
-      if (network.layers[l].op->precision == PrecisionRule::kCompute) result[l] = *type;
+      if (has_precision(network.layers[l])) result[l] = *type;
     }
   }
   return result;

@@ -21,6 +21,7 @@
 #include "precision/repair.h"
 #include "precision/search.h"
 #include "precision/trials.h"
+#include "tools/layer_choice.h"
 #include "tools/precision_setup.h"
 #include "tools/search_answer.h"
 #include "tools/search_data.h"

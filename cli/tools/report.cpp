@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
+#include <sstream>
 
 #include "core/file.h"
 #include "interrupt.h"
+#include "onnx/description.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 #include "precision/answer_json.h"
@@ -25,8 +28,20 @@ std::string command_of(const std::vector<std::string>& words) {
   return line;
 }
 
+/// What `convert` says about the casts that it added; nothing: another tool wrote the file, or an earlier release.
+std::optional<std::set<std::string>> added_casts(const fs::path& path) {
+  for (const auto& [key, value] : describe_onnx(path, false, {.ignore_external_data = true}).metadata) {
+    if (key != "ulpscope.added_casts") continue;
+    std::set<std::string> names;
+    std::istringstream lines(value);
+    for (std::string line; std::getline(lines, line);) names.insert(line);
+    return names;
+  }
+  return std::nullopt;
+}
+
 /// The Cast layers of a typed model, in its order.
-Value casts_of(const Network& network) {
+Value casts_of(const Network& network, const std::optional<std::set<std::string>>& added) {
   const auto consumers = network.consumers();
   Value casts{Value::Array{}};
   for (const Layer& layer : network.layers) {
@@ -37,7 +52,9 @@ Value casts_of(const Network& network) {
     Value readers{Value::Array{}};
     for (const LayerId id : consumers[static_cast<std::size_t>(to)]) readers.push(network.layer(id).name);
     if (network.is_output(to)) readers.push(fmt::format("the output {}", network.tensor(to).name));
+    const std::string_view origin = !added ? "" : added->contains(layer.name) ? "added" : "of the source";
     casts.push(Value::Map{{"name", layer.name},
+                          {"origin", origin},
                           {"from", name_of(network.tensor(from).type)},
                           {"to", name_of(network.tensor(to).type)},
                           {"producer", producer == kNone ? fmt::format("the input {}", network.tensor(from).name)
@@ -119,7 +136,7 @@ class ReportTool : public Tool {
   Value typed() const {
     if (!typed_) return {};
     const auto network = import_onnx(fs::path(*typed_), op_registry(), {.ignore_external_data = true});
-    return Value::Map{{"path", *typed_}, {"casts", casts_of(*network)}};
+    return Value::Map{{"path", *typed_}, {"casts", casts_of(*network, added_casts(*typed_))}};
   }
 
   Value commands(const AnswerFile& file, const fs::path& output) const {

@@ -137,6 +137,7 @@ OnnxDescription describe_onnx(const std::filesystem::path& path, bool weights, c
   if (folder.empty()) folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   onnx_model::TensorReader reader(file, std::move(folder), options.ignore_external_data);
   OnnxDescription result;
+  for (const auto& entry : file.proto.metadata_props()) result.metadata.emplace_back(entry.key(), entry.value());
   for (const onnx::OperatorSetIdProto& opset : file.proto.opset_import())
     result.opsets.emplace_back(opset.domain(), opset.version());
   result.graph = Describer(reader, weights && !options.ignore_external_data).graph(file.proto.graph());

@@ -55,6 +55,7 @@ struct OnnxGraph {
 
 struct OnnxDescription {
   std::vector<std::pair<std::string, std::int64_t>> opsets;  ///< Per domain, in the file's order; "" is ai.onnx.
+  std::vector<std::pair<std::string, std::string>> metadata;
   OnnxGraph graph;
 };
 

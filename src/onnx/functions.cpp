@@ -182,10 +182,11 @@ bool fits(const onnx::FunctionProto& function, const Opsets& opsets) {
     const auto found = opsets.find(domain);
     if (found == opsets.end() || found->second == import.version()) continue;
     if (!domain.empty()) return false;
-    const auto [low, high] = std::minmax(import.version(), found->second);
+    const auto low = static_cast<int>(std::min<std::int64_t>(import.version(), found->second));
+    const auto high = static_cast<int>(std::max<std::int64_t>(import.version(), found->second));
     for (const auto& node : function.node()) {
       if (!domain_of(node.domain()).empty()) continue;
-      if (!onnx_means_the_same("", node.op_type(), static_cast<int>(low), static_cast<int>(high))) return false;
+      if (!onnx_means_the_same("", node.op_type(), low, high)) return false;
       for (const auto& attribute : node.attribute())
         if (attribute.has_g() || attribute.graphs_size() > 0) return false;
     }

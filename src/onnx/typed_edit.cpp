@@ -127,7 +127,9 @@ class Edit {
     write_descriptions();
     write_versions();
     load_external_data(graph_);
-    for (const auto& [key, value] : changes_.metadata) {
+    auto metadata = changes_.metadata;
+    metadata.emplace_back("ulpscope.added_casts", added_casts());
+    for (const auto& [key, value] : metadata) {
       auto& props = *model_.mutable_metadata_props();
       auto found = std::find_if(props.begin(), props.end(), [&](const auto& entry) { return entry.key() == key; });
       auto* entry = found == props.end() ? props.Add() : &*found;
@@ -143,6 +145,17 @@ class Edit {
 
  private:
   using Variant = std::pair<DataType, Rounding>;
+
+  /// Names, one per line.
+  std::string added_casts() const {
+    std::unordered_set<std::string> before;
+    for (std::size_t n = 0; n < num_nodes(); ++n) before.insert(source_node(n).name());
+    std::string text;
+    for (const auto& node : graph_.node())
+      if (node.op_type() == "Cast" && !node.name().empty() && !before.contains(node.name()))
+        text += (text.empty() ? "" : "\n") + node.name();
+    return text;
+  }
 
   const onnx::NodeProto& source_node(std::size_t index) const {
     return file_.proto.graph().node(static_cast<int>(index));

@@ -126,6 +126,30 @@ def with_function():
                  extra_opsets=[helper.make_opsetid("local", 1)])
 
 
+def nested_functions():
+    """Functions that call each other, twice, with attributes, a constant, and in the body of an If."""
+    inner = helper.make_function("local", "Scaled", ["v"], ["o"],
+                                 [helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.float32(0.75))),
+                                  helper.make_node("Mul", ["v", "k"], ["m"]), helper.make_node("LeakyRelu", ["m"], ["o"])],
+                                 [helper.make_opsetid("", 17)], ["alpha"])
+    reference = inner.node[2].attribute.add(name="alpha", ref_attr_name="alpha", type=onnx.AttributeProto.FLOAT)
+    assert reference.ref_attr_name == "alpha"
+    outer = helper.make_function("local", "Twice", ["v", "unused"], ["o"],
+                                 [helper.make_node("Scaled", ["v"], ["a"], domain="local", alpha=0.25),
+                                  helper.make_node("Scaled", ["a"], ["o"], domain="local", alpha=0.5)],
+                                 [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)])
+    branches = [helper.make_graph([helper.make_node("Scaled", ["b"], [f"{n}_out"], domain="local", alpha=0.1),], n, [], [info(f"{n}_out", [3, 4])])
+                for n in ("then", "else")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="before"),
+             helper.make_node("Twice", ["a"], ["b"], name="first", domain="local"),
+             helper.make_node("Twice", ["b"], ["c"], name="second", domain="local"),
+             helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0), helper.make_node("Greater", ["top", "zero"], ["choice"]),
+             helper.make_node("If", ["choice"], ["chosen"], then_branch=branches[0], else_branch=branches[1]),
+             helper.make_node("Add", ["c", "chosen"], ["y"], name="after")]
+    return model(nodes, [info("x", [3, 4])], [info("y", [3, 4])], [values("w", 4, 4), numpy_helper.from_array(np.float32(0), "zero")],
+                 functions=[inner, outer], extra_opsets=[helper.make_opsetid("local", 1)])
+
+
 def constants_and_shapes():
     """Constant nodes, arithmetic on shapes in float, a folded constant, ConstantOfShape, Resize with scales."""
     nodes = [helper.make_node("Constant", [], ["two"], name="two", value=numpy_helper.from_array(np.float32(2))),
@@ -145,7 +169,8 @@ def constants_and_shapes():
 
 
 MADE = {f.__name__: f for f in (needs_constraints, resnet_like, lstm, with_if, shared_initializer, unnamed_nodes,
-                                output_read_inside, own_casts, with_function, constants_and_shapes)}
+                                output_read_inside, own_casts, with_function, nested_functions,
+                                constants_and_shapes)}
 SHAPES = {"resnet_like": ["--input-shapes", "image:[2,3,12,12]"], "constants_and_shapes": ["--input-shapes", "image:[1,3,4,5]"]}
 
 
@@ -505,30 +530,6 @@ def test_initializers_that_are_inputs_too(run, tmp_path):
         typed = onnx.load(tmp_path / "t.onnx").graph
         names = [i.name for i in typed.input]
         assert names[:2] == ["x", "w"] and len(names) == (3 if version == 3 else 2)
-
-
-def nested_functions():
-    """Functions that call each other, twice, with attributes, a constant, and in the body of an If."""
-    inner = helper.make_function("local", "Scaled", ["v"], ["o"],
-                                 [helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.float32(0.75))),
-                                  helper.make_node("Mul", ["v", "k"], ["m"]), helper.make_node("LeakyRelu", ["m"], ["o"])],
-                                 [helper.make_opsetid("", 17)], ["alpha"])
-    reference = inner.node[2].attribute.add(name="alpha", ref_attr_name="alpha", type=onnx.AttributeProto.FLOAT)
-    assert reference.ref_attr_name == "alpha"
-    outer = helper.make_function("local", "Twice", ["v", "unused"], ["o"],
-                                 [helper.make_node("Scaled", ["v"], ["a"], domain="local", alpha=0.25),
-                                  helper.make_node("Scaled", ["a"], ["o"], domain="local", alpha=0.5)],
-                                 [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)])
-    branches = [helper.make_graph([helper.make_node("Scaled", ["b"], [f"{n}_out"], domain="local", alpha=0.1),], n, [], [info(f"{n}_out", [3, 4])])
-                for n in ("then", "else")]
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="before"),
-             helper.make_node("Twice", ["a"], ["b"], name="first", domain="local"),
-             helper.make_node("Twice", ["b"], ["c"], name="second", domain="local"),
-             helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0), helper.make_node("Greater", ["top", "zero"], ["choice"]),
-             helper.make_node("If", ["choice"], ["chosen"], then_branch=branches[0], else_branch=branches[1]),
-             helper.make_node("Add", ["c", "chosen"], ["y"], name="after")]
-    return model(nodes, [info("x", [3, 4])], [info("y", [3, 4])], [values("w", 4, 4), numpy_helper.from_array(np.float32(0), "zero")],
-                 functions=[inner, outer], extra_opsets=[helper.make_opsetid("local", 1)])
 
 
 @pytest.mark.parametrize("fusion", ["none", "full"])

@@ -150,6 +150,37 @@ def test_lists_the_casts_of_a_typed_model(run, search, model, tmp_path):
     assert f"{len(casts)} Cast nodes in typed.onnx" in text
     assert all(node.name in text for node in casts)
     assert "float32 → float16" in text and "the input x" in text
+    assert f"{len(casts)} added, 0 of the source" in text
+
+
+def test_tells_added_casts_from_those_of_the_source(run, tmp_path):
+    half = onnx.TensorProto.FLOAT16
+    nodes = [onnx.helper.make_node("Mul", ["x", "x"], ["m"], name="mul"),
+             onnx.helper.make_node("Cast", ["m"], ["h"], name="down", to=half),
+             onnx.helper.make_node("Cast", ["h"], ["f"], name="up", to=onnx.TensorProto.FLOAT),
+             onnx.helper.make_node("Add", ["f", "x"], ["y"], name="add")]
+    value = lambda name: onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4])  # noqa: E731
+    graph = onnx.helper.make_graph(nodes, "g", [value("x")], [value("y")])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / "own.onnx")
+    found = run("precision", "search", "own.onnx", "--fp16", "--keep", "add", "--iterations", "4", "--rtol", "1", "--atol", "1",
+                "--no-journal")
+    assert found.code == 0, found
+    assert run("convert", "own.onnx", "--answer", "own.answer.json", "-o", "typed.onnx").code == 0
+    typed = onnx.load(tmp_path / "typed.onnx")
+    names = [node.name for node in typed.graph.node if node.op_type == "Cast"]
+    own, added = [n for n in names if n in ("down", "up")], [n for n in names if n not in ("down", "up")]
+    assert own and added
+    page, text = write_report(run, tmp_path, "own.answer.json", "--typed", "typed.onnx")
+    assert f"{len(added)} added, {len(own)} of the source" in text
+    rows = [re.sub("<[^>]*>", " ", row.replace("<wbr>", "")).split() for row in page.split("<tr>") if "→" in row]
+    for name in names:
+        row = next(row for row in rows if row[0] == name)
+        assert "added" in row if name in added else ["of", "the", "source"] == row[1:4], row
+    # Another tool's file says nothing about it.
+    del typed.metadata_props[:]
+    onnx.save(typed, tmp_path / "other.onnx")
+    page, text = write_report(run, tmp_path, "own.answer.json", "--typed", "other.onnx")
+    assert f"{len(names)} Cast nodes in other.onnx, in network order." in text
 
 
 def test_names_are_no_markup(run, search, tmp_path):

@@ -288,6 +288,10 @@ def _casts(typed: Optional[Json]) -> str:
         return ""
     casts = typed["casts"]
     about = f"{plural(len(casts), 'Cast node')} in <code>{e(typed['path'])}</code>, in network order."
+    known = any(cast["origin"] for cast in casts)
+    if known:
+        added = sum(cast["origin"] == "added" for cast in casts)
+        about = f"{about[:-1]}: {added} added, {len(casts) - added} of the source."
     if not casts:
         return _section("Casts", about, "")
     rows = []
@@ -298,12 +302,14 @@ def _casts(typed: Optional[Json]) -> str:
             shown += f" and {len(readers) - 4} more"
         rows.append(
             f'<tr><td>{_name(cast["name"])}</td>'
+            + (_cell("Origin", e(cast["origin"])) if known else "")
             + _cell("Types", f"{e(cast['from'])} → {e(cast['to'])}")
             + _cell("After", f"<code>{_breakable(cast['producer'])}</code>")
             + _cell("Before", shown)
             + "</tr>"
         )
-    head = "<thead><tr><th>Cast</th><th>Types</th><th>After</th><th>Before</th></tr></thead>"
+    origin = "<th>Origin</th>" if known else ""
+    head = f"<thead><tr><th>Cast</th>{origin}<th>Types</th><th>After</th><th>Before</th></tr></thead>"
     table = f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
     if len(casts) > 2 * _LISTED:
         table = f"<details><summary>{plural(len(casts), 'Cast node')}</summary>{table}</details>"
