@@ -2,10 +2,10 @@
 
 #include <chrono>
 
+#include "calibration/calibration.h"
 #include "compare/json_files.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
-#include "calibration/calibration.h"
 
 namespace ulpscope::bench {
 
@@ -27,9 +27,10 @@ Loaded load(const Case& which, const std::filesystem::path& models, int threads)
     auto samples = load_inputs(models / (which.model + ".calib.json"));
     std::size_t next = 0;
     const auto begin = std::chrono::steady_clock::now();
-    build.scales = calibrate(result.data.network, calibration, [&]() -> std::optional<TensorMap> {
-                     return next < samples.size() ? std::optional(samples[next++]) : std::nullopt;
-                   }).scales;
+    const auto source = [&]() -> std::optional<TensorMap> {
+      return next < samples.size() ? std::optional(samples[next++]) : std::nullopt;
+    };
+    build.scales = calibrate(result.data.network, calibration, source, nullptr, result.data.weights).scales;
     result.calibration_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   } else {
     build.fp16 = true;

@@ -120,12 +120,13 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, LoadedNetwork& loa
   options.threads = build.threads;
   const std::string total = data.generates() ? fmt::format(" of {}", data.iterations.value_or(1)) : std::string();
   Progress progress;
-  const Calibration made = calibrate(loaded.network, options,
-                                     sample_source(data, args.model, host, *loaded.network, calibration_shapes(build)),
-                                     [&](std::size_t sample) {
-                                       check_interrupted();
-                                       progress.show(fmt::format("calibrating, sample {}{}", sample + 1, total));
-                                     });
+  const Calibration made = calibrate(
+      loaded.network, options, sample_source(data, args.model, host, *loaded.network, calibration_shapes(build)),
+      [&](std::size_t sample) {
+        check_interrupted();
+        progress.show(fmt::format("calibrating, sample {}{}", sample + 1, total));
+      },
+      loaded.weights);
   log_info(fmt::format("Calibrated {} tensors with {} sample(s) by {}", made.scales.size(), made.samples,
                        cache_name_of(options.algorithm)));
   if (build.profiles.empty())

@@ -10,6 +10,7 @@
 #include "compare/data_loader.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
+#include "engine/weights.h"
 #include "runners/script_host.h"
 
 namespace ulpscope::cli {
@@ -21,6 +22,7 @@ std::unique_ptr<ScriptHost> make_script_host(const OnnxLoadArgs& onnx, const Pyt
 struct LoadedNetwork {
   std::shared_ptr<Network> network;
   BuildOptions build;
+  WeightCache weights;  ///< What calibration prepared.
 };
 
 /// Loads MODEL (an ONNX file or a network script), applies scripts, outputs, precisions and types in Polygraphy's

@@ -75,6 +75,7 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
   add_scales(options.network_args(), *setup.host, loaded);
   setup.network = std::move(loaded.network);
   setup.build = std::move(loaded.build);
+  setup.weights = loaded.weights;
   return setup;
 }
 

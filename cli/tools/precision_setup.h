@@ -11,6 +11,7 @@
 #include "compare/comparison.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
+#include "engine/weights.h"
 #include "precision/trials.h"
 #include "runners/script_host.h"
 
@@ -29,6 +30,7 @@ struct PrecisionSetup {
   std::shared_ptr<Network> network;
   /// Obey, unless --precision-constraints says prefer; assume_lowest, unless --cost-model was given; scales for int8.
   BuildOptions build;
+  WeightCache weights;  ///< What calibration prepared.
   /// Of --golden; none without it. Read before anything is calibrated, so that a wrong file is found at once.
   std::optional<GoldenResults> golden;
 };

@@ -78,6 +78,7 @@ std::string hash_of_scales(const std::map<std::string, float>& scales) {
 SearchData make_search_data(const PrecisionOptions& options, const SearchArgs& args, PrecisionSetup& setup) {
   SearchData data;
   data.network = setup.network;
+  data.weights = setup.weights;
   data.samples = make_samples(options, setup, kGeneratedSamples);
   if (options.data.generates())
     log_warning(

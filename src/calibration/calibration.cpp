@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compare/data_loader.h"
 #include "core/parallel.h"
@@ -64,10 +65,10 @@ std::vector<Tensor> physical_inputs(const TensorMap& sample, const std::vector<I
 class Probe {
  public:
   Probe(const Network& network, std::vector<TensorId> tensors, const BuildOptions& options,
-        const std::vector<Shape>& shapes)
+        const std::vector<Shape>& shapes, const WeightCache& weights)
       : network_(with_outputs(network, std::move(tensors))), options_(options) {
     const auto spec = specialize(network_, shapes);
-    executable_ = std::make_unique<Executable>(network_, assign_precisions(*spec, options_), options_, spec);
+    executable_ = std::make_unique<Executable>(network_, assign_precisions(*spec, options_), options_, spec, weights);
   }
 
   const std::vector<TensorId>& tensors() const noexcept { return network_.outputs; }
@@ -93,7 +94,8 @@ class Probe {
 
 class Calibrator {
  public:
-  Calibrator(const Network& network, const CalibrationOptions& options) : network_(network), options_(options) {
+  Calibrator(const Network& network, const CalibrationOptions& options, const WeightCache& weights)
+      : network_(network), options_(options), weights_(weights) {
     build_.threads = options.threads;
     bindings_ = bindings_of(network);
   }
@@ -160,7 +162,8 @@ class Calibrator {
     std::vector<TensorId> chunk;
     std::size_t bytes = 0;
     const auto flush = [&] {
-      if (!chunk.empty()) probes_.push_back(std::make_unique<Probe>(network_, std::move(chunk), build_, shapes));
+      if (!chunk.empty())
+        probes_.push_back(std::make_unique<Probe>(network_, std::move(chunk), build_, shapes, weights_));
       chunk.clear();
       bytes = 0;
     };
@@ -188,12 +191,63 @@ class Calibrator {
 
   const Network& network_;
   const CalibrationOptions options_;
+  const WeightCache weights_;
   BuildOptions build_;
   std::vector<InputBinding> bindings_;
   std::vector<TensorId> tensors_;    ///< Inputs of the network first, then those of the probes.
   std::vector<std::size_t> inputs_;  ///< Which inputs are among them.
   std::vector<std::unique_ptr<Probe>> probes_;
   std::vector<MagnitudeHistogram> histograms_;
+};
+
+/// What is seen of the channels of one tensor.
+class ChannelCounts {
+ public:
+  /// Values without that axis, or with another number of channels than the first, are left out.
+  void add(const Tensor& value, std::size_t axis) {
+    if (axis >= value.shape().size()) return;
+    const auto channels = static_cast<std::size_t>(value.shape()[axis]);
+    if (largest_.empty()) {
+      largest_.assign(channels, 0.0f);
+      squares_.assign(channels, 0.0);
+      counts_.assign(channels, 0);
+    }
+    if (largest_.size() != channels || value.size() == 0) return;
+    std::size_t inner = 1;
+    for (std::size_t d = axis + 1; d < value.shape().size(); ++d) inner *= static_cast<std::size_t>(value.shape()[d]);
+    const auto rows = static_cast<std::size_t>(value.size()) / (channels * inner);
+    const float* v = value.data<float>();
+    for (std::size_t row = 0; row < rows; ++row, v += channels * inner)
+      if (inner == 1) {
+        for (std::size_t c = 0; c < channels; ++c) count(v[c], largest_[c], squares_[c], counts_[c]);
+      } else {
+        for (std::size_t c = 0; c < channels; ++c)
+          for (std::size_t i = c * inner; i < (c + 1) * inner; ++i) count(v[i], largest_[c], squares_[c], counts_[c]);
+      }
+  }
+
+  ChannelRange range() const {
+    ChannelRange result;
+    result.largest = largest_;
+    for (std::size_t c = 0; c < squares_.size(); ++c)
+      result.mean_square.push_back(
+          static_cast<float>(squares_[c] / static_cast<double>(std::max<std::int64_t>(counts_[c], 1))));
+    return result;
+  }
+
+ private:
+  static void count(float value, float& largest, double& squares, std::int64_t& seen) {
+    const float magnitude = std::fabs(value);
+    const bool finite = magnitude <= std::numeric_limits<float>::max();
+    const float counted = finite ? magnitude : 0.0f;
+    largest = largest < counted ? counted : largest;
+    squares += static_cast<double>(counted) * counted;
+    seen += finite ? 1 : 0;
+  }
+
+  std::vector<float> largest_;
+  std::vector<double> squares_;
+  std::vector<std::int64_t> counts_;  ///< Of finite values.
 };
 
 }  // namespace
@@ -211,12 +265,12 @@ std::vector<TensorId> calibrated_tensors(const Specialization& spec) {
 }
 
 Calibration calibrate(const std::shared_ptr<const Network>& network, const CalibrationOptions& options,
-                      const SampleSource& next, const CalibrationProgress& progress) {
+                      const SampleSource& next, const CalibrationProgress& progress, const WeightCache& weights) {
   if (!(options.quantile > 0 && options.quantile <= 1))
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[calibrate] quantile: expected a number above 0 and at most 1, got {}", options.quantile));
   set_num_threads(options.threads);
-  Calibrator calibrator(*network, options);
+  Calibrator calibrator(*network, options, weights);
   Calibration result;
   for (;; ++result.samples) {
     const std::optional<TensorMap> sample = next();
@@ -238,7 +292,7 @@ Calibration calibrate(const std::shared_ptr<const Network>& network, const Calib
 
 std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::span<const ChannelAxis> tensors,
                                                    std::span<const TensorMap> samples,
-                                                   const CalibrationOptions& options) {
+                                                   const CalibrationOptions& options, const WeightCache& weights) {
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[calibrate] expected at least one sample for the ranges, got none");
   set_num_threads(options.threads);
@@ -257,43 +311,17 @@ std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::
       bytes += shape ? static_cast<std::size_t>(num_elements(*shape)) * sizeof(float) : 0;
       chunk.push_back(tensors[last++].tensor);
     }
-    Probe probe(network, chunk, build, spec->input_shapes);
-    std::vector<std::vector<double>> squares(chunk.size());
-    std::vector<std::vector<std::int64_t>> counts(chunk.size());
-    std::vector<ChannelRange> ranges(chunk.size());
+    Probe probe(network, chunk, build, spec->input_shapes, weights);
+    std::vector<ChannelCounts> counts(chunk.size());
     for (const std::vector<Tensor>& each : inputs) {
-      std::vector<Tensor> values = probe.run(each);
+      const std::vector<Tensor> values = probe.run(each);
       parallel_for(static_cast<std::int64_t>(values.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-        for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t) {
-          const Tensor value = values[t].type() == DataType::kFloat32 ? values[t] : values[t].cast(DataType::kFloat32);
-          const std::size_t axis = tensors[first + t].axis;
-          if (axis >= value.shape().size()) continue;
-          const std::int64_t channels = value.shape()[axis];
-          std::int64_t inner = 1;
-          for (std::size_t d = axis + 1; d < value.shape().size(); ++d) inner *= value.shape()[d];
-          if (ranges[t].largest.empty()) {
-            ranges[t].largest.assign(static_cast<std::size_t>(channels), 0.0f);
-            squares[t].assign(static_cast<std::size_t>(channels), 0.0);
-            counts[t].assign(static_cast<std::size_t>(channels), 0);
-          }
-          if (ranges[t].largest.size() != static_cast<std::size_t>(channels)) continue;
-          for (std::int64_t i = 0; i < value.size(); ++i) {
-            const float v = std::fabs(value.data<float>()[i]);
-            if (!std::isfinite(v)) continue;
-            const auto c = static_cast<std::size_t>(i / inner % channels);
-            ranges[t].largest[c] = std::max(ranges[t].largest[c], v);
-            squares[t][c] += static_cast<double>(v) * v;
-            ++counts[t][c];
-          }
-        }
+        for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t)
+          counts[t].add(values[t].type() == DataType::kFloat32 ? values[t] : values[t].cast(DataType::kFloat32),
+                        tensors[first + t].axis);
       });
     }
-    for (std::size_t t = 0; t < chunk.size(); ++t) {
-      for (std::size_t c = 0; c < squares[t].size(); ++c)
-        ranges[t].mean_square.push_back(
-            static_cast<float>(squares[t][c] / static_cast<double>(std::max<std::int64_t>(counts[t][c], 1))));
-      result.emplace(network.tensor(chunk[t]).name, std::move(ranges[t]));
-    }
+    for (std::size_t t = 0; t < chunk.size(); ++t) result.emplace(network.tensor(chunk[t]).name, counts[t].range());
     first = last;
   }
   return result;

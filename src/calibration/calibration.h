@@ -10,11 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "compare/tensor_map.h"
-#include "engine/specialization.h"
-#include "graph/network.h"
 #include "calibration/calibration_cache.h"
 #include "calibration/calibrators.h"
+#include "compare/tensor_map.h"
+#include "engine/specialization.h"
+#include "engine/weights.h"
+#include "graph/network.h"
 
 namespace ulpscope {
 
@@ -49,8 +50,10 @@ std::vector<TensorId> calibrated_tensors(const Specialization& spec);
 /// that are not finite are left out, with one warning that names the tensors. Scales are the same for every number of
 /// threads and every order of the samples.
 /// Throws Error: kInvalidArgument without a sample, for a sample that does not fit (says which) or a bad quantile.
+/// `weights`: what is prepared here, others who have a copy of it need not prepare again.
 Calibration calibrate(const std::shared_ptr<const Network>& network, const CalibrationOptions& options,
-                      const SampleSource& next, const CalibrationProgress& progress = nullptr);
+                      const SampleSource& next, const CalibrationProgress& progress = nullptr,
+                      const WeightCache& weights = {});
 
 /// A tensor and its axis of channels.
 struct ChannelAxis {
@@ -68,7 +71,8 @@ struct ChannelRange {
 /// The same for every number of threads. Throws Error(kInvalidArgument) as calibrate() does.
 std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::span<const ChannelAxis> tensors,
                                                    std::span<const TensorMap> samples,
-                                                   const CalibrationOptions& options = {});
+                                                   const CalibrationOptions& options = {},
+                                                   const WeightCache& weights = {});
 
 /// Whether the scales of a cache are of this network. `wanted`: the tensors whose scales int8 layers need
 /// (int8_tensors). Warns once

@@ -306,7 +306,7 @@ struct ReaderWeights {
 };
 
 ReaderWeights weights_of(const Specialization& spec, const Edit& edit) {
-  constexpr std::int64_t kSampled = 64;
+  constexpr std::int64_t kSampled = 32;
   const Layer& layer = spec.network->layer(edit.layer);
   const Tensor& value = *constant_input(*spec.network, layer, 1);
   const std::int64_t outputs = output_channels(spec, layer);
@@ -411,11 +411,8 @@ class Chooser {
         return std::round(alpha * std::log2(range_.largest[k]) - (1 - alpha) * std::log2(weight_[k]));
       }));
     }
-    std::vector<double> errors(candidates.size());
-    parallel_for(static_cast<std::int64_t>(candidates.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        errors[i] = error(candidates[i]);
-    });
+    std::vector<double> errors;
+    for (const auto& candidate : candidates) errors.push_back(error(candidate));
     const auto best = std::ranges::min_element(errors) - errors.begin();
     return candidates[static_cast<std::size_t>(best)];
   }
@@ -493,6 +490,34 @@ class Chooser {
   std::vector<ReaderWeights> readers_;
 };
 
+/// Nothing where it would not be worth it.
+std::optional<Equalisation> find_equalisation(const Specialization& spec, const Fold& fold, const ChannelRange& range,
+                                              float scale) {
+  const Network& network = *spec.network;
+  if (range.largest.size() != static_cast<std::size_t>(fold.channels)) return std::nullopt;
+  const Chooser chooser(spec, fold, range, 127.0 * scale);
+  if (!(chooser.largest() > 0) || !std::isfinite(chooser.largest())) return std::nullopt;
+  std::vector<std::int8_t> exponents = chooser.choose();
+  int most = *std::ranges::max_element(exponents);
+  while (most > 0 && !is_exact_for(network, fold, exponents)) {
+    --most;
+    for (std::int8_t& e : exponents) e = std::min(e, static_cast<std::int8_t>(most));
+  }
+  const std::vector<std::int8_t> none(exponents.size(), 0);
+  const double worth = fold.copies ? kWorthALayer : kWorthwhile;
+  if (most == 0 || !(chooser.error(exponents) * worth <= chooser.error(none))) return std::nullopt;
+  Equalisation result;
+  result.tensor = network.tensor(fold.tensor).name;
+  result.copies = fold.copies;
+  if (const LayerId producer = network.tensor(fold.tensor).producer; producer != kNone)
+    result.producer = network.layer(producer).name;
+  for (LayerId reader : fold.readers) result.readers.push_back(network.layer(reader).name);
+  result.exponents = std::move(exponents);
+  result.scale_before = scale;
+  result.scale_after = static_cast<float>(chooser.threshold(result.exponents) / 127.0);
+  return result;
+}
+
 /// `wanted`, or with a number where it is taken.
 std::string free_name(const Network& network, const std::string& wanted) {
   const auto taken = [&](const std::string& name) {
@@ -555,37 +580,21 @@ std::vector<Equalisation> find_equalisations(const Specialization& spec, const A
                                              const std::map<std::string, float>& scales) {
   const Network& network = *spec.network;
   const Folder folder(network);
-  std::vector<Equalisation> result;
-  for (const ChannelAxis& each : equalisable_tensors(spec, low)) {
-    const std::string& name = network.tensor(each.tensor).name;
-    const auto range = ranges.find(name);
-    const auto scale = scales.find(name);
-    const auto fold = usable_fold(spec, low, folder, each.tensor);
-    if (range == ranges.end() || scale == scales.end() || !(scale->second > 0) ||
-        range->second.largest.size() != static_cast<std::size_t>(fold->channels))
-      continue;
-    const Chooser chooser(spec, *fold, range->second, 127.0 * scale->second);
-    if (!(chooser.largest() > 0) || !std::isfinite(chooser.largest())) continue;
-    std::vector<std::int8_t> exponents = chooser.choose();
-    int most = *std::ranges::max_element(exponents);
-    while (most > 0 && !is_exact_for(network, *fold, exponents)) {
-      --most;
-      for (std::int8_t& e : exponents) e = std::min(e, static_cast<std::int8_t>(most));
+  const std::vector<ChannelAxis> tensors = equalisable_tensors(spec, low);
+  std::vector<std::optional<Equalisation>> found(tensors.size());
+  parallel_for(static_cast<std::int64_t>(tensors.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t) {
+      const std::string& name = network.tensor(tensors[t].tensor).name;
+      const auto range = ranges.find(name);
+      const auto scale = scales.find(name);
+      if (range == ranges.end() || scale == scales.end() || !(scale->second > 0)) continue;
+      const auto fold = usable_fold(spec, low, folder, tensors[t].tensor);
+      found[t] = find_equalisation(spec, *fold, range->second, scale->second);
     }
-    const std::vector<std::int8_t> none(exponents.size(), 0);
-    const double worth = fold->copies ? kWorthALayer : kWorthwhile;
-    if (most == 0 || !(chooser.error(exponents) * worth <= chooser.error(none))) continue;
-    Equalisation found;
-    found.tensor = name;
-    found.copies = fold->copies;
-    if (const LayerId producer = network.tensor(each.tensor).producer; producer != kNone)
-      found.producer = network.layer(producer).name;
-    for (LayerId reader : fold->readers) found.readers.push_back(network.layer(reader).name);
-    found.exponents = std::move(exponents);
-    found.scale_before = scale->second;
-    found.scale_after = static_cast<float>(chooser.threshold(found.exponents) / 127.0);
-    result.push_back(std::move(found));
-  }
+  });
+  std::vector<Equalisation> result;
+  for (auto& each : found)
+    if (each) result.push_back(std::move(*each));
   return result;
 }
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "calibration/calibration.h"
 #include "engine/specialization.h"
 #include "graph/assignment.h"
 #include "graph/network.h"
-#include "calibration/calibration.h"
 
 namespace ulpscope {
 

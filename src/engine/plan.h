@@ -40,6 +40,7 @@ struct StoredValue {
   int slot = -1;
   int step = -1;      ///< The last one that writes it.
   ActivationKey key;  ///< Names its elements, for one input of the network.
+  bool kept = false;  ///< Goes into a store.
 };
 
 /// Immutable once built; holds one arena, so one run at a time (guarded).
@@ -52,8 +53,8 @@ class Plan {
 
   /// `inputs` in the order of the network's inputs, physical types, the shapes of the specialization. The outputs are
   /// fresh tensors, physical types, rounded to their storage type.
-  /// With a store, which belongs to these inputs: what it has is not computed again; with `keep`, what is computed is
-  /// added to it.
+  /// With a store, which belongs to these inputs: what it has is not computed again; with `keep`, what other plans can
+  /// start from is added to it.
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store = nullptr, bool keep = true) const;
 
   const Grouping& grouping() const noexcept { return grouping_; }
@@ -64,6 +65,7 @@ class Plan {
  private:
   friend class PlanBuilder;
   void place_slots();
+  void choose_kept_values();
   /// True for an output that a step writes to its very end: every run binds a new tensor to it, and hands that out.
   bool is_fresh_output(int slot) const;
   void bind() const;

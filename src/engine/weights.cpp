@@ -37,6 +37,11 @@ auto find_or_make(std::mutex& mutex, Map& map, const std::string& key, const Mak
 
 WeightCache::WeightCache() : entries_(std::make_shared<Entries>()), scope_(new_scope()) {}
 WeightCache::WeightCache(const WeightCache& other) : entries_(other.entries_), scope_(new_scope()) {}
+WeightCache& WeightCache::operator=(const WeightCache& other) {
+  entries_ = other.entries_;
+  scope_ = new_scope();
+  return *this;
+}
 WeightCache::~WeightCache() = default;
 
 Tensor WeightCache::get(const std::string& key, const std::function<Tensor()>& make) {

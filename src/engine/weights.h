@@ -15,7 +15,7 @@ class WeightCache {
  public:
   WeightCache();
   WeightCache(const WeightCache& other);
-  WeightCache& operator=(const WeightCache&) = delete;
+  WeightCache& operator=(const WeightCache& other);
   ~WeightCache();
 
   /// The tensor that `make` gives, made at most once per key. `key` names the constants and what is done to them.

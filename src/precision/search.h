@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/options.h"
+#include "engine/weights.h"
 #include "graph/network.h"
 #include "precision/answer.h"
 #include "precision/criterion.h"
@@ -46,6 +47,7 @@ struct SearchData {
   std::vector<TensorMap> samples, held_out;
   /// Exact outputs per sample; empty: from the fp32 engine.
   std::vector<TensorMap> golden, held_out_golden;
+  WeightCache weights;  ///< Of whoever ran the network before: a calibration.
 };
 
 /// Called often; may throw to interrupt: `SearchInterrupted` ends the search with the best answer so far.

@@ -90,5 +90,41 @@ TEST(ActivationStore, OnlyWhatAnAssignmentChangesIsComputedAgain) {
   EXPECT_EQ(run("First"), 3u);
 }
 
+/// 40 blocks: 4 values become 32, and 4 again.
+TEST(ActivationStore, KeepsWhatIsAliveWhereTheFewestBytesAre) {
+  constexpr int kBlocks = 40;
+  Model model;
+  model.input("x0", {4});
+  *model.graph().add_initializer() = float_tensor("c", {8, 4}, std::vector<float>(32, 0.25f));
+  for (int i = 0; i < kBlocks; ++i) {
+    const std::string n = std::to_string(i);
+    model.node("Mul", {"x" + n, "c"}, {"wide" + n}, "widen " + n);
+    model.node("Exp", {"wide" + n}, {"exp" + n}, "exp " + n);
+    auto& reduce = model.node("ReduceMean", {"exp" + n}, {"x" + std::to_string(i + 1)}, "narrow " + n);
+    add_attribute(reduce, "axes", onnx::AttributeProto::INTS).add_ints(0);
+    add_attribute(reduce, "keepdims", onnx::AttributeProto::INT).set_i(0);
+  }
+  model.output("x" + std::to_string(kBlocks));
+  const auto network = model.load();
+  const BuildOptions options = fp16_options(ConstraintMode::kObey, Fusion::kNone, true);
+  const auto spec = specialize(*network, {{4}});
+  Executable executable(*network, assign_precisions(*spec, options), options, spec);
+  ActivationStore store(1 << 20);
+  const std::vector<Tensor> x{Tensor::of<float>({4}, {0.1f, 0.2f, 0.3f, 0.4f})};
+  const auto run = [&](int raised, ActivationStore* shared) {
+    std::vector<std::optional<DataType>> requested(network->layers.size());
+    requested[static_cast<std::size_t>(network->find_layer("exp " + std::to_string(raised)))] = DataType::kFloat32;
+    const auto outputs =
+        executable.plan_for({{4}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, shared);
+    return std::vector<float>(outputs[0].values<float>().begin(), outputs[0].values<float>().end());
+  };
+  EXPECT_EQ(run(kBlocks - 1, &store), run(kBlocks - 1, nullptr));
+  // Of 3 * 40 steps, 32; next to none of them in the middle of a block.
+  const std::size_t narrow = 4 * sizeof(float);
+  EXPECT_LE(store.bytes(), 34 * narrow);
+  EXPECT_GE(store.bytes(), 30 * narrow);
+  for (const int raised : {kBlocks - 2, kBlocks / 2, 0}) EXPECT_EQ(run(raised, &store), run(raised, nullptr));
+}
+
 }  // namespace
 }  // namespace ulpscope::testing
