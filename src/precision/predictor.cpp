@@ -148,6 +148,32 @@ struct Products {
   std::unique_ptr<Executable> executable;
 };
 
+/// Moves the layers from `first` on to where the first of their inputs that a layer makes is made: gradients are met
+/// while they are in the cache, often by the group that makes them, and die.
+void place_behind_gradients(Network& network, std::size_t first) {
+  std::vector<std::vector<Layer>> behind(first + 1);  // 0: of the network's inputs.
+  std::vector<std::size_t> place(network.tensors.size(), 0);
+  for (std::size_t l = 0; l < first; ++l)
+    for (TensorId output : network.layers[l].outputs)
+      if (output != kNone) place[static_cast<std::size_t>(output)] = l + 1;
+  for (std::size_t l = first; l < network.layers.size(); ++l) {
+    Layer& layer = network.layers[l];
+    const std::size_t at = place[static_cast<std::size_t>(layer.inputs.front())];
+    place[static_cast<std::size_t>(layer.outputs.front())] = at;
+    behind[at].push_back(std::move(layer));
+  }
+  std::vector<Layer> ordered = std::move(behind[0]);
+  for (std::size_t l = 0; l < first; ++l) {
+    ordered.push_back(std::move(network.layers[l]));
+    std::ranges::move(behind[l + 1], std::back_inserter(ordered));
+  }
+  network.layers = std::move(ordered);
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    for (TensorId output : network.layers[l].outputs)
+      if (output != kNone) network.tensor(output).producer = static_cast<LayerId>(l);
+  network.rebuild_index();
+}
+
 std::unique_ptr<Products> make_products(const Trials& trials, const Specialization& spec,
                                         std::span<const TensorId> wanted, std::span<const TensorId> outputs) {
   auto made = std::make_unique<Products>();
@@ -155,6 +181,7 @@ std::unique_ptr<Products> make_products(const Trials& trials, const Specializati
   made->adjoint = make_adjoint(trials.network(), spec.inferred, op_registry(), wanted, outputs);
   Network& network = made->adjoint.network;
   network.outputs.clear();
+  const std::size_t own = network.layers.size();
   const auto add = [&](std::string_view op, std::vector<TensorId> inputs, const std::string& name) {
     TensorInfo info;
     info.name = name;
@@ -196,6 +223,7 @@ std::unique_ptr<Products> make_products(const Trials& trials, const Specializati
     made->product_of.back() = static_cast<int>(network.outputs.size());
     network.outputs.push_back(product);
   }
+  place_behind_gradients(network, own);
   network.check();
   BuildOptions options;
   options.threads = trials.options().threads;

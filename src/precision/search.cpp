@@ -62,6 +62,7 @@ class Search {
   void doubt(std::span<const std::size_t> candidates);
   void check_golden_values(std::span<const TensorMap> golden, const char* what) const;
   void order();
+  bool lowest_suffices();
   void find();
   Count predicted_count(Count count, double slack = 1.0) const;
   void extend_for_held_out(Count count);
@@ -325,13 +326,15 @@ int Search::samples_passed(const Judgement& together, std::span<const TensorMap>
 
 bool Search::passes(const Levels& levels, const std::string& kind) { return used(levels, kind) <= options_.margin; }
 
-/// The same for the first layers of the order; notes the best, and how far off the prediction is.
+/// The same for the first layers of the order; notes the best until one holds, and how far off the prediction is.
 bool Search::head_passes(Count count) {
   const Levels levels = head(count);
   const double predicted = tail_effect(count), measured = used(levels, "search");
-  if (std::isfinite(measured) && std::isfinite(predicted) && predicted > 0) correction_ = measured / predicted;
+  // Far beyond the tolerance errors are not what they are near it: a cosine saturates.
+  constexpr double kNear = 2;
+  if (measured <= kNear && std::isfinite(predicted) && predicted > 0) correction_ = measured / predicted;
   const bool passed = measured <= options_.margin;
-  if (passed && (!best_ || better(levels, *best_))) best_ = levels;
+  if (passed && !best_holds_ && (!best_ || better(levels, *best_))) best_ = levels;
   return passed;
 }
 
@@ -425,18 +428,25 @@ Count Search::predicted_count(Count count, double slack) const {
   return count;
 }
 
+/// Often nothing needs raising, and then nothing needs predicting. Fused layers, too, may lose nothing together where
+/// each by itself does.
+bool Search::lowest_suffices() {
+  show("trying the lowest precisions everywhere");
+  const Levels levels = space_->lowest();
+  if (!passes(levels, "search")) return false;
+  best_ = levels;
+  best_holds_ = passes_held_out(levels);
+  return best_holds_;
+}
+
 void Search::find() {
   show("searching");
   const Count all = order_.size();
   std::int64_t fails = -1;
-  Count count = predicted_count(0), step = 1;
-  // Local errors are those of layers by themselves; fused, two of them may lose nothing, while raising one alone parts
-  // them.
-  if (count > 0 && options_.build.fusion != Fusion::kNone) {
-    if (head_passes(0))
-      count = 0;
-    else
-      fails = 0;
+  Count count = 0, step = 1;
+  if (!head_passes(0)) {  // Known from lowest_suffices.
+    fails = 0;
+    count = std::max<Count>(1, predicted_count(0));
   }
   // Upwards in growing steps, to where the corrected prediction points at least, until a trial passes.
   while (!head_passes(count)) {
@@ -476,20 +486,32 @@ void Search::find() {
   if (best_holds_ && many) fall_back();
 }
 
-/// A set that passes here need not pass elsewhere: more layers are raised until it does.
+/// A set that passes here need not pass elsewhere: more layers are raised, in growing steps, until it does; then as few
+/// of these as bisection finds.
 void Search::extend_for_held_out(Count count) {
   const Count all = order_.size();
-  Count step = 1;
-  while (!passes_held_out(head(count)) || !head_passes(count)) {
+  const auto holds = [&](Count heads) { return head_passes(heads) && passes_held_out(head(heads)); };
+  Count step = 1, fails = count;
+  while (!holds(count)) {
     if (count == all) {
       fails_held_out_ = true;
       return;
     }
+    fails = count;
     count = std::min(all, count + step);
     step *= 2;
   }
   best_ = head(count);
   best_holds_ = true;
+  while (count > fails && count - fails > 1) {
+    const Count middle = fails + (count - fails) / 2;
+    if (!holds(middle)) {
+      fails = middle;
+      continue;
+    }
+    count = middle;
+    best_ = head(count);
+  }
 }
 
 /// Takes another set if it is better and holds.
@@ -704,11 +726,13 @@ Answer Search::run() {
       throw Error(ErrorCode::kInvalidArgument,
                   "[search] there is nothing to search: no layer would run in lower precision; try --fp16, --bf16 or "
                   "--int8 (with calibration), or fewer names in --keep and --lower");
-    predict();
-    measure_incomplete();
-    doubt_harmless();
-    order();
-    find();
+    if (!lowest_suffices()) {
+      predict();
+      measure_incomplete();
+      doubt_harmless();
+      order();
+      find();
+    }
     if (best_holds_ && space_->highest_level() > 1) lower_rungs();
     if (best_holds_ && options_.shrink) shrink();
   } catch (const LimitReached& limit) {

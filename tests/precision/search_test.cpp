@@ -402,12 +402,56 @@ TEST(Search, BlamesNoLayerThatRoundsNothing) {
   EXPECT_THAT(kept(answer), ElementsAre("Mul")) << answer.message;
 }
 
+/// Eight branches, each of which loses its input in fp16; an input of 0 does not show it.
+std::shared_ptr<Network> branches() {
+  Model model;
+  for (int i = 0; i < 8; ++i) {
+    const std::string n = std::to_string(i);
+    model.input("x" + n, {4});
+    model.node("Add", {"x" + n, "max"}, {"sum" + n}, "Add" + n);
+    model.node("Sub", {"sum" + n, "max"}, {"y" + n}, "Sub" + n);
+    model.output("y" + n);
+  }
+  *model.graph().add_initializer() = float_tensor("max", {1}, {65504});
+  return model.load();
+}
+
+TEST(Search, RaisesAsFewLayersAsHeldOutSamplesNeed) {
+  SearchData data;
+  data.network = branches();
+  for (auto* samples : {&data.samples, &data.held_out}) {
+    TensorMap sample;
+    for (int i = 0; i < 8; ++i)
+      sample.push_back({"x" + std::to_string(i), i < (samples == &data.samples ? 3 : 6)
+                                                     ? values_in({4}, 1, 2, static_cast<std::uint32_t>(i + 1))
+                                                     : values_in({4}, 0, 0, 1)});
+    samples->push_back(sample);
+  }
+  const auto criterion = allclose(1e-3, 1e-2);
+  const Answer whole = run(data, *criterion, fp16_search());
+  EXPECT_EQ(whole.verdict, Answer::Verdict::kFound) << whole.message;
+  EXPECT_EQ(whole.kept.size(), 12u);
+  // Wherever it ends, what was found has passed both.
+  int found = 0;
+  for (int trials = 1; trials <= whole.evaluations; ++trials) {
+    SearchOptions options = fp16_search();
+    options.max_trials = trials;
+    const Answer answer = run(data, *criterion, options);
+    if (answer.verdict != Answer::Verdict::kFound) continue;
+    ++found;
+    ASSERT_TRUE(answer.held_out && answer.held_out->passed()) << trials << " trials: " << answer.message;
+    EXPECT_TRUE(answer.search.passed());
+    EXPECT_GE(answer.kept.size(), 12u);
+  }
+  EXPECT_GE(found, 2);
+}
+
 TEST(Search, ChecksTheHeldOutSamplesWhenTheTrialsHaveRunOut) {
   const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
   SearchOptions options = fp16_search();
-  options.max_trials = 1;  // The first head of the order passes.
+  options.max_trials = 2;  // Everything low fails, the first head of the order passes.
   const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 5e-2), options);
-  EXPECT_EQ(answer.evaluations, 1);
+  EXPECT_EQ(answer.evaluations, 2);
   EXPECT_EQ(answer.verdict, Answer::Verdict::kFound) << answer.message;
   ASSERT_TRUE(answer.held_out.has_value());
   EXPECT_EQ(answer.held_out_passed, 4);
