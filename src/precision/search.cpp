@@ -3,119 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstring>
-#include <limits>
-#include <map>
 #include <numeric>
 
-#include "engine/assign.h"
-#include "engine/cost.h"
-#include "precision/explain.h"
-#include "precision/repair.h"
-#include "precision/search_space.h"
+#include "precision/search_process.h"
 #include "precision/segment_search.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// A limit of the options, or the user, ended the search.
-struct LimitReached {
-  std::string what;
-};
-
-/// How many layers at the head of the order are raised.
-using Count = std::size_t;
-
-bool same_bits(const std::vector<TensorMap>& a, const std::vector<TensorMap>& b) {
-  const auto same = [](const NamedTensor& x, const NamedTensor& y) {
-    return x.tensor.type() == y.tensor.type() && x.tensor.shape() == y.tensor.shape() &&
-           (x.tensor.bytes() == 0 || std::memcmp(x.tensor.raw(), y.tensor.raw(), x.tensor.bytes()) == 0);
-  };
-  return std::ranges::equal(a, b,
-                            [&](const TensorMap& x, const TensorMap& y) { return std::ranges::equal(x, y, same); });
-}
-
-class Search {
- public:
-  Search(const SearchData& data, const Criterion& criterion, const SearchOptions& options, Journal& journal,
-         const SearchObserver& observer)
-      : data_(data), criterion_(criterion), options_(options), journal_(journal), observer_(observer) {}
-
-  Answer run();
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  void prepare();
-  void repair();
-  void repair_constants();
-  void equalise();
-  void predict();
-  void measure_incomplete();
-  void doubt_harmless();
-  void doubt(std::span<const std::size_t> candidates);
-  void check_golden_values(std::span<const TensorMap> golden, const char* what) const;
-  void order();
-  bool lowest_suffices();
-  void find();
-  Count predicted_count(Count count, double slack = 1.0) const;
-  void extend_for_held_out(Count count);
-  void fall_back();
-  void adopt(const Levels& levels);
-  Levels prefix_bisection(bool reverse);
-  Levels segment_search();
-  void shrink();
-  void lower_rungs();
-  void verify_best();
-  void finish(Answer& answer);
-  std::string sentence(const Answer& answer, const std::string& ended) const;
-
-  /// Of the tolerance, by the worst output and sample. `kind` as in Trial.
-  double used(const Levels& levels, const std::string& kind);
-  bool passes(const Levels& levels, const std::string& kind);
-  bool head_passes(Count count);
-  bool passes_held_out(const Levels& levels);
-  Levels head(Count count) const;
-  bool better(const Levels& a, const Levels& b) const;
-  void check_limits(bool limited);
-  void show(const std::string& stage, int done = 0, int all = 0);
-  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  bool has_held_out() const { return !data_.held_out.empty(); }
-  double tail_effect(Count count) const;
-  int samples_passed(const Judgement& together, std::span<const TensorMap> outputs) const;
-
-  const SearchData& data_;
-  const Criterion& criterion_;
-  const SearchOptions& options_;
-  Journal& journal_;
-  const SearchObserver& observer_;
-  const Clock::time_point start_ = Clock::now();
-
-  std::shared_ptr<const Network> network_;
-  std::unique_ptr<SearchSpace> space_;
-  std::vector<TensorMap> golden_, held_out_golden_;
-  std::vector<Repair> repairs_;
-  std::map<std::string, float> scales_;  ///< int8, with the repairs.
-  std::vector<LayerEffect> effects_;     ///< Per candidate.
-  std::vector<char> measured_;
-  std::vector<std::size_t> order_;  ///< Candidates, the most important first.
-  /// Measured over predicted use of the tolerance, from the latest trial of a head of the order.
-  double correction_ = 1;
-  std::optional<Levels> best_;
-  bool best_holds_ = false;  ///< It passes the held-out samples as well.
-  bool unreachable_ = false, fails_held_out_ = false;
-  std::vector<Trial> trials_;
-  std::map<std::pair<bool, std::vector<std::pair<std::string, std::string>>>, double> done_;
-  std::int64_t evaluations_ = 0, held_out_evaluations_ = 0;
-  std::string stage_;
-  double held_out_seconds_ = 0;
-};
 
 void Search::show(const std::string& stage, int done, int all) {
   stage_ = stage;
@@ -137,133 +33,6 @@ void Search::check_limits(bool limited) {
   if (limited && options_.max_trials > 0 && evaluations_ >= options_.max_trials)
     throw LimitReached{
         fmt::format("the limit of {} trial{}", options_.max_trials, options_.max_trials == 1 ? "" : "s")};
-}
-
-void Search::prepare() {
-  network_ = data_.network;
-  scales_ = options_.build.scales;
-  show("computing golden outputs");
-  std::vector<TensorMap> samples = data_.samples;
-  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
-  space_ = std::make_unique<SearchSpace>(network_, options_, samples, data_.weights);
-  golden_ = data_.golden;
-  held_out_golden_ = data_.held_out_golden;
-  Trials& trials = space_->trials();
-  const Assignment exact = trials.full_precision();
-  if (golden_.empty()) golden_ = trials.run(exact, 0, data_.samples.size(), false);
-  check_golden_values(golden_, "");
-  const auto typed = std::ranges::count_if(space_->candidates(), [&](LayerId id) {
-    return std::ranges::any_of(network_->layer(id).outputs, [&](TensorId output) {
-      if (output == kNone) return false;
-      const DataType type = trials.specialization()->type(output);
-      return type == DataType::kFloat16 || type == DataType::kBFloat16;
-    });
-  });
-  if (typed > 0)
-    log_warning(
-        fmt::format("[search] the file itself stores the results of {} of {} layers in float16 or bfloat16: so do the "
-                    "golden outputs, and no search sees what that costs; try the float32 model",
-                    typed, space_->candidates().size()));
-}
-
-/// Nothing can be judged against NaN. `what`: ends the message.
-void Search::check_golden_values(std::span<const TensorMap> golden, const char* what) const {
-  for (std::size_t s = 0; s < golden.size(); ++s)
-    for (const NamedTensor& output : golden[s]) {
-      if (!criterion_.judges(output.name)) continue;
-      const NonFinite found = count_non_finite(output.tensor);
-      if (found.nan == 0 && (found.inf == 0 || options_.infinities_equal)) continue;
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[golden] output '{}', sample {}{}: expected numbers, got {} NaN and {} Inf in {} elements "
-                      "of the float32 outputs: nothing can be judged against them; try other inputs, {}",
-                      output.name, s, what, found.nan, found.inf, output.tensor.size(),
-                      found.nan > 0 ? "or look for the first layer that gives NaN"
-                                    : "or --infinities-compare-equal, with which the same infinity is no error"));
-    }
-}
-
-/// Constants that only need clamping. Kept if the fp32 outputs stay where they are.
-void Search::repair_constants() {
-  for (const Repair& note : find_scale_shifts(*space_->trials().specialization(), space_->low()))
-    repairs_.push_back(note);
-  if (!options_.repair) return;
-  const std::vector<Repair> clamps = find_clamps(*space_->trials().specialization(), space_->low());
-  if (clamps.empty()) return;
-  show("repairing constants");
-  std::vector<TensorMap> samples = data_.samples;
-  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
-  constexpr double kHarmless = 0.01;  // Of the tolerance.
-  const auto attempt = [&](std::span<const Repair> chosen) {
-    auto repaired = std::make_shared<Network>(*network_);
-    SearchOptions options = options_;
-    options.build.scales = scales_;
-    apply_repairs(*repaired, options.build.scales, chosen);
-    auto space = std::make_unique<SearchSpace>(repaired, options, samples, space_->trials().weights());
-    const auto outputs = space->trials().run(space->trials().full_precision(), 0, data_.samples.size(), false);
-    if (!criterion_.judge(golden_, outputs).passed(kHarmless * options_.margin)) return false;
-    network_ = repaired;
-    space_ = std::move(space);
-    scales_ = options.build.scales;
-    repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
-    return true;
-  };
-  if (attempt(clamps) || clamps.size() == 1) return;
-  for (const Repair& clamp : clamps) attempt({&clamp, 1});
-}
-
-/// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit.
-void Search::equalise() {
-  const Assignment& low = space_->low();
-  if (!options_.repair || std::ranges::find(low.precision, Precision::kINT8) == low.precision.end()) return;
-  const auto spec = space_->trials().specialization();
-  const std::vector<ChannelAxis> tensors = equalisable_tensors(*spec, low);
-  if (tensors.empty()) return;
-  show("equalising channels");
-  CalibrationOptions calibration;
-  calibration.threads = options_.build.threads;
-  calibration.memory_limit = options_.memory_limit;
-  std::vector<Repair> found;
-  for (const Equalisation& each : find_equalisations(
-           *spec, low, channel_ranges(*network_, tensors, data_.samples, calibration, space_->trials().weights()),
-           scales_))
-    found.push_back(repair_of(each));
-  if (found.empty()) return;
-  std::vector<TensorMap> samples = data_.samples;
-  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
-  // Powers of two are exact unless values overflow or become subnormal: one sample shows whether the layers around take
-  // them as they should, and every trial is judged by the golden outputs anyway.
-  const auto exact = [](SearchSpace& space) {
-    return space.trials().run(space.trials().full_precision(), 0, 1, false);
-  };
-  // The golden outputs, where they are this network's own.
-  const bool golden_is_ours = data_.golden.empty() && network_ == data_.network;
-  const std::vector<TensorMap> before = golden_is_ours ? std::vector<TensorMap>{golden_.front()} : exact(*space_);
-  const auto attempt = [&](std::span<const Repair> chosen) {
-    auto repaired = std::make_shared<Network>(*network_);
-    auto scales = scales_;
-    apply_repairs(*repaired, scales, chosen);
-    SearchOptions options = options_;
-    options.build.scales = scales;
-    // Added layers move the others.
-    for (auto* list : {&options.keep, &options.lower})
-      for (LayerId& id : *list) id = repaired->find_layer(data_.network->layer(id).name);
-    auto space = std::make_unique<SearchSpace>(repaired, options, samples, space_->trials().weights());
-    if (!same_bits(before, exact(*space))) return false;
-    network_ = repaired;
-    scales_ = std::move(scales);
-    space_ = std::move(space);
-    repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
-    return true;
-  };
-  if (attempt(found) || found.size() == 1) return;
-  for (const Repair& each : found) attempt({&each, 1});
-}
-
-/// What costs no precision comes before layers are raised.
-void Search::repair() {
-  repair_constants();
-  equalise();
 }
 
 Levels Search::head(Count count) const {
@@ -620,102 +389,6 @@ void Search::verify_best() {
   }
 }
 
-void Search::finish(Answer& answer) {
-  answer.repairs = repairs_;
-  answer.criterion = criterion_.description();
-  answer.margin = options_.margin;
-  answer.search_samples = static_cast<int>(data_.samples.size());
-  answer.held_out_samples = static_cast<int>(data_.held_out.size());
-  answer.target = options_.build.target;
-  answer.evaluations = evaluations_;
-  answer.held_out_evaluations = held_out_evaluations_;
-  answer.held_out_seconds = held_out_seconds_;
-  answer.trials = trials_;
-  if (space_ == nullptr) return;
-  answer.candidates = static_cast<int>(space_->candidates().size());
-  answer.time_low_us = space_->time_us(space_->lowest());
-  answer.time_high_us = space_->time_us(space_->highest());
-  for (std::size_t i = 0; i < effects_.size(); ++i) {
-    const Layer& layer = network_->layer(effects_[i].layer);
-    answer.sensitivities.push_back({layer.name, std::string(layer.op->name), effects_[i].effect, measured_[i] != 0});
-  }
-  if (!best_) return;
-  const Levels& levels = *best_;
-  answer.cost_share = space_->cost_share(levels);
-  answer.time_us = space_->time_us(levels);
-  answer.following = space_->following(levels);
-  double squares = 0;
-  bool infinite = false;
-  for (const LayerEffect& e : effects_) {
-    infinite |= !std::isfinite(e.effect);
-    squares += std::isfinite(e.effect) ? e.effect * e.effect : 0;
-  }
-  std::vector<LayerId> kept;
-  std::vector<char> harmless;  // Overflows that no gradient and no trial saw.
-  for (std::size_t i = 0; i < levels.size(); ++i)
-    if (levels[i] != 0) {
-      kept.push_back(space_->candidates()[i]);
-      harmless.push_back(i < effects_.size() && effects_[i].overflows && std::isfinite(effects_[i].effect));
-    }
-  const std::vector<Reason> reasons =
-      explain_layers(space_->trials(), space_->low(), kept, data_.samples.size(), harmless);
-  std::size_t k = 0;
-  for (std::size_t i = 0; i < levels.size(); ++i) {
-    if (levels[i] == 0) continue;
-    const Layer& layer = network_->layer(space_->candidates()[i]);
-    KeptLayer row;
-    row.name = layer.name;
-    row.op = layer.op->name;
-    row.nodes = layer.nodes;
-    row.precision = space_->precision(i, levels[i]);
-    row.reason = reasons[k++];
-    if (i < effects_.size()) {
-      row.effect = effects_[i].effect;
-      row.reason.share = infinite      ? (std::isfinite(row.effect) ? 0.0 : 1.0)
-                         : squares > 0 ? row.effect * row.effect / squares
-                                       : 0;
-      if (measured_[i] != 0 && row.reason.kind == ReasonKind::kRounding) row.reason.kind = ReasonKind::kMeasured;
-    }
-    answer.kept.push_back(std::move(row));
-  }
-  for (const Trial& trial : trials_) {
-    if (trial.raised != space_->names(levels)) continue;
-    if (trial.kind == "hold-out") {
-      answer.held_out = trial.judgement;
-      answer.held_out_passed = std::max(0, trial.samples_passed);
-      if (trial.judgement.passed()) answer.held_out_passed = answer.held_out_samples;
-    } else if (trial.kind != "layer") {
-      answer.search = trial.judgement;
-    }
-  }
-}
-
-std::string Search::sentence(const Answer& answer, const std::string& ended) const {
-  const std::string after = ended.empty() ? "" : fmt::format("; the search ended at {}", ended);
-  const std::string where = fmt::format("'{}'", answer.search.worst_output);
-  switch (answer.verdict) {
-    case Answer::Verdict::kFound:
-      if (answer.kept.empty()) return "No layer needs more precision" + after;
-      return fmt::format("{} of {} layers need more precision{}", answer.kept.size(), answer.candidates, after);
-    case Answer::Verdict::kNotReachable:
-      return fmt::format(
-          "Not reachable: with all {} layers raised the outputs still use {:.4g} of the tolerance at {} (limit: {:g}); "
-          "it is too tight for {}, or --lower and constraints hold back the layers that matter",
-          answer.candidates, answer.search.used, where, answer.margin, name_of(options_.ladder.back()));
-    case Answer::Verdict::kFailsHeldOut:
-      return fmt::format("The held-out samples fail whatever is raised ({:.4g} of the tolerance){}",
-                         answer.held_out ? answer.held_out->used : kInfinity, after);
-    case Answer::Verdict::kUnverified:
-      break;
-  }
-  if (!best_) return fmt::format("No passing set yet{}", after);
-  if (answer.held_out)
-    return fmt::format("{} of {} layers pass the search samples, but not the held-out samples{}", answer.kept.size(),
-                       answer.candidates, after);
-  return fmt::format("{} of {} layers pass the search samples, but the held-out samples were not checked{}",
-                     answer.kept.size(), answer.candidates, after);
-}
-
 Answer Search::run() {
   Answer answer;
   std::string ended;
@@ -757,8 +430,6 @@ Answer Search::run() {
   answer.seconds = elapsed();
   return answer;
 }
-
-}  // namespace
 
 Answer search_precisions(const SearchData& data, const Criterion& criterion, const SearchOptions& options,
                          Journal& journal, const SearchObserver& observer) {

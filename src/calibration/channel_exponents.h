@@ -1,0 +1,17 @@
+// Which powers of two the channels of one tensor take.
+#pragma once
+
+#include <optional>
+
+#include "calibration/channel_fold.h"
+#include "calibration/equalise.h"
+#include "engine/specialization.h"
+
+namespace ulpscope {
+
+/// The exponents with the smallest estimated error of the readers. Nothing where it would not be worth it. `scale`: the
+/// int8 scale of the tensor.
+std::optional<Equalisation> find_equalisation(const Specialization& spec, const Fold& fold, const ChannelRange& range,
+                                              float scale);
+
+}  // namespace ulpscope

@@ -1,0 +1,109 @@
+// What a search says in the end.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "precision/explain.h"
+#include "precision/search_process.h"
+
+namespace ulpscope {
+
+void Search::finish(Answer& answer) {
+  answer.repairs = repairs_;
+  answer.criterion = criterion_.description();
+  answer.margin = options_.margin;
+  answer.search_samples = static_cast<int>(data_.samples.size());
+  answer.held_out_samples = static_cast<int>(data_.held_out.size());
+  answer.target = options_.build.target;
+  answer.evaluations = evaluations_;
+  answer.held_out_evaluations = held_out_evaluations_;
+  answer.held_out_seconds = held_out_seconds_;
+  answer.trials = trials_;
+  if (space_ == nullptr) return;
+  answer.candidates = static_cast<int>(space_->candidates().size());
+  answer.time_low_us = space_->time_us(space_->lowest());
+  answer.time_high_us = space_->time_us(space_->highest());
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    const Layer& layer = network_->layer(effects_[i].layer);
+    answer.sensitivities.push_back({layer.name, std::string(layer.op->name), effects_[i].effect, measured_[i] != 0});
+  }
+  if (!best_) return;
+  const Levels& levels = *best_;
+  answer.cost_share = space_->cost_share(levels);
+  answer.time_us = space_->time_us(levels);
+  answer.following = space_->following(levels);
+  double squares = 0;
+  bool infinite = false;
+  for (const LayerEffect& e : effects_) {
+    infinite |= !std::isfinite(e.effect);
+    squares += std::isfinite(e.effect) ? e.effect * e.effect : 0;
+  }
+  std::vector<LayerId> kept;
+  std::vector<char> harmless;  // Overflows that no gradient and no trial saw.
+  for (std::size_t i = 0; i < levels.size(); ++i)
+    if (levels[i] != 0) {
+      kept.push_back(space_->candidates()[i]);
+      harmless.push_back(i < effects_.size() && effects_[i].overflows && std::isfinite(effects_[i].effect));
+    }
+  const std::vector<Reason> reasons =
+      explain_layers(space_->trials(), space_->low(), kept, data_.samples.size(), harmless);
+  std::size_t k = 0;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    if (levels[i] == 0) continue;
+    const Layer& layer = network_->layer(space_->candidates()[i]);
+    KeptLayer row;
+    row.name = layer.name;
+    row.op = layer.op->name;
+    row.nodes = layer.nodes;
+    row.precision = space_->precision(i, levels[i]);
+    row.reason = reasons[k++];
+    if (i < effects_.size()) {
+      row.effect = effects_[i].effect;
+      row.reason.share = infinite      ? (std::isfinite(row.effect) ? 0.0 : 1.0)
+                         : squares > 0 ? row.effect * row.effect / squares
+                                       : 0;
+      if (measured_[i] != 0 && row.reason.kind == ReasonKind::kRounding) row.reason.kind = ReasonKind::kMeasured;
+    }
+    answer.kept.push_back(std::move(row));
+  }
+  for (const Trial& trial : trials_) {
+    if (trial.raised != space_->names(levels)) continue;
+    if (trial.kind == "hold-out") {
+      answer.held_out = trial.judgement;
+      answer.held_out_passed = std::max(0, trial.samples_passed);
+      if (trial.judgement.passed()) answer.held_out_passed = answer.held_out_samples;
+    } else if (trial.kind != "layer") {
+      answer.search = trial.judgement;
+    }
+  }
+}
+
+std::string Search::sentence(const Answer& answer, const std::string& ended) const {
+  const std::string after = ended.empty() ? "" : fmt::format("; the search ended at {}", ended);
+  const std::string where = fmt::format("'{}'", answer.search.worst_output);
+  switch (answer.verdict) {
+    case Answer::Verdict::kFound:
+      if (answer.kept.empty()) return "No layer needs more precision" + after;
+      return fmt::format("{} of {} layers need more precision{}", answer.kept.size(), answer.candidates, after);
+    case Answer::Verdict::kNotReachable:
+      return fmt::format(
+          "Not reachable: with all {} layers raised the outputs still use {:.4g} of the tolerance at {} (limit: {:g}); "
+          "it is too tight for {}, or --lower and constraints hold back the layers that matter",
+          answer.candidates, answer.search.used, where, answer.margin, name_of(options_.ladder.back()));
+    case Answer::Verdict::kFailsHeldOut:
+      return fmt::format("The held-out samples fail whatever is raised ({:.4g} of the tolerance){}",
+                         answer.held_out ? answer.held_out->used : std::numeric_limits<double>::infinity(), after);
+    case Answer::Verdict::kUnverified:
+      break;
+  }
+  if (!best_) return fmt::format("No passing set yet{}", after);
+  if (answer.held_out)
+    return fmt::format("{} of {} layers pass the search samples, but not the held-out samples{}", answer.kept.size(),
+                       answer.candidates, after);
+  return fmt::format("{} of {} layers pass the search samples, but the held-out samples were not checked{}",
+                     answer.kept.size(), answer.candidates, after);
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,106 @@
+// One search as it goes: what search_precisions() runs, step by step.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "precision/repair.h"
+#include "precision/search.h"
+#include "precision/search_space.h"
+
+namespace ulpscope {
+
+/// A limit of the options, or the user, ended the search.
+struct LimitReached {
+  std::string what;
+};
+
+/// How many layers at the head of the order are raised.
+using Count = std::size_t;
+
+/// Prepares (golden outputs, repairs: search_repairs.cpp), predicts and tries (search.cpp), and reports
+/// (search_answer.cpp).
+class Search {
+ public:
+  Search(const SearchData& data, const Criterion& criterion, const SearchOptions& options, Journal& journal,
+         const SearchObserver& observer)
+      : data_(data), criterion_(criterion), options_(options), journal_(journal), observer_(observer) {}
+
+  Answer run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void prepare();
+  void repair();
+  void repair_constants();
+  void equalise();
+  void predict();
+  void measure_incomplete();
+  void doubt_harmless();
+  void doubt(std::span<const std::size_t> candidates);
+  void check_golden_values(std::span<const TensorMap> golden, const char* what) const;
+  void order();
+  bool lowest_suffices();
+  void find();
+  Count predicted_count(Count count, double slack = 1.0) const;
+  void extend_for_held_out(Count count);
+  void fall_back();
+  void adopt(const Levels& levels);
+  Levels prefix_bisection(bool reverse);
+  Levels segment_search();
+  void shrink();
+  void lower_rungs();
+  void verify_best();
+  void finish(Answer& answer);
+  std::string sentence(const Answer& answer, const std::string& ended) const;
+
+  /// Of the tolerance, by the worst output and sample. `kind` as in Trial.
+  double used(const Levels& levels, const std::string& kind);
+  bool passes(const Levels& levels, const std::string& kind);
+  bool head_passes(Count count);
+  bool passes_held_out(const Levels& levels);
+  Levels head(Count count) const;
+  bool better(const Levels& a, const Levels& b) const;
+  void check_limits(bool limited);
+  void show(const std::string& stage, int done = 0, int all = 0);
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  bool has_held_out() const { return !data_.held_out.empty(); }
+  double tail_effect(Count count) const;
+  int samples_passed(const Judgement& together, std::span<const TensorMap> outputs) const;
+
+  const SearchData& data_;
+  const Criterion& criterion_;
+  const SearchOptions& options_;
+  Journal& journal_;
+  const SearchObserver& observer_;
+  const Clock::time_point start_ = Clock::now();
+
+  std::shared_ptr<const Network> network_;
+  std::unique_ptr<SearchSpace> space_;
+  std::vector<TensorMap> golden_, held_out_golden_;
+  std::vector<Repair> repairs_;
+  std::map<std::string, float> scales_;  ///< int8, with the repairs.
+  std::vector<LayerEffect> effects_;     ///< Per candidate.
+  std::vector<char> measured_;
+  std::vector<std::size_t> order_;  ///< Candidates, the most important first.
+  /// Measured over predicted use of the tolerance, from the latest trial of a head of the order.
+  double correction_ = 1;
+  std::optional<Levels> best_;
+  bool best_holds_ = false;  ///< It passes the held-out samples as well.
+  bool unreachable_ = false, fails_held_out_ = false;
+  std::vector<Trial> trials_;
+  std::map<std::pair<bool, std::vector<std::pair<std::string, std::string>>>, double> done_;
+  std::int64_t evaluations_ = 0, held_out_evaluations_ = 0;
+  std::string stage_;
+  double held_out_seconds_ = 0;
+};
+
+}  // namespace ulpscope

@@ -1,0 +1,153 @@
+// What a search does before it raises layers: golden outputs, and repairs, which cost no precision.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "calibration/equalise.h"
+#include "precision/search_process.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+bool same_bits(const std::vector<TensorMap>& a, const std::vector<TensorMap>& b) {
+  const auto same = [](const NamedTensor& x, const NamedTensor& y) {
+    return x.tensor.type() == y.tensor.type() && x.tensor.shape() == y.tensor.shape() &&
+           (x.tensor.bytes() == 0 || std::memcmp(x.tensor.raw(), y.tensor.raw(), x.tensor.bytes()) == 0);
+  };
+  return std::ranges::equal(a, b,
+                            [&](const TensorMap& x, const TensorMap& y) { return std::ranges::equal(x, y, same); });
+}
+
+}  // namespace
+
+void Search::prepare() {
+  network_ = data_.network;
+  scales_ = options_.build.scales;
+  show("computing golden outputs");
+  std::vector<TensorMap> samples = data_.samples;
+  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
+  space_ = std::make_unique<SearchSpace>(network_, options_, samples, data_.weights);
+  golden_ = data_.golden;
+  held_out_golden_ = data_.held_out_golden;
+  Trials& trials = space_->trials();
+  const Assignment exact = trials.full_precision();
+  if (golden_.empty()) golden_ = trials.run(exact, 0, data_.samples.size(), false);
+  check_golden_values(golden_, "");
+  const auto typed = std::ranges::count_if(space_->candidates(), [&](LayerId id) {
+    return std::ranges::any_of(network_->layer(id).outputs, [&](TensorId output) {
+      if (output == kNone) return false;
+      const DataType type = trials.specialization()->type(output);
+      return type == DataType::kFloat16 || type == DataType::kBFloat16;
+    });
+  });
+  if (typed > 0)
+    log_warning(
+        fmt::format("[search] the file itself stores the results of {} of {} layers in float16 or bfloat16: so do the "
+                    "golden outputs, and no search sees what that costs; try the float32 model",
+                    typed, space_->candidates().size()));
+}
+
+/// Nothing can be judged against NaN. `what`: ends the message.
+void Search::check_golden_values(std::span<const TensorMap> golden, const char* what) const {
+  for (std::size_t s = 0; s < golden.size(); ++s)
+    for (const NamedTensor& output : golden[s]) {
+      if (!criterion_.judges(output.name)) continue;
+      const NonFinite found = count_non_finite(output.tensor);
+      if (found.nan == 0 && (found.inf == 0 || options_.infinities_equal)) continue;
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[golden] output '{}', sample {}{}: expected numbers, got {} NaN and {} Inf in {} elements "
+                      "of the float32 outputs: nothing can be judged against them; try other inputs, {}",
+                      output.name, s, what, found.nan, found.inf, output.tensor.size(),
+                      found.nan > 0 ? "or look for the first layer that gives NaN"
+                                    : "or --infinities-compare-equal, with which the same infinity is no error"));
+    }
+}
+
+/// Constants that only need clamping. Kept if the fp32 outputs stay where they are.
+void Search::repair_constants() {
+  for (const Repair& note : find_scale_shifts(*space_->trials().specialization(), space_->low()))
+    repairs_.push_back(note);
+  if (!options_.repair) return;
+  const std::vector<Repair> clamps = find_clamps(*space_->trials().specialization(), space_->low());
+  if (clamps.empty()) return;
+  show("repairing constants");
+  std::vector<TensorMap> samples = data_.samples;
+  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
+  constexpr double kHarmless = 0.01;  // Of the tolerance.
+  const auto attempt = [&](std::span<const Repair> chosen) {
+    auto repaired = std::make_shared<Network>(*network_);
+    SearchOptions options = options_;
+    options.build.scales = scales_;
+    apply_repairs(*repaired, options.build.scales, chosen);
+    auto space = std::make_unique<SearchSpace>(repaired, options, samples, space_->trials().weights());
+    const auto outputs = space->trials().run(space->trials().full_precision(), 0, data_.samples.size(), false);
+    if (!criterion_.judge(golden_, outputs).passed(kHarmless * options_.margin)) return false;
+    network_ = repaired;
+    space_ = std::move(space);
+    scales_ = options.build.scales;
+    repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
+    return true;
+  };
+  if (attempt(clamps) || clamps.size() == 1) return;
+  for (const Repair& clamp : clamps) attempt({&clamp, 1});
+}
+
+/// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit.
+void Search::equalise() {
+  const Assignment& low = space_->low();
+  if (!options_.repair || std::ranges::find(low.precision, Precision::kINT8) == low.precision.end()) return;
+  const auto spec = space_->trials().specialization();
+  const std::vector<ChannelAxis> tensors = equalisable_tensors(*spec, low);
+  if (tensors.empty()) return;
+  show("equalising channels");
+  CalibrationOptions calibration;
+  calibration.threads = options_.build.threads;
+  calibration.memory_limit = options_.memory_limit;
+  std::vector<Repair> found;
+  for (const Equalisation& each : find_equalisations(
+           *spec, low, channel_ranges(*network_, tensors, data_.samples, calibration, space_->trials().weights()),
+           scales_))
+    found.push_back(repair_of(each));
+  if (found.empty()) return;
+  std::vector<TensorMap> samples = data_.samples;
+  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
+  // Powers of two are exact unless values overflow or become subnormal: one sample shows whether the layers around take
+  // them as they should, and every trial is judged by the golden outputs anyway.
+  const auto exact = [](SearchSpace& space) {
+    return space.trials().run(space.trials().full_precision(), 0, 1, false);
+  };
+  // The golden outputs, where they are this network's own.
+  const bool golden_is_ours = data_.golden.empty() && network_ == data_.network;
+  const std::vector<TensorMap> before = golden_is_ours ? std::vector<TensorMap>{golden_.front()} : exact(*space_);
+  const auto attempt = [&](std::span<const Repair> chosen) {
+    auto repaired = std::make_shared<Network>(*network_);
+    auto scales = scales_;
+    apply_repairs(*repaired, scales, chosen);
+    SearchOptions options = options_;
+    options.build.scales = scales;
+    // Added layers move the others.
+    for (auto* list : {&options.keep, &options.lower})
+      for (LayerId& id : *list) id = repaired->find_layer(data_.network->layer(id).name);
+    auto space = std::make_unique<SearchSpace>(repaired, options, samples, space_->trials().weights());
+    if (!same_bits(before, exact(*space))) return false;
+    network_ = repaired;
+    scales_ = std::move(scales);
+    space_ = std::move(space);
+    repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
+    return true;
+  };
+  if (attempt(found) || found.size() == 1) return;
+  for (const Repair& each : found) attempt({&each, 1});
+}
+
+/// What costs no precision comes before layers are raised.
+void Search::repair() {
+  repair_constants();
+  equalise();
+}
+
+}  // namespace ulpscope
