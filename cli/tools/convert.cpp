@@ -268,11 +268,12 @@ class ConvertTool : public Tool {
     }
     if (!config_.fusion) config_.fusion = answer_.fusion;
     const auto& repairs = answer_.answer.repairs;
-    // Clamps alone have an option of their own.
-    const bool equalised = std::ranges::any_of(repairs, [](const Repair& r) { return !r.exponents.empty(); });
-    if (equalised) network_.repairs = *answer_path_;
+    // Clamps alone have an option of their own, but for int8, where they bring scales down, too.
+    const bool whole = std::ranges::any_of(
+        repairs, [&](const Repair& r) { return !r.exponents.empty() || (config_.int8 && r.kind == "clamp"); });
+    if (whole) network_.repairs = *answer_path_;
     for (const Repair& repair : repairs)
-      if (!equalised && repair.kind == "clamp")
+      if (!whole && repair.kind == "clamp")
         network_.clamp_constants.push_back(fmt::format("{}:{}", repair.name, repair.limit));
     if (answer_.answer.verdict != Answer::Verdict::kFound)
       log_warning(fmt::format("[convert] --answer {}: the search did not end with a set that passes everywhere: {}",

@@ -67,7 +67,8 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
       return "DequantizeLinear has no scales for the output channels of a ConvTranspose with groups";
     std::int64_t run = 0;
     const Tensor scales = symmetric_scales(spec.value(input), axis_of(spec, layer), run);
-    if (!std::all_of(scales.values<float>().begin(), scales.values<float>().end(), usable))
+    // Of larger ones, the DequantizeLinear would make infinities.
+    if (!std::ranges::all_of(scales.values<float>(), [](float s) { return usable(s) && s <= 0x1p120f; }))
       return "the scale of a channel of its weights is too large";
   }
   return {};

@@ -1,6 +1,7 @@
 // Which layers have an int8 form, and which tensors need scales for it. docs/numerics.md has the rules.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -35,8 +36,9 @@ struct Quantisation {
   friend bool operator==(const Quantisation&, const Quantisation&) = default;
 };
 
-/// Scales in between are ordinary numbers, of which integers * scale / scale are the integers again.
-inline constexpr float kSmallestScale = 0x1p-100f, kLargestScale = 0x1p100f;
+/// Of scales in between, integers from -127 to 127 * scale / scale are the integers again. The largest is that of a
+/// mask of the largest negative number.
+inline constexpr float kSmallestScale = 0x1p-100f, kLargestScale = std::numeric_limits<float>::max() / 127;
 
 /// The scale of constants of this largest magnitude: largest / 127. 1 where that is below kSmallestScale, as in a
 /// channel of zeros, or one that a BatchNormalization with a tiny factor went into: its integers are zeros.

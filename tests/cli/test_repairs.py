@@ -63,6 +63,63 @@ def test_a_search_is_reproduced_with_its_repairs(run, uneven, tmp_path):
     assert error < 0.6 * np.linalg.norm(plain - exact) / np.linalg.norm(exact)
 
 
+def assert_typed_model_has_the_repairs(run, tmp_path, model, answer, fusion, near_enough):
+    """The file alone gives every bit of the repaired network, in ONNX Runtime nearly so."""
+    outcome = run("convert", model, "--answer", answer, "-o", "typed.onnx", "--load-inputs", "in.json", "--fusion", fusion)
+    assert outcome.code == 0 and "equal in every bit" in outcome.text and "ONNX Runtime" in outcome.text, outcome
+    assert "stay in higher precision" not in outcome.text, outcome
+    words = json.loads((tmp_path / answer).read_text())["run_options"]
+    assert run("run", model, *words, "--fusion", fusion, "--load-inputs", "in.json", "--save-outputs", "low.json").code == 0
+    typed = run("run", "typed.onnx", "--trt", "--strongly-typed", "--fusion", fusion, "--load-inputs", "in.json",
+                "--load-outputs", "low.json", "--atol", "0", "--rtol", "0")
+    assert typed.code == 0, typed
+    near = run("run", "typed.onnx", "--onnxrt", "--load-inputs", "in.json", "--save-outputs", "onnxrt.json")
+    assert near.code == 0, near
+    # Sums of another order move a value across an int8 step here and there.
+    assert max(relative_errors(tmp_path / "onnxrt.json", tmp_path / "low.json")) < near_enough
+    return onnx.load(tmp_path / "typed.onnx").graph
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+def test_the_typed_model_has_equalised_channels(run, uneven, tmp_path, fusion):
+    assert run("precision", "search", uneven, "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
+               "0.03", "--calib-base-cls", "IInt8MinMaxCalibrator").code == 0
+    repairs = {each["name"]: each for each in json.loads((tmp_path / "uneven.answer.json").read_text())["repairs"]}
+    graph = assert_typed_model_has_the_repairs(run, tmp_path, uneven, "uneven.answer.json", fusion, 0.01)
+    constants = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
+    before = {i.name: numpy_helper.to_array(i) for i in onnx.load(tmp_path / uneven).graph.initializer}
+    producer = {o: node for node in graph.node for o in node.output}
+
+    # A copy: one more layer multiplies by powers of two. In place: the constants before the product have them.
+    node = {n.name: n for n in graph.node}
+    multiply = producer[node["First"].input[0]]
+    assert multiply.op_type == "Mul" and producer[multiply.input[0]].name == "Norm"
+    factors = constants[multiply.input[1]].reshape(-1)
+    np.testing.assert_array_equal(factors, 2.0 ** -np.array(repairs["t"]["exponents"]))
+    np.testing.assert_array_equal(constants[node["First"].input[1]] * factors[:, None], before["w"])
+    scale = 2.0 ** np.array(repairs["u"]["exponents"])
+    np.testing.assert_array_equal(constants[node["Again"].input[1]] * scale, before["gamma"])
+    weights = [constants[i] for i in producer[node["Second"].input[1]].input]
+    np.testing.assert_allclose(weights[1], np.abs(before["v"] * scale[:, None]).max(0) / 127, rtol=1e-6)
+    assert weights[0].dtype == np.int8 and producer[producer[node["Second"].input[0]].input[0]].input[0] == "u"
+    # What nobody reads any more is gone.
+    read = {i for node in graph.node for i in node.input} | {o.name for o in graph.output}
+    assert set(constants) <= read
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+def test_the_typed_model_has_clamped_constants(run, tmp_path, fusion):
+    samples = masked_attention(tmp_path / "a.onnx")
+    save_inputs(tmp_path / "in.json", samples[:4])
+    save_inputs(tmp_path / "held.json", samples[4:])
+    assert run("precision", "search", "a.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--int8", "--fp16",
+               "--metric", "rel-l2", "--threshold", "0.2").code == 0
+    limit = next(each for each in answer_of(tmp_path, "a.answer.json")["repairs"] if each["kind"] == "clamp")["limit"]
+    graph = assert_typed_model_has_the_repairs(run, tmp_path, "a.onnx", "a.answer.json", fusion, 0.1)
+    floats = [numpy_helper.to_array(i) for i in graph.initializer if i.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16)]
+    assert max(np.abs(each.astype(np.float32)).max() for each in floats) <= limit
+
+
 def test_repairs_alone_keep_every_bit(run, uneven, tmp_path):
     assert run("precision", "search", uneven, "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
                "0.03").code == 0
