@@ -118,6 +118,10 @@ CompareOptions ComparisonArgs::options() const {
   override_values(result.error_stat, parse_strings("--check-error-stat", check_error_stat));
   check_error_stats(result.error_stat);
   override_values(result.error_quantile, parse_numbers("--error-quantile", error_quantile));
+  for (const auto& [name, quantile] : result.error_quantile.entries())
+    if (!(quantile >= 0 && quantile <= 1))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] --error-quantile: expected a number from 0 to 1, got {}", quantile));
   override_values(result.index_tolerance, parse_integers("--index-tolerance", index_tolerance));
   override_values(result.l2_tolerance, parse_numbers("--l2-threshold", l2_threshold));
   override_values(result.cosine_similarity_threshold,

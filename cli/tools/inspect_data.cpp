@@ -1,10 +1,12 @@
 // `ulpscope inspect data`: saved inputs and results.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "compare/accuracy.h"
 #include "compare/array_text.h"
 #include "compare/histogram.h"
 #include "compare/json_files.h"
@@ -121,6 +123,52 @@ void show_inputs(const std::vector<TensorMap>& inputs, const InspectDataOptions&
       fmt::format("==== Data ({} iterations) ====\n{}\n", inputs.size(), describe_all(inputs, options, itself))));
 }
 
+void show_accuracy(const std::vector<SavedComparison>& comparisons, const InspectDataOptions& options) {
+  Json json{{"kind", "accuracy-results"}, {"comparisons", Json::array()}};
+  std::string text = fmt::format("==== Accuracy Results ({} comparison(s)) ====\n", comparisons.size());
+  for (const SavedComparison& comparison : comparisons) {
+    text += fmt::format("\n---- Aggregation: {} ----\n", comparison.aggregation);
+    Json pairs = Json::array();
+    for (const SavedPair& pair : comparison.pairs) {
+      const auto matched = std::ranges::count_if(pair.iterations, [](const std::vector<SavedVerdict>& outputs) {
+        return std::ranges::all_of(outputs, &SavedVerdict::passed);
+      });
+      text += indent_block(fmt::format("\n{} vs. {} | {}/{} iteration(s) matched\n", pair.first, pair.second, matched,
+                                       pair.iterations.size()),
+                           0);
+      Json iterations = Json::array();
+      for (std::size_t i = 0; i < pair.iterations.size() && (i == 0 || options.all); ++i) {
+        text += indent_block(fmt::format("\n-- Iteration: {}", i), 1);
+        Json outputs = Json::array();
+        for (const SavedVerdict& verdict : pair.iterations[i]) {
+          std::vector<std::string> metrics;
+          Json numbers = Json::object();
+          for (const auto& [name, value] : verdict.metrics) {
+            metrics.push_back(fmt::format("{}={}", name, format_g5(value)));
+            numbers[name] = value;
+          }
+          text += indent_block(fmt::format("\n{} | {}{}{}", verdict.output, verdict.passed ? "PASSED" : "FAILED",
+                                           metrics.empty() ? "" : " | ", fmt::join(metrics, ", ")),
+                               2);
+          outputs.push_back({{"name", verdict.output}, {"passed", verdict.passed}, {"metrics", std::move(numbers)}});
+        }
+        iterations.push_back(std::move(outputs));
+      }
+      pairs.push_back({{"first", pair.first},
+                       {"second", pair.second},
+                       {"num_iterations", pair.iterations.size()},
+                       {"num_matched", matched},
+                       {"iterations", std::move(iterations)}});
+      text += '\n';
+    }
+    json["comparisons"].push_back({{"aggregation", comparison.aggregation}, {"pairs", std::move(pairs)}});
+  }
+  if (options.json)
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  else
+    log_info(stripped(indent_block(text, 0)));
+}
+
 class InspectDataTool : public Tool {
  public:
   std::string name() const override { return "inspect data"; }
@@ -202,8 +250,7 @@ void inspect_data(const std::filesystem::path& path, const InspectDataOptions& o
     case FileKind::kResults:
       return show_results(load_results(path), options);
     case FileKind::kAccuracyResults:
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[load] {}: holds verdicts, not data; try `polygraphy inspect data`", path.string()));
+      return show_accuracy(load_accuracy(path), options);
     case FileKind::kPlan:
       throw Error(
           ErrorCode::kInvalidArgument,

@@ -134,8 +134,12 @@ std::string to_text(const Histogram& histogram) {
     const std::string count = std::to_string(histogram.counts[i]);
     const auto bar =
         static_cast<std::size_t>(40.0 * static_cast<double>(histogram.counts[i]) / static_cast<double>(largest));
-    text += "(" + padded(labels[i], start_width) + ", " + padded(labels[i + 1], end_width) + ") | " +
-            std::string(count.size() < 10 ? 10 - count.size() : 0, ' ') + count + " | " + std::string(bar, '#') + "\n";
+    text.append("(").append(padded(labels[i], start_width)).append(", ").append(padded(labels[i + 1], end_width));
+    text.append(") | ")
+        .append(count.size() < 10 ? 10 - count.size() : 0, ' ')
+        .append(count)
+        .append(" | ")
+        .append(bar, '#') += '\n';
   }
   return text;
 }

@@ -74,6 +74,14 @@ def test_as_polygraphy(words, run, polygraphy, pair, tmp_path):
         assert passed.search(mine.text).group(1) == passed.search(theirs.text).group(1)
         verdict = re.compile(r"^\[.\]     ([yz]) \| (PASSED|FAILED):$", re.M)
         assert verdict.findall(mine.text) == verdict.findall(theirs.text) != []
+    # Each program shows the other's file.
+    for name in ("mine.json", "theirs.json"):
+        for more in ([], ["--all"]):
+            shown, expected = run("inspect", "data", name, *more), polygraphy("inspect", "data", name, *more)
+            assert shown.code == expected.code == 0, shown
+            assert shown.out == "\n".join(line for line in expected.out.split("\n") if "colored" not in line)
+    described = json.loads(run("inspect", "data", "mine.json", "--json", "--all").out)
+    assert described["comparisons"][0]["pairs"][0]["num_iterations"] == (2 if "--fail-fast" in words else 3)
     # Polygraphy's own tool reads it.
     if words[:2] == ["--compare", "l2"]:
         for threshold, code in (("0.001", 1), ("100", 0)):
@@ -91,6 +99,8 @@ def test_numbers_that_json_lacks(run, polygraphy, pair, tmp_path):
     same(*results)
     iteration = results[0]["lst"][1]["lst"][0][1][0]
     assert iteration["z"] is False and math.isnan(iteration["y"]["max_absdiff"])
+    shown, expected = run("inspect", "data", "theirs.json", "--all"), polygraphy("inspect", "data", "theirs.json", "--all")
+    assert shown.out == "\n".join(line for line in expected.out.split("\n") if "colored" not in line)
     # An average of nothing is no verdict.
     outcome = run(*pair, "--check-average", "--check-error-stat", "max")
     assert outcome.code == 1 and "output 'z': no average can be checked" in outcome.err, outcome
@@ -136,3 +146,23 @@ def test_what_is_compared_with_is_not_written_over(words, run, polygraphy, pair,
     assert outcome.code == 1 and "would be written over" in outcome.err, outcome
     assert polygraphy(*pair, *words).code == 1
     assert before == {name: (tmp_path / name).read_bytes() for name in before}
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda text: text[:-40], "malformed JSON"), (lambda text: text.replace("L2Result", "OwnResult"), "class 'OwnResult'"),
+    (lambda text: text.replace('"l2_norm"', '"l1_norm"'), 'expected the key "l2_norm"'),
+    (lambda text: text.replace('"threshold": 0.5', '"threshold": "x"'), "expected a number"),
+    (lambda text: text.replace('"aggregation"', '"a"'), 'expected the key "aggregation"'),
+])
+def test_files_that_are_broken(change, message, run, pair, tmp_path):
+    run(*pair, "--compare", "l2", "--l2-threshold", "0.5", "--save-accuracy-results", "a.json")
+    text = (tmp_path / "a.json").read_text()
+    (tmp_path / "a.json").write_text(change(text))
+    outcome = run("inspect", "data", "a.json")
+    assert outcome.code == 1 and "a.json" in outcome.err and message in outcome.err, outcome
+
+
+@pytest.mark.parametrize("quantile", ["2", "-0.1", "nan", "y:1.5"])
+def test_quantiles_beyond_the_data(quantile, run, pair):
+    outcome = run(*pair, "--check-error-stat", "quantile", "--error-quantile", quantile)
+    assert outcome.code == 1 and "--error-quantile: expected a number from 0 to 1" in outcome.err, outcome
