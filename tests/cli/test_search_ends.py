@@ -167,7 +167,7 @@ def test_time_limits(which, limit, binary, tmp_path):
 
 
 def test_interrupted_at_any_moment(small):
-    _, _, seconds = whole(small)
+    expected, _, seconds = whole(small)
     chance = random.Random(5)
     late = 0
     for _ in range(ROUNDS):
@@ -188,5 +188,7 @@ def test_interrupted_at_any_moment(small):
         late += 1
         answer = small.answer()
         assert answer["verdict"] in ("unverified", "found", "not-reachable")
-        assert "Ctrl-C" in out and "Saving answer" in out, out + err
+        assert "Saving answer" in out, out + err
+        # It says so, unless the search had just ended by itself.
+        assert "Ctrl-C" in out or comparable(answer) == comparable(expected), out + err
     assert late >= 1
