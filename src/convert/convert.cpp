@@ -11,6 +11,8 @@
 
 #include "convert/casts.h"
 #include "convert/integer_export.h"
+#include "convert/normalizations.h"
+#include "convert/proof.h"
 #include "engine/assign.h"
 #include "engine/executable.h"
 #include "engine/int8.h"
@@ -81,7 +83,7 @@ class Converter {
     const Typing typing = place_casts(spec_, result_.assignment, casts_);
     changes_.typing = typing;
     check_outputs();
-    prepare_normalizations();
+    result_.prepared = prepare_normalizations(spec_, result_.assignment, options_.fusion, changes_, integers_);
     prepare_integers();
     prepare_constants();
     describe();
@@ -305,76 +307,6 @@ class Converter {
     }
   }
 
-  /// The convolution whose parameters take in this layer; kNone: none does.
-  LayerId absorbing_convolution(const Grouping& grouping, LayerId id) const {
-    const int index = grouping.group_of[at(id)];
-    if (index < 0) return kNone;
-    const auto& members = grouping.groups[at(index)].layers;
-    const auto place = std::find(members.begin(), members.end(), id);
-    if (place == members.begin() || place == members.end()) return kNone;
-    const LayerId before = *(place - 1);
-    const Layer& convolution = network_.layer(before);
-    if (convolution.op->name != "Conv" && convolution.op->name != "ConvTranspose") return kNone;
-    const TensorId between = convolution.outputs[0];
-    const auto& readers = spec_.consumers[at(between)];
-    if (!grouping.internal[at(between)] || readers.size() != 1 || readers[0] != id) return kNone;
-    if (network_.layer(id).inputs[0] != between) return kNone;
-    const auto& shape = spec_.shape(convolution.inputs[0]);
-    if (!shape || shape->size() < 3 || shape->size() > 4 || !spec_.is_constant(convolution.inputs[1])) return kNone;
-    if (convolution.inputs.size() > 2 && convolution.inputs[2] != kNone && !spec_.is_constant(convolution.inputs[2]))
-      return kNone;
-    return before;
-  }
-
-  void prepare_normalizations() {
-    const Grouping grouping = fuse(spec_, result_.assignment, options_.fusion);
-    int prepared = 0;
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      const Layer& layer = network_.layers[l];
-      const LayerId id = static_cast<LayerId>(l);
-      if (!spec_.numeric[l] || layer.outputs.empty() || layer.outputs[0] == kNone) continue;
-      if (spec_.type(layer.outputs[0]) != DataType::kFloat32 || !is_scale_shift(spec_, layer)) continue;
-      const LayerId convolution = absorbing_convolution(grouping, id);
-      const bool integers = convolution != kNone && precision(at(convolution)) == Precision::kINT8;
-      if (!integers && !is_narrow(precision(l))) continue;
-      const DataType type = storage_of(precision(l));
-      if (convolution != kNone) {
-        const ScaleShift channels = scale_shift(spec_, layer, Rounding::kNone);
-        const Layer& conv = network_.layer(convolution);
-        Tensor weights = scaled_weights(spec_, conv, channels.scale);
-        if (integers)
-          integers_.set_weights(convolution, std::move(weights));
-        else
-          changes_.parameters.push_back({convolution, 1, std::move(weights)});
-        changes_.parameters.push_back({convolution, 2, scaled_bias(spec_, conv, channels)});
-        changes_.absorbed.emplace_back(convolution, id);
-        continue;
-      }
-      const Rounding rounding = rounding_of(type);
-      if (survives_rounding(spec_, layer, rounding)) continue;
-      const ScaleShift channels = rounded_scale_shift(spec_, layer, rounding);
-      const std::int64_t count = channels.scale.size();
-      const std::vector<float> zeros(static_cast<std::size_t>(count), 0.0F),
-          ones(static_cast<std::size_t>(count), 1.0F);
-      changes_.parameters.push_back({id, 1, channels.scale});
-      changes_.parameters.push_back({id, 2, channels.shift});
-      changes_.parameters.push_back({id, 3, Tensor::of<float>({count}, zeros)});
-      changes_.parameters.push_back({id, 4, Tensor::of<float>({count}, ones)});
-      changes_.epsilons.emplace_back(id, 0.0F);
-      ++prepared;
-    }
-    if (!changes_.absorbed.empty())
-      result_.prepared.push_back(
-          fmt::format("{} BatchNormalization(s) are multiplied into the convolutions before them, "
-                      "in fp32 before rounding (as --fusion {} does)",
-                      changes_.absorbed.size(), options_.fusion == Fusion::kFull ? "full" : "pointwise"));
-    if (prepared > 0)
-      result_.prepared.push_back(
-          fmt::format("{} BatchNormalization(s) have scale and shift prepared in fp32, with mean 0, "
-                      "variance 1 and epsilon 0: the narrow type cannot hold their parameters",
-                      prepared));
-  }
-
   void prepare_integers() {
     if (!has_int8()) return;
     for (std::size_t l = 0; l < network_.layers.size(); ++l)
@@ -505,7 +437,9 @@ class Converter {
     result_.file = exporter_.write(
         changes_, place.path(), name,
         options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
-    if (options_.verify) verify(place.path() / name);
+    if (options_.verify)
+      result_.checked =
+          prove_equal_bits(network_, result_.assignment, place.path() / name, options_, changes_.absorbed.empty());
     if (options_.interrupt) options_.interrupt();
     if (options_.check) options_.check(place.path() / name);
     std::error_code failed;
@@ -514,85 +448,6 @@ class Converter {
     if (!failed) fs::rename(place.path() / name, path, failed);
     if (failed)
       throw Error(ErrorCode::kIo, fmt::format("[convert] {}: cannot replace it: {}", path.string(), failed.message()));
-  }
-
-  /// The typed file computes what the assignment computes.
-  void verify(const fs::path& file) {
-    const std::shared_ptr<Network> typed = import_onnx(file, op_registry());
-    BuildOptions options;
-    options.fusion = options_.fusion;
-    // The bodies of control flow keep their types; they are not part of an assignment.
-    Executable original(network_, result_.assignment, options);
-    options.strongly_typed = true;
-    std::unique_ptr<Executable> converted;
-    std::vector<Fusion> levels{options_.fusion};
-    if (options_.fusion != Fusion::kNone && changes_.absorbed.empty()) levels.push_back(Fusion::kNone);
-    for (std::size_t s = 0; s < options_.samples.size(); ++s) {
-      std::vector<Tensor> given, typed_inputs;
-      std::vector<Shape> shapes;
-      for (std::size_t i = 0; i < network_.inputs.size(); ++i) {
-        const TensorInfo& info = network_.tensor(network_.inputs[i]);
-        const auto found = std::find_if(options_.samples[s].begin(), options_.samples[s].end(),
-                                        [&](const NamedTensor& t) { return t.name == info.name; });
-        if (found == options_.samples[s].end())
-          refuse(ErrorCode::kInvalidArgument, fmt::format("sample {}: expected the input '{}'", s, info.name));
-        Tensor value = found->tensor.type() == info.type ? found->tensor : found->tensor.cast(info.type);
-        // An input in a narrower type arrives rounded; so both get the same values.
-        const DataType type = typed->tensor(typed->inputs[i]).type;
-        if (type != info.type) value = value.cast(type).cast(info.type);
-        shapes.push_back(value.shape());
-        const DataType physical = physical_type(info.type);
-        given.push_back(physical == value.type() ? value : value.cast(physical));
-        typed_inputs.push_back(given.back());
-      }
-      if (converted == nullptr) {
-        auto spec = specialize(*typed, shapes);
-        Assignment types = assign_precisions(*spec, options);
-        converted = std::make_unique<Executable>(*typed, std::move(types), options, spec);
-      }
-      for (Fusion level : levels) {
-        if (options_.interrupt) options_.interrupt();
-        auto expected = original.plan_for(shapes, original.assignment(), level)->run(given);
-        auto actual = converted->plan_for(shapes, converted->assignment(), level)->run(typed_inputs);
-        for (std::size_t o = 0; o < expected.size(); ++o) compare(*typed, o, s, level, expected[o], actual[o]);
-        ++result_.checked;
-      }
-    }
-  }
-
-  void compare(const Network& typed, std::size_t output, std::size_t sample, Fusion level, Tensor expected,
-               Tensor actual) const {
-    const DataType type = typed.tensor(typed.outputs[output]).type;
-    if (type != DataType::kUndefined && expected.type() != type) expected = expected.cast(type);
-    if (type != DataType::kUndefined && actual.type() != type) actual = actual.cast(type);
-    const std::string& name = network_.tensor(network_.outputs[output]).name;
-    const auto fail = [&](const std::string& what) {
-      throw InternalError(
-          fmt::format("[convert] the typed model does not compute what the assignment does: output '{}', sample {}, "
-                      "--fusion {}: {}; "
-                      "nothing was written",
-                      name, sample,
-                      level == Fusion::kNone   ? "none"
-                      : level == Fusion::kFull ? "full"
-                                               : "pointwise",
-                      what));
-    };
-    if (expected.type() != actual.type() || expected.shape() != actual.shape())
-      fail(fmt::format("expected {} {}, got {} {}", name_of(expected.type()), to_string(expected.shape()),
-                       name_of(actual.type()), to_string(actual.shape())));
-    if (std::memcmp(expected.raw(), actual.raw(), expected.bytes()) == 0) return;
-    if (!is_floating(expected.type())) fail("integers differ");
-    const Tensor a = expected.cast(DataType::kFloat64), b = actual.cast(DataType::kFloat64);
-    std::int64_t count = 0, first = -1;
-    for (std::int64_t i = 0; i < a.size(); ++i) {
-      const double x = a.data<double>()[i], y = b.data<double>()[i];
-      if ((std::isnan(x) && std::isnan(y)) || (x == y && std::signbit(x) == std::signbit(y))) continue;
-      if (first < 0) first = i;
-      ++count;
-    }
-    if (count > 0)
-      fail(fmt::format("{} of {} elements differ, the first at {}: expected {}, got {}", count, a.size(), first,
-                       a.data<double>()[first], b.data<double>()[first]));
   }
 
   const Specialization& spec_;

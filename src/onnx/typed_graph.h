@@ -1,0 +1,213 @@
+// The state of one export, which its parts share: typed_edit.cpp (what is kept and under which names), typed_nodes.cpp,
+// typed_values.cpp (initializers, descriptions, versions). Private to src/onnx.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "onnx/export.h"
+#include "onnx/functions.h"
+#include "onnx/graph_order.h"
+#include "onnx/model_file.h"
+#include "onnx/model_writer.h"
+#include "onnx/tensor_reader.h"
+
+namespace ulpscope::onnx_model {
+
+inline std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+inline std::string_view short_name(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+      return "fp16";
+    case DataType::kBFloat16:
+      return "bf16";
+    default:
+      return "fp32";
+  }
+}
+
+inline bool is_float(DataType type) {
+  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
+}
+
+inline onnx::AttributeProto& attribute_of(onnx::NodeProto& node, const char* name) {
+  for (auto& attribute : *node.mutable_attribute())
+    if (attribute.name() == name) return attribute;
+  onnx::AttributeProto& added = *node.add_attribute();
+  added.set_name(name);
+  return added;
+}
+
+inline bool is_constant_node(const onnx::NodeProto& node) {
+  return node.op_type() == "Constant" && domain_of(node.domain()).empty();
+}
+
+/// One export: the protobuf objects are edited, their elements stay where they are.
+class TypedEdit {
+ public:
+  TypedEdit(const ModelFile& file, const Network& network, const std::vector<LayerId>& layer_of_node,
+            const std::filesystem::path& folder, const TypedChanges& changes);
+
+  ExportReport run(const std::filesystem::path& folder, const std::string& name, std::optional<std::uint64_t> limit);
+
+ private:
+  using Variant = std::pair<DataType, Rounding>;
+
+  /// Names, one per line.
+  std::string added_casts() const;
+
+  const onnx::NodeProto& source_node(std::size_t index) const {
+    return file_.proto.graph().node(static_cast<int>(index));
+  }
+  std::size_t num_nodes() const { return layer_of_node_.size(); }
+
+  TensorId tensor(const std::string& name) const { return name.empty() ? kNone : network_.find_tensor(name); }
+  bool is_constant(TensorId id) const { return id != kNone && typing_.constant[at(id)] != 0; }
+  /// It is in the file, as an initializer or a Constant node.
+  bool is_in_file(TensorId id) const {
+    const LayerId producer = network_.tensor(id).producer;
+    return network_.tensor(id).value && (producer == kNone || network_.layer(producer).op->kind == OpKind::kConstant);
+  }
+  DataType declared(TensorId id) const {
+    const TensorInfo& info = network_.tensor(id);
+    return info.value ? info.value.type() : info.type;
+  }
+  DataType written(TensorId id) const { return typing_.written[at(id)]; }
+
+  /// How node `index` reads its input; declared types where there is no layer.
+  Typing::Read read_of(std::size_t index, std::size_t input, TensorId id) const {
+    const LayerId layer = layer_of_node_[index];
+    if (layer != kNone && input < typing_.reads[at(layer)].size()) return typing_.reads[at(layer)][input];
+    return {is_float(declared(id)) ? declared(id) : DataType::kUndefined, Rounding::kNone};
+  }
+
+  bool is_absorbed(LayerId layer) const { return layer != kNone && absorbed_.contains(layer); }
+
+  /// The reads of a node that are neither parameters of its own nor absorbed.
+  template <typename Function>
+  void for_each_read(std::size_t index, Function&& function) const {
+    const onnx::NodeProto& node = source_node(index);
+    const LayerId layer = layer_of_node_[index];
+    for (int i = 0; i < node.input_size(); ++i) {
+      const TensorId id = tensor(node.input(i));
+      if (id == kNone || parameters_.contains({layer, static_cast<std::size_t>(i)})) continue;
+      const auto quantised = quantised_.find({layer, static_cast<std::size_t>(i)});
+      if (layer != kNone && quantised != quantised_.end() && quantised->second->integers) continue;
+      function(i, id, read_of(index, static_cast<std::size_t>(i), id));
+    }
+  }
+
+  /// True if a read takes a converted copy of a constant instead of what the file has under its name.
+  bool is_copy(TensorId id, const Typing::Read& read) const {
+    if (!is_constant(id) || read.type == DataType::kUndefined) return false;
+    return read.type != declared(id) || read.first != Rounding::kNone;
+  }
+
+  static std::vector<std::string> captured(const onnx::NodeProto& node);
+
+  /// Nodes that compute constants which everybody now has converted copies of are dropped; those that nobody needed
+  /// before stay.
+  void find_live_nodes();
+
+  void find_variants();
+
+  std::string fresh(const std::string& wanted);
+
+  /// A constant that is needed in one type keeps its name; every further type has a name of its own.
+  void name_variants();
+
+  const Tensor& elements(TensorId id) const;
+
+  std::size_t add_payload(Tensor source, DataType type, Rounding first);
+
+  onnx::TensorProto make_tensor(const std::string& name, const Tensor& source, DataType type, Rounding first);
+
+  void add_initializer(const std::string& name, const Tensor& source, DataType type, Rounding first = Rounding::kNone);
+
+  /// What a reader of `type` calls the tensor; makes the Cast before `before` when it is the first.
+  std::string name_in(TensorId id, DataType type);
+
+  void describe_as(const std::string& original, const std::string& name, DataType type);
+
+  std::string name_of_read(TensorId id, const Typing::Read& read);
+
+  /// The order of the network's layers, which is that of the file wherever the file is in order.
+  std::vector<std::size_t> node_order() const;
+
+  void write_nodes();
+
+  void edit_inputs(std::size_t index, onnx::NodeProto& node);
+
+  /// A node that is new, before the one that is being written.
+  void add_node(const char* op, const std::string& name, const std::vector<std::string>& inputs,
+                const std::string& output, std::optional<std::int64_t> axis = std::nullopt);
+
+  std::string dequantised_activation(TensorId id, const TypedChanges::Quantised& how);
+
+  std::string dequantised_weights(TensorId id, const TypedChanges::Quantised& how);
+
+  /// The node behind a layer that computes in float32: the Cast to what it stores, or the Identity of one that stores
+  /// float32.
+  std::optional<onnx::NodeProto> storing_node(std::size_t index, onnx::NodeProto& node);
+
+  void edit_outputs(std::size_t index, onnx::NodeProto& node);
+
+  void edit_attributes(std::size_t index, onnx::NodeProto& node);
+
+  void raise_opset(std::size_t index, onnx::NodeProto& node);
+
+  int opset_of_source() const;
+
+  /// A Constant node that is needed in one other type only.
+  void write_constant_copy(std::size_t index);
+
+  void write_initializers();
+
+  void write_descriptions();
+
+  void write_versions();
+
+  /// Elements that lie outside of the original file come into this one.
+  void load_external_data(onnx::GraphProto& graph);
+
+  const ModelFile& file_;
+  const Network& network_;
+  const std::vector<LayerId>& layer_of_node_;
+  const TypedChanges& changes_;
+  const Typing& typing_;
+  TensorReader reader_;
+  onnx::ModelProto model_;
+  onnx::GraphProto& graph_;
+  std::vector<Payload> payloads_;
+  std::unordered_set<std::string> names_, needed_, needed_before_;
+  std::unordered_map<std::string, const onnx::ValueInfoProto*> described_;
+  std::map<TensorId, DataType> handed_out_;
+  std::map<LayerId, LayerId> absorbed_;
+  std::map<std::pair<LayerId, std::size_t>, const Tensor*> parameters_;
+  std::map<std::pair<LayerId, std::size_t>, const TypedChanges::Quantised*> quantised_;
+  std::map<TensorId, std::string> dequantised_;                                  ///< Of activations.
+  std::map<std::pair<const void*, std::int64_t>, std::string> integer_weights_;  ///< By elements and axis.
+  std::string zero_;                                                             ///< The zero point of all of them.
+  std::set<TensorId> replaced_;
+  std::vector<char> live_;
+  std::map<TensorId, std::map<Variant, std::string>> variants_;
+  std::map<TensorId, std::string> inner_;
+  std::map<std::pair<TensorId, DataType>, std::string> casts_;
+  std::vector<onnx::NodeProto> nodes_;
+  std::vector<onnx::TensorProto> new_initializers_;
+  std::vector<onnx::ValueInfoProto> new_descriptions_;
+  std::unordered_map<std::string, DataType> retyped_;
+  ExportReport report_;
+};
+
+}  // namespace ulpscope::onnx_model

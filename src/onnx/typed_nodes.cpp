@@ -1,0 +1,238 @@
+// The nodes of a typed file.
+#include <fmt/format.h>
+
+#include "onnx/element_type.h"
+#include "onnx/opset_upgrade.h"
+#include "onnx/typed_graph.h"
+
+namespace ulpscope::onnx_model {
+namespace {
+
+using Names = std::unordered_map<std::string, std::string>;
+
+/// Renames what a sub-graph takes from around it.
+void rename_free(onnx::GraphProto& graph, Names names) {
+  for (const auto& input : graph.input()) names.erase(input.name());
+  for (const auto& initializer : graph.initializer()) names.erase(initializer.name());
+  for (const auto& node : graph.node())
+    for (const auto& output : node.output()) names.erase(output);
+  const auto rename = [&](std::string* name) {
+    if (const auto found = names.find(*name); found != names.end()) *name = found->second;
+  };
+  for (auto& node : *graph.mutable_node()) {
+    for (auto& input : *node.mutable_input()) rename(&input);
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) rename_free(*attribute.mutable_g(), names);
+      for (auto& inner : *attribute.mutable_graphs()) rename_free(inner, names);
+    }
+  }
+  for (auto& output : *graph.mutable_output()) rename(output.mutable_name());
+}
+
+}  // namespace
+
+void TypedEdit::write_nodes() {
+  for (std::size_t n = 0; n < num_nodes(); ++n)
+    report_.source_casts += source_node(n).op_type() == "Cast" && domain_of(source_node(n).domain()).empty();
+  for (std::size_t index : node_order()) {
+    if (!live_[index]) {
+      if (is_constant_node(source_node(index))) write_constant_copy(index);
+      continue;
+    }
+    onnx::NodeProto node = source_node(index);
+    edit_inputs(index, node);
+    edit_outputs(index, node);
+    edit_attributes(index, node);
+    if (changes_.opset != 0) raise_opset(index, node);
+    std::optional<onnx::NodeProto> behind = storing_node(index, node);
+    nodes_.push_back(std::move(node));
+    if (behind) nodes_.push_back(std::move(*behind));
+  }
+  for (std::size_t o = 0; o < network_.outputs.size(); ++o)
+    if (network_.tensor(network_.outputs[o]).producer != kNone) name_in(network_.outputs[o], typing_.outputs[o]);
+  graph_.clear_node();
+  for (auto& node : nodes_) *graph_.add_node() = std::move(node);
+}
+
+void TypedEdit::edit_inputs(std::size_t index, onnx::NodeProto& node) {
+  const LayerId layer = layer_of_node_[index];
+  for_each_read(index,
+                [&](int i, TensorId id, const Typing::Read& read) { node.set_input(i, name_of_read(id, read)); });
+  for (const auto& [key, value] : parameters_) {
+    if (key.first != layer || layer == kNone) continue;
+    while (static_cast<std::size_t>(node.input_size()) <= key.second) node.add_input("");
+    const auto& reads = typing_.reads[at(layer)];
+    const DataType type = reads[std::min(key.second, reads.size() - 1)].type;
+    const TensorId original = key.second < network_.layer(layer).inputs.size()
+                                  ? network_.layer(layer).inputs[key.second]
+                                  : network_.layer(layer).inputs[1];
+    const std::string name = fresh(network_.tensor(original).name + "_prepared");
+    add_initializer(name, *value, type);
+    node.set_input(static_cast<int>(key.second), name);
+  }
+  for (auto each = quantised_.lower_bound({layer, 0}); layer != kNone && each != quantised_.end(); ++each) {
+    if (each->first.first != layer) break;
+    const auto input = static_cast<int>(each->first.second);
+    const TensorId id = network_.layer(layer).inputs[each->first.second];
+    node.set_input(input, each->second->integers ? dequantised_weights(id, *each->second)
+                                                 : dequantised_activation(id, *each->second));
+  }
+  Names renamed;
+  for (const std::string& name : captured(node)) {
+    const TensorId id = tensor(name);
+    if (id == kNone || is_constant(id) || !is_float(declared(id))) continue;
+    if (std::string now = name_in(id, declared(id)); now != name) renamed[name] = std::move(now);
+  }
+  if (!renamed.empty())
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) rename_free(*attribute.mutable_g(), renamed);
+      for (auto& inner : *attribute.mutable_graphs()) rename_free(inner, renamed);
+    }
+}
+
+void TypedEdit::add_node(const char* op, const std::string& name, const std::vector<std::string>& inputs,
+                         const std::string& output, std::optional<std::int64_t> axis) {
+  onnx::NodeProto node;
+  node.set_op_type(op);
+  node.set_name(fresh(fmt::format("{}_{}", op, name)));
+  for (const std::string& input : inputs) node.add_input(input);
+  node.add_output(output);
+  if (axis) {
+    onnx::AttributeProto& attribute = attribute_of(node, "axis");
+    attribute.set_type(onnx::AttributeProto::INT);
+    attribute.set_i(*axis);
+  }
+  nodes_.push_back(std::move(node));
+}
+
+std::string TypedEdit::dequantised_activation(TensorId id, const TypedChanges::Quantised& how) {
+  std::string& result = dequantised_[id];
+  if (!result.empty()) return result;
+  const std::string& name = network_.tensor(id).name;
+  const std::string source = name_in(id, DataType::kFloat32);
+  const std::string scale = fresh(name + "_scale"), quantised = fresh(name + "_int8");
+  result = fresh(name + "_dequantized");
+  add_initializer(scale, how.scales, DataType::kFloat32);
+  if (zero_.empty()) {
+    zero_ = fresh("int8_zero_point");
+    add_initializer(zero_, Tensor::of<std::int8_t>({}, {std::int8_t{0}}), DataType::kInt8);
+  }
+  add_node("QuantizeLinear", name, {source, scale, zero_}, quantised);
+  add_node("DequantizeLinear", name, {quantised, scale, zero_}, result);
+  ++report_.quantised;
+  describe_as(name, quantised, DataType::kInt8);
+  describe_as(name, result, DataType::kFloat32);
+  return result;
+}
+
+std::string TypedEdit::dequantised_weights(TensorId id, const TypedChanges::Quantised& how) {
+  std::string& result = integer_weights_[{how.integers.raw(), how.axis}];
+  if (!result.empty()) return result;
+  const std::string& name = network_.tensor(id).name;
+  const std::string integers = fresh(name + "_int8"), scale = fresh(name + "_scale");
+  result = fresh(name + "_dequantized");
+  add_initializer(integers, how.integers, DataType::kInt8);
+  add_initializer(scale, how.scales, DataType::kFloat32);
+  const bool per_axis = !how.scales.shape().empty();
+  add_node("DequantizeLinear", name, {integers, scale}, result,
+           per_axis ? std::optional<std::int64_t>(how.axis) : std::nullopt);
+  ++report_.integer_weights;
+  return result;
+}
+
+std::optional<onnx::NodeProto> TypedEdit::storing_node(std::size_t index, onnx::NodeProto& node) {
+  const LayerId layer = layer_of_node_[index];
+  if (layer == kNone) return std::nullopt;
+  const auto stored = std::find_if(changes_.stored.begin(), changes_.stored.end(),
+                                   [&](const auto& each) { return each.first == layer; });
+  const bool casts = stored != changes_.stored.end();
+  if (!casts && std::find(changes_.copied.begin(), changes_.copied.end(), layer) == changes_.copied.end())
+    return std::nullopt;
+  const std::string name = node.output(0);
+  node.set_output(0, fresh(name + "_fp32"));
+  onnx::NodeProto result;
+  result.set_op_type(casts ? "Cast" : "Identity");
+  result.set_name(fresh(fmt::format("{}_{}_{}", result.op_type(), name, casts ? short_name(stored->second) : "fp32")));
+  result.add_input(node.output(0));
+  result.add_output(name);
+  if (!casts) return result;
+  onnx::AttributeProto& to = attribute_of(result, "to");
+  to.set_type(onnx::AttributeProto::INT);
+  to.set_i(to_onnx_type(stored->second));
+  ++report_.casts;
+  return result;
+}
+
+void TypedEdit::edit_outputs(std::size_t index, onnx::NodeProto& node) {
+  const LayerId layer = layer_of_node_[index];
+  for (const auto& [normalization, convolution] : absorbed_)
+    if (convolution == layer && layer != kNone)
+      node.set_output(0, network_.tensor(network_.layer(normalization).outputs[0]).name);
+  for (auto& output : *node.mutable_output())
+    if (const TensorId id = tensor(output); id != kNone && !is_in_file(id)) output = name_in(id, DataType::kUndefined);
+}
+
+void TypedEdit::edit_attributes(std::size_t index, onnx::NodeProto& node) {
+  const LayerId layer = layer_of_node_[index];
+  if (layer == kNone || node.output_size() == 0) return;
+  for (const auto& [normalization, epsilon] : changes_.epsilons) {
+    if (normalization != layer) continue;
+    onnx::AttributeProto& attribute = attribute_of(node, "epsilon");
+    attribute.set_type(onnx::AttributeProto::FLOAT);
+    attribute.set_f(epsilon);
+  }
+  const TensorId output = network_.layer(layer).outputs.empty() ? kNone : network_.layer(layer).outputs[0];
+  if (output == kNone || is_constant(output) || written(output) == declared(output)) return;
+  if (!domain_of(node.domain()).empty()) return;
+  if (node.op_type() == "Cast") attribute_of(node, "to").set_i(to_onnx_type(written(output)));
+  if (node.op_type() == "ConstantOfShape") {
+    const Tensor value = network_.layer(layer).attributes.has("value")
+                             ? network_.layer(layer).attributes.required_tensor("value")
+                             : Tensor::of<float>({1}, {0.0F});
+    onnx::AttributeProto& attribute = attribute_of(node, "value");
+    attribute.set_type(onnx::AttributeProto::TENSOR);
+    *attribute.mutable_t() = make_tensor("", value, written(output), Rounding::kNone);
+  }
+}
+
+void TypedEdit::raise_opset(std::size_t index, onnx::NodeProto& node) {
+  // Ranks by the names of the source: a cast of the value has another one.
+  const auto rank_of = [&](const std::string&) {
+    const onnx::NodeProto& source = source_node(index);
+    const TensorId id = source.input_size() > 0 ? tensor(source.input(0)) : kNone;
+    return id == kNone ? -1 : changes_.ranks[at(id)];
+  };
+  upgrade(node, opset_of_source(), changes_.opset, rank_of,
+          [&](const std::string& wanted, const std::vector<std::int64_t>& values) {
+            const std::string name = fresh(wanted);
+            add_initializer(name,
+                            Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span(values)),
+                            DataType::kInt64);
+            return name;
+          });
+}
+
+int TypedEdit::opset_of_source() const {
+  for (const auto& import : file_.proto.opset_import())
+    if (domain_of(import.domain()).empty()) return static_cast<int>(import.version());
+  return 1;
+}
+
+void TypedEdit::write_constant_copy(std::size_t index) {
+  onnx::NodeProto node = source_node(index);
+  const TensorId id = tensor(node.output(0));
+  const auto found = id == kNone ? variants_.end() : variants_.find(id);
+  if (found == variants_.end()) return;
+  for (const auto& [variant, name] : found->second) {
+    if (name != node.output(0)) continue;
+    node.clear_attribute();
+    onnx::AttributeProto& attribute = attribute_of(node, "value");
+    attribute.set_type(onnx::AttributeProto::TENSOR);
+    *attribute.mutable_t() = make_tensor("", elements(id), variant.first, variant.second);
+    nodes_.push_back(std::move(node));
+    --report_.removed;
+    return;
+  }
+}
+
+}  // namespace ulpscope::onnx_model
