@@ -1,6 +1,7 @@
 #include "engine/specialization.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 namespace ulpscope {
@@ -8,12 +9,32 @@ namespace {
 
 bool is_lowerable_float(DataType type) { return is_floating(type) && type != DataType::kFloat64; }
 
+/// Integers that are values in another form: what quantisation makes, products of it, and what moves or adds these.
+std::vector<char> quantised_values(const Network& network, const std::vector<DataType>& types) {
+  constexpr std::array<std::string_view, 6> kMakers = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
+                                                       "QLinearMatMul",  "MatMulInteger",         "ConvInteger"};
+  std::vector<char> quantised(network.tensors.size(), 0);
+  for (const Layer& layer : network.layers) {
+    const bool makes = std::ranges::find(kMakers, layer.op->name) != kMakers.end();
+    const bool keeps = (layer.op->precision == PrecisionRule::kMovement || layer.op->kind == OpKind::kPointwise) &&
+                       std::ranges::any_of(layer.inputs, [&](TensorId id) {
+                         return id != kNone && quantised[static_cast<std::size_t>(id)];
+                       });
+    for (TensorId id : layer.outputs)
+      if (id != kNone && (makes || keeps) && !is_floating(types[static_cast<std::size_t>(id)]) &&
+          types[static_cast<std::size_t>(id)] != DataType::kBool)
+        quantised[static_cast<std::size_t>(id)] = 1;
+  }
+  return quantised;
+}
+
 }  // namespace
 
 std::vector<char> numeric_layers(const Network& network, const std::vector<DataType>& types) {
   const auto type = [&](TensorId id) { return types[static_cast<std::size_t>(id)]; };
   std::vector<char> reaches(network.tensors.size(), 0);
   for (TensorId id : network.outputs) reaches[static_cast<std::size_t>(id)] = 1;
+  const std::vector<char> quantised = quantised_values(network, types);
   std::vector<char> numeric(network.layers.size(), 0);
   for (std::size_t l = network.layers.size(); l-- > 0;) {
     const Layer& layer = network.layers[l];
@@ -30,15 +51,15 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
     const bool computes = layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
     numeric[l] = computes && (floats || (decides && reads_floats));
     // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
-    // when it is itself handed out: then the floats that it was selected by are results, too. What DequantizeLinear
-    // reads are values all the same, in another form.
+    // when it is itself handed out: then the floats that it was selected by are results, too. Or when it is quantised.
     const bool dequantizes = layer.op->name == "DequantizeLinear";
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const TensorId id = layer.inputs[i];
       if (id == kNone) continue;
       const bool parameter = (layer.op->weights >> i & 1u) != 0 && layer.op->kind != OpKind::kContraction;
-      if (!parameter && (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) ||
-                         type(id) == DataType::kBool || !floats || (dequantizes && i == 0)))
+      if (!parameter &&
+          (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) || type(id) == DataType::kBool ||
+           !floats || (dequantizes && i == 0) || quantised[static_cast<std::size_t>(id)]))
         reaches[static_cast<std::size_t>(id)] = 1;
     }
   }

@@ -63,6 +63,30 @@ TEST(Specialization, ValuesPassThroughQuantisation) {
     EXPECT_TRUE(spec->numeric[static_cast<std::size_t>(network->find_layer(name))]) << name;
 }
 
+TEST(Specialization, ValuesPassThroughProductsOfIntegers) {
+  // As dynamic quantisation writes it.
+  Model model;
+  model.input("x", {2, 3});
+  model.node("Exp", {"x"}, {"e"}, "First");
+  model.node("DynamicQuantizeLinear", {"e"}, {"q", "s", "z"}, "Quantize");
+  model.node("MatMulInteger", {"q", "w", "z"}, {"sums"}, "Product");
+  auto& cast = model.node("Cast", {"sums"}, {"floats"}, "Cast");
+  add_attribute(cast, "to", onnx::AttributeProto::INT).set_i(onnx::TensorProto::FLOAT);
+  model.node("Mul", {"floats", "half"}, {"y"}, "Last");
+  *model.graph().add_initializer() = float_tensor("half", {}, {0.5f});
+  onnx::TensorProto& weights = *model.graph().add_initializer();
+  weights.set_name("w");
+  weights.set_data_type(onnx::TensorProto::INT8);
+  weights.add_dims(3);
+  weights.add_dims(2);
+  weights.set_raw_data(std::string(6, '\1'));
+  model.output("y");
+  const auto network = model.load();
+  const auto spec = specialize(*network, {{2, 3}});
+  for (const char* name : {"First", "Last"})
+    EXPECT_TRUE(spec->numeric[static_cast<std::size_t>(network->find_layer(name))]) << name;
+}
+
 TEST(Specialization, ConstantsMadeFromShapesAreNotKeptForOtherShapes) {
   // y = x * rows of x: the factor is known before anything runs, and another one for other shapes.
   Model model;
