@@ -14,12 +14,10 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 from typing import Any, Dict, List, Optional, Tuple
 
 import measure
@@ -64,18 +62,26 @@ def made_cases(folder: pathlib.Path) -> List[Case]:
     return cases
 
 
+#: Runs its arguments and writes what that took. A process of its own: the peak memory of a child counts what its parent
+#: had when it started, and this one is large.
+LAUNCH = """
+import json, os, subprocess, sys, time
+with open(sys.argv[1], "wb") as log:
+    start = time.perf_counter()
+    process = subprocess.Popen(sys.argv[3:], stdout=log, stderr=subprocess.STDOUT)
+    _, status, usage = os.wait4(process.pid, 0)
+with open(sys.argv[2], "w") as out:
+    json.dump([os.waitstatus_to_exitcode(status), time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024], out)
+"""
+
+
 def timed(command: List[str], folder: pathlib.Path) -> Tuple[int, float, float, float, str]:
-    """Exit status, seconds, processor seconds, peak MB (of the largest process), and the last line that was printed."""
-    log = folder / "log.txt"
-    with open(log, "wb") as out:
-        start = time.perf_counter()
-        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT)
-        _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
+    """Exit status, seconds, processor seconds, peak MB, and the last line that was printed."""
+    log, figures = folder / "log.txt", folder / "figures.json"
+    subprocess.run([sys.executable, "-S", "-c", LAUNCH, str(log), str(figures), *command], cwd=folder, check=True)
+    code, seconds, cpu, memory = json.loads(figures.read_text())
     lines = log.read_text(errors="replace").strip().splitlines()
-    cpu = usage.ru_utime + usage.ru_stime
-    return process.returncode, seconds, cpu, usage.ru_maxrss / 1024, lines[-1] if lines else ""
+    return code, seconds, cpu, memory, lines[-1] if lines else ""
 
 
 def outputs_of(ulpscope: str, case: Case, path: pathlib.Path, words: List[str]) -> Optional[List[Dict[str, np.ndarray]]]:
