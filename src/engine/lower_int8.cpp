@@ -107,9 +107,9 @@ Tensor PlanBuilder::quantised_constant(LayerId id, std::size_t index) {
   const TensorId tensor = l.inputs[index];
   const Tensor value = constant(tensor, Layout::kDense, Rounding::kNone);
   if (l.op->kind == OpKind::kContraction) {
-    const auto weights =
-        integer_weights(l, value, fmt::format("{}{}|{}", weights_.scope(), id, constant_key(tensor)), false);
-    return weights_.get(fmt::format("{}{}|{}|int8 and back", weights_.scope(), id, constant_key(tensor)), [&] {
+    const std::string key = integer_weights_key(id, tensor);
+    const auto weights = integer_weights(l, value, key, false);
+    return weights_.get(key + "|int8 and back", [&] {
       Tensor result(DataType::kFloat32, value.shape());
       for (std::int64_t i = 0; i < result.size(); ++i)
         result.data<float>()[i] =
@@ -146,6 +146,16 @@ std::int64_t PlanBuilder::weight_channel(const Layer& l, const Shape& weights, s
   if (l.op->name != "ConvTranspose") return channel;
   const std::int64_t groups = l.attributes.integer("group", 1);
   return element / (inner * weights[axis]) / (weights[0] / groups) * weights[1] + channel;
+}
+
+std::string PlanBuilder::integer_weights_key(LayerId id, TensorId tensor) const {
+  const Layer& l = layer(id);
+  const std::size_t axis = weight_channel_axis(spec_, l);
+  // Scales that the file has are the layer's.
+  if (dequantised_weights(spec_, l.inputs[1], axis, output_channels(spec_, l)))
+    return fmt::format("{}{}|{}", weights_.scope(), id, constant_key(tensor));
+  return fmt::format("{}|{} axis {} groups {}", constant_key(tensor), l.op->name, axis,
+                     l.attributes.integer("group", 1));
 }
 
 std::shared_ptr<const PlanBuilder::IntegerWeights> PlanBuilder::integer_weights(const Layer& l, const Tensor& values,

@@ -102,7 +102,7 @@ bool PlanBuilder::lower_matmul(std::span<const LayerId> members) {
     const Quantisation x = quantisation_of(a);
     scaling.last = true;
     if (spec_.is_constant(b)) {
-      const std::string key = fmt::format("{}{}|{}", weights_.scope(), id, constant_key(b));
+      const std::string key = integer_weights_key(id, b);
       const auto weights = integer_weights(l, constant(b, Layout::kDense, Rounding::kNone), key, false);
       spec.constant_b = weights->integers;
       spec.key_b = key + "|int8";

@@ -133,6 +133,8 @@ class PlanBuilder {
   int read_operand(LayerId id, std::size_t index, Layout layout);
   /// The output channel that an element of the weights belongs to.
   std::int64_t weight_channel(const Layer& l, const Shape& weights, std::int64_t element) const;
+  /// Names the integers of a product's weights: the same for layers, of any network, that use a constant in one way.
+  std::string integer_weights_key(LayerId id, TensorId tensor) const;
   /// `folded`: the values are no longer those of the file.
   std::shared_ptr<const IntegerWeights> integer_weights(const Layer& l, const Tensor& values, const std::string& key,
                                                         bool folded);

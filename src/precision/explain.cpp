@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 
+#include "core/parallel.h"
 #include "core/rounding.h"
 #include "engine/int8.h"
 #include "precision/local_errors.h"
@@ -436,9 +437,7 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
   std::vector<TensorId> tensors;
   std::map<TensorId, std::size_t> index;
   std::vector<Explainer> explainers;
-  std::map<LayerId, std::size_t> explainer_of;
   for (LayerId id : layers) {
-    explainer_of[id] = explainers.size();
     const bool harmless = !harmless_overflow.empty() && harmless_overflow[explainers.size()] != 0;
     explainers.emplace_back(*first, low, id, harmless);
     for (const auto* ids : {&network.layer(id).inputs, &network.layer(id).outputs})
@@ -451,33 +450,32 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
   for (std::size_t s = 0; s < samples; ++s) {
     const LocalErrors::Result result = local.run(trials.inputs(s), tensors);
     const auto spec = trials.specialization(s);
-    for (LayerId id : layers)
-      for (std::size_t i = 0; i < network.layer(id).inputs.size(); ++i) {
-        const TensorId tensor = network.layer(id).inputs[i];
-        if (tensor == kNone) continue;
-        Explainer& explainer = explainers[explainer_of[id]];
-        if (const auto found = index.find(tensor); found != index.end())
-          explainer.add_input(i, result.values[found->second]);
-        else if (s == 0 && spec->is_constant(tensor) && spec->type(tensor) == DataType::kFloat32)
-          explainer.add_input(i, spec->value(tensor));
-      }
-    for (LayerId id : layers) {
-      Explainer& explainer = explainers[explainer_of[id]];
+    const auto value_of = [&](TensorId tensor) {
+      const auto found = index.find(tensor);
+      return found != index.end() ? result.values[found->second] : Tensor();
+    };
+    const auto add = [&](Explainer& explainer, LayerId id) {
       const Layer& layer = network.layer(id);
-      const auto output = index.find(layer.outputs[0]);
-      if (!explainer.is_sum() || output == index.end()) continue;
-      const auto operand = [&](std::size_t i) {
-        const auto found = index.find(layer.inputs[i]);
-        return found != index.end()                 ? result.values[found->second]
-               : spec->is_constant(layer.inputs[i]) ? spec->value(layer.inputs[i])
-                                                    : Tensor();
-      };
-      const Tensor a = operand(0), b = operand(1);
-      if (a && b) explainer.add_sum(a, b, result.values[output->second]);
-    }
-    for (const LocalError& error : result.errors)
-      if (const auto found = index.find(error.tensor); found != index.end())
-        explainers[explainer_of[error.layer]].add_output(result.values[found->second], error.error);
+      std::vector<Tensor> operands;
+      for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+        const TensorId tensor = layer.inputs[i];
+        const bool constant = tensor != kNone && spec->is_constant(tensor);
+        const Tensor value = tensor == kNone ? Tensor() : constant ? spec->value(tensor) : value_of(tensor);
+        operands.push_back(value);
+        if (value && (!constant || (s == 0 && value.type() == DataType::kFloat32))) explainer.add_input(i, value);
+      }
+      const Tensor output = value_of(layer.outputs[0]);
+      if (explainer.is_sum() && output && operands[0] && operands[1])
+        explainer.add_sum(operands[0], operands[1], output);
+      for (const LocalError& error : result.errors)
+        if (error.layer == id && index.contains(error.tensor))
+          explainer.add_output(value_of(error.tensor), error.error);
+    };
+    // Each layer belongs to one thread.
+    parallel_for(static_cast<std::int64_t>(layers.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+        add(explainers[i], layers[i]);
+    });
   }
   std::vector<Reason> reasons;
   for (const Explainer& explainer : explainers) reasons.push_back(explainer.reason());

@@ -238,7 +238,7 @@ std::unique_ptr<Products> make_products(const Trials& trials, const Specializati
 /// Per layer, the root of the largest mean square over the samples. A few projections give each of these with a large
 /// variance, and the largest of noisy numbers is too large; but layers that matter for one sample matter for the others
 /// too. So three quarters come from all samples together, at the level of each. Against 64 projections a sample, this
-/// makes of 6 what separate samples take 8 for (minilm and ocr_det, fp16 and int8).
+/// makes of 6 what separate samples take 8 for, and of 5 what they take nearly 7 for (minilm, ocr_det; fp16, int8).
 std::vector<double> worst_of_samples(const std::vector<std::vector<double>>& mean_squares) {
   constexpr double kShared = 0.75;
   const std::size_t samples = mean_squares.size(), layers = mean_squares.empty() ? 0 : mean_squares.front().size();

@@ -27,7 +27,7 @@ struct LayerEffect {
 };
 
 struct PredictorOptions {
-  int projections = 6;  ///< Random vectors per sample.
+  int projections = 5;  ///< Random vectors per sample.
   std::uint64_t seed = 1;
 };
 
