@@ -109,6 +109,11 @@ std::string text_of(const memory::desc& desc) {
   return text;
 }
 
+/// One constant may be read in several ways: transposed or not, with other groups.
+std::string packed_key(const std::string& constant, const memory::desc& from, const memory::desc& to) {
+  return fmt::format("packed|{}|{}|{}", constant, text_of(from), text_of(to));
+}
+
 std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
   const bool sliced = spec.k_end != 0;
   const std::int64_t slice = sliced ? spec.k_end - spec.k_begin : spec.k;
@@ -153,7 +158,7 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
   if (constant) {
     const memory::desc packed = desc.weights_desc();
     const std::string part = sliced ? fmt::format("|k {}", spec.k_begin) : "";
-    constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key_b + part + "|" + text_of(packed),
+    constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, packed_key(spec.key_b + part, b, packed),
                                                   [&] { return pack(b, spec.constant_b, packed, offset_b); });
   } else {
     inputs.push_back({DNNL_ARG_WEIGHTS, b, offset_b});
@@ -353,8 +358,8 @@ std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const Ob
       inputs.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, target});
   std::unordered_map<int, std::shared_ptr<const Packed>> constants;
   const memory::desc packed = desc->weights_desc();
-  constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, "packed|" + spec.key + "|" + text_of(packed),
-                                                [&] { return pack(plain, spec.weights, packed); });
+  constants[DNNL_ARG_WEIGHTS] =
+      packed_constant(cache, packed_key(spec.key, plain, packed), [&] { return pack(plain, spec.weights, packed); });
   if (spec.bias) constants[DNNL_ARG_BIAS] = pack(bias, spec.bias, bias);
   return std::make_unique<K>(*desc, std::move(inputs), typename K::Argument{DNNL_ARG_DST, target},
                              std::move(constants));
