@@ -9,13 +9,13 @@
 
 #include "args/criterion.h"
 #include "args/search.h"
+#include "calibration/calibration_cache.h"
 #include "console.h"
 #include "core/file.h"
 #include "engine/assign.h"
 #include "interrupt.h"
 #include "precision/answer_json.h"
 #include "precision/answer_text.h"
-#include "calibration/calibration_cache.h"
 #include "precision/fingerprint.h"
 #include "precision/journal.h"
 #include "precision/repair.h"
@@ -338,6 +338,12 @@ class PrecisionSearchTool : public Tool {
     log_info("Saving answer to " + answer_path.string());
     write_answer(answer_path, file);
     if (!search_.layer_precisions_file) return;
+    // An empty file would say that no layer needs more precision.
+    if (file.answer.verdict == Answer::Verdict::kUnverified && file.answer.search.outputs.empty()) {
+      log_warning(fmt::format("--save-layer-precisions {}: not written, since no set of layers is known to pass yet",
+                              *search_.layer_precisions_file));
+      return;
+    }
     log_info("Saving layer precisions to " + *search_.layer_precisions_file);
     write_file(*search_.layer_precisions_file, layer_precisions_text(file.answer));
   }

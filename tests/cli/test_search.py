@@ -94,6 +94,14 @@ def test_files_have_their_options(search, tmp_path):
     assert trials_of(tmp_path / "j")
 
 
+def test_no_precisions_are_saved_while_no_set_is_known(search, tmp_path):
+    outcome = search("--max-trials", "1", "--save-layer-precisions", "layers.txt")
+    assert outcome.code == 1, outcome
+    assert answer_of(tmp_path)["verdict"] == "unverified"
+    assert "--save-layer-precisions layers.txt: not written, since no set of layers is known to pass yet" in outcome.out
+    assert not (tmp_path / "layers.txt").exists()
+
+
 def test_not_reachable_is_an_answer(search, tmp_path):
     outcome = search("--lower", "Add", "Sub")
     assert outcome.code == 1, outcome
