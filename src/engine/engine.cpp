@@ -212,7 +212,12 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, int thre
 }
 
 void Engine::save(const std::filesystem::path& path) const {
-  write_plan_file(path, *impl_->network, impl_->built().assignment(), impl_->options);
+  const Assignment& assignment = impl_->built().assignment();
+  // The network need not work for any others, and what the loaded engine reports is about them.
+  BuildOptions options = impl_->options;
+  for (std::size_t i = 0; i < impl_->inputs.size(); ++i)
+    options.typical_shapes.insert_or_assign(impl_->inputs[i].name, impl_->build_shapes[i]);
+  write_plan_file(path, *impl_->network, assignment, options);
 }
 
 const std::vector<Binding>& Engine::inputs() const noexcept { return impl_->inputs; }

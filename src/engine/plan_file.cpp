@@ -203,6 +203,7 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
        {"assume_lowest", options.assume_lowest},
        {"strongly_typed", options.strongly_typed},
        {"target", options.target}};
+  if (!options.typical_shapes.empty()) o["typical_shapes"] = options.typical_shapes;
   for (const Profile& p : options.profiles) o["profiles"].push_back({{"min", p.min}, {"opt", p.opt}, {"max", p.max}});
   const std::vector<std::uint8_t> packed = Json::to_msgpack(description);
   const std::string padding((kAlignment - (kHeaderBytes + packed.size()) % kAlignment) % kAlignment, '\0');
@@ -270,6 +271,7 @@ PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops
     options.assume_lowest = o.at("assume_lowest").get<bool>();
     options.strongly_typed = o.at("strongly_typed").get<bool>();
     options.target = o.at("target").get<std::string>();
+    if (o.contains("typical_shapes")) options.typical_shapes = o["typical_shapes"].get<std::map<std::string, Shape>>();
     if (o.contains("profiles"))
       for (const Json& p : o["profiles"])
         options.profiles.push_back({p.at("min").get<std::map<std::string, Shape>>(),
