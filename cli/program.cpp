@@ -76,9 +76,32 @@ std::string program_help() {
   return text + "\n`ulpscope TOOL --help` shows the options of a tool.\n";
 }
 
+/// For `ulpscope GROUP --help`: the tools of two words that begin with this one; empty if there are none.
+std::string group_help(const std::string& group) {
+  std::string text;
+  for (const ToolEntry& entry : tools())
+    if (std::string_view(entry.name).starts_with(group + " "))
+      text += fmt::format("  {:<24}{}\n", entry.name, entry.make()->summary());
+  if (text.empty()) return "";
+  return fmt::format(
+      "usage: ulpscope {} [-h] TOOL ...\n\nTools:\n{}\n`ulpscope {} TOOL --help` shows the options of a "
+      "tool.\n",
+      group, text, group);
+}
+
 int usage_error(const std::string& usage, const std::string& program, const std::string& message) {
   fmt::print(stderr, "{}{}: error: {}\n", usage, program, message);
   return kUsage;
+}
+
+/// What the first option that does not exist may have meant; options that have no effect are not suggested.
+std::string meant_options(const OptionTable& table, const ParseResult& parsed) {
+  std::vector<std::string> names;
+  for (const Option& option : table.options())
+    if (option.instead.empty()) names.insert(names.end(), option.names.begin(), option.names.end());
+  for (const std::string& word : parsed.unrecognized)
+    if (word.starts_with("--")) return did_you_mean(word.substr(0, word.find('=')), names);
+  return "";
 }
 
 /// Runs `body`; what it throws becomes a message and an exit status.
@@ -167,7 +190,7 @@ int run_program(const std::vector<std::string>& words) {
         return 0;
       }
       if (!parsed.unrecognized.empty()) {
-        log_error("Unrecognized Options: " + python_list(parsed.unrecognized));
+        log_error("Unrecognized Options: " + python_list(parsed.unrecognized) + meant_options(table, parsed));
         return kFailed;
       }
       tool->check_usage();
@@ -177,6 +200,11 @@ int run_program(const std::vector<std::string>& words) {
       return usage_error(table.usage(), table.program(), error.what());
     }
   }
+  if (rest.size() > 1 && (rest[1] == "-h" || rest[1] == "--help"))
+    if (const std::string help = group_help(rest[0]); !help.empty()) {
+      fmt::print("{}", help);
+      return 0;
+    }
   std::string known;
   bool group = false;  // of tools of two words
   for (const ToolEntry& entry : tools()) {

@@ -92,6 +92,18 @@ def test_unknown_options(run):
     assert outcome.out == "[E] Unrecognized Options: ['--nothing', 'of', 'this']\n"
 
 
+def test_an_option_is_suggested(run):
+    assert "['--ansver', 'a.json']; did you mean '--answer'?" in run("convert", "m.onnx", "--ansver", "a.json").out
+
+
+@pytest.mark.parametrize("group", ["inspect", "precision", "template"])
+def test_help_of_a_group_lists_its_tools(run, group):
+    for word in ("-h", "--help"):
+        outcome = run(group, word)
+        listed = [line for line in outcome.out.splitlines() if line.startswith(f"  {group} ")]
+        assert outcome.code == 0 and outcome.out.startswith(f"usage: ulpscope {group}") and len(listed) >= 3, outcome
+
+
 def test_nothing_to_do_is_no_failure(run):
     outcome = run("run")
     assert outcome.code == 0
