@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <sstream>
@@ -28,16 +29,20 @@ std::string command_of(const std::vector<std::string>& words) {
   return line;
 }
 
-/// What `convert` says about the casts that it added; nothing: another tool wrote the file, or an earlier release.
-std::optional<std::set<std::string>> added_casts(const fs::path& path) {
-  for (const auto& [key, value] : describe_onnx(path, false, {.ignore_external_data = true}).metadata) {
-    if (key != "ulpscope.added_casts") continue;
-    std::set<std::string> names;
-    std::istringstream lines(value);
-    for (std::string line; std::getline(lines, line);) names.insert(line);
-    return names;
-  }
+/// What `convert` wrote into the file; nothing: another tool wrote it, or an earlier release.
+std::optional<std::string> metadata_of(const OnnxDescription& description, std::string_view wanted) {
+  for (const auto& [key, value] : description.metadata)
+    if (key == wanted) return value;
   return std::nullopt;
+}
+
+std::optional<std::set<std::string>> added_casts(const OnnxDescription& description) {
+  const auto text = metadata_of(description, "ulpscope.added_casts");
+  if (!text) return std::nullopt;
+  std::set<std::string> names;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) names.insert(line);
+  return names;
 }
 
 /// The Cast layers of a typed model, in its order.
@@ -96,7 +101,7 @@ class ReportTool : public Tool {
     args.emplace_back("answer", answer_to_json(file));
     args.emplace_back("source", source.string());
     args.emplace_back("commands", commands(file, output));
-    args.emplace_back("typed", typed());
+    args.emplace_back("typed", typed(file));
     const std::shared_ptr<Worker> worker = Worker::start(worker_options());
     const std::string page = worker->call("report_page", std::move(args)).text();
     const WritingFile writing;
@@ -133,10 +138,21 @@ class ReportTool : public Tool {
                                               output.string(), (output / "report.html").string()));
   }
 
-  Value typed() const {
+  Value typed(const AnswerFile& file) const {
     if (!typed_) return {};
+    const OnnxDescription description = describe_onnx(*typed_, false, {.ignore_external_data = true});
     const auto network = import_onnx(fs::path(*typed_), op_registry(), {.ignore_external_data = true});
-    return Value::Map{{"path", *typed_}, {"casts", casts_of(*network, added_casts(*typed_))}};
+    const auto source = metadata_of(description, "ulpscope.source");
+    const auto there = [&](const KeptLayer& kept) { return network->find_layer(kept.name) != kNone; };
+    const auto& kept = file.answer.kept;
+    if (source ? *source != file.model_hash : !kept.empty() && std::ranges::none_of(kept, there))
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[report] --typed {}: expected a typed model of '{}', got one of another model: {}", *typed_,
+                      file.model,
+                      source ? fmt::format("it was made from one with the hash {}, not {}", *source, file.model_hash)
+                             : fmt::format("it does not have the kept layer '{}'", kept.front().name)));
+    return Value::Map{{"path", *typed_}, {"casts", casts_of(*network, added_casts(description))}};
   }
 
   Value commands(const AnswerFile& file, const fs::path& output) const {

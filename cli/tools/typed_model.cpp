@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "interrupt.h"
+#include "precision/fingerprint.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -62,6 +63,7 @@ Conversion write_typed_model(const Specialization& spec, const Assignment& assig
   if (options.external_data_dir.empty()) options.external_data_dir = request.model.parent_path();
   if (options.external_data_dir.empty()) options.external_data_dir = ".";
   options.raised = request.raised;
+  options.source = hash_of_file(request.model);
   options.version = ULPSCOPE_VERSION;
   options.interrupt = check_interrupted;
   const auto bf16 = [](const auto& entry) { return entry.second == DataType::kBFloat16; };
@@ -90,6 +92,9 @@ void check_typed_output(const fs::path& model, const std::string& option, const 
   if (fs::is_directory(output, ignored))
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] {} {}: expected a file, got a folder", option, output));
+  if (fs::is_other(output, ignored))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] {} {}: expected a file, got a device or pipe", option, output));
 }
 
 }  // namespace ulpscope::cli

@@ -381,6 +381,7 @@ class Converter {
     std::string text;
     for (const auto& [name, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
     changes_.metadata.emplace_back("ulpscope.version", options_.version);
+    if (!options_.source.empty()) changes_.metadata.emplace_back("ulpscope.source", options_.source);
     changes_.metadata.emplace_back("ulpscope.precisions", text);
     if (high.size() <= 1000)
       changes_.metadata.emplace_back("ulpscope.kept_in_fp32", fmt::format("{}", fmt::join(high, "\n")));
@@ -429,9 +430,15 @@ class Converter {
     fs::path path_;
   };
 
-  void publish(const fs::path& path) {
+  void publish(fs::path path) {
     if (path.filename().empty() || fs::is_directory(path))
       refuse(ErrorCode::kInvalidArgument, fmt::format("-o: expected a file, got the folder '{}'", path.string()));
+    std::error_code ignored;
+    if (fs::is_other(path, ignored))
+      refuse(ErrorCode::kInvalidArgument,
+             fmt::format("-o: expected a file, got the device or pipe '{}'", path.string()));
+    // A symbolic link keeps pointing where it points: the file behind it is replaced.
+    if (fs::is_regular_file(path, ignored)) path = fs::canonical(path);
     const Workplace place(path);
     const std::string name = path.filename().string();
     result_.file = exporter_.write(

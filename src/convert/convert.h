@@ -34,6 +34,8 @@ struct ConvertOptions {
   std::function<void()> interrupt;
   /// Layers that were raised only to save casts, for the metadata.
   std::vector<std::string> raised;
+  /// What tells the model from others, such as the hash of its file, for the metadata; empty: nothing is written.
+  std::string source;
   /// The version of the program, for the metadata.
   std::string version;
   /// Above this many bytes, weights go to external data; 0: near 2 GB.

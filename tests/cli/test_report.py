@@ -129,6 +129,8 @@ def test_page_without_kept_layers(run, search, tmp_path):
     assert json.loads((tmp_path / name).read_text())["layers"] == []
     _, text = write_report(run, tmp_path, name)
     assert "None: every layer may run in its lowest precision" in text
+    answer = json.loads((tmp_path / name).read_text())
+    assert answer["sensitivities"] == [] and "Not predicted: the first trials passed" in text and "ended before" not in text
 
 
 def test_older_answers_have_no_histograms(run, search, tmp_path):
@@ -151,6 +153,24 @@ def test_lists_the_casts_of_a_typed_model(run, search, model, tmp_path):
     assert all(node.name in text for node in casts)
     assert "float32 → float16" in text and "the input x" in text
     assert f"{len(casts)} added, 0 of the source" in text
+
+
+def test_refuses_the_typed_model_of_another_model(run, search, model, tmp_path):
+    name = search()
+    network = onnx.load(tmp_path / model)
+    network.graph.name = "another"
+    onnx.save(network, tmp_path / "other.onnx")
+    assert run("convert", "other.onnx", "--fp16", "-o", "other_typed.onnx").code == 0
+    refused = run("report", name, "--typed", "other_typed.onnx", "-o", "r.html")
+    assert refused.code == 1 and "one of another model: it was made from one with the hash" in refused.text, refused
+    # By a tool that does not say what it was made from.
+    network.graph.node[1].name = "renamed"
+    del network.graph.node[2:]
+    network.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info(network.graph.node[1].output[0], 1, [1, 1, 256, 256]))
+    onnx.save(network, tmp_path / "plain.onnx")
+    refused = run("report", name, "--typed", "plain.onnx", "-o", "r.html")
+    assert refused.code == 1 and "it does not have the kept layer 'Add'" in refused.text, refused
+    assert not (tmp_path / "r.html").exists()
 
 
 def test_tells_added_casts_from_those_of_the_source(run, tmp_path):

@@ -20,6 +20,13 @@ _VERDICTS = {
     "unverified": ("open", "Not finished"),
     "fails-held-out": ("bad", "Fails on held-out samples"),
 }
+# Why an answer may say nothing about single layers.
+_NO_SENSITIVITIES = {
+    "found": "Not predicted: the first trials passed, before single layers had to be looked at.",
+    "not-reachable": "Not predicted: the tolerance is out of reach whatever is raised.",
+    "unverified": "The search ended before the layers were looked at.",
+    "fails-held-out": "Not predicted: the first trials passed on the samples of the search.",
+}
 # Kept layers whose histograms are there without a click.
 _OPEN_ROWS = 3
 # Lists longer than this are folded.
@@ -195,7 +202,7 @@ def _trials(answer: Json, drawn: _Charts) -> str:
 def _sensitivities(answer: Json, drawn: _Charts) -> str:
     figure = charts.sensitivity_chart(answer)
     if figure is None:
-        note = "The search ended before the layers were looked at." if answer["candidates"] else "No layer could be raised."
+        note = "No layer could be raised." if not answer["candidates"] else _NO_SENSITIVITIES[answer["verdict"]]
         return _section("Sensitivity of each layer", "", f'<p class="empty">{note}</p>')
     about = (
         "What the rounding of each layer alone does to the outputs, as a share of the tolerance. Drag over a part to zoom in, "
