@@ -36,42 +36,55 @@ namespace {
 
 namespace fs = std::filesystem;
 
+std::string_view type_name(Precision precision) {
+  return precision == Precision::kINT8 ? "int8" : name_of(storage_of(precision));
+}
+
 /// Layers with float arithmetic, and what they compute in.
 std::string layer_precisions(const Network& network, const Specialization& spec, const Assignment& assignment) {
   std::string text;
   for (std::size_t l = 0; l < network.layers.size(); ++l)
-    if (spec.numeric[l])
-      text += fmt::format("{}:{}\n", network.layers[l].name,
-                          assignment.precision[l] == Precision::kINT8 ? std::string_view("int8")
-                                                                      : name_of(storage_of(assignment.precision[l])));
+    if (spec.numeric[l]) text += fmt::format("{}:{}\n", network.layers[l].name, type_name(assignment.precision[l]));
   return text;
 }
 
-std::vector<std::string> kept_names(const Network& network, const Specialization& spec, const Assignment& assignment,
-                                    bool nodes) {
+/// The ONNX nodes of layers that stay in float32.
+std::vector<std::string> kept_nodes(const Network& network, const Specialization& spec, const Assignment& assignment) {
   std::vector<std::string> names;
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    if (!spec.numeric[l] || assignment.precision[l] != Precision::kFP32) continue;
-    if (nodes)
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    if (spec.numeric[l] && assignment.precision[l] == Precision::kFP32)
       names.insert(names.end(), network.layers[l].nodes.begin(), network.layers[l].nodes.end());
-    else
-      names.push_back(network.layers[l].name);
-  }
   return names;
 }
 
-/// For `polygraphy run --trt-network-postprocess-script` and the like, up to TensorRT 10.
-std::string postprocess_script(const std::vector<std::string>& kept) {
-  std::string text =
-      "\"\"\"Keeps layers in float32 in a weakly typed network (TensorRT up to 10): postprocess(network).\n\n"
-      "polygraphy run MODEL --trt --fp16 --precision-constraints obey --trt-network-postprocess-script THIS_FILE\n"
-      "\"\"\"\n\nimport tensorrt as trt\n\nKEPT = {\n";
-  for (const std::string& name : kept) text += fmt::format("    {},\n", nlohmann::json(name).dump());
+/// Layers that stay in float32 or were asked for in a type; others take the lowest one that is allowed.
+std::vector<std::pair<std::string, std::string>> constrained_layers(
+    const Network& network, const Specialization& spec, const Assignment& assignment,
+    const std::vector<std::optional<DataType>>& requested) {
+  std::vector<std::pair<std::string, std::string>> layers;
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    if (spec.numeric[l] && (requested[l] || assignment.precision[l] == Precision::kFP32))
+      layers.emplace_back(network.layers[l].name, type_name(assignment.precision[l]));
+  return layers;
+}
+
+/// For `polygraphy run --trt-network-postprocess-script` and the like, up to TensorRT 10: `layers` are names and the
+/// types that they compute in, `flags` what the builder is allowed.
+std::string postprocess_script(const std::vector<std::pair<std::string, std::string>>& layers,
+                               const std::string& flags) {
+  std::string text = fmt::format(
+      "\"\"\"Sets precisions of layers in a weakly typed network (TensorRT up to 10): postprocess(network).\n\n"
+      "polygraphy run MODEL --trt{} --precision-constraints obey --trt-network-postprocess-script THIS_FILE\n"
+      "\"\"\"\n\nimport tensorrt as trt\n\nPRECISIONS = {{\n",
+      flags);
+  for (const auto& [name, type] : layers) text += fmt::format("    {}: trt.{},\n", nlohmann::json(name).dump(), type);
   text +=
-      "}\n\n\ndef postprocess(network):\n    \"\"\"Sets the precision and the output types of the layers in "
-      "KEPT.\"\"\"\n"
+      "}\n\n\ndef postprocess(network):\n    \"\"\"Sets the precisions of layers; those in float32 hand out float32, "
+      "too.\"\"\"\n"
       "    for index in range(network.num_layers):\n        layer = network.get_layer(index)\n"
-      "        if layer.name not in KEPT:\n            continue\n        layer.precision = trt.float32\n"
+      "        if layer.name not in PRECISIONS:\n            continue\n"
+      "        layer.precision = PRECISIONS[layer.name]\n"
+      "        if layer.precision != trt.float32:\n            continue\n"
       "        for output in range(layer.num_outputs):\n"
       "            if layer.get_output(output).dtype in (trt.float32, trt.float16):\n"
       "                layer.set_output_type(output, trt.float32)\n";
@@ -168,7 +181,7 @@ class ConvertTool : public Tool {
         .ours();
     table
         .value({"--save-postprocess-script"}, save_script_, "FILE.py",
-               "A network postprocess script that keeps the layers in TensorRT up to 10")
+               "A network postprocess script that sets the precisions in TensorRT up to 10")
         .ours();
     table
         .value({"--save-exclusions"}, save_exclusions_, "FILE.json",
@@ -186,6 +199,7 @@ class ConvertTool : public Tool {
   int run() override {
     if (answer_path_) read_answer_options();
     check_options();
+    take_inputs_of_answer();
     if (relax_.relax) prepare_relaxing();
     set_num_threads(config_.num_threads());
     // Python starts while the model is read.
@@ -239,7 +253,7 @@ class ConvertTool : public Tool {
       log_info("Saving answer to " + *relax_.save_answer);
       write_answer(*relax_.save_answer, answer_);
     }
-    save_other_forms(network, *spec, result.assignment);
+    save_other_forms(network, *spec, result.assignment, requested);
     return 0;
   }
 
@@ -280,6 +294,23 @@ class ConvertTool : public Tool {
                               *answer_path_, answer_.answer.message));
   }
 
+  /// The files that the search read, where nothing is said about inputs: a network with dynamic dimensions need not
+  /// work with generated ones.
+  void take_inputs_of_answer() {
+    const bool given = !data_.generates() || !data_.val_range.empty() || data_.seed || data_.iterations ||
+                       !model_.input_shapes.empty();
+    if (given || answer_.inputs.empty()) return;
+    std::error_code ignored;
+    const auto missing = std::ranges::find_if(answer_.inputs, [&](const auto& f) { return !fs::exists(f, ignored); });
+    if (missing == answer_.inputs.end())
+      data_.load_inputs = answer_.inputs;
+    else
+      log_warning(
+          fmt::format("[convert] --answer {}: '{}', which the search read inputs from, is not there: generated "
+                      "inputs are used; try --load-inputs",
+                      *answer_path_, *missing));
+  }
+
   /// The tolerance, and the samples of the answer where none are given.
   void prepare_relaxing() {
     if (to_engine())
@@ -311,7 +342,13 @@ class ConvertTool : public Tool {
     if (data_.iterations && *data_.iterations < 1)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] --iterations: expected 1 or more, got {}", *data_.iterations));
-    if (to_engine()) return;
+    if (to_engine()) {
+      if (save_layer_precisions_ || save_script_ || save_exclusions_ || print_commands_)
+        throw Error(ErrorCode::kInvalidArgument,
+                    "[options] --save-layer-precisions, --save-postprocess-script, --save-exclusions and "
+                    "--print-commands: expected a typed model to write, got an engine; try -o FILE.onnx");
+      return;
+    }
     if (!config_.fp16 && !config_.bf16 && !config_.int8)
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
@@ -362,6 +399,19 @@ class ConvertTool : public Tool {
 
   int write_engine(LoadedNetwork& loaded, const std::vector<std::optional<DataType>>& requested) const {
     Network& network = *loaded.network;
+    for (const auto& [name, type] : io_types()) {
+      const TensorId id = network.find_tensor(name);
+      if (id == kNone || (std::ranges::find(network.inputs, id) == network.inputs.end() && !network.is_output(id)))
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("[convert] --io-types: expected an input or output of the network, got '{}'", name));
+      TensorInfo& info = network.tensor(id);
+      if (!is_floating(info.type) || !is_floating(type))
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("[convert] --io-types: '{}' is {}, expected a change between float32, float16 and "
+                                "bfloat16, got {}",
+                                name, name_of(info.type), name_of(type)));
+      info.type = type;
+    }
     for (std::size_t l = 0; l < requested.size(); ++l) network.layers[l].precision = requested[l];
     const auto engine = Engine::build(loaded.network, loaded.build);
     const WritingFile writing;
@@ -378,7 +428,8 @@ class ConvertTool : public Tool {
     fmt::print("polygraphy run {} --trt --strongly-typed --onnxrt\n", typed);
   }
 
-  void save_other_forms(const Network& network, const Specialization& spec, const Assignment& assignment) const {
+  void save_other_forms(const Network& network, const Specialization& spec, const Assignment& assignment,
+                        const std::vector<std::optional<DataType>>& requested) const {
     const auto save = [](const std::optional<std::string>& path, const std::string& text) {
       if (!path) return;
       const WritingFile writing;
@@ -393,8 +444,10 @@ class ConvertTool : public Tool {
           "them, and without those more layers may be needed",
           changed, done.front().name));
     save(save_layer_precisions_, layer_precisions(network, spec, assignment));
-    save(save_script_, postprocess_script(kept_names(network, spec, assignment, false)));
-    save(save_exclusions_, exclusions(kept_names(network, spec, assignment, true)));
+    const std::string flags = fmt::format("{}{}{}", config_.fp16 ? " --fp16" : "", config_.bf16 ? " --bf16" : "",
+                                          config_.int8 ? " --int8 --calibration-cache CACHE" : "");
+    save(save_script_, postprocess_script(constrained_layers(network, spec, assignment, requested), flags));
+    save(save_exclusions_, exclusions(kept_nodes(network, spec, assignment)));
   }
 
   ModelArgs model_;

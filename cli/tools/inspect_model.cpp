@@ -27,9 +27,8 @@ class InspectModelTool : public Tool {
            "\n\nAn ONNX file is shown as it is, in Polygraphy's layout. An engine (MODEL is a plan, or options of the\n"
            "builder such as --fp16 are given, or --convert-to trt) is shown with the precision of each layer, why, "
            "its\n"
-           "group and tactic, the estimated time on the target, and memory. Saved inputs and results (.json) are "
-           "shown\n"
-           "as by `inspect data`.";
+           "group and tactic, the estimated time on the target, and memory. Saved inputs, results and answers of\n"
+           "searches (.json) are shown as by `inspect data`.";
   }
 
   void declare(OptionTable& table) override {

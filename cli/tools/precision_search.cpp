@@ -364,6 +364,11 @@ class PrecisionSearchTool : public Tool {
           fmt::format("--save-onnx {}: not written, since no set of layers was found", *options_.onnx.save_path));
       return;
     }
+    if (answer.candidates > 0 && std::ssize(answer.kept) == answer.candidates) {
+      log_warning(fmt::format("--save-onnx {}: not written, since every layer is kept: the model itself is the answer",
+                              *options_.onnx.save_path));
+      return;
+    }
     OnnxChecks checks;
     Network network = *setup.network;
     BuildOptions build = search.build;

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from cli_support import ROOT, needs_constraints
+from cli_support import ROOT, encode_array, needs_constraints
 
 MODELS = ROOT / "build" / "models"
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
@@ -672,6 +672,82 @@ def test_an_engine(run, tmp_path):
     assert run("run", "m.plan", "--trt").code == 0
 
 
+def dynamic_pooling():
+    """Does not work with 1 for each dynamic dimension."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"], name="conv"), helper.make_node("MaxPool", ["a"], ["b"], name="pool", kernel_shape=[2, 2]),
+             helper.make_node("GlobalAveragePool", ["b"], ["y"], name="mean")]
+    return model(nodes, [info("x", ["n", 3, "h", "w"])], [info("y", ["n", 4, 1, 1])], [values("w", 4, 3, 1, 1)])
+
+
+def save_inputs(tmp_path, shape, count=2):
+    iterations = [{"x": encode_array(np.random.RandomState(i).rand(*shape).astype(np.float32))} for i in range(count)]
+    (tmp_path / "i.json").write_text(json.dumps(iterations))
+
+
+def test_an_engine_knows_the_shapes_that_it_was_built_for(run, tmp_path):
+    save(tmp_path, dynamic_pooling())
+    save_inputs(tmp_path, (1, 3, 6, 8))
+    made = run("convert", "m.onnx", "--fp16", "--load-inputs", "i.json", "-o", "m.plan")
+    assert made.code == 0, made
+    shown = run("inspect", "model", "m.plan")
+    assert shown.code == 0 and "estimated on the target" in shown.text, shown
+    assert run("run", "m.plan", "--trt", "--load-inputs", "i.json").code == 0
+    for words in (["--save-exclusions", "e.json"], ["--print-commands"]):
+        refused = run("convert", "m.onnx", "--fp16", "--load-inputs", "i.json", "-o", "n.plan", *words)
+        assert refused.code == 1 and "expected a typed model to write, got an engine" in refused.text, refused
+    assert not (tmp_path / "n.plan").exists()
+
+
+def test_an_engine_has_the_io_types_asked_for(run, tmp_path):
+    save(tmp_path, needs_constraints())
+    assert run("convert", "m.onnx", "--fp16", "--io-types", "x:float16", "-o", "m.plan").code == 0
+    assert "x [dtype=float16" in run("inspect", "model", "m.plan").text
+    refused = run("convert", "m.onnx", "--fp16", "--io-types", "X:float16", "-o", "n.plan")
+    assert refused.code == 1 and "expected an input or output of the network, got 'X'" in refused.text, refused
+
+
+def test_an_answer_brings_its_inputs(run, tmp_path):
+    save(tmp_path, dynamic_pooling())
+    save_inputs(tmp_path, (1, 3, 6, 8))
+    found = run("precision", "search", "m.onnx", "--fp16", "--load-inputs", "i.json", "--metric", "rel-l2", "--threshold", "0.9",
+                "--save-answer", "a.json", "--no-journal", "--no-hold-out")
+    assert found.code == 0, found
+    converted = run("convert", "m.onnx", "--answer", "a.json", "-o", "t.onnx")
+    assert_converted(converted)
+    assert "Loading input data from i.json" in converted.text, converted
+    (tmp_path / "i.json").unlink()
+    outcome = run("convert", "m.onnx", "--answer", "a.json", "-o", "u.onnx", "--input-shapes", "x:[1,3,6,8]")
+    assert_converted(outcome)
+    missing = run("convert", "m.onnx", "--answer", "a.json", "-o", "v.onnx")
+    assert missing.code == 1 and "'i.json', which the search read inputs from, is not there" in missing.text, missing
+
+
+def test_a_search_that_keeps_every_layer_writes_no_typed_model(run, tmp_path):
+    save(tmp_path, dynamic_pooling())
+    save_inputs(tmp_path, (1, 3, 6, 8))
+    found = run("precision", "search", "m.onnx", "--fp16", "--load-inputs", "i.json", "--metric", "rel-l2", "--threshold", "1e-12",
+                "--save-onnx", "t.onnx", "--save-answer", "a.json", "--no-journal", "--no-hold-out")
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert answer["verdict"] == "found" and len(answer["layers"]) == answer["candidates"]
+    assert found.code == 0 and "every layer is kept" in found.text, found
+    assert not (tmp_path / "t.onnx").exists()
+
+
+def test_the_script_has_the_types_of_an_int8_choice(run, tmp_path):
+    save(tmp_path, between_kept_layers())
+    outcome = run("convert", "m.onnx", "--int8", "--fp16", "--layer-precisions", "second:float16", "--keep", "gate", "-o", "t.onnx",
+                  "--calibration-cache", "c", "--save-postprocess-script", "p.py")
+    assert_converted(outcome)
+    script = (tmp_path / "p.py").read_text()
+    assert '"second": trt.float16,' in script and '"gate": trt.float32,' in script and '"first"' not in script
+    assert "--trt --fp16 --int8 --calibration-cache" in script
+    with_script = run("run", "m.onnx", "--trt", "--fp16", "--int8", "--calibration-cache", "c", "--assume-lowest",
+                      "--precision-constraints", "obey", "--trt-npps", "p.py", "-v")
+    assert with_script.code == 0, with_script
+    lines = {name: line for line in with_script.out.splitlines() for name in ("first", "second", "gate") if f"{name} [" in line}
+    assert "| fp16" in lines["second"] and "| fp32" in lines["gate"] and "| int8" in lines["first"], lines
+
+
 def test_external_data_moves_along(run, tmp_path):
     onnx.save(shared_initializer(), tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
     (tmp_path / "out").mkdir()
@@ -730,6 +806,19 @@ def test_places_that_cannot_be_written(run, tmp_path):
     outcome = run("convert", "m.onnx", "--fp16", "-o", "file/t.onnx")
     assert outcome.code == 1 and "cannot write there" in outcome.text, outcome
     assert sorted(os.listdir(tmp_path)) == ["file", "m.onnx"]
+
+
+def test_what_is_no_file_is_not_replaced(run, tmp_path):
+    save(tmp_path, needs_constraints())
+    os.mkfifo(tmp_path / "pipe")
+    for where in ("pipe", "/dev/null"):
+        outcome = run("convert", "m.onnx", "--fp16", "-o", where)
+        assert outcome.code == 1 and "got a device or pipe" in outcome.text, outcome
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "behind").write_text("before")
+    (tmp_path / "link.onnx").symlink_to("behind")
+    assert_converted(run("convert", "m.onnx", "--fp16", "-o", "link.onnx"))
+    assert (tmp_path / "link.onnx").is_symlink() and len(onnx.load(tmp_path / "behind").graph.node) > 0
 
 
 def test_a_full_disk_leaves_the_old_file(binary, tmp_path):
