@@ -18,6 +18,10 @@ double bytes_per_element(Precision p) {
   return static_cast<double>(size_of(storage_of(p)));
 }
 
+bool is_recurrent(const Layer& layer) {
+  return layer.op->name == "LSTM" || layer.op->name == "GRU" || layer.op->name == "RNN";
+}
+
 }  // namespace
 
 LayerWork work_of(const Specialization& spec, const Layer& layer) {
@@ -43,6 +47,13 @@ LayerWork work_of(const Specialization& spec, const Layer& layer) {
       work.operations = 2 * out * static_cast<double>(layer.attributes.integer("transA", 0) != 0 ? a[0] : a.back());
     else if (!a.empty())
       work.operations = 2 * out * static_cast<double>(a.back());
+    work.multiply_adds = work.operations / 2;
+  } else if (is_recurrent(layer) && spec.shape(layer.inputs[0])) {
+    // Every weight meets every step of every sequence once.
+    const Shape& x = *spec.shape(layer.inputs[0]);
+    work.multiply_adds = (elements_of(spec, layer.inputs[1]) + elements_of(spec, layer.inputs[2])) *
+                         static_cast<double>(x[0]) * static_cast<double>(x[1]);
+    work.operations = 2 * work.multiply_adds;
   }
   return work;
 }

@@ -13,6 +13,7 @@ namespace ulpscope {
 /// Operations (a multiply-add counts two) and bytes of a layer's weights and activations, per element size.
 struct LayerWork {
   double operations = 0;
+  double multiply_adds = 0;  ///< Those of matrix products, convolutions and recurrent layers whose shapes are known.
   double weight_elements = 0, activation_elements = 0;
 };
 LayerWork work_of(const Specialization& spec, const Layer& layer);

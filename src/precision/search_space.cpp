@@ -55,7 +55,7 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchOpt
   for (LayerId id : candidates_) {
     const Layer& layer = network_->layer(id);
     const LayerWork work = work_of(*spec, layer);
-    multiply_adds_.push_back(layer.op->kind == OpKind::kContraction ? work.operations / 2 : 0);
+    multiply_adds_.push_back(work.multiply_adds);
     cost_.push_back(multiply_adds_.back() + work.activation_elements + 1);
     all_multiply_adds_ += multiply_adds_.back();
   }

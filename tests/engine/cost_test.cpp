@@ -4,10 +4,16 @@
 
 #include <random>
 
+#include "engine/specialization.h"
+#include "onnx/model_builder.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
+
+using testing::Dims;
+using testing::float_tensor;
+using testing::Model;
 
 /// A random acyclic network of up to 12 nodes with shared values, outputs and links.
 CostProblem random_problem(std::mt19937& random, const std::vector<Precision>& choices) {
@@ -70,6 +76,21 @@ TEST(Cost, ExpansionComesCloseToTheMinimumOverThreeTypes) {
     best += minimum;
   }
   EXPECT_LE(found, 1.05 * best);
+}
+
+TEST(Cost, RecurrentLayersMultiplyTheirWeightsInEveryStep) {
+  Model model;
+  model.input("x", {5, 2, 4});  // Steps, sequences, values.
+  *model.graph().add_initializer() = float_tensor("w", {1, 24, 4}, std::vector<float>(96, 0.5f));
+  *model.graph().add_initializer() = float_tensor("r", {1, 24, 6}, std::vector<float>(144, 0.5f));
+  model.node("LSTM", {"x", "w", "r"}, {"", "h"}, "lstm");
+  testing::add_attribute(*model.graph().mutable_node(0), "hidden_size", onnx::AttributeProto::INT).set_i(6);
+  model.output("h");
+  const auto network = model.load();
+  const auto spec = specialize(*network, {{5, 2, 4}});
+  const LayerWork work = work_of(*spec, network->layer(network->find_layer("lstm")));
+  EXPECT_EQ(work.multiply_adds, 5 * 2 * (96 + 144));
+  EXPECT_EQ(work.operations, 2 * work.multiply_adds);
 }
 
 TEST(Target, KnowsTheNamedOnesAndRefusesOthers) {
