@@ -305,7 +305,7 @@ class Explainer {
     }
     if ((output_.beyond > 0 || broken_ > 0) && !harmless_overflow_) {
       result.kind = ReasonKind::kOverflow;
-      fill(result, layer_.outputs[0], std::max(output_.beyond, broken_), output_.total,
+      fill(result, layer_.outputs[0], output_.beyond > 0 ? output_.beyond : broken_, output_.total,
            std::max(output_.largest, largest_broken_));
       result.text =
           output_.beyond > 0

@@ -475,3 +475,18 @@ def test_a_typed_model_never_replaces_the_model(search, tmp_path):
     assert outcome.code == 1 and "expected another file than the model" in outcome.text, outcome
     assert (tmp_path / "needs_constraints.onnx").read_bytes() == before
     assert not (tmp_path / "needs_constraints.answer.json").exists()
+
+
+def test_a_reason_counts_the_values_that_it_speaks_of(run, tmp_path):
+    """The first product overflows in float16 alone, whose operands are rounded up; the second one lies beyond it."""
+    nodes = [helper.make_node("Mul", ["x", "k"], ["large"], name="grow"), helper.make_node("Mul", ["large", "small"], ["y"], name="shrink")]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    constants = [numpy_helper.from_array(np.float32(v), name) for name, v in (("k", 255.74), ("small", 1e-3))]
+    graph = helper.make_graph(nodes, "counts", ends[:1], ends[1:], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    (tmp_path / "i.json").write_text(json.dumps([{"x": encode_array(np.array([256.13, 300], np.float32))}]))
+    outcome = run("precision", "search", "m.onnx", "--fp16", "--fusion", "none", "--load-inputs", "i.json", "--rtol", "1e-2", "--atol", "0",
+                  "--no-hold-out", "--no-journal", "--save-answer", "a.json")
+    assert outcome.code == 0, outcome
+    reason = json.loads((tmp_path / "a.json").read_text())["layers"][0]["reason"]
+    assert reason["text"].startswith(f"overflow: {reason['count']} of {reason['total']} values of 'large' lie beyond fp16"), reason
