@@ -122,6 +122,7 @@ void add_raised_layers(const Network& network, const std::vector<LayerId>& raise
     words.push_back(layer.name + ":float32");
   }
   if (words.empty()) return;
+  file.answer.message += fmt::format("; {} more kept, which saves casts", words.size());
   auto& options = file.run_options;
   auto place = std::ranges::find(options, "--layer-precisions");
   if (place == options.end()) place = options.insert(options.end(), "--layer-precisions");

@@ -651,6 +651,7 @@ def test_relaxing_an_answer(run, tmp_path):
     relaxed = json.loads((tmp_path / "b.json").read_text())
     assert [layer["name"] for layer in relaxed["layers"]] == ["first", "second", "bias", "gate"]
     assert "--relax" in relaxed["layers"][2]["reason"]["text"]
+    assert relaxed["message"] == answer["message"] + "; 2 more kept, which saves casts"
     # The new answer says the same without the option, to run as well.
     assert_converted(run("convert", "m.onnx", "--answer", "b.json", "-o", "u.onnx"))
     typed = [onnx.load(tmp_path / name).graph for name in ("t.onnx", "u.onnx")]
