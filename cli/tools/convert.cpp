@@ -1,6 +1,7 @@
 #include "tools/convert.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -218,7 +219,13 @@ class ConvertTool : public Tool {
     for (const KeptLayer& kept : answer_.answer.kept) {
       const LayerId id = network.find_layer(kept.name);
       if (id == kNone) refuse_answer(fmt::format("it keeps the layer '{}', which the model does not have", kept.name));
-      requested[static_cast<std::size_t>(id)] = storage_of(kept.precision);
+      auto& type = requested[static_cast<std::size_t>(id)];
+      if (type == DataType::kFloat32) continue;  // more is kept than the answer needs
+      if (type && *type != storage_of(kept.precision))
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("[options] layer '{}': --answer keeps it in {}, but --layer-precisions says {}",
+                                kept.name, name_of(storage_of(kept.precision)), name_of(*type)));
+      type = storage_of(kept.precision);
     }
     if (answer_path_ && answer_.model_hash != hash_of_file(model_.path()))
       refuse_answer(fmt::format("it was found for '{}' with the hash {}, but the model has the hash {}", answer_.model,
@@ -275,6 +282,17 @@ class ConvertTool : public Tool {
     if (!choice_.lower.empty())
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] --answer and --lower: the answer says what is lowered; try --keep to keep more");
+    const auto refuse_more = [&](bool given, const char* option) {
+      if (given && std::ranges::find(answer_.precisions, option + 2) == answer_.precisions.end())
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            fmt::format("[options] --answer and {}: the answer lowers layers to {} and holds for that alone; try "
+                        "a search with {}",
+                        option, fmt::join(answer_.precisions, " and "), option));
+    };
+    refuse_more(config_.fp16, "--fp16");
+    refuse_more(config_.bf16, "--bf16");
+    refuse_more(config_.int8, "--int8");
     for (const std::string& precision : answer_.precisions) {
       config_.fp16 |= precision == "fp16";
       config_.bf16 |= precision == "bf16";

@@ -589,6 +589,14 @@ def test_the_answer_of_a_search(run, tmp_path):
     assert_converted(run("convert", "m.onnx", "--answer", "a.json", "-o", "t.onnx"))
     metadata = {p.key: p.value for p in onnx.load(tmp_path / "t.onnx").metadata_props}
     assert kept and metadata["ulpscope.kept_in_fp32"].split("\n") == kept
+    # What the answer does not hold for is refused; more than it needs may be kept.
+    for words, text in ((["--int8"], "--answer and --int8: the answer lowers layers to fp16"),
+                        (["--bf16"], "holds for that alone"),
+                        (["--layer-precisions", f"{kept[0]}:float16"], "--answer keeps it in float32, but --layer-precisions says float16")):
+        refused = run("convert", "m.onnx", "--answer", "a.json", "-o", "v.onnx", *words)
+        assert refused.code == 1 and text in refused.text and not (tmp_path / "v.onnx").exists(), refused
+    first = needs_constraints().graph.node[0].name
+    assert_converted(run("convert", "m.onnx", "--answer", "a.json", "-o", "v.onnx", "--fp16", "--keep", first, *kept))
     # The answer of another model: its first difference is named.
     save(tmp_path, needs_constraints(n=128), "other.onnx")
     other = run("convert", "other.onnx", "--answer", "a.json", "-o", "u.onnx")
