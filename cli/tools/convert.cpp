@@ -19,6 +19,7 @@
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/engine.h"
+#include "graph/name_match.h"
 #include "interrupt.h"
 #include "precision/answer_json.h"
 #include "precision/answer_text.h"
@@ -415,21 +416,31 @@ class ConvertTool : public Tool {
     return result;
   }
 
-  int write_engine(LoadedNetwork& loaded, const std::vector<std::optional<DataType>>& requested) const {
-    Network& network = *loaded.network;
+  void apply_io_types(Network& network) const {
+    std::vector<std::string> names;
+    for (const auto* ids : {&network.inputs, &network.outputs})
+      for (const TensorId id : *ids) names.push_back(network.tensor(id).name);
+    const auto expressible = [](DataType type) {
+      return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
+    };
     for (const auto& [name, type] : io_types()) {
-      const TensorId id = network.find_tensor(name);
-      if (id == kNone || (std::ranges::find(network.inputs, id) == network.inputs.end() && !network.is_output(id)))
+      if (std::ranges::find(names, name) == names.end())
         throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[convert] --io-types: expected an input or output of the network, got '{}'", name));
-      TensorInfo& info = network.tensor(id);
-      if (!is_floating(info.type) || !is_floating(type))
+                    fmt::format("[convert] --io-types: expected an input or output of the network, got '{}'{}", name,
+                                did_you_mean(name, names)));
+      TensorInfo& info = network.tensor(network.find_tensor(name));
+      if (!expressible(info.type) || !expressible(type))
         throw Error(ErrorCode::kInvalidArgument,
                     fmt::format("[convert] --io-types: '{}' is {}, expected a change between float32, float16 and "
                                 "bfloat16, got {}",
                                 name, name_of(info.type), name_of(type)));
       info.type = type;
     }
+  }
+
+  int write_engine(LoadedNetwork& loaded, const std::vector<std::optional<DataType>>& requested) const {
+    Network& network = *loaded.network;
+    apply_io_types(network);
     for (std::size_t l = 0; l < requested.size(); ++l) network.layers[l].precision = requested[l];
     const auto engine = Engine::build(loaded.network, loaded.build);
     const WritingFile writing;

@@ -118,7 +118,8 @@ class Converter {
     if (!narrow)
       refuse(ErrorCode::kUnsupported,
              fmt::format("{}: expected layers to lower, got none{}", network_.source,
-                         narrow_in_file ? ": its float layers have narrow types in the file already"
+                         narrow_in_file ? ": its float layers have narrow types in the file already; try the float32 "
+                                          "model that it was made from"
                                         : "; all its float layers are kept, or there are none"));
   }
 

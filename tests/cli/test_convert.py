@@ -711,8 +711,10 @@ def test_an_engine_has_the_io_types_asked_for(run, tmp_path):
     save(tmp_path, needs_constraints())
     assert run("convert", "m.onnx", "--fp16", "--io-types", "x:float16", "-o", "m.plan").code == 0
     assert "x [dtype=float16" in run("inspect", "model", "m.plan").text
-    refused = run("convert", "m.onnx", "--fp16", "--io-types", "X:float16", "-o", "n.plan")
-    assert refused.code == 1 and "expected an input or output of the network, got 'X'" in refused.text, refused
+    refused = run("convert", "m.onnx", "--fp16", "--io-types", "xx:float16", "-o", "n.plan")
+    assert refused.code == 1 and "expected an input or output of the network, got 'xx'; did you mean 'x'" in refused.text, refused
+    refused = run("convert", "m.onnx", "--fp16", "--io-types", "x:int8", "-o", "n.plan")
+    assert refused.code == 1 and "expected a change between float32" in refused.text, refused
 
 
 def test_an_answer_brings_its_inputs(run, tmp_path):
@@ -794,7 +796,7 @@ def test_mistakes(run, tmp_path, words, text):
 def test_a_model_that_is_narrow_already(run, tmp_path):
     save(tmp_path, half_model())
     outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
-    assert outcome.code == 1 and "narrow types in the file already" in outcome.text, outcome
+    assert outcome.code == 1 and "narrow types in the file already; try the float32 model" in outcome.text, outcome
 
 
 def test_bfloat16_needs_opset_13(run, tmp_path):
