@@ -220,6 +220,10 @@ void Search::find() {
   // Upwards in growing steps, to where the corrected prediction points at least, until a trial passes.
   while (!head_passes(count)) {
     if (count == all) {
+      if (space_->raise_biases()) {
+        correction_ = 1;
+        return find();
+      }
       unreachable_ = true;
       return;
     }

@@ -22,7 +22,7 @@ void Search::finish(Answer& answer) {
   answer.held_out_seconds = held_out_seconds_;
   answer.trials = trials_;
   if (space_ == nullptr) return;
-  answer.candidates = static_cast<int>(space_->candidates().size());
+  answer.candidates = static_cast<int>(space_->layer_count());
   answer.time_low_us = space_->time_us(space_->lowest());
   answer.time_high_us = space_->time_us(space_->highest());
   for (std::size_t i = 0; i < effects_.size(); ++i) {
@@ -67,6 +67,17 @@ void Search::finish(Answer& answer) {
       if (measured_[i] != 0 && row.reason.kind == ReasonKind::kRounding) row.reason.kind = ReasonKind::kMeasured;
     }
     answer.kept.push_back(std::move(row));
+    const LayerId id = space_->raised_bias(levels, i);
+    if (id == kNone) continue;
+    const Layer& bias = network_->layer(id);
+    KeptLayer with;
+    with.name = bias.name;
+    with.op = bias.op->name;
+    with.nodes = bias.nodes;
+    with.precision = space_->precision(i, levels[i]);
+    with.reason.kind = ReasonKind::kMeasured;
+    with.reason.text = fmt::format("the bias of '{}'; no set passes where such biases stay lower", layer.name);
+    answer.kept.push_back(std::move(with));
   }
   for (const Trial& trial : trials_) {
     if (trial.raised != space_->names(levels)) continue;

@@ -59,6 +59,27 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchOpt
     cost_.push_back(multiply_adds_.back() + work.activation_elements + 1);
     all_multiply_adds_ += multiply_adds_.back();
   }
+  biases_.assign(candidates_.size(), kNone);
+  for (std::size_t l = 0; l < network_->layers.size(); ++l) {
+    const auto bias = static_cast<LayerId>(l);
+    if (low_.precision[l] != Precision::kINT8 || spec->folded[l]) continue;
+    const auto product = std::ranges::find(candidates_, product_of_bias(*spec, bias));
+    if (product != candidates_.end()) biases_[static_cast<std::size_t>(product - candidates_.begin())] = bias;
+  }
+}
+
+bool SearchSpace::raise_biases() {
+  if (biases_raised_ || std::ranges::all_of(biases_, [](LayerId id) { return id == kNone; })) return false;
+  return biases_raised_ = true;
+}
+
+LayerId SearchSpace::raised_bias(const Levels& levels, std::size_t candidate) const {
+  return biases_raised_ && levels[candidate] != 0 ? biases_[candidate] : kNone;
+}
+
+std::size_t SearchSpace::layer_count() const {
+  const auto biases = std::ranges::count_if(biases_, [](LayerId id) { return id != kNone; });
+  return candidates_.size() + (biases_raised_ ? static_cast<std::size_t>(biases) : 0);
 }
 
 Assignment SearchSpace::assignment(const Levels& levels) {
@@ -66,8 +87,11 @@ Assignment SearchSpace::assignment(const Levels& levels) {
   std::vector<std::optional<DataType>> requested(network_->layers.size());
   for (std::size_t l = 0; l < requested.size(); ++l) requested[l] = network_->layers[l].precision;
   for (LayerId id : options_.keep) requested[static_cast<std::size_t>(id)] = type_of(options_.ladder.back());
-  for (std::size_t i = 0; i < levels.size(); ++i)
+  for (std::size_t i = 0; i < levels.size(); ++i) {
     if (levels[i] != 0) requested[static_cast<std::size_t>(candidates_[i])] = type_of(precision(i, levels[i]));
+    if (const LayerId bias = raised_bias(levels, i); bias != kNone)
+      requested[static_cast<std::size_t>(bias)] = type_of(precision(i, levels[i]));
+  }
   return trials_->assign(requested);
 }
 
@@ -83,8 +107,8 @@ std::uint8_t SearchSpace::effective_level(std::size_t candidate, std::uint8_t le
 std::vector<std::pair<std::string, std::string>> SearchSpace::names(const Levels& levels) const {
   std::vector<std::pair<std::string, std::string>> result;
   for (std::size_t i = 0; i < levels.size(); ++i)
-    if (levels[i] != 0)
-      result.emplace_back(network_->layer(candidates_[i]).name, std::string(name_of(precision(i, levels[i]))));
+    for (const LayerId id : {levels[i] != 0 ? candidates_[i] : kNone, raised_bias(levels, i)})
+      if (id != kNone) result.emplace_back(network_->layer(id).name, std::string(name_of(precision(i, levels[i]))));
   return result;
 }
 

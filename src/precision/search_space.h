@@ -37,7 +37,7 @@ class SearchSpace {
   Precision precision(std::size_t candidate, std::uint8_t level) const;
   /// `level`, or 0 where that rung is what the candidate has at its lowest.
   std::uint8_t effective_level(std::size_t candidate, std::uint8_t level) const;
-  /// Names and precisions of the raised layers, in network order.
+  /// Names and precisions of the raised layers, in network order; a bias behind its product.
   std::vector<std::pair<std::string, std::string>> names(const Levels& levels) const;
 
   /// What raising a candidate costs: its multiply-adds, and for all layers a little for the elements they write, so
@@ -45,6 +45,13 @@ class SearchSpace {
   double cost(std::size_t candidate) const { return cost_[candidate]; }
   /// The share of the candidates' multiply-adds that are in raised layers.
   double cost_share(const Levels& levels) const;
+  /// From now on the bias of a raised int8 product is raised with it; else it takes the lowest other precision, and
+  /// fp16 may not hold it. False if there is none, or if they are raised already.
+  bool raise_biases();
+  /// The bias that is raised with this candidate, or kNone.
+  LayerId raised_bias(const Levels& levels, std::size_t candidate) const;
+  /// The candidates, and the biases that are raised with them.
+  std::size_t layer_count() const;
   /// Estimated microseconds of one inference on the target.
   double time_us(const Levels& levels);
   /// Movement layers whose values are stored wider than under `low`.
@@ -56,6 +63,8 @@ class SearchSpace {
   std::unique_ptr<Trials> trials_;
   Assignment low_;
   std::vector<LayerId> candidates_;
+  std::vector<LayerId> biases_;  ///< Per candidate: the Add that is part of it while it runs in int8, or kNone.
+  bool biases_raised_ = false;
   std::vector<double> cost_, multiply_adds_;
   double all_multiply_adds_ = 0;
 };

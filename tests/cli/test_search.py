@@ -102,6 +102,29 @@ def test_no_precisions_are_saved_while_no_set_is_known(search, tmp_path):
     assert not (tmp_path / "layers.txt").exists()
 
 
+def test_the_bias_of_an_int8_product_rises_with_it(run, tmp_path):
+    # The bias is part of the product in int8; beside a raised product it would run in fp16, which cannot hold it.
+    rng = np.random.default_rng(5)
+    weights = [numpy_helper.from_array(rng.normal(size=(8, 8)).astype(np.float32), name) for name in ("w", "v")]
+    bias = numpy_helper.from_array(np.full(8, 1e5, np.float32), "b")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], "product"), helper.make_node("Add", ["p", "b"], ["s"], "bias"),
+             helper.make_node("Sub", ["s", "b"], ["d"], "back"), helper.make_node("MatMul", ["d", "v"], ["y"], "last")]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 8]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [*weights, bias])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    samples = [{"x": rng.normal(size=(4, 8)).astype(np.float32)} for _ in range(4)]
+    words = ["--load-inputs", save_inputs(tmp_path / "x.json", samples), "--fusion", "none", "--atol", "0.05", "--rtol", "0"]
+    outcome = run("precision", "search", "m.onnx", "--int8", "--fp16", *words)
+    assert outcome.code == 0, outcome
+    answer = answer_of(tmp_path, "m.answer.json")
+    names = [layer["name"] for layer in answer["layers"]]
+    assert {"product", "bias", "back"} <= set(names) and len(names) <= answer["candidates"] == 4
+    assert "the bias of 'product'" in answer["layers"][names.index("bias")]["reason"]["text"]
+    reference = run("run", "m.onnx", "--trt", *words[:2], "--save-outputs", "golden.json")
+    assert reference.code == 0
+    assert run("run", "m.onnx", *answer["run_options"], *words[:2], "--load-outputs", "golden.json", *words[4:]).code == 0
+
+
 def test_not_reachable_is_an_answer(search, tmp_path):
     outcome = search("--lower", "Add", "Sub")
     assert outcome.code == 1, outcome
