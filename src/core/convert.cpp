@@ -120,6 +120,10 @@ void convert_elements(DataType from, const void* in, DataType to, void* out, std
     if (count != 0) std::memcpy(out, in, count * size_of(from));
     return;
   }
+  if (from == DataType::kFloat32 && to == DataType::kFloat16)
+    return narrow_to_f16(static_cast<const float*>(in), static_cast<std::uint16_t*>(out), count);
+  if (from == DataType::kFloat16 && to == DataType::kFloat32)
+    return widen_f16(static_cast<const std::uint16_t*>(in), static_cast<float*>(out), count);
   with_storage(from, [&](auto source) {
     with_storage(to, [&](auto target) { convert_array<decltype(target), decltype(source)>(in, out, count); });
   });

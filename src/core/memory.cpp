@@ -1,12 +1,15 @@
 #include "core/memory.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
+#include <new>
 
 namespace ulpscope {
 namespace {
@@ -37,6 +40,20 @@ std::uint64_t measure() noexcept {
 std::uint64_t machine_memory() noexcept {
   static const std::uint64_t bytes = measure();
   return bytes;
+}
+
+void* allocate_elements(std::size_t bytes) {
+  constexpr std::size_t kAlignment = 64, kHugePage = std::size_t{2} << 20;
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  void* block = std::aligned_alloc(kAlignment, rounded);
+  if (block == nullptr) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+  const auto begin = (reinterpret_cast<std::uintptr_t>(block) + kHugePage - 1) / kHugePage * kHugePage;
+  const auto end = (reinterpret_cast<std::uintptr_t>(block) + rounded) / kHugePage * kHugePage;
+  // Advice: where it is not taken, pages are small.
+  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+  return block;
 }
 
 std::optional<std::uint64_t> bytes_of(DataType type, const Shape& shape) noexcept {

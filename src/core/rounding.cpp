@@ -47,6 +47,14 @@ float round_value(float value, Rounding rounding) noexcept {
 
 namespace {
 
+void narrow_portable(const float* in, std::uint16_t* out, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) out[i] = f16_bits(in[i]);
+}
+
+void widen_portable(const std::uint16_t* in, float* out, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) out[i] = f16_value(in[i]);
+}
+
 void round_f16_portable(const float* in, float* out, std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) out[i] = round_to_f16(in[i]);
 }
@@ -61,6 +69,32 @@ __attribute__((target("avx512f"))) void round_f16_avx512(const float* in, float*
   for (; i < count; ++i) out[i] = round_to_f16(in[i]);
 }
 
+// The instructions have their own way with the bits of a NaN: such blocks are left to the portable functions.
+__attribute__((target("avx2,f16c"))) void narrow_avx2(const float* in, std::uint16_t* out, std::size_t count) noexcept {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m256 x = _mm256_loadu_ps(in + i);
+    if (_mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0)
+      narrow_portable(in + i, out + i, 8);
+    else
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
+                       _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  narrow_portable(in + i, out + i, count - i);
+}
+
+__attribute__((target("avx2,f16c"))) void widen_avx2(const std::uint16_t* in, float* out, std::size_t count) noexcept {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m256 x = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i)));
+    if (_mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0)
+      widen_portable(in + i, out + i, 8);
+    else
+      _mm256_storeu_ps(out + i, x);
+  }
+  widen_portable(in + i, out + i, count - i);
+}
+
 __attribute__((target("avx2,f16c"))) void round_f16_avx2(const float* in, float* out, std::size_t count) noexcept {
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
@@ -73,10 +107,18 @@ __attribute__((target("avx2,f16c"))) void round_f16_avx2(const float* in, float*
 
 using RoundFunction = void (*)(const float*, float*, std::size_t) noexcept;
 
+bool has_f16_instructions() noexcept {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+#else
+  return false;
+#endif
+}
+
 RoundFunction choose_f16() noexcept {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) return round_f16_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return round_f16_avx2;
+  if (has_f16_instructions()) return round_f16_avx2;
 #endif
   return round_f16_portable;
 }
@@ -110,6 +152,22 @@ ULPSCOPE_VECTOR_CLONES void quantise_loop(const float* in, float* out, std::size
 }
 
 }  // namespace
+
+void narrow_to_f16(const float* in, std::uint16_t* out, std::size_t count) noexcept {
+#if defined(__x86_64__)
+  static const bool fast = has_f16_instructions();
+  if (fast) return narrow_avx2(in, out, count);
+#endif
+  narrow_portable(in, out, count);
+}
+
+void widen_f16(const std::uint16_t* in, float* out, std::size_t count) noexcept {
+#if defined(__x86_64__)
+  static const bool fast = has_f16_instructions();
+  if (fast) return widen_avx2(in, out, count);
+#endif
+  widen_portable(in, out, count);
+}
 
 ULPSCOPE_VECTOR_CLONES void quantise_columns(const float* in, float* out, std::size_t count, const float* scales,
                                              float low, float high) noexcept {

@@ -73,6 +73,10 @@ float round_value(float value, Rounding rounding) noexcept;
 /// out[i] = round(in[i]); `in` may equal `out`. One pass at memory speed, on one thread.
 void round_array(const float* in, float* out, std::size_t count, Rounding rounding) noexcept;
 
+/// out[i] = f16_bits(in[i]), and the reverse.
+void narrow_to_f16(const float* in, std::uint16_t* out, std::size_t count) noexcept;
+void widen_f16(const std::uint16_t* in, float* out, std::size_t count) noexcept;
+
 /// out[i] = in[i] / scale, to the nearest integer with ties to even, clamped to [low, high]; NaN gives 0. The integers
 /// are held in float32. `dequantise`: times scale again. `in` may equal `out`. REQUIRES: |low|, |high| < 2^22.
 void quantise_array(const float* in, float* out, std::size_t count, float scale, float low, float high,

@@ -4,17 +4,12 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "core/convert.h"
 #include "core/memory.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
-
-namespace {
-constexpr std::size_t kAlignment = 64;
-}
 
 Tensor::Tensor(DataType type, Shape shape) : type_(type), shape_(std::move(shape)) {
   for (std::int64_t dim : shape_)
@@ -25,9 +20,7 @@ Tensor::Tensor(DataType type, Shape shape) : type_(type), shape_(std::move(shape
   if (const std::string reason = why_too_large(type, shape_); !reason.empty())
     throw Error(ErrorCode::kInvalidArgument, reason);
   size_ = num_elements(shape_);
-  const std::size_t rounded = (std::max<std::size_t>(bytes(), 1) + kAlignment - 1) / kAlignment * kAlignment;
-  data_ = std::aligned_alloc(kAlignment, rounded);
-  if (data_ == nullptr) throw std::bad_alloc();
+  data_ = allocate_elements(bytes());
   owner_ = std::shared_ptr<const void>(data_, [](const void* p) { std::free(const_cast<void*>(p)); });
 }
 

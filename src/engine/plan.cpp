@@ -127,8 +127,7 @@ void Plan::choose_kept_values() {
 
 void Plan::bind() const {
   if (!bound_.empty()) return;
-  void* bytes = std::aligned_alloc(kAlignment, std::max(arena_bytes_, kAlignment));
-  if (bytes == nullptr) throw std::bad_alloc();
+  void* bytes = allocate_elements(arena_bytes_);
   arena_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(bytes), [](std::byte* p) { std::free(p); });
   bound_.resize(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {

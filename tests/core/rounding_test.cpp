@@ -79,6 +79,24 @@ TEST(Rounding, AllHalvesSurviveTheWayThereAndBack) {
   }
 }
 
+/// All halves, and floats around them: among them NaN with and without the quiet bit.
+TEST(Rounding, ArraysOfHalvesHaveTheBitsOfSingleOnes) {
+  std::vector<std::uint16_t> halves;
+  for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) halves.push_back(static_cast<std::uint16_t>(bits));
+  halves.resize(halves.size() - 3);  // The last block is not full.
+  std::vector<float> wide(halves.size());
+  widen_f16(halves.data(), wide.data(), halves.size());
+  for (std::size_t i = 0; i < halves.size(); ++i)
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(wide[i]), std::bit_cast<std::uint32_t>(f16_value(halves[i]))) << i;
+  for (const std::uint32_t off : {0u, 1u, 0xfffu, 0x1000u, 0x1001u}) {
+    std::vector<float> values;
+    for (float value : wide) values.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + off));
+    std::vector<std::uint16_t> narrow(values.size());
+    narrow_to_f16(values.data(), narrow.data(), values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(narrow[i], f16_bits(values[i])) << i << " " << off;
+  }
+}
+
 TEST(Rounding, ToOddMakesASecondRoundingHarmless) {
   // 1 + 2^-11 + 2^-40 lies just above a tie of binary16: through float32 it would round down to even.
   const double value = 1.0 + 0x1p-11 + 0x1p-40;
