@@ -8,9 +8,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from cli_support import ROOT, encode_array, needs_constraints
+from cli_support import encode_array, needs_constraints
 
-MODELS = ROOT / "build" / "models"
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 
 
@@ -225,11 +224,9 @@ def test_the_typed_model_gives_what_precisions_give(run, tmp_path, keep):
 
 @pytest.mark.parametrize("fusion", ["none", "full"])
 @pytest.mark.parametrize("name,most,size", [("minilm", 4, 0.51), ("minilm_planted", 4, 0.51), ("ocr_det", 4, 0.56), ("ocr_cls", 4, 0.62), ("needs_constraints", 2, 0.6)])
-def test_real_models(run, tmp_path, name, most, size, fusion):
-    path = MODELS / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip("tests/models/make_models.py has not made it")
-    outcome = run("convert", path, "--fp16", "-o", "t.onnx", "--load-inputs", MODELS / f"{name}.search.json",
+def test_real_models(run, models, tmp_path, name, most, size, fusion):
+    path = models / f"{name}.onnx"
+    outcome = run("convert", path, "--fp16", "-o", "t.onnx", "--load-inputs", models / f"{name}.search.json",
                   "--fusion", fusion, timeout=400)
     assert_converted(outcome)
     assert casts(tmp_path / "t.onnx") - casts(path) <= most
@@ -237,20 +234,16 @@ def test_real_models(run, tmp_path, name, most, size, fusion):
 
 
 @pytest.mark.parametrize("name", ["minilm", "ocr_det", "ocr_cls"])
-def test_real_models_in_bfloat16(run, tmp_path, name):
-    path = MODELS / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip("tests/models/make_models.py has not made it")
-    outcome = run("convert", path, "--bf16", "-o", "t.onnx", "--load-inputs", MODELS / f"{name}.search.json", timeout=400)
+def test_real_models_in_bfloat16(run, models, tmp_path, name):
+    path = models / f"{name}.onnx"
+    outcome = run("convert", path, "--bf16", "-o", "t.onnx", "--load-inputs", models / f"{name}.search.json", timeout=400)
     assert_converted(outcome)
     assert "higher precision" not in outcome.text, outcome
     assert casts(tmp_path / "t.onnx") - casts(path) <= 4
 
 
-def test_one_kept_layer_of_minilm_costs_few_casts(run, tmp_path):
-    path = MODELS / "minilm.onnx"
-    if not path.exists():
-        pytest.skip("tests/models/make_models.py has not made it")
+def test_one_kept_layer_of_minilm_costs_few_casts(run, models, tmp_path):
+    path = models / "minilm.onnx"
     assert_converted(run("convert", path, "--fp16", "--keep", "/Mul", "-o", "t.onnx", timeout=400))
     assert casts(tmp_path / "t.onnx") - casts(path) <= 6
 
@@ -380,12 +373,10 @@ def test_int8_of_channels_that_are_off(run, tmp_path):
 
 @pytest.mark.parametrize("types,fusion", [(["--int8"], "none"), (["--int8", "--fp16"], "full")])
 @pytest.mark.parametrize("name,size", [("minilm", 0.652), ("minilm_planted", 0.652), ("ocr_det", 0.40)])
-def test_real_models_in_int8(run, tmp_path, name, size, types, fusion):
-    path = MODELS / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip("tests/models/make_models.py has not made it")
+def test_real_models_in_int8(run, models, tmp_path, name, size, types, fusion):
+    path = models / f"{name}.onnx"
     outcome = run("convert", path, *types, "-o", "t.onnx", "--calib-base-cls", "IInt8MinMaxCalibrator",
-                  "--load-inputs", MODELS / f"{name}.search.json", "--fusion", fusion, timeout=400)
+                  "--load-inputs", models / f"{name}.search.json", "--fusion", fusion, timeout=400)
     assert_converted(outcome)
     assert "ONNX Runtime" in outcome.text, outcome
     assert (tmp_path / "t.onnx").stat().st_size <= size * path.stat().st_size
