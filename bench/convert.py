@@ -189,6 +189,7 @@ def main() -> None:
     parser.add_argument("--ulpscope", default=str(models.ROOT / "build" / "release" / "bin" / "ulpscope"))
     parser.add_argument("--peers", help="a Python interpreter with nvidia-modelopt[onnx] and onnxconverter-common")
     options = parser.parse_args()
+    options.path = options.path.resolve()  # Converters run in folders of their own.
     tools = converters(options.ulpscope, options.peers)
     rows: List[Dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
