@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,10 +40,13 @@ class Search {
  private:
   using Clock = std::chrono::steady_clock;
 
+  std::vector<TensorMap> all_samples() const;
   void prepare();
   void repair();
   void repair_constants();
   void equalise();
+  void take_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
+  bool take(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless);
   void predict();
   void measure_incomplete();
   void doubt_harmless();

@@ -23,13 +23,18 @@ bool same_bits(const std::vector<TensorMap>& a, const std::vector<TensorMap>& b)
 
 }  // namespace
 
+/// Those to search on first.
+std::vector<TensorMap> Search::all_samples() const {
+  std::vector<TensorMap> samples = data_.samples;
+  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
+  return samples;
+}
+
 void Search::prepare() {
   network_ = data_.network;
   scales_ = options_.build.scales;
   show("computing golden outputs");
-  std::vector<TensorMap> samples = data_.samples;
-  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
-  space_ = std::make_unique<SearchSpace>(network_, options_, samples, data_.weights);
+  space_ = std::make_unique<SearchSpace>(network_, options_, all_samples(), data_.weights);
   golden_ = data_.golden;
   held_out_golden_ = data_.held_out_golden;
   Trials& trials = space_->trials();
@@ -75,25 +80,11 @@ void Search::repair_constants() {
   const std::vector<Repair> clamps = find_clamps(*space_->trials().specialization(), space_->low());
   if (clamps.empty()) return;
   show("repairing constants");
-  std::vector<TensorMap> samples = data_.samples;
-  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
   constexpr double kHarmless = 0.01;  // Of the tolerance.
-  const auto attempt = [&](std::span<const Repair> chosen) {
-    auto repaired = std::make_shared<Network>(*network_);
-    SearchOptions options = options_;
-    options.build.scales = scales_;
-    apply_repairs(*repaired, options.build.scales, chosen);
-    auto space = std::make_unique<SearchSpace>(repaired, options, samples, space_->trials().weights());
-    const auto outputs = space->trials().run(space->trials().full_precision(), 0, data_.samples.size(), false);
-    if (!criterion_.judge(golden_, outputs).passed(kHarmless * options_.margin)) return false;
-    network_ = repaired;
-    space_ = std::move(space);
-    scales_ = options.build.scales;
-    repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
-    return true;
-  };
-  if (attempt(clamps) || clamps.size() == 1) return;
-  for (const Repair& clamp : clamps) attempt({&clamp, 1});
+  take_repairs(clamps, [&](SearchSpace& space) {
+    const auto outputs = space.trials().run(space.trials().full_precision(), 0, data_.samples.size(), false);
+    return criterion_.judge(golden_, outputs).passed(kHarmless * options_.margin);
+  });
 }
 
 /// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit.
@@ -113,8 +104,6 @@ void Search::equalise() {
            scales_))
     found.push_back(repair_of(each));
   if (found.empty()) return;
-  std::vector<TensorMap> samples = data_.samples;
-  samples.insert(samples.end(), data_.held_out.begin(), data_.held_out.end());
   // Powers of two are exact unless values overflow or become subnormal: one sample shows whether the layers around take
   // them as they should, and every trial is judged by the golden outputs anyway.
   const auto exact = [](SearchSpace& space) {
@@ -123,25 +112,31 @@ void Search::equalise() {
   // The golden outputs, where they are this network's own.
   const bool golden_is_ours = data_.golden.empty() && network_ == data_.network;
   const std::vector<TensorMap> before = golden_is_ours ? std::vector<TensorMap>{golden_.front()} : exact(*space_);
-  const auto attempt = [&](std::span<const Repair> chosen) {
-    auto repaired = std::make_shared<Network>(*network_);
-    auto scales = scales_;
-    apply_repairs(*repaired, scales, chosen);
-    SearchOptions options = options_;
-    options.build.scales = scales;
-    // Added layers move the others.
-    for (auto* list : {&options.keep, &options.lower})
-      for (LayerId& id : *list) id = repaired->find_layer(data_.network->layer(id).name);
-    auto space = std::make_unique<SearchSpace>(repaired, options, samples, space_->trials().weights());
-    if (!same_bits(before, exact(*space))) return false;
-    network_ = repaired;
-    scales_ = std::move(scales);
-    space_ = std::move(space);
-    repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
-    return true;
-  };
-  if (attempt(found) || found.size() == 1) return;
-  for (const Repair& each : found) attempt({&each, 1});
+  take_repairs(found, [&](SearchSpace& space) { return same_bits(before, exact(space)); });
+}
+
+/// All of them, or else those that are harmless by themselves.
+void Search::take_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless) {
+  if (take(found, harmless) || found.size() == 1) return;
+  for (const Repair& each : found) take({&each, 1}, harmless);
+}
+
+/// Goes on with the repaired network if `harmless` says so of it.
+bool Search::take(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless) {
+  auto repaired = std::make_shared<Network>(*network_);
+  SearchOptions options = options_;
+  options.build.scales = scales_;
+  apply_repairs(*repaired, options.build.scales, chosen);
+  // Added layers move the others.
+  for (auto* list : {&options.keep, &options.lower})
+    for (LayerId& id : *list) id = repaired->find_layer(data_.network->layer(id).name);
+  auto space = std::make_unique<SearchSpace>(repaired, options, all_samples(), space_->trials().weights());
+  if (!harmless(*space)) return false;
+  network_ = repaired;
+  space_ = std::move(space);
+  scales_ = options.build.scales;
+  repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
+  return true;
 }
 
 /// What costs no precision comes before layers are raised.

@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "engine/assign.h"
 #include "engine/int8.h"
+#include "engine/build_helpers.h"
 #include "engine/random_network.h"
 #include "onnx-ml.pb.h"
 #include "onnx/import.h"
@@ -160,12 +161,8 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignment) {
     Case test(made, made.network());
     test.options.fusion = GetParam();
     std::mt19937 random(seed);
-    BuildOptions build;
-    build.fp16 = true;
+    BuildOptions build = testing::fp16_options(ConstraintMode::kObey, GetParam(), true);
     build.bf16 = seed % 3 == 0;
-    build.assume_lowest = true;
-    build.constraints = ConstraintMode::kObey;
-    build.fusion = GetParam();
     const auto other = build.bf16 ? std::optional(DataType::kBFloat16) : std::nullopt;
     try {
       converted += test.converts(build, random_requests(*test.network, random, 6, other), "random", seed);
@@ -184,12 +181,10 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignmentInInt8) {
     Case test(made, made.network());
     test.options.fusion = GetParam();
     std::mt19937 random(seed);
-    BuildOptions build;
-    build.int8 = build.assume_lowest = true;
+    BuildOptions build = testing::fp16_options(ConstraintMode::kObey, GetParam(), true);
+    build.int8 = true;
     build.fp16 = seed % 3 != 0;
     build.bf16 = seed % 3 == 2;
-    build.constraints = ConstraintMode::kObey;
-    build.fusion = GetParam();
     for (const TensorId id : int8_tensors(*test.spec))
       build.scales[test.network->tensor(id).name] = 0.004f + 0.0001f * static_cast<float>(random() % 400);
     const auto other = build.fp16 ? std::optional(DataType::kFloat16) : std::nullopt;

@@ -123,21 +123,7 @@ TEST(Engine, FoldsABatchNormalizationIntoItsConvolutionInFp32) {
 Model branches() {
   Model model;
   model.input("x", {2});
-  auto& reduce = model.node("ReduceMax", {"x"}, {"top"}, "Top");
-  add_attribute(reduce, "keepdims", onnx::AttributeProto::INT).set_i(0);
-  model.node("Greater", {"top", "nought"}, {"positive"}, "Greater");
-  auto& choice = model.node("If", {"positive"}, {"y"}, "If");
-  onnx::GraphProto& yes = *add_attribute(choice, "then_branch", onnx::AttributeProto::GRAPH).mutable_g();
-  yes.set_name("yes");
-  add_node(yes, "Add", {"x", "max"}, {"sum"}, "Add");
-  add_node(yes, "Sub", {"sum", "max"}, {"back"}, "Sub");
-  yes.add_output()->set_name("back");
-  onnx::GraphProto& no = *add_attribute(choice, "else_branch", onnx::AttributeProto::GRAPH).mutable_g();
-  no.set_name("no");
-  add_node(no, "Neg", {"x"}, {"opposite"}, "Neg");
-  no.add_output()->set_name("opposite");
-  *model.graph().add_initializer() = float_tensor("max", {1}, {65504});
-  *model.graph().add_initializer() = float_tensor("nought", {}, {0});
+  add_saturating_choice(model, "y");
   model.output("y");
   return model;
 }

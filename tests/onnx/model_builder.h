@@ -110,6 +110,25 @@ inline Model needs_constraints() {
   return model;
 }
 
+/// chosen = x > 0 somewhere ? (x + 65504) - 65504 : -x, in an If named "If".
+inline void add_saturating_choice(Model& model, const std::string& chosen) {
+  auto& reduce = model.node("ReduceMax", {"x"}, {"top"}, "Top");
+  add_attribute(reduce, "keepdims", onnx::AttributeProto::INT).set_i(0);
+  model.node("Greater", {"top", "nought"}, {"positive"}, "Greater");
+  auto& choice = model.node("If", {"positive"}, {chosen}, "If");
+  onnx::GraphProto& yes = *add_attribute(choice, "then_branch", onnx::AttributeProto::GRAPH).mutable_g();
+  yes.set_name("yes");
+  add_node(yes, "Add", {"x", "max"}, {"sum"}, "Add");
+  add_node(yes, "Sub", {"sum", "max"}, {"back"}, "Sub");
+  yes.add_output()->set_name("back");
+  onnx::GraphProto& no = *add_attribute(choice, "else_branch", onnx::AttributeProto::GRAPH).mutable_g();
+  no.set_name("no");
+  add_node(no, "Neg", {"x"}, {"opposite"}, "Neg");
+  no.add_output()->set_name("opposite");
+  *model.graph().add_initializer() = float_tensor("max", {1}, {65504});
+  *model.graph().add_initializer() = float_tensor("nought", {}, {0});
+}
+
 inline std::vector<std::string> layer_names(const Network& network) {
   std::vector<std::string> names;
   for (const Layer& layer : network.layers) names.push_back(layer.name);
