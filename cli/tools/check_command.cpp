@@ -131,7 +131,7 @@ std::regex compiled(const std::string& text) {
 }
 
 /// A line of the standard input.
-std::string read_answer() {
+std::string read_verdict() {
   std::string line;
   while (true) {
     char c = 0;
@@ -149,7 +149,7 @@ std::string read_answer() {
 char ask(const std::string& question) {
   fmt::print(">>> {} ", question);
   std::fflush(stdout);
-  const std::string answer = read_answer();
+  const std::string answer = read_verdict();
   return answer.empty() ? '\0' : static_cast<char>(std::tolower(static_cast<unsigned char>(answer[0])));
 }
 

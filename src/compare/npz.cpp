@@ -16,7 +16,7 @@ constexpr std::size_t kEntrySize = 46;
 constexpr std::size_t kLocalSize = 30;
 constexpr std::uint64_t kIn64BitField = 0xffffffffu;
 
-[[noreturn]] void fail(std::string_view where, const std::string& what) {
+[[noreturn]] void malformed(std::string_view where, const std::string& what) {
   throw Error(ErrorCode::kInvalidFile, std::string(where) + ": malformed .npz archive: " + what);
 }
 
@@ -33,32 +33,32 @@ struct Entry {
 
 /// The first entry of the central directory.
 Entry first_entry(std::string_view bytes, std::string_view where) {
-  if (bytes.size() < kEndSize) fail(where, "it is too short");
+  if (bytes.size() < kEndSize) malformed(where, "it is too short");
   // The end record is last, but for a comment of at most 65535 bytes.
   std::size_t end = bytes.size() - kEndSize;
   const std::size_t lowest = end > 65535 ? end - 65535 : 0;
   while (bytes.substr(end, 4) != std::string_view("PK\x05\x06", 4)) {
-    if (end == lowest) fail(where, "it has no directory; is it truncated?");
+    if (end == lowest) malformed(where, "it has no directory; is it truncated?");
     --end;
   }
   std::uint64_t directory = number(bytes, end + 16, 4);
   std::uint64_t count = number(bytes, end + 10, 2);
   if (directory == kIn64BitField && end >= 20 && bytes.substr(end - 20, 4) == std::string_view("PK\x06\x07", 4)) {
     const std::uint64_t end64 = number(bytes, end - 20 + 8, 8);
-    if (bytes.size() < 56 || end64 > bytes.size() - 56) fail(where, "its directory lies outside of it");
+    if (bytes.size() < 56 || end64 > bytes.size() - 56) malformed(where, "its directory lies outside of it");
     count = number(bytes, end64 + 32, 8);
     directory = number(bytes, end64 + 48, 8);
   }
-  if (count == 0) fail(where, "it holds no arrays");
+  if (count == 0) malformed(where, "it holds no arrays");
   if (bytes.size() < kEntrySize || directory > bytes.size() - kEntrySize ||
       bytes.substr(directory, 4) != std::string_view("PK\x01\x02", 4))
-    fail(where, "its directory lies outside of it");
+    malformed(where, "its directory lies outside of it");
 
   Entry entry{number(bytes, directory + 10, 2), number(bytes, directory + 20, 4), number(bytes, directory + 24, 4),
               number(bytes, directory + 42, 4)};
   std::size_t at = directory + kEntrySize + number(bytes, directory + 28, 2);
   const std::size_t extra_end = at + number(bytes, directory + 30, 2);
-  if (extra_end > bytes.size()) fail(where, "its directory is truncated");
+  if (extra_end > bytes.size()) malformed(where, "its directory is truncated");
   while (at + 4 <= extra_end) {
     const std::uint64_t tag = number(bytes, at, 2);
     const std::size_t size = number(bytes, at + 2, 2);
@@ -77,10 +77,10 @@ Entry first_entry(std::string_view bytes, std::string_view where) {
 
 std::string inflate_raw(std::string_view packed, std::uint64_t size, std::string_view where) {
   // Deflate cannot do better than about 1032 to 1: a larger claim is a lie, and not worth the memory.
-  if (size > packed.size() * std::uint64_t{1040} + 1024) fail(where, "an array claims an impossible size");
+  if (size > packed.size() * std::uint64_t{1040} + 1024) malformed(where, "an array claims an impossible size");
   std::string result(size, '\0');
   z_stream stream{};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) fail(where, "cannot start to unpack it");
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) malformed(where, "cannot start to unpack it");
   std::size_t in = 0, out = 0;
   int status = Z_OK;
   constexpr std::size_t kPiece = std::numeric_limits<uInt>::max() / 2;
@@ -96,7 +96,7 @@ std::string inflate_raw(std::string_view packed, std::uint64_t size, std::string
   }
   inflateEnd(&stream);
   if (status != Z_STREAM_END || out != result.size())
-    fail(where, "an array does not unpack to its size; the file is damaged");
+    malformed(where, "an array does not unpack to its size; the file is damaged");
   return result;
 }
 
@@ -106,14 +106,14 @@ std::string first_of_npz(std::string_view bytes, std::string_view where) {
   const Entry entry = first_entry(bytes, where);
   if (bytes.size() < kLocalSize || entry.offset > bytes.size() - kLocalSize ||
       bytes.substr(entry.offset, 4) != std::string_view("PK\x03\x04", 4))
-    fail(where, "an array lies outside of it");
+    malformed(where, "an array lies outside of it");
   const std::uint64_t begin =
       entry.offset + kLocalSize + number(bytes, entry.offset + 26, 2) + number(bytes, entry.offset + 28, 2);
-  if (begin > bytes.size() || entry.packed > bytes.size() - begin) fail(where, "an array lies outside of it");
+  if (begin > bytes.size() || entry.packed > bytes.size() - begin) malformed(where, "an array lies outside of it");
   const std::string_view packed = bytes.substr(begin, entry.packed);
   if (entry.method == 0) return std::string(packed);
   if (entry.method == 8) return inflate_raw(packed, entry.unpacked, where);
-  fail(where, "expected stored or deflated arrays, got compression method " + std::to_string(entry.method));
+  malformed(where, "expected stored or deflated arrays, got compression method " + std::to_string(entry.method));
 }
 
 }  // namespace ulpscope

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "convert/cast_problem.h"
+#include "convert/lowerable.h"
 #include "convert/selection.h"
 #include "engine/cost.h"
 #include "engine/fusion.h"
@@ -13,12 +14,6 @@ namespace ulpscope {
 namespace {
 
 constexpr std::int64_t kMostFoldedElements = std::int64_t{1} << 20;
-
-bool is_lowerable(DataType type) {
-  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
-}
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 /// Parameters with a type of their own.
 bool is_parameter(const Layer& layer, std::size_t input) {

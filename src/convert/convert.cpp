@@ -11,6 +11,7 @@
 
 #include "convert/casts.h"
 #include "convert/integer_export.h"
+#include "convert/lowerable.h"
 #include "convert/normalizations.h"
 #include "convert/proof.h"
 #include "engine/assign.h"
@@ -29,16 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 /// The first with QuantizeLinear and DequantizeLinear per axis.
 constexpr int kInt8Opset = 13;
-
-bool is_narrow(Precision precision) { return precision == Precision::kFP16 || precision == Precision::kBF16; }
-
-bool is_lowerable(DataType type) {
-  return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
-}
 
 [[noreturn]] void refuse(ErrorCode code, const std::string& message) { throw Error(code, "[convert] " + message); }
 

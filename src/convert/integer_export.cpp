@@ -4,13 +4,12 @@
 #include <cmath>
 
 #include "convert/casts.h"
+#include "convert/lowerable.h"
 #include "core/rounding.h"
 #include "engine/int8.h"
 
 namespace ulpscope {
 namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 bool is_product(const Layer& layer) { return layer.op->kind == OpKind::kContraction; }
 

@@ -4,15 +4,12 @@
 
 #include <algorithm>
 
+#include "convert/lowerable.h"
 #include "engine/fusion.h"
 #include "engine/scale_shift.h"
 
 namespace ulpscope {
 namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
-
-bool is_narrow(Precision precision) { return precision == Precision::kFP16 || precision == Precision::kBF16; }
 
 /// The convolution whose parameters take in this layer; kNone: none does.
 LayerId absorbing_convolution(const Specialization& spec, const Grouping& grouping, LayerId id) {

@@ -6,12 +6,11 @@
 #include <optional>
 #include <string_view>
 
+#include "convert/lowerable.h"
 #include "engine/fusion.h"
 
 namespace ulpscope {
 namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 /// A limit of Clip; nothing: absent. NaN: not known.
 std::optional<float> limit(const Specialization& spec, const Layer& layer, std::size_t input, const char* attribute) {

@@ -17,7 +17,7 @@ const Layer* producer_of(const Specialization& spec, TensorId id) {
   return producer == kNone ? nullptr : &spec.network->layer(producer);
 }
 
-std::size_t rank_of(const Specialization& spec, TensorId id) { return spec.shape(id) ? spec.shape(id)->size() : 0; }
+std::size_t dimensions_of(const Specialization& spec, TensorId id) { return spec.shape(id) ? spec.shape(id)->size() : 0; }
 
 bool is_constant_input(const Specialization& spec, const Layer& layer, std::size_t i) {
   return i < layer.inputs.size() && layer.inputs[i] != kNone && spec.is_constant(layer.inputs[i]);
@@ -129,10 +129,10 @@ bool product_has_form(const Specialization& spec, const Layer& layer) {
   const bool convolution = layer.op->name == "Conv" || layer.op->name == "ConvTranspose";
   if (convolution) {
     const bool bias = layer.inputs.size() > 2 && layer.inputs[2] != kNone;
-    return (rank_of(spec, a) == 3 || rank_of(spec, a) == 4) && spec.is_constant(b) &&
+    return (dimensions_of(spec, a) == 3 || dimensions_of(spec, a) == 4) && spec.is_constant(b) &&
            (!bias || spec.is_constant(layer.inputs[2]));
   }
-  return rank_of(spec, a) >= 2 && rank_of(spec, b) >= 2 && rank_of(spec, a) <= 6 && rank_of(spec, b) <= 6;
+  return dimensions_of(spec, a) >= 2 && dimensions_of(spec, b) >= 2 && dimensions_of(spec, a) <= 6 && dimensions_of(spec, b) <= 6;
 }
 
 /// A constant vector along the output channels of a product of this shape.
@@ -286,7 +286,7 @@ Tensor dequantised_weights(const Specialization& spec, TensorId id, std::size_t 
     return result;
   }
   std::int64_t own = layer->attributes.integer("axis", 1);
-  if (own < 0) own += static_cast<std::int64_t>(rank_of(spec, id));
+  if (own < 0) own += static_cast<std::int64_t>(dimensions_of(spec, id));
   if (own != static_cast<std::int64_t>(axis) || scales.size() != channels) return {};
   return scales.reshaped({channels});
 }
@@ -343,7 +343,7 @@ std::size_t weight_channel_axis(const Specialization& spec, const Layer& layer) 
   const std::string_view op = layer.op->name;
   if (op == "Conv") return 0;
   if (op == "ConvTranspose") return 1;
-  const std::size_t rank = rank_of(spec, layer.inputs[1]);
+  const std::size_t rank = dimensions_of(spec, layer.inputs[1]);
   const bool transposed = op == "Gemm" && layer.attributes.integer("transB", 0) != 0;
   return rank - (transposed ? 2 : 1);
 }

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kMagic = "ULPSPLAN";
 constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kHeaderBytes = 8 + 4 + 4 + 8 + 8;
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kWeightAlignment = 64;
 
 /// Weights in the order in which they are met; the description refers to them by offset.
 class Writer {
@@ -26,7 +26,7 @@ class Writer {
   Json tensor(const Tensor& value) {
     Json json{{"type", name_of(value.type())}, {"shape", value.shape()}, {"offset", size_}};
     pieces_.push_back(value);
-    size_ += (value.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    size_ += (value.bytes() + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
     return json;
   }
 
@@ -91,7 +91,7 @@ class Reader {
     for (std::int64_t d : shape)
       if (d < 0) throw Error(ErrorCode::kInvalidFile, "a weight has a negative dimension");
     const std::optional<std::uint64_t> bytes = bytes_of(*type, shape);
-    if (offset % kAlignment != 0 || offset > weights_.size() || !bytes || *bytes > weights_.size() - offset)
+    if (offset % kWeightAlignment != 0 || offset > weights_.size() || !bytes || *bytes > weights_.size() - offset)
       throw Error(ErrorCode::kInvalidFile, "a weight lies outside of the file");
     return Tensor::borrow(*type, std::move(shape), weights_.data() + offset, file_);
   }
@@ -206,16 +206,16 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   if (!options.typical_shapes.empty()) o["typical_shapes"] = options.typical_shapes;
   for (const Profile& p : options.profiles) o["profiles"].push_back({{"min", p.min}, {"opt", p.opt}, {"max", p.max}});
   const std::vector<std::uint8_t> packed = Json::to_msgpack(description);
-  const std::string padding((kAlignment - (kHeaderBytes + packed.size()) % kAlignment) % kAlignment, '\0');
+  const std::string padding((kWeightAlignment - (kHeaderBytes + packed.size()) % kWeightAlignment) % kWeightAlignment, '\0');
   XXH3_state_t* hash = XXH3_createState();
   if (hash == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(hash);
   std::vector<std::string_view> pieces{
       std::string_view(), {reinterpret_cast<const char*>(packed.data()), packed.size()}, padding};
-  const std::string zeros(kAlignment, '\0');
+  const std::string zeros(kWeightAlignment, '\0');
   for (const Tensor& piece : writer.pieces()) {
     pieces.emplace_back(static_cast<const char*>(piece.raw()), piece.bytes());
-    pieces.emplace_back(zeros.data(), (kAlignment - piece.bytes() % kAlignment) % kAlignment);
+    pieces.emplace_back(zeros.data(), (kWeightAlignment - piece.bytes() % kWeightAlignment) % kWeightAlignment);
   }
   for (std::size_t i = 1; i < pieces.size(); ++i) XXH3_64bits_update(hash, pieces[i].data(), pieces[i].size());
   std::string header(kMagic);
@@ -248,7 +248,7 @@ PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops
   try {
     const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data()) + kHeaderBytes;
     const Json description = Json::from_msgpack(begin, begin + described);
-    const std::size_t weights_at = (kHeaderBytes + described + kAlignment - 1) / kAlignment * kAlignment;
+    const std::size_t weights_at = (kHeaderBytes + described + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
     const Reader reader(file, bytes.subspan(std::min(weights_at, bytes.size())), ops);
     PlanFile result;
     result.network = reader.network(description.at("network"));

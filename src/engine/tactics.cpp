@@ -10,15 +10,15 @@
 namespace ulpscope {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Implementation numbers of our own: this base plus the precision. TensorRT's numbers are opaque, too.
 constexpr std::int64_t kImplementationBase = 0x80000000LL;
 
-Json tensor_info(const Specialization& spec, const Assignment& assignment, TensorId id) {
-  Json info;
+OrderedJson tensor_info(const Specialization& spec, const Assignment& assignment, TensorId id) {
+  OrderedJson info;
   info["dtype"] = fmt::format("DataType.{}", tensorrt_name_of(assignment.storage[static_cast<std::size_t>(id)]));
-  Json strides = Json::array();
+  OrderedJson strides = OrderedJson::array();
   if (const auto& shape = spec.shape(id)) {
     std::int64_t step = 1;
     for (std::size_t d = shape->size(); d-- > 0;) {
@@ -37,12 +37,12 @@ Json tensor_info(const Specialization& spec, const Assignment& assignment, Tenso
 
 std::string tactics_to_json(const Specialization& spec, const Assignment& assignment, const Grouping& grouping) {
   const Network& network = *spec.network;
-  Json replay = Json::object();
+  OrderedJson replay = OrderedJson::object();
   for (const Group& group : grouping.groups) {
     std::set<TensorId> made;
     for (LayerId id : group.layers)
       for (TensorId output : network.layer(id).outputs) made.insert(output);
-    Json inputs = Json::array(), outputs = Json::array();
+    OrderedJson inputs = OrderedJson::array(), outputs = OrderedJson::array();
     std::set<TensorId> seen;
     for (LayerId id : group.layers)
       for (TensorId input : network.layer(id).inputs)
@@ -52,7 +52,7 @@ std::string tactics_to_json(const Specialization& spec, const Assignment& assign
       for (TensorId output : network.layer(id).outputs)
         if (output != kNone && !grouping.internal[static_cast<std::size_t>(output)])
           outputs.push_back(tensor_info(spec, assignment, output));
-    Json entry;
+    OrderedJson entry;
     const Precision precision = assignment.precision[static_cast<std::size_t>(group.layers.front())];
     entry["implementation"] = kImplementationBase + static_cast<std::int64_t>(precision);
     entry["tactic"] = 0;
@@ -61,7 +61,7 @@ std::string tactics_to_json(const Specialization& spec, const Assignment& assign
     entry["polygraphy_class"] = "Algorithm";
     replay[group_name(network, group)] = std::move(entry);
   }
-  Json file;
+  OrderedJson file;
   file["replay"] = std::move(replay);
   file["polygraphy_class"] = "TacticReplayData";
   return file.dump(4);
@@ -70,7 +70,7 @@ std::string tactics_to_json(const Specialization& spec, const Assignment& assign
 TacticReplay tactics_from_json(const std::string& text) {
   TacticReplay result;
   try {
-    const Json file = Json::parse(text);
+    const OrderedJson file = OrderedJson::parse(text);
     if (!file.is_object() || !file.contains("replay") || !file["replay"].is_object())
       throw Error(ErrorCode::kInvalidFile, "[tactics] not a tactic replay: expected an object with the key 'replay'");
     for (const auto& [name, entry] : file["replay"].items()) {

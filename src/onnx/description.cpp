@@ -15,7 +15,7 @@
 namespace ulpscope {
 namespace {
 
-constexpr std::uint32_t kModelGraph = 7, kGraphDocumentation = 10;
+constexpr std::uint32_t kGraphDocumentation = 10;  // GraphProto
 
 std::string type_name(int number) { return number == 0 ? "" : onnx_model::onnx_type_name(number); }
 
@@ -114,7 +114,7 @@ std::string documentation_of(std::span<const std::byte> model) {
   std::string text;
   onnx_wire::Reader reader(model, model.data());
   for (onnx_wire::Field field; reader.next(field);) {
-    if (field.number != kModelGraph || field.type != onnx_wire::WireType::kBytes) continue;
+    if (field.number != onnx_wire::kModelGraph || field.type != onnx_wire::WireType::kBytes) continue;
     onnx_wire::Reader graph(field.payload, model.data());
     for (onnx_wire::Field inner; graph.next(inner);)
       if (inner.number == kGraphDocumentation && inner.type == onnx_wire::WireType::kBytes)

@@ -19,7 +19,6 @@ using onnx_wire::Reader;
 using onnx_wire::WireType;
 using Bytes = std::span<const std::byte>;
 
-constexpr std::uint32_t kModelGraph = 7;                                                       // ModelProto
 constexpr std::uint32_t kGraphNode = 1, kGraphInput = 11, kGraphOutput = 12, kGraphInfo = 13;  // GraphProto
 constexpr std::uint32_t kNodeOutput = 2, kNodeOperator = 4;                                    // NodeProto
 constexpr std::uint32_t kInfoName = 1;                                                         // ValueInfoProto
@@ -111,7 +110,7 @@ EditedModel with_outputs(Bytes model, const std::string& source, std::span<const
   try {
     Reader reader(model, model.data());
     for (Field field; reader.next(field);) {
-      if (field.number != kModelGraph || field.type != WireType::kBytes) continue;
+      if (field.number != onnx_wire::kModelGraph || field.type != WireType::kBytes) continue;
       if (graph) throw Error(ErrorCode::kInvalidFile, "not a valid ONNX file: it has two graphs");
       graph = field;
     }
@@ -139,7 +138,7 @@ EditedModel with_outputs(Bytes model, const std::string& source, std::span<const
         found == summary.described.end() ? std::string_view(info) : onnx_wire::as_text(found->second));
   }
   std::string head;
-  onnx_wire::append_varint(head, kModelGraph << 3 | 2);
+  onnx_wire::append_varint(head, onnx_wire::kModelGraph << 3 | 2);
   onnx_wire::append_varint(head, kept_size + outputs.size());
   result.refer({model.data(), graph->whole.data()});
   result.own(std::move(head));

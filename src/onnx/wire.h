@@ -8,6 +8,9 @@
 
 namespace ulpscope::onnx_wire {
 
+/// The field of ModelProto that holds its graph.
+inline constexpr std::uint32_t kModelGraph = 7;
+
 enum class WireType : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 struct Field {

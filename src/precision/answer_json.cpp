@@ -17,7 +17,7 @@ using json::from_double;
 using json::Json;
 using json::Reader;
 
-constexpr char kFormat[] = "ulpscope-answer";
+constexpr char kAnswerFormat[] = "ulpscope-answer";
 constexpr std::array<std::string_view, 4> kVerdicts = {"found", "not-reachable", "unverified", "fails-held-out"};
 constexpr std::array<std::string_view, 8> kReasons = {"overflow",   "underflow", "cancellation", "saturation",
                                                       "resolution", "rounding",  "measured",     "requested"};
@@ -153,7 +153,7 @@ Json from_answer(const AnswerFile& file) {
     for (const auto& [name, scale] : file.scales) scales[name] = from_double(static_cast<double>(scale));
     int8 = {{"calibration_cache", file.calibration_cache}, {"scales", std::move(scales)}};
   }
-  return {{"format", kFormat},
+  return {{"format", kAnswerFormat},
           {"version", kAnswerVersion},
           {"program", file.program},
           {"model", {{"path", file.model}, {"hash", file.model_hash}}},
@@ -224,11 +224,11 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
     throw Error(ErrorCode::kInvalidFile,
                 where + ": expected JSON; is the file damaged, or no answer of `ulpscope precision search`?");
   const Reader reader(document, where);
-  if (!reader.has("format") || !reader.has("version") || reader.at("format").text() != kFormat)
+  if (!reader.has("format") || !reader.has("version") || reader.at("format").text() != kAnswerFormat)
     throw Error(ErrorCode::kInvalidFile,
                 fmt::format("{}: expected an answer of `ulpscope precision search` (\"format\": "
                             "\"{}\"), got other JSON",
-                            where, kFormat));
+                            where, kAnswerFormat));
   if (const std::int64_t version = reader.at("version").integer(); version != kAnswerVersion)
     throw Error(ErrorCode::kInvalidFile,
                 fmt::format("{}: expected version {} of the format, got {}; try searching again with this release",

@@ -13,7 +13,7 @@
 namespace ulpscope {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 /// "0.01" or "0.01 (y: 0.02)", as thresholds are typed.
 std::string thresholds_text(const PerName<double>& thresholds) {
@@ -76,8 +76,8 @@ class ToleranceCriterion final : public PairwiseCriterion {
           throw Error(ErrorCode::kInvalidArgument, fmt::format("[criterion] {}: expected {}, got {}{}", option,
                                                                expected, name.empty() ? "" : name + ":", value));
     };
-    check(options_.atol, "--atol", kInfinity, "0 or more");
-    check(options_.rtol, "--rtol", kInfinity, "0 or more");
+    check(options_.atol, "--atol", kUnbounded, "0 or more");
+    check(options_.rtol, "--rtol", kUnbounded, "0 or more");
     check(options_.error_quantile, "--error-quantile", 1, "a number from 0 to 1");
   }
 
@@ -101,7 +101,7 @@ class ToleranceCriterion final : public PairwiseCriterion {
     const ToleranceUse use = share_of_tolerance(golden, candidate, tolerance);
     if (tolerance.statistic != "elemwise") {
       const NonFinite foreign = count_non_finite(golden, candidate);
-      if (foreign.nan + foreign.inf > 0) return {kInfinity, use.absolute_error};
+      if (foreign.nan + foreign.inf > 0) return {kUnbounded, use.absolute_error};
     }
     return {use.used, use.absolute_error};
   }
@@ -141,7 +141,7 @@ class MetricCriterion final : public PairwiseCriterion {
   double rtol(const std::string&) const override { return 0; }
   double threshold(const std::string& output) const override {
     const double* found = thresholds_.find(output);
-    return found == nullptr ? kInfinity : threshold_as_loss(kind_, *found);
+    return found == nullptr ? kUnbounded : threshold_as_loss(kind_, *found);
   }
   bool judges(const std::string& output) const override { return thresholds_.find(output) != nullptr; }
 

@@ -18,7 +18,7 @@ namespace {
 
 using json::Json;
 
-constexpr char kFormat[] = "ulpscope-journal";
+constexpr char kJournalFormat[] = "ulpscope-journal";
 constexpr int kVersion = 1;
 
 std::string line_of(const Json& json) {
@@ -29,7 +29,7 @@ std::string line_of(const Json& json) {
 std::string header_line(const Fingerprint& fingerprint) {
   Json made_for = Json::array();
   for (const auto& [name, value] : fingerprint) made_for.push_back({name, value});
-  return line_of({{"format", kFormat}, {"version", kVersion}, {"made_for", std::move(made_for)}});
+  return line_of({{"format", kJournalFormat}, {"version", kVersion}, {"made_for", std::move(made_for)}});
 }
 
 std::string key_of(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
@@ -48,7 +48,7 @@ std::string key_of(const std::string& kind, const std::vector<std::pair<std::str
 
 /// Throws unless the journal was made for `fingerprint`.
 void check_fingerprint(const json::Reader& header, const Fingerprint& fingerprint, const std::string& where) {
-  if (!header.has("format") || header.at("format").text() != kFormat)
+  if (!header.has("format") || header.at("format").text() != kJournalFormat)
     throw Error(ErrorCode::kInvalidFile, where + ": expected a journal of `ulpscope precision search`, got other JSON");
   if (const std::int64_t version = header.at("version").integer(); version != kVersion)
     throw Error(ErrorCode::kInvalidFile,

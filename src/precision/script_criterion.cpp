@@ -13,7 +13,6 @@
 namespace ulpscope {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class ScriptCriterion final : public Criterion {
  public:
@@ -64,7 +63,7 @@ class ScriptCriterion final : public Criterion {
   double rtol(const std::string&) const override { return 0; }
   double threshold(const std::string& output) const override {
     const double* found = thresholds_.find(output);
-    return found == nullptr ? kInfinity : *found;
+    return found == nullptr ? std::numeric_limits<double>::infinity() : *found;
   }
   /// A function that returns one number looks at all outputs; which, nobody knows.
   bool judges(const std::string& output) const override { return thresholds_.find(output) != nullptr; }
@@ -79,10 +78,10 @@ class ScriptCriterion final : public Criterion {
       if (!result.problem.empty()) return;
       const NonFinite found = count_non_finite(pair.golden, pair.candidate);
       if (found.nan + found.inf == 0) return;
-      result.used = result.value = kInfinity;
+      result.used = result.value = std::numeric_limits<double>::infinity();
       result.worst_output = pair.output;
       result.worst_sample = pair.sample;
-      result.outputs.push_back({pair.output, kInfinity, kInfinity, pair.sample});
+      result.outputs.push_back({pair.output, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), pair.sample});
       result.problem = fmt::format("output '{}', sample {}: {} NaN and {} Inf where the golden output has other values",
                                    pair.output, pair.sample, found.nan, found.inf);
     });
@@ -112,13 +111,13 @@ class ScriptCriterion final : public Criterion {
 
   static double share(double value, double threshold) {
     if (value <= threshold) return threshold > 0 ? std::max(value / threshold, 0.0) : 0;
-    return threshold > 0 ? std::max(value / threshold, std::nextafter(1.0, 2.0)) : kInfinity;
+    return threshold > 0 ? std::max(value / threshold, std::nextafter(1.0, 2.0)) : std::numeric_limits<double>::infinity();
   }
 
   static double share_of_best(double value, double best, double threshold) {
     const double room = best - threshold, loss = best - value;
     if (value >= threshold) return room > 0 && std::isfinite(room) ? std::clamp(loss / room, 0.0, 1.0) : 0;
-    return room > 0 ? std::max(loss / room, std::nextafter(1.0, 2.0)) : kInfinity;
+    return room > 0 ? std::max(loss / room, std::nextafter(1.0, 2.0)) : std::numeric_limits<double>::infinity();
   }
 
   std::unique_ptr<ScriptMetric> metric_;

@@ -1,0 +1,1 @@
+// The target that compiles precompiled.h needs a source.
