@@ -8,6 +8,13 @@
 #include "ulpscope/error.h"
 
 namespace ulpscope {
+namespace {
+
+bool has(const std::vector<TensorInfo>& tensors, TensorId id) {
+  return id >= 0 && static_cast<std::size_t>(id) < tensors.size();
+}
+
+}  // namespace
 
 TensorId Network::add_tensor(TensorInfo info) {
   const TensorId id = static_cast<TensorId>(tensors.size());
@@ -19,6 +26,11 @@ TensorId Network::add_tensor(TensorInfo info) {
 
 LayerId Network::add_layer(Layer layer) {
   const LayerId id = static_cast<LayerId>(layers.size());
+  for (const auto* ids : {&layer.inputs, &layer.outputs})
+    for (TensorId tensor : *ids)
+      if (tensor != kNone && !has(tensors, tensor))
+        throw Error(ErrorCode::kInvalidFile,
+                    fmt::format("layer '{}' refers to tensor {}, of {}", layer.name, tensor, tensors.size()));
   if (!layer_index_.emplace(layer.name, id).second)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("two layers have the name '{}'", layer.name));
   for (TensorId output : layer.outputs)
@@ -64,11 +76,11 @@ std::vector<std::vector<LayerId>> Network::consumers() const {
 bool Network::is_output(TensorId id) const { return std::find(outputs.begin(), outputs.end(), id) != outputs.end(); }
 
 void Network::check() const {
-  const auto in_range = [&](TensorId id) { return id >= 0 && static_cast<std::size_t>(id) < tensors.size(); };
+  const auto in_range = [&](TensorId id) { return has(tensors, id); };
   std::vector<bool> available(tensors.size(), false);
   for (std::size_t i = 0; i < tensors.size(); ++i) available[i] = tensors[i].producer == kNone && tensors[i].value;
   for (TensorId id : inputs) {
-    if (!in_range(id)) throw InternalError("a network input is out of range");
+    if (!in_range(id)) throw Error(ErrorCode::kInvalidFile, "a network input is out of range");
     available[static_cast<std::size_t>(id)] = true;
   }
   std::unordered_set<std::string_view> names;
@@ -77,7 +89,8 @@ void Network::check() const {
       throw Error(ErrorCode::kInvalidFile, fmt::format("two layers have the name '{}'", layer.name));
     for (TensorId id : layer.inputs) {
       if (id == kNone) continue;
-      if (!in_range(id)) throw InternalError(fmt::format("layer '{}' reads a tensor that is out of range", layer.name));
+      if (!in_range(id))
+        throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' reads a tensor that is out of range", layer.name));
       if (!available[static_cast<std::size_t>(id)])
         throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' reads '{}', which nothing before it computes",
                                                          layer.name, tensor(id).name));
@@ -85,7 +98,8 @@ void Network::check() const {
     for (TensorId id : layer.outputs) {
       if (id == kNone) continue;
       if (!in_range(id))
-        throw InternalError(fmt::format("layer '{}' writes a tensor that is out of range", layer.name));
+        throw Error(ErrorCode::kInvalidFile,
+                    fmt::format("layer '{}' writes a tensor that is out of range", layer.name));
       if (available[static_cast<std::size_t>(id)])
         throw Error(ErrorCode::kInvalidFile,
                     fmt::format("layer '{}' writes '{}', which exists already", layer.name, tensor(id).name));

@@ -111,7 +111,10 @@ void adjoint(AdjointContext& ctx) {
   }
   const Shape& shape = ctx.input_shape(kX);
   Shape channels(shape.size(), 1);
-  channels[shape.size() > 1 ? 1 : 0] = num_elements(ctx.input_shape(kScale));
+  if (num_elements(ctx.input_shape(kScale)) == product(shape, 1, shape.size()))
+    std::copy(shape.begin() + 1, shape.end(), channels.begin() + 1);  // spatial = 0, or nothing behind the channels
+  else
+    channels[1] = num_elements(ctx.input_shape(kScale));
   const auto parameter = [&](int i) { return reshape(input(ctx, i), channels); };
   const auto give = [&](int i, Value value) { ctx.set(i, reshape(sum_to(value, channels), ctx.input_shape(i)).id); };
   const Value g = gradient(ctx);

@@ -37,12 +37,17 @@ Selection selection(const Context& ctx) {
     const std::int64_t step =
         std::max(steps[i], -std::numeric_limits<std::int64_t>::max());  // so that it can be negated
     if (step == 0) ctx.fail(fmt::format("the step of axis {} is 0", d));
-    const std::int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
-    const auto place = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, lowest, highest); };
-    const std::int64_t begin = place((*starts)[i]), end = place((*ends)[i]);
+    // Backwards, an element before the first one can be an end, but no start.
+    const std::int64_t highest = step > 0 ? size : std::max<std::int64_t>(size - 1, 0);
+    const auto place = [&](std::int64_t at, std::int64_t lowest) {
+      return std::clamp(at < 0 ? at + size : at, lowest, highest);
+    };
+    const std::int64_t begin = place((*starts)[i], 0), end = place((*ends)[i], step > 0 ? 0 : -1);
     result.begin[d] = begin;
     result.step[d] = step;
-    if (step > 0)
+    if (size == 0)
+      result.shape[d] = 0;
+    else if (step > 0)
       result.shape[d] = end > begin ? (end - begin - 1) / step + 1 : 0;
     else
       result.shape[d] = begin > end ? (begin - end - 1) / -step + 1 : 0;
