@@ -59,7 +59,8 @@ const std::unordered_map<std::string_view, Parametric>& parametric_unary() {
       {"Selu", {I::kSelu, "alpha", 1.67326319217681884765625f, "gamma", 1.05070102214813232421875f}},
       {"Celu", {I::kCelu, "alpha", 1.0f, nullptr, 0}},
       {"ThresholdedRelu", {I::kThresholdedRelu, "alpha", 1.0f, nullptr, 0}},
-      {"Swish", {I::kSwish, "alpha", 1.0f, nullptr, 0}}};
+      {"Swish", {I::kSwish, "alpha", 1.0f, nullptr, 0}},
+      {"QuickGelu", {I::kSwish, "alpha", 1.702f, nullptr, 0}}};
   return table;
 }
 
@@ -121,6 +122,7 @@ ProgramSupport program_support(const Layer& layer, std::span<const Tensor* const
   if (plain_unary().contains(op) || parametric_unary().contains(op)) return {true, 1};
   if (plain_binary().contains(op)) return {true, kAll};
   if (op == "Gelu") return {true, 1};
+  if (op == "FastGelu" || op == "BiasGelu") return {true, kAll};
   if (op == "Clip") return {(absent(1) || scalar(constant(1))) && (absent(2) || scalar(constant(2))), 1};
   if (is_reduction_name(op)) return {true, 1};
   if (op == "Softmax" || op == "LogSoftmax") return {true, 1};
@@ -151,6 +153,10 @@ std::optional<Register> lower_layer(ProgramBuilder& p, const Layer& layer, std::
     return result;
   }
   if (op == "Gelu") return p.apply(layer.attributes.text("approximate", "none") == "tanh" ? I::kGeluTanh : I::kGelu, x);
+  if (op == "FastGelu" || op == "BiasGelu") {
+    const bool biased = operands.size() > 1 && operands[1].reg >= 0;
+    return p.apply(op == "FastGelu" ? I::kGeluTanh : I::kGelu, biased ? p.apply(I::kAdd, x, operands[1].reg) : x);
+  }
   if (op == "Clip") {
     constexpr float kMax = std::numeric_limits<float>::infinity();
     const auto bound = [&](std::size_t i, const char* name, float open) {
