@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <type_traits>
 #include <unordered_map>
 
 #include "backend/cpu/pool.h"
+#include "core/memory.h"
 #include "core/parallel.h"
 #include "ulpscope/error.h"
 
@@ -53,6 +55,27 @@ std::shared_ptr<const Packed> pack(const memory::desc& from, const Tensor& value
 
 const float* first_of(const Tensor& tensor) { return static_cast<const float*>(tensor.raw()); }
 
+/// oneDNN's own scratchpad belongs to the thread that makes a primitive; ours is the thread's that runs it.
+dnnl::primitive_attr with_own_scratchpad(dnnl::primitive_attr attributes = {}) {
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+void* scratchpad_of_thread(std::size_t bytes) {
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  thread_local std::unique_ptr<void, Free> memory;
+  thread_local std::size_t size = 0;
+  if (size < bytes) {
+    memory.reset();
+    size = 0;
+    memory.reset(allocate_elements(bytes));
+    size = bytes;
+  }
+  return memory.get();
+}
+
 /// Runs one primitive; arguments beyond the constants are set per run.
 template <typename Primitive>
 class PrimitiveKernel final : public Kernel {
@@ -65,22 +88,29 @@ class PrimitiveKernel final : public Kernel {
 
   PrimitiveKernel(typename Primitive::primitive_desc desc, std::vector<Argument> inputs, Argument output,
                   std::unordered_map<int, std::shared_ptr<const Packed>> constants)
-      : primitive_(desc), inputs_(std::move(inputs)), output_(std::move(output)), constants_(std::move(constants)) {}
+      : primitive_(desc),
+        scratchpad_(desc.scratchpad_desc()),
+        inputs_(std::move(inputs)),
+        output_(std::move(output)),
+        constants_(std::move(constants)) {}
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     std::unordered_map<int, memory> arguments;
-    arguments.reserve(inputs_.size() + constants_.size() + 1);
+    arguments.reserve(inputs_.size() + constants_.size() + 2);
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(),
                                                  const_cast<float*>(first_of(*inputs[i])) + inputs_[i].offset));
     for (const auto& [index, packed] : constants_) arguments.emplace(index, packed->memory);
     arguments.emplace(output_.index, memory(output_.desc, cpu_engine(), outputs[0]->raw()));
+    if (const std::size_t bytes = scratchpad_.get_size(); bytes != 0)
+      arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad_, cpu_engine(), scratchpad_of_thread(bytes)));
     primitive_.execute(stream_of_thread(), arguments);
     stream_of_thread().wait();
   }
 
  private:
   const Primitive primitive_;
+  const memory::desc scratchpad_;
   const std::vector<Argument> inputs_;
   const Argument output_;
   const std::unordered_map<int, std::shared_ptr<const Packed>> constants_;
@@ -151,7 +181,8 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
   bias_dims.back() = spec.n;
   const memory::desc bias = strided(bias_dims, dense_strides(bias_dims));
   using Desc = dnnl::matmul::primitive_desc;
-  const Desc desc = spec.bias ? Desc(cpu_engine(), a, b_any, bias, out) : Desc(cpu_engine(), a, b_any, out);
+  const Desc desc = spec.bias ? Desc(cpu_engine(), a, b_any, bias, out, with_own_scratchpad())
+                              : Desc(cpu_engine(), a, b_any, out, with_own_scratchpad());
   using K = PrimitiveKernel<dnnl::matmul>;
   std::vector<K::Argument> inputs{{DNNL_ARG_SRC, a, offset_a}};
   std::unordered_map<int, std::shared_ptr<const Packed>> constants;
@@ -307,7 +338,7 @@ dnnl::primitive_attr attributes_of(const ConvolutionSpec& spec) {
   }
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(ops);
-  return attributes;
+  return with_own_scratchpad(std::move(attributes));
 }
 
 /// Weights in oneDNN's logical order [g, out, in, kh, kw], wherever ONNX has them.
@@ -395,7 +426,8 @@ std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec) {
   const Dims end = end_padding(image_dims(spec.input), image_dims(spec.output), kernel, strides, dilations, begin);
   try {
     const dnnl::pooling_forward::primitive_desc desc(cpu_engine(), dnnl::prop_kind::forward_inference, algorithm,
-                                                     source, target, strides, kernel, minus_one(dilations), begin, end);
+                                                     source, target, strides, kernel, minus_one(dilations), begin, end,
+                                                     with_own_scratchpad());
     using K = PrimitiveKernel<dnnl::pooling_forward>;
     return std::make_unique<K>(desc, std::vector<K::Argument>{{DNNL_ARG_SRC, source}},
                                K::Argument{DNNL_ARG_DST, target},
