@@ -12,17 +12,18 @@ namespace ulpscope {
 Executable::Executable(const Network& network, Assignment assignment, const BuildOptions& options,
                        std::shared_ptr<const Specialization> spec, const WeightCache& weights)
     : network_(network), assignment_(std::move(assignment)), options_(options), weights_(weights) {
-  if (spec != nullptr) specializations_.emplace(spec->input_shapes, spec);
+  if (spec != nullptr) specializations_.put(spec->input_shapes, spec);
 }
 
 std::vector<Tensor> Executable::run_subgraph(LayerId layer, Precision precision, std::string_view attribute,
                                              std::span<const Tensor> inputs) {
-  std::unique_ptr<Executable>* body;
+  const auto key = std::make_tuple(layer, precision, std::string(attribute));
+  Executable* body = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    body = &bodies_[{layer, precision, std::string(attribute)}];
+    if (const auto found = bodies_.find(key); found != bodies_.end()) body = found->second.get();
   }
-  if (*body == nullptr) {
+  if (body == nullptr) {
     const Network& graph = *network_.layer(layer).attributes.required_graph(attribute).network;
     // Costs of bodies are not modelled: unless the lowest precision is asked for, they keep fp32 and what the file
     // says. Their tensors have no scales.
@@ -36,21 +37,26 @@ std::vector<Tensor> Executable::run_subgraph(LayerId layer, Precision precision,
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
     const auto spec = specialize(graph, std::move(shapes));
-    *body = std::make_unique<Executable>(graph, assign_precisions(*spec, options), options, spec);
+    auto made = std::make_unique<Executable>(graph, assign_precisions(*spec, options), options, spec);
+    const std::lock_guard lock(mutex_);
+    body = bodies_.emplace(key, std::move(made)).first->second.get();  // Another thread may have been faster.
   }
-  return (*body)->run(inputs);
+  return body->run(inputs);
 }
 
 Executable::~Executable() = default;
 
 std::shared_ptr<const Specialization> Executable::specialization(const std::vector<Shape>& input_shapes) {
+  std::shared_ptr<const Specialization> other;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = specializations_.find(input_shapes); found != specializations_.end()) return found->second;
+    if (auto found = specializations_.find(input_shapes)) return found;
+    other = specializations_.any();
   }
-  auto made = specialize(network_, input_shapes);
+  auto made = specialize(network_, input_shapes, other.get());
   const std::lock_guard lock(mutex_);
-  return specializations_.emplace(input_shapes, std::move(made)).first->second;
+  if (const auto dropped = specializations_.put(input_shapes, made)) weights_.forget(constants_of(*dropped));
+  return specializations_.find(input_shapes);
 }
 
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
@@ -70,14 +76,12 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = plans_.find(input_shapes); found != plans_.end()) return found->second;
+    if (auto found = plans_.find(input_shapes)) return found;
   }
   auto made = plan_for(input_shapes, assignment_, options_.fusion);
   const std::lock_guard lock(mutex_);
-  // Plans for shapes of long ago give way: each holds an arena.
-  constexpr std::size_t kKept = 16;
-  if (plans_.size() >= kKept) plans_.erase(plans_.begin());
-  return plans_.emplace(input_shapes, std::move(made)).first->second;
+  plans_.put(input_shapes, std::move(made));
+  return plans_.find(input_shapes);
 }
 
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {

@@ -1,11 +1,18 @@
 #include "engine/specialization.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 
+#include "graph/folding.h"
+
 namespace ulpscope {
 namespace {
+
+/// Constants made of shapes that are larger than 256 MiB are computed in every run, instead of being kept per shapes.
+constexpr FoldingLimits kFolded{.shapes = std::int64_t{1} << 26};
 
 bool is_lowerable_float(DataType type) { return is_floating(type) && type != DataType::kFloat64; }
 
@@ -66,12 +73,21 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
   return numeric;
 }
 
-std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes) {
+std::string constants_of(const Specialization& spec) { return fmt::format("@{};", spec.id); }
+
+std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes,
+                                                 const Specialization* other) {
   static std::atomic<std::uint64_t> next_id{1};
   auto result = std::make_shared<Specialization>();
   result->id = next_id++;
   result->network = &network;
-  result->inferred = infer(network, input_shapes);
+  std::vector<Tensor> shared;
+  if (other != nullptr) {
+    shared = other->inferred.values;
+    for (std::size_t id = 0; id < shared.size(); ++id)
+      if (other->shape_dependent[id]) shared[id] = {};
+  }
+  result->inferred = infer(network, input_shapes, kFolded, shared);
   result->input_shapes = std::move(input_shapes);
   result->consumers = network.consumers();
   result->output.assign(network.tensors.size(), 0);

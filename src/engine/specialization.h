@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "graph/inference.h"
@@ -31,8 +32,13 @@ struct Specialization {
   bool is_constant(TensorId id) const { return static_cast<bool>(value(id)); }
 };
 
-/// Throws Error(kInvalidFile) naming the layer when the shapes do not fit.
-std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes);
+/// Throws Error(kInvalidFile) naming the layer when the shapes do not fit. `other`: one of the same network for other
+/// shapes, or null; the constants that do not depend on shapes are shared with it.
+std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes,
+                                                 const Specialization* other = nullptr);
+
+/// A part of the names, in the cache of prepared weights, of all constants that are this specialization's own.
+std::string constants_of(const Specialization& spec);
 
 /// Per layer, without shapes: see Specialization::numeric.
 std::vector<char> numeric_layers(const Network& network, const std::vector<DataType>& types);

@@ -53,6 +53,13 @@ std::shared_ptr<const void> WeightCache::get_object(const std::string& key,
   return find_or_make(entries_->mutex, entries_->objects, key, make);
 }
 
+void WeightCache::forget(std::string_view part_of_key) {
+  const auto has_part = [&](const auto& entry) { return entry.first.find(part_of_key) != std::string::npos; };
+  const std::lock_guard lock(entries_->mutex);
+  std::erase_if(entries_->tensors, has_part);
+  std::erase_if(entries_->objects, has_part);
+}
+
 std::string WeightCache::name_of(const Tensor& constant) {
   const std::lock_guard lock(entries_->mutex);
   auto& constants = entries_->constants;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "ulpscope/tensor.h"
 
@@ -24,6 +25,9 @@ class WeightCache {
   /// The same for anything that a kernel keeps (packed weights, primitives).
   std::shared_ptr<const void> get_object(const std::string& key,
                                          const std::function<std::shared_ptr<const void>()>& make);
+
+  /// Drops everything whose key contains this text. What plans use lives on with them.
+  void forget(std::string_view part_of_key);
 
   /// Names a constant of a network by its bytes, whatever network it is in. The bytes are kept, and must not change.
   std::string name_of(const Tensor& constant);

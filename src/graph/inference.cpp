@@ -6,6 +6,7 @@
 
 #include "core/memory.h"
 #include "graph/evaluate.h"
+#include "graph/folding.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -56,7 +57,8 @@ void set_input_types(const Network& network, const Layer& layer, const Subgraph&
 /// Everything known so far while `infer` walks through the layers.
 class Inference {
  public:
-  Inference(const Network& network, std::int64_t max_folded_elements) : network_(network), limit_(max_folded_elements) {
+  Inference(const Network& network, const FoldingLimits& limits, std::span<const Tensor> known)
+      : network_(network), limits_(limits), known_(known), from_shapes_(network.tensors.size(), 0) {
     const std::size_t count = network.tensors.size();
     result_.types.resize(count);
     result_.shapes.resize(count);
@@ -66,7 +68,7 @@ class Inference {
       result_.types[i] = info.value ? info.value.type() : info.type;
       if (!info.value) continue;
       result_.shapes[i] = info.value.shape();
-      result_.values[i] = to_physical(info.value);
+      result_.values[i] = i < known.size() && known[i] ? known[i] : to_physical(info.value);
     }
   }
 
@@ -87,10 +89,11 @@ class Inference {
     if (layer.op->kind == OpKind::kConstant) return;
     std::vector<InferContext::Input> inputs(layer.inputs.size());
     std::vector<const Tensor*> values(layer.inputs.size(), nullptr);
-    bool all_known = true;
+    bool all_known = true, from_shapes = false;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (layer.inputs[i] == kNone) continue;
       const auto id = static_cast<std::size_t>(layer.inputs[i]);
+      from_shapes |= from_shapes_[id] != 0;
       if (result_.values[id]) values[i] = &result_.values[id];
       inputs[i] = {true, result_.types[id], result_.shapes[id] ? &*result_.shapes[id] : nullptr, values[i]};
       all_known &= values[i] != nullptr;
@@ -107,34 +110,59 @@ class Inference {
     if (!all_known && reads_shape_only(*layer.op) && !inputs.empty() && inputs[0].shape != nullptr) {
       dummy = shape_only(inputs[0].type, *inputs[0].shape);
       values[0] = &dummy;
-      all_known = true;
+      all_known = from_shapes = true;
     }
-    if (all_known && is_deterministic(layer, values) && within_limit(outputs)) fold(layer, values);
+    const std::int64_t limit = from_shapes ? limits_.shapes : limits_.constants;
+    if (!all_known || !is_deterministic(layer, values) || !within_limit(outputs, limit)) return;
+    if (from_shapes || !share(layer)) fold(layer, values);
+    for (TensorId id : layer.outputs)
+      if (id != kNone) from_shapes_[static_cast<std::size_t>(id)] = from_shapes;
   }
 
   InferredNetwork take() { return std::move(result_); }
 
  private:
-  bool within_limit(const std::vector<InferContext::Output>& outputs) const {
+  static bool within_limit(const std::vector<InferContext::Output>& outputs, std::int64_t limit) {
     return std::all_of(outputs.begin(), outputs.end(), [&](const InferContext::Output& output) {
-      return !output.wanted || !is_floating(output.type) || !output.shape || num_elements(*output.shape) <= limit_;
+      return !output.wanted || !is_floating(output.type) || !output.shape || num_elements(*output.shape) <= limit;
     });
+  }
+
+  /// Takes over what is known of all outputs; false when it is not.
+  bool share(const Layer& layer) {
+    const auto has = [&](TensorId id) {
+      return id == kNone || (static_cast<std::size_t>(id) < known_.size() && known_[static_cast<std::size_t>(id)]);
+    };
+    if (!std::ranges::all_of(layer.outputs, has)) return false;
+    for (TensorId id : layer.outputs) {
+      if (id == kNone) continue;
+      const Tensor& value = known_[static_cast<std::size_t>(id)];
+      set(id, value.shape(), value);
+    }
+    return true;
+  }
+
+  void set(TensorId tensor, Shape shape, Tensor value) {
+    const auto id = static_cast<std::size_t>(tensor);
+    result_.shapes[id] = std::move(shape);
+    if (result_.types[id] == DataType::kUndefined) result_.types[id] = value.type();
+    result_.values[id] = std::move(value);
   }
 
   void fold(const Layer& layer, std::span<const Tensor* const> inputs) {
     std::vector<Tensor> outputs = evaluate_layer(network_, layer, inputs);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (layer.outputs[i] == kNone) continue;
-      const auto id = static_cast<std::size_t>(layer.outputs[i]);
-      result_.shapes[id] = outputs[i].shape();
-      if (result_.types[id] == DataType::kUndefined) result_.types[id] = outputs[i].type();
-      result_.values[id] = std::move(outputs[i]);
+      Shape shape = outputs[i].shape();
+      set(layer.outputs[i], std::move(shape), std::move(outputs[i]));
     }
   }
 
   const Network& network_;
-  std::int64_t limit_;
+  const FoldingLimits limits_;
+  const std::span<const Tensor> known_;
   InferredNetwork result_;
+  std::vector<char> from_shapes_;  ///< Per tensor: its value is made of the shapes of others.
 };
 
 }  // namespace
@@ -187,11 +215,16 @@ void infer_types(Network& network) {
 
 InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes,
                       std::int64_t max_folded_elements) {
+  return infer(network, input_shapes, {max_folded_elements, max_folded_elements}, {});
+}
+
+InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes, const FoldingLimits& limits,
+                      std::span<const Tensor> known) {
   if (input_shapes.size() != network.inputs.size())
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[infer] network '{}': expected the shapes of {} inputs, got {}", network.name,
                             network.inputs.size(), input_shapes.size()));
-  Inference inference(network, max_folded_elements);
+  Inference inference(network, limits, known);
   for (std::size_t i = 0; i < input_shapes.size(); ++i) inference.set_input(network.inputs[i], input_shapes[i]);
   for (const Layer& layer : network.layers) inference.visit(layer);
   return inference.take();
