@@ -75,8 +75,9 @@ int row_dimensions(const Specialization& spec, const Layer& layer) {
 bool is_scale_shift(const Specialization& spec, const Layer& layer) {
   if (layer.op->name != "BatchNormalization" || layer.inputs.size() < 5) return false;
   if (layer.attributes.integer("training_mode", 0) != 0) return false;
+  if (layer.opset < 9 && layer.attributes.integer("spatial", 1) == 0) return false;  // Not one per channel.
   for (std::size_t i = 1; i < 5; ++i)
-    if (layer.inputs[i] == kNone || !spec.is_constant(layer.inputs[i])) return false;
+    if (layer.inputs[i] == kNone || spec.value(layer.inputs[i]).type() != DataType::kFloat32) return false;
   for (std::size_t o = 1; o < layer.outputs.size(); ++o)
     if (layer.outputs[o] != kNone) return false;
   return true;
@@ -226,6 +227,18 @@ class Fuser {
     return true;
   }
 
+  /// What the layer reads of a group is, element by element, what the group has for its positions or for its rows. A
+  /// reduction without keepdims has dimensions that broadcast to others than the rows they came from.
+  bool reads_aligned(const Draft& draft, int group, LayerId id) const {
+    return std::ranges::all_of(network_.layer(id).inputs, [&](TensorId input) {
+      if (input == kNone || spec_.is_constant(input)) return true;
+      const LayerId producer = network_.tensor(input).producer;
+      if (producer == kNone || group_of_[static_cast<std::size_t>(producer)] != group) return true;
+      const Shape& shape = *spec_.shape(input);
+      return shape == draft.domain || shape == row_shape(draft.domain, draft.row_dims) || num_elements(shape) == 1;
+    });
+  }
+
   bool fits(const Draft& draft, LayerId id, Role role) const {
     const Shape& output = *spec_.shape(network_.layer(id).outputs[0]);
     switch (draft.kind) {
@@ -256,7 +269,7 @@ class Fuser {
       if (group == kNone || std::find(candidates.begin(), candidates.end(), group) != candidates.end()) continue;
       const Draft& draft = drafts_[static_cast<std::size_t>(group)];
       if (stays_inside(input) && same_precision(producer, id) && fits(draft, id, role) &&
-          can_extend_to(draft, group, id))
+          reads_aligned(draft, group, id) && can_extend_to(draft, group, id))
         candidates.push_back(group);
     }
     if (candidates.empty()) return kNone;

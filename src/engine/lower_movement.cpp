@@ -148,8 +148,9 @@ bool PlanBuilder::lower_pool(LayerId id) {
   const bool single = num_elements(output) == output[0] * output[1];
   const int out = define(l.outputs[0], single ? Layout::kDense : Layout::kChannelsLast);
   add_step(std::move(kernel), {in}, {out}, id);
-  if (const Rounding rounding = store_rounding(l.outputs[0]); rounding != Rounding::kNone)
+  if (const Rounding rounding = store_rounding(l.outputs[0], {&id, 1}); rounding != Rounding::kNone)
     add_step(cpu::make_round_kernel(rounding), {out}, {out}, id);
+  settle(l.outputs[0], {&id, 1});
   return true;
 }
 

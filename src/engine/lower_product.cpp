@@ -57,7 +57,7 @@ ProductShape matmul_shape(Shape a, Shape b) {
   if (b_is_matrix) {
     // The rows of all batches are rows of one matrix.
     for (std::size_t d = 0; d + 2 < a.size(); ++d) spec.m *= a[d];
-    result.ok = b.size() <= a.size() || std::max(a.size(), b.size()) == b.size();
+    result.ok = true;
     return result;
   }
   const std::size_t rank = std::max(a.size(), b.size()) - 2;
@@ -213,6 +213,61 @@ Tensor PlanBuilder::convolution_bias(const Layer& l, const Layer* folded, Roundi
   });
 }
 
+const Layer* PlanBuilder::folded_normalization(std::span<const LayerId> members) const {
+  const Layer& l = layer(members[0]);
+  if ((l.op->name != "Conv" && l.op->name != "ConvTranspose") || members.size() < 2) return nullptr;
+  for (std::size_t i = 1; i < l.inputs.size(); ++i)
+    if (l.inputs[i] != kNone && spec_.value(l.inputs[i]).type() != DataType::kFloat32) return nullptr;
+  // Weights that are integers in the file stay what they are.
+  if (computes_in_int8(members[0]) &&
+      dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l)))
+    return nullptr;
+  const Layer& next = layer(members[1]);
+  return only_read_by(l.outputs[0], members[1]) && is_scale_shift(spec_, next) ? &next : nullptr;
+}
+
+namespace {
+
+/// The reference kernel of a layer that has other operands than the network's.
+class OwnLayerKernel final : public Kernel {
+ public:
+  OwnLayerKernel(Layer layer, DataType type, Rounding rounding)
+      : layer_(std::move(layer)), kernel_(cpu::make_op_kernel(layer_, {type}, {rounding}, true, {})) {}
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    kernel_->run(inputs, outputs);
+  }
+
+ private:
+  const Layer layer_;
+  const std::unique_ptr<Kernel> kernel_;
+};
+
+}  // namespace
+
+std::size_t PlanBuilder::lower_reference_contraction(std::span<const LayerId> members) {
+  const LayerId id = members[0];
+  const Layer* folded = computes_in_int8(id) ? nullptr : folded_normalization(members);
+  if (folded == nullptr) {
+    lower_single(id);
+    return 1;
+  }
+  const Rounding rounding = load_rounding(layer(id), id, 1);
+  std::string key;
+  Tensor weights = convolution_weights(layer(id), folded, rounding, key);
+  Tensor bias = convolution_bias(layer(id), folded, rounding, output_channels(spec_, layer(id)), key);
+  const int x = read(layer(id).inputs[0], Layout::kDense, load_rounding(layer(id), id, 0), id);
+  Layer convolution = layer(id);
+  convolution.inputs.resize(3, kNone);
+  const TensorId output = folded->outputs[0];
+  auto kernel = std::make_shared<OwnLayerKernel>(std::move(convolution), spec_.type(output),
+                                                 store_rounding(output, members.first(2)));
+  const int slot = define(output, Layout::kDense);
+  add_step(std::move(kernel), {x, constant_slot(std::move(weights)), constant_slot(std::move(bias))}, {slot},
+           members[1]);
+  settle(output, members.first(2));
+  return 2;
+}
+
 bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   const LayerId id = members[0];
   const Layer& l = layer(id);
@@ -224,14 +279,9 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   const TensorId output = l.outputs[0];
   std::span<const LayerId> epilogue = members.subspan(1);
   TensorId result = output;
-  const Layer* folded = nullptr;
   const bool integers = computes_in_int8(id);
-  // Weights that are integers in the file stay what they are.
-  const bool fixed_weights =
-      integers && dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
-  if (!fixed_weights && !epilogue.empty() && only_read_by(output, epilogue[0]) &&
-      is_scale_shift(spec_, layer(epilogue[0]))) {
-    folded = &layer(epilogue[0]);
+  const Layer* folded = folded_normalization(members);
+  if (folded != nullptr) {
     result = folded->outputs[0];
     epilogue = epilogue.subspan(1);
   }
@@ -249,7 +299,9 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   const Rounding rounding = integers ? Rounding::kNone : load_rounding(l, id, 1);
   spec.weights = convolution_weights(l, folded, rounding, spec.key);
   if (integers) return lower_integer_convolution(id, std::move(spec), folded, epilogue);
-  spec.bias = convolution_bias(l, folded, rounding, spec.output[1], spec.key);
+  // Not for oneDNN to add where it is transposed: some of its kernels add it once for every position of the stride.
+  ProductScaling scaling;
+  (transposed ? scaling.bias : spec.bias) = convolution_bias(l, folded, rounding, spec.output[1], spec.key);
   std::vector<int> inputs{read(l.inputs[0], Layout::kChannelsLast, load_rounding(l, id, 0), id)};
   // Residual additions and HardSwish ride on the convolution while nothing between them is stored. Relu and Clip do
   // not: oneDNN's make a number of NaN. Nothing rides on a transposed one: oneDNN applies it element by element there.
@@ -276,7 +328,7 @@ bool PlanBuilder::lower_convolution(std::span<const LayerId> members) {
   if (kernel == nullptr) return false;
   const int slot = new_slot(DataType::kFloat32, spec_.shape(result));
   add_step(std::move(kernel), std::move(inputs), {slot}, id);
-  return lower_epilogue(epilogue, result, slot, Layout::kChannelsLast);
+  return lower_epilogue(epilogue, result, slot, Layout::kChannelsLast, scaling.bias ? &scaling : nullptr);
 }
 
 bool PlanBuilder::lower_integer_convolution(LayerId id, cpu::ConvolutionSpec spec, const Layer* folded,

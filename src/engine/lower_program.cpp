@@ -104,7 +104,10 @@ std::optional<PlanBuilder::ProgramDomain> PlanBuilder::program_domain(std::span<
 int PlanBuilder::program_operand(ProgramState& state, LayerId id, std::size_t index) {
   const Layer& l = layer(id);
   const TensorId input = l.inputs[index];
-  if (const auto found = state.registers.find(input); found != state.registers.end()) return found->second;
+  // Parameters of an instance normalisation are per channel.
+  const bool per_channel = l.op->name == "InstanceNormalization" && index > 0;
+  if (const auto found = state.registers.find({input, per_channel}); found != state.registers.end())
+    return found->second;
   const Rounding rounding = load_rounding(l, id, index);
   const ProgramDomain& domain = state.domain;
   const bool quantised = computes_in_int8(id);
@@ -112,12 +115,10 @@ int PlanBuilder::program_operand(ProgramState& state, LayerId id, std::size_t in
     const Tensor value = quantised ? quantised_constant(id, index) : constant(input, Layout::kDense, rounding);
     if (is_single(value)) return state.program.constant(value.data<float>()[0]);
     state.inputs.push_back(constant_slot(value));
-    // Parameters of an instance normalisation are per channel.
-    if (l.op->name == "InstanceNormalization" && index > 0)
-      return state.program.input(channel_strides(domain.shape, domain.layout), Rounding::kNone);
+    if (per_channel) return state.program.input(channel_strides(domain.shape, domain.layout), Rounding::kNone);
     return state.program.input(strides_in(value.shape(), Layout::kDense, domain.shape, domain.layout), Rounding::kNone);
   }
-  const Home& home = home_[static_cast<std::size_t>(input)];
+  const Home& home = home_for(input, id);
   int slot = home.slot;
   Layout layout = home.layout;
   if (layout != domain.layout && shape(input) == domain.shape) {
@@ -126,14 +127,13 @@ int PlanBuilder::program_operand(ProgramState& state, LayerId id, std::size_t in
   }
   const Rounding needed = is_exact(home.storage, rounding) ? Rounding::kNone : rounding;
   state.inputs.push_back(slot);
-  int reg = l.op->name == "InstanceNormalization" && index > 0
-                ? state.program.input(channel_strides(domain.shape, domain.layout), needed)
-                : state.program.input(strides_in(shape(input), layout, domain.shape, domain.layout), needed);
+  int reg = per_channel ? state.program.input(channel_strides(domain.shape, domain.layout), needed)
+                        : state.program.input(strides_in(shape(input), layout, domain.shape, domain.layout), needed);
   if (quantised) {
     const Quantisation q = quantisation_of(input);
     reg = state.program.apply(cpu::Instruction::kQuantise, reg, -1, q.scale, q.is_unsigned ? 1.0f : 0.0f);
   }
-  state.registers[input] = reg;
+  state.registers[{input, per_channel}] = reg;
   return reg;
 }
 
@@ -180,7 +180,7 @@ bool PlanBuilder::append_to_program(ProgramState& state, LayerId id) {
     if (!lowered) return false;
     result = *lowered;
   }
-  state.registers[l.outputs[0]] = result;
+  state.registers[{l.outputs[0], false}] = result;
   return true;
 }
 
@@ -196,7 +196,7 @@ bool PlanBuilder::lower_program(std::span<const LayerId> members) {
     const TensorId output = layer(id).outputs[0];
     if (internal(output) && !read_outside(output, members)) continue;
     // Values of one per row are dense: there is nothing to permute in them.
-    state.program.output(state.registers.at(output), store_rounding(output));
+    state.program.output(result_register(state, output), store_rounding(output, members));
     stored.emplace_back(output, shape(output) == domain->shape ? domain->layout : Layout::kDense);
   }
   std::unique_ptr<Kernel> kernel = state.program.finish();
@@ -204,6 +204,7 @@ bool PlanBuilder::lower_program(std::span<const LayerId> members) {
   std::vector<int> outputs;
   for (const auto& [tensor, layout] : stored) outputs.push_back(define(tensor, layout));
   add_step(std::move(kernel), std::move(state.inputs), std::move(outputs), members.back());
+  for (const auto& [tensor, layout] : stored) settle(tensor, members);
   return true;
 }
 
@@ -227,55 +228,61 @@ int PlanBuilder::append_scaling(ProgramState& state, int value, const ProductSca
     state.inputs.push_back(constant_slot(tensor));
     return state.program.input(strides, Rounding::kNone);
   };
-  value = state.program.apply(cpu::Instruction::kMul, value, operand(scaling.scale));
+  if (scaling.scale) value = state.program.apply(cpu::Instruction::kMul, value, operand(scaling.scale));
   if (scaling.bias) value = state.program.apply(cpu::Instruction::kAdd, value, operand(scaling.bias));
   return value;
 }
 
-bool PlanBuilder::lower_epilogue(std::span<const LayerId> members, TensorId source, int slot, Layout layout,
+std::size_t PlanBuilder::epilogue_size(std::span<const LayerId> members) const {
+  std::size_t size = 0;
+  while (size < members.size() && (is_fused_cast(members[size]) || can_be_program(members[size]))) ++size;
+  return size;
+}
+
+bool PlanBuilder::lower_epilogue(std::span<const LayerId> group, TensorId source, int slot, Layout layout,
                                  const ProductScaling* scaling) {
-  const bool source_stored = !internal(source) || read_outside(source, members);
+  const std::span<const LayerId> members = group.first(epilogue_size(group));
+  // The last value stays in `slot`.
+  const TensorId last = members.empty() ? source : layer(members.back()).outputs[0];
+  const auto stay = [&] {
+    home_[static_cast<std::size_t>(last)] = {slot, layout, internal(last) ? DataType::kFloat32 : storage(last)};
+  };
   if (members.empty() && scaling == nullptr) {
-    Home& home = home_[static_cast<std::size_t>(source)];
-    home = {slot, layout, internal(source) ? DataType::kFloat32 : storage(source)};
-    if (const Rounding rounding = store_rounding(source); rounding != Rounding::kNone)
+    stay();
+    if (const Rounding rounding = store_rounding(source, members); rounding != Rounding::kNone)
       add_step(cpu::make_round_kernel(rounding), {slot}, {slot}, network_.tensor(source).producer);
+    settle(source, members);
+    lower_sequence(group);
     return true;
   }
   ProgramDomain domain;
   domain.shape = shape(source);
   domain.layout = layout;
   ProgramState state{domain, cpu::ProgramBuilder(in_memory_order(domain.shape, layout)), {}, {slot}};
-  state.registers[source] =
-      state.program.input(in_memory_order(cpu::layout_strides(domain.shape, layout), layout), Rounding::kNone);
-  if (scaling != nullptr) state.registers[source] = append_scaling(state, state.registers[source], *scaling);
+  int value = state.program.input(in_memory_order(cpu::layout_strides(domain.shape, layout), layout), Rounding::kNone);
+  if (scaling != nullptr) value = append_scaling(state, value, *scaling);
+  state.registers[{source, false}] = value;
   for (LayerId id : members)
     if (!append_to_program(state, id))
       throw InternalError(fmt::format("layer '{}' was fused but has no instructions", layer(id).name));
-  std::vector<int> outputs;
-  if (members.empty()) {
-    state.program.output(state.registers.at(source), store_rounding(source));
-    home_[static_cast<std::size_t>(source)] = {slot, layout, internal(source) ? DataType::kFloat32 : storage(source)};
-    outputs.push_back(slot);
-  } else if (source_stored) {
-    state.program.output(state.registers.at(source), store_rounding(source));
-    outputs.push_back(define(source, layout));
-  }
+  std::vector<TensorId> stored;
+  if (!members.empty() && (!internal(source) || read_outside(source, members))) stored.push_back(source);
   for (LayerId id : members) {
     const TensorId output = layer(id).outputs[0];
-    if (internal(output) && !read_outside(output, members)) continue;
-    state.program.output(state.registers.at(output), store_rounding(output));
-    if (id == members.back()) {
-      home_[static_cast<std::size_t>(output)] = {slot, layout, internal(output) ? DataType::kFloat32 : storage(output)};
-      outputs.push_back(slot);
-    } else {
-      outputs.push_back(define(output, layout));
-    }
+    if (output != last && (!internal(output) || read_outside(output, members))) stored.push_back(output);
   }
+  std::vector<int> outputs;
+  for (TensorId id : stored) outputs.push_back(define(id, layout));
+  stay();
+  stored.push_back(last);
+  outputs.push_back(slot);
+  for (TensorId id : stored) state.program.output(result_register(state, id), store_rounding(id, members));
   std::unique_ptr<Kernel> kernel = state.program.finish();
   if (kernel == nullptr) throw InternalError("an epilogue without rows could not be expressed");
   add_step(std::move(kernel), std::move(state.inputs), std::move(outputs),
            members.empty() ? network_.tensor(source).producer : members.back());
+  for (TensorId id : stored) settle(id, members);
+  lower_sequence(group.subspan(members.size()));
   return true;
 }
 

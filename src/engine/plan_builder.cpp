@@ -98,13 +98,46 @@ Rounding PlanBuilder::store_rounding(TensorId id) const {
   return internal(id) || spec_.type(id) == DataType::kFloat64 ? Rounding::kNone : rounding_of(storage(id));
 }
 
+Rounding PlanBuilder::store_rounding(TensorId id, std::span<const LayerId> part) const {
+  return exact_beyond(id, part) ? Rounding::kNone : store_rounding(id);
+}
+
+bool PlanBuilder::reads_exact(TensorId id, LayerId reader) const {
+  const LayerId producer = network_.tensor(id).producer;
+  if (producer == kNone || reader == kNone || spec_.is_constant(id)) return false;
+  const auto& group_of = plan_.grouping_.group_of;
+  return group_of[static_cast<std::size_t>(producer)] == group_of[static_cast<std::size_t>(reader)] &&
+         layer(reader).op->kind != OpKind::kContraction;
+}
+
+bool PlanBuilder::exact_beyond(TensorId id, std::span<const LayerId> part) const {
+  if (store_rounding(id) == Rounding::kNone) return false;
+  return std::ranges::any_of(spec_.consumers[static_cast<std::size_t>(id)], [&](LayerId reader) {
+    return reads_exact(id, reader) && std::ranges::find(part, reader) == part.end();
+  });
+}
+
+void PlanBuilder::settle(TensorId id, std::span<const LayerId> part) {
+  if (!exact_beyond(id, part)) return;
+  const Home exact{home_[static_cast<std::size_t>(id)].slot, home_[static_cast<std::size_t>(id)].layout,
+                   DataType::kFloat32};
+  exact_[id] = exact;
+  const int slot = define(id, exact.layout);
+  add_step(cpu::make_round_kernel(store_rounding(id)), {exact.slot}, {slot}, network_.tensor(id).producer);
+}
+
+const PlanBuilder::Home& PlanBuilder::home_for(TensorId id, LayerId reader) const {
+  const auto found = exact_.find(id);
+  return found != exact_.end() && reads_exact(id, reader) ? found->second : home_[static_cast<std::size_t>(id)];
+}
+
 Rounding PlanBuilder::load_rounding(const Layer& l, LayerId id, std::size_t index) const {
   const TensorId tensor = l.inputs[index];
   if (!spec_.numeric[static_cast<std::size_t>(id)] || l.op->precision != PrecisionRule::kCompute)
     return Rounding::kNone;
   if (spec_.type(tensor) == DataType::kFloat64 || !is_floating(spec_.type(tensor))) return Rounding::kNone;
   // Values inside of a group are not rounded, except the operands of its products.
-  if (internal(tensor) && l.op->kind != OpKind::kContraction) return Rounding::kNone;
+  if (reads_exact(tensor, id)) return Rounding::kNone;
   // The scales and the region of a Resize are parameters, not operands: they are read as they are.
   if (index > 0 && (l.op->name == "Resize" || l.op->name == "Upsample")) return Rounding::kNone;
   const Precision p = precision(id);
@@ -137,7 +170,7 @@ int PlanBuilder::define(TensorId id, Layout layout) {
 std::string PlanBuilder::constant_key(TensorId id) const {
   if (id == kNone) return "none";
   if (spec_.shape_dependent[static_cast<std::size_t>(id)])
-    return fmt::format("{}{}@{}", weights_.scope(), id, spec_.id);
+    return fmt::format("{}{}{}", weights_.scope(), id, constants_of(spec_));
   const Tensor& value = spec_.value(id);
   // What the file has is the same in every network that was made from it; what is folded belongs to this one.
   const bool from_file = value && network_.tensor(id).value.raw() == value.raw() && value.size() > 0;
@@ -181,6 +214,12 @@ int PlanBuilder::constant_slot(Tensor value) {
 }
 
 int PlanBuilder::read(TensorId id, Layout layout, Rounding rounding, LayerId reader) {
+  if (const Home& home = home_for(id, reader); &home != &home_[static_cast<std::size_t>(id)]) {
+    if (layout == home.layout) return home.slot;
+    const int exact = new_slot(DataType::kFloat32, spec_.shape(id));
+    add_step(cpu::make_reorder_kernel(shape(id), layout, Rounding::kNone), {home.slot}, {exact}, reader);
+    return exact;
+  }
   const auto key = std::make_tuple(id, layout, rounding);
   if (const auto found = variants_.find(key); found != variants_.end()) return found->second;
   int slot;
@@ -238,8 +277,8 @@ void PlanBuilder::lower_group(const Group& group) {
                                         is_scale_shift(spec_, layer(part[epilogue])) || is_fused_cast(part[epilogue])))
         ++epilogue;
       if (!lower_contraction(part.first(epilogue))) {
-        lower_single(part[0]);
-        lower_sequence(part.subspan(1, epilogue - 1));
+        const std::size_t done = lower_reference_contraction(part.first(epilogue));
+        lower_sequence(part.subspan(done, epilogue - done));
       }
       lower_sequence(part.subspan(epilogue));
     }
@@ -273,7 +312,7 @@ void PlanBuilder::lower_single(LayerId id) {
     if (slot >= 0 && plan_.slots_[static_cast<std::size_t>(slot)].dynamic) open = true;
   for (TensorId output : l.outputs) {
     types.push_back(output == kNone ? DataType::kUndefined : spec_.type(output));
-    rounding.push_back(output == kNone ? Rounding::kNone : store_rounding(output));
+    rounding.push_back(output == kNone ? Rounding::kNone : store_rounding(output, {&id, 1}));
     outputs.push_back(output == kNone ? -1 : define(output, Layout::kDense));
     if (open && output != kNone) plan_.slots_[static_cast<std::size_t>(outputs.back())].dynamic = true;
   }
@@ -282,6 +321,8 @@ void PlanBuilder::lower_single(LayerId id) {
                                   : cpu::GraphFunction{};
   add_step(cpu::make_op_kernel(l, std::move(types), std::move(rounding), !open, std::move(graphs)), std::move(inputs),
            std::move(outputs), id);
+  for (TensorId output : l.outputs)
+    if (output != kNone) settle(output, {&id, 1});
 }
 
 }  // namespace ulpscope

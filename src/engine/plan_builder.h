@@ -36,6 +36,16 @@ class PlanBuilder {
   bool internal(TensorId id) const { return plan_.grouping_.internal[static_cast<std::size_t>(id)] != 0; }
   /// How a layer's step rounds what it stores of this tensor.
   Rounding store_rounding(TensorId id) const;
+  /// The same for a step that carries out this part of a group: what other parts read as it is, settle() rounds.
+  Rounding store_rounding(TensorId id, std::span<const LayerId> part) const;
+  /// The reader is in one group with the layer that computes the tensor, and reads it unrounded.
+  bool reads_exact(TensorId id, LayerId reader) const;
+  /// Layers of the tensor's group outside of this part read it unrounded, although it is stored for others.
+  bool exact_beyond(TensorId id, std::span<const LayerId> part) const;
+  /// To be called after the step that computes the tensor in `part` of a group: stores it rounded where exact_beyond().
+  void settle(TensorId id, std::span<const LayerId> part);
+  /// Where this reader finds the tensor.
+  const Home& home_for(TensorId id, LayerId reader) const;
   /// How a layer rounds what it reads as input `index`.
   Rounding load_rounding(const Layer& l, LayerId id, std::size_t index) const;
 
@@ -66,32 +76,41 @@ class PlanBuilder {
   struct ProgramState {
     ProgramDomain domain;
     cpu::ProgramBuilder program;
-    std::map<TensorId, int> registers;
-    std::vector<int> inputs;  ///< Slots, in the order of the program's inputs.
+    std::map<std::pair<TensorId, bool>, int> registers;  ///< true: read as one value per channel.
+    std::vector<int> inputs;                             ///< Slots, in the order of the program's inputs.
   };
   /// As one program if possible, else layer by layer.
   void lower_sequence(std::span<const LayerId> members);
   bool lower_program(std::span<const LayerId> members);
   bool can_be_program(LayerId id) const;
+  /// How many of these layers, from the first one on, can be the epilogue of a product.
+  std::size_t epilogue_size(std::span<const LayerId> members) const;
   std::optional<ProgramDomain> program_domain(std::span<const LayerId> members) const;
   int program_operand(ProgramState& state, LayerId id, std::size_t index);
+  /// Of a value that the program itself computes.
+  static int result_register(const ProgramState& state, TensorId id) { return state.registers.at({id, false}); }
   bool append_to_program(ProgramState& state, LayerId id);
   /// A Cast in one group with the product of integers whose results it stores.
   bool is_fused_cast(LayerId id) const;
   bool read_outside(TensorId id, std::span<const LayerId> members) const;
-  /// What makes real numbers of a product of integers: float32, one element or one per output channel.
+  /// What makes real numbers of the sums of a product: float32, one element or one per output channel.
   struct ProductScaling {
-    Tensor scale, bias;  ///< acc * scale + bias, each rounded to float32; the bias may be absent.
+    Tensor scale, bias;  ///< acc * scale + bias, each rounded to float32; either may be absent.
     bool last = false;   ///< The channels are the last dimension, else dimension 1.
   };
   int append_scaling(ProgramState& state, int value, const ProductScaling& scaling);
-  /// Runs the pointwise members in place on the raw results in `slot`; the last one's output stays there.
+  /// Runs the pointwise members in place on the raw results in `slot`; the last one's output stays there. Members
+  /// that have no instructions, and those behind them, run after that.
   bool lower_epilogue(std::span<const LayerId> members, TensorId source, int slot, Layout layout,
                       const ProductScaling* scaling = nullptr);
 
   // lower_product.cpp
   /// members[0] is the product, the others are its pointwise epilogue. False when the reference kernel must do it.
   bool lower_contraction(std::span<const LayerId> members);
+  /// Like lower_single for a product, with the BatchNormalization that is folded into it. How many members are done.
+  std::size_t lower_reference_contraction(std::span<const LayerId> members);
+  /// The BatchNormalization behind a convolution that goes into its weights and bias; null: none.
+  const Layer* folded_normalization(std::span<const LayerId> members) const;
   bool lower_matmul(std::span<const LayerId> members);
   bool lower_convolution(std::span<const LayerId> members);
   /// `spec` has the float weights.
@@ -166,6 +185,7 @@ class PlanBuilder {
   WeightCache& weights_;
   std::span<const cpu::GraphFunction> subgraphs_;
   std::vector<Home> home_;           ///< Per tensor.
+  std::map<TensorId, Home> exact_;   ///< Stored tensors as the other parts of their group read them.
   std::vector<ActivationKey> keys_;  ///< Per tensor.
   std::map<std::tuple<TensorId, Layout, Rounding>, int> variants_;
   std::map<std::tuple<TensorId, Layout, bool>, int> quantised_;
