@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "backend/cpu/op_kernel.h"
+#include "backend/cpu/conversion.h"
 #include "backend/cpu/program.h"
 #include "backend/cpu/reorder.h"
 #include "core/parallel.h"

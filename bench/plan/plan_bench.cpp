@@ -11,7 +11,7 @@
 
 #include "core/parallel.h"
 #include "engine/assign.h"
-#include "engine/executable.h"
+#include "runtime/executable.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 

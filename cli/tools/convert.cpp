@@ -17,7 +17,7 @@
 #include "core/file.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "graph/name_match.h"
 #include "interrupt.h"
 #include "precision/answer_json.h"

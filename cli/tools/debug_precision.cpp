@@ -5,7 +5,7 @@
 #include "args/debug_precision.h"
 #include "console.h"
 #include "core/file.h"
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "interrupt.h"
 #include "precision/marking.h"
 #include "precision/strategy.h"

@@ -1,7 +1,7 @@
 // Which precision each layer got, and why, in the log.
 #pragma once
 
-#include "engine/engine.h"
+#include "runtime/engine.h"
 
 namespace ulpscope::cli {
 

@@ -15,7 +15,7 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "tools/inspect.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "tools/inspect_onnx.h"
 
 namespace ulpscope::cli {

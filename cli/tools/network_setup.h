@@ -10,7 +10,7 @@
 #include "compare/data_loader.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
-#include "engine/weights.h"
+#include "backend/weights.h"
 #include "runners/script_host.h"
 
 namespace ulpscope::cli {

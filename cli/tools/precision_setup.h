@@ -11,7 +11,7 @@
 #include "compare/comparison.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
-#include "engine/weights.h"
+#include "backend/weights.h"
 #include "precision/trials.h"
 #include "runners/script_host.h"
 

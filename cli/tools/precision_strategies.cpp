@@ -12,7 +12,7 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "graph/outputs.h"
 #include "interrupt.h"
 #include "precision/marking.h"

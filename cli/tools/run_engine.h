@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "runners/script_host.h"
 #include "tools/run_options.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 #include "ulpscope/error.h"

@@ -10,7 +10,7 @@
 #include "compare/data_loader.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
-#include "engine/executable.h"
+#include "runtime/executable.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

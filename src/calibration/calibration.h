@@ -14,7 +14,7 @@
 #include "calibration/calibrators.h"
 #include "compare/tensor_map.h"
 #include "engine/specialization.h"
-#include "engine/weights.h"
+#include "backend/weights.h"
 #include "graph/network.h"
 
 namespace ulpscope {

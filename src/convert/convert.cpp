@@ -15,7 +15,7 @@
 #include "convert/normalizations.h"
 #include "convert/proof.h"
 #include "engine/assign.h"
-#include "engine/executable.h"
+#include "runtime/executable.h"
 #include "engine/int8.h"
 #include "engine/scale_shift.h"
 #include "graph/name_match.h"

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "engine/assign.h"
-#include "engine/executable.h"
+#include "runtime/executable.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 #include "ulpscope/error.h"

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "ops/forms.h"
+
 namespace ulpscope {
 namespace {
 
@@ -126,7 +128,7 @@ bool is_product(const Layer& layer) {
 bool product_has_form(const Specialization& spec, const Layer& layer) {
   const TensorId a = layer.inputs[0], b = layer.inputs[1];
   if (b == kNone || spec.is_constant(a) || !is_float(spec, b) || !spec.shape(a) || !spec.shape(b)) return false;
-  const bool convolution = layer.op->name == "Conv" || layer.op->name == "ConvTranspose";
+  const bool convolution = ops::is_convolution(layer);
   if (convolution) {
     const bool bias = layer.inputs.size() > 2 && layer.inputs[2] != kNone;
     return (dimensions_of(spec, a) == 3 || dimensions_of(spec, a) == 4) && spec.is_constant(b) &&
@@ -141,7 +143,7 @@ bool is_channel_vector(const Specialization& spec, const Layer& product, TensorI
   const Shape& output = *spec.shape(product.outputs[0]);
   const Shape& shape = spec.value(id).shape();
   if (shape.empty() || shape.size() > output.size() || output.size() < 2) return false;
-  const bool convolution = product.op->name == "Conv" || product.op->name == "ConvTranspose";
+  const bool convolution = ops::is_convolution(product);
   const std::size_t channel = convolution ? 1 : output.size() - 1;
   const std::size_t offset = output.size() - shape.size();
   if (channel < offset) return false;
@@ -178,7 +180,7 @@ const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
   const LayerId producer = spec.network->tensor(id).producer;
   if (producer == kNone) return nullptr;
   const Layer& layer = spec.network->layer(producer);
-  if (layer.op->name != "DequantizeLinear" || layer.inputs.size() < 2 || !is_constant_input(spec, layer, 1) ||
+  if (!ops::is_dequantize(layer) || layer.inputs.size() < 2 || !is_constant_input(spec, layer, 1) ||
       !usable_scales(spec.value(layer.inputs[1])) || layer.attributes.integer("block_size", 0) != 0)
     return nullptr;
   const DataType source = spec.type(layer.inputs[0]);
@@ -351,7 +353,18 @@ std::size_t weight_channel_axis(const Specialization& spec, const Layer& layer) 
 std::int64_t output_channels(const Specialization& spec, const Layer& layer) {
   const Shape& weights = *spec.shape(layer.inputs[1]);
   const std::int64_t channels = weights[weight_channel_axis(spec, layer)];
-  return layer.op->name == "ConvTranspose" ? channels * layer.attributes.integer("group", 1) : channels;
+  return ops::is_transposed_convolution(layer) ? channels * layer.attributes.integer("group", 1) : channels;
+}
+
+std::int64_t weight_channel(const Specialization& spec, const Layer& l, const Shape& weights,
+                            std::int64_t element) {
+  const std::size_t axis = weight_channel_axis(spec, l);
+  std::int64_t inner = 1;
+  for (std::size_t d = axis + 1; d < weights.size(); ++d) inner *= weights[d];
+  const std::int64_t channel = element / inner % weights[axis];
+  if (!ops::is_transposed_convolution(l)) return channel;
+  const std::int64_t groups = l.attributes.integer("group", 1);
+  return element / (inner * weights[axis]) / (weights[0] / groups) * weights[1] + channel;
 }
 
 }  // namespace ulpscope

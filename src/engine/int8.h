@@ -73,4 +73,7 @@ std::size_t weight_channel_axis(const Specialization& spec, const Layer& layer);
 /// The output channels of a product with constant weights.
 std::int64_t output_channels(const Specialization& spec, const Layer& layer);
 
+/// The output channel that an element of the weights, which have this shape, belongs to.
+std::int64_t weight_channel(const Specialization& spec, const Layer& l, const Shape& weights, std::int64_t element);
+
 }  // namespace ulpscope

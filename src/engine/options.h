@@ -43,6 +43,8 @@ struct BuildOptions {
   std::vector<Profile> profiles;
   /// Input shapes to expect where no profile tells: costs are computed for them. Other shapes run as well.
   std::map<std::string, Shape> typical_shapes;
+  /// Who computes: see find_backend() in backend/backend.h.
+  std::string backend = "cpu";
   /// Threads for building and running; 0: one per core. The results do not depend on it.
   int threads = 0;
   /// `--load-tactics`: the content of a tactic replay file; empty: choose anew.

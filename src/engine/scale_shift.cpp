@@ -1,11 +1,9 @@
 #include "engine/scale_shift.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "engine/plan_builder.h"
+#include "ops/forms.h"
 
 namespace ulpscope {
 
@@ -46,7 +44,7 @@ ScaleShift rounded_scale_shift(const Specialization& spec, const Layer& layer, R
 
 Tensor scaled_weights(const Specialization& spec, const Layer& convolution, const Tensor& scale) {
   const Tensor& weights = spec.value(convolution.inputs[1]);
-  const bool transposed = convolution.op->name == "ConvTranspose";
+  const bool transposed = ops::is_transposed_convolution(convolution);
   const std::int64_t groups = convolution.attributes.integer("group", 1);
   const std::int64_t channels = scale.size(), outer = weights.shape()[0], second = weights.shape()[1];
   const std::int64_t area = weights.size() / std::max<std::int64_t>(1, outer * second);
@@ -72,33 +70,6 @@ Tensor scaled_bias(const Specialization& spec, const Layer& convolution, const S
                                                  static_cast<double>(channels.shift.data<float>()[c]));
   }
   return result;
-}
-
-std::string PlanBuilder::scale_shift_key(const Layer& l) const {
-  std::string key = fmt::format("{}", l.outputs[0]);
-  for (std::size_t i = 1; i < 5; ++i) key += "," + constant_key(l.inputs[i]);
-  return key;
-}
-
-Tensor PlanBuilder::scale_of(const Layer& l) const {
-  return weights_.get(fmt::format("scale|{}", scale_shift_key(l)),
-                      [&] { return scale_shift(spec_, l, Rounding::kNone).scale; });
-}
-
-Tensor PlanBuilder::shift_of(const Layer& l) const {
-  return weights_.get(fmt::format("shift|{}", scale_shift_key(l)),
-                      [&] { return scale_shift(spec_, l, Rounding::kNone).shift; });
-}
-
-Tensor PlanBuilder::rounded_scale_shift(LayerId id, bool shift) {
-  const Layer& l = layer(id);
-  const Rounding rounding = rounding_of(precision(id));
-  if (rounding == Rounding::kNone || rounding == Rounding::kTF32) return shift ? shift_of(l) : scale_of(l);
-  return weights_.get(
-      fmt::format("{}|{}|rounded {}", shift ? "shift" : "scale", scale_shift_key(l), static_cast<int>(rounding)), [&] {
-        const ScaleShift prepared = ulpscope::rounded_scale_shift(spec_, l, rounding);
-        return shift ? prepared.shift : prepared.scale;
-      });
 }
 
 }  // namespace ulpscope

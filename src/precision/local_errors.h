@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/executable.h"
+#include "runtime/executable.h"
 #include "graph/assignment.h"
 #include "graph/network.h"
 

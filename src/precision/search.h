@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/options.h"
-#include "engine/weights.h"
+#include "backend/weights.h"
 #include "graph/network.h"
 #include "precision/answer.h"
 #include "precision/criterion.h"

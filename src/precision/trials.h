@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compare/tensor_map.h"
-#include "engine/executable.h"
+#include "runtime/executable.h"
 #include "engine/options.h"
 #include "graph/network.h"
 

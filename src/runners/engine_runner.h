@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "runners/runner.h"
 
 namespace ulpscope {

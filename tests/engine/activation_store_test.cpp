@@ -1,5 +1,5 @@
 // Plans that share activations: the same bits as without, and what is not computed again.
-#include "engine/activation_store.h"
+#include "backend/activation_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "engine/build_helpers.h"
-#include "engine/executable.h"
+#include "runtime/executable.h"
 #include "engine/random_network.h"
 
 namespace ulpscope::testing {

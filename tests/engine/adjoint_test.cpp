@@ -6,7 +6,7 @@
 #include <random>
 
 #include "engine/assign.h"
-#include "engine/executable.h"
+#include "runtime/executable.h"
 #include "graph/evaluate.h"
 #include "graph/network_builder.h"
 

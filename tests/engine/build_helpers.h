@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/assign.h"
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "onnx/model_builder.h"
 
 namespace ulpscope::testing {

@@ -1,5 +1,5 @@
 // Building and running: shapes, inputs, messages, control flow.
-#include "engine/engine.h"
+#include "runtime/engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Engines as files: the same bits after a round trip, and a clear refusal of everything else.
-#include "engine/plan_file.h"
+#include "runtime/plan_file.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 
 #include "engine/assign.h"
 #include "engine/emulator.h"
-#include "engine/engine.h"
+#include "runtime/engine.h"
 #include "engine/random_network.h"
 
 namespace ulpscope::testing {

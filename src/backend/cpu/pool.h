@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "backend/kernel.h"
+#include "ops/forms.h"
 
 namespace ulpscope::cpu {
 
 struct PoolSpec {
-  enum class Kind : std::uint8_t { kMax, kAverageIncludePad, kAverageExcludePad } kind;
+  ops::PoolForm form;
   Shape input, output;  ///< Logical, one or two spatial dimensions; channels last in memory.
   std::vector<std::int64_t> kernel, strides, dilations, pads_begin, pads_end;
 };

@@ -418,7 +418,7 @@ std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, con
 }
 
 std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec) {
-  const auto algorithm = spec.kind == PoolSpec::Kind::kAverageIncludePad ? dnnl::algorithm::pooling_avg_include_padding
+  const auto algorithm = spec.form == ops::PoolForm::kAverageIncludingPads ? dnnl::algorithm::pooling_avg_include_padding
                                                                          : dnnl::algorithm::pooling_avg_exclude_padding;
   const memory::desc source = image(spec.input), target = image(spec.output);
   const Dims kernel = spatial(spec.kernel, 1), strides = spatial(spec.strides, 1),

@@ -11,7 +11,7 @@ namespace ulpscope::cpu {
 
 ProgramBuilder::ProgramBuilder(Shape domain, int row_dims) : domain_(std::move(domain)), row_dims_(row_dims) {}
 
-ProgramBuilder::Register ProgramBuilder::input(const std::vector<std::int64_t>& strides, Rounding rounding) {
+Register ProgramBuilder::input(const std::vector<std::int64_t>& strides, Rounding rounding) {
   const Register target = static_cast<Register>(registers_.size());
   registers_.push_back({Kind::kFull, static_cast<int>(inputs_.size())});
   inputs_.push_back({strides, rounding, target});
@@ -22,12 +22,12 @@ ProgramBuilder::Register ProgramBuilder::input(const std::vector<std::int64_t>& 
   return target;
 }
 
-ProgramBuilder::Register ProgramBuilder::constant(float value) {
+Register ProgramBuilder::constant(float value) {
   registers_.push_back({Kind::kConstant, -1, value});
   return static_cast<Register>(registers_.size()) - 1;
 }
 
-ProgramBuilder::Register ProgramBuilder::apply(Instruction instruction, Register a, Register b, float p, float q) {
+Register ProgramBuilder::apply(Instruction instruction, Register a, Register b, float p, float q) {
   const auto kind_of = [&](Register r) {
     return r < 0 ? Kind::kConstant : registers_[static_cast<std::size_t>(r)].kind;
   };

@@ -9,82 +9,14 @@
 
 #include "backend/kernel.h"
 #include "core/rounding.h"
+#include "graph/program.h"
 #include "ulpscope/shape.h"
 
 namespace ulpscope::cpu {
 
-/// All compute in float32. p, q: parameters of the instruction.
-enum class Instruction : std::uint8_t {
-  // unary
-  kCopy,
-  kNeg,
-  kAbs,
-  kSign,
-  kReciprocal,
-  kSqrt,
-  kRsqrt,
-  kExp,
-  kLog,
-  kErf,
-  kTanh,
-  kSigmoid,
-  kSin,
-  kCos,
-  kTan,
-  kAsin,
-  kAcos,
-  kAtan,
-  kSinh,
-  kCosh,
-  kAsinh,
-  kAcosh,
-  kAtanh,
-  kFloor,
-  kCeil,
-  kRound,
-  kRelu,
-  kSquare,
-  kLeakyRelu,    ///< p: slope
-  kClip,         ///< min(max(x, p), q)
-  kHardSigmoid,  ///< max(0, min(1, p x + q))
-  kHardSwish,
-  kSoftplus,
-  kSoftsign,
-  kMish,
-  kElu,   ///< p (exp x - 1) below 0
-  kSelu,  ///< q (p exp x - p) below 0, q x above
-  kCelu,
-  kThresholdedRelu,
-  kSwish,  ///< p: alpha (Swish: x sigmoid(p x))
-  kGelu,
-  kGeluTanh,
-  kQuantise,  ///< p: scale, q: 1 for unsigned. To 8-bit integers and back: clamp(round(x / p)) p.
-  // binary
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kPow,
-  kMin,
-  kMax,
-  kPRelu,
-  // reductions of a row to one value
-  kRowSum,
-  kRowMean,
-  kRowMax,
-  kRowMin,
-  kRowSumSquare,
-  kRowL1,
-};
-
-inline constexpr bool is_row_reduction(Instruction i) noexcept { return i >= Instruction::kRowSum; }
-inline constexpr bool is_binary(Instruction i) noexcept { return i >= Instruction::kAdd && i < Instruction::kRowSum; }
-
 /// Builds a kernel. Registers are numbered in the order in which they are made.
 class ProgramBuilder {
  public:
-  using Register = int;
-
   /// `domain`: the shape of full registers, in the order of memory. `row_dims`: how many innermost dimensions form the
   /// rows that reductions work over; 0: no reductions.
   explicit ProgramBuilder(Shape domain, int row_dims = 0);

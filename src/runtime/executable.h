@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/options.h"
-#include "engine/plan.h"
+#include "backend/backend.h"
 
 namespace ulpscope {
 

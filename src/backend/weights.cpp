@@ -1,4 +1,4 @@
-#include "engine/weights.h"
+#include "backend/weights.h"
 
 #include <fmt/format.h>
 

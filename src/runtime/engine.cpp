@@ -1,4 +1,4 @@
-#include "engine/engine.h"
+#include "runtime/engine.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/cost.h"
-#include "engine/executable.h"
-#include "engine/plan_file.h"
+#include "runtime/executable.h"
+#include "runtime/plan_file.h"
 #include "engine/tactics.h"
 #include "ops/registry.h"
 #include "ulpscope/error.h"

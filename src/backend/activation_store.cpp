@@ -1,4 +1,4 @@
-#include "engine/activation_store.h"
+#include "backend/activation_store.h"
 
 namespace ulpscope {
 

@@ -1,32 +1,34 @@
-// Layers as instructions of a program.
+// Layers as instructions of a program: what pointwise operators, and reductions, softmax and normalisation over
+// rows, compute.
 #pragma once
 
 #include <optional>
 #include <span>
 
-#include "backend/cpu/program.h"
 #include "graph/network.h"
+#include "graph/program.h"
 
-namespace ulpscope::cpu {
+namespace ulpscope::ops {
 
 /// What one layer reads: a register, and the elements when they are constant (then the register may be absent, -1).
 struct ProgramOperand {
-  ProgramBuilder::Register reg = -1;
+  Register reg = -1;
   const Tensor* value = nullptr;
 };
 
 /// Appends the layer's instructions; gives the register of output 0. Nothing: the operator, or this form of it, has no
 /// instructions and runs as its reference kernel. Pointwise operators, and reductions, softmax and normalisation over
 /// the rows of the program. `row_elements`: elements of a row.
-std::optional<ProgramBuilder::Register> lower_layer(ProgramBuilder& program, const Layer& layer,
-                                                    std::span<const ProgramOperand> operands,
-                                                    std::int64_t row_elements);
+std::optional<Register> append_instructions(Program& program, const Layer& layer,
+                                            std::span<const ProgramOperand> operands, std::int64_t row_elements);
 
-/// Whether `lower_layer` would succeed, and which operands it wants as registers (bit i: operand i).
+/// Whether `append_instructions` would succeed, and which operands it wants as registers (bit i: operand i, the last
+/// bit also for those behind it).
 struct ProgramSupport {
   bool supported = false;
   std::uint32_t registers = 0;
+  bool wants(std::size_t operand) const { return (registers >> (operand < 31 ? operand : 31) & 1u) != 0; }
 };
 ProgramSupport program_support(const Layer& layer, std::span<const Tensor* const> constants);
 
-}  // namespace ulpscope::cpu
+}  // namespace ulpscope::ops

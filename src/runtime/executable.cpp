@@ -1,4 +1,4 @@
-#include "engine/executable.h"
+#include "runtime/executable.h"
 
 #include <fmt/format.h>
 
@@ -63,14 +63,15 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
                                                  Fusion fusion) {
   auto spec = specialization(input_shapes);
   Grouping grouping = fuse(*spec, assignment, fusion);
-  std::vector<cpu::GraphFunction> subgraphs(network_.layers.size());
+  std::vector<GraphFunction> subgraphs(network_.layers.size());
   for (std::size_t l = 0; l < subgraphs.size(); ++l)
     if (network_.layers[l].op->kind == OpKind::kControl)
       subgraphs[l] = [this, l, precision = assignment.precision[l]](std::string_view attribute,
                                                                     std::span<const Tensor> inputs) {
         return run_subgraph(static_cast<LayerId>(l), precision, attribute, inputs);
       };
-  return std::make_shared<const Plan>(std::move(spec), assignment, std::move(grouping), weights_, subgraphs);
+  Schedule schedule = describe(*spec, assignment, std::move(grouping));
+  return find_backend(options_.backend).plan(std::move(spec), std::move(schedule), weights_, subgraphs);
 }
 
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {

@@ -1,4 +1,4 @@
-#include "engine/plan_file.h"
+#include "runtime/plan_file.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

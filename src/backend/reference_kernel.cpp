@@ -1,4 +1,4 @@
-#include "backend/cpu/op_kernel.h"
+#include "backend/reference_kernel.h"
 
 #include <fmt/format.h>
 
@@ -8,17 +8,16 @@
 #include "graph/inference.h"
 #include "ulpscope/error.h"
 
-namespace ulpscope::cpu {
+namespace ulpscope {
+namespace {
 
-void round_parallel(const float* in, float* out, std::int64_t count, Rounding rounding) {
-  if (rounding == Rounding::kNone && in == out) return;
+void round_all(float* values, std::int64_t count, Rounding rounding) {
+  if (rounding == Rounding::kNone) return;
   constexpr std::int64_t kGrain = 1 << 15;
   parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    round_array(in + begin, out + begin, static_cast<std::size_t>(end - begin), rounding);
+    round_array(values + begin, values + begin, static_cast<std::size_t>(end - begin), rounding);
   });
 }
-
-namespace {
 
 /// Adds the values that a body captures from the layer's own inputs.
 class BoundSubgraphs final : public SubgraphRunner {
@@ -39,9 +38,9 @@ class BoundSubgraphs final : public SubgraphRunner {
   const GraphFunction& graphs_;
 };
 
-class OpKernel final : public Kernel {
+class ReferenceKernel final : public Kernel {
  public:
-  OpKernel(const Layer& layer, std::vector<DataType> types, std::vector<Rounding> rounding, bool static_shapes,
+  ReferenceKernel(const Layer& layer, std::vector<DataType> types, std::vector<Rounding> rounding, bool static_shapes,
            GraphFunction graphs)
       : layer_(layer),
         types_(std::move(types)),
@@ -61,7 +60,7 @@ class OpKernel final : public Kernel {
       if (outputs[o] == nullptr) continue;
       if (results[o].type() == DataType::kFloat32) {
         float* values = results[o].data<float>();
-        round_parallel(values, values, results[o].size(), rounding_[o]);
+        round_all(values, results[o].size(), rounding_[o]);
       }
       if (!static_shapes_) {
         *outputs[o] = std::move(results[o]);
@@ -93,63 +92,13 @@ class OpKernel final : public Kernel {
   const GraphFunction graphs_;
 };
 
-class RoundKernel final : public Kernel {
- public:
-  explicit RoundKernel(Rounding rounding) : rounding_(rounding) {}
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    round_parallel(inputs[0]->data<float>(), outputs[0]->data<float>(), inputs[0]->size(), rounding_);
-  }
-
- private:
-  const Rounding rounding_;
-};
-
-class QuantiseKernel final : public Kernel {
- public:
-  explicit QuantiseKernel(const QuantiseSpec& spec) : spec_(spec) {}
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const Tensor& in = *inputs[0];
-    if (!*outputs[0]) *outputs[0] = Tensor(DataType::kFloat32, in.shape());
-    float* out = outputs[0]->data<float>();
-    constexpr std::int64_t kGrain = 1 << 15;
-    parallel_for(in.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      quantise_array(in.data<float>() + begin, out + begin, static_cast<std::size_t>(end - begin), spec_.scale,
-                     spec_.low, spec_.high, spec_.dequantise);
-    });
-  }
-
- private:
-  const QuantiseSpec spec_;
-};
-
-class IntegerSumKernel final : public Kernel {
- public:
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    float* out = outputs[0]->data<float>();
-    constexpr std::int64_t kGrain = 1 << 14;
-    parallel_for(outputs[0]->size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        double sum = 0;  // integers below 2^53: exact
-        for (const Tensor* input : inputs) sum += static_cast<double>(input->data<float>()[i]);
-        out[i] = static_cast<float>(sum);
-      }
-    });
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<Kernel> make_op_kernel(const Layer& layer, std::vector<DataType> types, std::vector<Rounding> rounding,
-                                       bool static_shapes, GraphFunction graphs) {
-  return std::make_unique<OpKernel>(layer, std::move(types), std::move(rounding), static_shapes, std::move(graphs));
+std::unique_ptr<Kernel> make_reference_kernel(const Layer& layer, std::vector<DataType> types,
+                                              std::vector<Rounding> rounding, bool static_shapes,
+                                              GraphFunction graphs) {
+  return std::make_unique<ReferenceKernel>(layer, std::move(types), std::move(rounding), static_shapes,
+                                           std::move(graphs));
 }
 
-std::unique_ptr<Kernel> make_quantise_kernel(const QuantiseSpec& spec) {
-  return std::make_unique<QuantiseKernel>(spec);
-}
-
-std::unique_ptr<Kernel> make_integer_sum_kernel() { return std::make_unique<IntegerSumKernel>(); }
-
-std::unique_ptr<Kernel> make_round_kernel(Rounding rounding) { return std::make_unique<RoundKernel>(rounding); }
-
-}  // namespace ulpscope::cpu
+}  // namespace ulpscope

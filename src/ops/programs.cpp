@@ -1,15 +1,14 @@
-#include "backend/cpu/program_lowering.h"
+#include "ops/programs.h"
 
 #include <array>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
 
-namespace ulpscope::cpu {
+namespace ulpscope::ops {
 namespace {
 
 using I = Instruction;
-using Register = ProgramBuilder::Register;
 
 /// The single float of a constant operand.
 std::optional<float> scalar(const Tensor* value) {
@@ -79,7 +78,7 @@ bool is_row_norm(std::string_view op) {
          op == "SimplifiedLayerNormalization";
 }
 
-Register lower_reduction(ProgramBuilder& p, std::string_view op, Register x) {
+Register lower_reduction(Program& p, std::string_view op, Register x) {
   if (op == "ReduceSum") return p.apply(I::kRowSum, x);
   if (op == "ReduceMean") return p.apply(I::kRowMean, x);
   if (op == "ReduceMax") return p.apply(I::kRowMax, x);
@@ -89,7 +88,7 @@ Register lower_reduction(ProgramBuilder& p, std::string_view op, Register x) {
   return op == "ReduceL2" ? p.apply(I::kSqrt, sum) : sum;
 }
 
-Register lower_softmax(ProgramBuilder& p, Register x, bool logarithm) {
+Register lower_softmax(Program& p, Register x, bool logarithm) {
   const Register shifted = p.apply(I::kSub, x, p.apply(I::kRowMax, x));
   const Register exponential = p.apply(I::kExp, shifted);
   const Register sum = p.apply(I::kRowSum, exponential);
@@ -98,7 +97,7 @@ Register lower_softmax(ProgramBuilder& p, Register x, bool logarithm) {
 }
 
 /// Two passes (mean first, then the squares of the differences): no cancellation.
-Register lower_norm(ProgramBuilder& p, const Layer& layer, std::span<const ProgramOperand> operands,
+Register lower_norm(Program& p, const Layer& layer, std::span<const ProgramOperand> operands,
                     std::int64_t row_elements) {
   const std::string_view op = layer.op->name;
   const bool centred = op == "LayerNormalization" || op == "InstanceNormalization";
@@ -130,7 +129,7 @@ ProgramSupport program_support(const Layer& layer, std::span<const Tensor* const
   return {};
 }
 
-std::optional<Register> lower_layer(ProgramBuilder& p, const Layer& layer, std::span<const ProgramOperand> operands,
+std::optional<Register> append_instructions(Program& p, const Layer& layer, std::span<const ProgramOperand> operands,
                                     std::int64_t row_elements) {
   const std::string_view op = layer.op->name;
   const Register x = operands[0].reg;
@@ -171,4 +170,4 @@ std::optional<Register> lower_layer(ProgramBuilder& p, const Layer& layer, std::
   return std::nullopt;
 }
 
-}  // namespace ulpscope::cpu
+}  // namespace ulpscope::ops

@@ -1,0 +1,60 @@
+// What carries out kernel descriptions. A backend is a folder here, a line in backends.cpp, and the tests' next column.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "backend/activation_store.h"
+#include "backend/weights.h"
+#include "engine/kernels.h"
+
+namespace ulpscope {
+
+/// Runs the graph that is this attribute of a layer; `inputs` are all inputs of its network, captured values included.
+using GraphFunction = std::function<std::vector<Tensor>(std::string_view attribute, std::span<const Tensor> inputs)>;
+
+/// A schedule, ready to run. Immutable; `run` may be called from several threads, one at a time.
+class Plan {
+ public:
+  virtual ~Plan() = default;
+
+  /// `inputs` in the order of the network's inputs, physical types, the shapes of the specialization. The outputs are
+  /// fresh tensors, physical types, rounded to their storage type. With a store, which belongs to these inputs: what it
+  /// has need not be computed again; with `keep`, what other plans can start from is added to it.
+  virtual std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store = nullptr,
+                                  bool keep = true) const = 0;
+
+  /// Bytes of all activations at once, where the backend holds them.
+  virtual std::size_t arena_bytes() const noexcept = 0;
+
+  const Specialization& specialization() const noexcept { return *spec_; }
+  const Grouping& grouping() const noexcept { return schedule_.grouping; }
+
+ protected:
+  Plan(std::shared_ptr<const Specialization> spec, Schedule schedule)
+      : spec_(std::move(spec)), schedule_(std::move(schedule)) {}
+
+  const std::shared_ptr<const Specialization> spec_;
+  const Schedule schedule_;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const noexcept = 0;
+
+  /// Prepares the constants that `weights` has not prepared yet, and lowers every description to steps. `weights` and
+  /// `subgraphs` (per layer: what runs its graphs; empty for layers without) outlive the plan. Throws Error(kBuild).
+  virtual std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule,
+                                           WeightCache& weights, std::span<const GraphFunction> subgraphs) const = 0;
+};
+
+/// "cpu", the fast one, or "plain", the simplest code that follows the descriptions (docs/adding_a_backend.md). Throws
+/// Error(kNotFound) listing the names.
+const Backend& find_backend(std::string_view name);
+std::span<const Backend* const> backends();
+
+}  // namespace ulpscope

@@ -1,0 +1,26 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/plain/plain_backend.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+
+std::span<const Backend* const> backends() {
+  static const std::array<const Backend*, 2> all{&cpu::cpu_backend(), &plain::plain_backend()};
+  return all;
+}
+
+const Backend& find_backend(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Backend* backend : backends()) {
+    if (backend->name() == name) return *backend;
+    names.push_back(backend->name());
+  }
+  throw Error(ErrorCode::kNotFound, fmt::format("[build] backend '{}': expected one of {}", name, fmt::join(names, ", ")));
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,72 @@
+#include "backend/cpu/conversion.h"
+
+#include "core/parallel.h"
+
+namespace ulpscope::cpu {
+
+void round_parallel(const float* in, float* out, std::int64_t count, Rounding rounding) {
+  if (rounding == Rounding::kNone && in == out) return;
+  constexpr std::int64_t kGrain = 1 << 15;
+  parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    round_array(in + begin, out + begin, static_cast<std::size_t>(end - begin), rounding);
+  });
+}
+
+namespace {
+
+class RoundKernel final : public Kernel {
+ public:
+  explicit RoundKernel(Rounding rounding) : rounding_(rounding) {}
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    if (!*outputs[0]) *outputs[0] = Tensor(DataType::kFloat32, inputs[0]->shape());
+    round_parallel(inputs[0]->data<float>(), outputs[0]->data<float>(), inputs[0]->size(), rounding_);
+  }
+
+ private:
+  const Rounding rounding_;
+};
+
+class QuantiseKernel final : public Kernel {
+ public:
+  explicit QuantiseKernel(const QuantiseSpec& spec) : spec_(spec) {}
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const Tensor& in = *inputs[0];
+    if (!*outputs[0]) *outputs[0] = Tensor(DataType::kFloat32, in.shape());
+    float* out = outputs[0]->data<float>();
+    constexpr std::int64_t kGrain = 1 << 15;
+    parallel_for(in.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      quantise_array(in.data<float>() + begin, out + begin, static_cast<std::size_t>(end - begin), spec_.scale,
+                     spec_.low, spec_.high, spec_.dequantise);
+    });
+  }
+
+ private:
+  const QuantiseSpec spec_;
+};
+
+class IntegerSumKernel final : public Kernel {
+ public:
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    float* out = outputs[0]->data<float>();
+    constexpr std::int64_t kGrain = 1 << 14;
+    parallel_for(outputs[0]->size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        double sum = 0;  // integers below 2^53: exact
+        for (const Tensor* input : inputs) sum += static_cast<double>(input->data<float>()[i]);
+        out[i] = static_cast<float>(sum);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_quantise_kernel(const QuantiseSpec& spec) {
+  return std::make_unique<QuantiseKernel>(spec);
+}
+
+std::unique_ptr<Kernel> make_integer_sum_kernel() { return std::make_unique<IntegerSumKernel>(); }
+
+std::unique_ptr<Kernel> make_round_kernel(Rounding rounding) { return std::make_unique<RoundKernel>(rounding); }
+
+}  // namespace ulpscope::cpu

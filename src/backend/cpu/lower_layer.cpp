@@ -1,0 +1,224 @@
+// Layers by themselves: pooling, casts and movement where layouts can be kept, pairs of Q and DQ, and for all others the
+// operator's reference kernel.
+#include <algorithm>
+
+#include "backend/cpu/lowering.h"
+#include "backend/cpu/movement.h"
+#include "backend/cpu/pool.h"
+#include "backend/reference_kernel.h"
+#include "ops/window.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+bool has_one_output(const LayerKernel& kernel) {
+  return !kernel.outputs.empty() && kernel.outputs[0].tensor != kNone &&
+         std::all_of(kernel.outputs.begin() + 1, kernel.outputs.end(), [](const Store& s) { return s.tensor == kNone; });
+}
+
+}  // namespace
+
+void Lowering::lower(const LayerKernel& kernel) {
+  if (lower_quantization(kernel)) return;
+  const bool settled = !kernel.open && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
+                       spec_.shape(kernel.operands[0].tensor) && has_one_output(kernel);
+  if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel))) return;
+  std::vector<int> inputs;
+  for (std::size_t i = 0; i < kernel.operands.size(); ++i)
+    inputs.push_back(kernel.operands[i].tensor == kNone ? -1 : read_operand(kernel.layer, kernel.operands[i], Layout::kDense));
+  run_reference(kernel, std::move(inputs));
+}
+
+void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs) {
+  std::vector<int> outputs;
+  std::vector<DataType> types;
+  std::vector<Rounding> rounding;
+  for (const Store& output : kernel.outputs) {
+    types.push_back(output.tensor == kNone ? DataType::kUndefined : spec_.type(output.tensor));
+    rounding.push_back(step_rounding(output));
+    outputs.push_back(output.tensor == kNone ? -1 : define(output.tensor, Layout::kDense));
+    if (output.tensor != kNone && kernel.open) slot_of(output.tensor).dynamic = true;
+  }
+  const auto index = static_cast<std::size_t>(kernel.layer);
+  add_step(make_reference_kernel(layer(kernel.layer), std::move(types), std::move(rounding), !kernel.open,
+                          index < subgraphs_.size() ? subgraphs_[index] : GraphFunction{}),
+           std::move(inputs), std::move(outputs), kernel.layer);
+  for (const Store& output : kernel.outputs) settle(output, kernel.layer);
+}
+
+bool Lowering::lower_pool(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId in = l.inputs[0], out = l.outputs[0];
+  const auto form = ops::pool_form(l);
+  if (physical_type(spec_.type(in)) != DataType::kFloat32) return false;
+  const Shape &input = shape(in), &output = shape(out);
+  if (input.size() < 3 || input.size() > 4 || num_elements(input) == 0 || num_elements(output) == 0) return false;
+  std::unique_ptr<Kernel> step;
+  if (form) {
+    const ops::WindowGeometry g = ops::pool_geometry(l, input);
+    const PoolSpec spec{*form, input, output, g.kernel, g.strides, g.dilations, g.pads_begin, g.pads_end};
+    step = *form == ops::PoolForm::kMax ? make_max_pool_kernel(spec) : make_average_pool_kernel(spec);
+  } else if (ops::is_spatial_mean(l, static_cast<std::int64_t>(input.size()), row_dimensions(spec_, l)) &&
+             home(in).layout == Layout::kChannelsLast) {
+    step = make_channel_mean_kernel(input[0], num_elements(input) / input[0] / input[1], input[1]);
+  }
+  if (step == nullptr) return false;
+  const int source = read_operand(kernel.layer, kernel.operands[0], Layout::kChannelsLast);
+  // One value per channel is the same in both layouts.
+  const bool single = num_elements(output) == output[0] * output[1];
+  const int target = define(out, single ? Layout::kDense : Layout::kChannelsLast);
+  add_step(std::move(step), {source}, {target}, kernel.layer);
+  store(target, kernel.outputs[0], kernel.layer);
+  return true;
+}
+
+bool Lowering::lower_movement(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  if (l.op->precision != PrecisionRule::kMovement || spec_.is_constant(l.inputs[0])) return false;
+  return lower_view(kernel) || lower_concat(kernel);
+}
+
+/// Casts between float types keep the layout; those to a type that holds the values already are views.
+bool Lowering::lower_cast(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId input = l.inputs[0], output = l.outputs[0];
+  const auto held_as_float = [&](TensorId tensor) {
+    return is_floating(spec_.type(tensor)) && physical_type(spec_.type(tensor)) == DataType::kFloat32;
+  };
+  if (!ops::is_cast(l) || spec_.is_constant(input) || !held_as_float(input) || !held_as_float(output)) return false;
+  const DataType type = spec_.type(output);
+  const Rounding rounding = kernel.outputs[0].rounding;
+  if (rounding_of(type) == Rounding::kNone && type != DataType::kFloat32) return false;
+  if (rounding != rounding_of(type) && schedule_.storage[static_cast<std::size_t>(output)] != DataType::kFloat32)
+    return false;
+  const Home source = home(input);
+  const int slot = read({input, rounding}, source.layout, kernel.layer);
+  const int view = define(output, source.layout);
+  made_.slots[static_cast<std::size_t>(view)].alias = slot;
+  home(output).storage = rounding == Rounding::kNone ? source.storage : type;
+  return true;
+}
+
+/// Layers that only rename dimensions share the bytes of their input.
+bool Lowering::lower_view(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId input = l.inputs[0], output = l.outputs[0];
+  const Home source = home(input);
+  if (spec_.type(input) != spec_.type(output)) return false;
+  if (is_floating(spec_.type(output)) && !is_exact(source.storage, kernel.outputs[0].rounding)) return false;
+  Layout layout = source.layout;
+  int slot = source.slot;
+  if (const auto permutation = ops::permutation(l, static_cast<std::int64_t>(shape(input).size()))) {
+    // From one image layout to the other: the bytes are already there.
+    if (*permutation == std::vector<std::int64_t>{0, 2, 3, 1} && source.layout == Layout::kChannelsLast)
+      layout = Layout::kDense;
+    else if (*permutation == std::vector<std::int64_t>{0, 3, 1, 2} && source.layout == Layout::kDense)
+      layout = Layout::kChannelsLast;
+    else
+      return false;
+  } else {
+    std::vector<const Tensor*> values;
+    for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
+    if (!ops::is_view(l, values)) return false;
+    if (shape(input) != shape(output)) {
+      layout = Layout::kDense;
+      slot = read({input}, layout, kernel.layer);
+    }
+  }
+  const int view = define(output, layout);
+  made_.slots[static_cast<std::size_t>(view)].alias = slot;
+  home(output).storage = source.storage;
+  return true;
+}
+
+bool Lowering::lower_concat(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId result = l.outputs[0];
+  const Shape& output = shape(result);
+  const std::size_t rank = output.size();
+  const auto axis = ops::concatenation_axis(l, static_cast<std::int64_t>(rank));
+  if (!axis || physical_type(spec_.type(result)) != DataType::kFloat32 || !is_floating(spec_.type(result)))
+    return false;
+  bool channels_last = (rank == 4 || rank == 3) && *axis == 1;
+  for (TensorId input : l.inputs) {
+    if (input == kNone || !spec_.shape(input)) return false;
+    if (!spec_.is_constant(input)) channels_last &= home(input).layout == Layout::kChannelsLast;
+  }
+  const Layout layout = channels_last ? Layout::kChannelsLast : Layout::kDense;
+  std::int64_t outer = 1, inner = 1;
+  if (channels_last) {
+    outer = num_elements(output) / std::max<std::int64_t>(1, output[1]);
+  } else {
+    for (std::size_t d = 0; d < rank; ++d) (static_cast<std::int64_t>(d) < *axis ? outer : inner) *= output[d];
+    inner /= std::max<std::int64_t>(1, output[static_cast<std::size_t>(*axis)]);
+  }
+  std::vector<int> inputs;
+  std::vector<std::int64_t> widths;
+  for (const Operand& operand : kernel.operands) {
+    Operand as_stored{operand.tensor, Rounding::kNone, operand.first};
+    if (spec_.is_constant(operand.tensor)) as_stored.rounding = kernel.outputs[0].rounding;
+    inputs.push_back(read(as_stored, layout, kernel.layer));
+    widths.push_back(shape(operand.tensor)[static_cast<std::size_t>(*axis)] * inner);
+  }
+  const int target = define(result, layout);
+  add_step(make_concat_kernel(outer, std::move(widths)), std::move(inputs), {target}, kernel.layer);
+  store(target, kernel.outputs[0], kernel.layer);
+  return true;
+}
+
+bool Lowering::lower_resize(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId in = l.inputs[0], out = l.outputs[0];
+  if (!ops::is_resize(l) || spec_.is_constant(in) || home(in).layout != Layout::kChannelsLast) return false;
+  const Shape &input = shape(in), &output = shape(out);
+  const TensorId scales = l.inputs.size() > 2 ? l.inputs[2] : kNone;
+  if (!ops::repeats_whole_elements(l, input, output,
+                                   scales != kNone && spec_.is_constant(scales) ? &spec_.value(scales) : nullptr))
+    return false;
+  const int source = read(kernel.operands[0], Layout::kChannelsLast, kernel.layer);
+  const int target = define(out, Layout::kChannelsLast);
+  add_step(make_repeat_kernel(input, output[2] / input[2], output[3] / input[3]), {source}, {target}, kernel.layer);
+  store(target, kernel.outputs[0], kernel.layer);
+  return true;
+}
+
+bool Lowering::lower_quantization(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  if (ops::is_quantize(l)) {
+    // No integers are stored where only such pairs read them.
+    const auto output = static_cast<std::size_t>(l.outputs[0]);
+    const auto& readers = spec_.consumers[output];
+    return !spec_.output[output] && !readers.empty() &&
+           std::ranges::all_of(readers, [&](LayerId reader) { return quantized_source(reader) != kNone; });
+  }
+  const TensorId source = quantized_source(kernel.layer);
+  if (source == kNone) return false;
+  const Home from = home(source);
+  const int slot = define(l.outputs[0], from.layout);
+  add_step(make_quantise_kernel(quantise_spec(*dequantised(spec_, l.outputs[0]), true)), {from.slot}, {slot},
+           kernel.layer);
+  return true;
+}
+
+TensorId Lowering::quantized_source(LayerId dequantize) const {
+  const Layer& l = layer(dequantize);
+  if (!ops::is_dequantize(l) || !dequantised(spec_, l.outputs[0])) return kNone;
+  const LayerId producer = network_.tensor(l.inputs[0]).producer;
+  if (producer == kNone || !ops::is_quantize(layer(producer))) return kNone;
+  const Layer& q = layer(producer);
+  if (q.inputs[0] == kNone || spec_.is_constant(q.inputs[0]) || spec_.type(q.inputs[0]) != DataType::kFloat32 ||
+      !spec_.shape(q.inputs[0]) || q.inputs[1] == kNone || !spec_.is_constant(q.inputs[1]))
+    return kNone;
+  const Tensor &a = spec_.value(q.inputs[1]), &b = spec_.value(l.inputs[1]);
+  if (a.type() != DataType::kFloat32 || a.size() != 1 || a.data<float>()[0] != b.data<float>()[0]) return kNone;
+  if (q.inputs.size() > 2 && q.inputs[2] != kNone) {
+    if (!spec_.is_constant(q.inputs[2])) return kNone;
+    const Tensor& zero = spec_.value(q.inputs[2]);
+    const auto* bytes = static_cast<const unsigned char*>(zero.raw());
+    if (std::any_of(bytes, bytes + zero.bytes(), [](unsigned char byte) { return byte != 0; })) return kNone;
+  }
+  const int slot = home(q.inputs[0]).slot;
+  return slot < 0 || made_.slots[static_cast<std::size_t>(slot)].dynamic ? kNone : q.inputs[0];
+}
+
+}  // namespace ulpscope::cpu

@@ -1,0 +1,191 @@
+// Programs: loads become strided inputs of a program kernel, in the layout of what is there.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cpu/lowering.h"
+#include "backend/cpu/reorder.h"
+#include "engine/scale_shift.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+/// One entry per logical dimension, put into the order of memory.
+std::vector<std::int64_t> in_memory_order(const std::vector<std::int64_t>& dims, Layout layout) {
+  if (layout == Layout::kDense) return dims;
+  std::vector<std::int64_t> result{dims[0]};
+  result.insert(result.end(), dims.begin() + 2, dims.end());
+  result.push_back(dims[1]);
+  return result;
+}
+
+/// Strides of a tensor that broadcasts to `domain`, one per dimension of the domain in memory order.
+std::vector<std::int64_t> strides_in(const Shape& shape, Layout layout, const Shape& domain, Layout domain_layout) {
+  const std::vector<std::int64_t> own = layout_strides(shape, layout);
+  std::vector<std::int64_t> result(domain.size(), 0);
+  const std::size_t offset = domain.size() - shape.size();
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1) result[offset + d] = own[d];
+  return in_memory_order(result, domain_layout);
+}
+
+/// Strides of one value per channel.
+std::vector<std::int64_t> channel_strides(const Shape& domain, Layout layout) {
+  std::vector<std::int64_t> result(domain.size(), 0);
+  if (domain.size() > 1 && domain[1] != 1) result[1] = 1;
+  return in_memory_order(result, layout);
+}
+
+bool is_single(const Tensor& tensor) { return tensor && tensor.size() == 1 && tensor.type() == DataType::kFloat32; }
+
+}  // namespace
+
+void Lowering::lower(const ProgramKernel& kernel) {
+  const Layout layout = layout_of(kernel);
+  for (const bool expand : {false, true}) {
+    ProgramBuilder program(in_memory_order(kernel.domain, layout), kernel.row_dims);
+    std::vector<Register> registers;
+    std::vector<int> inputs, outputs;
+    compile(kernel, {layout, expand}, program, registers, inputs, 0);
+    for (const ProgramKernel::Output& output : kernel.outputs)
+      program.output(registers[static_cast<std::size_t>(output.source)], step_rounding(output.store));
+    std::unique_ptr<Kernel> step = program.finish();
+    if (step == nullptr) continue;  // Rows of some load have no single stride: it is spread over the domain.
+    for (const auto& [source, store] : kernel.outputs)
+      // Values of one per row are dense: there is nothing to permute in them.
+      outputs.push_back(define(store.tensor, shape(store.tensor) == kernel.domain ? layout : Layout::kDense));
+    add_step(std::move(step), std::move(inputs), std::move(outputs), kernel.layers.back());
+    for (const auto& output : kernel.outputs) settle(output.store, kernel.layers.back());
+    return;
+  }
+  throw InternalError(fmt::format("the group of '{}' cannot be expressed", layer(kernel.layers[0]).name));
+}
+
+Layout Lowering::layout_of(const ProgramKernel& kernel) const {
+  if (kernel.row_dims > 0 || kernel.domain.size() < 3 || kernel.domain.size() > 4) return Layout::kDense;
+  const bool channels_last = std::ranges::any_of(kernel.loads, [&](const Load& load) {
+    const TensorId id = load.operand.tensor;
+    return load.source == Load::Source::kTensor && !spec_.is_constant(id) &&
+           home(id).layout == Layout::kChannelsLast && shape(id) == kernel.domain;
+  });
+  return channels_last ? Layout::kChannelsLast : Layout::kDense;
+}
+
+void Lowering::compile(const ProgramKernel& kernel, const LoadForm& form, ProgramBuilder& program,
+                       std::vector<Register>& registers, std::vector<int>& inputs, std::size_t first) {
+  const auto& values = kernel.program.values;
+  registers.resize(values.size(), -1);
+  // Loads and constants before the first register are made when something reads them.
+  const std::function<Register(Register)> made = [&](Register r) -> Register {
+    if (r < 0) return -1;
+    const Program::Value& value = values[static_cast<std::size_t>(r)];
+    Register& result = registers[static_cast<std::size_t>(r)];
+    if (result < 0 && value.kind == Program::Kind::kLoad)
+      result = compile_load(kernel, kernel.loads[static_cast<std::size_t>(value.load)], form, program, inputs);
+    else if (result < 0 && value.kind == Program::Kind::kConstant)
+      result = program.constant(value.constant);
+    else if (result < 0)
+      result = program.apply(value.instruction, made(value.a), made(value.b), value.p, value.q);
+    return result;
+  };
+  for (std::size_t r = first; r < values.size(); ++r) made(static_cast<Register>(r));
+}
+
+Tensor Lowering::constant_of(const Load& load, LayerId reader) {
+  if (load.source != Load::Source::kTensor)
+    return scale_or_shift(load.normalization, load.source == Load::Source::kShift, load.operand.rounding);
+  if (!spec_.is_constant(load.operand.tensor)) return {};
+  return load.operand.integers ? dequantized_constant(reader, load.operand) : constant(load.operand);
+}
+
+Register Lowering::compile_load(const ProgramKernel& kernel, const Load& load, const LoadForm& form,
+                                ProgramBuilder& program, std::vector<int>& inputs) {
+  const TensorId id = load.operand.tensor;
+  const Shape& domain = kernel.domain;
+  int slot;
+  std::vector<std::int64_t> strides;
+  Rounding rounding = Rounding::kNone;
+  if (const Tensor value = constant_of(load, kernel.layers[0])) {
+    if (is_single(value)) return program.constant(value.data<float>()[0]);
+    slot = constant_slot(value);
+    if (!load.per_channel) strides = strides_in(value.shape(), Layout::kDense, domain, form.layout);
+  } else {
+    const Home& from = home_for(load.operand);
+    Layout own = from.layout;
+    slot = from.slot;
+    if (!is_exact(from.storage, load.operand.rounding)) rounding = load.operand.rounding;
+    if (own != form.layout && shape(id) == domain) {
+      Operand unrounded = load.operand;
+      unrounded.rounding = Rounding::kNone;
+      slot = read(unrounded, own = form.layout, kernel.layers[0]);
+    }
+    if (!load.per_channel) strides = strides_in(shape(id), own, domain, form.layout);
+  }
+  if (load.per_channel) strides = channel_strides(domain, form.layout);
+  if (form.expand) {
+    ProgramBuilder copy(in_memory_order(domain, form.layout));
+    copy.output(copy.input(strides, rounding), Rounding::kNone);
+    const int source = std::exchange(slot, new_float_slot(domain));
+    add_step(copy.finish(), {source}, {slot}, kernel.layers[0]);
+    strides = in_memory_order(layout_strides(domain, form.layout), form.layout);
+    rounding = Rounding::kNone;
+  }
+  inputs.push_back(slot);
+  return program.input(strides, rounding);
+}
+
+Register Lowering::compile_scaling(ProgramBuilder& program, const Shape& domain, Layout layout,
+                                   std::vector<int>& inputs, Register value, const Scaling& scaling) {
+  std::vector<std::int64_t> strides(domain.size(), 0);
+  if (scaling.last)
+    strides.back() = 1;
+  else
+    strides = channel_strides(domain, layout);
+  const auto operand = [&](const Tensor& tensor) {
+    if (is_single(tensor)) return program.constant(tensor.data<float>()[0]);
+    inputs.push_back(constant_slot(tensor));
+    return program.input(strides, Rounding::kNone);
+  };
+  if (scaling.scale) value = program.apply(Instruction::kMul, value, operand(scaling.scale));
+  return scaling.bias ? program.apply(Instruction::kAdd, value, operand(scaling.bias)) : value;
+}
+
+void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& results) {
+  const ProgramKernel& epilogue = kernel.epilogue;
+  const Shape& domain = epilogue.domain;
+  const bool scaled = results.scaling.scale || results.scaling.bias;
+  const bool more = std::ranges::any_of(epilogue.outputs, [&](const auto& o) { return o.source != results.done; });
+  if (epilogue.outputs.empty()) return;
+  if (!scaled && !more) {
+    // The results are what is stored: rounded where they are.
+    const Store& store = epilogue.outputs[0].store;
+    home(store.tensor) = {results.slot, results.layout, schedule_.storage[static_cast<std::size_t>(store.tensor)]};
+    return this->store(results.slot, store, kernel.layer);
+  }
+  ProgramBuilder program(in_memory_order(domain, results.layout));
+  std::vector<int> inputs{results.slot}, outputs;
+  std::vector<Register> registers(epilogue.program.values.size(), -1);
+  Register raw = program.input(in_memory_order(layout_strides(domain, results.layout), results.layout), Rounding::kNone);
+  if (scaled) raw = compile_scaling(program, domain, results.layout, inputs, raw, results.scaling);
+  registers[static_cast<std::size_t>(results.done)] = raw;
+  compile(epilogue, {results.layout}, program, registers, inputs, static_cast<std::size_t>(results.done) + 1);
+  for (std::size_t o = 0; o < epilogue.outputs.size(); ++o) {
+    const auto& [source, store] = epilogue.outputs[o];
+    program.output(registers[static_cast<std::size_t>(source)], step_rounding(store));
+    // The last one takes the place of the results.
+    if (o + 1 < epilogue.outputs.size()) {
+      outputs.push_back(define(store.tensor, results.layout));
+    } else {
+      home(store.tensor) = {results.slot, results.layout, schedule_.storage[static_cast<std::size_t>(store.tensor)]};
+      outputs.push_back(results.slot);
+    }
+  }
+  std::unique_ptr<Kernel> step = program.finish();
+  if (step == nullptr) throw InternalError("an epilogue without rows could not be expressed");
+  add_step(std::move(step), std::move(inputs), std::move(outputs),
+           epilogue.layers.empty() ? kernel.layer : epilogue.layers.back());
+  for (const auto& output : epilogue.outputs) settle(output.store, kernel.layer);
+}
+
+}  // namespace ulpscope::cpu

@@ -1,0 +1,196 @@
+#include "backend/cpu/lowering.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "backend/cpu/conversion.h"
+#include "backend/cpu/reorder.h"
+#include "core/parallel.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cpu {
+
+Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
+            std::span<const GraphFunction> subgraphs) {
+  return Lowering(spec, schedule, weights, subgraphs).run();
+}
+
+Lowering::Lowering(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
+                   std::span<const GraphFunction> subgraphs)
+    : spec_(spec),
+      schedule_(schedule),
+      network_(*spec.network),
+      weights_(weights),
+      subgraphs_(subgraphs),
+      home_(network_.tensors.size()),
+      keys_(network_.tensors.size()) {}
+
+Steps Lowering::run() {
+  for (TensorId id : network_.inputs) {
+    keys_[static_cast<std::size_t>(id)] = {0, static_cast<std::uint64_t>(id)};
+    made_.inputs.push_back(define(id, Layout::kDense));
+  }
+  for (std::size_t g = 0; g < schedule_.kernels.size(); ++g) {
+    const std::size_t first_step = made_.steps.size();
+    for (const KernelDescription& kernel : schedule_.kernels[g])
+      std::visit([&](const auto& described) { lower(described); }, kernel);
+    name_values(schedule_.grouping.groups[g], schedule_.kernels[g], first_step);
+  }
+  std::ranges::stable_sort(made_.values, {}, &StoredValue::step);
+  for (const Operand& output : schedule_.outputs) made_.outputs.push_back(read(output, Layout::kDense, kNone));
+  return std::move(made_);
+}
+
+void Lowering::name_values(const Group& group, std::span<const KernelDescription> kernels, std::size_t first_step) {
+  // Layers and tensors go by their numbers: the network and the shapes are fixed for a store.
+  std::string text;
+  const auto put = [&](std::uint64_t number) { text.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  for (const KernelDescription& kernel : kernels) text += identity_of(kernel);
+  for (LayerId id : group.layers)
+    for (TensorId input : layer(id).inputs) {
+      if (input == kNone || spec_.is_constant(input) || home(input).slot < 0) continue;
+      put(static_cast<std::uint64_t>(home(input).layout));
+      put(keys_[static_cast<std::size_t>(input)].first);
+      put(keys_[static_cast<std::size_t>(input)].second);
+    }
+  for (LayerId id : group.layers)
+    for (TensorId tensor : layer(id).outputs) {
+      if (tensor == kNone || home(tensor).slot < 0 || schedule_.grouping.internal[static_cast<std::size_t>(tensor)] != 0)
+        continue;
+      const std::size_t length = text.size();
+      put(static_cast<std::uint64_t>(tensor));
+      const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+      text.resize(length);
+      keys_[static_cast<std::size_t>(tensor)] = {hash.high64, hash.low64};
+      const Slot& slot = slot_of(tensor);
+      if (slot.dynamic || slot.alias >= 0 || slot.constant) continue;
+      int step = -1;
+      for (std::size_t i = first_step; i < made_.steps.size(); ++i)
+        if (std::ranges::find(made_.steps[i].outputs, home(tensor).slot) != made_.steps[i].outputs.end())
+          step = static_cast<int>(i);
+      if (step >= 0) made_.values.push_back({home(tensor).slot, step, keys_[static_cast<std::size_t>(tensor)]});
+    }
+}
+
+int Lowering::new_slot(DataType declared, const std::optional<Shape>& slot_shape) {
+  Slot slot;
+  slot.type = physical_type(declared);
+  slot.dynamic = !slot_shape;
+  if (slot_shape) slot.shape = *slot_shape;
+  made_.slots.push_back(std::move(slot));
+  return static_cast<int>(made_.slots.size()) - 1;
+}
+
+void Lowering::add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> inputs, std::vector<int> outputs,
+                        LayerId layer_id) {
+  made_.steps.push_back({std::move(kernel), std::move(inputs), std::move(outputs), layer_id});
+}
+
+int Lowering::define(TensorId id, Layout layout) {
+  home(id) = {new_slot(spec_.type(id), spec_.shape(id)), layout, schedule_.storage[static_cast<std::size_t>(id)]};
+  return home(id).slot;
+}
+
+void Lowering::settle(const Store& store, LayerId layer_id) {
+  if (!store.exact) return;
+  const Home exact{home(store.tensor).slot, home(store.tensor).layout, DataType::kFloat32};
+  exact_[store.tensor] = exact;
+  const int slot = define(store.tensor, exact.layout);
+  made_.slots[static_cast<std::size_t>(slot)].dynamic = made_.slots[static_cast<std::size_t>(exact.slot)].dynamic;
+  add_step(make_round_kernel(store.rounding), {exact.slot}, {slot}, layer_id);
+}
+
+void Lowering::store(int slot, const Store& what, LayerId layer_id) {
+  if (const Rounding rounding = step_rounding(what); rounding != Rounding::kNone)
+    add_step(make_round_kernel(rounding), {slot}, {slot}, layer_id);
+  settle(what, layer_id);
+}
+
+const Lowering::Home& Lowering::home_for(const Operand& operand) const {
+  return operand.exact ? exact_.at(operand.tensor) : home(operand.tensor);
+}
+
+std::string Lowering::constant_key(TensorId id) const {
+  if (id == kNone) return "none";
+  if (spec_.shape_dependent[static_cast<std::size_t>(id)])
+    return fmt::format("{}{}{}", weights_.scope(), id, constants_of(spec_));
+  const Tensor& value = spec_.value(id);
+  // What the file has is the same in every network that was made from it; what is folded belongs to this one.
+  const bool from_file = value && network_.tensor(id).value.raw() == value.raw() && value.size() > 0;
+  return from_file ? weights_.name_of(value) : fmt::format("{}{}", weights_.scope(), id);
+}
+
+Tensor Lowering::constant(const Operand& operand, Layout layout) {
+  const Tensor& value = spec_.value(operand.tensor);
+  const bool rounds = value.type() == DataType::kFloat32;
+  const Rounding first = rounds ? operand.first : Rounding::kNone, last = rounds ? operand.rounding : Rounding::kNone;
+  if (first == Rounding::kNone && last == Rounding::kNone && layout == Layout::kDense) return value;
+  return weights_.get(fmt::format("{}|{}|{}|{}", constant_key(operand.tensor), static_cast<int>(layout),
+                                  static_cast<int>(first), static_cast<int>(last)),
+                      [&] {
+                        Tensor result(value.type(), value.shape());
+                        if (layout == Layout::kDense) {
+                          round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
+                        } else {
+                          const Tensor* in = &value;
+                          Tensor* out = &result;
+                          make_reorder_kernel(value.shape(), layout, first)->run({&in, 1}, {&out, 1});
+                        }
+                        round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
+                        return result;
+                      });
+}
+
+int Lowering::constant_slot(Tensor value) {
+  Slot slot;
+  slot.type = value.type();
+  slot.shape = value.shape();
+  slot.constant = std::move(value);
+  made_.slots.push_back(std::move(slot));
+  return static_cast<int>(made_.slots.size()) - 1;
+}
+
+ObjectCache Lowering::object_cache() {
+  return [this](const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
+    return weights_.get_object(fmt::format("{}|threads {}", key, num_threads()), make);
+  };
+}
+
+int Lowering::read(const Operand& operand, Layout layout, LayerId reader) {
+  const TensorId id = operand.tensor;
+  Rounding rounding = operand.rounding;
+  const auto key = std::make_tuple(id, layout, operand.first, rounding, operand.exact);
+  if (const auto found = variants_.find(key); found != variants_.end()) return found->second;
+  if (spec_.is_constant(id)) return variants_[key] = constant_slot(constant(operand, layout));
+  const Home from = home_for(operand);
+  if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
+  if (is_exact(from.storage, rounding) || slot_of(id).type != DataType::kFloat32) rounding = Rounding::kNone;
+  if (layout == from.layout && rounding == Rounding::kNone) return from.slot;
+  const auto rounded = std::make_tuple(id, layout, operand.first, rounding, operand.exact);
+  if (const auto found = variants_.find(rounded); found != variants_.end()) return found->second;
+  const int slot = new_slot(DataType::kFloat32, spec_.shape(id));
+  made_.slots[static_cast<std::size_t>(slot)].dynamic = slot_of(id).dynamic;
+  add_step(layout == from.layout ? make_round_kernel(rounding) : make_reorder_kernel(shape(id), layout, rounding),
+           {from.slot}, {slot}, reader);
+  return variants_[key] = variants_[rounded] = slot;
+}
+
+int Lowering::read_integers(const Operand& operand, Layout layout, bool dequantise, LayerId reader) {
+  const TensorId id = operand.tensor;
+  const auto key = std::make_tuple(id, layout, dequantise);
+  if (const auto found = integers_.find(key); found != integers_.end()) return found->second;
+  const Home from = home(id);
+  if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
+  int source = from.slot;
+  const int slot = new_slot(DataType::kFloat32, spec_.shape(id));
+  if (layout != from.layout) {
+    add_step(make_reorder_kernel(shape(id), layout, Rounding::kNone), {source}, {slot}, reader);
+    source = slot;
+  }
+  add_step(make_quantise_kernel(quantise_spec(operand.quantization, dequantise)), {source}, {slot}, reader);
+  return integers_[key] = slot;
+}
+
+}  // namespace ulpscope::cpu

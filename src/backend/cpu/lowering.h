@@ -1,0 +1,172 @@
+// Turns kernel descriptions into steps: layouts, slots, prepared constants, and which kernel does what.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "backend/cpu/conversion.h"
+#include "backend/cpu/plan.h"
+#include "backend/cpu/product.h"
+#include "backend/cpu/program.h"
+#include "ops/forms.h"
+
+namespace ulpscope::cpu {
+
+/// `weights` and `subgraphs` as in Backend::plan.
+Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
+            std::span<const GraphFunction> subgraphs);
+
+QuantiseSpec quantise_spec(const Quantisation& quantization, bool dequantise);
+
+class Lowering {
+ public:
+  Lowering(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
+           std::span<const GraphFunction> subgraphs);
+  Steps run();
+
+ private:
+  /// Where the values of a tensor are, as its producer left them.
+  struct Home {
+    int slot = -1;
+    Layout layout = Layout::kDense;
+    DataType storage = DataType::kUndefined;  ///< float32: not rounded to anything narrower.
+  };
+
+  const Layer& layer(LayerId id) const { return network_.layer(id); }
+  const Shape& shape(TensorId id) const { return *spec_.shape(id); }
+  Home& home(TensorId id) { return home_[static_cast<std::size_t>(id)]; }
+  const Home& home(TensorId id) const { return home_[static_cast<std::size_t>(id)]; }
+  Slot& slot_of(TensorId id) { return made_.slots[static_cast<std::size_t>(home(id).slot)]; }
+
+  int new_slot(DataType declared, const std::optional<Shape>& shape);
+  int new_float_slot(const Shape& shape) { return new_slot(DataType::kFloat32, shape); }
+  void add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> inputs, std::vector<int> outputs, LayerId layer);
+  int define(TensorId id, Layout layout);
+  /// Keeps the exact values beside the rounded ones where Store says so: to be called when the tensor has its home.
+  void settle(const Store& store, LayerId layer);
+  /// Rounds what a step left in `slot`, the home of the tensor, and settles it.
+  void store(int slot, const Store& store, LayerId layer);
+  /// How a step that writes the tensor itself rounds it; settle() does the rest.
+  static Rounding step_rounding(const Store& store) { return store.exact ? Rounding::kNone : store.rounding; }
+  const Home& home_for(const Operand& operand) const;
+  /// The tensor's values in this layout, rounded; makes a conversion step when no slot has them yet.
+  int read(const Operand& operand, Layout layout, LayerId reader);
+  /// The same as 8-bit integers, or as these times their scale again.
+  int read_integers(const Operand& operand, Layout layout, bool dequantise, LayerId reader);
+  /// An operand of a layer that runs by itself: rounded, or through integers.
+  int read_operand(LayerId id, const Operand& operand, Layout layout);
+  /// Names a constant in the cache of prepared weights, which outlives this specialization.
+  std::string constant_key(TensorId id) const;
+  Tensor constant(const Operand& operand, Layout layout = Layout::kDense);
+  int constant_slot(Tensor value);
+  ObjectCache object_cache();
+
+  /// Names what a group left behind, for ActivationStore.
+  void name_values(const Group& group, std::span<const KernelDescription> kernels, std::size_t first_step);
+
+  // lower_layer.cpp
+  void lower(const LayerKernel& kernel);
+  bool lower_pool(const LayerKernel& kernel);
+  bool lower_movement(const LayerKernel& kernel);
+  bool lower_view(const LayerKernel& kernel);
+  bool lower_cast(const LayerKernel& kernel);
+  bool lower_concat(const LayerKernel& kernel);
+  bool lower_resize(const LayerKernel& kernel);
+  /// A QuantizeLinear and its DequantizeLinear are one step, which keeps the layout of what they read: what follows
+  /// then sums in the order of the weakly typed int8 layer.
+  bool lower_quantization(const LayerKernel& kernel);
+  /// The float tensor that the DequantizeLinear `dequantize` gets through a QuantizeLinear of its own scale and type;
+  /// kNone: there is none.
+  TensorId quantized_source(LayerId dequantize) const;
+  void run_reference(const LayerKernel& kernel, std::vector<int> inputs);
+
+  // lower_program.cpp
+  void lower(const ProgramKernel& kernel);
+  /// The layout that all loads and stores of the domain's shape take.
+  Layout layout_of(const ProgramKernel& kernel) const;
+  struct LoadForm {
+    Layout layout;        ///< Of the domain.
+    bool expand = false;  ///< Every load is spread over the domain first.
+  };
+  /// Compiles values [first, ...) into `program`; `registers` has what was made before. Loads become inputs: their
+  /// slots are appended to `inputs`.
+  void compile(const ProgramKernel& kernel, const LoadForm& form, ProgramBuilder& program,
+               std::vector<Register>& registers, std::vector<int>& inputs, std::size_t first);
+  Register compile_load(const ProgramKernel& kernel, const Load& load, const LoadForm& form, ProgramBuilder& program,
+                        std::vector<int>& inputs);
+  /// The prepared values of a load, when they are known beforehand.
+  Tensor constant_of(const Load& load, LayerId reader);
+  /// What makes real numbers of a product of integers: float32, one element or one per output channel.
+  struct Scaling {
+    Tensor scale, bias;  ///< acc * scale + bias, each rounded to float32; either may be absent.
+    bool last = false;   ///< The channels are the last dimension, else dimension 1.
+  };
+  Register compile_scaling(ProgramBuilder& program, const Shape& domain, Layout layout, std::vector<int>& inputs,
+                           Register value, const Scaling& scaling);
+
+  // lower_product.cpp
+  /// A product whose results are in a slot, and what of its epilogue is still to be done.
+  struct Results {
+    int slot = -1;
+    Layout layout = Layout::kDense;
+    Register done = 0;  ///< The register of the epilogue whose values the slot has.
+    Scaling scaling;
+  };
+  void lower(const ProductKernel& kernel);
+  bool lower_matrices(const ProductKernel& kernel);
+  void add_addend(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, Results& results);
+  bool lower_convolution(const ProductKernel& kernel);
+  bool lower_integer_convolution(const ProductKernel& kernel, ConvolutionSpec spec);
+  /// The operator's reference kernel on the prepared operands.
+  void lower_reference_product(const ProductKernel& kernel);
+  /// Runs what is left of the epilogue, in place.
+  void lower_epilogue(const ProductKernel& kernel, const Results& results);
+  /// The weights of a convolution, with its normalization multiplied in.
+  Tensor convolution_weights(const ProductKernel& kernel, Rounding rounding, std::string& key);
+  Tensor convolution_bias(const ProductKernel& kernel, Rounding rounding, std::string& key);
+  std::string scale_shift_key(const Layer& l) const;
+  Tensor scale_or_shift(LayerId normalization, bool shift, Rounding rounding);
+
+  // lower_int8.cpp
+  struct IntegerWeights {
+    Tensor integers;  ///< As float32, the shape of the weights.
+    Tensor scales;    ///< One per output channel.
+  };
+  /// A constant operand that is read as integers, times their scales.
+  Tensor dequantized_constant(LayerId id, const Operand& operand);
+  /// The weights of a product as integers times their scales; `key` and `folded` as for integer_weights().
+  Tensor dequantized_weights(const Layer& l, const Tensor& values, const std::string& key, bool folded);
+  /// Names the integers of a product's weights: the same for layers, of any network, that use a constant in one way.
+  std::string integer_weights_key(LayerId id, TensorId tensor) const;
+  /// `folded`: the values are no longer those of the file.
+  std::shared_ptr<const IntegerWeights> integer_weights(const Layer& l, const Tensor& values, const std::string& key,
+                                                        bool folded);
+  Tensor product_scales(const Quantisation& x, const Tensor& weights, const std::string& key);
+  /// Where to cut k, first and last included, so that every sum of a piece is exact in float32. `b`: nothing when that
+  /// is constant.
+  std::vector<std::int64_t> exact_slices(const MatMulSpec& spec, const Quantisation& a,
+                                         const std::optional<Quantisation>& b);
+  /// Weights that add up to `integers`, each so small that every sum is exact in float32.
+  std::vector<Tensor> exact_parts(const Layer& l, const Tensor& integers, const Quantisation& x,
+                                  const std::string& key);
+  /// Runs the kernels and adds up what they give; the slot of the sum.
+  int add_integer_parts(std::vector<std::unique_ptr<Kernel>> kernels, const std::vector<int>& inputs,
+                        const Shape& shape, LayerId id);
+
+  const Specialization& spec_;
+  const Schedule& schedule_;
+  const Network& network_;
+  WeightCache& weights_;
+  std::span<const GraphFunction> subgraphs_;
+  Steps made_;
+  std::vector<Home> home_;           ///< Per tensor.
+  std::map<TensorId, Home> exact_;   ///< Of stored tensors: the values that other kernels of their group read.
+  std::vector<ActivationKey> keys_;  ///< Per tensor.
+  std::map<std::tuple<TensorId, Layout, Rounding, Rounding, bool>, int> variants_;
+  std::map<std::tuple<TensorId, Layout, bool>, int> integers_;
+};
+
+}  // namespace ulpscope::cpu

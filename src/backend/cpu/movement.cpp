@@ -1,0 +1,119 @@
+#include "backend/cpu/movement.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/parallel.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+/// out[o, :] = the inputs' rows o side by side.
+class ConcatKernel final : public Kernel {
+ public:
+  ConcatKernel(std::int64_t outer, std::vector<std::int64_t> widths) : outer_(outer), widths_(std::move(widths)) {
+    for (std::int64_t w : widths_) total_ += w;
+  }
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    float* out = outputs[0]->data<float>();
+    parallel_for(outer_, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, total_)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   std::int64_t offset = 0;
+                   for (std::size_t i = 0; i < inputs.size(); ++i) {
+                     const float* in = inputs[i]->data<float>();
+                     const std::int64_t width = widths_[i];
+                     for (std::int64_t o = begin; o < end; ++o)
+                       std::memcpy(out + o * total_ + offset, in + o * width,
+                                   static_cast<std::size_t>(width) * sizeof(float));
+                     offset += width;
+                   }
+                 });
+  }
+
+ private:
+  const std::int64_t outer_;
+  const std::vector<std::int64_t> widths_;
+  std::int64_t total_ = 0;
+};
+
+/// Nearest-neighbour enlargement by whole factors, channels last.
+class RepeatKernel final : public Kernel {
+ public:
+  RepeatKernel(std::int64_t batch, std::int64_t height, std::int64_t width, std::int64_t channels,
+               std::int64_t factor_y, std::int64_t factor_x)
+      : batch_(batch), height_(height), width_(width), channels_(channels), factor_y_(factor_y), factor_x_(factor_x) {}
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const float* in = inputs[0]->data<float>();
+    float* out = outputs[0]->data<float>();
+    const std::int64_t row = width_ * factor_x_ * channels_;
+    parallel_for(batch_ * height_, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, row * factor_y_)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t y = begin; y < end; ++y) {
+                     const float* source = in + y * width_ * channels_;
+                     float* first = out + y * factor_y_ * row;
+                     for (std::int64_t x = 0; x < width_; ++x)
+                       for (std::int64_t r = 0; r < factor_x_; ++r)
+                         std::memcpy(first + (x * factor_x_ + r) * channels_, source + x * channels_,
+                                     static_cast<std::size_t>(channels_) * sizeof(float));
+                     for (std::int64_t r = 1; r < factor_y_; ++r)
+                       std::memcpy(first + r * row, first, static_cast<std::size_t>(row) * sizeof(float));
+                   }
+                 });
+  }
+
+ private:
+  const std::int64_t batch_, height_, width_, channels_, factor_y_, factor_x_;
+};
+
+/// Mean over all positions of each channel, channels last; partial sums in fixed blocks of positions.
+class ChannelMeanKernel final : public Kernel {
+ public:
+  ChannelMeanKernel(std::int64_t batch, std::int64_t positions, std::int64_t channels)
+      : batch_(batch), positions_(positions), channels_(channels) {}
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const float* in = inputs[0]->data<float>();
+    float* out = outputs[0]->data<float>();
+    constexpr std::int64_t kBlock = 128;
+    const std::int64_t blocks = (positions_ + kBlock - 1) / kBlock;
+    std::vector<float> partial(static_cast<std::size_t>(batch_ * blocks * channels_), 0.0f);
+    parallel_for(batch_ * blocks, std::max<std::int64_t>(1, 16384 / (kBlock * channels_)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t task = begin; task < end; ++task) {
+                     float* sum = partial.data() + task * channels_;
+                     const std::int64_t first = task % blocks * kBlock, last = std::min(positions_, first + kBlock);
+                     const float* source = in + task / blocks * positions_ * channels_;
+                     for (std::int64_t p = first; p < last; ++p)
+                       for (std::int64_t c = 0; c < channels_; ++c) sum[c] += source[p * channels_ + c];
+                   }
+                 });
+    for (std::int64_t n = 0; n < batch_; ++n)
+      for (std::int64_t c = 0; c < channels_; ++c) {
+        float sum = 0.0f;
+        for (std::int64_t b = 0; b < blocks; ++b)
+          sum += partial[static_cast<std::size_t>((n * blocks + b) * channels_ + c)];
+        out[n * channels_ + c] = sum / static_cast<float>(positions_);
+      }
+  }
+
+ private:
+  const std::int64_t batch_, positions_, channels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_concat_kernel(std::int64_t outer, std::vector<std::int64_t> widths) {
+  return std::make_unique<ConcatKernel>(outer, std::move(widths));
+}
+
+std::unique_ptr<Kernel> make_repeat_kernel(const Shape& input, std::int64_t factor_y, std::int64_t factor_x) {
+  return std::make_unique<RepeatKernel>(input[0], input[2], input[3], input[1], factor_y, factor_x);
+}
+
+std::unique_ptr<Kernel> make_channel_mean_kernel(std::int64_t batch, std::int64_t positions, std::int64_t channels) {
+  return std::make_unique<ChannelMeanKernel>(batch, positions, channels);
+}
+
+}  // namespace ulpscope::cpu

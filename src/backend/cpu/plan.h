@@ -1,0 +1,77 @@
+// The steps that compute a specialised network under one assignment, and where their tensors lie.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/kernel.h"
+
+namespace ulpscope::cpu {
+
+/// A place for one tensor: part of the arena, a prepared constant, or (shape known at run time only) allocated per run.
+struct Slot {
+  DataType type = DataType::kUndefined;  ///< Physical.
+  Shape shape;
+  bool dynamic = false;
+  Tensor constant;
+  std::size_t offset = 0;     ///< In the arena.
+  int first = -1, last = -1;  ///< Steps between which the bytes are in use.
+  int alias = -1;             ///< Shares the bytes of this slot instead (an in-place step).
+};
+
+struct Step {
+  std::shared_ptr<const Kernel> kernel;
+  std::vector<int> inputs;  ///< Slots; -1: absent.
+  std::vector<int> outputs;
+  LayerId layer = kNone;  ///< For messages.
+};
+
+/// A tensor that a group of layers leaves behind.
+struct StoredValue {
+  int slot = -1;
+  int step = -1;      ///< The last one that writes it.
+  ActivationKey key;  ///< Names its elements, for one input of the network.
+  bool kept = false;  ///< Goes into a store.
+};
+
+/// What lowering makes of a schedule.
+struct Steps {
+  std::vector<Slot> slots;
+  std::vector<Step> steps;
+  std::vector<int> inputs;  ///< Slots of the network's inputs.
+  std::vector<int> outputs;
+  std::vector<StoredValue> values;  ///< In the order of their steps.
+};
+
+/// Holds one arena, so one run at a time (guarded).
+class CpuPlan final : public Plan {
+ public:
+  CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
+          std::span<const GraphFunction> subgraphs);
+
+  std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override;
+  std::size_t arena_bytes() const noexcept override { return arena_bytes_; }
+
+ private:
+  void place_slots();
+  void choose_kept_values();
+  /// True for an output that a step writes to its very end: every run binds a new tensor to it, and hands that out.
+  bool is_fresh_output(int slot) const;
+  void bind() const;
+  /// Binds the slots whose values the store has, and tells for each step whether it has to run.
+  std::vector<char> reuse(ActivationStore& store) const;
+
+  Steps made_;
+  std::vector<char> fresh_;  ///< Per slot: see is_fresh_output.
+  std::size_t arena_bytes_ = 0;
+
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<std::byte> arena_;
+  mutable std::vector<Tensor> bound_;  ///< Per slot.
+};
+
+}  // namespace ulpscope::cpu

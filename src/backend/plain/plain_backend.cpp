@@ -1,0 +1,310 @@
+#include "backend/plain/plain_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "backend/plain/instructions.h"
+#include "backend/reference_kernel.h"
+#include "engine/scale_shift.h"
+#include "ops/forms.h"
+
+namespace ulpscope::plain {
+namespace {
+
+/// One run: every tensor by itself, dense.
+class Run {
+ public:
+  Run(const Specialization& spec, const Schedule& schedule, std::span<const GraphFunction> subgraphs)
+      : spec_(spec), schedule_(schedule), subgraphs_(subgraphs), values_(spec.network->tensors.size()) {}
+
+  std::vector<Tensor> run(std::span<const Tensor> inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      values_[static_cast<std::size_t>(spec_.network->inputs[i])] = inputs[i];
+    for (const auto& group : schedule_.kernels)
+      for (const KernelDescription& kernel : group) std::visit([&](const auto& described) { run(described); }, kernel);
+    std::vector<Tensor> outputs;
+    for (const Operand& output : schedule_.outputs) outputs.push_back(read(output).clone());
+    return outputs;
+  }
+
+ private:
+  const Layer& layer(LayerId id) const { return spec_.network->layer(id); }
+
+  static Tensor rounded(const Tensor& tensor, Rounding rounding) {
+    if (rounding == Rounding::kNone || tensor.type() != DataType::kFloat32) return tensor;
+    Tensor result(tensor.type(), tensor.shape());
+    round_array(tensor.data<float>(), result.data<float>(), static_cast<std::size_t>(tensor.size()), rounding);
+    return result;
+  }
+
+  Tensor read(const Operand& operand) const {
+    const Tensor& value = spec_.is_constant(operand.tensor) ? spec_.value(operand.tensor)
+                          : operand.exact                   ? exact_.at(operand.tensor)
+                                                            : values_[static_cast<std::size_t>(operand.tensor)];
+    return rounded(rounded(value, operand.first), operand.rounding);
+  }
+
+  void store(const Store& store, const Tensor& value) {
+    if (store.tensor == kNone) return;
+    if (store.exact) exact_[store.tensor] = value;
+    values_[static_cast<std::size_t>(store.tensor)] = rounded(value, store.rounding);
+  }
+
+  // --- Integers --------------------------------------------------------------------------------------------------------
+
+  static Tensor quantized(const Tensor& value, const Quantisation& q, bool dequantize) {
+    Tensor result(DataType::kFloat32, value.shape());
+    quantise_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()), q.scale,
+                   q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantize);
+    return result;
+  }
+
+  /// The scales of constant weights: the file's, or the largest magnitude of each output channel / 127.
+  Tensor weight_scales(const Layer& l, const Tensor& weights, bool folded) const {
+    const std::int64_t channels = output_channels(spec_, l);
+    if (!folded)
+      if (Tensor own = dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels)) return own;
+    Tensor scales(DataType::kFloat32, {channels});
+    std::fill_n(scales.data<float>(), channels, 0.0f);
+    for (std::int64_t i = 0; i < weights.size(); ++i) {
+      float& largest = scales.data<float>()[weight_channel(spec_, l, weights.shape(), i)];
+      largest = std::max(largest, std::fabs(weights.data<float>()[i]));
+    }
+    std::transform(scales.data<float>(), scales.data<float>() + channels, scales.data<float>(), symmetric_scale);
+    return scales;
+  }
+
+  /// The weights as integers of these scales, times them with `dequantize`.
+  Tensor integers(const Layer& l, const Tensor& weights, const Tensor& scales, float low, bool dequantize) const {
+    Tensor result(DataType::kFloat32, weights.shape());
+    for (std::int64_t i = 0; i < weights.size(); ++i)
+      quantise_array(weights.data<float>() + i, result.data<float>() + i, 1,
+                     scales.data<float>()[weight_channel(spec_, l, weights.shape(), i)], low, 127.0f, dequantize);
+    return result;
+  }
+
+  /// What a layer that runs by itself reads: rounded, or 8-bit integers times their scale.
+  Tensor read_operand(const Layer& l, const Operand& operand) const {
+    if (!operand.integers) return read(operand);
+    const Tensor value = read({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
+    if (!spec_.is_constant(operand.tensor)) return quantized(value, operand.quantization, true);
+    if (l.op->kind == OpKind::kContraction) {
+      const Tensor scales = weight_scales(l, value, false);
+      return integers(l, value, scales, -128.0f, true);
+    }
+    if (dequantised_weights(spec_, operand.tensor, 0, 1)) return value;  // Integers times one scale already.
+    float largest = 0;
+    for (float v : value.values<float>()) largest = std::max(largest, std::fabs(v));
+    Tensor result(DataType::kFloat32, value.shape());
+    quantise_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()),
+                   symmetric_scale(largest), -127.0f, 127.0f, true);
+    return result;
+  }
+
+  // --- Kernels ---------------------------------------------------------------------------------------------------------
+
+  /// The operator's reference kernel.
+  std::vector<Tensor> evaluate(const Layer& l, LayerId id, const std::vector<Tensor>& inputs,
+                               const std::vector<DataType>& types) const {
+    std::vector<const Tensor*> in;
+    for (const Tensor& input : inputs) in.push_back(input ? &input : nullptr);
+    std::vector<Tensor> results(types.size());
+    std::vector<Tensor*> out;
+    for (std::size_t o = 0; o < types.size(); ++o)
+      out.push_back(types[o] == DataType::kUndefined ? nullptr : &results[o]);
+    make_reference_kernel(l, types, std::vector<Rounding>(types.size(), Rounding::kNone), false,
+                          subgraphs_[static_cast<std::size_t>(id)])
+        ->run(in, out);
+    return results;
+  }
+
+  void run(const LayerKernel& kernel) {
+    const Layer& l = layer(kernel.layer);
+    std::vector<Tensor> inputs;
+    std::vector<DataType> types;
+    for (const Operand& operand : kernel.operands)
+      inputs.push_back(operand.tensor == kNone ? Tensor() : read_operand(l, operand));
+    for (const Store& output : kernel.outputs)
+      types.push_back(output.tensor == kNone ? DataType::kUndefined : spec_.type(output.tensor));
+    const std::vector<Tensor> results = evaluate(l, kernel.layer, inputs, types);
+    for (std::size_t o = 0; o < results.size(); ++o) store(kernel.outputs[o], results[o]);
+  }
+
+  void run(const ProductKernel& kernel) {
+    const Layer& l = layer(kernel.layer);
+    Layer own = l;
+    std::vector<Tensor> inputs;
+    for (const Operand& operand : kernel.operands) {
+      const bool present = operand.tensor != kNone;
+      inputs.push_back(present ? read({operand.tensor, operand.integers || kernel.normalization != kNone
+                                                           ? Rounding::kNone
+                                                           : operand.rounding,
+                                       operand.first, false, {}, operand.exact})
+                               : Tensor());
+    }
+    if (kernel.normalization != kNone) {
+      inputs[0] = rounded(inputs[0], kernel.operands[0].rounding);
+      const ScaleShift channels = scale_shift(spec_, layer(kernel.normalization), Rounding::kNone);
+      own.inputs.resize(3, kNone);
+      inputs.resize(3);
+      inputs[1] = rounded(scaled_weights(spec_, l, channels.scale), kernel.operands[1].rounding);
+      inputs[2] = rounded(scaled_bias(spec_, l, channels), kernel.operands[1].rounding);
+    }
+    Tensor scale, bias;
+    if (kernel.integers) {
+      scale = to_integers(kernel, inputs);
+      if (inputs.size() > 2) bias = inputs[2];
+      inputs.resize(2);
+      own.inputs.resize(2);
+      own.attributes.set("alpha", 1.0f);
+    }
+    for (Tensor& input : inputs)
+      if (input) input = input.cast(DataType::kFloat64);
+    Tensor result = evaluate(own, kernel.layer, inputs, {DataType::kFloat64})[0].cast(DataType::kFloat32);
+    if (scale) apply_scale(kernel, scale, bias, result);
+    run(kernel.epilogue, &result);
+  }
+
+  /// Operands 0 and 1 become integers; gives what makes real numbers of their products, one per channel or for all.
+  Tensor to_integers(const ProductKernel& kernel, std::vector<Tensor>& inputs) const {
+    const Layer& l = layer(kernel.layer);
+    const Quantisation &x = kernel.operands[0].quantization, &y = kernel.operands[1].quantization;
+    inputs[0] = quantized(inputs[0], x, false);
+    if (!spec_.is_constant(kernel.operands[1].tensor)) {
+      inputs[1] = quantized(inputs[1], y, false);
+      return Tensor::of<float>({1}, {x.scale * y.scale});
+    }
+    const bool folded = kernel.normalization != kNone;
+    Tensor scales = weight_scales(l, inputs[1], folded).clone();
+    const bool from_file = !folded && dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l),
+                                                          output_channels(spec_, l));
+    inputs[1] = integers(l, inputs[1], scales, from_file ? -128.0f : -127.0f, false);
+    for (std::int64_t c = 0; c < scales.size(); ++c) scales.data<float>()[c] *= x.scale;
+    return scales;
+  }
+
+  void apply_scale(const ProductKernel& kernel, const Tensor& scale, const Tensor& bias, Tensor& result) const {
+    const Shape& shape = result.shape();
+    const auto form = ops::matrix_form(layer(kernel.layer)).value_or(ops::MatrixForm{});
+    const std::size_t axis = ops::is_convolution(layer(kernel.layer)) ? 1 : shape.size() - 1;
+    std::vector<float> addend;
+    if (bias) addend = broadcast(bias, shape, axis == 1 && bias.shape().size() == 1 && shape.size() > 2);
+    const std::int64_t inner = num_elements(Shape(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end()));
+    for (std::int64_t i = 0; i < result.size(); ++i) {
+      const std::int64_t channel = i / inner % shape[axis];
+      float& value = result.data<float>()[i];
+      value *= scale.data<float>()[scale.size() == 1 ? 0 : channel];
+      value *= form.alpha;
+      if (bias) value += form.beta * addend[static_cast<std::size_t>(i)];
+    }
+  }
+
+  /// Every register over the whole domain; a value per row is repeated along it.
+  void run(const ProgramKernel& kernel, const Tensor* result = nullptr) {
+    const std::int64_t count = num_elements(kernel.domain);
+    const std::int64_t row = num_elements(Shape(kernel.domain.end() - kernel.row_dims, kernel.domain.end()));
+    std::vector<std::vector<float>> registers;
+    for (const Program::Value& v : kernel.program.values) {
+      std::vector<float> out(static_cast<std::size_t>(count), v.constant);
+      const auto operand = [&](Register r) -> const std::vector<float>& { return registers[static_cast<std::size_t>(r)]; };
+      if (v.kind == Program::Kind::kLoad) {
+        out = load(kernel, kernel.loads[static_cast<std::size_t>(v.load)], result);
+      } else if (v.kind == Program::Kind::kResult && is_row_reduction(v.instruction)) {
+        for (std::int64_t begin = 0; begin < count; begin += row)
+          std::fill_n(out.begin() + begin, row,
+                      reduce(v.instruction, {operand(v.a).data() + begin, static_cast<std::size_t>(row)}));
+      } else if (v.kind == Program::Kind::kResult) {
+        for (std::size_t i = 0; i < out.size(); ++i)
+          out[i] = apply(v, operand(v.a)[i], v.b < 0 ? 0.0f : operand(v.b)[i]);
+      }
+      registers.push_back(std::move(out));
+    }
+    for (const auto& output : kernel.outputs) {
+      const Shape& shape = *spec_.shape(output.store.tensor);
+      const std::int64_t step = num_elements(shape) == count ? 1 : row;
+      Tensor value(DataType::kFloat32, shape);
+      for (std::int64_t i = 0; i < value.size(); ++i)
+        value.data<float>()[i] = registers[static_cast<std::size_t>(output.source)][static_cast<std::size_t>(i * step)];
+      store(output.store, value);
+    }
+  }
+
+  /// The operand, broadcast to the domain.
+  std::vector<float> load(const ProgramKernel& kernel, const Load& load, const Tensor* result) const {
+    Tensor value;
+    if (load.source == Load::Source::kResult) {
+      value = *result;
+    } else if (load.source == Load::Source::kTensor) {
+      value = read_operand(layer(kernel.layers[0]), load.operand);
+    } else {
+      const ScaleShift channels = load.operand.rounding == Rounding::kNone
+                                      ? scale_shift(spec_, layer(load.normalization), Rounding::kNone)
+                                      : rounded_scale_shift(spec_, layer(load.normalization), load.operand.rounding);
+      value = load.source == Load::Source::kShift ? channels.shift : channels.scale;
+    }
+    return broadcast(value, kernel.domain, load.per_channel);
+  }
+
+  static std::vector<float> broadcast(const Tensor& value, const Shape& domain, bool per_channel) {
+    Shape shape = value.shape();
+    if (per_channel) {
+      shape.assign(domain.size(), 1);
+      shape[1] = value.size();
+    }
+    shape.insert(shape.begin(), domain.size() - shape.size(), 1);
+    std::vector<float> out(static_cast<std::size_t>(num_elements(domain)));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      std::int64_t rest = static_cast<std::int64_t>(i), offset = 0, stride = 1;
+      for (std::size_t d = domain.size(); d-- > 0; rest /= domain[d], stride *= shape[d])
+        if (shape[d] != 1) offset += rest % domain[d] * stride;
+      out[i] = value.data<float>()[offset];
+    }
+    return out;
+  }
+
+  const Specialization& spec_;
+  const Schedule& schedule_;
+  const std::span<const GraphFunction> subgraphs_;
+  std::vector<Tensor> values_;         ///< Per tensor, as stored.
+  std::map<TensorId, Tensor> exact_;  ///< See Store::exact.
+};
+
+class PlainPlan final : public Plan {
+ public:
+  PlainPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, std::span<const GraphFunction> subgraphs)
+      : Plan(std::move(spec), std::move(schedule)), subgraphs_(subgraphs.begin(), subgraphs.end()) {}
+
+  std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore*, bool) const override {
+    return Run(*spec_, schedule_, subgraphs_).run(inputs);
+  }
+
+  std::size_t arena_bytes() const noexcept override {
+    std::size_t bytes = 0;
+    for (std::size_t id = 0; id < spec_->network->tensors.size(); ++id)
+      if (const auto& shape = spec_->inferred.shapes[id]; shape && !spec_->inferred.values[id])
+        bytes += static_cast<std::size_t>(num_elements(*shape)) * size_of(physical_type(spec_->inferred.types[id]));
+    return bytes;
+  }
+
+ private:
+  const std::vector<GraphFunction> subgraphs_;
+};
+
+class PlainBackend final : public Backend {
+ public:
+  std::string_view name() const noexcept override { return "plain"; }
+  std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache&,
+                                   std::span<const GraphFunction> subgraphs) const override {
+    return std::make_shared<const PlainPlan>(std::move(spec), std::move(schedule), subgraphs);
+  }
+};
+
+}  // namespace
+
+const Backend& plain_backend() {
+  static const PlainBackend backend;
+  return backend;
+}
+
+}  // namespace ulpscope::plain

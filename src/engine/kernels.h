@@ -1,0 +1,112 @@
+// Kernel descriptions: what has to be computed, read, rounded and stored, as plain data, and nothing about how. Fusion
+// says which layers belong together; describe() decides here, once, what that means; backends carry it out. What a
+// backend cannot do in one piece it may split where the description stays true: the same roundings, no others.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/rounding.h"
+#include "engine/fusion.h"
+#include "engine/int8.h"
+#include "engine/specialization.h"
+#include "graph/program.h"
+
+namespace ulpscope {
+
+/// A tensor as a kernel reads it.
+struct Operand {
+  TensorId tensor = kNone;              ///< kNone: an optional operand that is absent.
+  Rounding rounding = Rounding::kNone;  ///< Every element is rounded to this before it is used.
+  Rounding first = Rounding::kNone;     ///< And before that to this: a Constant layer that is stored in a narrow type.
+  /// Read as 8-bit integers: an activation by `quantization`; a constant brings its own scales, one per output channel
+  /// of a product, else one for all.
+  bool integers = false;
+  Quantisation quantization;
+  bool exact = false;  ///< What Store::exact left, not what is stored for others.
+
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+
+/// A tensor as a kernel leaves it.
+struct Store {
+  TensorId tensor = kNone;  ///< kNone: an output that nobody wants.
+  Rounding rounding = Rounding::kNone;
+  /// Other kernels of the group read the values as they were computed: these are kept beside the rounded ones.
+  bool exact = false;
+};
+
+/// What a register of a program is loaded with, broadcast to the program's domain.
+struct Load {
+  enum class Source : std::uint8_t {
+    kTensor,  ///< `operand`.
+    kScale,   ///< What the inference BatchNormalization `normalization` multiplies by, rounded by operand.rounding;
+    kShift,   ///< and what it adds: both from its constant parameters, see engine/scale_shift.h.
+    kResult,  ///< In an epilogue: what the product computed, before anything is rounded.
+  };
+  Source source = Source::kTensor;
+  Operand operand;
+  LayerId normalization = kNone;
+  /// One value per channel (dimension 1 of the domain), instead of NumPy's broadcasting.
+  bool per_channel = false;
+
+  friend bool operator==(const Load&, const Load&) = default;
+};
+
+/// Pointwise layers, and reductions, softmax and normalization over rows; values between them are not rounded.
+struct ProgramKernel {
+  std::vector<LayerId> layers;
+  Shape domain;
+  int row_dims = 0;  ///< How many innermost dimensions form the rows that reductions work over; 0: no reductions.
+  Program program;
+  std::vector<Load> loads;
+  struct Output {
+    Register source;
+    Store store;  ///< Of the shape of the domain, or (one value per row) of the domain with its rows at size 1 or gone.
+  };
+  std::vector<Output> outputs;
+};
+
+/// A sum of products (MatMul, Gemm, Conv, ConvTranspose; OpDef says which) with an exact multiplication and an fp32
+/// accumulator, and a program on its results. With integers: exact sums, the nearest float32 of each, times
+/// float32(scale of a * scale of b), plus the bias, each rounded to float32; then the program.
+struct ProductKernel {
+  LayerId layer = kNone;
+  std::vector<Operand> operands;  ///< As the layer's inputs.
+  bool integers = false;          ///< Operands 0 and 1 are read as integers.
+  /// A BatchNormalization in inference form that is multiplied into constant weights and bias: in float32 (weights) and
+  /// double (bias), which are rounded after that. kNone: there is none.
+  LayerId normalization = kNone;
+  TensorId result = kNone;  ///< What the layer, or its normalization, computes.
+  ProgramKernel epilogue;   ///< Load 0 is the result; stores it, too, where it is wanted. No rows.
+};
+
+/// One layer by itself, as its operator defines it.
+struct LayerKernel {
+  LayerId layer = kNone;
+  std::vector<Operand> operands;  ///< As the layer's inputs; integers: times their scales again.
+  std::vector<Store> outputs;     ///< As the layer's outputs.
+  bool open = false;              ///< Shapes are known at run time only.
+  Precision precision = Precision::kFP32;  ///< Of its graphs, where it has some.
+};
+
+using KernelDescription = std::variant<ProductKernel, ProgramKernel, LayerKernel>;
+
+/// Everything that is run for one network under one assignment.
+struct Schedule {
+  Grouping grouping;
+  /// Per group, in their order, its kernels in theirs.
+  std::vector<std::vector<KernelDescription>> kernels;
+  std::vector<Operand> outputs;      ///< The network's outputs, as they are handed out.
+  std::vector<DataType> storage;     ///< Per tensor: the type whose numbers its elements are, once stored.
+};
+
+/// The bytes of everything that a kernel's values depend on, but for the values that it reads.
+std::string identity_of(const KernelDescription& kernel);
+
+/// Decides it, from the groups that fuse() made for this assignment.
+Schedule describe(const Specialization& spec, const Assignment& assignment, Grouping grouping);
+
+}  // namespace ulpscope

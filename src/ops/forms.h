@@ -1,0 +1,49 @@
+// What backends may know of operators that run by themselves: their forms, for those that have a fast path.
+#pragma once
+
+#include <optional>
+
+#include "graph/network.h"
+
+namespace ulpscope::ops {
+
+/// Weights that slide over spatial dimensions: Conv and ConvTranspose.
+bool is_convolution(const Layer& layer);
+bool is_transposed_convolution(const Layer& layer);
+bool is_resize(const Layer& layer);
+/// Cast and CastLike: another type of the same values.
+bool is_cast(const Layer& layer);
+bool is_quantize(const Layer& layer);
+bool is_dequantize(const Layer& layer);
+
+/// Input 0's elements in their order, under another shape or name. `values`: per input, null where it is not known.
+bool is_view(const Layer& layer, std::span<const Tensor* const> values);
+
+/// The axis, in [0, rank), along which the inputs are laid side by side. Nothing: the layer does not do that.
+std::optional<std::int64_t> concatenation_axis(const Layer& layer, std::int64_t rank);
+
+/// The permutation of a Transpose of this rank; nothing for other layers.
+std::optional<std::vector<std::int64_t>> permutation(const Layer& layer, std::int64_t rank);
+
+enum class PoolForm : std::uint8_t { kMax, kAverageIncludingPads, kAverageExcludingPads };
+/// A window's maximum or mean; see pool_geometry(). Nothing: no pooling, or windows that reach beyond the pads.
+std::optional<PoolForm> pool_form(const Layer& layer);
+/// The mean over all spatial positions of a rank-4 tensor, if the layer computes that over `row_dims` innermost ones.
+bool is_spatial_mean(const Layer& layer, std::int64_t rank, int row_dims);
+
+/// A nearest-neighbour resize of (n, c, h, w) by whole factors in which every element is repeated. `scales`: elements
+/// of that input where known; null: unknown; an absent input counts as known.
+bool repeats_whole_elements(const Layer& layer, const Shape& input, const Shape& output, const Tensor* scales);
+
+/// Parameters after input 0 are one value per channel (dimension 1), not broadcast from the right.
+bool has_channel_parameters(const Layer& layer);
+
+/// A product of matrices, and what is done to its operands: alpha a' b' + beta c.
+struct MatrixForm {
+  bool transpose_a = false, transpose_b = false;
+  float alpha = 1, beta = 1;
+  bool plain = true;  ///< MatMul: batches broadcast; else Gemm: two matrices, and an addend (input 2).
+};
+std::optional<MatrixForm> matrix_form(const Layer& layer);
+
+}  // namespace ulpscope::ops
