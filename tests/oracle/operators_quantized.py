@@ -1,0 +1,77 @@
+"""QuantizeLinear, DequantizeLinear and the operators on integers."""
+
+from __future__ import annotations
+
+import typing
+
+import numpy as np
+
+from .model import NUMPY_TYPES, Node
+from .operators_movement import Inputs
+from .rounding import round_to
+from .values import T, Unsupported, Value, kept
+
+RANGES = {T.INT8: (-128, 127), T.UINT8: (0, 255), T.INT16: (-32768, 32767), T.UINT16: (0, 65535)}
+
+
+def quantize(x: np.ndarray, scale: typing.Any, low: float, high: float, zero: typing.Any = 0) -> np.ndarray:
+    """clamp(round(x / scale) + zero): a true float32 division, ties to even; NaN is 0."""
+    with np.errstate(all="ignore"):
+        q = np.rint(round_to(x / scale, "fp32"))
+        q = np.where(np.isnan(q), 0, q)
+        return np.clip(q + zero, low, high)
+
+
+def along(parameter: np.ndarray, rank: int, axis: int) -> np.ndarray:
+    """One value for all, or one per index of an axis, to be broadcast."""
+    if parameter.size == 1:
+        return parameter.reshape(())
+    if parameter.ndim != 1:
+        raise Unsupported("scales per block")
+    shape = [1] * rank
+    shape[axis] = -1
+    return parameter.reshape(shape)
+
+
+def _parameters(node: Node, x: Inputs) -> tuple[np.ndarray, typing.Any]:
+    if node.get("block_size", 0):
+        raise Unsupported("scales per block")
+    rank, axis = len(x[0].shape), node.get("axis", 1)
+    scale = along(x[1].v, rank, axis)
+    zero = along(x[2].v.astype(np.float64), rank, axis) if len(x) > 2 and x[2] is not None else 0.0
+    return scale, zero
+
+
+def quantize_linear(node: Node, x: Inputs) -> list[Value]:
+    kind = x[2].type if len(x) > 2 and x[2] is not None else (node.get("output_dtype", 0) or T.UINT8)
+    if kind not in RANGES:
+        raise Unsupported(f"QuantizeLinear to {T.DataType.Name(kind)}")
+    scale, zero = _parameters(node, x)
+    function = lambda v: quantize(v, scale, *RANGES[kind], zero)  # noqa: E731
+    y = function(x[0].v)
+    e = None
+    if x[0].e is not None:
+        bound = np.minimum(x[0].e, 1e300)
+        e = kept(np.maximum(np.abs(function(x[0].v - bound) - y), np.abs(function(x[0].v + bound) - y)))
+    return [Value(y.astype(NUMPY_TYPES[kind]), kind, e)]
+
+
+def dequantize_linear(node: Node, x: Inputs) -> list[Value]:
+    scale, zero = _parameters(node, x)
+    y = round_to((x[0].v.astype(np.float64) - zero) * scale, "fp32")
+    e = None if x[0].e is None else x[0].e * np.abs(scale) * (1 + 2.0**-20)
+    return [Value(y, x[1].type, e)]
+
+
+def _matmul_integer(node: Node, x: Inputs) -> list[Value]:
+    if any(v is not None and v.e is not None for v in x):
+        raise Unsupported("MatMulInteger of uncertain integers")
+    zeros = [v.v.astype(np.int64) if v is not None else np.zeros(1, np.int64) for v in (*x[2:4], *[None] * 2)][:2]
+    a = x[0].v.astype(np.int64) - (zeros[0].reshape(()) if zeros[0].size == 1 else zeros[0][:, None])
+    b = x[1].v.astype(np.int64) - (zeros[1].reshape(()) if zeros[1].size == 1 else zeros[1])
+    return [Value(np.matmul(a, b).astype(np.int32), T.INT32)]
+
+
+QUANTIZATION: dict[str, typing.Callable[[Node, Inputs], list[Value]]] = {
+    "QuantizeLinear": quantize_linear, "DequantizeLinear": dequantize_linear, "MatMulInteger": _matmul_integer,
+}  # fmt: skip
