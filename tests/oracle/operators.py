@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import operators_movement as movement
+from . import operators_opaque as opaque
 from . import operators_pointwise as elementwise
 from . import operators_products as products
 from . import operators_quantized as quantized
@@ -14,7 +15,7 @@ from .values import Unsupported, Value
 #: Layers that are computed element by element, but yield no floats or take none.
 _OTHER_POINTWISE = {*elementwise.COMPARISONS, *elementwise.LOGIC, *elementwise.BITS, "IsNaN", "IsInf"}
 #: Operators without float arithmetic: they have no precision.
-FIXED = {*movement.FIXED, *quantized.QUANTIZATION, "IsNaN", "IsInf", "Not", "If", "Loop", "Scan", *elementwise.BITS}
+FIXED = {*movement.FIXED, *quantized.QUANTIZATION, *opaque.FIXED, "IsNaN", "IsInf", "Not", "If", "Loop", "Scan", *elementwise.BITS}
 MOVEMENT = set(movement.MOVEMENT)
 CONTROL = {"If", "Loop", "Scan"}
 
@@ -71,4 +72,6 @@ def compute(node: Node, x: list[Value | None], loose: bool = False) -> list[Valu
         return products.pool(node, x)
     if op in ("Resize", "Upsample"):
         return [resize.resize(node, x)]
+    if op in opaque.OPAQUE:
+        return opaque.opaque(node, x)
     raise Unsupported(op)

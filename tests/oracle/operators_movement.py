@@ -7,8 +7,8 @@ import typing
 import numpy as np
 
 from .model import NUMPY_TYPES, Node
-from .rounding import round_to
-from .values import FLOATS, FORM_OF, T, Unsupported, Value, deviation, kept, uncertain
+from .rounding import EPSILON, round_to
+from .values import FLOATS, FORM_OF, T, Unsupported, Value, deviation, kept, result, uncertain
 
 Inputs = typing.List[typing.Optional[Value]]
 
@@ -201,40 +201,53 @@ def _identity(node: Node, x: Inputs) -> list[Value]:
     return result
 
 
-def _scatter_elements(node: Node, x: Inputs) -> list[Value]:
-    data, index, updates = x[0], x[1], x[2]
-    if node.get("reduction", "none") != "none":
-        raise Unsupported("ScatterElements with a reduction")
-    axis = node.get("axis", 0)
-    where = np.where(index.v < 0, index.v + data.shape[axis], index.v)
+_SCATTERED = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _scatter(node: Node, data: Value, updates: Value, index: Value, place: tuple[np.ndarray, ...]) -> list[Value]:
+    """`updates` written to, or reduced with, the elements at `place`."""
+    how = node.get("reduction", "none")
 
     def scatter(a: np.ndarray, u: np.ndarray) -> np.ndarray:
         y = a.copy()
-        np.put_along_axis(y, where, u, axis)
+        if how == "none":
+            y[place] = u
+        else:
+            _SCATTERED[how].at(y, place, u)
         return y
 
     y = scatter(data.v, updates.v)
     if index.e is not None:
         return [uncertain(y, data.type, True)]
+    if data.is_float and how in ("add", "mul"):
+        size = scatter(np.abs(data.v), np.abs(updates.v))
+        moved = scatter(np.abs(data.v) + data.bound(), np.abs(updates.v) + updates.bound()) - size
+        return [result(y, data.type, kept(moved), (1 + updates.v.size) * EPSILON * np.abs(size - np.abs(data.v)))]
     exact = data.e is None and updates.e is None
-    return [Value(y, data.type, None if exact else scatter(data.bound(), updates.bound()))]
+    bounds = None if exact else scatter(data.bound(), updates.bound())
+    if not exact and how != "none":
+        bounds = np.full(y.shape, np.max(np.maximum(bounds, 0), initial=0))
+    return [Value(y, data.type, bounds)]
+
+
+def _scatter_elements(node: Node, x: Inputs) -> list[Value]:
+    data, index, updates = x[0], x[1], x[2]
+    axis = node.get("axis", 0)
+    axis = axis + len(data.shape) if axis < 0 else axis
+    place = list(np.indices(index.shape))
+    place[axis] = np.where(index.v < 0, index.v + data.shape[axis], index.v)
+    return _scatter(node, data, updates, index, tuple(place))
 
 
 def _scatter_nd(node: Node, x: Inputs) -> list[Value]:
-    data, index, updates = x[0], x[1], x[2]
-    if node.get("reduction", "none") != "none":
-        raise Unsupported("ScatterND with a reduction")
+    return _scatter(node, x[0], x[2], x[1], tuple(np.moveaxis(x[1].v, -1, 0)))
 
-    def scatter(a: np.ndarray, u: np.ndarray) -> np.ndarray:
-        y = a.copy()
-        y[tuple(np.moveaxis(index.v, -1, 0))] = u
-        return y
 
-    y = scatter(data.v, updates.v)
-    if index.e is not None:
-        return [uncertain(y, data.type, True)]
-    exact = data.e is None and updates.e is None
-    return [Value(y, data.type, None if exact else scatter(data.bound(), updates.bound()))]
+def _compress(node: Node, x: Inputs) -> list[Value]:
+    if x[1].e is not None:
+        raise Unsupported("Compress by a condition that may be either")
+    axis = node.get("axis")
+    return [x[0].moved(lambda a: np.compress(x[1].v, a, axis))]
 
 
 def _reverse_sequence(node: Node, x: Inputs) -> list[Value]:
@@ -269,6 +282,7 @@ MOVEMENT: dict[str, typing.Callable[[Node, Inputs], list[Value]]] = {
     "GatherND": _gather_nd, "Expand": _expand, "Tile": _tile, "Where": _where, "Pad": _pad, "Identity": _identity,
     "Dropout": _identity, "DepthToSpace": _depth_to_space, "SpaceToDepth": _space_to_depth, "Trilu": _trilu,
     "ScatterElements": _scatter_elements, "ScatterND": _scatter_nd, "ReverseSequence": _reverse_sequence, "TopK": _top_k,
+    "Scatter": _scatter_elements, "Compress": _compress,
 }  # fmt: skip
 
 
@@ -343,7 +357,7 @@ def _one_hot(node: Node, x: Inputs) -> list[Value]:
 
 
 def _non_zero(node: Node, x: Inputs) -> list[Value]:
-    if x[0].e is not None:
+    if x[0].e is not None and np.any((x[0].e > 0) & ~(np.abs(x[0].v) > x[0].e)):
         raise Unsupported("NonZero of values next to zero")
     return [Value(np.asarray(np.nonzero(x[0].v), np.int64).reshape(len(x[0].shape), -1), T.INT64)]
 

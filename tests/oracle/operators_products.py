@@ -147,9 +147,18 @@ def convolve(node: Node, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
     split = weights.reshape(groups, m // groups, *weights.shape[1:])
     y = np.zeros((n, groups, m // groups, int(np.prod(out, dtype=np.int64))))
     for tap in _taps(w):
-        seen = _tap(padded, w, tap, out).reshape(n, groups, weights.shape[1], -1)
-        y += np.matmul(split[(slice(None), slice(None), slice(None), *tap)], seen)
+        seen = _tap(padded, w, tap, out).reshape(n, groups, weights.shape[1], y.shape[-1])
+        y += _mixed(split[(slice(None), slice(None), slice(None), *tap)], seen)
     return y.reshape(n, m, *out)
+
+
+def _mixed(weights: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """(groups, out, in) times (n, groups, in, positions)."""
+    if weights.shape[-1] == 1 and weights.shape[-2] == 1:
+        return weights * seen
+    n, groups, channels, positions = seen.shape
+    flat = seen.transpose(1, 2, 0, 3).reshape(groups, channels, n * positions)
+    return np.matmul(weights, flat).reshape(groups, weights.shape[1], n, positions).transpose(2, 0, 1, 3)
 
 
 def convolve_transposed(node: Node, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -173,10 +182,11 @@ def convolve_transposed(node: Node, a: np.ndarray, weights: np.ndarray) -> np.nd
     n, c = a.shape[:2]
     m = weights.shape[1]
     y = np.zeros((n, groups * m, *full))
-    split = a.reshape(n, groups, c // groups, -1)
+    positions = int(np.prod(a.shape[2:], dtype=np.int64))
+    split = a.reshape(n, groups, c // groups, positions)
     w = weights.reshape(groups, c // groups, *weights.shape[1:])
     for tap in itertools.product(*[range(k) for k in kernel]):
-        part = np.matmul(np.swapaxes(w[(slice(None), slice(None), slice(None), *tap)], 1, 2), split)
+        part = _mixed(np.swapaxes(w[(slice(None), slice(None), slice(None), *tap)], 1, 2), split)
         index = tuple(slice(t * d, t * d + s * (i - 1) + 1, s) for t, d, s, i in zip(tap, dilations, strides, a.shape[2:]))
         y[(slice(None), slice(None), *index)] += part.reshape(n, groups * m, *a.shape[2:])
     cut = tuple(slice(pads[d], full[d] - pads[d + rank]) for d in range(rank))
@@ -248,7 +258,13 @@ def _global_pool(node: Node, data: Value) -> Value:
     if node.op == "GlobalAveragePool":
         own = (sum_error(count) + EPSILON) * np.mean(np.abs(data.v), **keep) if count > 1 else None
         return result(np.mean(data.v, **keep), data.type, None if data.e is None else np.mean(data.e, **keep), own)
+    if node.op == "GlobalLpPool":
+        p = node.get("p", 2)
+        norm = lambda v: np.sum(np.abs(v) ** p, **keep) ** (1 / p)  # noqa: E731
+        y = norm(data.v)
+        moved = None if data.e is None else norm(np.abs(data.v) + data.e) - y
+        return result(y, data.type, moved, (sum_error(count) + 8 * EPSILON) * y)
     raise Unsupported(node.op)
 
 
-POOLS = {"MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool"}
+POOLS = {"MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"}

@@ -66,6 +66,8 @@ def resize(node: Node, x: Inputs) -> Value:
         raise Unsupported(f"Resize {mode}")
     scales_at = 2 if node.op == "Resize" and node.opset >= 11 else 1
     scales = x[scales_at] if len(x) > scales_at else None
+    if scales is None and node.get("scales") is not None:
+        scales = Value(np.asarray(node.get("scales"), np.float64), data.type)
     sizes = x[3] if len(x) > 3 else None
     axes = node.get("axes") or list(range(len(data.shape)))
     if node.get("keep_aspect_ratio_policy", "stretch") != "stretch":

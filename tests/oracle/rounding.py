@@ -14,7 +14,7 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 def _round_fraction(x: np.ndarray, kept: int) -> np.ndarray:
     """float32 numbers with `kept` bits after the leading one; carries run into the exponent, and so into infinity."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    bits = np.array(x, np.float32, order="C").view(np.uint32).astype(np.uint64)
     dropped = 23 - kept
     half_less_one, odd = (1 << (dropped - 1)) - 1, (bits >> np.uint64(dropped)) & np.uint64(1)
     rounded = (bits + np.uint64(half_less_one) + odd) >> np.uint64(dropped) << np.uint64(dropped)
