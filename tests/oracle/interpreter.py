@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing
 
 import numpy as np
@@ -15,7 +16,7 @@ from .judge import Outcome
 from .model import Graph, Node, from_array, read_model
 from .rounding import EPSILON, is_exact, round_to
 from .specialize import PARAMETERS, Specialization, is_compute
-from .values import TYPE_OF, T, Unsupported, Value, corners, kept, result, rounded
+from .values import TYPE_OF, T, Unsupported, Value, corners, kept, moved_by_noise, noise, result, rounded
 
 LEVELS = ("none", "pointwise", "full")
 
@@ -65,7 +66,7 @@ class Network:
             return self._run_body(branch, [], scope, precision, level)
         if node.op == "Loop":
             return self._loop(node, scope, precision, level)
-        raise Unsupported(node.op)
+        return self._scan(node, scope, precision, level)
 
     def _run_body(
         self, graph: Graph, formals: list[Value], scope: dict[str, Value], precision: str, level: str
@@ -91,8 +92,36 @@ class Network:
             trip += 1
         if scans and not scans[0]:
             raise Unsupported("a Loop without a trip and with scan outputs")
-        stacked = [Value(np.stack([v.v for v in s]), s[0].type, kept(np.stack([v.bound() for v in s]))) for s in scans]
+        stacked = [_stacked(scan, 0) for scan in scans]
         return [*state, *stacked]
+
+    def _scan(self, node: Node, scope: dict[str, Value], precision: str, level: str) -> list[Value]:
+        if node.opset < 9:
+            raise Unsupported("Scan before opset 9")
+        body: Graph = node.get("body")
+        count = node.get("num_scan_inputs")
+        values = [scope[name] for name in node.inputs]
+        state, scanned = values[: len(values) - count], values[len(values) - count :]
+        axes, backwards = node.get("scan_input_axes", [0] * count), node.get("scan_input_directions", [0] * count)
+        made = len(body.outputs) - len(state)
+        scans: list[list[Value]] = [[] for _ in range(made)]
+        trips = scanned[0].shape[axes[0]]
+        for trip in range(trips):
+            at = [trips - 1 - trip if back else trip for back in backwards]
+            slices = [x.moved(lambda a, i=i, axis=axis: np.take(a, i, axis)) for x, i, axis in zip(scanned, at, axes)]
+            outputs = self._run_body(body, [*state, *slices], scope, precision, level)
+            state = outputs[: len(state)]
+            for scan, value in zip(scans, outputs[len(state) :]):
+                scan.append(value)
+        if trips == 0 and made:
+            raise Unsupported("a Scan without a trip")
+        out_axes, reversed_ = node.get("scan_output_axes", [0] * made), node.get("scan_output_directions", [0] * made)
+        return [*state, *[_stacked(s[::-1] if back else s, axis) for s, axis, back in zip(scans, out_axes, reversed_)]]
+
+
+def _stacked(parts: list[Value], axis: int) -> Value:
+    e = np.stack([v.bound() for v in parts], axis)
+    return Value(np.stack([v.v for v in parts], axis), parts[0].type, kept(e))
 
 
 class _Run:
@@ -136,7 +165,7 @@ class _Run:
         if not name:
             return None
         if name in self.spec.constants:
-            return rounded(self.spec.constants[name], self._load_form(i, index))
+            return rounded(moved_by_noise(self.spec.constants[name]), self._load_form(i, index))
         if self.grouping.is_inside(name, i):
             return self.exact[name]
         form = self._load_form(i, index)
@@ -184,7 +213,8 @@ class _Run:
         scale, shift = scale.reshape(channels), shift.reshape(channels)
         function = lambda v: v * scale + shift  # noqa: E731
         with np.errstate(all="ignore"):
-            own = EPSILON * (np.abs(x.v * scale) + np.abs(shift))
+            offsets = np.abs(constants[1]) + np.abs(constants[2]) * np.abs(scale.reshape(-1))
+            own = 2 * EPSILON * (np.abs(x.v * scale) + offsets.reshape(channels))
             return result(function(x.v), x.type, corners(function, [x]), own)
 
     def _fold(self, i: int, node: Node, normalization: Node) -> list[Value | None]:
@@ -241,9 +271,21 @@ def run(
     if precision not in (*TYPE_OF, "tf32") or fusion not in LEVELS:
         raise ValueError(f"no precision {precision} or fusion {fusion}")
     network = _network(model)
+    given = _feeds(network, feeds)
     with np.errstate(all="ignore"):
-        values = network.run(_feeds(network, feeds), precision, fusion, layer_precisions)
-    return {name: Outcome(value.v, value.bound(), value.type) for name, value in zip(network.graph.outputs, values)}
+        values = network.run(given, precision, fusion, layer_precisions)
+    samples: dict[int, list[Value]] = {}
+
+    def sample(output: int, seed: int) -> np.ndarray:
+        if seed not in samples:
+            with np.errstate(all="ignore"), noise(seed):
+                samples[seed] = network.run(given, precision, fusion, layer_precisions)
+        return samples[seed][output].v
+
+    return {
+        name: Outcome(value.v, value.bound(), value.type, functools.partial(sample, i))
+        for i, (name, value) in enumerate(zip(network.graph.outputs, values))
+    }
 
 
 def groups(

@@ -54,6 +54,8 @@ def compute(node: Node, x: list[Value | None], loose: bool = False) -> list[Valu
         return [rows.reduction(node, x)]
     if op in ("Softmax", "LogSoftmax"):
         return [rows.softmax(node, x)]
+    if op == "Hardmax":
+        return [rows.hardmax(node, x)]
     if op == "CumSum":
         return [rows.cumulative_sum(node, x)]
     if op == "BatchNormalization":

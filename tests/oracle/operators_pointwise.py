@@ -15,6 +15,8 @@ from .values import T, Unsupported, Value, corners, result
 Array = np.ndarray
 #: The error of a float32 function that is no single operation, in units of EPSILON times its scale.
 FUNCTION = 6.0
+#: Below, a function may give 0.
+SMALLEST_NORMAL = 2.0**-126
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
@@ -190,6 +192,7 @@ def _unary(function: typing.Callable[[Array], Array], scale: typing.Any, x: Valu
     own = None
     if not np.isscalar(scale) or scale != 0:
         own = FUNCTION * EPSILON * (np.abs(y) + (0 if scale is None else scale(x.v)))
+        own = np.where((y != 0) & (np.abs(y) < SMALLEST_NORMAL), SMALLEST_NORMAL, own)
     return result(y, x.type, corners(function, [x]), own)
 
 

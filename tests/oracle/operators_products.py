@@ -11,7 +11,7 @@ from .model import Node
 from .operators_movement import Inputs
 from .operators_rows import sum_error
 from .rounding import EPSILON
-from .values import Unsupported, Value, corners, result
+from .values import T, Unsupported, Value, corners, result, uncertain
 
 PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"}
 
@@ -176,7 +176,8 @@ def convolve_transposed(node: Node, a: np.ndarray, weights: np.ndarray) -> np.nd
             total = max(0, full[d] - wanted[d])
             less, more = total // 2, total - total // 2
             pads[d], pads[d + rank] = (less, more) if auto == "SAME_UPPER" else (more, less)
-            full[d] = wanted[d] + pads[d] + pads[d + rank]
+            if node.get("output_shape"):
+                full[d] = wanted[d] + pads[d] + pads[d + rank]
     elif auto == "VALID":
         pads = [0] * (2 * rank)
     n, c = a.shape[:2]
@@ -220,8 +221,8 @@ def pool(node: Node, x: Inputs) -> list[Value]:
         return np.stack([_tap(padded, w, tap, out) for tap in _taps(w)])
 
     if node.op == "MaxPool":
-        if len(node.outputs) > 1:
-            raise Unsupported("MaxPool with indices")
+        if len(node.outputs) > 1 and node.outputs[1]:
+            return _max_pool_with_indices(node, data, w, out)
         if not data.is_float:
             return [Value(stack(data.v, np.iinfo(data.v.dtype).min).max(0), data.type)]
         largest = lambda v: stack(v, -np.inf).max(0)  # noqa: E731
@@ -237,6 +238,18 @@ def pool(node: Node, x: Inputs) -> list[Value]:
     mean = lambda v: stack(v, 0.0).sum(0) / counted  # noqa: E731
     own = (sum_error(taps) + EPSILON) * mean(np.abs(data.v))
     return [result(mean(data.v), data.type, None if data.e is None else mean(data.e), own if taps > 1 else None)]
+
+
+def _max_pool_with_indices(node: Node, data: Value, w: Window, out: list[int]) -> list[Value]:
+    if node.get("storage_order", 0) or not data.is_float:
+        raise Unsupported("MaxPool with such indices")
+    numbers = np.arange(data.v.size, dtype=np.float64).reshape(data.shape)
+    values = np.stack([_tap(_padded(data.v, w, -np.inf, out), w, tap, out) for tap in _taps(w)])
+    places = np.stack([_tap(_padded(numbers, w, -1, out), w, tap, out) for tap in _taps(w)])
+    chosen = np.argmax(values, 0)[None]
+    index = np.take_along_axis(places, chosen, 0)[0].astype(np.int64)
+    alone = node._replace(outputs=node.outputs[:1])
+    return [*pool(alone, [data]), uncertain(index, T.INT64, data.e is not None)]
 
 
 def _counts(node: Node, data: Value, w: Window, out: list[int]) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from .model import NUMPY_TYPES, Node
 from .operators_movement import Inputs
+from .operators_products import bilinear
 from .rounding import round_to
 from .values import T, Unsupported, Value, kept
 
@@ -64,12 +65,13 @@ def dequantize_linear(node: Node, x: Inputs) -> list[Value]:
 
 
 def _matmul_integer(node: Node, x: Inputs) -> list[Value]:
-    if any(v is not None and v.e is not None for v in x):
-        raise Unsupported("MatMulInteger of uncertain integers")
-    zeros = [v.v.astype(np.int64) if v is not None else np.zeros(1, np.int64) for v in (*x[2:4], *[None] * 2)][:2]
-    a = x[0].v.astype(np.int64) - (zeros[0].reshape(()) if zeros[0].size == 1 else zeros[0][:, None])
-    b = x[1].v.astype(np.int64) - (zeros[1].reshape(()) if zeros[1].size == 1 else zeros[1])
-    return [Value(np.matmul(a, b).astype(np.int32), T.INT32)]
+    operands = []
+    for i, value in enumerate(x[:2]):
+        zero = x[i + 2].v.astype(np.float64) if len(x) > i + 2 and x[i + 2] is not None else np.zeros(1)
+        column = zero.reshape(-1, 1) if i == 0 and zero.ndim == 1 and zero.size > 1 else zero
+        operands.append(Value(value.v - (zero.reshape(()) if zero.size == 1 else column), T.DOUBLE, value.e))
+    total = bilinear(np.matmul, *operands, 1)
+    return [Value(total.v.astype(np.int32), T.INT32, total.e)]
 
 
 QUANTIZATION: dict[str, typing.Callable[[Node, Inputs], list[Value]]] = {

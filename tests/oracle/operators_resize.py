@@ -18,7 +18,8 @@ def _source(node: Node, i: np.ndarray, size: int, out: int, scale: float) -> np.
     if mode == "pytorch_half_pixel":
         return (i + 0.5) / scale - 0.5 if out > 1 else np.zeros_like(i)
     if mode == "align_corners":
-        return i * (size - 1) / (out - 1) if out > 1 else np.zeros_like(i)
+        # The scaled length, which need not be whole: as ONNX's reference has it.
+        return i * (size - 1) / (scale * size - 1) if scale * size != 1 else np.zeros_like(i)
     if mode == "asymmetric":
         return i / scale
     if mode == "half_pixel_symmetric":

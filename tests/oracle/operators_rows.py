@@ -16,7 +16,7 @@ Axes = typing.Tuple[int, ...]
 
 def sum_error(count: int) -> float:
     """The error of a float32 sum of this many terms, relative to the sum of their magnitudes."""
-    return 0.0 if count <= 1 else EPSILON * (2 + np.sqrt(count) / 4)
+    return EPSILON * min(count - 1, 2 + 1.25 * np.sqrt(count)) if count > 1 else 0.0
 
 
 def reduction_axes(node: Node, axes_value: Value | None, rank: int) -> Axes:
@@ -149,6 +149,20 @@ def softmax(node: Node, x: Inputs) -> Value:
             return result(y, data.type, moved if data.e is not None else None, rounding + 2 * EPSILON * np.abs(y))
         moved = np.minimum(p * np.expm1(np.minimum(moved, 700)), 1)
         return result(p, data.type, moved if data.e is not None else None, p * rounding + (p > 0) * 2.0**-140)
+
+
+def hardmax(node: Node, x: Inputs) -> Value:
+    """1 for the first of the largest of a row, 0 for the others."""
+    data, axes = x[0], softmax_axes(node, len(x[0].shape))
+    rows = np.moveaxis(data.v, axes, range(-len(axes), 0))
+    outer = rows.shape[: rows.ndim - len(axes)]
+    flat = rows.reshape(*outer, int(np.prod(rows.shape[len(outer) :], dtype=np.int64)))
+    hot = np.arange(flat.shape[-1]) == np.argmax(flat, -1)[..., None] if flat.size else flat
+    y = np.moveaxis(hot.reshape(rows.shape), range(-len(axes), 0), axes).astype(np.float64)
+    if data.e is None:
+        return Value(y, data.type)
+    rivals = np.sum(data.v + data.bound() >= np.max(data.v - data.bound(), axes, keepdims=True), axes, keepdims=True) > 1
+    return Value(y, data.type, np.broadcast_to(np.where(rivals, 1.0, 0.0), y.shape) if rivals.any() else None)
 
 
 # Normalizations ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ narrow format mends small deviations: `e` is 0 again, but next to a tie, where i
 
 from __future__ import annotations
 
+import contextlib
 import typing
 
 import numpy as np
@@ -85,6 +86,27 @@ def corners(function: typing.Callable[..., np.ndarray], operands: typing.Sequenc
     return total
 
 
+_noise: np.random.Generator | None = None
+
+
+@contextlib.contextmanager
+def noise(seed: int) -> typing.Iterator[None]:
+    """While it lasts, results are not bounded but moved: every element as far as its own error allows, either way."""
+    global _noise
+    _noise = np.random.default_rng(seed)
+    try:
+        yield
+    finally:
+        _noise = None
+
+
+def moved_by_noise(x: Value) -> Value:
+    """The value, moved by its bound while there is noise."""
+    if _noise is None or x.e is None or not x.is_float:
+        return x
+    return Value(x.v + _noise.choice([-1.0, 1.0], x.shape) * np.where(np.isinf(x.e), 0, x.e), x.type)
+
+
 def result(y: np.ndarray, kind: int, moved: np.ndarray | None = None, own: np.ndarray | float | None = None) -> Value:
     """What a layer computes: `y` in float32 (float64: as it is), `moved` by its operands, with an error of its own."""
     y = np.asarray(y)
@@ -96,6 +118,10 @@ def result(y: np.ndarray, kind: int, moved: np.ndarray | None = None, own: np.nd
         own = np.broadcast_to(np.abs(np.asarray(own, np.float64)), y.shape)
         own = np.where(np.isnan(own) | np.isinf(own), 0.0, own)
         e = own if e is None else e + own
+    if _noise is not None:
+        if e is not None:
+            y = y + _noise.choice([-1.0, 1.0], y.shape) * np.where(np.isfinite(e), e, 0)
+        e = None
     if kind == T.DOUBLE:
         return Value(y, kind, kept(e))
     v = round_to(y, "fp32")
