@@ -64,6 +64,7 @@ class Grouping:
     def __init__(self, spec: Specialization, assignment: Assignment, level: str, integers: Integers):
         self.spec, self.assignment, self.level, self.integers = spec, assignment, level, integers
         self.group_of: list[Group | None] = [None] * len(spec.graph.nodes)
+        self._casts: set[int] = set()  #: What products of integers store.
         for i in range(len(spec.graph.nodes)):
             if i not in spec.folded:
                 self._place(i)
@@ -100,6 +101,8 @@ class Grouping:
         if product is not None:
             group = self.group_of[product]
             assert group is not None
+            if node.op == "Cast":
+                self._casts.add(i)
             return self._join(group, i)
         candidates: list[Group] = []
         if self.level != "none" and kind in (POINT, ROW):
@@ -148,10 +151,15 @@ class Grouping:
             node = spec.graph.nodes[reader]
             if node.op == "Cast" and node.outputs[0] in spec.outputs and spec.types[node.outputs[0]] in FLOATS:
                 return False
-        return self.assignment.storage.get(name) == self.assignment.stored_by(spec.producer[name])
+        return self.assignment.storage.get(name) == self._stored_by(spec.producer[name])
+
+    def _stored_by(self, i: int) -> str | None:
+        if i in self._casts:
+            return self.assignment.storage[self.spec.graph.nodes[i].outputs[0]]
+        return self.assignment.stored_by(i)
 
     def _same(self, a: int, b: int) -> bool:
-        return self.assignment.stored_by(a) == self.assignment.stored_by(b)
+        return self._stored_by(a) == self._stored_by(b)
 
     def _fits(self, group: Group, i: int, kind: str) -> bool:
         spec, node = self.spec, self.spec.graph.nodes[i]

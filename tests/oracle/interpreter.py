@@ -151,7 +151,7 @@ class _Run:
 
     def _handed_out(self, name: str) -> Value:
         if name in self.spec.constants:
-            return rounded(self.spec.constants[name], self.assignment.storage.get(name, "fp32"))
+            return rounded(moved_by_noise(self.spec.constants[name]), self.assignment.storage.get(name, "fp32"))
         return self.stored[name]
 
     def _load_form(self, i: int, index: int) -> str:

@@ -18,11 +18,23 @@ FUNCTION = 6.0
 #: Below, a function may give 0.
 SMALLEST_NORMAL = 2.0**-126
 
-_erf = np.frompyfunc(math.erf, 1, 1)
+_STEP = 1 / 64
+_GRID = np.array([math.erf(i * _STEP) for i in range(int(6 / _STEP) + 1)])
 
 
 def erf(x: Array) -> Array:
-    return np.asarray(_erf(x), np.float64)
+    """math.erf: Taylor's series, to 1e-13, around the nearest point of a grid."""
+    magnitude = np.minimum(np.abs(x), 6.0)
+    nearest = np.rint(np.nan_to_num(magnitude) / _STEP).astype(np.int64)
+    at = nearest * _STEP
+    d = magnitude - at
+    # The derivatives are Hermite's polynomials times a bell.
+    total, before, polynomial, term = np.zeros_like(d), np.zeros_like(d), np.ones_like(d), d
+    for n in range(7):
+        total = total + polynomial * term
+        before, polynomial = polynomial, 2 * at * polynomial - 2 * n * before
+        term = term * -d / (n + 2)
+    return np.copysign(_GRID[nearest] + 2 / math.sqrt(math.pi) * np.exp(-at * at) * total, x)
 
 
 def sigmoid(x: Array) -> Array:

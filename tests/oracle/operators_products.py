@@ -143,13 +143,11 @@ def convolve(node: Node, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
     groups, w = node.get("group", 1), window(node, a.shape[2:], list(weights.shape[2:]))
     out = _outputs(a.shape[2:], w)
     padded = _padded(a, w, 0.0, out)
-    n, m = a.shape[0], weights.shape[0]
-    split = weights.reshape(groups, m // groups, *weights.shape[1:])
-    y = np.zeros((n, groups, m // groups, int(np.prod(out, dtype=np.int64))))
-    for tap in _taps(w):
-        seen = _tap(padded, w, tap, out).reshape(n, groups, weights.shape[1], y.shape[-1])
-        y += _mixed(split[(slice(None), slice(None), slice(None), *tap)], seen)
-    return y.reshape(n, m, *out)
+    n, channels, m = a.shape[0], weights.shape[1], weights.shape[0]
+    seen = np.stack([_tap(padded, w, tap, out) for tap in _taps(w)], 2)
+    taps, positions = seen.shape[2], int(np.prod(out, dtype=np.int64))
+    seen = seen.reshape(n, groups, channels * taps, positions)
+    return _mixed(weights.reshape(groups, m // groups, channels * taps), seen).reshape(n, m, *out)
 
 
 def _mixed(weights: np.ndarray, seen: np.ndarray) -> np.ndarray:
