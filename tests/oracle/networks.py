@@ -62,7 +62,7 @@ def _norm(channels: int) -> Arrays:
 
 
 def _body(name: str, nodes: list[onnx.NodeProto], inputs: dict[str, int], outputs: list[str], weights: Arrays) -> onnx.GraphProto:
-    formals = [helper.make_tensor_value_info(key, kind, None) for key, kind in inputs.items()]
+    formals = [helper.make_tensor_value_info(key, kind, None if kind == 1 else []) for key, kind in inputs.items()]
     results = [onnx.ValueInfoProto(name=key) for key in outputs]
     return helper.make_graph(nodes, name, formals, results, [numpy_helper.from_array(v, k) for k, v in weights.items()])
 
@@ -150,8 +150,8 @@ NETWORKS: dict[str, Network] = {
     "folded_constant": build([N("Identity", ["c"], ["k"]), N("Relu", ["x"], ["a"]), N("Concat", ["k", "a"], ["z"], axis=0)],
                              {"x": R(4, 4)}, {"c": R(4, 4)}),
     "computed_scale": build([N("Exp", ["y"], ["b"]), N("LayerNormalization", ["x", "b"], ["z"])], {"x": R(9, 16), "y": R(16)}),
-    "computed_bound": build([N("Exp", ["y"], ["e"]), N("ReduceSum", ["e"], ["b"], keepdims=0), N("Clip", ["x", "", "b"], ["z"])],
-                            {"x": np.abs(R(4, 4)) + 999, "y": R(60)}),
+    "computed_bound": build([N("Mul", ["y", "c"], ["b"]), N("Clip", ["x", "", "b"], ["z"])],
+                            {"x": np.abs(R(4, 4)) + 9, "y": np.asarray(1.0045, np.float32)}, {"c": np.float32(3.0045)}),
     "shapes": build([N("Relu", ["x"], ["a"]), N("Shape", ["a"], ["s"]), N("Gather", ["s", "i"], ["n"]),
                      N("Concat", ["n", "rest"], ["t"], axis=0), N("Reshape", ["a", "t"], ["r"]), N("Expand", ["r", "e"], ["z"])],
                     {"x": R(2, 3, 4)}, {"i": I(0), "rest": I(-1), "e": I(3, 2, 12)}),
@@ -178,7 +178,7 @@ NETWORKS: dict[str, Network] = {
     "branches": build([N("Exp", ["x"], ["a"]),
                        N("If", ["choose"], ["y"], then_branch=_body("t", [N("MatMul", ["a", "w"], ["u"]), N("Tanh", ["u"], ["o"])], {}, ["o"], {"w": R(4, 4)}),
                          else_branch=_body("f", [N("Neg", ["a"], ["n"])], {}, ["n"], {})),
-                       N("Relu", ["y"], ["z"])], {"x": R(4, 4), "choose": np.bool_(True)}),
+                       N("Relu", ["y"], ["z"])], {"x": R(4, 4), "choose": np.asarray(True)}),
     "loop": build([N("Loop", ["n", "", "x"], ["z", "all"], body=_body(
         "b", [N("Tanh", ["s"], ["t"]), N("Mul", ["t", "c"], ["u"]), N("Identity", ["go"], ["on"])],
         {"i": 7, "go": 9, "s": 1}, ["on", "u", "t"], {"c": R(3)}))], {"x": R(2, 3)}, {"n": np.int64(3)}, ("z", "all")),
