@@ -122,14 +122,18 @@ class Integers:
             wanted = [1] * len(shape)
             wanted[channel] = shape[channel]
             own = spec.constants[other].shape
-            fits = 0 < len(own) <= len(shape) and len(shape) - len(own) <= channel and spec.types[other] == spec.types[name]
+            fits = (
+                0 < len(own) <= len(shape)
+                and len(shape) - len(own) <= channel
+                and spec.types[other] == spec.types[name]
+            )
             alone = name not in spec.outputs and spec.readers.get(name) == [i]
             if fits and alone and list(own) == wanted[len(shape) - len(own) :]:
                 return product
         return None
 
-    def product_to_follow(self, i: int, grouping: "Grouping") -> int | None:
-        """The product of integers that this layer belongs to at every level: its bias, or the Cast to what it stores."""
+    def product_to_follow(self, i: int, grouping: Grouping) -> int | None:
+        """The product of integers that this layer belongs to at every level, as its bias or the Cast to what it stores."""
         spec, node = self.spec, self.spec.graph.nodes[i]
         product = self._bias_of(i)
         if product is not None and self.is_integer(product):
@@ -153,7 +157,7 @@ class Integers:
         """The exact sum, its nearest float32, times float32(scale * scale), plus the bias."""
         spec, node = self.spec, self.spec.graph.nodes[i]
         operands, scale, rank = [], np.float64(1), len(spec.shapes[node.outputs[0]] or ())
-        axis, channels = self._channels(node)
+        channels = self._channels(node)[1]
         for at, name in enumerate(node.inputs[:2]):
             dequantize = spec.graph.nodes[spec.producer[name]]
             source = spec.constants.get(dequantize.inputs[0]) or stored[dequantize.inputs[0]]

@@ -29,13 +29,13 @@ class Network:
         self._specializations: dict[typing.Any, Specialization] = {}
         self._bodies: dict[int, Network] = {}
 
-    def body(self, graph: Graph) -> "Network":
+    def body(self, graph: Graph) -> Network:
         return self._bodies.setdefault(id(graph), Network(graph))
 
     def specialization(self, feeds: dict[str, Value]) -> Specialization:
         key = tuple((name, value.type, value.shape) for name, value in sorted(feeds.items()))
         if key not in self._specializations:
-            plain = lambda node, scope: self.control(node, scope, "fp32", "none")  # noqa: E731
+            plain = lambda node, scope: self.control(node, scope, "fp32", "none")
             self._specializations[key] = Specialization(self.graph, feeds, plain)
         return self._specializations[key]
 
@@ -49,7 +49,9 @@ class Network:
         run = _Run(self, spec, assignment, Grouping(spec, assignment, level, integers), integers, level)
         return run.run(feeds)
 
-    def groups(self, feeds: dict[str, Value], precision: str, level: str, requested: dict[str, str] | None) -> list[list[str]]:
+    def groups(
+        self, feeds: dict[str, Value], precision: str, level: str, requested: dict[str, str] | None
+    ) -> list[list[str]]:
         spec = self.specialization(feeds)
         assignment = assign(spec, precision, requested)
         return Grouping(spec, assignment, level, Integers(spec, assignment, precision)).names()
@@ -126,7 +128,13 @@ def _stacked(parts: list[Value], axis: int) -> Value:
 
 class _Run:
     def __init__(
-        self, network: Network, spec: Specialization, assignment: Assignment, grouping: Grouping, integers: Integers, level: str
+        self,
+        network: Network,
+        spec: Specialization,
+        assignment: Assignment,
+        grouping: Grouping,
+        integers: Integers,
+        level: str,
     ):
         self.network, self.spec, self.assignment, self.level = network, spec, assignment, level
         self.grouping, self.integers = grouping, integers
@@ -211,7 +219,7 @@ class _Run:
             scale, shift = round_to(scale, form), round_to(shift, form)
         channels = (-1,) + (1,) * max(0, len(x.shape) - 2)
         scale, shift = scale.reshape(channels), shift.reshape(channels)
-        function = lambda v: v * scale + shift  # noqa: E731
+        function = lambda v: v * scale + shift
         with np.errstate(all="ignore"):
             offsets = np.abs(constants[1]) + np.abs(constants[2]) * np.abs(scale.reshape(-1))
             own = 2 * EPSILON * (np.abs(x.v * scale) + offsets.reshape(channels))

@@ -56,8 +56,8 @@ _RUNS, _ALLOWED = 24, 1.5
 
 
 def _spread(outcome: Outcome, got: np.ndarray) -> str | None:
-    """Bounds add up the worst of every step, and say little after many of them. Then the deviation as a whole must be one
-    that a run with as much noise has, too."""
+    """Bounds add up the worst of every step, and say little after many of them. Then the deviation as a whole must be
+    one that a run with as much noise has, too."""
     finite = np.isfinite(outcome.expected) & np.isfinite(got) & np.isfinite(outcome.bound)
     loose = finite & (outcome.bound > 0)
     if outcome.sample is None or loose.sum() < max(16, 0.25 * got.size):

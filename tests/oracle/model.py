@@ -127,7 +127,9 @@ def _constant(node: onnx.NodeProto) -> Value:
 
 
 def _free_names(graph: onnx.GraphProto) -> set[str]:
-    own = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+    own = (
+        {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+    )
     read = {o.name for o in graph.output}
     for node in graph.node:
         read |= _reads(node)

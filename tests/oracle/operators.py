@@ -12,17 +12,21 @@ from . import operators_rows as rows
 from .model import Node
 from .values import Unsupported, Value
 
-#: Layers that are computed element by element, but yield no floats or take none.
-_OTHER_POINTWISE = {*elementwise.COMPARISONS, *elementwise.LOGIC, *elementwise.BITS, "IsNaN", "IsInf"}
 #: Operators without float arithmetic: they have no precision.
-FIXED = {*movement.FIXED, *quantized.QUANTIZATION, *opaque.FIXED, "IsNaN", "IsInf", "Not", "If", "Loop", "Scan", *elementwise.BITS}
+FIXED = {
+    *movement.FIXED,
+    *quantized.QUANTIZATION,
+    *opaque.FIXED,
+    "IsNaN",
+    "IsInf",
+    "Not",
+    "If",
+    "Loop",
+    "Scan",
+    *elementwise.BITS,
+}
 MOVEMENT = set(movement.MOVEMENT)
 CONTROL = {"If", "Loop", "Scan"}
-
-
-def is_pointwise(node: Node) -> bool:
-    """What works element by element, whatever its types."""
-    return (node.domain, node.op) in elementwise.POINTWISE or (node.domain == "" and node.op in _OTHER_POINTWISE)
 
 
 def is_product(node: Node) -> bool:

@@ -10,7 +10,7 @@ from .model import NUMPY_TYPES, Node
 from .rounding import EPSILON, round_to
 from .values import FLOATS, FORM_OF, T, Unsupported, Value, deviation, kept, result, uncertain
 
-Inputs = typing.List[typing.Optional[Value]]
+Inputs = list[Value | None]
 
 
 def integers(x: Value | None) -> list[int] | None:
@@ -281,7 +281,8 @@ MOVEMENT: dict[str, typing.Callable[[Node, Inputs], list[Value]]] = {
     "Concat": _concat, "Slice": _slice, "Split": _split, "Gather": _gather, "GatherElements": _gather_elements,
     "GatherND": _gather_nd, "Expand": _expand, "Tile": _tile, "Where": _where, "Pad": _pad, "Identity": _identity,
     "Dropout": _identity, "DepthToSpace": _depth_to_space, "SpaceToDepth": _space_to_depth, "Trilu": _trilu,
-    "ScatterElements": _scatter_elements, "ScatterND": _scatter_nd, "ReverseSequence": _reverse_sequence, "TopK": _top_k,
+    "ScatterElements": _scatter_elements, "ScatterND": _scatter_nd, "ReverseSequence": _reverse_sequence,
+    "TopK": _top_k,
     "Scatter": _scatter_elements, "Compress": _compress,
 }  # fmt: skip
 

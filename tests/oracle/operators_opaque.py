@@ -4,6 +4,7 @@ is run again with operands that are moved as far as theirs allow."""
 from __future__ import annotations
 
 import functools
+import typing
 
 import numpy as np
 import onnx
@@ -25,7 +26,7 @@ _SAMPLES, _SAFETY = 6, 4.0
 
 
 @functools.lru_cache(maxsize=64)
-def _evaluator(proto: bytes, opset: int, count: int) -> ReferenceEvaluator:
+def _evaluator(proto: bytes, opset: int) -> ReferenceEvaluator:
     node = onnx.NodeProto.FromString(proto)
     inputs = [onnx.ValueInfoProto(name=name) for name in node.input if name]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
@@ -33,7 +34,7 @@ def _evaluator(proto: bytes, opset: int, count: int) -> ReferenceEvaluator:
     return ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]))
 
 
-def _proto(node: Node, count: int) -> bytes:
+def _proto(node: Node) -> bytes:
     inputs = [f"i{i}" if name else "" for i, name in enumerate(node.inputs)]
     outputs = [f"o{i}" if name else "" for i, name in enumerate(node.outputs)]
     if any(not isinstance(v, (int, float, str, list)) for v in node.attributes.values()):
@@ -42,7 +43,7 @@ def _proto(node: Node, count: int) -> bytes:
 
 
 def opaque(node: Node, x: Inputs) -> list[Value]:
-    evaluator = _evaluator(_proto(node, len(x)), node.opset, len(x))
+    evaluator = _evaluator(_proto(node), node.opset)
     places = [i for i, value in enumerate(x) if value is not None]
 
     def run(values: list[np.ndarray]) -> list[np.ndarray]:
@@ -55,7 +56,7 @@ def opaque(node: Node, x: Inputs) -> list[Value]:
     outputs = run(values)
     loose = any(x[i].e is not None and not x[i].is_float for i in places) or (
         node.op in FIXED and any(x[i].e is not None for i in places))  # fmt: skip
-    kinds = [_kind(y, x, node) for y in outputs]
+    kinds = [_kind(y, x) for y in outputs]
     if loose:
         results = [uncertain(y, kind, True) for y, kind in zip(outputs, kinds)]
     elif node.op in FIXED:
@@ -66,14 +67,22 @@ def opaque(node: Node, x: Inputs) -> list[Value]:
     return [next(named) if name else Value(np.zeros(0), T.FLOAT) for name in node.outputs]
 
 
-def _kind(y: np.ndarray, x: Inputs, node: Node) -> int:
+def _kind(y: np.ndarray, x: Inputs) -> int:
     if y.dtype.kind == "f":
         floats = [v.type for v in x if v is not None and v.is_float]
         return floats[0] if floats else T.FLOAT
     return helper.np_dtype_to_tensor_dtype(y.dtype)
 
 
-def _sampled(run, x, places, values, outputs, kinds) -> list[Value]:
+def _sampled(
+    run: typing.Callable[[list[np.ndarray]], list[np.ndarray]],
+    x: Inputs,
+    places: list[int],
+    values: list[np.ndarray],
+    outputs: list[np.ndarray],
+    kinds: list[int],
+) -> list[Value]:
+    """The outputs, with what they move when the operands do."""
     rng = np.random.default_rng(1)
     spread = [np.zeros(y.shape) for y in outputs]
     for _ in range(_SAMPLES):

@@ -89,14 +89,15 @@ FUNCTIONS: dict[str, tuple[typing.Callable[[Array], Array], typing.Callable[[Arr
     "Cosh": (np.cosh, lambda x: np.abs(x) * np.cosh(x)), "Asinh": (np.arcsinh, None), "Acosh": (np.arccosh, _one),
     "Atanh": (np.arctanh, None), "Softplus": (softplus, lambda x: np.where(x > 0, x, np.abs(x) * softplus(x))),
     "Softsign": (lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))), None),
-    "Mish": (lambda x: np.where(x == -np.inf, 0.0, x * np.tanh(softplus(x))), lambda x: _self(x) * np.minimum(_one(x), 100)),
+    "Mish": (lambda x: np.where(x == -np.inf, 0.0, x * np.tanh(softplus(x))),
+             lambda x: _self(x) * np.minimum(_one(x), 100)),
     "HardSwish": (lambda x: x * hard_sigmoid(x, 1 / 6, 0.5), _self),
 }  # fmt: skip
 
 
 def _parametric(node: Node) -> tuple[typing.Callable[[Array], Array], typing.Callable[[Array], Array] | float | None]:
     """Functions with attributes: the function, and the scale of its error (0: exact)."""
-    real = lambda name, absent: float(np.float32(node.get(name, absent)))  # noqa: E731
+    real = lambda name, absent: float(np.float32(node.get(name, absent)))
     op = node.op
     if op == "LeakyRelu":
         alpha = real("alpha", 0.01)
@@ -126,7 +127,18 @@ def _parametric(node: Node) -> tuple[typing.Callable[[Array], Array], typing.Cal
     raise Unsupported(op)
 
 
-PARAMETRIC = {"LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Elu", "Selu", "Celu", "Swish", "Gelu", "Shrink", "QuickGelu"}
+PARAMETRIC = {
+    "LeakyRelu",
+    "ThresholdedRelu",
+    "HardSigmoid",
+    "Elu",
+    "Selu",
+    "Celu",
+    "Swish",
+    "Gelu",
+    "Shrink",
+    "QuickGelu",
+}
 
 
 def _larger(a: Array, b: Array) -> Array:
@@ -148,9 +160,9 @@ BINARY: dict[str, typing.Callable[[Array, Array], Array]] = {
 }  # fmt: skip
 
 #: Float layers that may be in groups, by (domain, operator).
-POINTWISE = {("", op) for op in [*EXACT, *FUNCTIONS, *(PARAMETRIC - {"QuickGelu"}), *BINARY, "Clip", "Mod", "SwiGLU"]} | {
-    ("com.microsoft", op) for op in ("FastGelu", "QuickGelu", "BiasGelu", "Gelu")
-}
+POINTWISE = {
+    ("", op) for op in [*EXACT, *FUNCTIONS, *(PARAMETRIC - {"QuickGelu"}), *BINARY, "Clip", "Mod", "SwiGLU"]
+} | {("com.microsoft", op) for op in ("FastGelu", "QuickGelu", "BiasGelu", "Gelu")}
 
 
 def _integer_divide(a: Array, b: Array) -> Array:
@@ -190,7 +202,7 @@ def _clip(node: Node, x: list[Value | None]) -> Value:
     if node.opset < 11:
         low, high = float(np.float32(node.get("min", -np.inf))), float(np.float32(node.get("max", np.inf)))
         operands = [data]
-        function = lambda v: _clamp(v, low, high)  # noqa: E731
+        function = lambda v: _clamp(v, low, high)
         return result(function(data.v), data.type, corners(function, operands))
     low_value = x[1] if len(x) > 1 and x[1] is not None else Value(np.float64(-np.inf), data.type)
     high_value = x[2] if len(x) > 2 and x[2] is not None else Value(np.float64(np.inf), data.type)
@@ -244,7 +256,7 @@ def _fold(node: Node, x: list[Value], loose: bool) -> Value:
     """One operand after the other: Sum, Mean, Min and Max have any number of them."""
     function = BINARY[node.op]
     y = functools.reduce(function, [v.v for v in x])
-    every = lambda *values: functools.reduce(function, values)  # noqa: E731
+    every = lambda *values: functools.reduce(function, values)
     moved = corners(every, x)
     if moved is not None and node.op in ("Mul", "PRelu") and len(x) == 2:
         with np.errstate(all="ignore"):
@@ -289,7 +301,9 @@ def logic(node: Node, x: list[Value | None]) -> Value:
     present = [v for v in x if v is not None]
     function = {**LOGIC, **BITS}[node.op]
     y = function(*[v.v for v in present])
-    moved = functools.reduce(np.maximum, [v.bound() for v in present]) if any(v.e is not None for v in present) else None
+    moved = (
+        functools.reduce(np.maximum, [v.bound() for v in present]) if any(v.e is not None for v in present) else None
+    )
     return Value(y, present[0].type, None if moved is None else np.broadcast_to(moved, y.shape) + 0.0)
 
 

@@ -23,7 +23,9 @@ def bilinear(function: typing.Callable[[np.ndarray, np.ndarray], np.ndarray], a:
         finite_a, finite_b = (np.where(np.isfinite(x.v), np.abs(x.v), 1e300) for x in (a, b))
         own = None
         if count > 1:
-            own = sum_error(count) * function(np.where(np.isfinite(a.v), finite_a, 0), np.where(np.isfinite(b.v), finite_b, 0))
+            own = sum_error(count) * function(
+                np.where(np.isfinite(a.v), finite_a, 0), np.where(np.isfinite(b.v), finite_b, 0)
+            )
         moved = None
         for left, right in ((a.e, finite_b), (b.e, finite_a)):
             if left is not None:
@@ -73,7 +75,9 @@ def einsum(node: Node, x: Inputs) -> Value:
     if len(operands) == 1:
         y = np.einsum(equation, operands[0].v)
         e = None if operands[0].e is None else np.einsum(equation, operands[0].e)
-        return result(y, operands[0].type, e, sum_error(operands[0].v.size) * np.einsum(equation, np.abs(operands[0].v)))
+        return result(
+            y, operands[0].type, e, sum_error(operands[0].v.size) * np.einsum(equation, np.abs(operands[0].v))
+        )
     if len(operands) != 2:
         raise Unsupported("Einsum of three and more")
     count = max(1, max(v.v.size for v in operands))
@@ -186,7 +190,9 @@ def convolve_transposed(node: Node, a: np.ndarray, weights: np.ndarray) -> np.nd
     w = weights.reshape(groups, c // groups, *weights.shape[1:])
     for tap in itertools.product(*[range(k) for k in kernel]):
         part = _mixed(np.swapaxes(w[(slice(None), slice(None), slice(None), *tap)], 1, 2), split)
-        index = tuple(slice(t * d, t * d + s * (i - 1) + 1, s) for t, d, s, i in zip(tap, dilations, strides, a.shape[2:]))
+        index = tuple(
+            slice(t * d, t * d + s * (i - 1) + 1, s) for t, d, s, i in zip(tap, dilations, strides, a.shape[2:])
+        )
         y[(slice(None), slice(None), *index)] += part.reshape(n, groups * m, *a.shape[2:])
     cut = tuple(slice(pads[d], full[d] - pads[d + rank]) for d in range(rank))
     return y[(slice(None), slice(None), *cut)]
@@ -223,17 +229,17 @@ def pool(node: Node, x: Inputs) -> list[Value]:
             return _max_pool_with_indices(node, data, w, out)
         if not data.is_float:
             return [Value(stack(data.v, np.iinfo(data.v.dtype).min).max(0), data.type)]
-        largest = lambda v: stack(v, -np.inf).max(0)  # noqa: E731
+        largest = lambda v: stack(v, -np.inf).max(0)
         return [result(largest(data.v), data.type, corners(largest, [data]))]
     taps = int(np.prod(w.kernel))
     if node.op == "LpPool":
         p = node.get("p", 2)
-        norm = lambda v: (stack(np.abs(v), 0.0) ** p).sum(0) ** (1 / p)  # noqa: E731
+        norm = lambda v: (stack(np.abs(v), 0.0) ** p).sum(0) ** (1 / p)
         y = norm(data.v)
         moved = None if data.e is None else norm(np.abs(data.v) + data.e) - y
         return [result(y, data.type, moved, (sum_error(taps) + 8 * EPSILON) * y)]
     counted = _counts(node, data, w, out)
-    mean = lambda v: stack(v, 0.0).sum(0) / counted  # noqa: E731
+    mean = lambda v: stack(v, 0.0).sum(0) / counted
     own = (sum_error(taps) + EPSILON) * mean(np.abs(data.v))
     return [result(mean(data.v), data.type, None if data.e is None else mean(data.e), own if taps > 1 else None)]
 
@@ -271,7 +277,7 @@ def _global_pool(node: Node, data: Value) -> Value:
         return result(np.mean(data.v, **keep), data.type, None if data.e is None else np.mean(data.e, **keep), own)
     if node.op == "GlobalLpPool":
         p = node.get("p", 2)
-        norm = lambda v: np.sum(np.abs(v) ** p, **keep) ** (1 / p)  # noqa: E731
+        norm = lambda v: np.sum(np.abs(v) ** p, **keep) ** (1 / p)
         y = norm(data.v)
         moved = None if data.e is None else norm(np.abs(data.v) + data.e) - y
         return result(y, data.type, moved, (sum_error(count) + 8 * EPSILON) * y)

@@ -48,7 +48,7 @@ def quantize_linear(node: Node, x: Inputs) -> list[Value]:
     if kind not in RANGES:
         raise Unsupported(f"QuantizeLinear to {T.DataType.Name(kind)}")
     scale, zero = _parameters(node, x)
-    function = lambda v: quantize(v, scale, *RANGES[kind], zero)  # noqa: E731
+    function = lambda v: quantize(v, scale, *RANGES[kind], zero)
     y = function(x[0].v)
     e = None
     if x[0].e is not None:

@@ -12,7 +12,11 @@ from .values import Unsupported, Value, result
 
 def _source(node: Node, i: np.ndarray, size: int, out: int, scale: float) -> np.ndarray:
     """The position in the input that output `i` comes from."""
-    mode = node.get("coordinate_transformation_mode", "half_pixel") if node.op == "Resize" and node.opset >= 11 else "asymmetric"
+    mode = (
+        node.get("coordinate_transformation_mode", "half_pixel")
+        if node.op == "Resize" and node.opset >= 11
+        else "asymmetric"
+    )
     if mode == "half_pixel":
         return (i + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel":
@@ -53,8 +57,8 @@ def _weights(node: Node, mode: str, size: int, out: int, scale: float) -> np.nda
         taps = {0: 1 - part, 1: part}
     else:
         a = node.get("cubic_coeff_a", -0.75)
-        near = lambda t: ((a + 2) * t - (a + 3)) * t * t + 1  # noqa: E731
-        far = lambda t: ((a * t - 5 * a) * t + 8 * a) * t - 4 * a  # noqa: E731
+        near = lambda t: ((a + 2) * t - (a + 3)) * t * t + 1
+        far = lambda t: ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
         taps = {-1: far(1 + part), 0: near(part), 1: near(1 - part), 2: far(2 - part)}
     for offset, weight in taps.items():
         np.add.at(matrix, (rows, np.clip(low + offset, 0, size - 1).astype(int)), weight)
@@ -87,10 +91,10 @@ def resize(node: Node, x: Inputs) -> Value:
             continue
         matrix = _weights(node, mode, size, out, scale)
         exact = exact and mode == "nearest"
-        apply = lambda v, m: np.moveaxis(np.tensordot(m, v, (1, axis)), 0, axis)  # noqa: B023,E731
+        apply = lambda v, m: np.moveaxis(np.tensordot(m, v, (1, axis)), 0, axis)  # noqa: B023
         if mode == "nearest":
             index = np.argmax(matrix, 1)
-            apply = lambda v, m: np.take(v, index, axis)  # noqa: B023,E731
+            apply = lambda v, m: np.take(v, index, axis)  # noqa: B023
         y, magnitude = apply(y, matrix), apply(magnitude, np.abs(matrix))
         e = None if e is None else apply(e, np.abs(matrix))
     # Positions in float32 move the weights, too.

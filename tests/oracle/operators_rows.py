@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from .operators_movement import Inputs
 from .rounding import EPSILON
 from .values import Unsupported, Value, corners, result
 
-Axes = typing.Tuple[int, ...]
+Axes = tuple[int, ...]
 
 
 def sum_error(count: int) -> float:
@@ -75,7 +74,9 @@ def reduction(node: Node, x: Inputs) -> Value:
             return Value(drop(y.astype(data.v.dtype)), data.type)
         y = _reduce(node.op, data.v, axes)
         moved = _moved(node.op, data, axes, y)
-        return result(drop(y), data.type, None if moved is None else drop(moved), drop(_own(node.op, data.v, axes, y, count)))
+        return result(
+            drop(y), data.type, None if moved is None else drop(moved), drop(_own(node.op, data.v, axes, y, count))
+        )
 
 
 def _moved(op: str, data: Value, axes: Axes, y: np.ndarray) -> np.ndarray | None:
@@ -161,7 +162,9 @@ def hardmax(node: Node, x: Inputs) -> Value:
     y = np.moveaxis(hot.reshape(rows.shape), range(-len(axes), 0), axes).astype(np.float64)
     if data.e is None:
         return Value(y, data.type)
-    rivals = np.sum(data.v + data.bound() >= np.max(data.v - data.bound(), axes, keepdims=True), axes, keepdims=True) > 1
+    rivals = (
+        np.sum(data.v + data.bound() >= np.max(data.v - data.bound(), axes, keepdims=True), axes, keepdims=True) > 1
+    )
     return Value(y, data.type, np.broadcast_to(np.where(rivals, 1.0, 0.0), y.shape) if rivals.any() else None)
 
 
@@ -180,7 +183,11 @@ def standardized(x: Value, axes: Axes, epsilon: float, centered: bool) -> tuple[
     # What the operands and the rounding of mean and differences move, as if x had moved.
     slack = e + (EPSILON * np.abs(d) if centered else 0)
     if centered:
-        slack = slack + np.mean(slack, axes, keepdims=True) + (sum_error(count) + EPSILON) * np.mean(np.abs(v), axes, keepdims=True)
+        slack = (
+            slack
+            + np.mean(slack, axes, keepdims=True)
+            + (sum_error(count) + EPSILON) * np.mean(np.abs(v), axes, keepdims=True)
+        )
     # Through 1 / sqrt(mean(d^2)): d(inverse) / inverse = -mean(y * dy * inverse).
     through = np.mean(np.abs(y) * slack, axes, keepdims=True) * inverse
     second = np.mean(slack * slack, axes, keepdims=True) * inverse * inverse
@@ -223,8 +230,12 @@ def normalization(node: Node, x: Inputs) -> list[Value]:
             outputs = [_scale_and_shift(data, y, error, _optional(x, 1), _optional(x, 2) if centered else None)]
             if len(node.outputs) > 1:
                 mean = np.mean(data.v, axes, keepdims=True)
-                slack = np.mean(data.bound(), axes, keepdims=True) + 4 * EPSILON * np.mean(np.abs(data.v), axes, keepdims=True)
-                inverses = result(inverse, data.type, inverse * np.max(error, axes, keepdims=True), 8 * EPSILON * inverse)
+                slack = np.mean(data.bound(), axes, keepdims=True) + 4 * EPSILON * np.mean(
+                    np.abs(data.v), axes, keepdims=True
+                )
+                inverses = result(
+                    inverse, data.type, inverse * np.max(error, axes, keepdims=True), 8 * EPSILON * inverse
+                )
                 outputs += [result(mean, data.type, slack), inverses] if centered else [inverses]
             return outputs
         if op == "InstanceNormalization":
@@ -280,7 +291,12 @@ def _lp(node: Node, data: Value) -> Value:
     y = np.where(size == 0, 0, data.v / np.where(size == 0, 1, size))
     e = np.minimum(data.bound(), 1e300)
     moved = (e + np.abs(y) * np.sum(e, axis, keepdims=True)) / np.where(size == 0, 1, size)
-    return result(y, data.type, moved if data.e is not None else None, 8 * EPSILON * np.abs(y) + sum_error(data.shape[axis]) * np.abs(y))
+    return result(
+        y,
+        data.type,
+        moved if data.e is not None else None,
+        8 * EPSILON * np.abs(y) + sum_error(data.shape[axis]) * np.abs(y),
+    )
 
 
 def batch_normalization(node: Node, x: Inputs) -> Value:
@@ -328,5 +344,3 @@ def cumulative_sum(node: Node, x: Inputs) -> Value:
         return Value(run(data.v), data.type)
     return result(run(data.v), data.type, None if data.e is None else run(data.e),
                   EPSILON * (2 + np.sqrt(data.shape[axis])) * run(np.abs(data.v)))  # fmt: skip
-
-

@@ -27,7 +27,7 @@ RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLik
 #: What makes integers that are values in another form.
 QUANTIZERS = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger"}
 
-Body = typing.Callable[[Node, typing.Dict[str, Value]], typing.List[Value]]
+Body = typing.Callable[[Node, dict[str, Value]], list[Value]]
 
 
 def is_compute(node: Node) -> bool:
@@ -102,7 +102,9 @@ class Specialization:
             decides = any(self.types[o] == T.BOOL for o in useful)
             reads_floats = any(self.is_float(name) for name in node.all_inputs)
             control = node.op in operators.CONTROL
-            numeric[i] = (is_compute(node) or control) and (floats or (decides and reads_floats)) and i not in self.folded
+            numeric[i] = (
+                (is_compute(node) or control) and (floats or (decides and reads_floats)) and i not in self.folded
+            )
             for at, name in enumerate([*node.inputs, *node.captured]):
                 if not name or (at < len(node.inputs) and at in PARAMETERS.get(node.op, ())):
                     continue

@@ -43,7 +43,7 @@ class Value(typing.NamedTuple):
         """`e` as an array."""
         return np.zeros(self.v.shape) if self.e is None else self.e
 
-    def moved(self, function: typing.Callable[[np.ndarray], np.ndarray]) -> "Value":
+    def moved(self, function: typing.Callable[[np.ndarray], np.ndarray]) -> Value:
         """For what moves elements: `function` is applied to the elements and to their bounds."""
         return Value(function(self.v), self.type, None if self.e is None else function(self.e))
 
