@@ -47,7 +47,12 @@ class Network:
         assignment = assign(spec, precision, requested)
         integers = Integers(spec, assignment, precision)
         run = _Run(self, spec, assignment, Grouping(spec, assignment, level, integers), integers, level)
-        return run.run(feeds)
+        try:
+            return run.run(feeds)
+        except ValueError as error:
+            if None not in spec.shapes.values():
+                raise
+            raise Unsupported(f"shapes that values decide do not fit in {precision}: {error}") from None
 
     def groups(
         self, feeds: dict[str, Value], precision: str, level: str, requested: dict[str, str] | None

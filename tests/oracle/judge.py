@@ -7,7 +7,7 @@ import typing
 import numpy as np
 
 from .model import NUMPY_TYPES
-from .values import FLOATS, T
+from .values import FLOATS, T, Unsupported
 
 _BITS = {T.FLOAT: 23, T.FLOAT16: 10, T.BFLOAT16: 7, T.DOUBLE: 52}
 
@@ -62,15 +62,18 @@ def _spread(outcome: Outcome, got: np.ndarray) -> str | None:
     loose = finite & (outcome.bound > 0)
     if outcome.sample is None or loose.sum() < max(16, 0.25 * got.size):
         return None
-    off = float(np.sqrt(np.sum((got - outcome.expected)[loose] ** 2)))
+    off = float(np.sqrt(np.sum((got[loose] - outcome.expected[loose]) ** 2)))
     allowed = 1e-7 * float(np.sqrt(np.sum(outcome.expected[loose] ** 2))) + 1e-37
     for seed in range(_RUNS):
         if off <= allowed:
             return None
-        run = outcome.sample(seed)
+        try:
+            run = outcome.sample(seed)
+        except Unsupported:  # Values decide shapes here, and noise decides values.
+            return None
         if run.shape != outcome.expected.shape:
             return None
-        moved = (run - outcome.expected)[loose]
+        moved = run[loose] - outcome.expected[loose]
         allowed = max(allowed, _ALLOWED * float(np.sqrt(np.sum(np.where(np.isfinite(moved), moved, 0.0) ** 2))))
     if off <= allowed:
         return None

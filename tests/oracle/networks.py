@@ -177,6 +177,10 @@ NETWORKS: dict[str, Network] = {
         {"w": R(4, 3, 3, 3), **_norm(4)},
         ("z", "s"),
     ),
+    "local_response": build(
+        [N("LRN", ["x"], ["a"], size=3, alpha=0.3, bias=1.5), N("LRN", ["a"], ["z"], size=1, alpha=0.1)],
+        {"x": R(2, 5, 3, 2)},
+    ),
     "bn_alone": build(
         [N("BatchNormalization", ["x", *_BN], ["n"]), N("Relu", ["n"], ["z"])], {"x": R(2, 4, 3, 3)}, _norm(4)
     ),

@@ -58,6 +58,8 @@ def compute(node: Node, x: list[Value | None], loose: bool = False) -> list[Valu
         return [rows.reduction(node, x)]
     if op in ("Softmax", "LogSoftmax"):
         return [rows.softmax(node, x)]
+    if op == "LRN":
+        return [rows.local_response(node, x)]
     if op == "Hardmax":
         return [rows.hardmax(node, x)]
     if op == "CumSum":

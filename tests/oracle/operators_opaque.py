@@ -17,7 +17,7 @@ from .rounding import EPSILON
 from .values import FLOATS, T, Unsupported, Value, deviation, result, uncertain
 
 #: Float arithmetic that stands alone.
-COMPUTE = {"RNN", "LSTM", "GRU", "Attention", "LRN", "RotaryEmbedding"}
+COMPUTE = {"RNN", "LSTM", "GRU", "Attention", "RotaryEmbedding"}
 #: Arithmetic on integers.
 FIXED = {"QLinearMatMul", "QLinearConv", "ConvInteger", "DynamicQuantizeLinear"}
 OPAQUE = COMPUTE | FIXED

@@ -299,6 +299,26 @@ def _lp(node: Node, data: Value) -> Value:
     )
 
 
+def local_response(node: Node, x: Inputs) -> Value:
+    """LRN: x / (bias + alpha / size * sum of the squares of the channels around) ^ beta."""
+    data, size = x[0], node.get("size")
+    alpha, beta, bias = (float(np.float32(node.get(*a))) for a in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    before, channels = (size - 1) // 2, data.shape[1]
+
+    def factor(v: np.ndarray) -> np.ndarray:
+        padded = np.pad(v * v, [(0, 0), (before, size - 1 - before)] + [(0, 0)] * (v.ndim - 2))
+        total = sum(padded[:, i : i + channels] for i in range(size))
+        return (bias + alpha / size * total) ** -beta
+
+    scale = factor(data.v)
+    y = data.v * scale
+    moved = None
+    if data.e is not None:
+        wider = np.abs(factor(np.abs(data.v) + data.bound()) - scale) * (np.abs(data.v) + data.bound())
+        moved = data.bound() * scale + 2 * wider
+    return result(y, data.type, moved, (sum_error(size) + 12 * EPSILON) * np.abs(y))
+
+
 def batch_normalization(node: Node, x: Inputs) -> Value:
     """Inference with parameters as they are read: (x - mean) * (scale / sqrt(variance + epsilon)) + shift."""
     data = x[0]
