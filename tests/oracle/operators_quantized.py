@@ -1,0 +1,79 @@
+"""QuantizeLinear, DequantizeLinear and the operators on integers."""
+
+from __future__ import annotations
+
+import typing
+
+import numpy as np
+
+from .model import NUMPY_TYPES, Node
+from .operators_movement import Inputs
+from .operators_products import bilinear
+from .rounding import round_to
+from .values import T, Unsupported, Value, kept
+
+RANGES = {T.INT8: (-128, 127), T.UINT8: (0, 255), T.INT16: (-32768, 32767), T.UINT16: (0, 65535)}
+
+
+def quantize(x: np.ndarray, scale: typing.Any, low: float, high: float, zero: typing.Any = 0) -> np.ndarray:
+    """clamp(round(x / scale) + zero): a true float32 division, ties to even; NaN is 0."""
+    with np.errstate(all="ignore"):
+        q = np.rint(round_to(x / scale, "fp32"))
+        q = np.where(np.isnan(q), 0, q)
+        return np.clip(q + zero, low, high)
+
+
+def along(parameter: np.ndarray, rank: int, axis: int) -> np.ndarray:
+    """One value for all, or one per index of an axis, to be broadcast."""
+    if parameter.size == 1:
+        return parameter.reshape(())
+    if parameter.ndim != 1:
+        raise Unsupported("scales per block")
+    shape = [1] * rank
+    shape[axis] = -1
+    return parameter.reshape(shape)
+
+
+def _parameters(node: Node, x: Inputs) -> tuple[np.ndarray, typing.Any]:
+    if node.get("block_size", 0):
+        raise Unsupported("scales per block")
+    rank, axis = len(x[0].shape), node.get("axis", 1)
+    scale = along(x[1].v, rank, axis)
+    zero = along(x[2].v.astype(np.float64), rank, axis) if len(x) > 2 and x[2] is not None else 0.0
+    return scale, zero
+
+
+def quantize_linear(node: Node, x: Inputs) -> list[Value]:
+    kind = x[2].type if len(x) > 2 and x[2] is not None else (node.get("output_dtype", 0) or T.UINT8)
+    if kind not in RANGES:
+        raise Unsupported(f"QuantizeLinear to {T.DataType.Name(kind)}")
+    scale, zero = _parameters(node, x)
+    function = lambda v: quantize(v, scale, *RANGES[kind], zero)
+    y = function(x[0].v)
+    e = None
+    if x[0].e is not None:
+        bound = np.minimum(x[0].e, 1e300)
+        e = kept(np.maximum(np.abs(function(x[0].v - bound) - y), np.abs(function(x[0].v + bound) - y)))
+    return [Value(y.astype(NUMPY_TYPES[kind]), kind, e)]
+
+
+def dequantize_linear(node: Node, x: Inputs) -> list[Value]:
+    scale, zero = _parameters(node, x)
+    y = round_to((x[0].v.astype(np.float64) - zero) * scale, "fp32")
+    e = None if x[0].e is None else x[0].e * np.abs(scale) * (1 + 2.0**-20)
+    return [Value(y, x[1].type, e)]
+
+
+def _matmul_integer(node: Node, x: Inputs) -> list[Value]:
+    operands = []
+    for i, value in enumerate(x[:2]):
+        zero = x[i + 2].v.astype(np.float64) if len(x) > i + 2 and x[i + 2] is not None else np.zeros(1)
+        column = zero.reshape(-1, 1) if i == 0 and zero.ndim == 1 and zero.size > 1 else zero
+        operands.append(Value(value.v - (zero.reshape(()) if zero.size == 1 else column), T.DOUBLE, value.e))
+    total = bilinear(np.matmul, *operands, 1)
+    return [Value(total.v.astype(np.int32), T.INT32, total.e)]
+
+
+QUANTIZATION: dict[str, typing.Callable[[Node, Inputs], list[Value]]] = {
+    "QuantizeLinear": quantize_linear, "DequantizeLinear": dequantize_linear, "MatMulInteger": _matmul_integer,
+}  # fmt: skip
