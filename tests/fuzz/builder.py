@@ -95,9 +95,14 @@ class Builder:
         elif kind < 0.3:
             x = np.where(x < 0, -0.0, x)
         x = (x * scale).astype(np.float32)
-        if self.special and x.size and self.chance(0.4):
+        return x
+
+    def activations(self, shape: Sequence[int]) -> np.ndarray:
+        """Such numbers for inputs: in special graphs with infinities, NaN, large and tiny ones among them."""
+        x = self.numbers(shape)
+        if self.special and x.size and self.chance(0.5):
             spots = self.rng.integers(0, x.size, max(1, x.size // 8))
-            x.reshape(-1)[spots] = self.rng.choice(np.float32([np.inf, -np.inf, np.nan, 3e38, -0.0, 1e-40]), spots.size)
+            x.reshape(-1)[spots] = self.rng.choice(np.float32([np.inf, -np.inf, np.nan, 1e18, -0.0, 1e-40]), spots.size)
         return x
 
     def input(self, dims: Iterable[Union[int, Tuple[int, ...]]], make: Optional[Callable] = None) -> str:
@@ -106,7 +111,7 @@ class Builder:
             raise Rejected
         sizes = [d if isinstance(d, tuple) else (d,) * self.num_feeds for d in dims]
         name = self.name("x")
-        arrays = [np.asarray((make or self.numbers)([s[f] for s in sizes])) for f in range(self.num_feeds)]
+        arrays = [np.asarray((make or self.activations)([s[f] for s in sizes])) for f in range(self.num_feeds)]
         self.need(all(a.size <= self.limit for a in arrays))
         for feed, array in zip(self.feeds, arrays):
             feed[name] = array
@@ -203,11 +208,13 @@ class Builder:
     def body(self, inputs: Sequence[str], outputs: Sequence[str], name: str = "body") -> onnx.GraphProto:
         """What this builder of a body has made, as a graph."""
 
-        def info(tensor: str) -> onnx.ValueInfoProto:
-            return helper.make_tensor_value_info(tensor, element_type(self.values[tensor][0]), None)
+        def info(tensor: str, exact: bool) -> onnx.ValueInfoProto:
+            kind, dims = declaration(self.values[tensor], exact)
+            return helper.make_tensor_value_info(tensor, kind, dims if exact else None)
 
         constants = [numpy_helper.from_array(value, key) for key, value in self.constants.items()]
-        return helper.make_graph(self.nodes, name, [info(n) for n in inputs], [info(n) for n in outputs], constants)
+        infos = [info(n, True) for n in inputs], [info(n, False) for n in outputs]
+        return helper.make_graph(self.nodes, name, *infos, constants)
 
     def finish(self) -> Graph:
         """The graph. What nobody reads is an output, as are some of the values that somebody reads."""
