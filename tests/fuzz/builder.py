@@ -35,7 +35,7 @@ class Builder:
         self.constants: Arrays = {}
         self.outer: Optional[Builder] = None
         self._counter = [0]
-        self._floats: List[str] = []
+        self.floats: List[str] = []
 
     # Choices.
 
@@ -139,11 +139,11 @@ class Builder:
     def record(self, name: str, arrays: List[np.ndarray]) -> None:
         self.values[name] = arrays
         if arrays[0].dtype == np.float32:
-            self._floats.append(name)
+            self.floats.append(name)
 
     def pick(self, test: Optional[Callable[[str], bool]] = None, dtype: type = np.float32) -> str:
         """A tensor that the graph has, recent ones more often."""
-        names = self._floats if dtype == np.float32 else [n for n, v in self.values.items() if v[0].dtype == dtype]
+        names = self.floats if dtype == np.float32 else [n for n, v in self.values.items() if v[0].dtype == dtype]
         names = [name for name in names if test is None or test(name)]
         self.need(names)
         if self.chance(0.6):
@@ -201,7 +201,7 @@ class Builder:
         """A builder for a body that can read all that this one has."""
         inner = Builder(self.seed, self.opset, self.num_feeds, self.special)
         inner.rng, inner._counter = self.rng, self._counter
-        inner.values, inner._floats = dict(self.values), list(self._floats)
+        inner.values, inner.floats = dict(self.values), list(self.floats)
         inner.outer = self
         return inner
 

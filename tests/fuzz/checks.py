@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import re
+import traceback
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from .judge import Judge, deviation
 
 LEVELS = ("none", "pointwise", "full")
 WRONG, REFUSED, INTERNAL, BITS, CRASHED = "wrong", "refused", "internal error", "other bits", "crashed"
+ORACLE = "oracle failed"  #: Not ulpscope's fault.
 
 Outputs = List[List[np.ndarray]]  #: Per feed, per output.
 
@@ -105,6 +108,7 @@ class Checks:
         self.graph = graph
         self._judges: List[Judge] = []
         self._results: Dict[str, Outputs] = {}
+        self.judged = self.unjudged = 0  #: Results in low precision that the oracle knew, and did not know.
 
     def ways(self) -> Iterator[Way]:
         """All ways; which of the rarer ones is chosen by the graph's seed."""
@@ -168,7 +172,7 @@ class Checks:
 
     def _judge(self, way: Way, got: Outputs) -> str:
         if way.precision != "fp32":
-            return ""
+            return self._follows_the_rules(way, got)
         if not self._judges:
             self._judges = [Judge(self.graph, feed) for feed in self.graph.feeds]
         for judge, outputs in zip(self._judges, got):
@@ -176,12 +180,36 @@ class Checks:
                 return text
         return ""
 
-    def failures(self) -> List[Failure]:
-        """One failure per kind and cause."""
+    def _follows_the_rules(self, way: Way, got: Outputs) -> str:
+        """What the oracle says of outputs in low precision."""
+        import oracle
+
+        model = self.graph.model()
+        for feed, outputs in zip(self.graph.feeds, got):
+            try:
+                right = oracle.run(model, feed, way.precision, way.fusion, way.layer_precisions)
+            except oracle.Unsupported:
+                self.unjudged += 1
+                return ""
+            except Exception as error:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                place = f"{pathlib.Path(where.filename).name}, {where.name}"
+                raise _Refusal(Failure(ORACLE, f"{type(error).__name__} in {place}: {error}")) from None
+            self.judged += 1
+            for name, output in zip(self.graph.outputs, outputs):
+                if text := oracle.judge(right[name], output):
+                    return f"output {name}: {text}"
+        return ""
+
+    def failures(self, before: Callable[[Way], None] = lambda way: None) -> List[Failure]:
+        """One failure per kind and cause; `before` hears of each way before it is tried."""
         found: Dict[tuple, Failure] = {}
         for way in self.ways():
+            before(way)
             failure = self.check(way)
             if failure is None:
                 continue
-            found.setdefault((failure.kind, failure.cause if failure.kind in (REFUSED, INTERNAL) else ""), failure)
+            narrow = bool(failure.way) and failure.way.precision != "fp32"
+            cause = failure.cause if failure.kind in (REFUSED, INTERNAL, ORACLE) else narrow
+            found.setdefault((failure.kind, cause), failure)
         return list(found.values())

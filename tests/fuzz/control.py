@@ -16,7 +16,7 @@ def body_layers(b: Builder, x: str, keep_shape: bool = False) -> str:
         if op in ("Add", "Mul"):
             x = b.node(op, [x, b.constant(b.numbers(b.choice([[], [1]])))])
         elif op == "capture":
-            outer = [n for n in b._floats if b.dims(n) == b.dims(x)]
+            outer = [n for n in b.floats if b.dims(n) == b.dims(x)]
             x = b.node(b.choice(["Add", "Sub"]), [x, b.choice(outer)])
         elif op == "MatMul" and b.rank(x) >= 2:
             k = b.dims(x)[-1]

@@ -88,7 +88,7 @@ def operand(b: Builder, like: str, dims: List = None) -> str:
         dims = broadcast_dims(b, b.dims(like))
     sizes = [d if isinstance(d, tuple) else (d,) * b.num_feeds for d in dims]
     if b.chance(0.25):
-        same = [n for n in b._floats if b.dims(n) == sizes]
+        same = [n for n in b.floats if b.dims(n) == sizes]
         if same:
             return b.choice(same)
     if all(len(set(s)) == 1 for s in sizes) and b.chance(0.7):
@@ -111,5 +111,5 @@ def partner(b: Builder, like: str) -> str:
         except ValueError:
             return False
 
-    names = [name for name in b._floats if name != like and fits(name)]
+    names = [name for name in b.floats if name != like and fits(name)]
     return b.choice(names) if names else ""

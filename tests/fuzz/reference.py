@@ -67,8 +67,9 @@ class Reference:
             for node in self._session.rt_nodes_:
                 disturbed = rng is not None and node.onnx_node.op_type not in MOVES
                 inputs = [results[name] for name in node.input]
-                if disturbed:
-                    inputs = [_disturb(value, rng, 0.0) for value in inputs]
+                if disturbed:  # The scales of a Resize decide its shape.
+                    count = 1 if node.onnx_node.op_type in ("Resize", "Upsample") else len(inputs)
+                    inputs = [*(_disturb(value, rng, 0.0) for value in inputs[:count]), *inputs[count:]]
                 context = {"context": results.copy()} if node.need_context() else {}
                 for name, value in zip(node.output, node.run(*inputs, **context)):
                     if isinstance(value, np.ndarray) and value.dtype == np.float32:

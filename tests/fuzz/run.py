@@ -39,6 +39,8 @@ class Summary:
 
     graphs: int = 0
     seconds: float = 0.0  #: Of all workers together.
+    judged: int = 0  #: Results in low precision that the oracle judged,
+    unjudged: int = 0  #: and those whose operators it does not have.
     failures: Dict[int, List[dict]] = dataclasses.field(default_factory=dict)  #: Per seed.
     operators: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
@@ -54,15 +56,19 @@ class Summary:
 
     def text(self) -> str:
         """The totals, and the texts of refusals by cause."""
-        from fuzz.checks import BITS, INTERNAL, WRONG
+        from fuzz.checks import BITS, INTERNAL, ORACLE, WRONG
         from fuzz.worker import as_failure
 
-        kinds = (WRONG, CRASHED, BITS, INTERNAL, REFUSED)
-        lines = [f"{self.graphs} graphs: " + ", ".join(f"{self.count(kind)} {kind}" for kind in kinds)]
+        kinds = (WRONG, CRASHED, BITS, INTERNAL, REFUSED, ORACLE)
+        lines = [
+            f"{self.graphs} graphs: " + ", ".join(f"{self.count(kind)} {kind}" for kind in kinds),
+            f"  {self.judged} results in low precision judged by the oracle, {self.unjudged} outside of it",
+        ]
         causes: Dict[str, List[int]] = collections.defaultdict(list)
         for seed, failures in sorted(self.failures.items()):
             for failure in map(as_failure, failures):
-                causes[f"{failure.kind}: {failure.cause if failure.kind != WRONG else str(failure.way)[:60]}"].append(seed)
+                what = failure.cause if failure.kind in (INTERNAL, REFUSED, ORACLE) else str(failure.way)[:60]
+                causes[f"{failure.kind}: {what}"].append(seed)
         for cause, seeds in sorted(causes.items(), key=lambda item: -len(item[1])):
             lines.append(f"  {len(seeds)} x {cause} (seeds {', '.join(map(str, seeds[:6]))})")
         return "\n".join(lines)
@@ -107,7 +113,7 @@ def _one_worker(seeds: range, summary: Summary, lock: threading.Lock) -> None:
         errors: List[str] = []
         drain = threading.Thread(target=lambda p=process: errors.append(p.stderr.read()), daemon=True)
         drain.start()
-        lines, current, hangs = _lines(process), None, False
+        lines, current, way, hangs = _lines(process), None, None, False
         while True:
             try:
                 line = lines.get(timeout=SECONDS_PER_GRAPH)
@@ -118,13 +124,18 @@ def _one_worker(seeds: range, summary: Summary, lock: threading.Lock) -> None:
             if line is None:
                 break
             event = json.loads(line)
+            if "way" in event:
+                way = event["way"]
+                continue
             if "begin" in event:
-                current = event["begin"]
+                current, way = event["begin"], None
                 continue
             current = None
             with lock:
                 summary.graphs += 1
                 summary.seconds += event["seconds"]
+                summary.judged += event["judged"]
+                summary.unjudged += event["unjudged"]
                 summary.operators.update(event["operators"])
                 if event["failures"]:
                     summary.failures[event["end"]] = event["failures"]
@@ -139,7 +150,7 @@ def _one_worker(seeds: range, summary: Summary, lock: threading.Lock) -> None:
         with lock:
             summary.graphs += 1
             text = "hangs" if hangs else f"signal {-status}"
-            summary.failures[current] = [{"kind": CRASHED, "text": text, "way": None}]
+            summary.failures[current] = [{"kind": CRASHED, "text": text, "way": way}]
         seeds = range(current + seeds.step, seeds.stop, seeds.step)
 
 
@@ -177,6 +188,7 @@ def shrink_failure(seed: int, failure: dict, folder: pathlib.Path, seconds: floa
 
 def report(summary: Summary, folder: pathlib.Path, limit: int) -> None:
     """Prints the failures, the first of each cause shrunk."""
+    from fuzz.checks import INTERNAL, ORACLE
     from fuzz.worker import as_failure
 
     seen: collections.Counter = collections.Counter()
@@ -184,7 +196,7 @@ def report(summary: Summary, folder: pathlib.Path, limit: int) -> None:
         for fields in failures:
             failure = as_failure(fields)
             print(f"seed {seed} {failure.kind}: {failure.text[:300]} [{failure.way}]")
-            key = (failure.kind, failure.cause if failure.kind not in ("wrong", "other bits") else "")
+            key = (failure.kind, failure.cause if failure.kind in (REFUSED, INTERNAL, ORACLE) else "")
             seen[key] += 1
             if seen[key] <= limit:
                 print(shrink_failure(seed, fields, folder), flush=True)

@@ -74,7 +74,7 @@ def static_channels(b: Builder, x: str) -> int:
     return sizes[0]
 
 
-@recipe(7, (IMAGE,))
+@recipe(14, (IMAGE,))
 def convolution(b: Builder) -> None:
     x = b.pick_rank(3, 5)
     c = static_channels(b, x)
@@ -89,7 +89,7 @@ def convolution(b: Builder) -> None:
     tail(b, y)
 
 
-@recipe(3, (IMAGE,))
+@recipe(6, (IMAGE,))
 def transposed_convolution(b: Builder) -> None:
     x = b.pick_rank(3, 5)
     c = static_channels(b, x)
@@ -103,7 +103,7 @@ def transposed_convolution(b: Builder) -> None:
     tail(b, y)
 
 
-@recipe(3, (IMAGE,))
+@recipe(5, (IMAGE,))
 def pooling(b: Builder) -> None:
     x = b.pick_rank(3, 5)
     op = b.choice(["MaxPool", "AveragePool", "AveragePool", "LpPool"])
@@ -132,7 +132,7 @@ def global_pooling(b: Builder) -> None:
         epilogue(b, y, 1)
 
 
-@recipe(2.5, (IMAGE,))
+@recipe(4, (IMAGE,))
 def resize(b: Builder) -> None:
     x = b.pick_rank(3, 5)
     rank = b.rank(x)
@@ -196,7 +196,7 @@ def residual_block(b: Builder) -> None:
         b.node(b.choice(["Relu", "Sigmoid", "HardSigmoid"]), [y])
 
 
-@recipe(0.25, (IMAGE,))
+@recipe(0.6, (IMAGE,))
 def wide_convolution(b: Builder) -> None:
     """Many channels on few positions: other kernels than those of small layers."""
     channels = b.choice([64, 128, 256, 320])

@@ -20,7 +20,7 @@ from typing import Optional
 if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from fuzz.checks import CRASHED, Checks, Failure, Way  # noqa: E402
+from fuzz.checks import CRASHED, INTERNAL, ORACLE, REFUSED, Checks, Failure, Way  # noqa: E402
 from fuzz.generator import generate  # noqa: E402
 from fuzz.graph import Graph  # noqa: E402
 
@@ -38,8 +38,16 @@ def run(seeds: range) -> None:
         say(begin=seed)
         start = time.monotonic()
         graph = generate(seed)
-        failures = [dataclasses.asdict(failure) for failure in Checks(graph).failures()]
-        say(end=seed, failures=failures, operators=sorted(graph.operators), seconds=time.monotonic() - start)
+        checks = Checks(graph)
+        failures = [dataclasses.asdict(failure) for failure in checks.failures(lambda way: say(way=dataclasses.asdict(way)))]
+        say(
+            end=seed,
+            failures=failures,
+            operators=sorted(graph.operators),
+            seconds=time.monotonic() - start,
+            judged=checks.judged,
+            unjudged=checks.unjudged,
+        )
 
 
 def sweep(name: str, count: int) -> None:
@@ -62,7 +70,13 @@ def as_failure(fields: dict) -> Failure:
 
 
 def trial(graph: Graph, failure: Failure) -> Optional[Failure]:
-    """How a graph fails in the way of an earlier failure, found by a process of its own."""
+    """How a graph fails in the way of an earlier failure; crashes get three chances."""
+    attempts = 3 if failure.kind == CRASHED else 1
+    return next((found for found in (_trial(graph, failure) for _ in range(attempts)) if found), None)
+
+
+def _trial(graph: Graph, failure: Failure) -> Optional[Failure]:
+    """One such try, in a process of its own."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
@@ -102,7 +116,7 @@ def shrink_seed(seed: int, folder: pathlib.Path, failure: Failure, seconds: floa
         found = trial(graph, failure)
         if found is None or found.kind != failure.kind:
             return False
-        if failure.kind not in ("wrong", "other bits") and found.cause != failure.cause:
+        if failure.kind in (REFUSED, INTERNAL, ORACLE) and found.cause != failure.cause:
             return False
         last = found
         return True
