@@ -18,8 +18,7 @@ Values = Dict[str, List[np.ndarray]]  #: Of every tensor, one per feed.
 def tensor_values(graph: Graph) -> Values:
     """The values of all inputs, constants and results, by ONNX Runtime. Raises what it raises."""
     names = [name for node in graph.nodes for name in node.output if name]
-    proto = graph.model_proto()
-    del proto.graph.output[:]
+    proto = dataclasses.replace(graph, outputs=[]).model_proto()
     proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
     model = proto.SerializeToString()
     runs = [onnxruntime_run(model, feed) for feed in graph.feeds]
