@@ -140,7 +140,7 @@ def clip(b: Builder) -> None:
         form = b.rng.random()
         if form < 0.2:
             return ""
-        if form < 0.6:
+        if form < 0.6 or b.special:
             return b.constant(np.float32(value))
         if form < 0.75:
             return b.input([], lambda shape: np.float32(value))
@@ -178,7 +178,9 @@ def classify(b: Builder) -> None:
 @recipe(1.2)
 def integers(b: Builder) -> None:
     dtype, code = b.choice([(np.int64, 7), (np.int32, 6)])
-    x = b.node("Cast", [b.pick()], to=code)
+    x = b.pick()
+    b.need(all(np.isfinite(v).all() for v in b.values[x]))  # What integer NaN becomes is for each to choose.
+    x = b.node("Cast", [x], to=code)
     for _ in range(b.integer(1, 3)):
         op = b.choice(["Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Neg", "Abs", "Sign"])
         if op in ("Neg", "Abs", "Sign"):

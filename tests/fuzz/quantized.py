@@ -13,8 +13,8 @@ from .recipes import IMAGE, recipe
 
 def scale_of(b: Builder, x: str) -> np.float32:
     """A scale under which the values of x mostly fit eight bits."""
+    b.need(not b.special)
     largest = max([float(np.abs(v).max()) for v in b.values[x] if v.size] + [1e-3])
-    b.need(np.isfinite(largest))
     return np.float32(largest / 127 * b.rng.uniform(0.7, 1.2))
 
 

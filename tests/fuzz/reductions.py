@@ -79,7 +79,9 @@ def softmax(b: Builder) -> None:
         axis = axis + rank if axis < 0 and b.opset < 11 else axis
     if b.chance(0.3):
         x = b.node("Mul", [x, scalar(b, b.choice([8.0, 0.125, 30.0]))])
-    b.node(b.choice(["Softmax", "Softmax", "LogSoftmax", "Hardmax"]), [x], axis=axis)
+    # Where the largest value is not a number, each has a Hardmax of its own.
+    names = ["Softmax", "Softmax", "LogSoftmax"] + ["Hardmax"] * (not b.special)
+    b.node(b.choice(names), [x], axis=axis)
 
 
 @recipe(7, (SEQUENCE,))
@@ -144,6 +146,7 @@ def other_normalization(b: Builder) -> None:
 
 @recipe(1)
 def extremes(b: Builder) -> None:
+    b.need(not b.special)
     x = b.pick_rank(1)
     rank = b.rank(x)
     axis = axis_of(b, rank) if b.opset >= 11 else b.integer(0, rank - 1)

@@ -141,6 +141,7 @@ def resize(b: Builder) -> None:
     mode = b.choice(["nearest", "nearest", "linear", "cubic"])
     if mode != "nearest":
         b.need(rank == 4 or mode == "linear")
+        b.need(not b.special)  # Weights of zero times infinity: some skip them.
     scales = np.array(factors, np.float32)
     if b.opset < 9:
         y = b.node("Upsample", [x], mode=mode, scales=factors)
