@@ -14,6 +14,12 @@ from .graph import MICROSOFT, Arrays, Graph, declaration, element_type, ir_versi
 MAX_ELEMENTS = 60_000
 MAX_VALUE = 3e4
 
+#: Layers that choose among values. What they make of NaN is not defined: some pass it on, some pass it over.
+CHOOSES = {
+    "Clip", "GlobalMaxPool", "Hardmax", "Max", "MaxPool", "Min", "PRelu", "ReduceMax", "ReduceMin", "Relu", "Sign",
+    "ThresholdedRelu", "Shrink", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish",
+}  # fmt: skip
+
 Dims = List[Tuple[int, ...]]  #: Per dimension its size in each feed.
 
 
@@ -173,6 +179,8 @@ class Builder:
         """The outputs of a node, each for every feed."""
         names = sorted(reads(node))
         arrays = [self.values[name] for name in names]
+        if self.special and node.op_type in CHOOSES:
+            self.need(not any(np.isnan(v).any() for a in arrays for v in a if v.dtype.kind == "f"))
         infos = [
             helper.make_tensor_value_info(name, element_type(a[0]), [None] * a[0].ndim) for name, a in zip(names, arrays)
         ]

@@ -186,7 +186,7 @@ def pad(b: Builder) -> None:
     x = b.pick_rank(1, 5)
     rank = b.rank(x)
     mode = b.choice(["constant", "constant", "reflect", "edge"])
-    low = -1 if mode == "constant" else 0
+    low = -1 if mode == "constant" and all(min(v.shape) > 1 for v in b.values[x]) else 0
     pads = [b.integer(low, 2) if b.chance(0.6) else 0 for _ in range(2 * rank)]
     if mode == "reflect":
         pads = [min(p, min(b.dims(x)[d % rank]) - 1) for d, p in enumerate(pads)]
