@@ -182,16 +182,15 @@ class Builder:
         if self.special and node.op_type in CHOOSES:
             self.need(not any(np.isnan(v).any() for a in arrays for v in a if v.dtype.kind == "f"))
         infos = [
-            helper.make_tensor_value_info(name, element_type(a[0]), [None] * a[0].ndim) for name, a in zip(names, arrays)
+            helper.make_tensor_value_info(name, element_type(a[0]), [None] * a[0].ndim)
+            for name, a in zip(names, arrays)
         ]
         outputs = [helper.make_empty_tensor_value_info(name) for name in node.output]
         graph = helper.make_graph([node], "one", infos, outputs)
         imports = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
         model = helper.make_model(graph, opset_imports=imports, ir_version=ir_version(self.opset)).SerializeToString()
         try:
-            runs = [
-                onnxruntime_run(model, {n: a[f] for n, a in zip(names, arrays)}) for f in range(self.num_feeds)
-            ]
+            runs = [onnxruntime_run(model, {n: a[f] for n, a in zip(names, arrays)}) for f in range(self.num_feeds)]
         except Exception as error:  # ONNX Runtime's own kinds of errors share no base but this
             raise Rejected(str(error)) from None
         return [list(values) for values in zip(*runs)]

@@ -39,7 +39,9 @@ def epilogue(b: Builder, x: str, channel_axis: int = -1) -> str:
         elif form < 0.66:
             x = b.node(b.choice(["Add", "Mul"]), [x, x])
         else:
-            op = b.choice(["Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Clip", "Gelu", "Softplus", "Elu", "Neg"])
+            op = b.choice(
+                ["Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Clip", "Gelu", "Softplus", "Elu", "Neg"]
+            )
             op = op if b.has(op) else "Relu"
             if op == "Clip":
                 bounds = ([], {"min": 0.0, "max": 6.0}) if b.opset < 11 else ([scalar0(b, 0.0), scalar0(b, 6.0)], {})
@@ -194,7 +196,9 @@ def recurrent(b: Builder) -> None:
     shapes = [(count, gates * hidden, depth[0]), (count, gates * hidden, hidden), (count, 2 * gates * hidden)]
     inputs = [x] + [b.constant(b.numbers(s, 0.4), as_node=False) for s in shapes[: b.integer(2, 3)]]
     attributes = {"linear_before_reset": b.choice([None, 1])} if op == "GRU" else {}
-    results = b.node(op, inputs, outputs=3 if op == "LSTM" else 2, hidden_size=hidden, direction=direction, **attributes)
+    results = b.node(
+        op, inputs, outputs=3 if op == "LSTM" else 2, hidden_size=hidden, direction=direction, **attributes
+    )
     if count == 1:
         inputs, attributes = axes_inputs(b, [1], 13)
         b.node("Squeeze", [results[0], *inputs], **attributes)

@@ -105,8 +105,7 @@ def partner(b: Builder, like: str) -> str:
     def fits(name: str) -> bool:
         try:
             return all(
-                np.prod(np.broadcast_shapes(x.shape, y.shape)) < 20000
-                for x, y in zip(b.values[name], b.values[like])
+                np.prod(np.broadcast_shapes(x.shape, y.shape)) < 20000 for x, y in zip(b.values[name], b.values[like])
             )
         except ValueError:
             return False

@@ -70,9 +70,7 @@ class SimplifiedLayerNormalization(OpRun):
 class BatchNormalization(OpRun):
     def _run(self, x, scale, bias, mean, variance, epsilon=None, **_):
         if scale.ndim == 1:
-            scale, bias, mean, variance = (
-                p.reshape([-1] + [1] * (x.ndim - 2)) for p in (scale, bias, mean, variance)
-            )
+            scale, bias, mean, variance = (p.reshape([-1] + [1] * (x.ndim - 2)) for p in (scale, bias, mean, variance))
         return ((x - mean) / np.sqrt(variance + (1e-5 if epsilon is None else epsilon)) * scale + bias,)
 
 

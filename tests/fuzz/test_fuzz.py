@@ -63,7 +63,6 @@ def test_models_are_valid() -> None:
             onnx.checker.check_model(graph.model_proto())
 
 
-
 def test_shrinks_to_the_planted_node() -> None:
     def fails(candidate: Graph) -> bool:
         return any(node.op_type == "Softmax" for node in candidate.nodes)

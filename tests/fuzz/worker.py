@@ -1,8 +1,8 @@
 """The process that carries graphs out, so that a crash ends it and nothing else. One line of JSON per event on stdout.
 
-    worker.py run FIRST STOP STEP          the graphs of the seeds range(FIRST, STOP, STEP)
-    worker.py sweep NAME COUNT             so many shapes of one kind of kernel
-    worker.py shrink SEED FOLDER FAILURE   shrinks the graph of a seed that fails so (JSON), writes it into FOLDER
+worker.py run FIRST STOP STEP          the graphs of the seeds range(FIRST, STOP, STEP)
+worker.py sweep NAME COUNT             so many shapes of one kind of kernel
+worker.py shrink SEED FOLDER FAILURE   shrinks the graph of a seed that fails so (JSON), writes it into FOLDER
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def run(seeds: range) -> None:
         start = time.monotonic()
         graph = generate(seed)
         checks = Checks(graph)
-        failures = [dataclasses.asdict(failure) for failure in checks.failures(lambda way: say(way=dataclasses.asdict(way)))]
+        failures = [
+            dataclasses.asdict(failure) for failure in checks.failures(lambda way: say(way=dataclasses.asdict(way)))
+        ]
         say(
             end=seed,
             failures=failures,
@@ -140,4 +142,6 @@ if __name__ == "__main__":
     elif sys.argv[1] == "sweep":
         sweep(sys.argv[2], int(sys.argv[3]))
     else:
-        shrink_seed(int(sys.argv[2]), pathlib.Path(sys.argv[3]), as_failure(json.loads(sys.argv[4])), float(sys.argv[5]))
+        shrink_seed(
+            int(sys.argv[2]), pathlib.Path(sys.argv[3]), as_failure(json.loads(sys.argv[4])), float(sys.argv[5])
+        )
