@@ -20,6 +20,9 @@ CHOOSES = {
     "ThresholdedRelu", "Shrink", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish",
 }  # fmt: skip
 
+#: ONNX Runtime crashes or hangs on empty tensors (on empty images) in these.
+NEEDS_ELEMENTS = {"InstanceNormalization", "GroupNormalization", "Conv", "ConvTranspose", "QLinearConv", "ConvInteger"}
+
 Dims = List[Tuple[int, ...]]  #: Per dimension its size in each feed.
 
 
@@ -179,6 +182,8 @@ class Builder:
         """The outputs of a node, each for every feed."""
         names = sorted(reads(node))
         arrays = [self.values[name] for name in names]
+        if node.op_type in NEEDS_ELEMENTS:
+            self.need(all(0 not in v.shape[1 if "Conv" in node.op_type else 0 :] for v in self.values[node.input[0]]))
         if self.special and node.op_type in CHOOSES:
             self.need(not any(np.isnan(v).any() for a in arrays for v in a if v.dtype.kind == "f"))
         infos = [
