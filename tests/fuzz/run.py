@@ -33,6 +33,13 @@ WORST_REFUSED = 0.01
 REFUSED, CRASHED = "refused", "crashed"
 
 
+def kind_of_way(way) -> str:
+    """A way without the names of layers."""
+    if way is None:
+        return "while it was made"
+    return f"{'mixed ' if way.layer_precisions else ''}{way.precision}, fusion {way.fusion}, against {way.against}"
+
+
 @dataclasses.dataclass
 class Summary:
     """What came of a run."""
@@ -67,7 +74,7 @@ class Summary:
         causes: Dict[str, List[int]] = collections.defaultdict(list)
         for seed, failures in sorted(self.failures.items()):
             for failure in map(as_failure, failures):
-                what = failure.cause if failure.kind in (INTERNAL, REFUSED, ORACLE) else str(failure.way)[:60]
+                what = failure.cause if failure.kind in (INTERNAL, REFUSED, ORACLE) else kind_of_way(failure.way)
                 causes[f"{failure.kind}: {what}"].append(seed)
         for cause, seeds in sorted(causes.items(), key=lambda item: -len(item[1])):
             lines.append(f"  {len(seeds)} x {cause} (seeds {', '.join(map(str, seeds[:6]))})")

@@ -18,7 +18,7 @@ def geometry(b: Builder, spatial, transposed: bool = False):
     b.need(all(s >= 1 for s in smallest))
     same = b.integer(1, 4)
     kernel = [same] * rank if b.chance(0.6) else [b.integer(1, 5) for _ in range(rank)]
-    if b.chance(0.15):
+    if b.chance(0.15) and max(smallest) <= 9:
         kernel = list(smallest)
     attributes = {}
     if b.chance(0.5):
