@@ -58,8 +58,8 @@ class Reference:
         self.outputs = graph.outputs
         self._session = ReferenceEvaluator(model, new_ops=OPERATORS)
 
-    def run(self, feed: Arrays, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
-        """The outputs; with a generator of random numbers, those of the disturbed graph."""
+    def run(self, feed: Arrays, rng: Optional[np.random.Generator] = None, size: float = NOISE) -> List[np.ndarray]:
+        """The outputs; with a generator of random numbers, those of the graph disturbed by noise of this size."""
         results: Dict[str, object] = {"": None}
         for name, value in {**feed, **self._session.rt_inits_}.items():
             results[name] = value.astype(np.float64) if value.dtype == np.float32 else value
@@ -69,27 +69,28 @@ class Reference:
                 inputs = [results[name] for name in node.input]
                 if disturbed:  # The scales of a Resize decide its shape.
                     count = 1 if node.onnx_node.op_type in ("Resize", "Upsample") else len(inputs)
-                    inputs = [*(_disturb(value, rng, 0.0) for value in inputs[:count]), *inputs[count:]]
+                    inputs = [*(_disturb(value, rng, size, 0.0) for value in inputs[:count]), *inputs[count:]]
                 context = {"context": results.copy()} if node.need_context() else {}
                 for name, value in zip(node.output, node.run(*inputs, **context)):
                     if isinstance(value, np.ndarray) and value.dtype == np.float32:
                         value = value.astype(np.float64)
-                    results[name] = _disturb(value, rng, 0.1) if disturbed else value
+                    results[name] = _disturb(value, rng, size, 0.1) if disturbed else value
         return [np.asarray(results[name]) for name in self.outputs]
 
     def bounds(self, feed: Arrays, seed: int = 0) -> List[Tuple[np.ndarray, np.ndarray]]:
         """Per output its value in double and how far each element may be off, infinite where anything goes."""
         exact = self.run(feed)
-        noisy = [self.run(feed, np.random.default_rng([seed, i])) for i in range(RUNS)]
+        # In pairs of opposite noise: what stands at a step falls to either side of it.
+        noisy = [self.run(feed, np.random.default_rng([seed, i // 2]), (-1) ** i * NOISE) for i in range(RUNS)]
         return [(value, _spread(value, [run[i] for run in noisy])) for i, value in enumerate(exact)]
 
 
-def _disturb(value: object, rng: np.random.Generator, share: float) -> object:
-    """Floats moved by NOISE of themselves, and of `share` of the tensor's usual size."""
+def _disturb(value: object, rng: np.random.Generator, size: float, share: float) -> object:
+    """Floats moved by up to `size` of themselves, and of `share` of the tensor's usual size."""
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.size == 0:
         return value
     usual = float(np.sqrt(np.mean(np.square(value[np.isfinite(value)])))) if share and np.isfinite(value).any() else 0.0
-    moves = rng.uniform(-NOISE, NOISE, (2, *value.shape))
+    moves = size * rng.uniform(-1, 1, (2, *value.shape))
     return value + value * moves[0] + usual * share * moves[1]
 
 
