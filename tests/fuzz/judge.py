@@ -83,7 +83,11 @@ class Judge:
             except Exception:  # onnx.reference lacks an operator or a form of it
                 self._bounds = []
         if self._bounds:
-            return within(got, *self._bounds[index])
+            if within(got, *self._bounds[index]):
+                return True
+            if within(self._wanted[index], *self._bounds[index]):
+                return False
+            # onnx.reference agrees with nobody: it has its own defects.
         if self._optimized is None:
             self._optimized = onnxruntime_run(self._graph.model(), self._feed, optimize=True)
         want = self._wanted[index]
