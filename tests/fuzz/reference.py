@@ -17,7 +17,7 @@ from .graph import Arrays, Graph, subgraphs
 from .reference_ops import OPERATORS
 
 NOISE = 1e-6  #: Of a value: some eight units in the last place of float32.
-RUNS = 6
+RUNS = 8
 MOVES = {
     "Reshape", "Transpose", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND", "Squeeze", "Unsqueeze",
     "Flatten", "Expand", "Tile", "Pad", "Identity", "Where", "Shape", "Size", "Constant", "ConstantOfShape", "TopK",
@@ -104,4 +104,5 @@ def _spread(exact: np.ndarray, noisy: List[np.ndarray]) -> np.ndarray:
         with np.errstate(all="ignore"):
             moved = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
         spread = np.maximum(spread, np.where(np.isnan(moved), np.inf, moved))
-    return 8 * spread
+    # By chance some elements hardly moved: the tensor's usual move is granted to them, too.
+    return np.maximum(8 * spread, 4 * np.median(spread)) if spread.size else spread
