@@ -1,0 +1,161 @@
+"""Operators in double that onnx.reference lacks, or has for the newest opset only."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from onnx.reference.op_run import OpRun
+
+from .graph import MICROSOFT
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function in double."""
+    return np.vectorize(math.erf, otypes=[float])(x) if x.size else x
+
+
+def normalized(x: np.ndarray, axes, center: bool, epsilon: float) -> np.ndarray:
+    """(x - mean) / sqrt(variance + epsilon), or the same without the mean."""
+    x = x - x.mean(axes, keepdims=True) if center else x
+    return x / np.sqrt((x * x).mean(axes, keepdims=True) + epsilon)
+
+
+class QuickGelu(OpRun):
+    op_domain = MICROSOFT
+
+    def _run(self, x, alpha=None):
+        alpha = 1.702 if alpha is None else alpha
+        return (x / (1 + np.exp(-alpha * x)),)
+
+
+class FastGelu(OpRun):
+    op_domain = MICROSOFT
+
+    def _run(self, x, bias=None):
+        x = x if bias is None else x + bias
+        return (0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),)
+
+
+class BiasGelu(OpRun):
+    op_domain = MICROSOFT
+
+    def _run(self, x, bias):
+        x = x + bias
+        return (0.5 * x * (1 + erf(x / np.sqrt(2))),)
+
+
+class SkipLayerNormalization(OpRun):
+    op_domain = MICROSOFT
+
+    def _run(self, x, skip, gamma, beta=None, bias=None, epsilon=None):
+        x = x + skip + (0 if bias is None else bias)
+        return (normalized(x, -1, True, epsilon) * gamma + (0 if beta is None else beta),)
+
+
+class SkipSimplifiedLayerNormalization(OpRun):
+    op_domain = MICROSOFT
+
+    def _run(self, x, skip, gamma, bias=None, epsilon=None):
+        return (normalized(x + skip + (0 if bias is None else bias), -1, False, epsilon) * gamma,)
+
+
+class SimplifiedLayerNormalization(OpRun):
+    def _run(self, x, scale, axis=None, epsilon=None):
+        axis = (-1 if axis is None else axis) % x.ndim
+        epsilon = 1e-5 if epsilon is None else epsilon
+        return (normalized(x, tuple(range(axis, x.ndim)), False, epsilon) * scale,)
+
+
+class BatchNormalization(OpRun):
+    def _run(self, x, scale, bias, mean, variance, epsilon=None, **_):
+        if scale.ndim == 1:
+            scale, bias, mean, variance = (p.reshape([-1] + [1] * (x.ndim - 2)) for p in (scale, bias, mean, variance))
+        return ((x - mean) / np.sqrt(variance + (1e-5 if epsilon is None else epsilon)) * scale + bias,)
+
+
+def _rows(op: OpRun, x: np.ndarray, axis):
+    """x so that the function works over its last axis: one axis from opset 13 on, all from `axis` on before."""
+    if op.run_params["opsets"][""] >= 13:
+        return np.moveaxis(x, -1 if axis is None else axis, -1)
+    axis = 1 if axis is None else axis
+    axis = axis + x.ndim if axis < 0 else axis
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+
+
+def _back(op: OpRun, y: np.ndarray, x: np.ndarray, axis) -> np.ndarray:
+    if op.run_params["opsets"][""] >= 13:
+        return np.moveaxis(y, -1, -1 if axis is None else axis)
+    return y.reshape(x.shape)
+
+
+class Softmax(OpRun):
+    def _run(self, x, axis=None):
+        rows = _rows(self, x, axis)
+        if not rows.size:
+            return (x,)
+        e = np.exp(rows - rows.max(-1, keepdims=True))
+        return (_back(self, e / e.sum(-1, keepdims=True), x, axis),)
+
+
+class LogSoftmax(OpRun):
+    def _run(self, x, axis=None):
+        rows = _rows(self, x, axis)
+        if not rows.size:
+            return (x,)
+        shifted = rows - rows.max(-1, keepdims=True)
+        return (_back(self, shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)), x, axis),)
+
+
+class Hardmax(OpRun):
+    def _run(self, x, axis=None):
+        rows = _rows(self, x, axis)
+        if not rows.size:
+            return (x,)
+        y = np.zeros_like(rows)
+        np.put_along_axis(y, rows.argmax(-1)[..., None], 1, -1)
+        return (_back(self, y, x, axis),)
+
+
+def _along(values: np.ndarray, x: np.ndarray, axis) -> np.ndarray:
+    """Scales or zero points, ready to broadcast with x."""
+    if values.size == 1:
+        return values.reshape(())
+    axis = (1 if axis is None else axis) % x.ndim
+    return values.reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+
+
+class QuantizeLinear(OpRun):
+    def _run(self, x, scale, zero_point=None, axis=None, **_):
+        zero = np.zeros((), np.uint8) if zero_point is None else zero_point
+        limits = np.iinfo(zero.dtype)
+        q = np.rint(x / _along(scale, x, axis)) + _along(zero, x, axis).astype(np.float64)
+        return (np.clip(np.nan_to_num(q), limits.min, limits.max).astype(zero.dtype),)
+
+
+class DequantizeLinear(OpRun):
+    def _run(self, x, scale, zero_point=None, axis=None, **_):
+        zero = np.zeros((), x.dtype) if zero_point is None else zero_point
+        return ((x.astype(np.float64) - _along(zero, x, axis).astype(np.float64)) * _along(scale, x, axis),)
+
+
+class GlobalLpPool(OpRun):
+    def _run(self, x, p=None):
+        p = 2 if p is None else p
+        return ((np.abs(x) ** p).sum(tuple(range(2, x.ndim)), keepdims=True) ** (1 / p),)
+
+
+class GlobalMaxPool(OpRun):
+    def _run(self, x):
+        return (x.max(tuple(range(2, x.ndim)), keepdims=True),)
+
+
+class LpNormalization(OpRun):
+    def _run(self, x, axis=None, p=None):
+        p, axis = (2 if p is None else p), (-1 if axis is None else axis)
+        norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
+        return (np.where(norm == 0, 0.0, x / np.where(norm == 0, 1.0, norm)),)
+
+
+OPERATORS = [value for value in list(globals().values()) if isinstance(value, type) and issubclass(value, OpRun)]
+OPERATORS.remove(OpRun)

@@ -1,0 +1,109 @@
+"""Random graphs, the same ones every time; and the generator and the shrinker themselves."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import numpy as np
+import onnx
+import pytest
+
+from fuzz.generator import generate
+from fuzz.graph import Graph, onnxruntime_run
+from fuzz.judge import Judge, close
+from fuzz.pointwise import PARAMETRIC, UNARY
+from fuzz.reductions import OTHER, PLAIN
+from fuzz.run import run_graphs, shrink_failure
+from fuzz.shrink import settled, shrink, tensor_values
+
+COUNT = int(os.environ.get("ULPSCOPE_FUZZ_COUNT", "500"))
+SEED = 1_000_000
+
+EXPECTED = {
+    *UNARY, *PARAMETRIC, *PLAIN, *OTHER, "Add", "Sub", "Mul", "Div", "Pow", "PRelu", "Min", "Max", "Sum", "Mean", "Gelu",
+    "Clip", "Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
+    "InstanceNormalization", "GroupNormalization", "BatchNormalization", "MatMul", "Gemm", "Einsum", "Conv",
+    "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "Resize", "Upsample", "Concat", "Split", "Slice",
+    "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout", "Gather", "Expand", "Tile", "Pad",
+    "Where", "Cast", "QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "If", "Loop",
+    "Scan", "FastGelu", "QuickGelu", "BiasGelu", "SkipLayerNormalization", "Attention", "Mod", "NonZero", "Trilu",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def summary():
+    return run_graphs(SEED, COUNT, max(1, min(4, os.cpu_count() or 1)))
+
+
+def test_graphs(summary, tmp_path: pathlib.Path) -> None:
+    if summary.passed:
+        return
+    texts = [summary.text()]
+    for seed, failures in sorted(summary.failures.items())[:3]:
+        texts += [f"seed {seed}: {shrink_failure(seed, failures[0], tmp_path, 20)}"]
+    pytest.fail("\n".join(texts))
+
+
+def test_every_operator_occurs() -> None:
+    seen = set().union(*(generate(seed).operators for seed in range(1500)))
+    assert not EXPECTED - seen
+
+
+def test_same_seed_same_graph() -> None:
+    for seed in range(20):
+        assert generate(seed).model() == generate(seed).model()
+    assert len({generate(seed).model() for seed in range(20)}) == 20
+
+
+def test_models_are_valid() -> None:
+    for seed in range(100):
+        graph = generate(seed)
+        if not {"SimplifiedLayerNormalization"} & graph.operators:  # ONNX Runtime's own, in the standard's domain
+            onnx.checker.check_model(graph.model_proto())
+
+
+def test_shrinks_to_the_planted_node() -> None:
+    def fails(candidate: Graph) -> bool:
+        return any(node.op_type == "Softmax" for node in candidate.nodes)
+
+    seeds = [seed for seed in range(400) if fails(generate(seed)) and len(generate(seed).nodes) > 8][:3]
+    assert seeds
+    for seed in seeds:
+        small = shrink(settled(generate(seed)), fails, 20)
+        assert [node.op_type for node in small.nodes] == ["Softmax"], small.listing()
+        assert all(value.size <= 8 for feed in small.feeds for value in feed.values()), small.listing()
+
+
+def test_shrinks_to_two_nodes_and_their_values() -> None:
+    """A defect that needs a Tanh of values above 1 that a Mul made."""
+
+    def fails(candidate: Graph) -> bool:
+        values = tensor_values(candidate)
+        made = {name for node in candidate.nodes if node.op_type == "Mul" for name in node.output}
+        return any(
+            node.op_type == "Tanh" and node.input[0] in made and any((v > 1).any() for v in values[node.input[0]])
+            for node in candidate.nodes
+        )
+
+    seed = next(seed for seed in range(3000) if fails(generate(seed)) and len(generate(seed).nodes) > 4)
+    small = shrink(settled(generate(seed)), fails, 20)
+    assert sorted(node.op_type for node in small.nodes) == ["Mul", "Tanh"], small.listing()
+
+
+def test_judge_sees_wrong_numbers() -> None:
+    """An output whose largest element moves by a thousandth is wrong, ONNX Runtime's own is right."""
+    caught = total = 0
+    for seed in range(60):
+        graph = generate(seed)
+        judge = Judge(graph, graph.feeds[0])
+        outputs = onnxruntime_run(graph.model(), graph.feeds[0])
+        assert judge.fault(outputs) == ""
+        for i, output in enumerate(outputs):
+            if output.dtype == np.float32 and output.size and np.isfinite(output).all() and np.abs(output).max() > 0.01:
+                wrong = output.copy()
+                wrong.reshape(-1)[np.abs(output).argmax()] *= 1.001
+                assert not close(wrong, output)
+                total += 1
+                caught += judge.fault([*outputs[:i], wrong, *outputs[i + 1 :]]) != ""
+    assert total > 50 and caught >= 0.9 * total, f"{caught} of {total}"
