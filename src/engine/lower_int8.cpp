@@ -9,7 +9,7 @@
 #include "backend/cpu/op_kernel.h"
 #include "backend/cpu/reorder.h"
 #include "core/parallel.h"
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "engine/int8.h"
 #include "engine/plan_builder.h"
 #include "ulpscope/error.h"

@@ -117,7 +117,7 @@ double decode(const NumericFormat& f, std::uint32_t code) noexcept {
   const std::uint32_t magnitude = code & f.magnitude_mask();
   const bool negative = (code & f.sign_bit()) != 0;
   if (!f.is_float) return static_cast<double>(magnitude) - (negative ? f.magnitude_mask() + 1.0 : 0.0);
-  const double nan = std::copysign(std::numeric_limits<double>::quiet_NaN(), negative ? -1.0 : 1.0);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   double value;
   if (f.is_exponent_only()) {
     value = magnitude > largest_code(f) ? nan : std::ldexp(1.0, static_cast<int>(magnitude) - f.bias);

@@ -178,9 +178,10 @@ TEST(NumericFormat, CodesSurviveTheWayThereAndBack) {
     SCOPED_TRACE(format.name);
     for (std::uint32_t code = 0; code < 1u << format.bits(); ++code) {
       const double value = decode(format, code);
-      if (std::isnan(value))
+      if (std::isnan(value)) {
         EXPECT_TRUE(std::isnan(decode(format, encode(format, value, {.saturate = true})))) << code;
-      else
+        EXPECT_EQ(std::signbit(value), format.specials != Specials::kNanAsZero && (code & format.sign_bit()) != 0);
+      } else
         EXPECT_EQ(encode(format, value, {}), code);
     }
   }

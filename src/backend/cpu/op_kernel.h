@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/kernel.h"
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "graph/network.h"
 
 namespace ulpscope::cpu {
