@@ -7,7 +7,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(folders core graph onnx_schema onnx ops engine backend runtime api)
+set(folders core formats graph onnx_schema onnx ops engine backend runtime api)
 list(TRANSFORM folders PREPEND ulpscope_)
 set(archives "")
 foreach(folder IN LISTS folders)

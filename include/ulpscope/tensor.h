@@ -51,7 +51,7 @@ class ULPSCOPE_API Tensor {
   const void* raw() const noexcept { return data_; }
 
   /// The elements. T must be the C++ type of the element type (float, double, std::int64_t, bool, ...; std::uint16_t
-  /// for the bits of float16 and bfloat16). Throws InternalError if it is not.
+  /// for the bits of float16 and bfloat16, std::uint8_t for those of narrower types). Throws InternalError if it is not.
   template <typename T>
   T* data();
   template <typename T>
@@ -126,11 +126,11 @@ constexpr DataType type_of<bool>() noexcept {
 
 namespace detail {
 [[noreturn]] ULPSCOPE_API void throw_wrong_element_type(DataType actual, DataType asked);
-/// float16 and bfloat16 are handed out as the 16-bit words that hold them.
+/// float16 and bfloat16 are handed out as the 16-bit words that hold them, types that only hold values as bytes.
 constexpr bool same_storage(DataType actual, DataType asked) noexcept {
   return actual == asked ||
          (asked == DataType::kUInt16 && (actual == DataType::kFloat16 || actual == DataType::kBFloat16)) ||
-         (asked == DataType::kUInt8 && actual == DataType::kFloat8E4M3);
+         (asked == DataType::kUInt8 && actual >= DataType::kFloat8E4M3 && actual <= DataType::kUInt2);
 }
 }  // namespace detail
 

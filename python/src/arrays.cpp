@@ -22,6 +22,8 @@ std::shared_ptr<const void> keep_alive(nb::object object) {
           }};
 }
 
+bool is_of_ml_dtypes(DataType type) { return type == DataType::kBFloat16 || is_storage_only(type); }
+
 nb::dlpack::dtype storage_of(DataType type) {
   const auto bits = static_cast<std::uint8_t>(8 * size_of(type));
   using nb::dlpack::dtype_code;
@@ -38,8 +40,9 @@ nb::dlpack::dtype storage_of(DataType type) {
 }  // namespace
 
 nb::object dtype_of(DataType type) {
-  if (type == DataType::kBFloat16) return numpy().attr("dtype")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
-  return numpy().attr("dtype")(nb::str(name_of(type).data(), name_of(type).size()));
+  const std::string name(ml_dtypes_name_of(type));
+  if (is_of_ml_dtypes(type)) return numpy().attr("dtype")(nb::module_::import_("ml_dtypes").attr(name.c_str()));
+  return numpy().attr("dtype")(name);
 }
 
 Tensor to_tensor(nb::handle value, const std::string& what) {
@@ -47,7 +50,7 @@ Tensor to_tensor(nb::handle value, const std::string& what) {
   const auto dtype = nb::cast<std::string>(array.attr("dtype").attr("name"));
   const auto type = data_type_from_name(dtype);
   const bool native = nb::cast<bool>(array.attr("dtype").attr("isnative"));
-  if (!type || size_of(*type) == 0 || *type == DataType::kFloat8E4M3) {
+  if (!type || size_of(*type) == 0) {
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("[python] {}: expected an array of floats, integers or booleans, got dtype {}", what, dtype));
@@ -68,7 +71,7 @@ nb::object to_array(Tensor tensor) {
   void* data = held->raw() != nullptr ? held->raw() : &empty;
   nb::ndarray<nb::numpy> array(data, shape.size(), shape.data(), owner, nullptr, storage_of(type));
   nb::object result = nb::cast(array);
-  return type == DataType::kBFloat16 ? result.attr("view")(dtype_of(type)) : result;
+  return is_of_ml_dtypes(type) ? result.attr("view")(dtype_of(type)) : result;
 }
 
 }  // namespace ulpscope::python

@@ -10,6 +10,7 @@
 #include "compare/results.h"
 #include "compare/shape_match.h"
 #include "core/memory.h"
+#include "formats/numeric_format.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -120,7 +121,11 @@ Tensor draw_integers(RandomState& random, const InputBinding& binding, const Sha
   try {
     if (high == std::numeric_limits<std::int64_t>::max())
       throw Error(ErrorCode::kInvalidArgument, "the upper bound is too large");
-    return random.randint(low, high + 1, shape, binding.type);
+    if (!is_storage_only(binding.type)) return random.randint(low, high + 1, shape, binding.type);
+    const NumericFormat& format = *format_of(binding.type);
+    if (static_cast<double>(low) < format.lowest() || static_cast<double>(high) > format.largest())
+      throw Error(ErrorCode::kInvalidArgument, "the type does not hold them");
+    return random.randint(low, high + 1, shape, physical_type(binding.type)).cast(binding.type);
   } catch (const Error& error) {
     throw Error(error.code(), "[inputs] input '" + binding.name + "': cannot draw values of type " +
                                   std::string(name_of(binding.type)) + " from [" + std::to_string(low) + ", " +
@@ -141,25 +146,18 @@ Tensor given_values(const InputBinding& binding, const Shape& values) {
 
 /// Whether a value lies outside of what the type can hold.
 bool out_of_range(const Tensor& tensor, DataType type) {
-  double low = -1, high = 0;
-  switch (type) {
-    case DataType::kFloat16:
-      high = 65504;
-      low = -high;
-      break;
-    case DataType::kFloat32:
-    case DataType::kBFloat16:
-      high = static_cast<double>(std::numeric_limits<float>::max());
-      low = -high;
-      break;
-    default: {
-      if (!is_integer(type)) return false;
-      const int bits = static_cast<int>(size_of(type)) * 8;
-      const bool is_unsigned = type == DataType::kUInt8 || type == DataType::kUInt16 || type == DataType::kUInt32 ||
-                               type == DataType::kUInt64;
-      low = is_unsigned ? 0 : -std::ldexp(1.0, bits - 1);
-      high = std::ldexp(1.0, is_unsigned ? bits : bits - 1) - 1;
-    }
+  double low, high;
+  // For bfloat16 as for float32, as Polygraphy has it.
+  if (const NumericFormat* format = format_of(type == DataType::kBFloat16 ? DataType::kFloat32 : type)) {
+    low = format->lowest();
+    high = format->largest();
+  } else if (is_integer(type)) {
+    const int bits = static_cast<int>(size_of(type)) * 8;
+    const bool is_unsigned = type == DataType::kUInt32 || type == DataType::kUInt64;
+    low = is_unsigned ? 0 : -std::ldexp(1.0, bits - 1);
+    high = std::ldexp(1.0, is_unsigned ? bits : bits - 1) - 1;
+  } else {
+    return false;
   }
   const Tensor values = tensor.cast(DataType::kFloat64);
   const auto all = values.values<double>();

@@ -164,7 +164,8 @@ void write_string(std::string& out, std::string_view text) {
 
 void write_array(std::string& out, const Tensor& tensor, const std::string& margin) {
   out += "{\n" + margin + "    \"array\": \"";
-  encode_base64(encode_npy(tensor), out);
+  const bool in_numpy = tensor.type() != DataType::kBFloat16 && !is_storage_only(tensor.type());
+  encode_base64(encode_npy(in_numpy ? tensor : tensor.cast(physical_type(tensor.type()))), out);
   out += "\",\n" + margin + "    \"polygraphy_class\": \"ndarray\"\n" + margin + "}";
 }
 

@@ -194,10 +194,10 @@ std::pair<std::size_t, std::size_t> extremes(const T* values, std::size_t count)
 }  // namespace
 
 Tensor cast_up(const Tensor& tensor) {
+  if (is_storage_only(tensor.type())) return cast_up(widen(tensor));
   switch (tensor.type()) {
     case DataType::kFloat16:
     case DataType::kBFloat16:
-    case DataType::kFloat8E4M3:
       return tensor.cast(DataType::kFloat32);
     case DataType::kInt8:
     case DataType::kUInt8:

@@ -4,14 +4,14 @@
 #include <string>
 #include <type_traits>
 
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "ulpscope/error.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
 
-/// function(std::type_identity<T>) for the type that holds the elements; float16, bfloat16 and float8 must have been
-/// cast before. Throws InternalError for other types.
+/// function(std::type_identity<T>) for the type that holds the elements; types with another physical type must have
+/// been cast before. Throws InternalError for other types.
 template <typename Function>
 decltype(auto) visit_type(DataType type, Function&& function) {
   switch (type) {
@@ -42,7 +42,7 @@ decltype(auto) visit_type(DataType type, Function&& function) {
   }
 }
 
-/// float16, bfloat16 and float8 as float32, which holds their values exactly; others as they are.
+/// Narrow types as their physical type, which holds their values exactly; others as they are.
 inline Tensor widen(const Tensor& tensor) {
   const DataType physical = physical_type(tensor.type());
   return physical == tensor.type() ? tensor : tensor.cast(physical);

@@ -5,7 +5,7 @@
 
 #include "convert/casts.h"
 #include "convert/lowerable.h"
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "engine/int8.h"
 
 namespace ulpscope {

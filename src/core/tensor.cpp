@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/convert.h"
 #include "core/memory.h"
 #include "ulpscope/error.h"
 
@@ -49,12 +48,7 @@ Tensor Tensor::clone() const {
   return result;
 }
 
-Tensor Tensor::cast(DataType type) const {
-  if (type == type_) return clone();
-  Tensor result(type, shape_);
-  convert_elements(type_, data_, type, result.data_, static_cast<std::size_t>(size_));
-  return result;
-}
+// Tensor::cast is in formats/: what numbers mean is not known here.
 
 void detail::throw_wrong_element_type(DataType actual, DataType asked) {
   throw InternalError(fmt::format("elements of type {} were accessed as {}", name_of(actual), name_of(asked)));

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "engine/fusion.h"
 #include "engine/int8.h"
 #include "engine/specialization.h"

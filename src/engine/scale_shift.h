@@ -1,7 +1,7 @@
 // Inference BatchNormalization as a scale and a shift per channel, and both multiplied into a convolution.
 #pragma once
 
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "engine/specialization.h"
 
 namespace ulpscope {

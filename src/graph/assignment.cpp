@@ -52,17 +52,43 @@ Rounding rounding_of(Precision precision) noexcept {
 }
 
 bool is_exact(DataType storage, Rounding rounding) noexcept {
-  switch (rounding) {
-    case Rounding::kNone:
-      return true;
-    case Rounding::kF16:
-      return storage == DataType::kFloat16;
-    case Rounding::kBF16:
-      return storage == DataType::kBFloat16;
-    case Rounding::kTF32:
-      return storage == DataType::kFloat16 || storage == DataType::kBFloat16;
+  if (rounding == Rounding::kNone) return true;
+  const NumericFormat* stored = format_of(storage);
+  return stored != nullptr && holds(format_of(format_of(rounding)), *stored);
+}
+
+namespace {
+
+std::optional<Encoding> stored_as(const Assignment& assignment, TensorId id) {
+  const NumericFormat* format = id == kNone ? nullptr : format_of(assignment.storage[static_cast<std::size_t>(id)]);
+  return format == nullptr ? std::nullopt : std::optional(Encoding{format->id});
+}
+
+}  // namespace
+
+std::optional<Encoding> operand_encoding(const Network& network, const Assignment& assignment, LayerId layer,
+                                         std::size_t input) {
+  const Layer& l = network.layer(layer);
+  const TensorId id = input < l.inputs.size() ? l.inputs[input] : kNone;
+  std::optional<Encoding> stored = stored_as(assignment, id);
+  if (!stored || !format_of(stored->format).is_float || l.op->precision != PrecisionRule::kCompute) return stored;
+  const Precision precision = assignment.precision[static_cast<std::size_t>(layer)];
+  if (precision == Precision::kINT8 && input < 2) {
+    const bool scaled = !assignment.scale.empty() && assignment.scale[static_cast<std::size_t>(id)] != 0;
+    if (scaled) return Encoding{.format = Format::kInt8, .granularity = Granularity::kTensor};
+    if (network.tensor(id).value)
+      return Encoding{.format = Format::kInt8, .granularity = Granularity::kChannel, .axis = -1};
   }
-  return false;
+  const bool rounds = precision != Precision::kTF32 || l.op->kind == OpKind::kContraction;
+  const Rounding rounding = rounds ? rounding_of(precision) : Rounding::kNone;
+  if (!is_exact(assignment.storage[static_cast<std::size_t>(id)], rounding)) stored->format = format_of(rounding);
+  return stored;
+}
+
+std::optional<Encoding> output_encoding(const Network& network, const Assignment& assignment, LayerId layer,
+                                        std::size_t output) {
+  const Layer& l = network.layer(layer);
+  return stored_as(assignment, output < l.outputs.size() ? l.outputs[output] : kNone);
 }
 
 namespace {
@@ -105,7 +131,7 @@ void derive_storage(const Network& network, const std::vector<DataType>& types, 
       if (id == kNone) continue;
       DataType& storage = assignment.storage[static_cast<std::size_t>(id)];
       const DataType declared = storage;
-      if (!is_floating(declared) || declared == DataType::kFloat64) continue;
+      if (!is_floating(declared) || declared == DataType::kFloat64 || is_storage_only(declared)) continue;
       if (const auto asked = constraints_hold ? layer.output_type(o) : std::nullopt; asked && is_floating(*asked)) {
         storage = *asked;
         assignment.pinned[static_cast<std::size_t>(id)] = 1;

@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/rounding.h"
+#include "formats/encoding.h"
+#include "formats/rounding.h"
 #include "graph/inference.h"
 #include "graph/network.h"
 
@@ -43,6 +44,15 @@ struct Assignment {
     return p == Precision::kINT8 ? int8_output : storage_of(p);
   }
 };
+
+/// How a layer reads an operand: in the format that it is stored in, or the narrower one of the layer's precision.
+/// Operands of an int8 layer have a scale per tensor, its constants one per output channel. Nothing for types without a
+/// number format (int64, bool, ...) and for absent inputs.
+std::optional<Encoding> operand_encoding(const Network& network, const Assignment& assignment, LayerId layer,
+                                         std::size_t input);
+/// How it stores an output.
+std::optional<Encoding> output_encoding(const Network& network, const Assignment& assignment, LayerId layer,
+                                        std::size_t output);
 
 /// Fills `assignment.storage` from `assignment.precision`: an output-type constraint if `constraints_hold`, else the
 /// declared type if that is a narrow float, else the producer's precision; movement layers pass on the widest type of

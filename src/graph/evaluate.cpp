@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "graph/inference.h"
 #include "ulpscope/error.h"
 

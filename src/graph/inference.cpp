@@ -54,6 +54,25 @@ void set_input_types(const Network& network, const Layer& layer, const Subgraph&
   }
 }
 
+/// No arithmetic runs in types that only hold values.
+void check_storage_types(const Layer& layer, std::span<const InferContext::Input> inputs,
+                         std::span<const InferContext::Output> outputs) {
+  const OpDef& op = *layer.op;
+  if (op.storage_types == StorageTypes::kTaken) return;
+  const auto check = [&](DataType type) {
+    if (!is_storage_only(type)) return;
+    const bool moves = op.kind == OpKind::kMovement || op.kind == OpKind::kConstant || op.kind == OpKind::kControl;
+    if (moves && op.storage_types == StorageTypes::kByKind && layer.attributes.text("reduction", "none") == "none")
+      return;
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("layer '{}' ({}): has no kernel for elements of type {}; try a Cast or a DequantizeLinear "
+                            "to float32 before it",
+                            layer.name, op.name, name_of(type)));
+  };
+  for (const InferContext::Input& input : inputs) check(input.type);
+  for (const InferContext::Output& output : outputs) check(output.type);
+}
+
 /// Everything known so far while `infer` walks through the layers.
 class Inference {
  public:
@@ -95,7 +114,7 @@ class Inference {
       const auto id = static_cast<std::size_t>(layer.inputs[i]);
       from_shapes |= from_shapes_[id] != 0;
       if (result_.values[id]) values[i] = &result_.values[id];
-      inputs[i] = {true, result_.types[id], result_.shapes[id] ? &*result_.shapes[id] : nullptr, values[i]};
+      inputs[i] = {true, result_.types[id], result_.shapes[id] ? &*result_.shapes[id] : nullptr, values[i], true};
       all_known &= values[i] != nullptr;
     }
     const std::vector<InferContext::Output> outputs = infer_layer(layer, inputs);
@@ -179,6 +198,7 @@ std::vector<InferContext::Output> infer_layer(const Layer& layer, std::span<cons
     if (std::string_view(error.what()).starts_with("layer '")) throw;
     throw Error(error.code(), fmt::format("layer '{}' ({}): {}", layer.name, layer.op->name, error.what()));
   }
+  check_storage_types(layer, inputs, outputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].shape) continue;
     const DataType type = outputs[i].type == DataType::kUndefined ? DataType::kUInt8 : physical_type(outputs[i].type);
@@ -200,7 +220,7 @@ void infer_types(Network& network) {
       }
     std::vector<InferContext::Input> inputs(layer.inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (layer.inputs[i] != kNone) inputs[i] = {true, network.tensor(layer.inputs[i]).type, nullptr, nullptr};
+      if (layer.inputs[i] != kNone) inputs[i] = {true, network.tensor(layer.inputs[i]).type, nullptr, nullptr, true};
     const std::vector<InferContext::Output> outputs = infer_layer(layer, inputs);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (layer.outputs[i] == kNone || outputs[i].type == DataType::kUndefined) continue;

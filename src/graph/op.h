@@ -40,6 +40,13 @@ enum class OpKind : std::uint8_t {
   kControl,        ///< Has sub-graphs: If, Loop, Scan.
 };
 
+/// Whether an operator reads and makes elements of types that only hold values (`is_storage_only`).
+enum class StorageTypes : std::uint8_t {
+  kByKind,   ///< As its kind says: kMovement (without a `reduction`), kConstant and kControl do.
+  kTaken,    ///< It converts, quantizes or inspects them.
+  kRefused,  ///< It moves values, but computes with some.
+};
+
 inline constexpr int kAnyNumber = 1 << 20;
 
 /// The definition of an operator. Immutable, with static lifetime.
@@ -57,10 +64,11 @@ struct OpDef {
   /// Bit i: input i is a weight (a constant prepared with the layer, no Constant layer of its own), when it is an
   /// initializer. Also for small integer parameters such as shapes, axes and pads.
   std::uint32_t weights = 0;
+  StorageTypes storage_types = StorageTypes::kByKind;
   /// Types and shapes of the outputs. Called when the network is read, and again with concrete shapes.
   void (*infer)(InferContext&) = nullptr;
-  /// The reference kernel. Floats narrower than float32 arrive and leave as float32 (`physical_type`); the engine
-  /// rounds. Accumulates in fp32 or wider.
+  /// The reference kernel. Floats narrower than float32 arrive and leave as float32, integers of less than 8 bits as 8
+  /// bits (`physical_type`); the engine rounds. Accumulates in fp32 or wider.
   void (*run)(KernelContext&) = nullptr;
   /// The vector-Jacobian product (graph/adjoint.h): writes the layers that turn the gradients of the outputs into those
   /// of the inputs. Null: no derivative, or one that says nothing (0 almost everywhere).
@@ -89,6 +97,7 @@ class InferContext {
     DataType type = DataType::kUndefined;
     const Shape* shape = nullptr;   ///< Null: not known. Has no -1.
     const Tensor* value = nullptr;  ///< Null: not known.
+    bool declared = false;  ///< The type is the network's; a kernel that infers while it runs knows the physical one.
   };
   struct Output {
     bool wanted = false;
@@ -109,8 +118,9 @@ class InferContext {
   bool has_input(int i) const noexcept { return i < num_inputs() && inputs_[static_cast<std::size_t>(i)].present; }
   bool has_output(int i) const noexcept { return i < num_outputs() && outputs_[static_cast<std::size_t>(i)].wanted; }
 
-  /// The declared type. Throws Error(kInvalidFile) when the input is absent.
+  /// The declared type (see Input::declared). Throws Error(kInvalidFile) when the input is absent.
   DataType type(int i) const;
+  bool is_declared(int i) const noexcept { return has_input(i) && inputs_[static_cast<std::size_t>(i)].declared; }
   /// The concrete shape. Throws NotKnownYet.
   const Shape& shape(int i) const;
   std::int64_t rank(int i) const { return static_cast<std::int64_t>(shape(i).size()); }

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "graph/network.h"
 
 namespace ulpscope {

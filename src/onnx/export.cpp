@@ -8,6 +8,7 @@
 #include "onnx/functions.h"
 #include "onnx/graph_order.h"
 #include "onnx/model_file.h"
+#include "onnx/model_writer.h"
 #include "onnx/opset_upgrade.h"
 #include "onnx/type_support.h"
 #include "onnx/typed_edit.h"
@@ -81,7 +82,7 @@ class Adoption {
       tensor.set_name(info.name);
       tensor.set_data_type(to_onnx_type(info.value.type()));
       for (std::int64_t dim : info.value.shape()) tensor.add_dims(dim);
-      tensor.set_raw_data(info.value.raw(), info.value.bytes());
+      tensor.set_raw_data(packed_elements(info.value));
     } else if (info.producer != kNone && network_.layer(info.producer).attributes.all().empty()) {
       const Layer& layer = network_.layer(info.producer);
       for (TensorId input : layer.inputs)

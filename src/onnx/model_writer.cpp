@@ -8,7 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/convert.h"
+#include "formats/codes.h"
+#include "formats/convert.h"
 #include "onnx/model_file.h"
 #include "onnx/wire.h"
 #include "ulpscope/error.h"
@@ -121,6 +122,7 @@ class Output {
     if (!payload.source) return write(onnx_wire::as_text(payload.bytes));
     const Tensor& source = payload.source;
     const auto* in = static_cast<const std::byte*>(source.raw());
+    if (is_storage_only(payload.type)) return write(packed_elements(source.cast(payload.type)));
     if (source.type() == payload.type && payload.first == Rounding::kNone)
       return write(onnx_wire::as_text({in, source.bytes()}));
     constexpr std::size_t kPiece = 1 << 16;
@@ -186,8 +188,18 @@ std::uint64_t total(const std::vector<Payload>& payloads) {
 
 }  // namespace
 
+std::string packed_elements(const Tensor& tensor) {
+  if (!is_storage_only(tensor.type())) return std::string(static_cast<const char*>(tensor.raw()), tensor.bytes());
+  const NumericFormat& format = *format_of(tensor.type());
+  const auto count = static_cast<std::size_t>(tensor.size());
+  std::string result(packed_bytes(format, count), '\0');
+  pack(format, tensor.data<std::uint8_t>(), count, reinterpret_cast<std::uint8_t*>(result.data()));
+  return result;
+}
+
 std::size_t Payload::size() const {
   if (!source) return bytes.size();
+  if (is_storage_only(type)) return packed_bytes(*format_of(type), static_cast<std::size_t>(source.size()));
   return static_cast<std::size_t>(source.size()) * size_of(type);
 }
 

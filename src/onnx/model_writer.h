@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "onnx-ml.pb.h"
 #include "ulpscope/tensor.h"
 
@@ -23,6 +23,9 @@ struct Payload {
   Rounding first = Rounding::kNone;
   std::size_t size() const;
 };
+
+/// The elements as raw_data has them: those of less than 8 bits packed.
+std::string packed_elements(const Tensor& tensor);
 
 /// What remains in the model file itself, at most; above that tensors of 1 KiB and more go to external data.
 inline constexpr std::uint64_t kLargestModelFile = std::uint64_t{2000} << 20;

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "formats/codes.h"
 #include "onnx/element_type.h"
 #include "onnx/wire.h"
 #include "ulpscope/error.h"
@@ -22,7 +23,7 @@ struct TensorReader::Plan {
   DataType type;
   Shape shape;
   std::int64_t elements;
-  std::size_t bytes;
+  std::size_t bytes;  ///< In the file.
 };
 
 namespace {
@@ -35,6 +36,12 @@ void release_pages(const std::byte* begin, std::size_t size) {
   const auto first = (reinterpret_cast<std::uintptr_t>(begin) + page - 1) / page * page;
   const auto last = reinterpret_cast<std::uintptr_t>(begin + size) / page * page;
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+/// The format of elements that files hold packed; null for those of whole bytes.
+const NumericFormat* packed_format(DataType type) {
+  const NumericFormat* format = format_of(type);
+  return format != nullptr && format->bits() < 8 ? format : nullptr;
 }
 
 /// Elements that are stored as varints: integers of every width, the bits of narrow floats, booleans.
@@ -71,7 +78,7 @@ void store_integers(Tensor& tensor, Next&& next) {
     case DataType::kInt64:
       return store<std::int64_t>(tensor, next);
     default:
-      return store<std::uint64_t>(tensor, next);
+      return is_storage_only(tensor.type()) ? store<std::uint8_t>(tensor, next) : store<std::uint64_t>(tensor, next);
   }
 }
 
@@ -144,10 +151,18 @@ Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& wh
       fail(what, fmt::format("the shape {} is impossibly large", to_string(plan.shape)));
     plan.elements *= dim;
   }
-  plan.bytes = static_cast<std::size_t>(plan.elements) * size_of(*type);
+  const NumericFormat* packed = packed_format(*type);
+  plan.bytes = packed != nullptr ? packed_bytes(*packed, static_cast<std::size_t>(plan.elements))
+                                 : static_cast<std::size_t>(plan.elements) * size_of(*type);
 
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return with_valid_booleans(read_external(plan, tensor));
   const TensorBytes& bytes = file_.bytes_of(tensor);
+  if (!bytes.has_raw && packed != nullptr && 8 % packed->bits() == 0) {
+    // An entry of int32_data has a byte of the packed elements.
+    const auto size = static_cast<std::int64_t>(plan.bytes);
+    const Tensor whole = read_typed({what, DataType::kUInt8, {size}, size, plan.bytes}, tensor, bytes);
+    return read_raw(plan, std::as_bytes(whole.values<std::uint8_t>()), nullptr, false);
+  }
   if (!bytes.has_raw) return read_typed(plan, tensor, bytes);
   if (bytes.raw.size() != plan.bytes)
     fail(what, fmt::format("expected {} bytes for shape {} of type {}, got {}", plan.bytes, to_string(plan.shape),
@@ -157,6 +172,13 @@ Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& wh
 
 Tensor TensorReader::read_raw(const Plan& plan, std::span<const std::byte> bytes,
                               const std::shared_ptr<const void>& owner, bool mapped) const {
+  if (const NumericFormat* packed = packed_format(plan.type); packed != nullptr) {
+    Tensor result(plan.type, plan.shape);
+    unpack(*packed, reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<std::size_t>(plan.elements),
+           result.data<std::uint8_t>());
+    if (mapped) release_pages(bytes.data(), bytes.size());
+    return result;
+  }
   const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(plan.type) == 0;
   if (aligned && owner != nullptr && !bytes.empty())
     return Tensor::borrow(plan.type, plan.shape, const_cast<std::byte*>(bytes.data()), owner);
@@ -263,13 +285,13 @@ std::shared_ptr<MappedFile> TensorReader::open_external(const Plan& plan, const 
 Tensor TensorReader::read_external(const Plan& plan, const onnx::TensorProto& tensor) {
   if (ignore_external_data_) {
     // Zeros that take no memory until somebody touches them.
-    if (plan.bytes == 0) return Tensor(plan.type, plan.shape);
-    void* zeros =
-        ::mmap(nullptr, plan.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (zeros == MAP_FAILED) fail(plan.what, fmt::format("there is no room for {} bytes", plan.bytes));
-    return Tensor::borrow(plan.type, plan.shape, zeros,
-                          std::shared_ptr<const void>(
-                              zeros, [size = plan.bytes](const void* p) { ::munmap(const_cast<void*>(p), size); }));
+    const std::size_t size = static_cast<std::size_t>(plan.elements) * size_of(plan.type);
+    if (size == 0) return Tensor(plan.type, plan.shape);
+    void* zeros = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (zeros == MAP_FAILED) fail(plan.what, fmt::format("there is no room for {} bytes", size));
+    return Tensor::borrow(plan.type, plan.shape, zeros, std::shared_ptr<const void>(zeros, [size](const void* p) {
+                            ::munmap(const_cast<void*>(p), size);
+                          }));
   }
   std::string location;
   std::uint64_t offset = 0;

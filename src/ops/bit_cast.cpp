@@ -1,15 +1,21 @@
 // BitCast, ai.onnx 26: the same bits as another type of the same size.
-#include "core/convert.h"
+#include "formats/convert.h"
 #include "ops/movement.h"
 #include "ops/onnx_types.h"
 
 namespace ulpscope::ops {
 namespace {
 
+/// Bits of an element in ONNX; 0 for a type not known yet.
+int bits_of(DataType type) {
+  const NumericFormat* format = format_of(type);
+  return is_storage_only(type) && format != nullptr ? format->bits() : 8 * static_cast<int>(size_of(type));
+}
+
 void infer(InferContext& ctx) {
   const DataType from = ctx.type(0), to = data_type_from_onnx(ctx.layer(), ctx.attributes().required_integer("to"));
   ctx.set_type(0, to);
-  if (from != DataType::kUndefined && size_of(from) != size_of(to))
+  if (from != DataType::kUndefined && bits_of(from) != bits_of(to))
     ctx.fail(fmt::format("{} and {} differ in size", name_of(from), name_of(to)));
   if (physical_type(from) != from && from != to)  // their values are held in float32, the bits are gone
     throw Error(ErrorCode::kUnsupported,
@@ -29,7 +35,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef bit_cast() {
-  return {.name = "BitCast", .since_version = 26, .precision = PrecisionRule::kFixed, .infer = infer, .run = run};
+  return {.name = "BitCast",
+          .since_version = 26,
+          .precision = PrecisionRule::kFixed,
+          .storage_types = StorageTypes::kTaken,
+          .infer = infer,
+          .run = run};
 }
 
 }  // namespace ulpscope::ops

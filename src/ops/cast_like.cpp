@@ -7,6 +7,7 @@ namespace {
 
 void infer(InferContext& ctx) {
   ctx.set_type(0, ctx.type(1));
+  conversion_of(ctx);
   ctx.set_shape(0, ctx.shape(0));
 }
 
@@ -17,6 +18,7 @@ OpDef cast_like() {
           .since_version = 15,
           .inputs = {2, 2},
           .precision = PrecisionRule::kFixed,
+          .storage_types = StorageTypes::kTaken,
           .infer = infer,
           .run = run_cast,
           .adjoint = view_adjoint};

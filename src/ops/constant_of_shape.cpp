@@ -33,6 +33,7 @@ OpDef constant_of_shape() {
           .since_version = 9,
           .precision = PrecisionRule::kFixed,
           .weights = 0b1,
+          .storage_types = StorageTypes::kTaken,
           .infer = infer,
           .run = run};
 }

@@ -82,6 +82,7 @@ OpDef dropout() {
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .weights = 0b110,
+          .storage_types = StorageTypes::kRefused,
           .infer = infer,
           .run = run,
           .adjoint = adjoint};

@@ -22,6 +22,7 @@ OpDef is_inf() {
           .since_version = 10,
           .precision = PrecisionRule::kFixed,
           .kind = OpKind::kPointwise,
+          .storage_types = StorageTypes::kTaken,
           .infer = infer_comparison,
           .run = run};
 }

@@ -18,6 +18,7 @@ OpDef is_nan() {
           .since_version = 9,
           .precision = PrecisionRule::kFixed,
           .kind = OpKind::kPointwise,
+          .storage_types = StorageTypes::kTaken,
           .infer = infer_comparison,
           .run = run};
 }

@@ -28,6 +28,13 @@ inline std::vector<std::int32_t> zero_points(const KernelContext& ctx, int input
   return ctx.has_input(input) ? to_int32(ctx, ctx.input(input)) : std::vector<std::int32_t>{0};
 }
 
+/// The same for values of a float type.
+inline std::vector<float> float_zero_points(const KernelContext& ctx, int input) {
+  if (!ctx.has_input(input)) return {0.0f};
+  const auto values = ctx.input(input).values<float>();
+  return {values.begin(), values.end()};
+}
+
 /// Fails unless input `i` is absent or holds one element, or `count`.
 inline void require_count(const KernelContext& ctx, int i, std::int64_t count) {
   if (!ctx.has_input(i) || ctx.input(i).size() == 1 || ctx.input(i).size() == count) return;
@@ -51,12 +58,12 @@ inline std::vector<std::int32_t> centered(const KernelContext& ctx, const Tensor
   return values;
 }
 
-/// Rounds to the nearest integer, ties to even, and saturates to T. NaN becomes 0 plus the zero point.
+/// Rounds to the nearest integer, ties to even, and saturates to [low, high]. NaN becomes 0 plus the zero point.
 template <typename T>
-T quantize(double value, std::int64_t zero_point) {
+T quantize(double value, std::int64_t zero_point, double low = std::numeric_limits<T>::min(),
+           double high = std::numeric_limits<T>::max()) {
   if (value != value) value = 0;
-  const double shifted = std::nearbyint(value) + static_cast<double>(zero_point);
-  return static_cast<T>(std::clamp<double>(shifted, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  return static_cast<T>(std::clamp(std::nearbyint(value) + static_cast<double>(zero_point), low, high));
 }
 
 }  // namespace ulpscope::ops

@@ -29,6 +29,12 @@ void run(KernelContext& ctx) {
 
 }  // namespace
 
-OpDef shape() { return {.name = "Shape", .precision = PrecisionRule::kFixed, .infer = infer, .run = run}; }
+OpDef shape() {
+  return {.name = "Shape",
+          .precision = PrecisionRule::kFixed,
+          .storage_types = StorageTypes::kTaken,
+          .infer = infer,
+          .run = run};
+}
 
 }  // namespace ulpscope::ops

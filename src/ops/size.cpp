@@ -10,6 +10,12 @@ void run(KernelContext& ctx) { ctx.output(0).data<std::int64_t>()[0] = ctx.input
 
 }  // namespace
 
-OpDef size() { return {.name = "Size", .precision = PrecisionRule::kFixed, .infer = infer, .run = run}; }
+OpDef size() {
+  return {.name = "Size",
+          .precision = PrecisionRule::kFixed,
+          .storage_types = StorageTypes::kTaken,
+          .infer = infer,
+          .run = run};
+}
 
 }  // namespace ulpscope::ops

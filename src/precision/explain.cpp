@@ -10,7 +10,7 @@
 #include <map>
 
 #include "core/parallel.h"
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "engine/int8.h"
 #include "precision/local_errors.h"
 

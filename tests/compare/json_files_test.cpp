@@ -98,6 +98,21 @@ TEST_F(JsonFiles, EveryTruncationIsAnError) {
     EXPECT_THROW(results_from_json(std::string_view(json).substr(0, size), "here"), Error) << size;
 }
 
+TEST_F(JsonFiles, WhatNumPyDoesNotHaveIsWrittenInTheTypeThatHoldsIt) {
+  const Tensor x = Tensor::of<float>({2}, {-1, 1.5f});
+  const std::pair<DataType, DataType> types[] = {{DataType::kBFloat16, DataType::kFloat32},
+                                                 {DataType::kFloat8E4M3, DataType::kFloat32},
+                                                 {DataType::kInt4, DataType::kInt8}};
+  for (const auto& [type, held] : types) {
+    const RunResults copy =
+        results_from_json(results_to_json({{"runner", {{{{"y", x.cast(type)}}, 0.5, "runner"}}}}), "here");
+    const Tensor& y = copy[0].second.at(0).outputs[0].tensor;
+    ASSERT_EQ(y.type(), held);
+    EXPECT_EQ(y.cast(DataType::kFloat32).data<float>()[1], held == DataType::kInt8 ? 1 : 1.5f);
+    EXPECT_EQ(y.cast(DataType::kFloat32).data<float>()[0], -1);
+  }
+}
+
 TEST_F(JsonFiles, MissingFilesAndFolders) {
   EXPECT_THROW(load_inputs(folder_ / "none.json"), Error);
   EXPECT_THROW(load_inputs(folder_), Error);

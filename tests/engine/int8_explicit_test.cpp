@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "engine/build_helpers.h"
 #include "engine/int8_reference.h"
 

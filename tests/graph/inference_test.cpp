@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "graph/network_builder.h"
 #include "ulpscope/error.h"
 

@@ -56,6 +56,33 @@ TEST(Tensors, TypedData) {
   expect_values<bool>(Proto::BOOL, {true, true}, naturals);
 }
 
+TEST(Tensors, PackedElements) {
+  struct Row {
+    int type;
+    std::string raw;
+    std::vector<int> entries;  // of int32_data
+    std::vector<std::uint8_t> codes;
+  };
+  const Row rows[] = {
+      {Proto::INT4, "\x21\xf8\x05", {0x21, 0xf8, 0x05}, {1, 2, 8, 15, 5}},
+      {Proto::FLOAT4E2M1, "\x7f\x21\x03", {0x7f, 0x21, 0x03}, {15, 7, 1, 2, 3}},
+      {Proto::UINT2, "\x39\x02", {0x39, 0x02}, {1, 2, 3, 0, 2}},
+      {Proto::FLOAT6E2M3, std::string("\x3f\xf0\x03\x01", 4), {63, 0, 63, 0, 1}, {63, 0, 63, 0, 1}},
+      {Proto::FLOAT8E8M0, "\x01\x7f\xff\x80\x05", {1, 127, 255, 128, 5}, {1, 127, 255, 128, 5}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.type);
+    Proto raw = typed(row.type, {5}), entries = raw;
+    raw.set_raw_data(row.raw);
+    for (int entry : row.entries) entries.add_int32_data(entry);
+    for (Proto tensor : {raw, entries}) {
+      EXPECT_THAT(imported(tensor).values<std::uint8_t>(), ::testing::ElementsAreArray(row.codes));
+      tensor.set_dims(0, 11);
+      expect_error(ErrorCode::kInvalidFile, {"'w'", "expected"}, [&] { imported(tensor); });
+    }
+  }
+}
+
 TEST(Tensors, TypedDataInSeveralPieces) {
   Model model;
   *model.graph().add_initializer() = int64_tensor("w", {3}, {1, 2, 3});

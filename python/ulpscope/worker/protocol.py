@@ -25,8 +25,11 @@ _TENSOR = 1
 _ALIGNMENT = 64
 
 _NATIVE_TYPES = ("float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
-_NARROW_TYPES = {"bfloat16": "uint16", "fp8": "uint8"}  # NumPy has none of these: their bits
-_ML_DTYPES = {"bfloat16": "bfloat16", "fp8": "float8_e4m3fn"}
+_ML_DTYPES = {"bfloat16": "bfloat16", "fp8": "float8_e4m3fn"} | {
+    name: name for name in ("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn",
+                            "float4_e2m1fn", "int4", "uint4", "int2", "uint2")}  # fmt: skip
+# NumPy has none of these: their bits
+_NARROW_TYPES = {name: "uint16" if name == "bfloat16" else "uint8" for name in _ML_DTYPES}
 
 
 class Disconnected(Exception):

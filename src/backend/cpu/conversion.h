@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "backend/kernel.h"
-#include "core/rounding.h"
+#include "formats/rounding.h"
 
 namespace ulpscope::cpu {
 

@@ -8,7 +8,7 @@
 
 #include "backend/cpu/lowering.h"
 #include "core/parallel.h"
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "engine/int8.h"
 #include "ulpscope/error.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/kernel.h"
-#include "core/rounding.h"
+#include "formats/rounding.h"
 #include "graph/program.h"
 #include "ulpscope/shape.h"
 

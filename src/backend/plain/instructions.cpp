@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/rounding.h"
+#include "formats/rounding.h"
 
 namespace ulpscope::plain {
 namespace {

@@ -19,12 +19,23 @@ class DataType(Enum):
     FP8 = 6
     BF16 = 7
     INT64 = 8
+    INT4 = 9
+    FP4 = 10
+    E8M0 = 11
     # Element types of ONNX that TensorRT does not have; ulpscope's networks may hold them.
     DOUBLE = 101
     INT16 = 102
     UINT16 = 103
     UINT32 = 104
     UINT64 = 105
+    FLOAT8E4M3FNUZ = 106
+    FLOAT8E5M2 = 107
+    FLOAT8E5M2FNUZ = 108
+    FLOAT6E2M3 = 109
+    FLOAT6E3M2 = 110
+    UINT4 = 111
+    INT2 = 112
+    UINT2 = 113
 
     @property
     def itemsize(self) -> int:
@@ -35,9 +46,16 @@ _NAMES = {
     DataType.FLOAT: "float32", DataType.HALF: "float16", DataType.INT8: "int8", DataType.INT32: "int32", DataType.BOOL: "bool",
     DataType.UINT8: "uint8", DataType.FP8: "fp8", DataType.BF16: "bfloat16", DataType.INT64: "int64", DataType.DOUBLE: "float64",
     DataType.INT16: "int16", DataType.UINT16: "uint16", DataType.UINT32: "uint32", DataType.UINT64: "uint64",
+    DataType.E8M0: "float8_e8m0fnu", DataType.FLOAT8E4M3FNUZ: "float8_e4m3fnuz", DataType.FLOAT8E5M2: "float8_e5m2",
+    DataType.FLOAT8E5M2FNUZ: "float8_e5m2fnuz", DataType.FLOAT6E2M3: "float6_e2m3fn", DataType.FLOAT6E3M2: "float6_e3m2fn",
+    DataType.FP4: "float4_e2m1fn", DataType.INT4: "int4", DataType.UINT4: "uint4", DataType.INT2: "int2", DataType.UINT2: "uint2",
 }  # fmt: skip
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
-_SIZES = {dtype: {"bool": 1, "fp8": 1, "bfloat16": 2}.get(name) or np.dtype(name).itemsize for dtype, name in _NAMES.items()}
+_NOT_IN_NUMPY = {name for name in _TYPES if name in ("bfloat16", "fp8", "int4", "uint4", "int2", "uint2") or "_e" in name}
+_SIZES = {
+    dtype: (2 if name == "bfloat16" else 1) if name in _NOT_IN_NUMPY else np.dtype(name).itemsize
+    for dtype, name in _NAMES.items()
+}
 
 
 def type_name(dtype: Any) -> str:
@@ -62,9 +80,9 @@ def type_of_array(array: np.ndarray) -> DataType:
 
 
 def nptype(trt_type: DataType) -> Any:
-    """NumPy's type for a DataType; TypeError for BF16 and FP8, which NumPy does not have."""
+    """NumPy's type for a DataType; TypeError for BF16, FP8 and others that NumPy does not have."""
     name = type_name(trt_type)
-    if name in ("bfloat16", "fp8"):
+    if name in _NOT_IN_NUMPY:
         raise TypeError(f"NumPy has no type for {trt_type}")
     return np.dtype(name).type
 

@@ -1,4 +1,4 @@
-#include "core/rounding.h"
+#include "formats/rounding.h"
 
 #include <gtest/gtest.h>
 

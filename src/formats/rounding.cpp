@@ -1,4 +1,4 @@
-#include "core/rounding.h"
+#include "formats/rounding.h"
 
 #include <cmath>
 #include <cstring>
@@ -42,6 +42,7 @@ float round_value(float value, Rounding rounding) noexcept {
     case Rounding::kTF32:
       return round_to_tf32(value);
   }
+  round_array(&value, &value, 1, rounding);
   return value;
 }
 
@@ -137,6 +138,52 @@ ULPSCOPE_VECTOR_CLONES void round_fraction_array(const float* in, float* out, st
   }
 }
 
+/// Rounding to a float format with a sign and a largest value below 2^100, by the addition of a number whose last bit
+/// is the format's.
+struct RoundingStep {
+  explicit RoundingStep(const NumericFormat& f, bool saturate) noexcept
+      : smallest_exponent(static_cast<std::uint32_t>(f.min_exponent() + 127) << 23),
+        shift(static_cast<std::uint32_t>(23 - f.mantissa_bits) << 23),
+        largest(static_cast<float>(f.largest())),
+        overflow(saturate || !f.has_nan() ? largest
+                 : f.has_infinity()       ? INFINITY
+                                          : NAN),
+        nan(f.has_nan() ? NAN : -0.0f),
+        sign_of_zero(f.specials == Specials::kNanAsZero ? 0 : 0x80000000u),
+        sign_of_nan(f.has_nan() && f.specials != Specials::kNanAsZero ? 0x80000000u : 0) {}
+
+  std::uint32_t smallest_exponent, shift;
+  float largest, overflow, nan;
+  std::uint32_t sign_of_zero, sign_of_nan;
+};
+
+ULPSCOPE_VECTOR_CLONES void round_small(const float* in, float* out, std::size_t count,
+                                        const RoundingStep& step) noexcept {
+  const RoundingStep s = step;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t bits;
+    std::memcpy(&bits, in + i, 4);
+    const std::uint32_t sign = bits & 0x80000000u;
+    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    const float whole = std::fabs(in[i]), limit = 4 * s.largest;
+    const float magnitude = whole < limit ? whole : limit;
+    std::uint32_t exponent;
+    std::memcpy(&exponent, &magnitude, 4);
+    exponent &= 0x7f800000u;
+    exponent = (exponent > s.smallest_exponent ? exponent : s.smallest_exponent) + s.shift;
+    float last_bit;
+    std::memcpy(&last_bit, &exponent, 4);
+    const float rounded = (magnitude + last_bit) - last_bit;
+    const float bounded = rounded > s.largest ? s.overflow : rounded;
+    const float value = is_nan ? s.nan : bounded;
+    std::uint32_t result;
+    std::memcpy(&result, &value, 4);
+    const bool not_a_number = (result & 0x7fffffffu) > 0x7f800000u;
+    result |= sign & (is_nan || not_a_number ? s.sign_of_nan : result == 0 ? s.sign_of_zero : 0x80000000u);
+    std::memcpy(out + i, &result, 4);
+  }
+}
+
 template <bool dequantise>
 ULPSCOPE_VECTOR_CLONES void quantise_loop(const float* in, float* out, std::size_t count, float scale, float low,
                                           float high) noexcept {
@@ -209,6 +256,15 @@ void round_array(const float* in, float* out, std::size_t count, Rounding roundi
     case Rounding::kTF32:
       return round_fraction_array<10>(in, out, count);
   }
+  round_array(in, out, count, format_of(format_of(rounding)), {.saturate = saturates(rounding)});
+}
+
+void round_array(const float* in, float* out, std::size_t count, const NumericFormat& format,
+                 Conversion conversion) noexcept {
+  if (format.is_signed && format.exponent_bits < 8)
+    return round_small(in, out, count, RoundingStep(format, conversion.saturate));
+  for (std::size_t i = 0; i < count; ++i)
+    out[i] = static_cast<float>(decode(format, encode(format, static_cast<double>(in[i]), conversion)));
 }
 
 }  // namespace ulpscope

@@ -1,13 +1,16 @@
-#include "core/convert.h"
+#include "formats/convert.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
-#include "core/rounding.h"
+#include "formats/codes.h"
+#include "formats/rounding.h"
 #include "ulpscope/error.h"
+#include "ulpscope/tensor.h"
 
 namespace ulpscope {
 namespace {
@@ -18,6 +21,10 @@ struct F16 {
 };
 struct BF16 {
   std::uint16_t bits;
+};
+/// A float32 that a rounding to a narrower type follows.
+struct OddFloat {
+  float value;
 };
 
 template <typename T>
@@ -57,6 +64,8 @@ To convert_one(From from) noexcept {
     return {f16_bits(to_single_before_narrow(value))};
   else if constexpr (std::is_same_v<To, BF16>)
     return {bf16_bits(to_single_before_narrow(value))};
+  else if constexpr (std::is_same_v<To, OddFloat>)
+    return {to_single_before_narrow(value)};
   else if constexpr (std::is_same_v<To, bool>)
     return value != Value{0};
   else if constexpr (std::is_floating_point_v<Value> && std::is_same_v<To, std::uint64_t>)
@@ -113,9 +122,50 @@ void with_storage(DataType type, Function&& function) {
   }
 }
 
+/// A piece of an array on its way, in the type that holds its values.
+constexpr std::size_t kPiece = 1024;
+struct Piece {
+  alignas(float) std::byte bytes[kPiece * sizeof(float)];
+  template <typename T>
+  T* as() noexcept {
+    return reinterpret_cast<T*>(bytes);
+  }
+};
+
+/// From the codes of a format with 8 bits or less.
+void convert_from_codes(const NumericFormat& format, const std::uint8_t* in, DataType to, std::byte* out,
+                        std::size_t count, Conversion conversion) {
+  Piece values;
+  const DataType physical = physical_type(format.type);
+  for (std::size_t at = 0; at < count; at += kPiece) {
+    const std::size_t size = std::min(kPiece, count - at);
+    if (format.is_float)
+      decode_array(format, in + at, values.as<float>(), size);
+    else
+      unwrap_array(format, in + at, values.as<std::int8_t>(), size);
+    convert_elements(physical, values.bytes, to, out + at * size_of(to), size, conversion);
+  }
+}
+
+void convert_to_codes(DataType from, const std::byte* in, const NumericFormat& format, std::uint8_t* out,
+                      std::size_t count, Conversion conversion) {
+  Piece values;
+  for (std::size_t at = 0; at < count; at += kPiece) {
+    const std::size_t size = std::min(kPiece, count - at);
+    const std::byte* source = in + at * size_of(from);
+    if (format.is_float) {
+      with_storage(from, [&](auto tag) { convert_array<OddFloat, decltype(tag)>(source, values.bytes, size); });
+      encode_array(format, values.as<float>(), out + at, size, conversion);
+    } else {
+      convert_elements(from, source, physical_type(format.type), values.bytes, size);
+      wrap_array(format, values.as<std::int8_t>(), out + at, size);
+    }
+  }
+}
+
 }  // namespace
 
-void convert_elements(DataType from, const void* in, DataType to, void* out, std::size_t count) {
+void convert_elements(DataType from, const void* in, DataType to, void* out, std::size_t count, Conversion conversion) {
   if (from == to) {
     if (count != 0) std::memcpy(out, in, count * size_of(from));
     return;
@@ -124,9 +174,22 @@ void convert_elements(DataType from, const void* in, DataType to, void* out, std
     return narrow_to_f16(static_cast<const float*>(in), static_cast<std::uint16_t*>(out), count);
   if (from == DataType::kFloat16 && to == DataType::kFloat32)
     return widen_f16(static_cast<const std::uint16_t*>(in), static_cast<float*>(out), count);
+  if (is_storage_only(from))
+    return convert_from_codes(*format_of(from), static_cast<const std::uint8_t*>(in), to, static_cast<std::byte*>(out),
+                              count, conversion);
+  if (is_storage_only(to))
+    return convert_to_codes(from, static_cast<const std::byte*>(in), *format_of(to), static_cast<std::uint8_t*>(out),
+                            count, conversion);
   with_storage(from, [&](auto source) {
     with_storage(to, [&](auto target) { convert_array<decltype(target), decltype(source)>(in, out, count); });
   });
+}
+
+Tensor Tensor::cast(DataType type) const {
+  if (type == type_) return clone();
+  Tensor result(type, shape_);
+  convert_elements(type_, data_, type, result.data_, static_cast<std::size_t>(size_));
+  return result;
 }
 
 }  // namespace ulpscope

@@ -1,11 +1,12 @@
 // Rounding of float32 to narrower floats, to nearest with ties to even (IEEE 754-2019, 4.3.1). Overflow goes to
-// infinity, subnormals are kept, NaN stays NaN. The narrow value is held in a float32.
+// infinity unless it is asked to saturate, subnormals are kept, NaN stays NaN. The narrow value is held in a float32.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
+#include "formats/numeric_format.h"
 #include "ulpscope/data_type.h"
 
 namespace ulpscope {
@@ -62,16 +63,38 @@ inline float bf16_value(std::uint16_t bits) noexcept {
 /// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 float round_to_odd(double value) noexcept;
 
-/// How values are rounded on their way into or out of a layer.
-enum class Rounding : std::uint8_t { kNone, kF16, kBF16, kTF32 };
+/// How values are rounded on their way into or out of a layer: a float format, and whether overflow saturates
+/// (`saturating`). The names are those of the formats that layers compute in; kNone changes nothing.
+enum class Rounding : std::uint8_t {
+  kNone = static_cast<std::uint8_t>(Format::kFloat32),
+  kF16 = static_cast<std::uint8_t>(Format::kFloat16),
+  kBF16 = static_cast<std::uint8_t>(Format::kBFloat16),
+  kTF32 = static_cast<std::uint8_t>(Format::kTF32),
+};
 
-/// What storing in `type` does to a float32 value.
+inline constexpr std::uint8_t kSaturateBit = 0x80;
+constexpr Rounding rounding_to(Format format, bool saturate = false) noexcept {
+  return static_cast<Rounding>(static_cast<std::uint8_t>(format) | (saturate ? kSaturateBit : 0));
+}
+constexpr Format format_of(Rounding rounding) noexcept {
+  return static_cast<Format>(static_cast<std::uint8_t>(rounding) & ~kSaturateBit);
+}
+constexpr bool saturates(Rounding rounding) noexcept {
+  return (static_cast<std::uint8_t>(rounding) & kSaturateBit) != 0;
+}
+
+/// What a layer's store into `type` does to a float32 value. kNone for types that only hold values: what makes those
+/// (Cast, QuantizeLinear) rounds by itself, as its attributes say.
 Rounding rounding_of(DataType type) noexcept;
 
 float round_value(float value, Rounding rounding) noexcept;
 
-/// out[i] = round(in[i]); `in` may equal `out`. One pass at memory speed, on one thread.
+/// out[i] = round(in[i]); `in` may equal `out`. One pass, on one thread; at memory speed for fp16, bf16 and tf32.
 void round_array(const float* in, float* out, std::size_t count, Rounding rounding) noexcept;
+
+/// out[i] = decode(encode(in[i])) for a float format: as above, with the directions of E8M0.
+void round_array(const float* in, float* out, std::size_t count, const NumericFormat& format,
+                 Conversion conversion) noexcept;
 
 /// out[i] = f16_bits(in[i]), and the reverse.
 void narrow_to_f16(const float* in, std::uint16_t* out, std::size_t count) noexcept;
