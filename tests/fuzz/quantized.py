@@ -82,7 +82,7 @@ def quantized_product(b: Builder) -> None:
 @recipe(0.7)
 def integer_product(b: Builder) -> None:
     """DynamicQuantizeLinear, MatMulInteger, and the scales by hand."""
-    b.need(b.has("DynamicQuantizeLinear"))
+    b.need(b.has("DynamicQuantizeLinear") and not b.special)
     x = b.pick_rank(2)
     k = b.dims(x)[-1]
     b.need(len(set(k)) == 1 and k[0] >= 1 and all(v.size for v in b.values[x]))

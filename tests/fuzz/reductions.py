@@ -148,6 +148,7 @@ def extremes(b: Builder) -> None:
     b.need(not b.special)
     x = b.pick_rank(1)
     rank = b.rank(x)
+    b.need(all(v.size for v in b.values[x]))
     axis = axis_of(b, rank) if b.opset >= 11 else b.integer(0, rank - 1)
     if b.chance(0.5):
         b.node(b.choice(["ArgMax", "ArgMin"]), [x], axis=axis, keepdims=b.choice([None, 0, 1]))
