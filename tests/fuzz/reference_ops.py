@@ -139,6 +139,44 @@ class DequantizeLinear(OpRun):
         return ((x.astype(np.float64) - _along(zero, x, axis).astype(np.float64)) * _along(scale, x, axis),)
 
 
+def _transposed_pads(node, spatial, kernel, strides, dilations, extra):
+    """Of ConvTranspose, what is cut off before and after each dimension."""
+    auto_pad, pads = node["auto_pad"], node["pads"]
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        return list(zip(pads[: len(spatial)], pads[len(spatial) :]))
+    result = []
+    for n, k, s, d, e in zip(spatial, kernel, strides, dilations, extra):
+        total = max(0, (n - 1) * s + e + (k - 1) * d + 1 - n * s)
+        small, large = total // 2, total - total // 2
+        result.append((small, large) if auto_pad == "SAME_UPPER" else (large, small))
+    return result
+
+
+class ConvTranspose(OpRun):
+    """Adds up one shifted copy per tap of the kernel; onnx.reference takes minutes for three dimensions."""
+
+    def _run(
+        self, x, w, bias=None, auto_pad=None, dilations=None, group=None, kernel_shape=None, output_padding=None,
+        output_shape=None, pads=None, strides=None,
+    ):  # fmt: skip
+        rank, group, spatial, kernel = x.ndim - 2, group or 1, x.shape[2:], w.shape[2:]
+        strides, dilations = strides or [1] * rank, dilations or [1] * rank
+        extra = output_padding or [0] * rank
+        full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(spatial, strides, kernel, dilations)]
+        y = np.zeros((x.shape[0], group, w.shape[1], *(f + e for f, e in zip(full, extra))))
+        xs = x.reshape(x.shape[0], group, -1, *spatial)
+        ws = w.reshape(group, -1, *w.shape[1:])
+        for tap in np.ndindex(*kernel):
+            part = np.einsum("ngc...,gcm->ngm...", xs, ws[(slice(None),) * 3 + tap])
+            place = [slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilations, spatial, strides)]
+            y[(slice(None),) * 3 + tuple(place)] += part
+        node = {"auto_pad": auto_pad, "pads": pads or [0] * 2 * rank}
+        cuts = _transposed_pads(node, spatial, kernel, strides, dilations, extra)
+        y = y.reshape(x.shape[0], -1, *y.shape[3:])
+        y = y[(slice(None),) * 2 + tuple(slice(a, n - b) for (a, b), n in zip(cuts, y.shape[2:]))]
+        return (y if bias is None else y + bias.reshape([-1] + [1] * rank),)
+
+
 class GlobalLpPool(OpRun):
     def _run(self, x, p=None):
         p = 2 if p is None else p
