@@ -89,9 +89,9 @@ std::span<const NumericFormat> numeric_formats() noexcept;
 /// The value of a code, exact. Bits above those of the format are ignored.
 double decode(const NumericFormat& format, std::uint32_t code) noexcept;
 
-/// The code of the nearest value. NaN becomes NaN of the same sign (kNanAsZero has one NaN); in formats without NaN,
-/// the largest value, as CUDA's conversions have it, and 0 in integers. Integers always saturate. E8M0 looks at
-/// magnitudes; without saturation what is below its smallest value is NaN.
+/// The code of the nearest value. NaN becomes NaN of the same sign (kNanAsZero has one NaN); in float formats without
+/// NaN, -0, as in ONNX's tests; in integers, 0. Integers always saturate. E8M0 looks at magnitudes; without saturation
+/// what is below its smallest value is NaN.
 std::uint32_t encode(const NumericFormat& format, double value, Conversion conversion) noexcept;
 
 /// True when every value of `narrow` is one of `wide`, both floats.

@@ -54,23 +54,19 @@ void set_input_types(const Network& network, const Layer& layer, const Subgraph&
   }
 }
 
-/// No arithmetic runs in types that only hold values.
-void check_storage_types(const Layer& layer, std::span<const InferContext::Input> inputs,
-                         std::span<const InferContext::Output> outputs) {
+/// No arithmetic runs in types that only hold values. `values`: inputs or outputs of the layer.
+template <typename Values>
+void check_storage_types(const Layer& layer, const Values& values) {
   const OpDef& op = *layer.op;
-  if (op.storage_types == StorageTypes::kTaken) return;
-  const auto check = [&](DataType type) {
-    if (!is_storage_only(type)) return;
-    const bool moves = op.kind == OpKind::kMovement || op.kind == OpKind::kConstant || op.kind == OpKind::kControl;
-    if (moves && op.storage_types == StorageTypes::kByKind && layer.attributes.text("reduction", "none") == "none")
-      return;
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("layer '{}' ({}): has no kernel for elements of type {}; try a Cast or a DequantizeLinear "
-                            "to float32 before it",
-                            layer.name, op.name, name_of(type)));
-  };
-  for (const InferContext::Input& input : inputs) check(input.type);
-  for (const InferContext::Output& output : outputs) check(output.type);
+  const auto refused = std::ranges::find_if(values, [](const auto& value) { return is_storage_only(value.type); });
+  if (refused == values.end() || op.storage_types == StorageTypes::kTaken) return;
+  const bool moves = op.kind == OpKind::kMovement || op.kind == OpKind::kConstant || op.kind == OpKind::kControl;
+  if (moves && op.storage_types == StorageTypes::kByKind && layer.attributes.text("reduction", "none") == "none")
+    return;
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("layer '{}' ({}): has no kernel for elements of type {}; try a Cast or a DequantizeLinear to "
+                          "float32 before it",
+                          layer.name, op.name, name_of(refused->type)));
 }
 
 /// Everything known so far while `infer` walks through the layers.
@@ -190,6 +186,7 @@ std::vector<InferContext::Output> infer_layer(const Layer& layer, std::span<cons
   std::vector<InferContext::Output> outputs(layer.outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].wanted = layer.outputs[i] != kNone;
   InferContext context(layer, inputs, outputs);
+  check_storage_types(layer, inputs);
   try {
     layer.op->infer(context);
   } catch (const NotKnownYet&) {
@@ -198,7 +195,7 @@ std::vector<InferContext::Output> infer_layer(const Layer& layer, std::span<cons
     if (std::string_view(error.what()).starts_with("layer '")) throw;
     throw Error(error.code(), fmt::format("layer '{}' ({}): {}", layer.name, layer.op->name, error.what()));
   }
-  check_storage_types(layer, inputs, outputs);
+  check_storage_types(layer, outputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].shape) continue;
     const DataType type = outputs[i].type == DataType::kUndefined ? DataType::kUInt8 : physical_type(outputs[i].type);

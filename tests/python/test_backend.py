@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from ulpscope import backend
 
-AT_LEAST = 1000
+AT_LEAST = 1700
 
 
 def test_run_node_run_model_and_prepare_agree():

@@ -1,4 +1,4 @@
-"""Narrow number formats: reading, converting, moving, quantizing and writing them, against ml_dtypes and onnx.reference."""
+"""Narrow number formats: read, converted, moved, quantized and handed out, as ml_dtypes and onnx.reference have it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def floats(seed=1, count=20000):
     values = np.concatenate([all_codes(name).astype(np.float32) for name in FLOAT8 + FINITE])
     values = np.sort(values[np.isfinite(values)])
     ties = (values[1:] + values[:-1]) / 2
-    near = np.concatenate([values, ties, [464, 465, 61440, 480, 248, 1e38, np.inf, -np.inf, 0, -0.0]]).astype(np.float32)
+    others = [464, 465, 61440, 480, 248, 1e38, np.inf, -np.inf, 0, -0.0]
+    near = np.concatenate([values, ties, others]).astype(np.float32)
     around = [near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))]
     return np.concatenate([x[np.isfinite(x)], rng.normal(0, 100, count).astype(np.float32), *around])
 
@@ -157,7 +158,7 @@ def test_casts_to_narrow_integers_keep_the_low_bits(name, source):
 
 
 def tensors(codes, name):
-    """The same elements as raw_data, as int32_data as the helper writes it, and as a packed message that is parsed again."""
+    """The same elements as raw_data, as int32_data, and as a message that is parsed again."""
     raw = numpy_helper.from_array(codes, "c")
     typed = helper.make_tensor("c", number(name), codes.shape, codes.astype(np.float32).ravel())
     return [raw, typed, onnx.TensorProto.FromString(typed.SerializeToString())]
@@ -168,7 +169,8 @@ def tensors(codes, name):
 def test_constants_are_read_from_every_field(name, shape):
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 1 << BITS.get(name, 8), shape, dtype=np.uint8).view(dtype_of(name)).reshape(shape)
-    codes = np.where(codes.astype(np.float32) == codes.astype(np.float32), codes, np.ones(1, codes.dtype)).astype(codes.dtype)
+    is_number = codes.astype(np.float32) == codes.astype(np.float32)
+    codes = np.where(is_number, codes, np.ones(1, codes.dtype)).astype(codes.dtype)
     for tensor in tensors(codes, name):
         assert np.array_equal(numpy_helper.to_array(tensor).astype(np.float32), codes.astype(np.float32))
         held = helper.make_node("Constant", [], ["k"], value=tensor)
@@ -205,7 +207,8 @@ def test_movement_operators_move_them(name):
         node("ConstantOfShape", ["n"], ["f"], value=numpy_helper.from_array(codes[:1, 0, 0], "v")),
         node("Flatten", ["f"], ["z"]),
     ]
-    constants = [ints("shape", [8, 3]), ints("rows", [3, 0, 15, 9]), ints("axes", [0]), ints("from", [1, 0]), ints("to", [4, 2])]
+    constants = [ints("shape", [8, 3]), ints("rows", [3, 0, 15, 9]), ints("axes", [0])]
+    constants += [ints("from", [1, 0]), ints("to", [4, 2])]
     y, z = run(model(nodes, [("x", kind, codes.shape)], [("y", kind), ("z", kind)], constants), codes)
     rows = codes.transpose(2, 0, 1).reshape(8, 3)
     same(y, np.concatenate([rows, rows])[[3, 0, 15, 9]][1:4, 0:2])
@@ -283,4 +286,38 @@ def test_other_inputs_of_quantization_are_refused():
             run(model([helper.make_node(op, ["x", "s"], ["y"])], [("x", kind, [2])], [("y", 1)], [scale]), None)
     zero = numpy_helper.from_array(np.float32(0), "zero")
     with pytest.raises(Error, match="float32"):
-        run(model([helper.make_node("QuantizeLinear", ["x", "s", "zero"], ["y"])], [("x", 1, [2])], [("y", 1)], [scale, zero]), None)
+        node = helper.make_node("QuantizeLinear", ["x", "s", "zero"], ["y"])
+        run(model([node], [("x", 1, [2])], [("y", 1)], [scale, zero]), None)
+
+
+@pytest.mark.parametrize("name", ["FLOAT8E5M2", "INT4", "FLOAT4E2M1"])
+def test_shapes_known_only_while_running(name):
+    rng = np.random.default_rng(9)
+    x, keep = rng.normal(0, 9, (6, 3)).astype(np.float32), np.array([1, 0, 1, 1, 0, 1], bool)
+    kind, node = number(name), helper.make_node
+    nodes = [
+        node("Compress", ["x", "keep"], ["k"], axis=0),
+        node("QuantizeLinear", ["k", "s", "zero"], ["q"]),
+        node("Transpose", ["q"], ["t"]),
+        node("DequantizeLinear", ["t", "s", "zero"], ["y"]),
+        node("CastLike", ["k", "zero"], ["like"]),
+    ]
+    zero = np.zeros((), dtype_of(name))
+    constants = [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(zero, "zero")]
+    inputs = [("x", TensorProto.FLOAT, x.shape), ("keep", TensorProto.BOOL, keep.shape)]
+    proto = model(nodes, inputs, [("q", kind), ("y", TensorProto.FLOAT), ("like", kind)], constants, opset=25)
+    for actual, expected in zip(run(proto, x, keep), ReferenceEvaluator(proto).run(None, {"x": x, "keep": keep})):
+        same(actual, expected)
+
+
+@pytest.mark.parametrize("choice", [True, False])
+def test_branches_hand_them_on(choice):
+    kind, node, info = TensorProto.FLOAT8E5M2, helper.make_node, helper.make_tensor_value_info
+    x = np.random.default_rng(10).normal(0, 9, (6, 3)).astype(np.float32)
+    kept = helper.make_graph([node("Identity", ["q"], ["a"])], "kept", [], [info("a", kind, None)])
+    other = [node("Neg", ["x"], ["n"]), node("Cast", ["n"], ["b"], to=kind)]
+    negated = helper.make_graph(other, "negated", [], [info("b", kind, None)])
+    nodes = [node("Cast", ["x"], ["q"], to=kind), node("If", ["f"], ["y"], then_branch=kept, else_branch=negated)]
+    inputs = [("x", TensorProto.FLOAT, x.shape), ("f", TensorProto.BOOL, [])]
+    (y,) = run(model(nodes, inputs, [("y", kind)], opset=25), x, np.array(choice))
+    same(y, (x if choice else -x).astype(ml_dtypes.float8_e5m2))

@@ -74,14 +74,15 @@ def test_tensors_of_every_type_survive_a_frame():
     value["arrays"][0][...] = 1  # scripts may write into what they get
 
 
-def test_bfloat16_keeps_its_type():
+@pytest.mark.parametrize("name, bits", [("bfloat16", "uint16"), ("fp8", "uint8"), ("float4_e2m1fn", "uint8"), ("int4", "uint8")])
+def test_types_that_numpy_does_not_have_are_kept(name, bits):
     here, there = channels()
-    array = np.arange(4, dtype=np.uint16).view(protocol.dtype_of("bfloat16"))
+    array = np.arange(4, dtype=bits).view(protocol.dtype_of(name))
     here.send(protocol.REQUEST, 1, array)
-    assert protocol.name_of(there.receive()[2].dtype) == "bfloat16"
-    tagged = np.arange(4, dtype=np.dtype("uint16", metadata={"ulpscope": "bfloat16"}))
+    assert protocol.name_of(there.receive()[2].dtype) == name
+    tagged = np.arange(4, dtype=np.dtype(bits, metadata={"ulpscope": name}))
     here.send(protocol.REQUEST, 1, tagged)
-    assert protocol.name_of(there.receive()[2].dtype) == "bfloat16"
+    assert protocol.name_of(there.receive()[2].dtype) == name
 
 
 def test_the_end_and_other_bytes_are_told_apart():
