@@ -86,7 +86,13 @@ void pack(const NumericFormat& format, const std::uint8_t* codes, std::size_t co
 
 void unpack(const NumericFormat& format, const std::uint8_t* packed, std::size_t count, std::uint8_t* out) noexcept {
   const auto bits = static_cast<std::size_t>(format.bits());
-  for (std::size_t i = 0; i < count; ++i) {
+  std::size_t i = 0;
+  if (bits == 4)  // weights of many gigabytes have it: a loop that is compiled to vectors
+    for (; i + 2 <= count; i += 2) {
+      out[i] = packed[i / 2] & 15;
+      out[i + 1] = static_cast<std::uint8_t>(packed[i / 2] >> 4);
+    }
+  for (; i < count; ++i) {
     const std::size_t byte = i * bits / 8, offset = i * bits % 8;
     std::uint32_t code = static_cast<std::uint32_t>(packed[byte]) >> offset;
     if (offset + bits > 8) code |= static_cast<std::uint32_t>(packed[byte + 1]) << (8 - offset);
