@@ -44,7 +44,7 @@ const Values& values_of(const NumericFormat& format) noexcept {
 }  // namespace
 
 void encode_array(const NumericFormat& format, const float* in, std::uint8_t* out, std::size_t count,
-                  Conversion conversion) noexcept {
+                  Narrowing conversion) noexcept {
   if (format.is_exponent_only()) {
     for (std::size_t i = 0; i < count; ++i)
       out[i] = static_cast<std::uint8_t>(encode(format, static_cast<double>(in[i]), conversion));

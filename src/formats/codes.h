@@ -10,7 +10,7 @@ namespace ulpscope {
 
 /// out[i] = encode(in[i]), for a float format.
 void encode_array(const NumericFormat& format, const float* in, std::uint8_t* out, std::size_t count,
-                  Conversion conversion) noexcept;
+                  Narrowing conversion) noexcept;
 /// out[i] = decode(in[i]), for a float format.
 void decode_array(const NumericFormat& format, const std::uint8_t* in, float* out, std::size_t count) noexcept;
 

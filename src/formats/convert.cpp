@@ -134,7 +134,7 @@ struct Piece {
 
 /// From the codes of a format with 8 bits or less.
 void convert_from_codes(const NumericFormat& format, const std::uint8_t* in, DataType to, std::byte* out,
-                        std::size_t count, Conversion conversion) {
+                        std::size_t count, Narrowing conversion) {
   Piece values;
   const DataType physical = physical_type(format.type);
   for (std::size_t at = 0; at < count; at += kPiece) {
@@ -148,7 +148,7 @@ void convert_from_codes(const NumericFormat& format, const std::uint8_t* in, Dat
 }
 
 void convert_to_codes(DataType from, const std::byte* in, const NumericFormat& format, std::uint8_t* out,
-                      std::size_t count, Conversion conversion) {
+                      std::size_t count, Narrowing conversion) {
   Piece values;
   for (std::size_t at = 0; at < count; at += kPiece) {
     const std::size_t size = std::min(kPiece, count - at);
@@ -165,7 +165,7 @@ void convert_to_codes(DataType from, const std::byte* in, const NumericFormat& f
 
 }  // namespace
 
-void convert_elements(DataType from, const void* in, DataType to, void* out, std::size_t count, Conversion conversion) {
+void convert_elements(DataType from, const void* in, DataType to, void* out, std::size_t count, Narrowing conversion) {
   if (from == to) {
     if (count != 0) std::memcpy(out, in, count * size_of(from));
     return;

@@ -1,4 +1,4 @@
-// Conversion of whole arrays between element types.
+// Narrowing of whole arrays between element types.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,6 @@ namespace ulpscope {
 /// to nearest even once, also from float64 and int64. `conversion`: to the floats of 8 bits and less. The arrays do not
 /// overlap.
 void convert_elements(DataType from, const void* in, DataType to, void* out, std::size_t count,
-                      Conversion conversion = {});
+                      Narrowing conversion = {});
 
 }  // namespace ulpscope

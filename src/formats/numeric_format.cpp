@@ -64,16 +64,16 @@ std::uint32_t encode_integer(const NumericFormat& f, double value) noexcept {
   return static_cast<std::uint32_t>(integer) & (f.magnitude_mask() | f.sign_bit());
 }
 
-std::uint32_t encode_exponent(const NumericFormat& f, double magnitude, Conversion conversion) noexcept {
+std::uint32_t encode_exponent(const NumericFormat& f, double magnitude, Narrowing conversion) noexcept {
   const double smallest = decode(f, 0);
   if (magnitude < smallest) return conversion.saturate ? 0 : f.nan_code();
   const int exponent = std::isinf(magnitude) ? std::numeric_limits<int>::max() / 2 : std::ilogb(magnitude);
   bool up = false;
   if (!std::isinf(magnitude)) {
     const double fraction = std::ldexp(magnitude, -exponent);  // in [1, 2)
-    up = conversion.direction == Conversion::Direction::kUp
+    up = conversion.direction == Narrowing::Direction::kUp
              ? fraction > 1
-             : conversion.direction == Conversion::Direction::kNearest && fraction >= 1.5;
+             : conversion.direction == Narrowing::Direction::kNearest && fraction >= 1.5;
   }
   const int code = exponent + int{up} + f.bias;
   const int top = static_cast<int>(largest_code(f));
@@ -134,7 +134,7 @@ double decode(const NumericFormat& f, std::uint32_t code) noexcept {
   return negative ? -value : value;
 }
 
-std::uint32_t encode(const NumericFormat& f, double value, Conversion conversion) noexcept {
+std::uint32_t encode(const NumericFormat& f, double value, Narrowing conversion) noexcept {
   if (!f.is_float) return encode_integer(f, value);
   const std::uint32_t sign = std::signbit(value) ? f.sign_bit() : 0;
   if (std::isnan(value))

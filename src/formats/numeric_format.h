@@ -43,7 +43,7 @@ enum class Specials : std::uint8_t {
 };
 
 /// What happens to values that a float format does not hold.
-struct Conversion {
+struct Narrowing {
   enum class Direction : std::uint8_t { kNearest, kUp, kDown };
   /// What is too large, infinities too, becomes the largest value instead of an infinity or, where there is none, NaN.
   /// Formats without NaN saturate always.
@@ -92,7 +92,7 @@ double decode(const NumericFormat& format, std::uint32_t code) noexcept;
 /// The code of the nearest value. NaN becomes NaN of the same sign (kNanAsZero has one NaN); in float formats without
 /// NaN, -0, as in ONNX's tests; in integers, 0. Integers always saturate. E8M0 looks at magnitudes; without saturation
 /// what is below its smallest value is NaN.
-std::uint32_t encode(const NumericFormat& format, double value, Conversion conversion) noexcept;
+std::uint32_t encode(const NumericFormat& format, double value, Narrowing conversion) noexcept;
 
 /// True when every value of `narrow` is one of `wide`, both floats.
 bool holds(const NumericFormat& wide, const NumericFormat& narrow) noexcept;

@@ -260,7 +260,7 @@ void round_array(const float* in, float* out, std::size_t count, Rounding roundi
 }
 
 void round_array(const float* in, float* out, std::size_t count, const NumericFormat& format,
-                 Conversion conversion) noexcept {
+                 Narrowing conversion) noexcept {
   if (format.is_signed && format.exponent_bits < 8)
     return round_small(in, out, count, RoundingStep(format, conversion.saturate));
   for (std::size_t i = 0; i < count; ++i)

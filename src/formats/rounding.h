@@ -94,7 +94,7 @@ void round_array(const float* in, float* out, std::size_t count, Rounding roundi
 
 /// out[i] = decode(encode(in[i])) for a float format: as above, with the directions of E8M0.
 void round_array(const float* in, float* out, std::size_t count, const NumericFormat& format,
-                 Conversion conversion) noexcept;
+                 Narrowing conversion) noexcept;
 
 /// out[i] = f16_bits(in[i]), and the reverse.
 void narrow_to_f16(const float* in, std::uint16_t* out, std::size_t count) noexcept;

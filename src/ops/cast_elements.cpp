@@ -15,7 +15,7 @@ constexpr std::int64_t kElementsPerTask = 1 << 15;
 
 /// Through the bits of the narrow type, in pieces that stay in the nearest cache.
 void cast_narrow(DataType from, const std::byte* in, DataType narrow, std::byte* out, std::size_t count,
-                 Conversion conversion) {
+                 Narrowing conversion) {
   std::array<std::uint16_t, 1024> bits;
   const DataType physical = physical_type(narrow);
   for (std::size_t at = 0; at < count; at += bits.size()) {
@@ -27,7 +27,7 @@ void cast_narrow(DataType from, const std::byte* in, DataType narrow, std::byte*
 
 }  // namespace
 
-void cast_elements(const Tensor& in, DataType declared, Conversion conversion, Tensor& out) {
+void cast_elements(const Tensor& in, DataType declared, Narrowing conversion, Tensor& out) {
   const DataType from = in.type();
   if (from == declared) return copy_bytes(in.raw(), out.raw(), in.bytes());
   parallel_for(in.size(), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {

@@ -1,4 +1,4 @@
-// Conversion of a tensor to a declared type, in physical types.
+// Narrowing of a tensor to a declared type, in physical types.
 #pragma once
 
 #include "formats/numeric_format.h"
@@ -8,12 +8,12 @@ namespace ulpscope::ops {
 
 /// out[i] = in[i] converted to `declared`; `out` has the physical type of it, and holds the narrow value, rounded once
 /// from the elements of `in`. `conversion`: to the floats of 8 bits and less.
-void cast_elements(const Tensor& in, DataType declared, Conversion conversion, Tensor& out);
+void cast_elements(const Tensor& in, DataType declared, Narrowing conversion, Tensor& out);
 
 /// What the attributes `saturate` and `round_mode` ask for, 1 and "up" by default; fails for another mode.
 template <typename Context>
-Conversion conversion_of(const Context& ctx) {
-  using Direction = Conversion::Direction;
+Narrowing conversion_of(const Context& ctx) {
+  using Direction = Narrowing::Direction;
   const std::string mode = ctx.attributes().text("round_mode", "up");
   if (mode != "up" && mode != "down" && mode != "nearest")
     ctx.fail(fmt::format("expected up, down or nearest as round_mode, got '{}'", mode));

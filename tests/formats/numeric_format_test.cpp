@@ -206,8 +206,8 @@ TEST(NumericFormat, IntegersAreTwosComplementAndSaturate) {
 /// All powers of two, and what lies between them: which power is chosen follows from the words of ONNX's Cast alone.
 TEST(NumericFormat, ScalesOfBlocksRoundInTheDirectionAsked) {
   const NumericFormat& format = format_of(Format::kFloat8E8M0);
-  using enum Conversion::Direction;
-  const auto of = [&](float x, Conversion::Direction direction, bool saturate = true) {
+  using enum Narrowing::Direction;
+  const auto of = [&](float x, Narrowing::Direction direction, bool saturate = true) {
     float out;
     std::uint8_t code;
     encode_array(format, &x, &code, 1, {saturate, direction});
@@ -281,7 +281,7 @@ TEST(Codes, ConversionsRoundOnceFromEveryType) {
   const std::int64_t tie = 272, odd = (std::int64_t{17} << 40) + 1;  // 16.5 and a bit more units of 2^4 (2^36)
   convert_elements(DataType::kInt64, &tie, DataType::kFloat8E4M3, &code, 1);
   EXPECT_EQ(decode(format_of(Format::kFloat8E4M3), code), 256);
-  convert_elements(DataType::kInt64, &odd, DataType::kFloat8E8M0, &code, 1, {true, Conversion::Direction::kUp});
+  convert_elements(DataType::kInt64, &odd, DataType::kFloat8E8M0, &code, 1, {true, Narrowing::Direction::kUp});
   EXPECT_EQ(code, 127 + 45);
   const std::int32_t integers[] = {-9, -8, 7, 8, 200};
   std::uint8_t codes[5];
