@@ -1,8 +1,8 @@
 // Inference BatchNormalization as a scale and a shift per channel, and both multiplied into a convolution.
 #pragma once
 
-#include "formats/rounding.h"
 #include "engine/specialization.h"
+#include "formats/rounding.h"
 
 namespace ulpscope {
 

@@ -10,8 +10,8 @@
 #include <map>
 
 #include "core/parallel.h"
-#include "formats/rounding.h"
 #include "engine/int8.h"
+#include "formats/rounding.h"
 #include "precision/local_errors.h"
 
 namespace ulpscope {

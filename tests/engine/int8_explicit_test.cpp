@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "formats/rounding.h"
 #include "engine/build_helpers.h"
 #include "engine/int8_reference.h"
+#include "formats/rounding.h"
 
 namespace ulpscope::testing {
 namespace {
