@@ -1,12 +1,12 @@
-// Attention, ai.onnx 23, 24, 25: softmax(softcap(Q K' * scale) + bias) V, with grouped heads, causal and sliding-window
-// masks and a key/value cache.
+// Attention, ai.onnx 23, 24, 25: softmax_row_in_place(softcap(Q K' * scale) + bias) V, with grouped heads, causal and
+// sliding-window masks and a key/value cache.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "core/parallel.h"
-#include "ops/common.h"
+#include "ops/movement.h"
 #include "ops/type_rules.h"
 
 namespace ulpscope::ops {
@@ -16,7 +16,7 @@ enum Input { kQ, kK, kV, kMask, kPastKey, kPastValue, kValidLengths };
 enum Output { kY, kPresentKey, kPresentValue, kScores };
 
 /// Q, K and V are (batch, heads, sequence, size), or (batch, sequence, heads * size) when `packed`.
-struct Sizes {
+struct AttentionSizes {
   bool packed = false;
   std::int64_t batch = 0, q_heads = 0, kv_heads = 0, queries = 0, new_keys = 0, past = 0, size = 0, v_size = 0;
   std::int64_t keys() const { return past + new_keys; }
@@ -28,17 +28,14 @@ struct Sizes {
   }
 };
 
-const Shape& shape_of(const InferContext& ctx, int i) { return ctx.shape(i); }
-const Shape& shape_of(const KernelContext& ctx, int i) { return ctx.input(i).shape(); }
-
 template <typename Context>
-Sizes sizes_of(const Context& ctx) {
+AttentionSizes attention_sizes(const Context& ctx) {
   const Shape &q = shape_of(ctx, kQ), &k = shape_of(ctx, kK), &v = shape_of(ctx, kV);
   const auto misfit = [&] {
     ctx.fail(fmt::format("Q {}, K {} and V {} do not fit together", to_string(q), to_string(k), to_string(v)));
   };
   if (q.size() != k.size() || q.size() != v.size() || (q.size() != 3 && q.size() != 4)) misfit();
-  Sizes s;
+  AttentionSizes s;
   s.packed = q.size() == 3;
   s.batch = q[0];
   s.q_heads = s.packed ? ctx.attributes().integer("q_num_heads", 0) : q[1];
@@ -68,14 +65,14 @@ Sizes sizes_of(const Context& ctx) {
   return s;
 }
 
-void infer(InferContext& ctx) {
+void infer_attention(InferContext& ctx) {
   ctx.set_type(kY, ctx.type(kQ));
   ctx.set_type(kPresentKey, ctx.type(kK));
   ctx.set_type(kPresentValue, ctx.type(kV));
   ctx.set_type(kScores, ctx.type(kQ));
   require_type_of_first(ctx, {kK, kV, kPastKey, kPastValue});
   if (ctx.has_input(kMask) && ctx.type(kMask) != DataType::kBool) require_type_of_first(ctx, {kMask});
-  const Sizes s = sizes_of(ctx);
+  const AttentionSizes s = attention_sizes(ctx);
   const Shape scores{s.batch, s.q_heads, s.queries, s.keys()};
   if (ctx.has_input(kMask)) {
     Shape mask = ctx.shape(kMask);
@@ -95,7 +92,7 @@ void infer(InferContext& ctx) {
 
 /// (batch, kv_heads, keys, width): the past, followed by the new rows.
 template <typename T>
-void append_cache(const Sizes& s, const T* past, const T* added, std::int64_t width, T* out) {
+void append_cache(const AttentionSizes& s, const T* past, const T* added, std::int64_t width, T* out) {
   parallel_for(s.batch * s.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t head = begin; head < end; ++head) {
       T* target = out + head * s.keys() * width;
@@ -112,7 +109,7 @@ void append_cache(const Sizes& s, const T* past, const T* added, std::int64_t wi
 template <typename T>
 class Bias {
  public:
-  Bias(const KernelContext& ctx, const Sizes& s) : sizes_(s) {
+  Bias(const KernelContext& ctx, const AttentionSizes& s) : sizes_(s) {
     const Attributes& attributes = ctx.attributes();
     causal_ = attributes.integer("is_causal", 0) != 0;
     left_ = attributes.integer("left_window_size", -1);
@@ -161,7 +158,7 @@ class Bias {
   }
 
  private:
-  Sizes sizes_;
+  AttentionSizes sizes_;
   bool causal_ = false;
   std::int64_t left_ = -1, right_ = -1, columns_ = 0;
   std::vector<std::int64_t> lengths_;
@@ -171,7 +168,7 @@ class Bias {
 };
 
 template <typename T>
-void softmax(T* row, std::int64_t count) {
+void softmax_row_in_place(T* row, std::int64_t count) {
   T largest = -std::numeric_limits<T>::infinity(), sum{};
   for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, row[i]);
   for (std::int64_t i = 0; i < count; ++i) sum += row[i] = std::exp(row[i] - largest);
@@ -180,7 +177,7 @@ void softmax(T* row, std::int64_t count) {
 
 template <typename T>
 void attend(KernelContext& ctx) {
-  const Sizes s = sizes_of(ctx);
+  const AttentionSizes s = attention_sizes(ctx);
   const Attributes& attributes = ctx.attributes();
   const T scale =
       attributes.has("scale") ? static_cast<T>(attributes.real("scale", 1)) : T{1} / std::sqrt(static_cast<T>(s.size));
@@ -228,7 +225,7 @@ void attend(KernelContext& ctx) {
         for (std::size_t k = 0; k < scores.size(); ++k) scores[k] += added[k];
         expose(2);
         if (any)
-          softmax(scores.data(), keys);
+          softmax_row_in_place(scores.data(), keys);
         else
           std::fill(scores.begin(), scores.end(), T{});
         expose(3);
@@ -245,14 +242,20 @@ void attend(KernelContext& ctx) {
   });
 }
 
-void run(KernelContext& ctx) {
+void run_attention(KernelContext& ctx) {
   with_type(FloatTypes{}, ctx, ctx.input(kQ).type(), [&](auto tag) { attend<decltype(tag)>(ctx); });
 }
 
 }  // namespace
 
 OpDef attention() {
-  return {.name = "Attention", .since_version = 23, .inputs = {3, 7}, .outputs = {1, 4}, .infer = infer, .run = run};
+  return {.name = "Attention",
+          .since_version = 23,
+          .inputs = {3, 7},
+          .outputs = {1, 4},
+          .types = {kFloats, kFloats, kFloats, kFloats | kBooleans, kFloats, kFloats, kIndices},
+          .infer = infer_attention,
+          .run = run_attention};
 }
 
 }  // namespace ulpscope::ops

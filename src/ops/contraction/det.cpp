@@ -6,7 +6,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_det(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   Shape shape = ctx.shape(0);
   if (shape.size() < 2 || shape.back() != shape[shape.size() - 2])
@@ -38,7 +38,7 @@ T determinant(T* m, std::int64_t n) {
   return result;
 }
 
-void run(KernelContext& ctx) {
+void run_det(KernelContext& ctx) {
   Tensor scratch = ctx.input(0).clone();
   const std::int64_t n = scratch.shape().back();
   with_type(FloatTypes{}, ctx, scratch.type(), [&](auto tag) {
@@ -53,6 +53,6 @@ void run(KernelContext& ctx) {
 
 }  // namespace
 
-OpDef det() { return {.name = "Det", .since_version = 11, .infer = infer, .run = run}; }
+OpDef det() { return {.name = "Det", .since_version = 11, .types = {kFloats}, .infer = infer_det, .run = run_det}; }
 
 }  // namespace ulpscope::ops

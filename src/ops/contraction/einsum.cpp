@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
 #include "ops/common.h"
+#include "ops/multiply_adds.h"
 #include "ops/type_rules.h"
 
 namespace ulpscope::ops {
@@ -109,7 +110,7 @@ Equation parse(const Context& ctx, const std::vector<Shape>& shapes) {
   return e;
 }
 
-void infer(InferContext& ctx) {
+void infer_einsum(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   for (int i = 1; i < ctx.num_inputs(); ++i) require_type_of_first(ctx, {i});
   std::vector<Shape> shapes;
@@ -145,7 +146,7 @@ T sum_products(const Equation& e, const std::vector<const T*>& data, std::vector
   return sum;
 }
 
-void run(KernelContext& ctx) {
+void run_einsum(KernelContext& ctx) {
   std::vector<Shape> shapes;
   for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input(i).shape());
   const Equation e = parse(ctx, shapes);
@@ -167,7 +168,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_einsum(AdjointContext& ctx) {
   std::vector<Shape> shapes;
   for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input_shape(i));
   const Equation e = parse(ctx, shapes);
@@ -222,10 +223,12 @@ OpDef einsum() {
   return {.name = "Einsum",
           .since_version = 12,
           .inputs = {1, kAnyNumber},
+          .types = {kNumbers},
           .kind = OpKind::kContraction,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .infer = infer_einsum,
+          .run = run_einsum,
+          .adjoint = adjoint_einsum,
+          .multiply_adds = multiply_adds_of_matmul};
 }
 
 }  // namespace ulpscope::ops

@@ -2,21 +2,22 @@
 #include "ops/adjoint_values.h"
 #include "ops/common.h"
 #include "ops/contraction/multiply.h"
+#include "ops/multiply_adds.h"
 #include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
-struct Sizes {
+struct GemmSizes {
   bool trans_a, trans_b;
   std::int64_t m, n, k;
 };
 
 template <typename Context>
-Sizes sizes_of(const Context& ctx, const Shape& a, const Shape& b) {
+GemmSizes gemm_sizes(const Context& ctx, const Shape& a, const Shape& b) {
   if (a.size() != 2 || b.size() != 2)
     ctx.fail(fmt::format("expected two matrices, got shapes {} and {}", to_string(a), to_string(b)));
-  Sizes s{ctx.attributes().integer("transA", 0) != 0, ctx.attributes().integer("transB", 0) != 0, 0, 0, 0};
+  GemmSizes s{ctx.attributes().integer("transA", 0) != 0, ctx.attributes().integer("transB", 0) != 0, 0, 0, 0};
   s.m = a[s.trans_a ? 1 : 0];
   s.k = a[s.trans_a ? 0 : 1];
   s.n = b[s.trans_b ? 0 : 1];
@@ -26,18 +27,18 @@ Sizes sizes_of(const Context& ctx, const Shape& a, const Shape& b) {
   return s;
 }
 
-void infer(InferContext& ctx) {
+void infer_gemm(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2});
-  const Sizes s = sizes_of(ctx, ctx.shape(0), ctx.shape(1));
+  const GemmSizes s = gemm_sizes(ctx, ctx.shape(0), ctx.shape(1));
   const Shape shape{s.m, s.n};
   if (ctx.has_input(2) && broadcast(ctx.shape(2), shape) != shape)
     ctx.fail(fmt::format("C of shape {} cannot be broadcast to {}", to_string(ctx.shape(2)), to_string(shape)));
   ctx.set_shape(0, shape);
 }
 
-void run(KernelContext& ctx) {
-  const Sizes s = sizes_of(ctx, ctx.input(0).shape(), ctx.input(1).shape());
+void run_gemm(KernelContext& ctx) {
+  const GemmSizes s = gemm_sizes(ctx, ctx.input(0).shape(), ctx.input(1).shape());
   const float alpha = ctx.attributes().real("alpha", 1), beta = ctx.attributes().real("beta", 1);
   with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
     using T = decltype(tag);
@@ -62,7 +63,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_gemm(AdjointContext& ctx) {
   const Attributes& attributes = ctx.attributes();
   const std::int64_t trans_a = attributes.integer("transA", 0) != 0 ? 1 : 0,
                      trans_b = attributes.integer("transB", 0) != 0 ? 1 : 0;
@@ -85,8 +86,15 @@ void adjoint(AdjointContext& ctx) {
 }  // namespace
 
 OpDef gemm() {
-  return {
-      .name = "Gemm", .inputs = {2, 3}, .kind = OpKind::kContraction, .infer = infer, .run = run, .adjoint = adjoint};
+  return {.name = "Gemm",
+          .inputs = {2, 3},
+          .types = {kNumbers},
+          .kind = OpKind::kContraction,
+          .function = Function::kGemm,
+          .infer = infer_gemm,
+          .run = run_gemm,
+          .adjoint = adjoint_gemm,
+          .multiply_adds = multiply_adds_of_gemm};
 }
 
 }  // namespace ulpscope::ops

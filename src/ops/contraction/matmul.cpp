@@ -1,18 +1,19 @@
 // MatMul, ai.onnx 1, 9, 13: numpy.matmul.
 #include "ops/adjoint_values.h"
 #include "ops/contraction/matrix_product.h"
+#include "ops/multiply_adds.h"
 #include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_matmul(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1});
   ctx.set_shape(0, matrix_product(ctx, ctx.shape(0), ctx.shape(1)).output());
 }
 
-void run(KernelContext& ctx) {
+void run_matmul(KernelContext& ctx) {
   const MatrixProduct d = matrix_product(ctx, ctx.input(0).shape(), ctx.input(1).shape());
   with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
     using T = decltype(tag);
@@ -20,7 +21,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_matmul(AdjointContext& ctx) {
   const MatrixProduct d = matrix_product(ctx, ctx.input_shape(0), ctx.input_shape(1));
   Shape rows = d.batch;
   rows.insert(rows.end(), {d.m, d.n});
@@ -43,8 +44,15 @@ void adjoint(AdjointContext& ctx) {
 }  // namespace
 
 OpDef matmul() {
-  return {
-      .name = "MatMul", .inputs = {2, 2}, .kind = OpKind::kContraction, .infer = infer, .run = run, .adjoint = adjoint};
+  return {.name = "MatMul",
+          .inputs = {2, 2},
+          .types = {kNumbers},
+          .kind = OpKind::kContraction,
+          .function = Function::kMatMul,
+          .infer = infer_matmul,
+          .run = run_matmul,
+          .adjoint = adjoint_matmul,
+          .multiply_adds = multiply_adds_of_matmul};
 }
 
 }  // namespace ulpscope::ops

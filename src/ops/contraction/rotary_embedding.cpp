@@ -11,15 +11,15 @@ namespace ulpscope::ops {
 namespace {
 
 /// X is (batch, heads, sequence, head_size), or (batch, sequence, heads * head_size).
-struct Layout {
+struct RotaryLayout {
   std::int64_t batch, heads, sequence, head_size, rotated;
   bool heads_first;
 };
 
 template <typename Context>
-Layout layout_of(const Context& ctx, const Shape& x, const Shape& cos, const Shape& sin) {
+RotaryLayout rotary_layout(const Context& ctx, const Shape& x, const Shape& cos, const Shape& sin) {
   const Attributes& attributes = ctx.attributes();
-  Layout l{};
+  RotaryLayout l{};
   l.heads_first = x.size() == 4;
   if (x.size() == 4) {
     l = {x[0], x[1], x[2], x[3], 0, true};
@@ -43,15 +43,15 @@ Layout layout_of(const Context& ctx, const Shape& x, const Shape& cos, const Sha
 }
 
 // Inputs: X, cos_cache, sin_cache, position_ids (batch, sequence).
-void infer(InferContext& ctx) {
+void infer_rotary_embedding(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2});
-  layout_of(ctx, ctx.shape(0), ctx.shape(1), ctx.shape(2));
+  rotary_layout(ctx, ctx.shape(0), ctx.shape(1), ctx.shape(2));
   ctx.set_shape(0, ctx.shape(0));
 }
 
-void run(KernelContext& ctx) {
-  const Layout l = layout_of(ctx, ctx.input(0).shape(), ctx.input(1).shape(), ctx.input(2).shape());
+void run_rotary_embedding(KernelContext& ctx) {
+  const RotaryLayout l = rotary_layout(ctx, ctx.input(0).shape(), ctx.input(1).shape(), ctx.input(2).shape());
   const bool interleaved = ctx.attributes().integer("interleaved", 0) != 0;
   std::vector<std::int64_t> positions;
   if (ctx.has_input(3)) {
@@ -89,7 +89,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_rotary_embedding(AdjointContext& ctx) {
   // The rotation back; the angles have no derivative here.
   ctx.leave_out(1);
   ctx.leave_out(2);
@@ -105,8 +105,13 @@ void adjoint(AdjointContext& ctx) {
 }  // namespace
 
 OpDef rotary_embedding() {
-  return {
-      .name = "RotaryEmbedding", .since_version = 23, .inputs = {3, 4}, .infer = infer, .run = run, .adjoint = adjoint};
+  return {.name = "RotaryEmbedding",
+          .since_version = 23,
+          .inputs = {3, 4},
+          .types = {kFloats, kFloats, kFloats, kIndices},
+          .infer = infer_rotary_embedding,
+          .run = run_rotary_embedding,
+          .adjoint = adjoint_rotary_embedding};
 }
 
 }  // namespace ulpscope::ops

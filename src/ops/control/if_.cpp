@@ -4,7 +4,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_if(InferContext& ctx) {
   const Subgraph &then_branch = ctx.attributes().required_graph("then_branch"),
                  &else_branch = ctx.attributes().required_graph("else_branch");
   for (int i = 0; i < ctx.num_outputs(); ++i) {
@@ -17,7 +17,7 @@ void infer(InferContext& ctx) {
   }
 }
 
-void run(KernelContext& ctx) {
+void run_if(KernelContext& ctx) {
   const bool condition = single_bool(ctx, ctx.input(0), "condition");
   std::vector<Tensor> results =
       run_subgraph(ctx, condition ? "then_branch" : "else_branch", {}, static_cast<std::size_t>(ctx.num_outputs()));
@@ -30,10 +30,12 @@ OpDef if_() {
   return {.name = "If",
           .inputs = {1, kAnyNumber},
           .outputs = {1, kAnyNumber},
+          .types = {kBooleans, kEverything},
           .precision = PrecisionRule::kFixed,
           .kind = OpKind::kControl,
-          .infer = infer,
-          .run = run};
+          .selects = 0b1,
+          .infer = infer_if,
+          .run = run_if};
 }
 
 }  // namespace ulpscope::ops

@@ -21,7 +21,7 @@ std::size_t carried_values(const Context& ctx, const Subgraph& body) {
   return carried;
 }
 
-void infer(InferContext& ctx) {
+void infer_loop(InferContext& ctx) {
   const Subgraph& body = ctx.attributes().required_graph("body");
   const std::size_t carried = carried_values(ctx, body);
   for (int i = 0; i < ctx.num_outputs(); ++i) {
@@ -38,7 +38,7 @@ Tensor as_declared(Tensor scalar, const Subgraph& body, std::size_t input) {
   return shape && shape->size() == 1 ? scalar.reshaped({1}) : scalar;
 }
 
-void run(KernelContext& ctx) {
+void run_loop(KernelContext& ctx) {
   const Subgraph& body = ctx.attributes().required_graph("body");
   const std::size_t carried = carried_values(ctx, body), outputs = body.network->outputs.size();
   const std::int64_t trips = ctx.has_input(0) ? single_integer(ctx, 0) : std::numeric_limits<std::int64_t>::max();
@@ -67,16 +67,24 @@ void run(KernelContext& ctx) {
   }
 }
 
+/// The iteration number, the condition, and what goes from one iteration to the next.
+BodyInput body_input_of_loop(const Layer&, int formal) {
+  if (formal >= 2) return {.input = formal};
+  return {.type = formal == 0 ? DataType::kInt64 : DataType::kBool};
+}
+
 }  // namespace
 
 OpDef loop() {
   return {.name = "Loop",
           .inputs = {2, kAnyNumber},
           .outputs = {1, kAnyNumber},
+          .types = {kIndices, kBooleans, kEverything},
           .precision = PrecisionRule::kFixed,
           .kind = OpKind::kControl,
-          .infer = infer,
-          .run = run};
+          .infer = infer_loop,
+          .run = run_loop,
+          .body_input = body_input_of_loop};
 }
 
 }  // namespace ulpscope::ops

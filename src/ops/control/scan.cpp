@@ -5,7 +5,7 @@
 namespace ulpscope::ops {
 namespace {
 
-struct Plan {
+struct ScanPlan {
   std::size_t scans, states, outputs;  ///< Scanned inputs; state variables; outputs per iteration that are stacked.
   int first;                           ///< The layer's input that is the first state.
   std::vector<std::int64_t> input_axes, output_axes;
@@ -13,13 +13,13 @@ struct Plan {
 };
 
 template <typename Context>
-Plan plan_of(const Context& ctx, const Subgraph& body) {
+ScanPlan scan_plan(const Context& ctx, const Subgraph& body) {
   const std::size_t formals = formal_inputs(body), results = body.network->outputs.size();
   const std::int64_t scans = ctx.attributes().required_integer("num_scan_inputs");
   if (scans < 1 || scans > static_cast<std::int64_t>(formals) || results + static_cast<std::size_t>(scans) < formals)
     ctx.fail(
         fmt::format("num_scan_inputs {} does not fit a body with {} inputs and {} outputs", scans, formals, results));
-  Plan plan;
+  ScanPlan plan;
   plan.scans = static_cast<std::size_t>(scans);
   plan.states = formals - plan.scans;
   plan.outputs = results - plan.states;
@@ -40,9 +40,9 @@ Plan plan_of(const Context& ctx, const Subgraph& body) {
   return plan;
 }
 
-void infer(InferContext& ctx) {
+void infer_scan(InferContext& ctx) {
   const Subgraph& body = ctx.attributes().required_graph("body");
-  const Plan plan = plan_of(ctx, body);
+  const ScanPlan plan = scan_plan(ctx, body);
   for (int i = 0; i < ctx.num_outputs(); ++i) {
     DataType type = subgraph_output_type(body, static_cast<std::size_t>(i));
     const int state = plan.first + i;
@@ -53,7 +53,7 @@ void infer(InferContext& ctx) {
 }
 
 /// One sequence: states and sequences in, states and stacked outputs out. `length` entries are scanned, or all when -1.
-std::vector<Tensor> scan_one(const KernelContext& ctx, const Subgraph& body, const Plan& plan,
+std::vector<Tensor> scan_one(const KernelContext& ctx, const Subgraph& body, const ScanPlan& plan,
                              std::vector<Tensor> state, const std::vector<Tensor>& sequences, std::int64_t length) {
   std::vector<std::size_t> axes;
   for (std::size_t k = 0; k < plan.scans; ++k) {
@@ -83,7 +83,7 @@ std::vector<Tensor> scan_one(const KernelContext& ctx, const Subgraph& body, con
 }
 
 /// Opset 8: each sample of the batch by itself; outputs of shorter sequences end in zeros.
-std::vector<Tensor> scan_batch(const KernelContext& ctx, const Subgraph& body, const Plan& plan,
+std::vector<Tensor> scan_batch(const KernelContext& ctx, const Subgraph& body, const ScanPlan& plan,
                                const std::vector<Tensor>& state, const std::vector<Tensor>& sequences) {
   const Shape& shape = sequences[0].shape();
   if (shape.size() < 2)
@@ -127,9 +127,9 @@ std::vector<Tensor> scan_batch(const KernelContext& ctx, const Subgraph& body, c
   return joined;
 }
 
-void run(KernelContext& ctx) {
+void run_scan(KernelContext& ctx) {
   const Subgraph& body = ctx.attributes().required_graph("body");
-  const Plan plan = plan_of(ctx, body);
+  const ScanPlan plan = scan_plan(ctx, body);
   std::vector<Tensor> state, sequences;
   for (std::size_t i = 0; i < plan.states + plan.scans; ++i) {
     const int input = plan.first + static_cast<int>(i);
@@ -143,6 +143,9 @@ void run(KernelContext& ctx) {
   for (int i = 0; i < ctx.num_outputs(); ++i) ctx.set_output(i, results[static_cast<std::size_t>(i)].clone());
 }
 
+/// Opset 8 has sequence_lens in front.
+BodyInput body_input_of_scan(const Layer& layer, int formal) { return {.input = formal + (layer.opset < 9 ? 1 : 0)}; }
+
 }  // namespace
 
 OpDef scan() {
@@ -152,8 +155,9 @@ OpDef scan() {
           .outputs = {1, kAnyNumber},
           .precision = PrecisionRule::kFixed,
           .kind = OpKind::kControl,
-          .infer = infer,
-          .run = run};
+          .infer = infer_scan,
+          .run = run_scan,
+          .body_input = body_input_of_scan};
 }
 
 }  // namespace ulpscope::ops

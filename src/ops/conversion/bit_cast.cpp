@@ -12,18 +12,17 @@ int bits_of(DataType type) {
   return is_storage_only(type) && format != nullptr ? format->bits() : 8 * static_cast<int>(size_of(type));
 }
 
-void infer(InferContext& ctx) {
+void infer_bit_cast(InferContext& ctx) {
   const DataType from = ctx.type(0), to = data_type_from_onnx(ctx.layer(), ctx.attributes().required_integer("to"));
   ctx.set_type(0, to);
   if (from != DataType::kUndefined && bits_of(from) != bits_of(to))
     ctx.fail(fmt::format("{} and {} differ in size", name_of(from), name_of(to)));
   if (physical_type(from) != from && from != to)  // their values are held in float32, the bits are gone
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("layer '{}' (BitCast): the bits of {} are not supported", ctx.layer().name, name_of(from)));
+    fail(ctx.layer(), fmt::format("the bits of {} are not supported", name_of(from)), ErrorCode::kUnsupported);
   ctx.set_shape(0, ctx.shape(0));
 }
 
-void run(KernelContext& ctx) {
+void run_bit_cast(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   const DataType declared = ctx.output_type(0);
@@ -39,8 +38,8 @@ OpDef bit_cast() {
           .since_version = 26,
           .precision = PrecisionRule::kFixed,
           .storage_types = StorageTypes::kTaken,
-          .infer = infer,
-          .run = run};
+          .infer = infer_bit_cast,
+          .run = run_bit_cast};
 }
 
 }  // namespace ulpscope::ops

@@ -7,7 +7,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_cast(InferContext& ctx) {
   ctx.set_type(0, data_type_from_onnx(ctx.layer(), ctx.attributes().required_integer("to")));
   conversion_of(ctx);
   ctx.set_shape(0, ctx.shape(0));
@@ -18,8 +18,10 @@ void infer(InferContext& ctx) {
 OpDef cast() {
   return {.name = "Cast",
           .precision = PrecisionRule::kFixed,
+          .function = Function::kCast,
           .storage_types = StorageTypes::kTaken,
-          .infer = infer,
+          .casts = true,
+          .infer = infer_cast,
           .run = run_cast,
           .adjoint = view_adjoint};
 }

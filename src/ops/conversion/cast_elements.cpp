@@ -11,7 +11,7 @@
 namespace ulpscope::ops {
 namespace {
 
-constexpr std::int64_t kElementsPerTask = 1 << 15;
+constexpr std::int64_t kCastsPerTask = 1 << 15;
 
 /// Through the bits of the narrow type, in pieces that stay in the nearest cache.
 void cast_narrow(DataType from, const std::byte* in, DataType narrow, std::byte* out, std::size_t count,
@@ -30,7 +30,7 @@ void cast_narrow(DataType from, const std::byte* in, DataType narrow, std::byte*
 void cast_elements(const Tensor& in, DataType declared, Conversion conversion, Tensor& out) {
   const DataType from = in.type();
   if (from == declared) return copy_bytes(in.raw(), out.raw(), in.bytes());
-  parallel_for(in.size(), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(in.size(), kCastsPerTask, [&](std::int64_t begin, std::int64_t end) {
     const std::size_t count = static_cast<std::size_t>(end - begin);
     const std::byte* source = element(in, begin);
     if (physical_type(declared) == declared)

@@ -5,7 +5,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_cast_like(InferContext& ctx) {
   ctx.set_type(0, ctx.type(1));
   conversion_of(ctx);
   ctx.set_shape(0, ctx.shape(0));
@@ -18,8 +18,10 @@ OpDef cast_like() {
           .since_version = 15,
           .inputs = {2, 2},
           .precision = PrecisionRule::kFixed,
+          .function = Function::kCastLike,
           .storage_types = StorageTypes::kTaken,
-          .infer = infer,
+          .casts = true,
+          .infer = infer_cast_like,
           .run = run_cast,
           .adjoint = view_adjoint};
 }

@@ -5,16 +5,16 @@
 namespace ulpscope::ops {
 namespace {
 
-struct Plan {
+struct BlockPlan {
   Shape image, block, strides, dilations, pads, positions;  ///< positions: blocks per dimension.
   std::int64_t channels = 0;
 };
 
 // Inputs: input (N, C * block volume, L), image_shape, block_shape.
 template <typename Context>
-Plan plan_of(const Context& ctx) {
+BlockPlan block_plan(const Context& ctx) {
   const Shape& x = shape_of(ctx, 0);
-  Plan p;
+  BlockPlan p;
   p.image = integers_of(ctx, 1);
   p.block = integers_of(ctx, 2);
   const std::size_t rank = p.image.size();
@@ -41,16 +41,16 @@ Plan plan_of(const Context& ctx) {
   return p;
 }
 
-void infer(InferContext& ctx) {
+void infer_col2im(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  const Plan p = plan_of(ctx);
+  const BlockPlan p = block_plan(ctx);
   Shape shape{ctx.shape(0)[0], p.channels};
   shape.insert(shape.end(), p.image.begin(), p.image.end());
   ctx.set_shape(0, std::move(shape));
 }
 
-void run(KernelContext& ctx) {
-  const Plan p = plan_of(ctx);
+void run_col2im(KernelContext& ctx) {
+  const BlockPlan p = block_plan(ctx);
   const std::size_t rank = p.image.size();
   const std::int64_t volume = num_elements(p.block), length = num_elements(p.positions), pixels = num_elements(p.image);
   with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
@@ -84,7 +84,13 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef col2im() {
-  return {.name = "Col2Im", .since_version = 18, .inputs = {3, 3}, .weights = 0b110, .infer = infer, .run = run};
+  return {.name = "Col2Im",
+          .since_version = 18,
+          .inputs = {3, 3},
+          .types = {kNumbers, kIndices},
+          .weights = 0b110,
+          .infer = infer_col2im,
+          .run = run_col2im};
 }
 
 }  // namespace ulpscope::ops

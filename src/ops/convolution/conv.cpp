@@ -2,12 +2,13 @@
 #include "ops/adjoint_linear.h"
 #include "ops/common.h"
 #include "ops/convolution/convolve.h"
+#include "ops/multiply_adds.h"
 #include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_conv(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2});
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
@@ -16,7 +17,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, g.output_shape());
 }
 
-void run(KernelContext& ctx) {
+void run_conv(KernelContext& ctx) {
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape());
   const Window3 window = to_window3(ctx.layer(), g);
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
@@ -26,7 +27,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_conv(AdjointContext& ctx) {
   const WindowGeometry geometry = conv_geometry(ctx.layer(), ctx.input_shape(0), ctx.input_shape(1));
   const Value g = gradient(ctx);
   if (ctx.wants(0)) ctx.set(0, convolution_input_gradient(g, input(ctx, 1), geometry).id);
@@ -44,11 +45,14 @@ void adjoint(AdjointContext& ctx) {
 OpDef conv() {
   return {.name = "Conv",
           .inputs = {2, 3},
+          .types = {kFloats},
           .kind = OpKind::kContraction,
+          .function = Function::kConv,
           .weights = 0b110,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .infer = infer_conv,
+          .run = run_conv,
+          .adjoint = adjoint_conv,
+          .multiply_adds = multiply_adds_of_conv};
 }
 
 }  // namespace ulpscope::ops

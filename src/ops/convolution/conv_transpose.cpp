@@ -2,12 +2,13 @@
 #include "ops/adjoint_linear.h"
 #include "ops/common.h"
 #include "ops/convolution/convolve.h"
+#include "ops/multiply_adds.h"
 #include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_conv_transpose(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2});
   const WindowGeometry g = conv_transpose_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
@@ -16,7 +17,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, g.output_shape());
 }
 
-void run(KernelContext& ctx) {
+void run_conv_transpose(KernelContext& ctx) {
   const WindowGeometry g = conv_transpose_geometry(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape());
   const Window3 window = to_window3(ctx.layer(), g);
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
@@ -26,7 +27,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_conv_transpose(AdjointContext& ctx) {
   // The adjoint of a convolution from its output to its input.
   const WindowGeometry own = conv_transpose_geometry(ctx.layer(), ctx.input_shape(0), ctx.input_shape(1));
   WindowGeometry forward = own;
@@ -66,11 +67,14 @@ void adjoint(AdjointContext& ctx) {
 OpDef conv_transpose() {
   return {.name = "ConvTranspose",
           .inputs = {2, 3},
+          .types = {kFloats},
           .kind = OpKind::kContraction,
+          .function = Function::kConvTranspose,
           .weights = 0b110,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .infer = infer_conv_transpose,
+          .run = run_conv_transpose,
+          .adjoint = adjoint_conv_transpose,
+          .multiply_adds = multiply_adds_of_conv_transpose};
 }
 
 }  // namespace ulpscope::ops

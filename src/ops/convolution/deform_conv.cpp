@@ -14,7 +14,7 @@ namespace ulpscope::ops {
 namespace {
 
 // Inputs: X, W, offset (N, offset_group * kernel * rank, o...), B, mask (N, offset_group * kernel, o...).
-void infer(InferContext& ctx) {
+void infer_deform_conv(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1, 2, 3, 4});
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
@@ -62,7 +62,7 @@ T interpolate(const T* image, const Window3::Triple& size, const std::array<T, 3
   return sum;
 }
 
-void run(KernelContext& ctx) {
+void run_deform_conv(KernelContext& ctx) {
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape());
   const Window3 w = to_window3(ctx.layer(), g);
   const std::int64_t offset_groups = ctx.attributes().integer("offset_group", 1);
@@ -121,10 +121,11 @@ OpDef deform_conv() {
   return {.name = "DeformConv",
           .since_version = 19,
           .inputs = {3, 5},
+          .types = {kFloats},
           .kind = OpKind::kOther,
           .weights = 0b1010,
-          .infer = infer,
-          .run = run};
+          .infer = infer_deform_conv,
+          .run = run_deform_conv};
 }
 
 }  // namespace ulpscope::ops

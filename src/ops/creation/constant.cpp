@@ -6,7 +6,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext&) {}  // The driver takes type, shape and elements from TensorInfo::value.
+void infer_constant(InferContext&) {}  // The driver takes type, shape and elements from TensorInfo::value.
 
 }  // namespace
 
@@ -15,7 +15,7 @@ OpDef constant() {
           .inputs = {0, 0},
           .precision = PrecisionRule::kFixed,
           .kind = OpKind::kConstant,
-          .infer = infer};
+          .infer = infer_constant};
 }
 
 }  // namespace ulpscope::ops

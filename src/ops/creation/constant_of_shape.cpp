@@ -12,7 +12,7 @@ Tensor value_of(const Context& ctx) {
   return value;
 }
 
-void infer(InferContext& ctx) {
+void infer_constant_of_shape(InferContext& ctx) {
   ctx.set_type(0, value_of(ctx).type());
   const Shape shape = ctx.integers(0);
   for (std::int64_t dim : shape)
@@ -20,7 +20,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, shape);
 }
 
-void run(KernelContext& ctx) {
+void run_constant_of_shape(KernelContext& ctx) {
   Tensor& out = ctx.output(0);
   const Tensor value = value_of(ctx).cast(out.type());
   fill_elements(out.type(), out.raw(), out.size(), value.raw());
@@ -31,11 +31,13 @@ void run(KernelContext& ctx) {
 OpDef constant_of_shape() {
   return {.name = "ConstantOfShape",
           .since_version = 9,
+          .types = {kIndices},
           .precision = PrecisionRule::kFixed,
           .weights = 0b1,
           .storage_types = StorageTypes::kTaken,
-          .infer = infer,
-          .run = run};
+          .fills = true,
+          .infer = infer_constant_of_shape,
+          .run = run_constant_of_shape};
 }
 
 }  // namespace ulpscope::ops

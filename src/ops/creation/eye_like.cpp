@@ -7,13 +7,13 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_eye_like(InferContext& ctx) {
   ctx.set_type(0, dtype_attribute(ctx.layer(), ctx.type(0)));
   if (ctx.rank(0) != 2) ctx.fail(fmt::format("expected a matrix, got shape {}", to_string(ctx.shape(0))));
   ctx.set_shape(0, ctx.shape(0));
 }
 
-void run(KernelContext& ctx) {
+void run_eye_like(KernelContext& ctx) {
   Tensor& out = ctx.output(0);
   const std::int64_t rows = out.shape()[0], columns = out.shape()[1];
   const std::int64_t k = std::clamp(ctx.attributes().integer("k", 0), -rows, columns);
@@ -29,7 +29,11 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef eye_like() {
-  return {.name = "EyeLike", .since_version = 9, .precision = PrecisionRule::kFixed, .infer = infer, .run = run};
+  return {.name = "EyeLike",
+          .since_version = 9,
+          .precision = PrecisionRule::kFixed,
+          .infer = infer_eye_like,
+          .run = run_eye_like};
 }
 
 }  // namespace ulpscope::ops

@@ -11,7 +11,7 @@ namespace {
 using RangeTypes = TypeList<float, double, std::int16_t, std::int32_t, std::int64_t>;
 
 template <typename T>
-T scalar(const InferContext& ctx, int i) {
+T range_bound(const InferContext& ctx, int i) {
   const Tensor& tensor = ctx.value(i);
   if (tensor.size() != 1 || tensor.type() != type_of<T>())
     ctx.fail(fmt::format("expected one {} as input {}, got {} of {}", name_of(type_of<T>()), i, tensor.size(),
@@ -21,7 +21,7 @@ T scalar(const InferContext& ctx, int i) {
 
 template <typename T>
 std::int64_t count_of(const InferContext& ctx) {
-  const T start = scalar<T>(ctx, 0), limit = scalar<T>(ctx, 1), delta = scalar<T>(ctx, 2);
+  const T start = range_bound<T>(ctx, 0), limit = range_bound<T>(ctx, 1), delta = range_bound<T>(ctx, 2);
   if (delta == T{0}) ctx.fail("delta is 0");
   if constexpr (std::is_floating_point_v<T>) {
     const double count =
@@ -50,14 +50,14 @@ std::optional<std::int64_t> count_of_type(TypeList<Ts...>, const InferContext& c
   return result;
 }
 
-void infer(InferContext& ctx) {
+void infer_range(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const auto count = count_of_type(RangeTypes{}, ctx, ctx.value(0).type());
   if (!count) ctx.fail(fmt::format("cannot count in {}", name_of(ctx.type(0))));
   ctx.set_shape(0, {*count});
 }
 
-void run(KernelContext& ctx) {
+void run_range(KernelContext& ctx) {
   with_type(RangeTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
     using T = decltype(tag);
     const T start = ctx.input(0).data<T>()[0], delta = ctx.input(2).data<T>()[0];
@@ -81,9 +81,10 @@ OpDef range() {
   return {.name = "Range",
           .since_version = 11,
           .inputs = {3, 3},
+          .types = {set_of(RangeTypes{})},
           .precision = PrecisionRule::kFixed,
-          .infer = infer,
-          .run = run};
+          .infer = infer_range,
+          .run = run_range};
 }
 
 }  // namespace ulpscope::ops

@@ -17,12 +17,12 @@ Shape selected(const Context& ctx) {
   return start < end ? Shape(shape.begin() + start, shape.begin() + end) : Shape{};
 }
 
-void infer(InferContext& ctx) {
+void infer_shape(InferContext& ctx) {
   ctx.set_type(0, DataType::kInt64);
   ctx.set_shape(0, {static_cast<std::int64_t>(selected(ctx).size())});
 }
 
-void run(KernelContext& ctx) {
+void run_shape(KernelContext& ctx) {
   const Shape dims = selected(ctx);
   std::copy(dims.begin(), dims.end(), ctx.output(0).data<std::int64_t>());
 }
@@ -33,8 +33,9 @@ OpDef shape() {
   return {.name = "Shape",
           .precision = PrecisionRule::kFixed,
           .storage_types = StorageTypes::kTaken,
-          .infer = infer,
-          .run = run};
+          .reads_shape_only = true,
+          .infer = infer_shape,
+          .run = run_shape};
 }
 
 }  // namespace ulpscope::ops

@@ -4,9 +4,9 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) { ctx.set(0, DataType::kInt64, {}); }
+void infer_size(InferContext& ctx) { ctx.set(0, DataType::kInt64, {}); }
 
-void run(KernelContext& ctx) { ctx.output(0).data<std::int64_t>()[0] = ctx.input(0).size(); }
+void run_size(KernelContext& ctx) { ctx.output(0).data<std::int64_t>()[0] = ctx.input(0).size(); }
 
 }  // namespace
 
@@ -14,8 +14,9 @@ OpDef size() {
   return {.name = "Size",
           .precision = PrecisionRule::kFixed,
           .storage_types = StorageTypes::kTaken,
-          .infer = infer,
-          .run = run};
+          .reads_shape_only = true,
+          .infer = infer_size,
+          .run = run_size};
 }
 
 }  // namespace ulpscope::ops

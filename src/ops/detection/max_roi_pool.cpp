@@ -14,7 +14,7 @@ namespace {
 // Inputs: X (N, C, H, W), rois (R, 5): batch, x1, y1, x2, y2.
 Shape pooled_shape(const Layer& layer) { return layer.attributes.required_integers("pooled_shape"); }
 
-void infer(InferContext& ctx) {
+void infer_max_roi_pool(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1});
   const Shape& x = ctx.shape(0);
@@ -26,7 +26,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, {rois[0], x[1], pooled[0], pooled[1]});
 }
 
-void run(KernelContext& ctx) {
+void run_max_roi_pool(KernelContext& ctx) {
   const Shape& x = ctx.input(0).shape();
   const Shape pooled = pooled_shape(ctx.layer());
   const std::int64_t channels = x[1], height = x[2], width = x[3];
@@ -70,7 +70,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef max_roi_pool() {
-  return {.name = "MaxRoiPool", .inputs = {2, 2}, .kind = OpKind::kPooling, .infer = infer, .run = run};
+  return {.name = "MaxRoiPool",
+          .inputs = {2, 2},
+          .types = {kFloats},
+          .kind = OpKind::kPooling,
+          .infer = infer_max_roi_pool,
+          .run = run_max_roi_pool};
 }
 
 }  // namespace ulpscope::ops

@@ -30,7 +30,7 @@ float float_input(const KernelContext& ctx, int i, float otherwise) {
   return ctx.input(i).data<float>()[0];
 }
 
-void infer(InferContext& ctx) {
+void infer_non_max_suppression(InferContext& ctx) {
   ctx.set_type(0, DataType::kInt64);
   const Shape &boxes = ctx.shape(0), &scores = ctx.shape(1);
   if (boxes.size() != 3 || scores.size() != 3 || boxes[2] != 4 || boxes[0] != scores[0] || boxes[1] != scores[2])
@@ -39,7 +39,7 @@ void infer(InferContext& ctx) {
         to_string(boxes), to_string(scores)));
 }
 
-void run(KernelContext& ctx) {
+void run_non_max_suppression(KernelContext& ctx) {
   const Tensor &boxes = ctx.input(0), &scores = ctx.input(1);
   const std::int64_t limit = ctx.has_input(2) && ctx.input(2).size() != 0 ? single_integer(ctx, 2) : 0;
   const float iou_threshold = float_input(ctx, 3, 0.0f);
@@ -84,10 +84,11 @@ OpDef non_max_suppression() {
   return {.name = "NonMaxSuppression",
           .since_version = 10,
           .inputs = {2, 5},
+          .types = {kFloats, kFloats, kIndices, kFloats, kFloats},
           .precision = PrecisionRule::kFixed,
           .weights = 0b11100,
-          .infer = infer,
-          .run = run};
+          .infer = infer_non_max_suppression,
+          .run = run_non_max_suppression};
 }
 
 }  // namespace ulpscope::ops

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 26;
 
 // Inputs: X (N, C, H, W), rois (R, 4): x1, y1, x2, y2, batch_indices (R).
-void infer(InferContext& ctx) {
+void infer_roi_align(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {1});
   const Shape& x = ctx.shape(0);
@@ -55,7 +55,7 @@ Sample<T> make_sample(T y, T x, std::int64_t height, std::int64_t width) {
   return s;
 }
 
-void run(KernelContext& ctx) {
+void run_roi_align(KernelContext& ctx) {
   const Attributes& attributes = ctx.attributes();
   const Shape& x = ctx.input(0).shape();
   const Shape& y = ctx.output(0).shape();
@@ -134,8 +134,13 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef roi_align() {
-  return {
-      .name = "RoiAlign", .since_version = 10, .inputs = {3, 3}, .kind = OpKind::kPooling, .infer = infer, .run = run};
+  return {.name = "RoiAlign",
+          .since_version = 10,
+          .inputs = {3, 3},
+          .types = {kFloats, kFloats, kIndices},
+          .kind = OpKind::kPooling,
+          .infer = infer_roi_align,
+          .run = run_roi_align};
 }
 
 }  // namespace ulpscope::ops

@@ -4,12 +4,12 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_compress(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   if (ctx.attributes().has("axis")) normalize_axis(ctx, ctx.attributes().required_integer("axis"), ctx.rank(0));
 }
 
-void run(KernelContext& ctx) {
+void run_compress(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const auto condition = ctx.input(1).values<bool>();
   std::int64_t outer = 1, count = in.size(), inner = 1;
@@ -44,9 +44,12 @@ OpDef compress() {
   return {.name = "Compress",
           .since_version = 9,
           .inputs = {2, 2},
+          .types = {kEverything, kBooleans},
           .precision = PrecisionRule::kMovement,
-          .infer = infer,
-          .run = run};
+          .selects = 0b10,
+          .moves_values = true,
+          .infer = infer_compress,
+          .run = run_compress};
 }
 
 }  // namespace ulpscope::ops

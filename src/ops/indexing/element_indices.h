@@ -5,6 +5,12 @@
 
 namespace ulpscope::ops {
 
+/// The attribute `axis`, in [0, rank).
+template <typename Context>
+std::int64_t indexed_axis(const Context& ctx) {
+  return normalize_axis(ctx, ctx.attributes().integer("axis", 0), static_cast<std::int64_t>(shape_of(ctx, 0).size()));
+}
+
 /// Fails unless `indices` has the rank of `data` and, outside of `axis`, no dimension is larger.
 template <typename Context>
 void check_element_indices(const Context& ctx, const Shape& data, const Shape& indices, std::int64_t axis) {

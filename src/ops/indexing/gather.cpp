@@ -8,7 +8,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_gather(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const Shape &data = ctx.shape(0), &indices = ctx.shape(1);
   const auto axis = normalize_axis(ctx, ctx.attributes().integer("axis", 0), ctx.rank(0));
@@ -18,7 +18,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, std::move(result));
 }
 
-void run(KernelContext& ctx) {
+void run_gather(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   const std::size_t axis =
@@ -39,7 +39,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_gather(AdjointContext& ctx) {
   if (!ctx.wants(0)) return;
   const Shape &shape = ctx.input_shape(0), &places = ctx.input_shape(1);
   const auto rank = static_cast<std::int64_t>(shape.size()), chosen = static_cast<std::int64_t>(places.size());
@@ -79,11 +79,14 @@ void adjoint(AdjointContext& ctx) {
 OpDef gather() {
   return {.name = "Gather",
           .inputs = {2, 2},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .selects = 0b10,
+          .moves_values = true,
+          .infer = infer_gather,
+          .run = run_gather,
+          .adjoint = adjoint_gather};
 }
 
 }  // namespace ulpscope::ops

@@ -5,33 +5,28 @@
 namespace ulpscope::ops {
 namespace {
 
-template <typename Context>
-std::int64_t axis_of(const Context& ctx) {
-  return normalize_axis(ctx, ctx.attributes().integer("axis", 0), static_cast<std::int64_t>(shape_of(ctx, 0).size()));
-}
-
-void infer(InferContext& ctx) {
+void infer_gather_elements(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, ctx.shape(1));
-  check_element_indices(ctx, ctx.shape(0), ctx.shape(1), axis_of(ctx));
+  check_element_indices(ctx, ctx.shape(0), ctx.shape(1), indexed_axis(ctx));
 }
 
-void run(KernelContext& ctx) {
+void run_gather_elements(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   void* out = ctx.output(0).raw();
   const std::vector<std::int64_t> indices = ctx.integers(1);
   with_word(in.type(), [&](auto word) {
     using Word = decltype(word);
     for_each_element_index(
-        ctx, in.shape(), ctx.input(1), indices, axis_of(ctx),
+        ctx, in.shape(), ctx.input(1), indices, indexed_axis(ctx),
         [&](std::int64_t i, std::int64_t from) { store_word(out, i, load_word<Word>(in.raw(), from)); });
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_gather_elements(AdjointContext& ctx) {
   if (!ctx.wants(0)) return;
   ctx.set(0, ctx.add("ScatterElements", {zeros(ctx, ctx.input_shape(0)).id, ctx.input(1), ctx.gradient(0)},
-                     {{"axis", axis_of(ctx)}, {"reduction", std::string("add")}}));
+                     {{"axis", indexed_axis(ctx)}, {"reduction", std::string("add")}}));
 }
 
 }  // namespace
@@ -40,11 +35,14 @@ OpDef gather_elements() {
   return {.name = "GatherElements",
           .since_version = 11,
           .inputs = {2, 2},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .selects = 0b10,
+          .moves_values = true,
+          .infer = infer_gather_elements,
+          .run = run_gather_elements,
+          .adjoint = adjoint_gather_elements};
 }
 
 }  // namespace ulpscope::ops

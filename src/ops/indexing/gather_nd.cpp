@@ -7,13 +7,13 @@
 namespace ulpscope::ops {
 namespace {
 
-struct Layout {
+struct GatherLayout {
   std::size_t batch_dims;
   std::size_t depth;  ///< Length of an index tuple.
 };
 
 template <typename Context>
-Layout layout_of(const Context& ctx, const Shape& data, const Shape& indices) {
+GatherLayout gather_layout(const Context& ctx, const Shape& data, const Shape& indices) {
   const std::int64_t batch = ctx.attributes().integer("batch_dims", 0);
   const auto fits = [&] {
     if (batch < 0 || batch >= static_cast<std::int64_t>(std::min(data.size(), indices.size()))) return false;
@@ -26,21 +26,21 @@ Layout layout_of(const Context& ctx, const Shape& data, const Shape& indices) {
   return {static_cast<std::size_t>(batch), static_cast<std::size_t>(indices.back())};
 }
 
-void infer(InferContext& ctx) {
+void infer_gather_nd(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const Shape &data = ctx.shape(0), &indices = ctx.shape(1);
-  const Layout layout = layout_of(ctx, data, indices);
+  const GatherLayout layout = gather_layout(ctx, data, indices);
   Shape result(indices.begin(), indices.end() - 1);
   result.insert(result.end(), data.begin() + static_cast<std::ptrdiff_t>(layout.batch_dims + layout.depth), data.end());
   ctx.set_shape(0, std::move(result));
 }
 
-void run(KernelContext& ctx) {
+void run_gather_nd(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   const Shape& data = in.shape();
   const Shape& indices = ctx.input(1).shape();
-  const auto [batch_dims, depth] = layout_of(ctx, data, indices);
+  const auto [batch_dims, depth] = gather_layout(ctx, data, indices);
   if (out.size() == 0) return;
   const std::vector<std::int64_t> values = ctx.integers(1), strides = strides_of(data);
   const std::int64_t slice = product(data, batch_dims + depth, data.size());
@@ -56,10 +56,10 @@ void run(KernelContext& ctx) {
   }
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_gather_nd(AdjointContext& ctx) {
   if (!ctx.wants(0)) return;
   const Shape &data = ctx.input_shape(0), &indices = ctx.input_shape(1);
-  const auto [batch_dims, depth] = layout_of(ctx, data, indices);
+  const auto [batch_dims, depth] = gather_layout(ctx, data, indices);
   // The dimensions of the batch are one more index in front of each tuple.
   const std::int64_t batches = product(data, 0, batch_dims), tuples = product(indices, batch_dims, indices.size() - 1);
   Tensor numbers(DataType::kInt64, {batches, tuples, 1});
@@ -81,11 +81,14 @@ OpDef gather_nd() {
   return {.name = "GatherND",
           .since_version = 11,
           .inputs = {2, 2},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .selects = 0b10,
+          .moves_values = true,
+          .infer = infer_gather_nd,
+          .run = run_gather_nd,
+          .adjoint = adjoint_gather_nd};
 }
 
 }  // namespace ulpscope::ops

@@ -4,9 +4,9 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) { ctx.set_type(0, DataType::kInt64); }
+void infer_non_zero(InferContext& ctx) { ctx.set_type(0, DataType::kInt64); }
 
-void run(KernelContext& ctx) {
+void run_non_zero(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   std::vector<std::int64_t> found;
   with_type(AllTypes{}, ctx, in.type(), [&](auto tag) {
@@ -27,7 +27,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef non_zero() {
-  return {.name = "NonZero", .since_version = 9, .precision = PrecisionRule::kFixed, .infer = infer, .run = run};
+  return {.name = "NonZero",
+          .since_version = 9,
+          .types = {kEverything},
+          .precision = PrecisionRule::kFixed,
+          .infer = infer_non_zero,
+          .run = run_non_zero};
 }
 
 }  // namespace ulpscope::ops

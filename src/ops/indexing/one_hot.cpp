@@ -6,15 +6,15 @@ namespace ulpscope::ops {
 namespace {
 
 template <typename Context>
-std::int64_t axis_of(const Context& ctx) {
+std::int64_t new_axis(const Context& ctx) {
   const std::int64_t rank = static_cast<std::int64_t>(shape_of(ctx, 0).size());
   return normalize_axis(ctx, ctx.attributes().integer("axis", -1), rank + 1);
 }
 
-void infer(InferContext& ctx) {
+void infer_one_hot(InferContext& ctx) {
   ctx.set_type(0, ctx.type(2));
   Shape shape = ctx.shape(0);
-  const std::int64_t axis = axis_of(ctx);
+  const std::int64_t axis = new_axis(ctx);
   if (num_elements(ctx.shape(2)) != 2)
     ctx.fail(fmt::format("expected two values (off, on), got shape {}", to_string(ctx.shape(2))));
   const Tensor& given = ctx.value(1);
@@ -25,11 +25,11 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, std::move(shape));
 }
 
-void run(KernelContext& ctx) {
+void run_one_hot(KernelContext& ctx) {
   Tensor& out = ctx.output(0);
   const Tensor& values = ctx.input(2);
   fill_elements(out.type(), out.raw(), out.size(), values.raw());
-  const std::size_t axis = static_cast<std::size_t>(axis_of(ctx));
+  const std::size_t axis = static_cast<std::size_t>(new_axis(ctx));
   const std::int64_t depth = out.shape()[axis], inner = product(out.shape(), axis + 1, out.shape().size());
   const Tensor indices = ctx.input(0).cast(DataType::kInt64);
   const std::size_t bytes = size_of(out.type());
@@ -47,10 +47,12 @@ OpDef one_hot() {
   return {.name = "OneHot",
           .since_version = 9,
           .inputs = {3, 3},
+          .types = {kNumbers, kNumbers, kEverything},
           .precision = PrecisionRule::kFixed,
           .weights = 0b10,
-          .infer = infer,
-          .run = run};
+          .selects = 0b1,
+          .infer = infer_one_hot,
+          .run = run_one_hot};
 }
 
 }  // namespace ulpscope::ops

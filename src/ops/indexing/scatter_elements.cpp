@@ -1,18 +1,10 @@
 // ScatterElements, ai.onnx 11, 13, 16, 18 (reductions): writes or combines one element per index along an axis.
 #include "ops/adjoint_values.h"
 #include "ops/indexing/element_indices.h"
-#include "ops/indexing/scatter_by_element.h"
 #include "ops/indexing/scatter_reduction.h"
 
 namespace ulpscope::ops {
 namespace {
-
-template <typename Context>
-std::int64_t axis_of(const Context& ctx) {
-  return normalize_axis(ctx, ctx.attributes().integer("axis", 0), static_cast<std::int64_t>(shape_of(ctx, 0).size()));
-}
-
-}  // namespace
 
 void infer_scatter_elements(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
@@ -21,15 +13,16 @@ void infer_scatter_elements(InferContext& ctx) {
   if (ctx.shape(1) != ctx.shape(2))
     ctx.fail(fmt::format("indices of shape {} and updates of shape {} differ", to_string(ctx.shape(1)),
                          to_string(ctx.shape(2))));
-  check_element_indices(ctx, ctx.shape(0), ctx.shape(1), axis_of(ctx));
+  check_element_indices(ctx, ctx.shape(0), ctx.shape(1), indexed_axis(ctx));
 }
 
+/// A copy of input 0 in which the elements that input 1 points at are combined with those of input 2, in order.
 void run_scatter_elements(KernelContext& ctx) {
   run_copy(ctx);
   const Tensor &indices = ctx.input(1), &updates = ctx.input(2);
   Tensor& out = ctx.output(0);
   const std::vector<std::int64_t> values = ctx.integers(1);
-  const std::int64_t axis = axis_of(ctx);
+  const std::int64_t axis = indexed_axis(ctx);
   if (replaces(ctx.attributes())) {
     with_word(out.type(), [&](auto word) {
       using Word = decltype(word);
@@ -48,6 +41,7 @@ void run_scatter_elements(KernelContext& ctx) {
   });
 }
 
+/// None for the reductions mul, max and min.
 void adjoint_scatter_elements(AdjointContext& ctx) {
   const std::string reduction = ctx.attributes().text("reduction", "none");
   if (reduction != "none" && reduction != "add") {
@@ -63,15 +57,27 @@ void adjoint_scatter_elements(AdjointContext& ctx) {
     ctx.set(2, ctx.add("GatherElements", {g.id, ctx.input(1)}, {{"axis", ctx.attributes().integer("axis", 0)}}));
 }
 
-OpDef scatter_elements() {
-  return {.name = "ScatterElements",
-          .since_version = 11,
+OpDef scatter(std::string_view name, int since_version) {
+  return {.name = name,
+          .since_version = since_version,
           .inputs = {3, 3},
+          .types = {kEverything, kIndices, kEverything},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
+          .selects = 0b10,
           .infer = infer_scatter_elements,
           .run = run_scatter_elements,
           .adjoint = adjoint_scatter_elements};
+}
+
+}  // namespace
+
+OpTable scatter_elements() {
+  return {
+      scatter("ScatterElements", 11),
+      // Scatter, ai.onnx 9, 11: its former name.
+      scatter("Scatter", 9),
+  };
 }
 
 }  // namespace ulpscope::ops

@@ -5,7 +5,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_scatter_nd(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   check_reduction(ctx);
   ctx.set_shape(0, ctx.shape(0));
@@ -33,7 +33,7 @@ void for_each_slice(const KernelContext& ctx, const Shape& data, Function&& func
   }
 }
 
-void run(KernelContext& ctx) {
+void run_scatter_nd(KernelContext& ctx) {
   run_copy(ctx);
   Tensor& out = ctx.output(0);
   const Tensor& updates = ctx.input(2);
@@ -56,7 +56,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_scatter_nd(AdjointContext& ctx) {
   const std::string reduction = ctx.attributes().text("reduction", "none");
   if (reduction != "none" && reduction != "add") {
     ctx.leave_out(0);
@@ -75,11 +75,13 @@ OpDef scatter_nd() {
   return {.name = "ScatterND",
           .since_version = 11,
           .inputs = {3, 3},
+          .types = {kEverything, kIndices, kEverything},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .selects = 0b10,
+          .infer = infer_scatter_nd,
+          .run = run_scatter_nd,
+          .adjoint = adjoint_scatter_nd};
 }
 
 }  // namespace ulpscope::ops

@@ -7,20 +7,20 @@ namespace ulpscope::ops {
 namespace {
 
 template <typename Context>
-std::size_t axis_of(const Context& ctx) {
+std::size_t written_axis(const Context& ctx) {
   const std::int64_t axis =
       normalize_axis(ctx, ctx.attributes().integer("axis", -2), static_cast<std::int64_t>(shape_of(ctx, 0).size()));
   if (axis == 0) ctx.fail("axis 0 is the batch and cannot be written along");
   return static_cast<std::size_t>(axis);
 }
 
-void infer(InferContext& ctx) {
+void infer_tensor_scatter(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const std::string mode = ctx.attributes().text("mode", "linear");
   if (mode != "linear" && mode != "circular") ctx.fail(fmt::format("expected mode linear or circular, got '{}'", mode));
   const Shape &cache = ctx.shape(0), &update = ctx.shape(1);
   ctx.set_shape(0, cache);
-  const std::size_t axis = axis_of(ctx);
+  const std::size_t axis = written_axis(ctx);
   bool fits = cache.size() == update.size();
   for (std::size_t d = 0; fits && d < cache.size(); ++d)
     fits = d == axis ? update[d] <= cache[d] : update[d] == cache[d];
@@ -31,13 +31,13 @@ void infer(InferContext& ctx) {
     ctx.fail(fmt::format("expected write_indices of shape {}, got {}", to_string({cache[0]}), to_string(ctx.shape(2))));
 }
 
-void run(KernelContext& ctx) {
+void run_tensor_scatter(KernelContext& ctx) {
   run_copy(ctx);
   Tensor& out = ctx.output(0);
   const Tensor& update = ctx.input(1);
   if (update.size() == 0) return;
   const Shape& shape = out.shape();
-  const std::size_t axis = axis_of(ctx);
+  const std::size_t axis = written_axis(ctx);
   const std::int64_t capacity = shape[axis], length = update.shape()[axis];
   const bool circular = ctx.attributes().text("mode", "linear") == "circular";
   std::vector<std::int64_t> begins(static_cast<std::size_t>(shape[0]), 0);
@@ -63,10 +63,12 @@ OpDef tensor_scatter() {
   return {.name = "TensorScatter",
           .since_version = 24,
           .inputs = {2, 3},
+          .types = {kEverything, kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
-          .infer = infer,
-          .run = run};
+          .selects = 0b100,
+          .infer = infer_tensor_scatter,
+          .run = run_tensor_scatter};
 }
 
 }  // namespace ulpscope::ops

@@ -12,7 +12,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_top_k(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   ctx.set_type(1, DataType::kInt64);
   Shape shape = ctx.shape(0);
@@ -68,7 +68,7 @@ void select(const KernelContext& ctx, std::int64_t k, std::size_t axis, bool lar
                });
 }
 
-void run(KernelContext& ctx) {
+void run_top_k(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const std::size_t axis =
       static_cast<std::size_t>(normalize_axis(ctx, ctx.attributes().integer("axis", -1), in.rank()));
@@ -77,7 +77,7 @@ void run(KernelContext& ctx) {
             [&](auto tag) { select<decltype(tag)>(ctx, k, axis, ctx.attributes().integer("largest", 1) != 0); });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_top_k(AdjointContext& ctx) {
   if (ctx.gradient(0) == kNone) return;
   const std::int64_t axis =
       normalize_axis(ctx, ctx.attributes().integer("axis", -1), static_cast<std::int64_t>(ctx.input_shape(0).size()));
@@ -94,11 +94,12 @@ OpDef top_k() {
   return {.name = "TopK",
           .inputs = {1, 2},
           .outputs = {1, 2},
+          .types = {kNumbers, kIndices},
           .precision = PrecisionRule::kMovement,
           .weights = 0b10,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .infer = infer_top_k,
+          .run = run_top_k,
+          .adjoint = adjoint_top_k};
 }
 
 }  // namespace ulpscope::ops

@@ -19,7 +19,8 @@ int compare(T a, T b) {
 
 /// Groups of equal rows, each with its rows in rising order; groups in the order of the output.
 template <typename T>
-std::vector<std::vector<std::int64_t>> groups_of(const T* rows, std::int64_t count, std::int64_t width, bool sorted) {
+std::vector<std::vector<std::int64_t>> groups_of_rows(const T* rows, std::int64_t count, std::int64_t width,
+                                                      bool sorted) {
   const auto order = [&](std::int64_t a, std::int64_t b) {
     for (std::int64_t i = 0; i < width; ++i)
       if (const int c = compare(rows[a * width + i], rows[b * width + i]); c != 0) return c;
@@ -38,13 +39,13 @@ std::vector<std::vector<std::int64_t>> groups_of(const T* rows, std::int64_t cou
   return groups;
 }
 
-void infer(InferContext& ctx) {
+void infer_unique(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   for (int i = 1; i < ctx.num_outputs(); ++i) ctx.set_type(i, DataType::kInt64);
   if (ctx.attributes().has("axis")) normalize_axis(ctx, ctx.attributes().required_integer("axis"), ctx.rank(0));
 }
 
-void run(KernelContext& ctx) {
+void run_unique(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const bool along_axis = ctx.attributes().has("axis");
   // Seen as (outer, count, inner); the compared slices become rows of outer * inner elements.
@@ -61,7 +62,7 @@ void run(KernelContext& ctx) {
   std::vector<std::vector<std::int64_t>> groups;
   with_type(AllTypes{}, ctx, in.type(), [&](auto tag) {
     using T = decltype(tag);
-    groups = groups_of(rows.data<T>(), count, outer * inner, ctx.attributes().integer("sorted", 1) != 0);
+    groups = groups_of_rows(rows.data<T>(), count, outer * inner, ctx.attributes().integer("sorted", 1) != 0);
   });
 
   const std::int64_t found = static_cast<std::int64_t>(groups.size());
@@ -95,9 +96,10 @@ OpDef unique() {
   return {.name = "Unique",
           .since_version = 11,
           .outputs = {1, 4},
+          .types = {kEverything},
           .precision = PrecisionRule::kMovement,
-          .infer = infer,
-          .run = run};
+          .infer = infer_unique,
+          .run = run_unique};
 }
 
 }  // namespace ulpscope::ops

@@ -1,6 +1,5 @@
-#include "ops/loss/loss.h"
-
-#include "ops/rows.h"
+// The two classification losses.
+#include "ops/normalization/softmax.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -21,8 +20,7 @@ void reduce_losses(const KernelContext& ctx, const std::vector<T>& losses, const
     out[0] = sum_of(losses) / sum_of(weights);
 }
 
-}  // namespace
-
+/// Output 0: a scalar, or one loss per target with reduction "none". Inputs: values (N, C, d...), targets (N, d...).
 void infer_loss(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const std::string reduction = ctx.attributes().text("reduction", "mean");
@@ -40,6 +38,8 @@ void infer_loss(InferContext& ctx) {
   ctx.set_shape(0, reduction == "none" ? targets : Shape{});
 }
 
+/// loss = -weight[target] * log_probabilities[target] per target, reduced as the attribute says. A target that equals
+/// ignore_index counts for nothing; other targets must be in [0, C). "mean" divides by the sum of the weights.
 void negative_log_likelihood(KernelContext& ctx, const Tensor& log_probabilities) {
   const std::vector<std::int64_t> targets = ctx.integers(1);
   const Shape& shape = log_probabilities.shape();
@@ -62,6 +62,47 @@ void negative_log_likelihood(KernelContext& ctx, const Tensor& log_probabilities
     }
     reduce_losses(ctx, losses, weights);
   });
+}
+
+void run_negative_log_likelihood(KernelContext& ctx) { negative_log_likelihood(ctx, ctx.input(0)); }
+
+void infer_cross_entropy(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  ctx.set_type(1, ctx.type(0));
+  infer_loss(ctx);
+  ctx.set_shape(1, ctx.shape(0));
+}
+
+void run_cross_entropy(KernelContext& ctx) {
+  const Tensor& scores = ctx.input(0);
+  Tensor log_probabilities = ctx.has_output(1) ? ctx.output(1) : Tensor(scores.type(), scores.shape());
+  log_softmax(ctx, scores, log_probabilities, {1});
+  if (ctx.has_output(0)) negative_log_likelihood(ctx, log_probabilities);
+}
+
+}  // namespace
+
+OpTable loss() {
+  return {
+      // NegativeLogLikelihoodLoss, ai.onnx 12, 13, 22: the weighted loss of log probabilities (N, C, d...) for targets
+      // (N, d...).
+      {.name = "NegativeLogLikelihoodLoss",
+       .since_version = 12,
+       .inputs = {2, 3},
+       .types = {kFloats, kIndices, kFloats},
+       .infer = infer_loss,
+       .run = run_negative_log_likelihood},
+      // SoftmaxCrossEntropyLoss, ai.onnx 12, 13: NegativeLogLikelihoodLoss of the log softmax of scores over axis 1;
+      // the
+      // log probabilities are output 1.
+      {.name = "SoftmaxCrossEntropyLoss",
+       .since_version = 12,
+       .inputs = {2, 3},
+       .outputs = {1, 2},
+       .types = {kFloats, kIndices, kFloats},
+       .infer = infer_cross_entropy,
+       .run = run_cross_entropy},
+  };
 }
 
 }  // namespace ulpscope::ops

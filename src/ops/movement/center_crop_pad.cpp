@@ -9,7 +9,7 @@ namespace {
 
 // Inputs: input_data, shape (of all axes, or of those in the attribute `axes`).
 template <typename Context>
-Shape target_shape(const Context& ctx) {
+Shape centered_shape(const Context& ctx) {
   Shape shape = shape_of(ctx, 0);
   const std::int64_t rank = static_cast<std::int64_t>(shape.size());
   std::vector<std::int64_t> axes = ctx.attributes().integers("axes");
@@ -28,12 +28,12 @@ Shape target_shape(const Context& ctx) {
   return shape;
 }
 
-void infer(InferContext& ctx) {
+void infer_center_crop_pad(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  ctx.set_shape(0, target_shape(ctx));
+  ctx.set_shape(0, centered_shape(ctx));
 }
 
-void run(KernelContext& ctx) {
+void run_center_crop_pad(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   const auto in_strides = strides_of(in.shape()), out_strides = strides_of(out.shape());
@@ -53,7 +53,7 @@ void run(KernelContext& ctx) {
   copy_strided(out.type(), element(in, from), in_strides, element(out, to), out_strides, common);
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_center_crop_pad(AdjointContext& ctx) {
   const Shape &in = ctx.input_shape(0), &out = ctx.output_shape(0);
   std::vector<std::int64_t> front, back;
   for (std::size_t d = 0; d < in.size(); ++d) {
@@ -70,12 +70,13 @@ OpDef center_crop_pad() {
   return {.name = "CenterCropPad",
           .since_version = 18,
           .inputs = {2, 2},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .weights = 0b10,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .infer = infer_center_crop_pad,
+          .run = run_center_crop_pad,
+          .adjoint = adjoint_center_crop_pad};
 }
 
 }  // namespace ulpscope::ops

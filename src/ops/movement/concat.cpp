@@ -7,7 +7,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_concat(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   for (int i = 1; i < ctx.num_inputs(); ++i)
     if (ctx.type(i) != ctx.type(0) && ctx.type(i) != DataType::kUndefined && ctx.type(0) != DataType::kUndefined)
@@ -28,7 +28,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, std::move(result));
 }
 
-void run(KernelContext& ctx) {
+void run_concat(KernelContext& ctx) {
   Tensor& out = ctx.output(0);
   const std::size_t axis =
       static_cast<std::size_t>(normalize_axis(ctx, ctx.attributes().required_integer("axis"), out.rank()));
@@ -43,7 +43,7 @@ void run(KernelContext& ctx) {
   }
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_concat(AdjointContext& ctx) {
   const std::int64_t axis = normalize_axis(ctx, ctx.attributes().required_integer("axis"),
                                            static_cast<std::int64_t>(ctx.output_shape(0).size()));
   const Value g = gradient(ctx);
@@ -60,11 +60,13 @@ void adjoint(AdjointContext& ctx) {
 OpDef concat() {
   return {.name = "Concat",
           .inputs = {1, kAnyNumber},
+          .types = {kEverything},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .function = Function::kConcat,
+          .infer = infer_concat,
+          .run = run_concat,
+          .adjoint = adjoint_concat};
 }
 
 }  // namespace ulpscope::ops

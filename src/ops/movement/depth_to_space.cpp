@@ -13,7 +13,7 @@ std::int64_t block_size(const InferContext& ctx) {
   return block;
 }
 
-void infer(InferContext& ctx) {
+void infer_depth_to_space(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const std::string mode = ctx.attributes().text("mode", "DCR");
   if (mode != "DCR" && mode != "CRD") ctx.fail(fmt::format("expected mode DCR or CRD, got '{}'", mode));
@@ -24,7 +24,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, {shape[0], shape[1] / (block * block), shape[2] * block, shape[3] * block});
 }
 
-void run(KernelContext& ctx) {
+void run_depth_to_space(KernelContext& ctx) {
   const Shape& s = ctx.input(0).shape();
   const std::int64_t block = ctx.attributes().required_integer("blocksize"), depth = s[1] / (block * block);
   if (ctx.attributes().text("mode", "DCR") == "DCR")
@@ -35,7 +35,7 @@ void run(KernelContext& ctx) {
                   ctx.output(0));
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_depth_to_space(AdjointContext& ctx) {
   const Shape& s = ctx.input_shape(0);
   const std::int64_t block = ctx.attributes().required_integer("blocksize"), depth = s[1] / (block * block);
   const Value g = reshape(gradient(ctx), {s[0], depth, s[2], block, s[3], block});
@@ -50,11 +50,13 @@ void adjoint(AdjointContext& ctx) {
 
 OpDef depth_to_space() {
   return {.name = "DepthToSpace",
+          .types = {kEverything},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .moves_values = true,
+          .infer = infer_depth_to_space,
+          .run = run_depth_to_space,
+          .adjoint = adjoint_depth_to_space};
 }
 
 }  // namespace ulpscope::ops

@@ -5,7 +5,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_expand(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const Shape target = ctx.integers(1);
   for (std::int64_t dim : target)
@@ -13,13 +13,13 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, broadcast_or_fail(ctx, ctx.shape(0), target));
 }
 
-void run(KernelContext& ctx) {
+void run_expand(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   copy_strided(in.type(), in.raw(), broadcast_strides(in.shape(), out.shape()), out.raw(), out.shape());
 }
 
-void adjoint(AdjointContext& ctx) { set(ctx, 0, gradient(ctx)); }
+void adjoint_expand(AdjointContext& ctx) { set(ctx, 0, gradient(ctx)); }
 
 }  // namespace
 
@@ -27,12 +27,14 @@ OpDef expand() {
   return {.name = "Expand",
           .since_version = 8,
           .inputs = {2, 2},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .weights = 0b10,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .moves_values = true,
+          .infer = infer_expand,
+          .run = run_expand,
+          .adjoint = adjoint_expand};
 }
 
 }  // namespace ulpscope::ops

@@ -32,7 +32,7 @@ Pads pads_of(const Context& ctx) {
   return result;
 }
 
-void infer(InferContext& ctx) {
+void infer_pad(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const std::string mode = ctx.attributes().text("mode", "constant");
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
@@ -104,7 +104,7 @@ void repeat_along(Tensor& out, const Pads& pads, std::size_t axis, const std::st
   }
 }
 
-void run(KernelContext& ctx) {
+void run_pad(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   if (out.size() == 0) return;
@@ -123,7 +123,7 @@ void run(KernelContext& ctx) {
     for (std::size_t axis = in.shape().size(); axis-- > 0;) repeat_along(out, pads, axis, mode);
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_pad(AdjointContext& ctx) {
   const Pads pads = pads_of(ctx);
   const Shape& shape = ctx.input_shape(0);
   const std::string mode = ctx.attributes().text("mode", "constant");
@@ -164,12 +164,13 @@ void adjoint(AdjointContext& ctx) {
 OpDef pad() {
   return {.name = "Pad",
           .inputs = {1, 4},
+          .types = {kEverything, kIndices, kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .weights = 0b1110,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .infer = infer_pad,
+          .run = run_pad,
+          .adjoint = adjoint_pad};
 }
 
 }  // namespace ulpscope::ops

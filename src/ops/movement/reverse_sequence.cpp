@@ -5,7 +5,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_reverse_sequence(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const Shape& shape = ctx.shape(0);
   const std::int64_t batch_axis = ctx.attributes().integer("batch_axis", 1),
@@ -19,7 +19,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, shape);
 }
 
-void run(KernelContext& ctx) {
+void run_reverse_sequence(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   const bool batch_first = ctx.attributes().integer("batch_axis", 1) == 0;
@@ -39,7 +39,7 @@ void run(KernelContext& ctx) {
   }
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_reverse_sequence(AdjointContext& ctx) {
   const std::int64_t batch_axis = ctx.attributes().integer("batch_axis", 1);
   ctx.set(0, ctx.add("ReverseSequence", {ctx.gradient(0), ctx.input(1)},
                      {{"batch_axis", batch_axis}, {"time_axis", 1 - batch_axis}}));
@@ -51,11 +51,13 @@ OpDef reverse_sequence() {
   return {.name = "ReverseSequence",
           .since_version = 10,
           .inputs = {2, 2},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .moves_values = true,
+          .infer = infer_reverse_sequence,
+          .run = run_reverse_sequence,
+          .adjoint = adjoint_reverse_sequence};
 }
 
 }  // namespace ulpscope::ops

@@ -55,12 +55,12 @@ Selection selection(const Context& ctx) {
   return result;
 }
 
-void infer(InferContext& ctx) {
+void infer_slice(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, selection(ctx).shape);
 }
 
-void run(KernelContext& ctx) {
+void run_slice(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   if (ctx.output(0).size() == 0) return;
   const Selection select = selection(ctx);
@@ -73,7 +73,7 @@ void run(KernelContext& ctx) {
   copy_strided(in.type(), element(in, offset), strides, ctx.output(0).raw(), select.shape);
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_slice(AdjointContext& ctx) {
   // Every axis: forwards, zeros between the elements of a step, zeros around.
   const Selection select = selection(ctx);
   const Shape& shape = ctx.input_shape(0);
@@ -116,12 +116,14 @@ void adjoint(AdjointContext& ctx) {
 OpDef slice() {
   return {.name = "Slice",
           .inputs = {1, 5},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .weights = 0b11110,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .moves_values = true,
+          .infer = infer_slice,
+          .run = run_slice,
+          .adjoint = adjoint_slice};
 }
 
 }  // namespace ulpscope::ops

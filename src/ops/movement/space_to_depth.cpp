@@ -7,7 +7,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_space_to_depth(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const std::string mode = ctx.attributes().text("mode", "DCR");
   if (mode != "DCR" && mode != "CRD") ctx.fail(fmt::format("expected mode DCR or CRD, got '{}'", mode));
@@ -19,7 +19,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, {shape[0], shape[1] * block * block, shape[2] / block, shape[3] / block});
 }
 
-void run(KernelContext& ctx) {
+void run_space_to_depth(KernelContext& ctx) {
   const Shape& s = ctx.input(0).shape();
   const std::int64_t block = ctx.attributes().required_integer("blocksize");
   const Shape cut{s[0], s[1], s[2] / block, block, s[3] / block, block};
@@ -29,7 +29,7 @@ void run(KernelContext& ctx) {
   copy_permuted(ctx.input(0), cut, perm, ctx.output(0));
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_space_to_depth(AdjointContext& ctx) {
   const Shape& s = ctx.input_shape(0);
   const std::int64_t block = ctx.attributes().required_integer("blocksize"), h = s[2] / block, w = s[3] / block;
   const bool depth_first = ctx.attributes().text("mode", "DCR") == "DCR";
@@ -45,11 +45,13 @@ void adjoint(AdjointContext& ctx) {
 
 OpDef space_to_depth() {
   return {.name = "SpaceToDepth",
+          .types = {kEverything},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .moves_values = true,
+          .infer = infer_space_to_depth,
+          .run = run_space_to_depth,
+          .adjoint = adjoint_space_to_depth};
 }
 
 }  // namespace ulpscope::ops

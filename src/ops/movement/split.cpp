@@ -36,7 +36,7 @@ std::vector<std::int64_t> part_sizes(const InferContext& ctx, std::int64_t size)
   return sizes;
 }
 
-void infer(InferContext& ctx) {
+void infer_split(InferContext& ctx) {
   for (int i = 0; i < ctx.num_outputs(); ++i) ctx.set_type(i, ctx.type(0));
   const Shape& shape = ctx.shape(0);
   const std::size_t axis =
@@ -60,7 +60,7 @@ std::vector<std::int64_t> part_begins(const Context& ctx, std::int64_t size) {
   return begins;
 }
 
-void run(KernelContext& ctx) {
+void run_split(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const std::size_t axis =
       static_cast<std::size_t>(normalize_axis(ctx, ctx.attributes().integer("axis", 0), in.rank()));
@@ -76,7 +76,7 @@ void run(KernelContext& ctx) {
   }
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_split(AdjointContext& ctx) {
   const Shape& shape = ctx.input_shape(0);
   const auto axis = static_cast<std::size_t>(
       normalize_axis(ctx, ctx.attributes().integer("axis", 0), static_cast<std::int64_t>(shape.size())));
@@ -97,12 +97,14 @@ OpDef split() {
   return {.name = "Split",
           .inputs = {1, 2},
           .outputs = {1, kAnyNumber},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .weights = 0b10,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .moves_values = true,
+          .infer = infer_split,
+          .run = run_split,
+          .adjoint = adjoint_split};
 }
 
 }  // namespace ulpscope::ops

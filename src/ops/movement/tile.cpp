@@ -5,7 +5,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_tile(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   Shape shape = ctx.shape(0);
   const std::vector<std::int64_t> repeats = ctx.integers(1);
@@ -19,7 +19,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, std::move(shape));
 }
 
-void run(KernelContext& ctx) {
+void run_tile(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   if (out.size() == 0) return;
@@ -34,7 +34,7 @@ void run(KernelContext& ctx) {
   copy_strided(in.type(), in.raw(), strides, out.raw(), shape);
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_tile(AdjointContext& ctx) {
   const Shape &in = ctx.input_shape(0), &out = ctx.output_shape(0);
   if (num_elements(in) == 0) return;
   Shape split;
@@ -52,12 +52,14 @@ OpDef tile() {
   return {.name = "Tile",
           .since_version = 6,
           .inputs = {2, 2},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .weights = 0b10,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .moves_values = true,
+          .infer = infer_tile,
+          .run = run_tile,
+          .adjoint = adjoint_tile};
 }
 
 }  // namespace ulpscope::ops

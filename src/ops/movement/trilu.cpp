@@ -8,13 +8,13 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_trilu(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   if (ctx.rank(0) < 2) ctx.fail(fmt::format("expected matrices, got shape {}", to_string(ctx.shape(0))));
   ctx.set_shape(0, ctx.shape(0));
 }
 
-void run(KernelContext& ctx) {
+void run_trilu(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
   if (in.size() == 0) return;
@@ -37,7 +37,7 @@ void run(KernelContext& ctx) {
                });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_trilu(AdjointContext& ctx) {
   const TensorId k = ctx.has_input(1) ? ctx.input(1) : TensorId{kNone};
   ctx.set(0, ctx.add("Trilu", {ctx.gradient(0), k}, {{"upper", ctx.attributes().integer("upper", 1)}}));
 }
@@ -48,12 +48,13 @@ OpDef trilu() {
   return {.name = "Trilu",
           .since_version = 14,
           .inputs = {1, 2},
+          .types = {kEverything, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .weights = 0b10,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .infer = infer_trilu,
+          .run = run_trilu,
+          .adjoint = adjoint_trilu};
 }
 
 }  // namespace ulpscope::ops

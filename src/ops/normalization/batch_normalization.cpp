@@ -12,12 +12,12 @@ namespace {
 constexpr int kX = 0, kScale = 1, kShift = 2, kMean = 3, kVariance = 4;
 
 /// x seen as (samples, channels, inner).
-struct Layout {
+struct ChannelLayout {
   std::int64_t samples, channels, inner;
 };
 
 template <typename Context>
-Layout layout_of(const Context& ctx, const Shape& shape) {
+ChannelLayout channel_layout(const Context& ctx, const Shape& shape) {
   if (shape.empty()) ctx.fail("expected an input (N, C, ...), got a scalar");
   if (shape.size() == 1) return {shape[0], 1, 1};
   if (ctx.opset() < 9 && ctx.attributes().integer("spatial", 1) == 0)
@@ -25,12 +25,12 @@ Layout layout_of(const Context& ctx, const Shape& shape) {
   return {shape[0], shape[1], product(shape, 2, shape.size())};
 }
 
-void infer(InferContext& ctx) {
+void infer_batch_normalization(InferContext& ctx) {
   ctx.set_type(0, ctx.type(kX));
   for (int i = 1; i < 5; ++i) ctx.set_type(i, ctx.type(kMean));
   ctx.set_shape(0, ctx.shape(kX));
   for (int i = 1; i < 5; ++i) ctx.set_shape(i, ctx.shape(kMean));
-  const std::int64_t channels = layout_of(ctx, ctx.shape(kX)).channels;
+  const std::int64_t channels = channel_layout(ctx, ctx.shape(kX)).channels;
   for (int i = kScale; i <= kVariance; ++i)
     if (num_elements(ctx.shape(i)) != channels)
       ctx.fail(fmt::format("expected {} elements, one per channel, as input {}, got shape {}", channels, i,
@@ -38,7 +38,7 @@ void infer(InferContext& ctx) {
 }
 
 template <typename Context>
-bool is_training(const Context& ctx) {
+bool updates_statistics(const Context& ctx) {
   if (ctx.opset() >= 14) return ctx.attributes().integer("training_mode", 0) != 0;
   const std::vector<TensorId>& outputs = ctx.layer().outputs;
   return std::any_of(outputs.begin() + 1, outputs.end(), [](TensorId id) { return id != kNone; });
@@ -46,7 +46,7 @@ bool is_training(const Context& ctx) {
 
 /// Statistics of the batch, per channel.
 template <typename T>
-void measure(const Tensor& x, const Layout& layout, Tensor& mean, Tensor& variance) {
+void measure(const Tensor& x, const ChannelLayout& layout, Tensor& mean, Tensor& variance) {
   const Rows rows = to_rows(x.reshaped({layout.samples, layout.channels, layout.inner}), {0, 2});
   for (std::int64_t c = 0; c < layout.channels; ++c) {
     const T* row = rows.tensor.data<T>() + c * rows.length;
@@ -70,9 +70,9 @@ void update(KernelContext& ctx, int input, int running, int saved, const Tensor&
     ctx.set_output(saved, parameter_as(current.reshaped(before.shape()), physical_type(ctx.output_type(saved))));
 }
 
-void run(KernelContext& ctx) {
+void run_batch_normalization(KernelContext& ctx) {
   const Tensor& x = ctx.input(kX);
-  const Layout layout = layout_of(ctx, ctx.input(kX).shape());
+  const ChannelLayout layout = channel_layout(ctx, ctx.input(kX).shape());
   for (int i = kScale; i <= kVariance; ++i)
     if (ctx.input(i).size() != layout.channels)
       ctx.fail(fmt::format("expected {} elements, one per channel, as input {}, got {}", layout.channels, i,
@@ -81,7 +81,7 @@ void run(KernelContext& ctx) {
     using T = decltype(tag);
     Tensor mean = parameter_as(ctx.input(kMean), x.type()), variance = parameter_as(ctx.input(kVariance), x.type());
     const Tensor scale = parameter_as(ctx.input(kScale), x.type()), shift = parameter_as(ctx.input(kShift), x.type());
-    if (is_training(ctx)) {
+    if (updates_statistics(ctx)) {
       mean = Tensor(x.type(), {layout.channels});
       variance = Tensor(x.type(), {layout.channels});
       measure<T>(x, layout, mean, variance);
@@ -104,8 +104,8 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
-  if (is_training(ctx) || ctx.gradient(0) == kNone) {
+void adjoint_batch_normalization(AdjointContext& ctx) {
+  if (updates_statistics(ctx) || ctx.gradient(0) == kNone) {
     for (int i = 0; i < ctx.num_inputs(); ++i) ctx.leave_out(i);
     return;
   }
@@ -134,11 +134,13 @@ OpDef batch_normalization() {
   return {.name = "BatchNormalization",
           .inputs = {5, 5},
           .outputs = {1, 5},
+          .types = {kFloats},
           .kind = OpKind::kNormalization,
+          .function = Function::kBatchNormalization,
           .weights = 0b11110,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .infer = infer_batch_normalization,
+          .run = run_batch_normalization,
+          .adjoint = adjoint_batch_normalization};
 }
 
 }  // namespace ulpscope::ops

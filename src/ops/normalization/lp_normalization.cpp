@@ -5,7 +5,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void run(KernelContext& ctx) {
+void run_lp_normalization(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const std::int64_t p = ctx.attributes().integer("p", 2);
   if (p != 1 && p != 2) ctx.fail(fmt::format("expected p = 1 or 2, got {}", p));
@@ -20,7 +20,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_lp_normalization(AdjointContext& ctx) {
   const Value x = input(ctx, 0), y = output(ctx), g = gradient(ctx);
   const bool first = ctx.attributes().integer("p", 2) == 1;
   const std::vector<std::int64_t> axes{positive_axis(ctx.attributes().integer("axis", -1), ctx.input_shape(0).size())};
@@ -33,10 +33,12 @@ void adjoint(AdjointContext& ctx) {
 
 OpDef lp_normalization() {
   return {.name = "LpNormalization",
+          .types = {kFloats},
           .kind = OpKind::kNormalization,
           .infer = infer_same_as_first,
-          .run = run,
-          .adjoint = adjoint};
+          .run = run_lp_normalization,
+          .adjoint = adjoint_lp_normalization,
+          .axes = axes_of_attribute<-1>};
 }
 
 }  // namespace ulpscope::ops

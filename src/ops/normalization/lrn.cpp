@@ -7,12 +7,12 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_lrn(InferContext& ctx) {
   infer_same_as_first(ctx);
   if (ctx.rank(0) < 2) ctx.fail(fmt::format("expected an input (N, C, ...), got shape {}", to_string(ctx.shape(0))));
 }
 
-void run(KernelContext& ctx) {
+void run_lrn(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const std::int64_t size = ctx.attributes().required_integer("size");
   if (size < 1) ctx.fail(fmt::format("expected a positive size, got {}", size));
@@ -44,7 +44,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_lrn(AdjointContext& ctx) {
   const std::int64_t size = ctx.attributes().required_integer("size"), channels = ctx.input_shape(0)[1];
   const double alpha = static_cast<double>(ctx.attributes().real("alpha", 1e-4F)),
                beta = static_cast<double>(ctx.attributes().real("beta", 0.75F)),
@@ -65,6 +65,13 @@ void adjoint(AdjointContext& ctx) {
 
 }  // namespace
 
-OpDef lrn() { return {.name = "LRN", .kind = OpKind::kNormalization, .infer = infer, .run = run, .adjoint = adjoint}; }
+OpDef lrn() {
+  return {.name = "LRN",
+          .types = {kFloats},
+          .kind = OpKind::kNormalization,
+          .infer = infer_lrn,
+          .run = run_lrn,
+          .adjoint = adjoint_lrn};
+}
 
 }  // namespace ulpscope::ops

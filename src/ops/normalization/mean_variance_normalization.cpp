@@ -6,7 +6,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void run(KernelContext& ctx) {
+void run_mean_variance_normalization(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const std::vector<std::int64_t> axes = normalize_axes(ctx, ctx.attributes().integers("axes", {0, 2, 3}), in.rank());
   with_type(FloatTypes{}, ctx, in.type(), [&](auto tag) {
@@ -19,7 +19,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_mean_variance_normalization(AdjointContext& ctx) {
   std::vector<std::int64_t> axes = ctx.attributes().integers("axes", {0, 2, 3});
   for (std::int64_t& axis : axes) axis = positive_axis(axis, ctx.input_shape(0).size());
   const Value x = input(ctx, 0), centred = x - mean(x, axes), deviation = sqrt(mean(square(centred), axes));
@@ -28,15 +28,21 @@ void adjoint(AdjointContext& ctx) {
   ctx.set(0, (g - mean(g, axes)).id);
 }
 
+std::optional<std::vector<std::int64_t>> axes_of_mean_variance(const Layer& layer, std::int64_t rank, const Tensor*) {
+  return sorted_axes(layer.attributes.integers("axes", {0, 2, 3}), rank);
+}
+
 }  // namespace
 
 OpDef mean_variance_normalization() {
   return {.name = "MeanVarianceNormalization",
           .since_version = 9,
+          .types = {kFloats},
           .kind = OpKind::kNormalization,
           .infer = infer_same_as_first,
-          .run = run,
-          .adjoint = adjoint};
+          .run = run_mean_variance_normalization,
+          .adjoint = adjoint_mean_variance_normalization,
+          .axes = axes_of_mean_variance};
 }
 
 }  // namespace ulpscope::ops

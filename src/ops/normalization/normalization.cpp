@@ -33,6 +33,21 @@ void store(Tensor* out, std::vector<double> values) {
 
 }  // namespace
 
+void scale_and_shift(const KernelContext& ctx, Tensor& y, const Tensor& scale, const Tensor* shift) {
+  const auto check = [&](const Tensor& parameter) {
+    if (broadcast(parameter.shape(), y.shape()) != y.shape())
+      ctx.fail(fmt::format("parameters of shape {} cannot be broadcast to {}", to_string(parameter.shape()),
+                           to_string(y.shape())));
+  };
+  const auto product = [](auto a, auto b) { return a * b; };
+  const auto sum = [](auto a, auto b) { return a + b; };
+  check(scale);
+  map_binary(y, scale, y, find_binary_loop<FloatTypes, decltype(product)>(ctx, y.type()));
+  if (shift == nullptr) return;
+  check(*shift);
+  map_binary(y, *shift, y, find_binary_loop<FloatTypes, decltype(sum)>(ctx, y.type()));
+}
+
 DataType stash_type(const InferContext& ctx) {
   const DataType type = data_type_from_onnx(ctx.layer(), ctx.attributes().integer("stash_type", 1));
   return is_floating(type) ? type : DataType::kFloat32;
@@ -67,7 +82,7 @@ void layer_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& sc
     });
     const Tensor factor = parameter_as(scale, x.type());
     const Tensor offset = shift != nullptr ? parameter_as(*shift, x.type()) : Tensor();
-    scale_and_shift<T>(ctx, y, factor, shift != nullptr ? &offset : nullptr);
+    scale_and_shift(ctx, y, factor, shift != nullptr ? &offset : nullptr);
   });
   store(means, std::move(mean));
   store(inverses, std::move(inverse));
@@ -84,7 +99,7 @@ void rms_normalize(const KernelContext& ctx, const Tensor& x, const Tensor& scal
       for (std::int64_t i = 0; i < length; ++i) out[i] = in[i] * factor;
       inverse[static_cast<std::size_t>(row)] = factor;
     });
-    scale_and_shift<T>(ctx, y, parameter_as(scale, x.type()), nullptr);
+    scale_and_shift(ctx, y, parameter_as(scale, x.type()), nullptr);
   });
   store(inverses, std::move(inverse));
 }

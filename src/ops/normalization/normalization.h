@@ -39,20 +39,8 @@ std::pair<T, T> standardize(const T* in, T* out, std::int64_t length, T epsilon)
   return {mean, inverse};
 }
 
-/// y = y * scale + shift, both broadcast to y; `shift` may be null.
-template <typename T>
-void scale_and_shift(const KernelContext& ctx, Tensor& y, const Tensor& scale, const Tensor* shift) {
-  const auto check = [&](const Tensor& parameter) {
-    if (broadcast(parameter.shape(), y.shape()) != y.shape())
-      ctx.fail(fmt::format("parameters of shape {} cannot be broadcast to {}", to_string(parameter.shape()),
-                           to_string(y.shape())));
-  };
-  check(scale);
-  map_binary<T, T>(y, scale, y, [](T a, T b) { return a * b; });
-  if (shift == nullptr) return;
-  check(*shift);
-  map_binary<T, T>(y, *shift, y, [](T a, T b) { return a + b; });
-}
+/// y = y * scale + shift, both of y's type and broadcast to it; `shift` may be null.
+void scale_and_shift(const KernelContext& ctx, Tensor& y, const Tensor& scale, const Tensor* shift);
 
 /// A parameter of an own float type in the type of the elements.
 inline Tensor parameter_as(const Tensor& tensor, DataType type) {

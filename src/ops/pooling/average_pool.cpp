@@ -6,7 +6,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_average_pool(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, pool_geometry(ctx.layer(), ctx.shape(0)).output_shape());
 }
@@ -24,7 +24,7 @@ std::int64_t positions_with_pads(const Window3& w, const Window3::Triple& at) {
   return count;
 }
 
-void run(KernelContext& ctx) {
+void run_average_pool(KernelContext& ctx) {
   const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input(0).shape());
   const Window3 w = to_window3(ctx.layer(), g);
   const bool include_pad = ctx.attributes().integer("count_include_pad", 0) != 0;
@@ -48,7 +48,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_average_pool(AdjointContext& ctx) {
   const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input_shape(0));
   const Window3 w = to_window3(ctx.layer(), g);
   const bool include_pad = ctx.attributes().integer("count_include_pad", 0) != 0;
@@ -72,7 +72,13 @@ void adjoint(AdjointContext& ctx) {
 }  // namespace
 
 OpDef average_pool() {
-  return {.name = "AveragePool", .kind = OpKind::kPooling, .infer = infer, .run = run, .adjoint = adjoint};
+  return {.name = "AveragePool",
+          .types = {kFloats},
+          .kind = OpKind::kPooling,
+          .function = Function::kAveragePool,
+          .infer = infer_average_pool,
+          .run = run_average_pool,
+          .adjoint = adjoint_average_pool};
 }
 
 }  // namespace ulpscope::ops

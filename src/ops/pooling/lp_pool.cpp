@@ -8,12 +8,12 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_lp_pool(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   ctx.set_shape(0, pool_geometry(ctx.layer(), ctx.shape(0)).output_shape());
 }
 
-void run(KernelContext& ctx) {
+void run_lp_pool(KernelContext& ctx) {
   const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input(0).shape());
   const Window3 w = to_window3(ctx.layer(), g);
   const std::int64_t p = ctx.attributes().integer("p", 2);
@@ -37,7 +37,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_lp_pool(AdjointContext& ctx) {
   const double p = static_cast<double>(ctx.attributes().integer("p", 2));
   const Value x = input(ctx, 0), y = output(ctx);
   // |x|^(p - 1) sign(x) y^(1 - p); a norm of 0 counts as 1.
@@ -49,6 +49,13 @@ void adjoint(AdjointContext& ctx) {
 
 }  // namespace
 
-OpDef lp_pool() { return {.name = "LpPool", .kind = OpKind::kPooling, .infer = infer, .run = run, .adjoint = adjoint}; }
+OpDef lp_pool() {
+  return {.name = "LpPool",
+          .types = {kFloats},
+          .kind = OpKind::kPooling,
+          .infer = infer_lp_pool,
+          .run = run_lp_pool,
+          .adjoint = adjoint_lp_pool};
+}
 
 }  // namespace ulpscope::ops

@@ -10,7 +10,7 @@ namespace {
 
 using PooledTypes = TypeList<float, double, std::int8_t, std::uint8_t>;
 
-void infer(InferContext& ctx) {
+void infer_max_pool(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   ctx.set_type(1, DataType::kInt64);
   const Shape shape = pool_geometry(ctx.layer(), ctx.shape(0)).output_shape();
@@ -18,7 +18,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(1, shape);
 }
 
-void run(KernelContext& ctx) {
+void run_max_pool(KernelContext& ctx) {
   const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input(0).shape());
   const Window3 w = to_window3(ctx.layer(), g);
   const bool column_major = ctx.attributes().integer("storage_order", 0) != 0;
@@ -53,7 +53,7 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_max_pool(AdjointContext& ctx) {
   const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input_shape(0));
   if (ctx.gradient(0) == kNone) return;
   std::vector<std::int64_t> pads = g.pads_begin;
@@ -70,8 +70,15 @@ void adjoint(AdjointContext& ctx) {
 }  // namespace
 
 OpDef max_pool() {
-  return {
-      .name = "MaxPool", .outputs = {1, 2}, .kind = OpKind::kPooling, .infer = infer, .run = run, .adjoint = adjoint};
+  return {.name = "MaxPool",
+          .outputs = {1, 2},
+          .types = {set_of(PooledTypes{})},
+          .kind = OpKind::kPooling,
+          .function = Function::kMaxPool,
+          .exactness = Exactness::kSelects,
+          .infer = infer_max_pool,
+          .run = run_max_pool,
+          .adjoint = adjoint_max_pool};
 }
 
 }  // namespace ulpscope::ops

@@ -27,14 +27,14 @@ Shape unpooled_shape(const Context& ctx, const Shape& x) {
 }
 
 // Inputs: X, I (int64 indices), output_shape.
-void infer(InferContext& ctx) {
+void infer_max_unpool(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type(ctx, 1, DataType::kInt64);
   const Shape shape = unpooled_shape(ctx, ctx.shape(0));
   ctx.set_shape(0, ctx.has_input(2) ? ctx.integers(2) : shape);
 }
 
-void run(KernelContext& ctx) {
+void run_max_unpool(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   const Shape shape = unpooled_shape(ctx, x.shape());
   const Shape& wanted = ctx.output(0).shape();
@@ -70,11 +70,12 @@ OpDef max_unpool() {
   return {.name = "MaxUnpool",
           .since_version = 9,
           .inputs = {2, 3},
+          .types = {kNumbers, kIndices},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
           .weights = 0b100,
-          .infer = infer,
-          .run = run};
+          .infer = infer_max_unpool,
+          .run = run_max_unpool};
 }
 
 }  // namespace ulpscope::ops

@@ -8,7 +8,7 @@ namespace {
 
 using SourceTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t>;
 
-void infer(InferContext& ctx) {
+void infer_dequantize_linear(InferContext& ctx) {
   const std::int64_t number = ctx.attributes().integer("output_dtype", 0);
   const DataType type = number != 0 ? data_type_from_onnx(ctx.layer(), number) : ctx.type(1);
   ctx.set_type(0, type);
@@ -21,7 +21,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, ctx.shape(0));
 }
 
-void run(KernelContext& ctx) {
+void run_dequantize_linear(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   const Tensor scales = ctx.input(1).cast(DataType::kFloat32);
   const ScaleLayout layout = scale_layout(ctx, x.shape(), scales.shape());
@@ -59,11 +59,13 @@ OpDef dequantize_linear() {
   return {.name = "DequantizeLinear",
           .since_version = 10,
           .inputs = {2, 3},
+          .types = {set_of(SourceTypes{}) | kFloats, kFloats, set_of(SourceTypes{}) | kFloats},
           .precision = PrecisionRule::kFixed,
+          .function = Function::kDequantize,
           .weights = 0b110,
           .storage_types = StorageTypes::kTaken,
-          .infer = infer,
-          .run = run};
+          .infer = infer_dequantize_linear,
+          .run = run_dequantize_linear};
 }
 
 }  // namespace ulpscope::ops

@@ -7,7 +7,7 @@ namespace ulpscope::ops {
 namespace {
 
 // Outputs: y, y_scale, y_zero_point.
-void infer(InferContext& ctx) {
+void infer_dynamic_quantize_linear(InferContext& ctx) {
   ctx.set_type(0, DataType::kUInt8);
   ctx.set(1, DataType::kFloat32, {});
   ctx.set(2, DataType::kUInt8, {});
@@ -15,7 +15,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, ctx.shape(0));
 }
 
-void run(KernelContext& ctx) {
+void run_dynamic_quantize_linear(KernelContext& ctx) {
   const auto x = ctx.input(0).values<float>();
   float low = 0, high = 0;
   for (float v : x) {
@@ -41,9 +41,11 @@ OpDef dynamic_quantize_linear() {
   return {.name = "DynamicQuantizeLinear",
           .since_version = 11,
           .outputs = {3, 3},
+          .types = {kFloats},
           .precision = PrecisionRule::kFixed,
-          .infer = infer,
-          .run = run};
+          .yields_quantized = true,
+          .infer = infer_dynamic_quantize_linear,
+          .run = run_dynamic_quantize_linear};
 }
 
 }  // namespace ulpscope::ops

@@ -1,16 +1,17 @@
 // MatMulInteger, ai.onnx 10: a product of 8-bit matrices with int32 sums.
 #include "ops/contraction/matrix_product.h"
+#include "ops/multiply_adds.h"
 #include "ops/quantization/quantization.h"
 
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_matmul_integer(InferContext& ctx) {
   ctx.set_type(0, DataType::kInt32);
   ctx.set_shape(0, matrix_product(ctx, ctx.shape(0), ctx.shape(1)).output());
 }
 
-void run(KernelContext& ctx) {
+void run_matmul_integer(KernelContext& ctx) {
   const Tensor& a = ctx.input(0);
   const Tensor& b = ctx.input(1);
   const MatrixProduct d = matrix_product(ctx, a.shape(), b.shape());
@@ -26,11 +27,14 @@ OpDef matmul_integer() {
   return {.name = "MatMulInteger",
           .since_version = 10,
           .inputs = {2, 4},
+          .types = {kBytes},
           .precision = PrecisionRule::kFixed,
           .kind = OpKind::kContraction,
           .weights = 0b1100,
-          .infer = infer,
-          .run = run};
+          .yields_quantized = true,
+          .infer = infer_matmul_integer,
+          .run = run_matmul_integer,
+          .multiply_adds = multiply_adds_of_matmul};
 }
 
 }  // namespace ulpscope::ops

@@ -1,5 +1,6 @@
 // QLinearConv, ai.onnx 10: a convolution of 8-bit integers, quantised again.
 #include "ops/convolution/convolve.h"
+#include "ops/multiply_adds.h"
 #include "ops/quantization/quantization.h"
 #include "ops/type_rules.h"
 
@@ -8,14 +9,14 @@ namespace {
 
 // Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B (int32, scale x_scale *
 // w_scale).
-void infer(InferContext& ctx) {
+void infer_qlinear_conv(InferContext& ctx) {
   ctx.set_type(0, ctx.type(7));
   for (int i : {1, 4, 6}) require_type(ctx, i, DataType::kFloat32);
   require_type(ctx, 8, DataType::kInt32);
   ctx.set_shape(0, conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(3)).output_shape());
 }
 
-void run(KernelContext& ctx) {
+void run_qlinear_conv(KernelContext& ctx) {
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.input(0).shape(), ctx.input(3).shape());
   for (int i : {1, 2, 6, 7}) require_count(ctx, i, 1);
   for (int i : {4, 5}) require_count(ctx, i, g.out_channels);
@@ -47,11 +48,14 @@ OpDef qlinear_conv() {
   return {.name = "QLinearConv",
           .since_version = 10,
           .inputs = {8, 9},
+          .types = {kBytes, kFloats, kBytes, kBytes, kFloats, kBytes, kFloats, kBytes, kIndices},
           .precision = PrecisionRule::kFixed,
           .kind = OpKind::kContraction,
           .weights = 0b111111110,
-          .infer = infer,
-          .run = run};
+          .yields_quantized = true,
+          .infer = infer_qlinear_conv,
+          .run = run_qlinear_conv,
+          .multiply_adds = multiply_adds_of_qlinear_conv};
 }
 
 }  // namespace ulpscope::ops

@@ -1,5 +1,6 @@
 // QLinearMatMul, ai.onnx 10, 21: a product of 8-bit matrices, quantised again.
 #include "ops/contraction/matrix_product.h"
+#include "ops/multiply_adds.h"
 #include "ops/quantization/quantization.h"
 #include "ops/type_rules.h"
 
@@ -7,7 +8,7 @@ namespace ulpscope::ops {
 namespace {
 
 // Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point.
-void infer(InferContext& ctx) {
+void infer_qlinear_matmul(InferContext& ctx) {
   ctx.set_type(0, ctx.type(7));
   for (int i : {1, 4, 6}) require_type(ctx, i, DataType::kFloat32);
   ctx.set_shape(0, matrix_product(ctx, ctx.shape(0), ctx.shape(3)).output());
@@ -19,7 +20,7 @@ float scale_at(const Tensor& scales, std::int64_t index) {
   return values[scales.size() == 1 ? 0 : index % scales.size()];
 }
 
-void run(KernelContext& ctx) {
+void run_qlinear_matmul(KernelContext& ctx) {
   const Tensor& a = ctx.input(0);
   const Tensor& b = ctx.input(3);
   const MatrixProduct d = matrix_product(ctx, a.shape(), b.shape());
@@ -49,11 +50,14 @@ OpDef qlinear_matmul() {
   return {.name = "QLinearMatMul",
           .since_version = 10,
           .inputs = {8, 8},
+          .types = {kBytes, kFloats, kBytes, kBytes, kFloats, kBytes, kFloats, kBytes},
           .precision = PrecisionRule::kFixed,
           .kind = OpKind::kContraction,
           .weights = 0b11110110,
-          .infer = infer,
-          .run = run};
+          .yields_quantized = true,
+          .infer = infer_qlinear_matmul,
+          .run = run_qlinear_matmul,
+          .multiply_adds = multiply_adds_of_matmul};
 }
 
 }  // namespace ulpscope::ops

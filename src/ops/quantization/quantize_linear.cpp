@@ -23,7 +23,7 @@ bool is_target(DataType type) {
   }
 }
 
-void infer(InferContext& ctx) {
+void infer_quantize_linear(InferContext& ctx) {
   DataType type = DataType::kUInt8;
   if (ctx.has_input(2))
     type = ctx.type(2);
@@ -50,7 +50,7 @@ void for_each_piece(KernelContext& ctx, const ScaleLayout& layout, const Tensor&
   parallel_for(x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) { function(begin, end, ratio); });
 }
 
-void run(KernelContext& ctx) {
+void run_quantize_linear(KernelContext& ctx) {
   const Tensor x = ctx.input(0).cast(DataType::kFloat32);
   const Tensor scales = ctx.input(1).cast(DataType::kFloat32);
   const ScaleLayout layout = scale_layout(ctx, x.shape(), scales.shape());
@@ -86,11 +86,14 @@ OpDef quantize_linear() {
   return {.name = "QuantizeLinear",
           .since_version = 10,
           .inputs = {2, 3},
+          .types = {kNumbers, kFloats | kIntegers, set_of(TargetTypes{}) | kFloats},
           .precision = PrecisionRule::kFixed,
+          .function = Function::kQuantize,
           .weights = 0b110,
           .storage_types = StorageTypes::kTaken,
-          .infer = infer,
-          .run = run};
+          .yields_quantized = true,
+          .infer = infer_quantize_linear,
+          .run = run_quantize_linear};
 }
 
 }  // namespace ulpscope::ops

@@ -8,14 +8,14 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_dropout(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   ctx.set_type(1, ctx.opset() < 10 ? ctx.type(0) : DataType::kBool);
   ctx.set_shape(0, ctx.shape(0));
   ctx.set_shape(1, ctx.shape(0));
 }
 
-double scalar(const KernelContext& ctx, int input, double default_value) {
+double single_number(const KernelContext& ctx, int input, double default_value) {
   if (!ctx.has_input(input)) return default_value;
   if (ctx.input(input).size() != 1) ctx.fail(fmt::format("expected one element as input {}", input));
   return ctx.input(input).cast(DataType::kFloat64).data<double>()[0];
@@ -44,9 +44,9 @@ void write_mask(KernelContext& ctx, const std::vector<char>& keep) {
   });
 }
 
-void run(KernelContext& ctx) {
-  const double ratio = scalar(ctx, 1, 0.5);
-  if (scalar(ctx, 2, 0) == 0 || ratio == 0) {
+void run_dropout(KernelContext& ctx) {
+  const double ratio = single_number(ctx, 1, 0.5);
+  if (single_number(ctx, 2, 0) == 0 || ratio == 0) {
     run_copy(ctx);
     write_mask(ctx, {});
     return;
@@ -65,12 +65,18 @@ void run(KernelContext& ctx) {
   });
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_dropout(AdjointContext& ctx) {
   if (ctx.has_input(2)) {
     const Tensor* training = ctx.input_value(2);
     if (training == nullptr || training->cast(DataType::kInt64).data<std::int64_t>()[0] != 0) return ctx.leave_out(0);
   }
   if (ctx.gradient(0) != kNone) view_adjoint(ctx);
+}
+
+/// Input 2 is training_mode.
+bool is_training(std::span<const Tensor* const> inputs) {
+  if (inputs.size() <= 2 || inputs[2] == nullptr) return false;
+  return inputs[2]->type() != DataType::kBool || inputs[2]->size() != 1 || inputs[2]->data<bool>()[0];
 }
 
 }  // namespace
@@ -79,13 +85,17 @@ OpDef dropout() {
   return {.name = "Dropout",
           .inputs = {1, 3},
           .outputs = {1, 2},
+          .types = {kFloats, kFloats, kBooleans},
           .precision = PrecisionRule::kMovement,
           .kind = OpKind::kMovement,
+          .function = Function::kDropout,
           .weights = 0b110,
           .storage_types = StorageTypes::kRefused,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .parameters = 0b110,
+          .infer = infer_dropout,
+          .run = run_dropout,
+          .adjoint = adjoint_dropout,
+          .is_random = is_training};
 }
 
 }  // namespace ulpscope::ops

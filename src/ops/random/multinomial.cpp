@@ -11,7 +11,7 @@
 namespace ulpscope::ops {
 namespace {
 
-void infer(InferContext& ctx) {
+void infer_multinomial(InferContext& ctx) {
   const DataType type = dtype_attribute(ctx.layer(), DataType::kInt32);
   if (type != DataType::kInt32 && type != DataType::kInt64)
     ctx.fail(fmt::format("expected dtype int32 or int64, got {}", name_of(type)));
@@ -22,7 +22,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, {shape[0], ctx.attributes().integer("sample_size", 1)});
 }
 
-void run(KernelContext& ctx) {
+void run_multinomial(KernelContext& ctx) {
   RandomStream stream = random_stream(ctx.layer());
   const Tensor& in = ctx.input(0);
   Tensor& out = ctx.output(0);
@@ -49,7 +49,13 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef multinomial() {
-  return {.name = "Multinomial", .since_version = 7, .precision = PrecisionRule::kFixed, .infer = infer, .run = run};
+  return {.name = "Multinomial",
+          .since_version = 7,
+          .types = {kFloats},
+          .precision = PrecisionRule::kFixed,
+          .infer = infer_multinomial,
+          .run = run_multinomial,
+          .is_random = [](std::span<const Tensor* const>) { return true; }};
 }
 
 }  // namespace ulpscope::ops

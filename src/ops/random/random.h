@@ -34,12 +34,4 @@ class RandomStream {
 /// else by a hash of the layer's name, so that unseeded layers differ from each other but not from run to run.
 RandomStream random_stream(const Layer& layer);
 
-/// Type from `dtype` (float32 when absent) and shape from `shape`: RandomNormal, RandomUniform.
-void infer_random(InferContext& ctx);
-/// Type from `dtype` (that of the input when absent) and shape of the input: the *Like operators, Bernoulli.
-void infer_random_like(InferContext& ctx);
-
-void run_random_normal(KernelContext& ctx);
-void run_random_uniform(KernelContext& ctx);
-
 }  // namespace ulpscope::ops

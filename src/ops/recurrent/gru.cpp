@@ -1,13 +1,14 @@
 // GRU, ai.onnx 1, 3, 7, 14, 22: gated recurrent unit. Gates in the order update (z), reset (r), hidden (h).
+#include "ops/multiply_adds.h"
 #include "ops/recurrent/recurrent.h"
 
 namespace ulpscope::ops {
 namespace {
 
 // Inputs: X, W, R, B, sequence_lens, initial_h. Outputs: Y, Y_h.
-void infer(InferContext& ctx) { infer_recurrent(ctx, 3, 1); }
+void infer_gru(InferContext& ctx) { infer_recurrent(ctx, 3, 1); }
 
-void run(KernelContext& ctx) {
+void run_gru(KernelContext& ctx) {
   const RecurrentSizes s =
       recurrent_sizes(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape(), ctx.input(2).shape(), 3);
   const auto activations = activations_of(ctx.layer(), {"Sigmoid", "Tanh"}, s.directions);
@@ -49,7 +50,14 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef gru() {
-  return {.name = "GRU", .inputs = {3, 6}, .outputs = {0, 2}, .weights = 0b1110, .infer = infer, .run = run};
+  return {.name = "GRU",
+          .inputs = {3, 6},
+          .outputs = {0, 2},
+          .types = {kFloats, kFloats, kFloats, kFloats, kIndices, kFloats},
+          .weights = 0b1110,
+          .infer = infer_gru,
+          .run = run_gru,
+          .multiply_adds = multiply_adds_of_recurrent};
 }
 
 }  // namespace ulpscope::ops

@@ -1,13 +1,14 @@
 // LSTM, ai.onnx 1, 7, 14, 22: long short-term memory. Gates in the order input, output, forget, cell (iofc).
+#include "ops/multiply_adds.h"
 #include "ops/recurrent/recurrent.h"
 
 namespace ulpscope::ops {
 namespace {
 
 // Inputs: X, W, R, B, sequence_lens, initial_h, initial_c, P (peepholes of i, o, f). Outputs: Y, Y_h, Y_c.
-void infer(InferContext& ctx) { infer_recurrent(ctx, 4, 2); }
+void infer_lstm(InferContext& ctx) { infer_recurrent(ctx, 4, 2); }
 
-void run(KernelContext& ctx) {
+void run_lstm(KernelContext& ctx) {
   const RecurrentSizes s =
       recurrent_sizes(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape(), ctx.input(2).shape(), 4);
   const auto activations = activations_of(ctx.layer(), {"Sigmoid", "Tanh", "Tanh"}, s.directions);
@@ -56,7 +57,14 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef lstm() {
-  return {.name = "LSTM", .inputs = {3, 8}, .outputs = {0, 3}, .weights = 0b10001110, .infer = infer, .run = run};
+  return {.name = "LSTM",
+          .inputs = {3, 8},
+          .outputs = {0, 3},
+          .types = {kFloats, kFloats, kFloats, kFloats, kIndices, kFloats},
+          .weights = 0b10001110,
+          .infer = infer_lstm,
+          .run = run_lstm,
+          .multiply_adds = multiply_adds_of_recurrent};
 }
 
 }  // namespace ulpscope::ops

@@ -9,10 +9,6 @@
 namespace ulpscope::ops {
 namespace {
 
-[[noreturn]] void fail(const Layer& layer, const std::string& message) {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' ({}): {}", layer.name, layer.op->name, message));
-}
-
 struct KnownActivation {
   std::string_view name;  // In lower case: exporters differ in the spelling.
   Activation::Kind kind;

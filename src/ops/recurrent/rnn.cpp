@@ -1,13 +1,14 @@
 // RNN, ai.onnx 1, 7, 14, 22: a simple recurrent layer, H(t) = f(W x(t) + R H(t-1) + Wb + Rb).
+#include "ops/multiply_adds.h"
 #include "ops/recurrent/recurrent.h"
 
 namespace ulpscope::ops {
 namespace {
 
 // Inputs: X, W, R, B, sequence_lens, initial_h. Outputs: Y, Y_h.
-void infer(InferContext& ctx) { infer_recurrent(ctx, 1, 1); }
+void infer_rnn(InferContext& ctx) { infer_recurrent(ctx, 1, 1); }
 
-void run(KernelContext& ctx) {
+void run_rnn(KernelContext& ctx) {
   const RecurrentSizes s =
       recurrent_sizes(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape(), ctx.input(2).shape(), 1);
   const auto activations = activations_of(ctx.layer(), {"Tanh"}, s.directions);
@@ -32,7 +33,14 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef rnn() {
-  return {.name = "RNN", .inputs = {3, 6}, .outputs = {0, 2}, .weights = 0b1110, .infer = infer, .run = run};
+  return {.name = "RNN",
+          .inputs = {3, 6},
+          .outputs = {0, 2},
+          .types = {kFloats, kFloats, kFloats, kFloats, kIndices, kFloats},
+          .weights = 0b1110,
+          .infer = infer_rnn,
+          .run = run_rnn,
+          .multiply_adds = multiply_adds_of_recurrent};
 }
 
 }  // namespace ulpscope::ops

@@ -8,7 +8,7 @@ namespace ulpscope::ops {
 namespace {
 
 // Inputs: theta (N, 2, 3) or (N, 3, 4), size (N, C, H, W) or (N, C, D, H, W). Output (N, H, W, 2) or (N, D, H, W, 3).
-void infer(InferContext& ctx) {
+void infer_affine_grid(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const Shape& theta = ctx.shape(0);
   const auto size = ctx.integers(1);
@@ -21,7 +21,7 @@ void infer(InferContext& ctx) {
   ctx.set_shape(0, std::move(shape));
 }
 
-void run(KernelContext& ctx) {
+void run_affine_grid(KernelContext& ctx) {
   const Shape& shape = ctx.output(0).shape();
   const std::int64_t rank = shape.back();
   const bool align = ctx.attributes().integer("align_corners", 0) != 0;
@@ -57,7 +57,13 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef affine_grid() {
-  return {.name = "AffineGrid", .since_version = 20, .inputs = {2, 2}, .weights = 0b10, .infer = infer, .run = run};
+  return {.name = "AffineGrid",
+          .since_version = 20,
+          .inputs = {2, 2},
+          .types = {kFloats, kIndices},
+          .weights = 0b10,
+          .infer = infer_affine_grid,
+          .run = run_affine_grid};
 }
 
 }  // namespace ulpscope::ops

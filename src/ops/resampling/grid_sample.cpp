@@ -13,7 +13,7 @@ namespace {
 enum class Padding { kZeros, kBorder, kReflection };
 
 // Inputs: X (N, C, d...), grid (N, o..., r), whose last dimension counts from the innermost dimension outwards.
-void infer(InferContext& ctx) {
+void infer_grid_sample(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const Shape& x = ctx.shape(0);
   const Shape& grid = ctx.shape(1);
@@ -124,7 +124,7 @@ Padding padding_of(const KernelContext& ctx) {
   ctx.fail(fmt::format("'{}' is not a value of 'padding_mode'", mode));
 }
 
-void run(KernelContext& ctx) {
+void run_grid_sample(KernelContext& ctx) {
   const Shape& x = ctx.input(0).shape();
   const std::int64_t rank = static_cast<std::int64_t>(x.size()) - 2, channels = x[1];
   const int mode = mode_of(ctx);
@@ -176,7 +176,12 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef grid_sample() {
-  return {.name = "GridSample", .since_version = 16, .inputs = {2, 2}, .infer = infer, .run = run};
+  return {.name = "GridSample",
+          .since_version = 16,
+          .inputs = {2, 2},
+          .types = {kFloats},
+          .infer = infer_grid_sample,
+          .run = run_grid_sample};
 }
 
 }  // namespace ulpscope::ops

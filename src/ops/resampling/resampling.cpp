@@ -12,10 +12,6 @@
 namespace ulpscope::ops {
 namespace {
 
-[[noreturn]] void fail(const Layer& layer, const std::string& message) {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' ({}): {}", layer.name, layer.op->name, message));
-}
-
 void check_name(const Layer& layer, const char* attribute, const std::string& value,
                 std::initializer_list<std::string_view> known) {
   if (std::find(known.begin(), known.end(), value) == known.end())

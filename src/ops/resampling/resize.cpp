@@ -5,6 +5,7 @@
 
 #include "ops/adjoint_values.h"
 #include "ops/indexing/to_index.h"
+#include "ops/movement.h"
 #include "ops/resampling/resampling.h"
 
 namespace ulpscope::ops {
@@ -16,12 +17,6 @@ const Tensor& tensor_of(const AdjointContext& ctx, int i) {
   if (ctx.input_value(i) == nullptr) throw NotKnownYet{};
   return *ctx.input_value(i);
 }
-const Shape& shape_of(const InferContext& ctx, int i) { return ctx.shape(i); }
-const Shape& shape_of(const KernelContext& ctx, int i) { return ctx.input(i).shape(); }
-const Shape& shape_of(const AdjointContext& ctx, int i) { return ctx.input_shape(i); }
-std::vector<std::int64_t> integers_of(const InferContext& ctx, int i) { return ctx.integers(i); }
-std::vector<std::int64_t> integers_of(const KernelContext& ctx, int i) { return ctx.integers(i); }
-std::vector<std::int64_t> integers_of(const AdjointContext& ctx, int i) { return ctx.integers_of(i); }
 
 template <typename Context>
 std::vector<float> floats_of(const Context& ctx, int i) {
@@ -61,7 +56,7 @@ std::vector<ResampleAxis> axes_from_sizes(const Context& ctx, const Shape& x, co
 
 // Inputs: X, scales (opset 10), or X, roi, scales, sizes.
 template <typename Context>
-std::vector<ResampleAxis> plan(const Context& ctx) {
+std::vector<ResampleAxis> resize_axes(const Context& ctx) {
   const Shape& x = shape_of(ctx, 0);
   std::vector<std::int64_t> axes = ctx.attributes().integers("axes");
   if (axes.empty()) {
@@ -75,20 +70,20 @@ std::vector<ResampleAxis> plan(const Context& ctx) {
   return axes_from_sizes(ctx, x, axes, integers_of(ctx, 3));
 }
 
-void infer(InferContext& ctx) {
+void infer_resize(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   resample_options(ctx.layer(), ctx.opset() < 11);
-  const Shape shape = resampled_shape(ctx.shape(0), plan(ctx));
+  const Shape shape = resampled_shape(ctx.shape(0), resize_axes(ctx));
   ctx.set_shape(0, shape);
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (ctx.shape(0)[d] == 0 && shape[d] > 0)
       ctx.fail(fmt::format("nothing can be enlarged to {} elements (dimension {})", shape[d], d));
 }
 
-/// The plan with the regions that tf_crop_and_resize reads.
+/// The resize_axes with the regions that tf_crop_and_resize reads.
 template <typename Context>
 std::vector<ResampleAxis> cropped_plan(const Context& ctx, const ResampleOptions& options) {
-  std::vector<ResampleAxis> axes = plan(ctx);
+  std::vector<ResampleAxis> axes = resize_axes(ctx);
   if (options.coordinates != "tf_crop_and_resize") return axes;
   if (!given(ctx, 1)) ctx.fail("coordinate_transformation_mode 'tf_crop_and_resize' needs the input 'roi'");
   const auto roi = floats_of(ctx, 1);
@@ -101,13 +96,13 @@ std::vector<ResampleAxis> cropped_plan(const Context& ctx, const ResampleOptions
   return axes;
 }
 
-void run(KernelContext& ctx) {
+void run_resize(KernelContext& ctx) {
   const ResampleOptions options = resample_options(ctx.layer(), ctx.opset() < 11);
   const auto axes = cropped_plan(ctx, options);
   resample(ctx, options, axes, ctx.input(0), ctx.output(0));
 }
 
-void adjoint(AdjointContext& ctx) {
+void adjoint_resize(AdjointContext& ctx) {
   const ResampleOptions options = resample_options(ctx.layer(), ctx.opset() < 11);
   resample_adjoint(ctx, options, cropped_plan(ctx, options));
 }
@@ -118,10 +113,13 @@ OpDef resize() {
   return {.name = "Resize",
           .since_version = 10,
           .inputs = {1, 4},
+          .types = {kEverything, kFloats, kFloats, kIndices},
+          .function = Function::kResize,
           .weights = 0b1110,
-          .infer = infer,
-          .run = run,
-          .adjoint = adjoint};
+          .parameters = 0b1110,
+          .infer = infer_resize,
+          .run = run_resize,
+          .adjoint = adjoint_resize};
 }
 
 }  // namespace ulpscope::ops

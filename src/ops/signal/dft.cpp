@@ -6,7 +6,7 @@
 namespace ulpscope::ops {
 namespace {
 
-struct Plan {
+struct DftPlan {
   std::int64_t axis = 0, length = 0;
   bool inverse = false, onesided = false;
   Shape output;
@@ -14,12 +14,12 @@ struct Plan {
 
 // Inputs: input (d..., 1 or 2), dft_length, axis (opset 20; an attribute before).
 template <typename Context>
-Plan plan_of(const Context& ctx) {
+DftPlan dft_plan(const Context& ctx) {
   const Shape& x = shape_of(ctx, 0);
   const std::int64_t rank = static_cast<std::int64_t>(x.size());
   if (rank < 2 || (x.back() != 1 && x.back() != 2))
     ctx.fail(fmt::format("expected an input (..., 1) or (..., 2), got shape {}", to_string(x)));
-  Plan p;
+  DftPlan p;
   p.inverse = ctx.attributes().integer("inverse", 0) != 0;
   p.onesided = ctx.attributes().integer("onesided", 0) != 0;
   const std::int64_t default_axis = ctx.opset() < 20 ? 1 : -2;
@@ -36,13 +36,13 @@ Plan plan_of(const Context& ctx) {
   return p;
 }
 
-void infer(InferContext& ctx) {
+void infer_dft(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  ctx.set_shape(0, plan_of(ctx).output);
+  ctx.set_shape(0, dft_plan(ctx).output);
 }
 
-void run(KernelContext& ctx) {
-  const Plan p = plan_of(ctx);
+void run_dft(KernelContext& ctx) {
+  const DftPlan p = dft_plan(ctx);
   const Shape& x = ctx.input(0).shape();
   const auto axis = static_cast<std::size_t>(p.axis);
   const std::int64_t in_parts = x.back(), out_parts = p.output.back();
@@ -82,7 +82,13 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef dft() {
-  return {.name = "DFT", .since_version = 17, .inputs = {1, 3}, .weights = 0b110, .infer = infer, .run = run};
+  return {.name = "DFT",
+          .since_version = 17,
+          .inputs = {1, 3},
+          .types = {kFloats, kIndices},
+          .weights = 0b110,
+          .infer = infer_dft,
+          .run = run_dft};
 }
 
 }  // namespace ulpscope::ops

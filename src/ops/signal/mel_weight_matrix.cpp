@@ -10,7 +10,7 @@ namespace ulpscope::ops {
 namespace {
 
 // Inputs: num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz.
-void infer(InferContext& ctx) {
+void infer_mel_weight_matrix(InferContext& ctx) {
   ctx.set_type(0, data_type_from_onnx(ctx.layer(), ctx.attributes().integer("output_datatype", 1)));
   const std::int64_t bins = single_integer(ctx, 0), length = single_integer(ctx, 1);
   if (bins < 0 || length < 0) ctx.fail(fmt::format("expected sizes >= 0, got {} and {}", bins, length));
@@ -22,7 +22,7 @@ double number(const KernelContext& ctx, int i) {
   return *ctx.input(i).cast(DataType::kFloat64).data<double>();
 }
 
-void run(KernelContext& ctx) {
+void run_mel_weight_matrix(KernelContext& ctx) {
   const std::int64_t bins = single_integer(ctx, 0), length = single_integer(ctx, 1), rows = length / 2 + 1;
   const double rate = number(ctx, 2);
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
@@ -59,10 +59,11 @@ OpDef mel_weight_matrix() {
   return {.name = "MelWeightMatrix",
           .since_version = 17,
           .inputs = {5, 5},
+          .types = {kIndices, kIndices, kIndices, kFloats},
           .precision = PrecisionRule::kFixed,
           .weights = 0b11111,
-          .infer = infer,
-          .run = run};
+          .infer = infer_mel_weight_matrix,
+          .run = run_mel_weight_matrix};
 }
 
 }  // namespace ulpscope::ops

@@ -3,9 +3,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/movement.h"
-#include "ops/onnx_types.h"
-
 namespace ulpscope::ops {
 
 FourierTransform::FourierTransform(std::int64_t length) {
@@ -44,25 +41,6 @@ void FourierTransform::transform(Values& values, std::size_t step, bool conjugat
   for (std::size_t k = 0; k < n; ++k)
     for (std::size_t i = 0; i < n; ++i) sums[k] += values[i] * root(k * i);
   values.swap(sums);
-}
-
-void infer_window(InferContext& ctx) {
-  ctx.set_type(0, data_type_from_onnx(ctx.layer(), ctx.attributes().integer("output_datatype", 1)));
-  const std::int64_t size = single_integer(ctx, 0);
-  if (size < 0) ctx.fail(fmt::format("expected a size >= 0, got {}", size));
-  ctx.set_shape(0, {size});
-}
-
-void run_window(KernelContext& ctx, double a0, double a1, double a2) {
-  const std::int64_t size = single_integer(ctx, 0);
-  const std::int64_t period = ctx.attributes().integer("periodic", 1) != 0 ? size : size - 1;
-  Tensor window(DataType::kFloat64, {size});
-  double* values = window.data<double>();
-  for (std::int64_t i = 0; i < size; ++i) {
-    const double angle = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(period);
-    values[i] = period <= 0 ? 1 : a0 + a1 * std::cos(angle) + a2 * std::cos(2 * angle);
-  }
-  ctx.set_output(0, window.cast(physical_type(ctx.output_type(0))));
 }
 
 }  // namespace ulpscope::ops

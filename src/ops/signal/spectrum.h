@@ -1,4 +1,4 @@
-// Discrete Fourier transforms and the windows that go with them.
+// Discrete Fourier transforms.
 #pragma once
 
 #include <complex>
@@ -23,10 +23,5 @@ class FourierTransform {
   void transform(Values& values, std::size_t step, bool conjugate) const;
   Values roots_;  ///< exp(-2 pi i k / length).
 };
-
-/// The shape and type rule, and the kernel, of HannWindow, HammingWindow and BlackmanWindow: a sum of cosines
-/// a0 + a1 cos(2 pi n / N) + a2 cos(4 pi n / N).
-void infer_window(InferContext& ctx);
-void run_window(KernelContext& ctx, double a0, double a1, double a2);
 
 }  // namespace ulpscope::ops

@@ -7,17 +7,17 @@
 namespace ulpscope::ops {
 namespace {
 
-struct Plan {
+struct StftPlan {
   std::int64_t step = 0, length = 0, frames = 0, bins = 0;
 };
 
 // Inputs: signal (batch, length, 1 or 2), frame_step, window, frame_length.
 template <typename Context>
-Plan plan_of(const Context& ctx) {
+StftPlan stft_plan(const Context& ctx) {
   const Shape& x = shape_of(ctx, 0);
   if (x.size() != 3 || (x[2] != 1 && x[2] != 2))
     ctx.fail(fmt::format("expected a signal (batch, length, 1 or 2), got shape {}", to_string(x)));
-  Plan p;
+  StftPlan p;
   p.step = single_integer(ctx, 1);
   p.length = x[1];
   if (ctx.has_input(3))
@@ -35,15 +35,15 @@ Plan plan_of(const Context& ctx) {
   return p;
 }
 
-void infer(InferContext& ctx) {
+void infer_stft(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {2});
-  const Plan p = plan_of(ctx);
+  const StftPlan p = stft_plan(ctx);
   ctx.set_shape(0, {ctx.shape(0)[0], p.frames, p.bins, 2});
 }
 
-void run(KernelContext& ctx) {
-  const Plan p = plan_of(ctx);
+void run_stft(KernelContext& ctx) {
+  const StftPlan p = stft_plan(ctx);
   const Shape& x = ctx.input(0).shape();
   const FourierTransform transform(p.length);
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
@@ -72,7 +72,13 @@ void run(KernelContext& ctx) {
 }  // namespace
 
 OpDef stft() {
-  return {.name = "STFT", .since_version = 17, .inputs = {2, 4}, .weights = 0b1110, .infer = infer, .run = run};
+  return {.name = "STFT",
+          .since_version = 17,
+          .inputs = {2, 4},
+          .types = {kFloats, kIndices, kFloats, kIndices},
+          .weights = 0b1110,
+          .infer = infer_stft,
+          .run = run_stft};
 }
 
 }  // namespace ulpscope::ops
