@@ -59,6 +59,28 @@ void check_storage_types(const Layer& layer, std::span<const InferContext::Input
   for (const InferContext::Output& output : outputs) check(output.type);
 }
 
+/// The values that a layer hands to a sub-graph have the types that this declares.
+void check_body_types(const Network& network, const Layer& layer, const Subgraph& graph) {
+  const Network& body = *graph.network;
+  const auto check = [&](std::size_t formal, int actual) {
+    if (actual < 0 || static_cast<std::size_t>(actual) >= layer.inputs.size()) return;
+    const TensorId id = layer.inputs[static_cast<std::size_t>(actual)];
+    if (id == kNone) return;
+    const TensorInfo &given = network.tensor(id), &declared = body.tensor(body.inputs[formal]);
+    if (given.type == DataType::kUndefined || declared.type == DataType::kUndefined ||
+        physical_type(given.type) == physical_type(declared.type))
+      return;
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("expected elements of type {} as input {} ('{}'), which is '{}' of its body, got {}",
+                            name_of(declared.type), actual, given.name, declared.name, name_of(given.type)),
+                place_of("build", layer));
+  };
+  const std::size_t formals = body.inputs.size() - graph.captures.size();
+  for (std::size_t i = 0; i < graph.captures.size(); ++i) check(formals + i, graph.captures[i]);
+  for (std::size_t i = 0; i < formals && layer.op->body_input != nullptr; ++i)
+    check(i, layer.op->body_input(layer, static_cast<int>(i)).input);
+}
+
 std::string names_of(TypeSet types) {
   std::string names;
   for (int t = 0; t < 32; ++t)
@@ -229,7 +251,10 @@ void infer_types(Network& network) {
 void check_types(const Network& network) {
   for (const Layer& layer : network.layers) {
     for (const auto& [name, attribute] : layer.attributes.all())
-      if (const auto* graph = std::get_if<Subgraph>(&attribute)) check_types(*graph->network);
+      if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
+        check_body_types(network, layer, *graph);
+        check_types(*graph->network);
+      }
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       if (layer.inputs[i] == kNone) continue;
       const TensorInfo& info = network.tensor(layer.inputs[i]);

@@ -25,6 +25,8 @@ using IntegerTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint
                               std::int64_t, std::uint64_t>;
 using NumericTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
                               std::uint32_t, std::int64_t, std::uint64_t>;
+/// What ONNX lets sums and products take.
+using WideTypes = TypeList<float, double, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
 using AllTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
                           std::uint32_t, std::int64_t, std::uint64_t, bool>;
 

@@ -7,7 +7,7 @@
 
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
-#include "ops/common.h"
+#include "ops/elementwise.h"
 #include "ops/multiply_adds.h"
 #include "ops/type_rules.h"
 
@@ -25,26 +25,24 @@ struct Equation {
   std::vector<std::vector<std::int64_t>> strides;  ///< Per input, per index, in elements.
 };
 
-template <typename Context>
-Labels parse_term(const Context& ctx, const std::string& term, std::size_t ellipsis_rank) {
+Labels parse_term(const Layer& layer, const std::string& term, std::size_t ellipsis_rank) {
   Labels labels;
   for (std::size_t i = 0; i < term.size(); ++i) {
     if (term[i] == '.') {
-      if (term.compare(i, 3, "...") != 0) ctx.fail(fmt::format("'{}' has a dot that is not part of '...'", term));
+      if (term.compare(i, 3, "...") != 0) fail(layer, fmt::format("'{}' has a dot that is not part of '...'", term));
       for (std::size_t k = ellipsis_rank; k-- > 0;) labels.push_back(kEllipsis - static_cast<int>(k));
       i += 2;
     } else if ((term[i] >= 'a' && term[i] <= 'z') || (term[i] >= 'A' && term[i] <= 'Z')) {
       labels.push_back(term[i]);
     } else {
-      ctx.fail(fmt::format("expected letters in the term '{}', got '{}'", term, term[i]));
+      fail(layer, fmt::format("expected letters in the term '{}', got '{}'", term, term[i]));
     }
   }
   return labels;
 }
 
-template <typename Context>
-Equation parse(const Context& ctx, const std::vector<Shape>& shapes) {
-  std::string text = ctx.attributes().text("equation", "");
+Equation parse_equation(const Layer& layer, const std::vector<Shape>& shapes) {
+  std::string text = layer.attributes.text("equation", "");
   std::erase(text, ' ');
   const std::size_t arrow = text.find("->");
   const std::string left = text.substr(0, arrow);
@@ -56,7 +54,7 @@ Equation parse(const Context& ctx, const std::vector<Shape>& shapes) {
       terms.back() += c;
   }
   if (terms.size() != shapes.size())
-    ctx.fail(fmt::format("equation '{}' has {} terms for {} inputs", text, terms.size(), shapes.size()));
+    fail(layer, fmt::format("equation '{}' has {} terms for {} inputs", text, terms.size(), shapes.size()));
 
   Equation e;
   std::size_t widest = 0;
@@ -64,13 +62,13 @@ Equation parse(const Context& ctx, const std::vector<Shape>& shapes) {
     const bool dots = terms[i].find('.') != std::string::npos;
     const std::size_t letters = dots ? terms[i].size() - std::min<std::size_t>(3, terms[i].size()) : terms[i].size();
     if (shapes[i].size() < letters || (!dots && shapes[i].size() != letters))
-      ctx.fail(fmt::format("term '{}' does not fit an input of shape {}", terms[i], to_string(shapes[i])));
+      fail(layer, fmt::format("term '{}' does not fit an input of shape {}", terms[i], to_string(shapes[i])));
     const std::size_t rank = dots ? shapes[i].size() - letters : 0;
     widest = std::max(widest, rank);
-    e.inputs.push_back(parse_term(ctx, terms[i], rank));
+    e.inputs.push_back(parse_term(layer, terms[i], rank));
   }
   if (arrow != std::string::npos) {
-    e.output = parse_term(ctx, text.substr(arrow + 2), widest);
+    e.output = parse_term(layer, text.substr(arrow + 2), widest);
   } else {  // The ellipsis, then every letter that occurs once, in alphabetical order.
     for (std::size_t k = widest; k-- > 0;) e.output.push_back(kEllipsis - static_cast<int>(k));
     for (int letter = 'A'; letter <= 'z'; ++letter)
@@ -92,14 +90,14 @@ Equation parse(const Context& ctx, const std::vector<Shape>& shapes) {
       const std::size_t index = index_of(e.inputs[i][axis]);
       const std::int64_t size = shapes[i][axis];
       if (size != 1 && e.sizes[index] != 1 && size != e.sizes[index])
-        ctx.fail(fmt::format("equation '{}': an index has the sizes {} and {}", text, e.sizes[index], size));
+        fail(layer, fmt::format("equation '{}': an index has the sizes {} and {}", text, e.sizes[index], size));
       if (size != 1) e.sizes[index] = size;
       used[index] = true;
     }
   for (std::size_t i = 0; i < e.output.size(); ++i)
     if (!used[i] && e.output[i] > kEllipsis)
-      ctx.fail(
-          fmt::format("equation '{}': index '{}' of the output is in no input", text, static_cast<char>(e.output[i])));
+      fail(layer,
+           fmt::format("equation '{}': index '{}' of the output is in no input", text, static_cast<char>(e.output[i])));
   for (std::size_t i = 0; i < e.inputs.size(); ++i) {
     const auto dense = strides_of(shapes[i]);
     std::vector<std::int64_t> strides(order.size(), 0);
@@ -115,7 +113,7 @@ void infer_einsum(InferContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) require_type_of_first(ctx, {i});
   std::vector<Shape> shapes;
   for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.shape(i));
-  const Equation e = parse(ctx, shapes);
+  const Equation e = parse_equation(ctx.layer(), shapes);
   ctx.set_shape(0, Shape(e.sizes.begin(), e.sizes.begin() + static_cast<std::ptrdiff_t>(e.output.size())));
 }
 
@@ -126,7 +124,7 @@ T sum_products(const Equation& e, const std::vector<const T*>& data, std::vector
   const std::size_t last = e.sizes.size();
   if (first == last) {
     T value = data[0][offsets[0]];
-    for (std::size_t k = 1; k < data.size(); ++k) value = static_cast<T>(value * data[k][offsets[k]]);
+    for (std::size_t k = 1; k < data.size(); ++k) value = times(value, data[k][offsets[k]]);
     return value;
   }
   T sum{};
@@ -135,11 +133,11 @@ T sum_products(const Equation& e, const std::vector<const T*>& data, std::vector
     const T* a = data[0] + offsets[0];
     const T* b = data[1] + offsets[1];
     const std::int64_t step_a = e.strides[0][first], step_b = e.strides[1][first];
-    for (std::int64_t i = 0; i < size; ++i) sum = static_cast<T>(sum + a[i * step_a] * b[i * step_b]);
+    for (std::int64_t i = 0; i < size; ++i) sum = plus(sum, times(a[i * step_a], b[i * step_b]));
     return sum;
   }
   for (std::int64_t i = 0; i < size; ++i) {
-    sum = static_cast<T>(sum + sum_products(e, data, offsets, first + 1));
+    sum = plus(sum, sum_products(e, data, offsets, first + 1));
     for (std::size_t k = 0; k < data.size(); ++k) offsets[k] += e.strides[k][first];
   }
   for (std::size_t k = 0; k < data.size(); ++k) offsets[k] -= size * e.strides[k][first];
@@ -147,15 +145,22 @@ T sum_products(const Equation& e, const std::vector<const T*>& data, std::vector
 }
 
 void run_einsum(KernelContext& ctx) {
+  // Integers wrap around: in 64 bits, as in fewer.
+  const DataType type = ctx.input(0).type(), wide = is_integer(type) ? DataType::kInt64 : type;
   std::vector<Shape> shapes;
-  for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input(i).shape());
-  const Equation e = parse(ctx, shapes);
-  with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
+  std::vector<Tensor> operands;
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    shapes.push_back(ctx.input(i).shape());
+    operands.push_back(type == wide ? ctx.input(i) : ctx.input(i).cast(wide));
+  }
+  const Equation e = parse_equation(ctx.layer(), shapes);
+  Tensor sums = type == wide ? ctx.output(0) : Tensor(wide, ctx.output(0).shape());
+  with_type(TypeList<float, double, std::int64_t>{}, ctx, wide, [&](auto tag) {
     using T = decltype(tag);
     std::vector<const T*> data;
-    for (int i = 0; i < ctx.num_inputs(); ++i) data.push_back(ctx.input(i).data<T>());
-    T* out = ctx.output(0).data<T>();
-    parallel_for(ctx.output(0).size(), 256, [&](std::int64_t begin, std::int64_t end) {
+    for (const Tensor& operand : operands) data.push_back(operand.data<T>());
+    T* out = sums.data<T>();
+    parallel_for(sums.size(), 256, [&](std::int64_t begin, std::int64_t end) {
       std::vector<std::int64_t> offsets(data.size());
       for (std::int64_t i = begin; i < end; ++i) {
         std::fill(offsets.begin(), offsets.end(), 0);
@@ -166,12 +171,13 @@ void run_einsum(KernelContext& ctx) {
       }
     });
   });
+  if (type != wide) ctx.set_output(0, sums.cast(type));
 }
 
 void adjoint_einsum(AdjointContext& ctx) {
   std::vector<Shape> shapes;
   for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input_shape(i));
-  const Equation e = parse(ctx, shapes);
+  const Equation e = parse_equation(ctx.layer(), shapes);
   // Every label as a letter of its own, also those of an ellipsis.
   Labels known;
   const auto term = [&](const Labels& labels) {

@@ -40,7 +40,7 @@ void infer_gemm(InferContext& ctx) {
 void run_gemm(KernelContext& ctx) {
   const GemmSizes s = gemm_sizes(ctx, ctx.input(0).shape(), ctx.input(1).shape());
   const float alpha = ctx.attributes().real("alpha", 1), beta = ctx.attributes().real("beta", 1);
-  with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
+  with_type(WideTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
     using T = decltype(tag);
     const T* a = ctx.input(0).data<T>();
     const T* b = ctx.input(1).data<T>();
@@ -88,7 +88,7 @@ void adjoint_gemm(AdjointContext& ctx) {
 OpDef gemm() {
   return {.name = "Gemm",
           .inputs = {2, 3},
-          .types = {kNumbers},
+          .types = {set_of(WideTypes{})},
           .kind = OpKind::kContraction,
           .function = Function::kGemm,
           .infer = infer_gemm,

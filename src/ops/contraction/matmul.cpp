@@ -15,7 +15,7 @@ void infer_matmul(InferContext& ctx) {
 
 void run_matmul(KernelContext& ctx) {
   const MatrixProduct d = matrix_product(ctx, ctx.input(0).shape(), ctx.input(1).shape());
-  with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
+  with_type(WideTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
     using T = decltype(tag);
     run_matrix_product(d, ctx.input(0).data<T>(), ctx.input(1).data<T>(), ctx.output(0).data<T>());
   });
@@ -46,7 +46,7 @@ void adjoint_matmul(AdjointContext& ctx) {
 OpDef matmul() {
   return {.name = "MatMul",
           .inputs = {2, 2},
-          .types = {kNumbers},
+          .types = {set_of(WideTypes{})},
           .kind = OpKind::kContraction,
           .function = Function::kMatMul,
           .infer = infer_matmul,

@@ -8,6 +8,8 @@
 namespace ulpscope::ops {
 namespace {
 
+constexpr TypeSet kSingle{DataType::kFloat32};
+
 struct Box {
   float y1, x1, y2, x2;  ///< y1 <= y2, x1 <= x2.
   float area() const { return (y2 - y1) * (x2 - x1); }
@@ -84,7 +86,7 @@ OpDef non_max_suppression() {
   return {.name = "NonMaxSuppression",
           .since_version = 10,
           .inputs = {2, 5},
-          .types = {kFloats, kFloats, kIndices, kFloats, kFloats},
+          .types = {kSingle, kSingle, kIndices, kSingle, kSingle},
           .precision = PrecisionRule::kFixed,
           .weights = 0b11100,
           .infer = infer_non_max_suppression,

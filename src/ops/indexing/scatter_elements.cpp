@@ -23,22 +23,9 @@ void run_scatter_elements(KernelContext& ctx) {
   Tensor& out = ctx.output(0);
   const std::vector<std::int64_t> values = ctx.integers(1);
   const std::int64_t axis = indexed_axis(ctx);
-  if (replaces(ctx.attributes())) {
-    with_word(out.type(), [&](auto word) {
-      using Word = decltype(word);
-      for_each_element_index(ctx, out.shape(), indices, values, axis, [&](std::int64_t i, std::int64_t to) {
-        store_word(out.raw(), to, load_word<Word>(updates.raw(), i));
-      });
-    });
-    return;
-  }
-  with_reduction(ctx, out.type(), [&](auto tag, auto combine) {
-    using T = decltype(tag);
-    T* target = out.data<T>();
-    const T* update = updates.data<T>();
-    for_each_element_index(ctx, out.shape(), indices, values, axis,
-                           [&](std::int64_t i, std::int64_t to) { target[to] = combine(target[to], update[i]); });
-  });
+  const Combine combine = find_combine(ctx, out.type());
+  for_each_element_index(ctx, out.shape(), indices, values, axis,
+                         [&](std::int64_t i, std::int64_t to) { combine(element(out, to), element(updates, i), 1); });
 }
 
 /// None for the reductions mul, max and min.

@@ -39,20 +39,9 @@ void run_scatter_nd(KernelContext& ctx) {
   const Tensor& updates = ctx.input(2);
   const Shape& data = out.shape();
   const std::int64_t slice = product(data, static_cast<std::size_t>(ctx.input(1).shape().back()), data.size());
-  if (replaces(ctx.attributes())) {
-    const std::size_t bytes = static_cast<std::size_t>(slice) * size_of(out.type());
-    for_each_slice(ctx, data, [&](std::int64_t t, std::int64_t to) {
-      std::memcpy(element(out, to), element(updates, t * slice), bytes);
-    });
-    return;
-  }
-  with_reduction(ctx, out.type(), [&](auto tag, auto combine) {
-    using T = decltype(tag);
-    T* target = out.data<T>();
-    const T* update = updates.data<T>();
-    for_each_slice(ctx, data, [&](std::int64_t t, std::int64_t to) {
-      for (std::int64_t i = 0; i < slice; ++i) target[to + i] = combine(target[to + i], update[t * slice + i]);
-    });
+  const Combine combine = find_combine(ctx, out.type());
+  for_each_slice(ctx, data, [&](std::int64_t t, std::int64_t to) {
+    combine(element(out, to), element(updates, t * slice), slice);
   });
 }
 

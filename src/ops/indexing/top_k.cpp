@@ -2,11 +2,11 @@
 // axis and their indices. Always sorted; of equal elements the one with the lower index comes first; NaN is the
 // largest.
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <array>
 
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
+#include "ops/indexing/sort_keys.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -26,55 +26,37 @@ void infer_top_k(InferContext& ctx) {
   ctx.set_shape(1, std::move(shape));
 }
 
-template <typename T>
-bool less(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a)) return false;
-    if (std::isnan(b)) return true;
-  }
-  return a < b;
-}
-
-template <typename T>
-void select(const KernelContext& ctx, std::int64_t k, std::size_t axis, bool largest) {
-  const Tensor& input = ctx.input(0);
-  const std::int64_t size = input.shape()[axis], inner = product(input.shape(), axis + 1, input.shape().size());
-  const std::int64_t lines = product(input.shape(), 0, axis) * inner;
-  const T* in = input.data<T>();
-  T* values = ctx.has_output(0) ? ctx.output(0).data<T>() : nullptr;
-  std::int64_t* indices = ctx.has_output(1) ? ctx.output(1).data<std::int64_t>() : nullptr;
-  parallel_for(lines, std::max<std::int64_t>(1, (1 << 12) / std::max<std::int64_t>(1, size)),
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<std::int64_t> order(static_cast<std::size_t>(size));
-                 for (std::int64_t line = begin; line < end; ++line) {
-                   const T* at = in + line / inner * size * inner + line % inner;
-                   std::iota(order.begin(), order.end(), 0);
-                   const auto before = [&](std::int64_t a, std::int64_t b) {
-                     const T x = at[a * inner], y = at[b * inner];
-                     if (largest ? less(y, x) : less(x, y)) return true;
-                     if (largest ? less(x, y) : less(y, x)) return false;
-                     return a < b;
-                   };
-                   // Selecting first is linear in `size`; a heap of k is not when k is large.
-                   if (k < size) std::nth_element(order.begin(), order.begin() + k, order.end(), before);
-                   std::sort(order.begin(), order.begin() + k, before);
-                   const std::int64_t to = line / inner * k * inner + line % inner;
-                   for (std::int64_t i = 0; i < k; ++i) {
-                     const std::int64_t index = order[static_cast<std::size_t>(i)];
-                     if (values != nullptr) values[to + i * inner] = at[index * inner];
-                     if (indices != nullptr) indices[to + i * inner] = index;
-                   }
-                 }
-               });
-}
-
 void run_top_k(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const std::size_t axis =
       static_cast<std::size_t>(normalize_axis(ctx, ctx.attributes().integer("axis", -1), in.rank()));
   const std::int64_t k = ctx.has_input(1) ? single_integer(ctx, 1) : ctx.attributes().required_integer("k");
-  with_type(NumericTypes{}, ctx, in.type(),
-            [&](auto tag) { select<decltype(tag)>(ctx, k, axis, ctx.attributes().integer("largest", 1) != 0); });
+  const std::uint64_t flip = ctx.attributes().integer("largest", 1) != 0 ? ~std::uint64_t{0} : 0;
+  const std::int64_t size = in.shape()[axis], inner = product(in.shape(), axis + 1, in.shape().size());
+  const std::int64_t lines = product(in.shape(), 0, axis) * inner;
+  const std::size_t bytes = size_of(in.type());
+  Tensor* values = ctx.has_output(0) ? &ctx.output(0) : nullptr;
+  std::int64_t* indices = ctx.has_output(1) ? ctx.output(1).data<std::int64_t>() : nullptr;
+  parallel_for(lines, std::max<std::int64_t>(1, (1 << 12) / std::max<std::int64_t>(1, size)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<std::uint64_t> keys(static_cast<std::size_t>(size));
+                 std::vector<std::pair<std::uint64_t, std::int64_t>> order(static_cast<std::size_t>(size));
+                 for (std::int64_t line = begin; line < end; ++line) {
+                   const std::int64_t from = line / inner * size * inner + line % inner;
+                   const std::int64_t to = line / inner * k * inner + line % inner;
+                   sort_keys(in, from, inner, size, keys.data());
+                   for (std::size_t i = 0; i < order.size(); ++i) order[i] = {keys[i] ^ flip, i};
+                   // Selecting first is linear in `size`; a heap of k is not when k is large.
+                   if (k < size) std::nth_element(order.begin(), order.begin() + k, order.end());
+                   std::sort(order.begin(), order.begin() + k);
+                   for (std::int64_t i = 0; i < k; ++i) {
+                     const std::int64_t index = order[static_cast<std::size_t>(i)].second;
+                     if (values != nullptr)
+                       std::memcpy(element(*values, to + i * inner), element(in, from + index * inner), bytes);
+                     if (indices != nullptr) indices[to + i * inner] = index;
+                   }
+                 }
+               });
 }
 
 void adjoint_top_k(AdjointContext& ctx) {

@@ -1,29 +1,23 @@
 // Unique, ai.onnx 11, 28: distinct elements (or slices of an axis), where each first stands, which one each element is,
 // and how often. NaNs are equal to each other and larger than numbers.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
+#include "ops/indexing/sort_keys.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
 namespace {
 
-template <typename T>
-int compare(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a) || std::isnan(b)) return static_cast<int>(std::isnan(a)) - static_cast<int>(std::isnan(b));
-  }
-  return a < b ? -1 : (b < a ? 1 : 0);
-}
-
-/// Groups of equal rows, each with its rows in rising order; groups in the order of the output.
-template <typename T>
-std::vector<std::vector<std::int64_t>> groups_of_rows(const T* rows, std::int64_t count, std::int64_t width,
-                                                      bool sorted) {
+/// Groups of equal rows of keys, each with its rows in rising order; groups in the order of the output.
+std::vector<std::vector<std::int64_t>> groups_of_rows(const std::vector<std::uint64_t>& keys, std::int64_t count,
+                                                      std::int64_t width, bool sorted) {
   const auto order = [&](std::int64_t a, std::int64_t b) {
-    for (std::int64_t i = 0; i < width; ++i)
-      if (const int c = compare(rows[a * width + i], rows[b * width + i]); c != 0) return c;
+    for (std::int64_t i = 0; i < width; ++i) {
+      const std::uint64_t x = keys[static_cast<std::size_t>(a * width + i)],
+                          y = keys[static_cast<std::size_t>(b * width + i)];
+      if (x != y) return x < y ? -1 : 1;
+    }
     return 0;
   };
   std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
@@ -59,11 +53,9 @@ void run_unique(KernelContext& ctx) {
   }
   Tensor rows(in.type(), {count, outer, inner});
   copy_permuted(in, {outer, count, inner}, std::vector<std::int64_t>{1, 0, 2}, rows);
-  std::vector<std::vector<std::int64_t>> groups;
-  with_type(AllTypes{}, ctx, in.type(), [&](auto tag) {
-    using T = decltype(tag);
-    groups = groups_of_rows(rows.data<T>(), count, outer * inner, ctx.attributes().integer("sorted", 1) != 0);
-  });
+  std::vector<std::uint64_t> keys(static_cast<std::size_t>(rows.size()));
+  sort_keys(rows, 0, 1, rows.size(), keys.data());
+  const auto groups = groups_of_rows(keys, count, outer * inner, ctx.attributes().integer("sorted", 1) != 0);
 
   const std::int64_t found = static_cast<std::int64_t>(groups.size());
   Tensor distinct(in.type(), {found, outer, inner}), first(DataType::kInt64, {found}),

@@ -1,5 +1,6 @@
 // The two classification losses.
 #include "ops/normalization/softmax.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -23,6 +24,7 @@ void reduce_losses(const KernelContext& ctx, const std::vector<T>& losses, const
 /// Output 0: a scalar, or one loss per target with reduction "none". Inputs: values (N, C, d...), targets (N, d...).
 void infer_loss(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {2});
   const std::string reduction = ctx.attributes().text("reduction", "mean");
   if (reduction != "none" && reduction != "sum" && reduction != "mean")
     ctx.fail(fmt::format("expected reduction none, sum or mean, got '{}'", reduction));

@@ -279,7 +279,7 @@ OpTable activation() {
           [](auto x, float alpha) { return x > decltype(x)(alpha) ? x : decltype(x){0}; },
           [](P p) { return step(p.x() - p.p()); }),
       // PRelu, ai.onnx 1, 6, 7, 9, 16: x, scaled by a slope below 0 that is broadcast to x.
-      binary<TypeList<float, double, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>>(
+      binary<WideTypes>(
           {.name = "PRelu", .function = F::kPRelu, .infer = infer_prelu},
           [](auto x, auto slope) { return x < decltype(x){0} ? times(x, slope) : x; }, adjoint_prelu),
       // SwiGLU, ai.onnx 28: a * sigmoid(alpha * a) * b for a gate a and values b of one shape.

@@ -64,11 +64,8 @@ void run_rows(KernelContext& ctx, RowsLoop loop) {
   });
 }
 
-/// float32, double, and the integers that ONNX lets the sums reduce.
-using SummedTypes = TypeList<float, double, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
-
 /// A row of the table: f(const T* row, length) for every row, T being the element type.
-template <typename Types = SummedTypes, typename Function>
+template <typename Types = WideTypes, typename Function>
 OpDef reduction(OpDef op, Function, void (*adjoint)(AdjointContext&)) {
   op.inputs = {1, 2};
   op.types = {set_of(Types{}), kIndices};
@@ -87,9 +84,13 @@ OpDef reduction(OpDef op, Function, void (*adjoint)(AdjointContext&)) {
 /// The sum of function(x[i]).
 template <typename T, typename Function>
 T row_sum(const T* row, std::int64_t length, const Function& function) {
-  using Sum = Arithmetic<T>;
-  return static_cast<T>(
-      pairwise_sum<Sum>(0, length, [&](std::int64_t i) { return static_cast<Sum>(function(row[i])); }));
+  if constexpr (std::is_floating_point_v<T>) {
+    return pairwise_sum<T>(0, length, [&](std::int64_t i) { return function(row[i]); });
+  } else {
+    T sum{};
+    for (std::int64_t i = 0; i < length; ++i) sum = plus(sum, function(row[i]));
+    return sum;
+  }
 }
 template <typename T>
 T row_sum(const T* row, std::int64_t length) {
@@ -107,18 +108,16 @@ T through_real(T x, const Function& function) {
 
 template <typename T>
 T log_of_sum_of_exponentials(const T* row, std::int64_t length) {
-  using Real = std::conditional_t<std::is_floating_point_v<T>, T, double>;
-  Real largest = -std::numeric_limits<Real>::infinity();
-  for (std::int64_t i = 0; i < length; ++i) largest = larger(largest, static_cast<Real>(row[i]));
-  // All -inf (or nothing), an infinity or a NaN among them: that is the result.
-  Real result = largest;
-  if (std::isfinite(largest))
-    result += std::log(
-        pairwise_sum<Real>(0, length, [&](std::int64_t i) { return std::exp(static_cast<Real>(row[i]) - largest); }));
-  if constexpr (std::is_floating_point_v<T>)
-    return result;
-  else
-    return to_integer<T>(result);
+  if constexpr (std::is_floating_point_v<T>) {
+    T largest = -std::numeric_limits<T>::infinity();
+    for (std::int64_t i = 0; i < length; ++i) largest = larger(largest, row[i]);
+    // All -inf (or nothing), an infinity or a NaN among them: that is the result.
+    if (!std::isfinite(largest)) return largest;
+    return largest + std::log(pairwise_sum<T>(0, length, [&](std::int64_t i) { return std::exp(row[i] - largest); }));
+  } else {
+    const std::vector<double> real(row, row + length);
+    return to_integer<T>(log_of_sum_of_exponentials(real.data(), length));
+  }
 }
 
 /// The shape of the output with every reduced dimension kept.

@@ -8,6 +8,7 @@
 #include "core/parallel.h"
 #include "ops/adjoint_linear.h"
 #include "ops/indexing/to_index.h"
+#include "ops/movement.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -106,9 +107,9 @@ bool is_untouched(const ResampleOptions& o, const ResampleAxis& a, std::int64_t 
   return a.output == input && a.scale == 1 && !cropped;
 }
 
-/// out(outer, output, inner) from in(outer, input, inner).
+/// out(outer, output, inner) from in(outer, input, inner). Elements that are no floats are words, with the nearest one.
 template <typename T>
-void resample_axis(const ResampleOptions& o, const Table& table, const T* in, T* out, std::int64_t outer,
+void resample_axis(const ResampleOptions& o, const Table& table, T outside, const T* in, T* out, std::int64_t outer,
                    std::int64_t input, std::int64_t output, std::int64_t inner) {
   const std::int64_t grain = std::max<std::int64_t>(1, (1 << 14) / std::max<std::int64_t>(1, inner * table.taps));
   parallel_for(outer * output, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -119,7 +120,7 @@ void resample_axis(const ResampleOptions& o, const Table& table, const T* in, T*
       const std::int64_t* index = table.index.data() + at * table.taps;
       const float* weight = table.weight.data() + at * table.taps;
       if (table.outside[static_cast<std::size_t>(at)]) {
-        std::fill(target, target + inner, static_cast<T>(o.extrapolation_value));
+        std::fill(target, target + inner, outside);
       } else if (o.mode == ResampleMode::kNearest) {
         std::copy(source + index[0] * inner, source + (index[0] + 1) * inner, target);
       } else if constexpr (std::is_floating_point_v<T>) {
@@ -137,7 +138,7 @@ void resample_axis(const ResampleOptions& o, const Table& table, const T* in, T*
 
 /// Applies one axis after the other, the last one first; `values` becomes the result.
 template <typename T>
-void resample_axes(const ResampleOptions& o, const std::vector<ResampleAxis>& axes, Shape shape,
+void resample_axes(const ResampleOptions& o, const std::vector<ResampleAxis>& axes, Shape shape, T outside,
                    std::vector<T>& values) {
   for (auto it = axes.rbegin(); it != axes.rend(); ++it) {
     const auto d = static_cast<std::size_t>(it->axis);
@@ -145,7 +146,7 @@ void resample_axes(const ResampleOptions& o, const std::vector<ResampleAxis>& ax
     if (is_untouched(o, *it, input)) continue;
     std::vector<T> next(static_cast<std::size_t>(outer * it->output * inner));
     if (input > 0)
-      resample_axis(o, make_table(o, *it, input), values.data(), next.data(), outer, input, it->output, inner);
+      resample_axis(o, make_table(o, *it, input), outside, values.data(), next.data(), outer, input, it->output, inner);
     values.swap(next);
     shape[d] = it->output;
   }
@@ -223,25 +224,26 @@ std::vector<ResampleAxis> axes_from_scales(const Layer& layer, const Shape& x, c
 void resample(const KernelContext& ctx, const ResampleOptions& options, const std::vector<ResampleAxis>& axes,
               const Tensor& x, Tensor& out) {
   if (out.size() == 0) return;
-  with_type(AllTypes{}, ctx, x.type(), [&](auto tag) {
-    using T = decltype(tag);
-    if constexpr (!std::is_same_v<T, bool>) {
-      const T* in = x.data<T>();
-      T* target = out.data<T>();
-      if (std::is_floating_point_v<T> || options.mode == ResampleMode::kNearest) {
-        std::vector<T> values(in, in + x.size());
-        resample_axes(options, axes, x.shape(), values);
-        std::copy(values.begin(), values.end(), target);
-      } else {
-        std::vector<float> values(in, in + x.size());
-        resample_axes(options, axes, x.shape(), values);
-        for (std::size_t i = 0; i < values.size(); ++i)
-          target[i] = static_cast<T>(std::clamp<double>(
-              std::nearbyint(values[i]), double(std::numeric_limits<T>::min()), double(std::numeric_limits<T>::max())));
-      }
-    } else {
-      ctx.fail("has no kernel for elements of type bool");
-    }
+  const auto apply = [&]<typename T>(T outside) {
+    const T* in = static_cast<const T*>(x.raw());
+    std::vector<T> values(in, in + x.size());
+    resample_axes(options, axes, x.shape(), outside, values);
+    std::copy(values.begin(), values.end(), static_cast<T*>(out.raw()));
+  };
+  if (x.type() == DataType::kFloat32) return apply(options.extrapolation_value);
+  if (x.type() == DataType::kFloat64) return apply(static_cast<double>(options.extrapolation_value));
+  const Tensor outside = Tensor::scalar(options.extrapolation_value).cast(x.type());
+  if (options.mode == ResampleMode::kNearest)
+    return with_word(x.type(), [&](auto word) { apply(load_word<decltype(word)>(outside.raw(), 0)); });
+  const Tensor wide = x.cast(DataType::kFloat32);
+  std::vector<float> values(wide.values<float>().begin(), wide.values<float>().end());
+  resample_axes(options, axes, x.shape(), options.extrapolation_value, values);
+  with_type(IntegerTypes{}, ctx, x.type(), [&](auto tag) {
+    using Limits = std::numeric_limits<decltype(tag)>;
+    auto* target = out.data<decltype(tag)>();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      target[i] = static_cast<decltype(tag)>(
+          std::clamp<double>(std::nearbyint(values[i]), double(Limits::min()), double(Limits::max())));
   });
 }
 

@@ -113,7 +113,7 @@ OpDef resize() {
   return {.name = "Resize",
           .since_version = 10,
           .inputs = {1, 4},
-          .types = {kEverything, kFloats, kFloats, kIndices},
+          .types = {kNumbers, kFloats, kFloats, kIndices},
           .function = Function::kResize,
           .weights = 0b1110,
           .parameters = 0b1110,

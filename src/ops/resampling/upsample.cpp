@@ -41,7 +41,7 @@ OpDef upsample() {
   return {.name = "Upsample",
           .since_version = 7,
           .inputs = {1, 2},
-          .types = {kEverything, kFloats},
+          .types = {kNumbers, kFloats},
           .function = Function::kUpsample,
           .weights = 0b10,
           .parameters = 0b10,
