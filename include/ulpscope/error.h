@@ -1,6 +1,7 @@
 // The two ways in which a request can end early.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -20,15 +21,30 @@ enum class ErrorCode {
   kInterrupted,      ///< The user asked to stop (Ctrl-C).
 };
 
+/// Where in a network something went wrong.
+struct ErrorPlace {
+  std::string stage;  ///< "infer", "run", "adjoint", ...
+  std::string layer;  ///< The layer's name.
+  std::string op;     ///< Its operator.
+};
+
 /// Ends a request; the user or the machine can fix the cause. Messages follow
 /// "[stage] where: expected ..., got ...; try ...".
 class ULPSCOPE_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  /// what() is "[stage] layer 'x' (Op): " and the message.
+  Error(ErrorCode code, const std::string& message, ErrorPlace place);
+
   ErrorCode code() const noexcept { return code_; }
+  /// Null for an error that is not about a layer.
+  const ErrorPlace* place() const noexcept { return place_.get(); }
+  /// This error, said of that place; unchanged when it has one.
+  Error at(ErrorPlace place) const;
 
  private:
   ErrorCode code_;
+  std::shared_ptr<const ErrorPlace> place_;
 };
 
 /// A defect of ulpscope itself. Unrelated to Error on purpose: nobody should catch both by accident.

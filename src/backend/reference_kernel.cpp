@@ -55,7 +55,7 @@ class ReferenceKernel final : public Kernel {
     if (!static_shapes_) allocate(inputs, results);
     BoundSubgraphs subgraphs(layer_, inputs, graphs_);
     KernelContext context(layer_, inputs, results, types_, graphs_ ? &subgraphs : nullptr);
-    layer_.op->run(context);
+    run_kernel(context);
     for (std::size_t o = 0; o < results.size(); ++o) {
       if (outputs[o] == nullptr) continue;
       if (results[o].type() == DataType::kFloat32) {

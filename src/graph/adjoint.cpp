@@ -18,8 +18,7 @@ std::vector<std::int64_t> AdjointContext::integers_of(int i) const {
 }
 
 void AdjointContext::fail(const std::string& message) const {
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[adjoint] layer '{}' ({}): {}", layer().name, layer().op->name, message));
+  throw Error(ErrorCode::kInvalidArgument, message, place_of("adjoint", layer()));
 }
 
 TensorId AdjointContext::sum_to(TensorId value, const Shape& from, const Shape& to) {

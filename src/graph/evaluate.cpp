@@ -79,7 +79,7 @@ std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, s
   }
   ReferenceRunner reference(layer, inputs);
   KernelContext context(layer, inputs, outputs, types, runner != nullptr ? runner : &reference);
-  layer.op->run(context);
+  run_kernel(context);
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (layer.outputs[i] != kNone && !outputs[i])
       throw InternalError(fmt::format("layer '{}' ({}) left output {} unset", layer.name, layer.op->name, i));

@@ -20,17 +20,6 @@ Tensor shape_only(DataType type, const Shape& shape) {
   return Tensor::borrow(physical_type(known), shape, nothing, nullptr);
 }
 
-bool reads_shape_only(const OpDef& op) { return op.domain.empty() && (op.name == "Shape" || op.name == "Size"); }
-
-/// True when evaluating the layer twice gives the same values twice.
-bool is_deterministic(const Layer& layer, std::span<const Tensor* const> inputs) {
-  const std::string_view name = layer.op->name;
-  if (name.starts_with("Random") || name == "Bernoulli" || name == "Multinomial") return false;
-  if (name == "Dropout" && inputs.size() > 2 && inputs[2] != nullptr)  // training_mode
-    return inputs[2]->type() == DataType::kBool && inputs[2]->size() == 1 && !inputs[2]->data<bool>()[0];
-  return true;
-}
-
 /// What is known of the formal inputs of a sub-graph from the inputs of its layer.
 void set_input_types(const Network& network, const Layer& layer, const Subgraph& graph) {
   Network& body = *graph.network;
@@ -41,16 +30,12 @@ void set_input_types(const Network& network, const Layer& layer, const Subgraph&
   };
   const std::size_t formals = body.inputs.size() - graph.captures.size();
   for (std::size_t i = 0; i < graph.captures.size(); ++i) set(formals + i, static_cast<std::size_t>(graph.captures[i]));
-  if (layer.op->name == "Scan") {
-    const std::size_t first = layer.opset < 9 ? 1 : 0;  // opset 8 has sequence_lens in front
-    for (std::size_t i = 0; i < formals; ++i) set(i, i + first);
-  } else if (layer.op->name == "Loop") {
-    for (std::size_t i = 2; i < formals; ++i) set(i, i);
-    const DataType fixed[] = {DataType::kInt64, DataType::kBool};
-    for (std::size_t i = 0; i < std::min<std::size_t>(formals, 2); ++i) {
-      TensorInfo& info = body.tensor(body.inputs[i]);
-      if (info.type == DataType::kUndefined) info.type = fixed[i];
-    }
+  if (layer.op->body_input == nullptr) return;
+  for (std::size_t i = 0; i < formals; ++i) {
+    const BodyInput source = layer.op->body_input(layer, static_cast<int>(i));
+    if (source.input >= 0) set(i, static_cast<std::size_t>(source.input));
+    TensorInfo& info = body.tensor(body.inputs[i]);
+    if (info.type == DataType::kUndefined) info.type = source.type;
   }
 }
 
@@ -63,10 +48,41 @@ void check_storage_types(const Layer& layer, const Values& values) {
   const bool moves = op.kind == OpKind::kMovement || op.kind == OpKind::kConstant || op.kind == OpKind::kControl;
   if (moves && op.storage_types == StorageTypes::kByKind && layer.attributes.text("reduction", "none") == "none")
     return;
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("layer '{}' ({}): has no kernel for elements of type {}; try a Cast or a DequantizeLinear to "
-                          "float32 before it",
-                          layer.name, op.name, name_of(refused->type)));
+  throw Error(
+      ErrorCode::kUnsupported,
+      fmt::format("has no kernel for elements of type {}; try a Cast or a DequantizeLinear to float32 before it",
+                  name_of(refused->type)),
+      place_of("infer", layer));
+}
+
+/// The values that a layer hands to a sub-graph have the types that this declares.
+void check_body_types(const Network& network, const Layer& layer, const Subgraph& graph) {
+  const Network& body = *graph.network;
+  const auto check = [&](std::size_t formal, int actual) {
+    if (actual < 0 || static_cast<std::size_t>(actual) >= layer.inputs.size()) return;
+    const TensorId id = layer.inputs[static_cast<std::size_t>(actual)];
+    if (id == kNone) return;
+    const TensorInfo &given = network.tensor(id), &declared = body.tensor(body.inputs[formal]);
+    if (given.type == DataType::kUndefined || declared.type == DataType::kUndefined ||
+        physical_type(given.type) == physical_type(declared.type))
+      return;
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("expected elements of type {} as input {} ('{}'), which is '{}' of its body, got {}",
+                            name_of(declared.type), actual, given.name, declared.name, name_of(given.type)),
+                place_of("build", layer));
+  };
+  const std::size_t formals = body.inputs.size() - graph.captures.size();
+  for (std::size_t i = 0; i < graph.captures.size(); ++i) check(formals + i, graph.captures[i]);
+  for (std::size_t i = 0; i < formals && layer.op->body_input != nullptr; ++i)
+    check(i, layer.op->body_input(layer, static_cast<int>(i)).input);
+}
+
+std::string names_of(TypeSet types) {
+  std::string names;
+  for (int t = 0; t < 32; ++t)
+    if (const auto type = static_cast<DataType>(t); types.has(type))
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(type));
+  return names;
 }
 
 /// Everything known so far while `infer` walks through the layers.
@@ -122,13 +138,14 @@ class Inference {
     }
     if (layer.op->run == nullptr || layer.op->kind == OpKind::kControl) return;
     Tensor dummy;
-    if (!all_known && reads_shape_only(*layer.op) && !inputs.empty() && inputs[0].shape != nullptr) {
+    if (!all_known && layer.op->reads_shape_only && !inputs.empty() && inputs[0].shape != nullptr) {
       dummy = shape_only(inputs[0].type, *inputs[0].shape);
       values[0] = &dummy;
       all_known = from_shapes = true;
     }
     const std::int64_t limit = from_shapes ? limits_.shapes : limits_.constants;
-    if (!all_known || !is_deterministic(layer, values) || !within_limit(outputs, limit)) return;
+    if (!all_known || (layer.op->is_random != nullptr && layer.op->is_random(values)) || !within_limit(outputs, limit))
+      return;
     if (from_shapes || !share(layer)) fold(layer, values);
     for (TensorId id : layer.outputs)
       if (id != kNone) from_shapes_[static_cast<std::size_t>(id)] = from_shapes;
@@ -191,9 +208,7 @@ std::vector<InferContext::Output> infer_layer(const Layer& layer, std::span<cons
     layer.op->infer(context);
   } catch (const NotKnownYet&) {
   } catch (const Error& error) {
-    // Attributes do not know whose they are.
-    if (std::string_view(error.what()).starts_with("layer '")) throw;
-    throw Error(error.code(), fmt::format("layer '{}' ({}): {}", layer.name, layer.op->name, error.what()));
+    throw error.at(place_of("infer", layer));  // attributes do not know whose they are
   }
   check_storage_types(layer, outputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -230,6 +245,26 @@ void infer_types(Network& network) {
   }
 }
 
+void check_types(const Network& network) {
+  for (const Layer& layer : network.layers) {
+    for (const auto& [name, attribute] : layer.attributes.all())
+      if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
+        check_body_types(network, layer, *graph);
+        check_types(*graph->network);
+      }
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+      if (layer.inputs[i] == kNone) continue;
+      const TensorInfo& info = network.tensor(layer.inputs[i]);
+      const TypeSet types = layer.op->types_of(static_cast<int>(i));
+      if (info.type == DataType::kUndefined || types.empty() || types.has(physical_type(info.type))) continue;
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("expected elements of type {} as input {} ('{}'), got {}; try a Cast before it",
+                              names_of(types), i, info.name, name_of(info.type)),
+                  place_of("build", layer));
+    }
+  }
+}
+
 InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes,
                       std::int64_t max_folded_elements) {
   return infer(network, input_shapes, {max_folded_elements, max_folded_elements}, {});
@@ -241,6 +276,7 @@ InferredNetwork infer(const Network& network, const std::vector<Shape>& input_sh
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[infer] network '{}': expected the shapes of {} inputs, got {}", network.name,
                             network.inputs.size(), input_shapes.size()));
+  check_types(network);
   Inference inference(network, limits, known);
   for (std::size_t i = 0; i < input_shapes.size(); ++i) inference.set_input(network.inputs[i], input_shapes[i]);
   for (const Layer& layer : network.layers) inference.visit(layer);

@@ -19,9 +19,14 @@ struct InferredNetwork {
 /// Infers types only (no shapes are assumed). Sets TensorInfo::type where the file left it open.
 void infer_types(Network& network);
 
+/// Throws Error(kUnsupported), naming the layer and the input, for an element type that no kernel takes (OpDef::types);
+/// bodies of control flow count. REQUIRES: infer_types was called.
+void check_types(const Network& network);
+
 /// Infers everything for these shapes of the network's inputs (in the order of Network::inputs). Layers whose inputs
 /// are all known are evaluated in fp32 or wider ("constant folding"), integers and shapes always, floats up to
-/// `max_folded_elements` elements per output. Throws Error(kInvalidFile) naming the layer when shapes do not fit.
+/// `max_folded_elements` elements per output. Checks the types. Throws Error(kInvalidFile) naming the layer when shapes
+/// do not fit.
 InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes,
                       std::int64_t max_folded_elements = std::int64_t{1} << 62);
 

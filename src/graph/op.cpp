@@ -2,10 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/network.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
+
+ErrorPlace place_of(std::string_view stage, const Layer& layer) {
+  return {std::string(stage), layer.name, std::string(layer.op->name)};
+}
+
 namespace {
 
 std::vector<std::int64_t> to_integers(const Tensor& tensor, const Layer& layer, int index) {
@@ -17,13 +24,20 @@ std::vector<std::int64_t> to_integers(const Tensor& tensor, const Layer& layer, 
     const auto values = tensor.values<std::int32_t>();
     result.assign(values.begin(), values.end());
   } else {
-    throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' ({}): expected integers as input {}, got {}",
-                                                     layer.name, layer.op->name, index, name_of(tensor.type())));
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("expected integers as input {}, got {}", index, name_of(tensor.type())),
+                place_of("infer", layer));
   }
   return result;
 }
 
 }  // namespace
+
+TypeSet OpDef::types_of(int i) const noexcept {
+  for (int k = std::min(i, static_cast<int>(types.size()) - 1); k >= 0; --k)
+    if (const TypeSet set = types[static_cast<std::size_t>(k)]; !set.empty()) return set;
+  return {};
+}
 
 int InferContext::opset() const noexcept { return layer_.opset; }
 const Attributes& InferContext::attributes() const noexcept { return layer_.attributes; }
@@ -60,7 +74,7 @@ void InferContext::set_shape(int i, Shape shape) {
 }
 
 void InferContext::fail(const std::string& message) const {
-  throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' ({}): {}", layer_.name, layer_.op->name, message));
+  throw Error(ErrorCode::kInvalidFile, message, place_of("infer", layer_));
 }
 
 int KernelContext::opset() const noexcept { return layer_.opset; }
@@ -73,8 +87,16 @@ SubgraphRunner& KernelContext::runner() const {
   return *runner_;
 }
 
+void run_kernel(KernelContext& context) {
+  try {
+    context.layer().op->run(context);
+  } catch (const Error& error) {  // attributes do not know whose they are
+    throw error.at(place_of("run", context.layer()));
+  }
+}
+
 void KernelContext::fail(const std::string& message) const {
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("layer '{}' ({}): {}", layer_.name, layer_.op->name, message));
+  throw Error(ErrorCode::kInvalidArgument, message, place_of("run", layer_));
 }
 
 }  // namespace ulpscope

@@ -1,6 +1,7 @@
 // What an operator is: its rules and its reference kernel. One OpDef per operator; src/ops has the definitions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/op_traits.h"
+#include "ulpscope/error.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
@@ -59,12 +62,35 @@ struct OpDef {
   };
   Range inputs{1, 1};
   Range outputs{1, 1};
+  /// The element types that the kernel takes as input i, as it holds them (`physical_type`). An empty set: those of the
+  /// input before; no set at all: any.
+  std::array<TypeSet, 9> types{};
   PrecisionRule precision = PrecisionRule::kCompute;
   OpKind kind = OpKind::kOther;
+  Function function = Function::kNone;
+  std::array<Coefficient, 2> coefficients{};  ///< Of `function`; the first without an attribute ends them.
+  Exactness exactness = Exactness::kRounds;
   /// Bit i: input i is a weight (a constant prepared with the layer, no Constant layer of its own), when it is an
   /// initializer. Also for small integer parameters such as shapes, axes and pads.
   std::uint32_t weights = 0;
   StorageTypes storage_types = StorageTypes::kByKind;
+  /// Bit i: input i is a parameter of the operator (scales, a region, a ratio) and not data: read as it is, never
+  /// rounded.
+  std::uint32_t parameters = 0;
+  /// Bit i: input i only chooses among the elements of other inputs: a condition, a mask, indices.
+  std::uint32_t selects = 0;
+  /// Every element of every output is an element of input 0.
+  bool moves_values = false;
+  /// Moreover, output 0 has all of them in the same order: only the shape differs.
+  bool views = false;
+  /// Output 0 holds the values of input 0 in another type.
+  bool casts = false;
+  /// Output 0 repeats one value in a shape that is an input.
+  bool fills = false;
+  /// Looks at the shapes of its inputs alone.
+  bool reads_shape_only = false;
+  /// Integer outputs are quantized values, not indices or lengths.
+  bool yields_quantized = false;
   /// Types and shapes of the outputs. Called when the network is read, and again with concrete shapes.
   void (*infer)(InferContext&) = nullptr;
   /// The reference kernel. Floats narrower than float32 arrive and leave as float32, integers of less than 8 bits as 8
@@ -73,6 +99,20 @@ struct OpDef {
   /// The vector-Jacobian product (graph/adjoint.h): writes the layers that turn the gradients of the outputs into those
   /// of the inputs. Null: no derivative, or one that says nothing (0 almost everywhere).
   void (*adjoint)(AdjointContext&) = nullptr;
+  /// The axes that a layer reduces or normalizes over, ascending and in [0, rank), for the rank of input 0 and the
+  /// elements of the input that lists them (null: absent or not known). Nothing: not known, or they do not fit.
+  /// Whether reduced dimensions stay is the attribute `keepdims` (default 1). Null: the operator has no such axes.
+  std::optional<std::vector<std::int64_t>> (*axes)(const Layer&, std::int64_t rank, const Tensor* given) = nullptr;
+  /// The products that a layer adds up, for the shapes of its inputs (null: absent or not known; the first two are not)
+  /// and of its output 0. Null: no operator of products.
+  double (*multiply_adds)(const Layer&, std::span<const Shape* const> inputs, const Shape& output) = nullptr;
+  /// True when running the layer twice may give different values. `inputs`: null where they are not known. Null: never.
+  bool (*is_random)(std::span<const Tensor* const> inputs) = nullptr;
+  /// What formal input `formal` of a sub-graph is. Null: only captured values are known.
+  BodyInput (*body_input)(const Layer&, int formal) = nullptr;
+
+  /// The types that the kernel takes as input `i`. Empty: any.
+  TypeSet types_of(int i) const noexcept;
 };
 
 /// The operators that a network may contain. Implemented by src/ops; a parameter here, so that import does not depend
@@ -84,6 +124,9 @@ class OpRegistry {
   virtual const OpDef* find(std::string_view domain, std::string_view name) const = 0;
   virtual std::span<const OpDef> all() const = 0;
 };
+
+/// Where a layer is, for Error.
+ErrorPlace place_of(std::string_view stage, const Layer& layer);
 
 /// Thrown by InferContext when a shape or value is asked for that is not known yet. The driver catches it: what was set
 /// before stays, the rest is found at run time. No operator catches it.
@@ -197,5 +240,8 @@ class KernelContext {
   std::span<const DataType> output_types_;
   SubgraphRunner* runner_;
 };
+
+/// Runs the layer's kernel. Every Error that leaves it has a place: the layer, or one of a body that it runs.
+void run_kernel(KernelContext& context);
 
 }  // namespace ulpscope

@@ -16,8 +16,7 @@ std::string where(const Network& network) { return fmt::format("[outputs] networ
 std::vector<std::string> computed_names(const Network& network, bool all) {
   std::vector<std::string> names;
   for (const Layer& layer : network.layers) {
-    if (!all && (layer.op->kind == OpKind::kConstant || (layer.op->domain.empty() && layer.op->name == "Shape")))
-      continue;
+    if (!all && (layer.op->kind == OpKind::kConstant || layer.op->reads_shape_only)) continue;
     for (TensorId id : layer.outputs)
       if (id != kNone) names.push_back(network.tensor(id).name);
   }

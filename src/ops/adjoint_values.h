@@ -98,9 +98,9 @@ struct Pointwise {
   AdjointContext& ctx;
   Value x() const { return input(ctx, 0); }
   Value y() const { return output(ctx); }
-  double real(std::string_view name, float absent) const {
-    return static_cast<double>(ctx.attributes().real(name, absent));
-  }
+  /// The coefficients of the layer's function.
+  double p() const { return static_cast<double>(coefficients_of(ctx.layer()).p); }
+  double q() const { return static_cast<double>(coefficients_of(ctx.layer()).q); }
 };
 
 /// The adjoint of y = f(x), element by element. `derivative` is a stateless function of Pointwise that returns dy/dx.

@@ -4,6 +4,17 @@
 
 namespace ulpscope::ops {
 
+void fail(const Layer& layer, const std::string& message, ErrorCode code) {
+  throw Error(code, message, {"infer", layer.name, std::string(layer.op->name)});
+}
+
+Coefficients coefficients_of(const Layer& layer) {
+  const auto value = [&](const Coefficient& c) {
+    return c.attribute.empty() ? 0.0F : layer.attributes.real(c.attribute, c.absent);
+  };
+  return {value(layer.op->coefficients[0]), value(layer.op->coefficients[1])};
+}
+
 std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   Shape result(std::max(a.size(), b.size()));
   for (std::size_t i = 0; i < result.size(); ++i) {

@@ -12,24 +12,39 @@
 
 namespace ulpscope::ops {
 
-template <typename... Ts>
-struct TypeList {};
+/// The operators of one source.
+using OpTable = std::vector<OpDef>;
+
+template <typename T, typename... Ts>
+struct TypeList {
+  using First = T;
+};
 using FloatTypes = TypeList<float, double>;
 using SignedTypes = TypeList<std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
 using IntegerTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t,
                               std::int64_t, std::uint64_t>;
 using NumericTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
                               std::uint32_t, std::int64_t, std::uint64_t>;
+/// What ONNX lets sums and products take.
+using WideTypes = TypeList<float, double, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
 using AllTypes = TypeList<float, double, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
                           std::uint32_t, std::int64_t, std::uint64_t, bool>;
 
+template <typename... Ts>
+constexpr TypeSet set_of(TypeList<Ts...>) {
+  return {type_of<Ts>()...};
+}
+
 /// Calls function(T{}) for the C++ type T in the list that holds elements of the physical type `type`; fails, naming
-/// the layer, when the list has none.
+/// the layer, when the list has none (OpDef::types keeps such types out).
 template <typename... Ts, typename Function>
 void with_type(TypeList<Ts...>, const KernelContext& ctx, DataType type, Function&& function) {
   const bool found = ((type_of<Ts>() == type ? (function(Ts{}), true) : false) || ...);
   if (!found) ctx.fail(fmt::format("has no kernel for elements of type {}", name_of(type)));
 }
+
+/// Throws Error with the layer's name: attributes or shapes do not fit.
+[[noreturn]] void fail(const Layer& layer, const std::string& message, ErrorCode code = ErrorCode::kInvalidFile);
 
 /// An axis in [-rank, rank) as one in [0, rank); fails otherwise. Works with both contexts.
 template <typename Context>
@@ -44,6 +59,12 @@ inline std::int64_t product(const Shape& dims, std::size_t begin, std::size_t en
   for (std::size_t i = begin; i < end; ++i) result *= dims[i];
   return result;
 }
+
+/// The coefficients p and q of a layer's function: its attributes, or their defaults (OpDef::coefficients).
+struct Coefficients {
+  float p = 0, q = 0;
+};
+Coefficients coefficients_of(const Layer& layer);
 
 /// NumPy's broadcasting of two shapes; nothing when they do not fit.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);

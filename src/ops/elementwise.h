@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <limits>
+#include <span>
 #include <type_traits>
 #include <vector>
 
 #include "core/parallel.h"
+#include "ops/adjoint_values.h"
 #include "ops/common.h"
 
 namespace ulpscope::ops {
@@ -62,140 +64,138 @@ T to_integer(double value) noexcept {
   return static_cast<T>(value);
 }
 
-/// Calls function(offset of each input) for every element of `shape`, in row-major order, with its index.
-/// The offsets are in elements; `strides` has one row per input (see broadcast_strides).
-template <std::size_t N, typename Function>
-void for_each_broadcast(const Shape& shape, const std::array<std::vector<std::int64_t>, N>& strides,
-                        Function&& function) {
-  const std::int64_t total = num_elements(shape);
-  const std::int64_t inner = shape.empty() ? 1 : shape.back();
-  if (total == 0) return;
-  const std::size_t outer_rank = shape.empty() ? 0 : shape.size() - 1;
-  parallel_for(total / inner, std::max<std::int64_t>(1, kElementsPerTask / inner),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t row = begin; row < end; ++row) {
-                   std::array<std::int64_t, N> base{}, step{};
-                   std::int64_t rest = row;
-                   for (std::size_t d = outer_rank; d-- > 0;) {
-                     const std::int64_t index = rest % shape[d];
-                     rest /= shape[d];
-                     for (std::size_t k = 0; k < N; ++k) base[k] += index * strides[k][d];
-                   }
-                   for (std::size_t k = 0; k < N; ++k) step[k] = shape.empty() ? 0 : strides[k].back();
-                   for (std::int64_t i = 0; i < inner; ++i) {
-                     function(row * inner + i, base);
-                     for (std::size_t k = 0; k < N; ++k) base[k] += step[k];
-                   }
-                 }
-               });
+/// A broadcast as rows: dimensions that all inputs walk through without a gap are one. Everything counts elements.
+struct BroadcastRows {
+  /// `strides`: per input, as broadcast_strides has them.
+  BroadcastRows(const Shape& to, std::vector<std::vector<std::int64_t>> strides_of_inputs);
+
+  /// Calls row(first, at) for every row, in parallel: `first` is the index of its first element in the result, at[k]
+  /// that in input k.
+  void for_each(const std::function<void(std::int64_t first, const std::int64_t* at)>& row) const;
+
+  Shape shape;                                     ///< Not empty; the last dimension is a row.
+  std::vector<std::vector<std::int64_t>> strides;  ///< Per input, as long as `shape`.
+  std::int64_t count() const { return shape.back(); }
+  std::int64_t step(std::size_t input) const { return strides[input].back(); }
+};
+
+/// The inner loop of a function of one or two operands: out[i] = function(a[i], b[i * b_step]). All that depends on the
+/// element type; what it reads and writes is dense, but for steps of 0.
+using UnaryLoop = void (*)(const void* a, void* out, std::int64_t count, Coefficients c);
+using BinaryLoop = void (*)(const void* a, std::int64_t a_step, const void* b, std::int64_t b_step, void* out,
+                            std::int64_t count, Coefficients c);
+
+/// output = loop(input), in parallel. `output` may be `input`.
+void map_unary(const Tensor& input, Tensor& output, UnaryLoop loop, Coefficients c = {});
+/// output = loop(a, b) with NumPy's broadcasting, in parallel. `output` may be `a` when that has the output's shape.
+void map_binary(const Tensor& a, const Tensor& b, Tensor& output, BinaryLoop loop, Coefficients c = {});
+
+/// function(operands), function(operands, p) or function(operands, p, q): what it takes. Booleans where it says so,
+/// else the type of the first operand.
+template <typename Function, typename T, typename... Ts>
+auto call_pointwise([[maybe_unused]] Coefficients c, T a, Ts... b) {
+  const auto call = [&] {
+    if constexpr (std::is_invocable_v<Function, T, Ts...>)
+      return Function{}(a, b...);
+    else if constexpr (std::is_invocable_v<Function, T, Ts..., float>)
+      return Function{}(a, b..., c.p);
+    else
+      return Function{}(a, b..., c.p, c.q);
+  };
+  using Result = decltype(call());
+  return static_cast<std::conditional_t<std::is_same_v<Result, bool>, bool, T>>(call());
 }
 
-/// output[i] = function(input[i]); In and Out are the C++ types of the physical element types.
-template <typename In, typename Out, typename Function>
-void map_unary(const Tensor& input, Tensor& output, Function function) {
-  const In* in = input.data<In>();
-  Out* out = output.data<Out>();
-  parallel_for(input.size(), kElementsPerTask, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<Out>(function(in[i]));
-  });
-}
-
-/// output = function(a, b) with NumPy's broadcasting. `output` may be `a` when that has the output's shape.
-template <typename In, typename Out, typename Function, typename InB = In>
-void map_binary(const Tensor& a, const Tensor& b, Tensor& output, Function function) {
-  const In* x = a.data<In>();
-  const InB* y = b.data<InB>();
-  Out* out = output.data<Out>();
-  const std::array strides{broadcast_strides(a.shape(), output.shape()), broadcast_strides(b.shape(), output.shape())};
-  for_each_broadcast(output.shape(), strides, [&](std::int64_t i, const std::array<std::int64_t, 2>& at) {
-    out[i] = static_cast<Out>(function(x[at[0]], y[at[1]]));
-  });
-}
-
-/// output 0 = function(input 0), applied in the element type; `function` takes every type of the list.
-template <typename Types, typename Function>
-void apply_unary(KernelContext& ctx, Function function) {
-  with_type(Types{}, ctx, ctx.input(0).type(), [&](auto tag) {
-    using T = decltype(tag);
-    map_unary<T, T>(ctx.input(0), ctx.output(0), function);
-  });
-}
-
-/// output 0 = function(input 0, input 1) with broadcasting.
-template <typename Types, typename Function>
-void apply_binary(KernelContext& ctx, Function function) {
-  with_type(Types{}, ctx, ctx.input(0).type(), [&](auto tag) {
-    using T = decltype(tag);
-    map_binary<T, T>(ctx.input(0), ctx.input(1), ctx.output(0), function);
-  });
-}
-
-/// Kernels of operators whose `Function` is a stateless callable.
-template <typename Types, typename Function>
-void run_unary(KernelContext& ctx) {
-  apply_unary<Types>(ctx, Function{});
-}
-
-template <typename Types, typename Function>
-void run_binary(KernelContext& ctx) {
-  apply_binary<Types>(ctx, Function{});
-}
-
-/// As run_binary, with a bool output.
-template <typename Types, typename Function>
-void run_comparison(KernelContext& ctx) {
-  with_type(Types{}, ctx, ctx.input(0).type(), [&](auto tag) {
-    using T = decltype(tag);
-    map_binary<T, bool>(ctx.input(0), ctx.input(1), ctx.output(0), Function{});
-  });
-}
-
-/// output 0 = function(...function(input 0, input 1)..., last input) with broadcasting.
 template <typename T, typename Function>
-void fold_inputs(KernelContext& ctx, Function function) {
-  Tensor& out = ctx.output(0);
-  if (ctx.num_inputs() == 1) return map_unary<T, T>(ctx.input(0), out, [](T x) { return x; });
-  map_binary<T, T>(ctx.input(0), ctx.input(1), out, function);
-  for (int i = 2; i < ctx.num_inputs(); ++i) map_binary<T, T>(out, ctx.input(i), out, function);
+void unary_loop(const void* a, void* out, std::int64_t count, Coefficients c) {
+  const T* x = static_cast<const T*>(a);
+  auto* y = static_cast<decltype(call_pointwise<Function>(c, T{}))*>(out);
+  for (std::int64_t i = 0; i < count; ++i) y[i] = call_pointwise<Function>(c, x[i]);
 }
 
+template <typename A, typename B, typename Function>
+void binary_loop(const void* a, std::int64_t a_step, const void* b, std::int64_t b_step, void* out, std::int64_t count,
+                 Coefficients c) {
+  const A* x = static_cast<const A*>(a);
+  const B* y = static_cast<const B*>(b);
+  auto* z = static_cast<decltype(call_pointwise<Function>(c, A{}, B{}))*>(out);
+  for (std::int64_t i = 0; i < count; ++i) z[i] = call_pointwise<Function>(c, x[i * a_step], y[i * b_step]);
+}
+
+/// The kernels of tables: output 0 = loop(input 0); loop(input 0, input 1); loop(...loop(input 0, input 1)..., last
+/// input), a copy of the only input. With broadcasting and the coefficients of the layer. Fail when the types of inputs
+/// differ.
+void run_unary(KernelContext& ctx, UnaryLoop loop);
+void run_binary(KernelContext& ctx, BinaryLoop loop);
+void run_nary(KernelContext& ctx, BinaryLoop loop);
+
+/// The loop for elements of this type; fails when `Types` has it not.
 template <typename Types, typename Function>
-void run_nary(KernelContext& ctx) {
-  with_type(Types{}, ctx, ctx.input(0).type(), [&](auto tag) { fold_inputs<decltype(tag)>(ctx, Function{}); });
+UnaryLoop find_unary_loop(const KernelContext& ctx, DataType type) {
+  UnaryLoop loop = nullptr;
+  with_type(Types{}, ctx, type, [&](auto tag) { loop = unary_loop<decltype(tag), Function>; });
+  return loop;
+}
+template <typename Types, typename Function>
+BinaryLoop find_binary_loop(const KernelContext& ctx, DataType type) {
+  BinaryLoop loop = nullptr;
+  with_type(Types{}, ctx, type, [&](auto tag) { loop = binary_loop<decltype(tag), decltype(tag), Function>; });
+  return loop;
+}
+/// The same for the type of input 0.
+template <typename Types, typename Function>
+UnaryLoop find_unary_loop(const KernelContext& ctx) {
+  return find_unary_loop<Types, Function>(ctx, ctx.input(0).type());
+}
+template <typename Types, typename Function>
+BinaryLoop find_binary_loop(const KernelContext& ctx) {
+  return find_binary_loop<Types, Function>(ctx, ctx.input(0).type());
 }
 
-/// The definition of a float operator that works element by element on one input.
-inline OpDef unary_op(std::string_view name, int since_version, void (*run)(KernelContext&),
-                      void (*adjoint)(AdjointContext&) = nullptr) {
-  return {.name = name,
-          .since_version = since_version,
-          .kind = OpKind::kPointwise,
-          .infer = infer_same_as_first,
-          .run = run,
-          .adjoint = adjoint};
+/// A row of the tables in ops/pointwise: `op` has the name, the first version and the traits, the rest says what is
+/// computed. `Function` and `Derivative` are lambdas without captures: y = f(x), f(x, p) or f(x, p, q) in the element
+/// type, and dy/dx as a formula of Pointwise (none: null).
+template <typename Types, typename Function, typename Derivative = std::nullptr_t>
+OpDef unary(OpDef op, Function, Derivative = nullptr) {
+  op.types = {set_of(Types{})};
+  op.kind = OpKind::kPointwise;
+  if (op.infer == nullptr) op.infer = infer_same_as_first;
+  op.run = [](KernelContext& ctx) { run_unary(ctx, find_unary_loop<Types, Function>(ctx)); };
+  if constexpr (!std::is_same_v<Derivative, std::nullptr_t>) op.adjoint = pointwise_adjoint<Derivative{}>;
+  return op;
 }
 
-/// The same for two inputs.
-inline OpDef binary_op(std::string_view name, int since_version, void (*run)(KernelContext&),
-                       void (*adjoint)(AdjointContext&) = nullptr) {
-  return {.name = name,
-          .since_version = since_version,
-          .inputs = {2, 2},
-          .kind = OpKind::kPointwise,
-          .infer = infer_broadcast,
-          .run = run,
-          .adjoint = adjoint};
+/// A row whose adjoint is no derivative times the gradient.
+inline OpDef with_adjoint(OpDef op, void (*adjoint)(AdjointContext&)) {
+  op.adjoint = adjoint;
+  return op;
 }
 
-/// A comparison: two inputs of any type, bool output. Floats are compared in the precision of the layer.
-inline OpDef comparison_op(std::string_view name, int since_version, void (*run)(KernelContext&)) {
-  return {.name = name,
-          .since_version = since_version,
-          .inputs = {2, 2},
-          .precision = PrecisionRule::kCompute,
-          .kind = OpKind::kPointwise,
-          .infer = infer_comparison,
-          .run = run};
+/// The same for two operands with broadcasting, z = f(a, b). The result has the type of the operands, or is boolean
+/// when `Function` returns bool.
+template <typename Types, typename Function>
+OpDef binary(OpDef op, Function, void (*adjoint)(AdjointContext&) = nullptr) {
+  using First = typename Types::First;
+  constexpr bool boolean = std::is_same_v<decltype(call_pointwise<Function>({}, First{}, First{})), bool>;
+  op.types = {set_of(Types{})};
+  op.inputs = {2, 2};
+  op.kind = OpKind::kPointwise;
+  if (op.infer == nullptr) op.infer = boolean ? infer_comparison : infer_broadcast;
+  op.run = [](KernelContext& ctx) { run_binary(ctx, find_binary_loop<Types, Function>(ctx)); };
+  op.adjoint = adjoint;
+  return op;
+}
+
+/// The same for any number of operands, f(...f(a, b)..., z).
+template <typename Types, typename Function>
+OpDef nary(OpDef op, Function, void (*adjoint)(AdjointContext&)) {
+  op.types = {set_of(Types{})};
+  op.inputs = {1, kAnyNumber};
+  op.kind = OpKind::kPointwise;
+  op.infer = infer_broadcast;
+  op.run = [](KernelContext& ctx) { run_nary(ctx, find_binary_loop<Types, Function>(ctx)); };
+  op.adjoint = adjoint;
+  return op;
 }
 
 }  // namespace ulpscope::ops

@@ -3,18 +3,14 @@
 #include <fmt/format.h>
 
 #include "graph/element_type.h"
-#include "graph/network.h"
-#include "ulpscope/error.h"
+#include "ops/common.h"
 
 namespace ulpscope::ops {
 DataType data_type_from_onnx(const Layer& layer, std::int64_t number) {
-  if (!defines_onnx_type(number))
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("layer '{}' ({}): {} is not an element type of ONNX", layer.name, layer.op->name, number));
+  if (!defines_onnx_type(number)) fail(layer, fmt::format("{} is not an element type of ONNX", number));
   const std::optional<DataType> type = from_onnx_type(number);
   if (!type)
-    throw Error(ErrorCode::kUnsupported, fmt::format("layer '{}' ({}): elements of type {} are not supported",
-                                                     layer.name, layer.op->name, onnx_type_name(number)));
+    fail(layer, fmt::format("elements of type {} are not supported", onnx_type_name(number)), ErrorCode::kUnsupported);
   return *type;
 }
 

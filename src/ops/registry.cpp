@@ -1,16 +1,20 @@
 #include "ops/registry.h"
 
 #include <algorithm>
-#include <string>
-#include <unordered_map>
+#include <iterator>
+#include <tuple>
 #include <vector>
+
+#include "ops/common.h"
 
 namespace ulpscope {
 
 namespace ops {
 #define ULPSCOPE_OP(name) OpDef name();
+#define ULPSCOPE_OPS(name) OpTable name();
 #include "ops/ops.inc"
 #undef ULPSCOPE_OP
+#undef ULPSCOPE_OPS
 }  // namespace ops
 
 namespace {
@@ -19,8 +23,10 @@ class Registry final : public OpRegistry {
  public:
   Registry() {
 #define ULPSCOPE_OP(name) defs_.push_back(ops::name());
+#define ULPSCOPE_OPS(name) std::ranges::move(ops::name(), std::back_inserter(defs_));
 #include "ops/ops.inc"
 #undef ULPSCOPE_OP
+#undef ULPSCOPE_OPS
     std::sort(defs_.begin(), defs_.end(),
               [](const OpDef& a, const OpDef& b) { return std::tie(a.domain, a.name) < std::tie(b.domain, b.name); });
   }

@@ -51,4 +51,14 @@ std::vector<std::int64_t> axes_from(std::int64_t first, std::int64_t rank) {
   return axes;
 }
 
+std::optional<std::vector<std::int64_t>> sorted_axes(std::vector<std::int64_t> axes, std::int64_t rank) {
+  for (std::int64_t& axis : axes) {
+    if (axis < -rank || axis >= rank) return std::nullopt;
+    if (axis < 0) axis += rank;
+  }
+  std::sort(axes.begin(), axes.end());
+  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) return std::nullopt;
+  return axes;
+}
+
 }  // namespace ulpscope::ops

@@ -64,4 +64,13 @@ void map_rows(const Tensor& in, Tensor& out, const std::vector<std::int64_t>& ax
 /// All axes from `first` on.
 std::vector<std::int64_t> axes_from(std::int64_t first, std::int64_t rank);
 
+/// Axes in [-rank, rank) as ascending ones in [0, rank); nothing when one is outside or listed twice.
+std::optional<std::vector<std::int64_t>> sorted_axes(std::vector<std::int64_t> axes, std::int64_t rank);
+
+/// OpDef::axes of an operator that works along its attribute `axis`, whose default is `absent`.
+template <std::int64_t absent>
+std::optional<std::vector<std::int64_t>> axes_of_attribute(const Layer& layer, std::int64_t rank, const Tensor*) {
+  return sorted_axes({layer.attributes.integer("axis", absent)}, rank);
+}
+
 }  // namespace ulpscope::ops

@@ -4,14 +4,10 @@
 
 #include <algorithm>
 
-#include "ulpscope/error.h"
+#include "ops/common.h"
 
 namespace ulpscope::ops {
 namespace {
-
-[[noreturn]] void fail(const Layer& layer, const std::string& message, ErrorCode code = ErrorCode::kInvalidFile) {
-  throw Error(code, fmt::format("layer '{}' ({}): {}", layer.name, layer.op->name, message));
-}
 
 /// Bounds every number, so that sums and products of two of them fit into 64 bits.
 void check_range(const Layer& layer, std::string_view name, const Shape& values) {

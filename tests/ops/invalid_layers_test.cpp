@@ -20,7 +20,10 @@ TEST_P(InvalidLayers, AreRefused) {
     run_row(GetParam());
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("layer '"));
+    ASSERT_NE(error.place(), nullptr) << error.what();
+    EXPECT_EQ(error.place()->layer, "layer");
+    EXPECT_EQ(error.place()->op, GetParam().op);
+    EXPECT_THAT(error.what(), testing::StartsWith("[" + error.place()->stage + "] layer 'layer' (" + GetParam().op));
   }
 }
 

@@ -1,5 +1,5 @@
 // The table of operator tests. Every file of this folder adds rows to it; op_rows_test.cpp runs them all, and fails for
-// an operator of ops.inc that has none.
+// an operator that has none.
 #pragma once
 
 #include <cmath>

@@ -11,6 +11,7 @@
 #include "graph/inference.h"
 #include "graph/network.h"
 #include "ops/registry.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope::test {
 namespace {
@@ -150,6 +151,29 @@ TEST_P(OpRows, DoesNotDependOnTheNumberOfThreads) {
     ASSERT_EQ(one[i].bytes(), three[i].bytes());
     EXPECT_TRUE(one[i].bytes() == 0 || std::memcmp(one[i].raw(), three[i].raw(), one[i].bytes()) == 0)
         << "output " << i;
+  }
+}
+
+// Either a layer runs, or it is refused before anything does, by name: never in the middle of a run.
+TEST_P(OpRows, TakesOrRefusesEveryTypeOfEveryInput) {
+  for (std::size_t i = 0; i < GetParam().inputs.size(); ++i) {
+    if (!GetParam().inputs[i]) continue;
+    for (int t = static_cast<int>(DataType::kFloat32); t <= static_cast<int>(DataType::kBool); ++t) {
+      Row row = GetParam();
+      row.inputs[i] = row.inputs[i].cast(static_cast<DataType>(t));
+      SCOPED_TRACE("input " + std::to_string(i) + " as " + std::string(name_of(static_cast<DataType>(t))));
+      try {
+        OneLayer one = make_network(row);
+        infer_types(one.network);
+        infer(one.network, one.shapes);
+        evaluate(one.network, one.inputs);
+      } catch (const Error& error) {
+        ASSERT_NE(error.place(), nullptr) << error.what();
+        EXPECT_NE(error.place()->stage, "run") << error.what();
+        EXPECT_EQ(error.place()->layer, "layer");
+        EXPECT_EQ(error.place()->op, row.op);
+      }
+    }
   }
 }
 

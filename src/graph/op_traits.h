@@ -1,0 +1,153 @@
+// Facts about operators that the rest of the program asks for, so that nobody else needs to know an operator's name.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+#include "ulpscope/data_type.h"
+
+namespace ulpscope {
+
+/// A set of element types.
+class TypeSet {
+ public:
+  constexpr TypeSet() = default;
+  constexpr TypeSet(std::initializer_list<DataType> types) {
+    for (DataType type : types) bits_ |= std::uint32_t{1} << static_cast<unsigned>(type);
+  }
+  constexpr bool has(DataType type) const { return (bits_ >> static_cast<unsigned>(type) & 1U) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  friend constexpr TypeSet operator|(TypeSet a, TypeSet b) {
+    a.bits_ |= b.bits_;
+    return a;
+  }
+
+ private:
+  std::uint32_t bits_ = 0;
+};
+
+inline constexpr TypeSet kFloats{DataType::kFloat32, DataType::kFloat64};
+inline constexpr TypeSet kSignedIntegers{DataType::kInt8, DataType::kInt16, DataType::kInt32, DataType::kInt64};
+inline constexpr TypeSet kIntegers =
+    kSignedIntegers | TypeSet{DataType::kUInt8, DataType::kUInt16, DataType::kUInt32, DataType::kUInt64};
+inline constexpr TypeSet kNumbers = kFloats | kIntegers;
+inline constexpr TypeSet kBooleans{DataType::kBool};
+inline constexpr TypeSet kEverything = kNumbers | kBooleans;
+inline constexpr TypeSet kBytes{DataType::kInt8, DataType::kUInt8};
+/// What indices, shapes and axes are held in.
+inline constexpr TypeSet kIndices{DataType::kInt32, DataType::kInt64};
+
+/// The function that an operator computes, where fusion, lowering or conversion tell it from others of its OpKind.
+/// Several operators may compute one function.
+enum class Function : std::uint8_t {
+  kNone,
+  // Of one operand, element by element. The first coefficient is p, the second q (OpDef::coefficients).
+  kNeg,
+  kAbs,
+  kSign,
+  kReciprocal,
+  kSqrt,
+  kExp,
+  kLog,
+  kErf,
+  kTanh,
+  kSigmoid,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kFloor,
+  kCeil,
+  kRound,
+  kRelu,
+  kLeakyRelu,        ///< p x below 0
+  kThresholdedRelu,  ///< x above p, else 0
+  kElu,              ///< p (e^x - 1) below 0
+  kCelu,             ///< p (e^(x / p) - 1) below 0
+  kSelu,             ///< q p (e^x - 1) up to 0, q x above
+  kHardSigmoid,      ///< max(0, min(1, p x + q))
+  kHardSwish,
+  kSoftplus,
+  kSoftsign,
+  kMish,
+  kSwish,  ///< x sigmoid(p x)
+  kGelu,   ///< With the attribute `approximate`.
+  kClip,   ///< Between inputs 1 and 2; before opset 11, the attributes min and max.
+  // Of two operands, or of any number.
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kPow,
+  kPRelu,
+  kMin,
+  kMax,
+  kSum,
+  kMean,
+  // Of rows: OpDef::axes.
+  kReduceSum,
+  kReduceMean,
+  kReduceMax,
+  kReduceMin,
+  kReduceL1,
+  kReduceL2,
+  kReduceSumSquare,
+  kSoftmax,
+  kLogSoftmax,
+  kLayerNormalization,
+  kRmsNormalization,
+  kInstanceNormalization,
+  kBatchNormalization,
+  // Sums of products.
+  kMatMul,
+  kGemm,
+  kConv,
+  kConvTranspose,
+  // Of windows.
+  kMaxPool,
+  kAveragePool,
+  kGlobalAveragePool,
+  kResize,
+  kUpsample,
+  // Of the elements as they are.
+  kTranspose,
+  kConcat,
+  kIdentity,
+  kDropout,
+  kCast,
+  kCastLike,
+  kQuantize,
+  kDequantize,
+};
+
+constexpr bool is_convolution(Function f) { return f == Function::kConv || f == Function::kConvTranspose; }
+constexpr bool is_product(Function f) { return f >= Function::kMatMul && f <= Function::kConvTranspose; }
+
+/// A float attribute that a pointwise function takes as a number, and its value where it is absent.
+struct Coefficient {
+  std::string_view attribute;
+  float absent = 0;
+};
+
+/// What rounding its operands does to the result of an operator with PrecisionRule::kCompute.
+enum class Exactness : std::uint8_t {
+  kRounds,    ///< The result needs rounding of its own.
+  kSelects,   ///< The result is an operand, a limit, 0, or one of these negated: it has the operands' type exactly.
+  kCommutes,  ///< Moreover round(f(x)) has the bits of f(round(x)) for every x, signs of zeros included.
+};
+
+/// Where the formal input of a sub-graph comes from.
+struct BodyInput {
+  int input = -1;                        ///< The layer's input of the same type; -1: none.
+  DataType type = DataType::kUndefined;  ///< The type, where the operator's definition says it.
+};
+
+}  // namespace ulpscope

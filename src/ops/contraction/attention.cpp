@@ -1,0 +1,261 @@
+// Attention, ai.onnx 23, 24, 25: softmax_row_in_place(softcap(Q K' * scale) + bias) V, with grouped heads, causal and
+// sliding-window masks and a key/value cache.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/parallel.h"
+#include "ops/movement.h"
+#include "ops/type_rules.h"
+
+namespace ulpscope::ops {
+namespace {
+
+enum Input { kQ, kK, kV, kMask, kPastKey, kPastValue, kValidLengths };
+enum Output { kY, kPresentKey, kPresentValue, kScores };
+
+/// Q, K and V are (batch, heads, sequence, size), or (batch, sequence, heads * size) when `packed`.
+struct AttentionSizes {
+  bool packed = false;
+  std::int64_t batch = 0, q_heads = 0, kv_heads = 0, queries = 0, new_keys = 0, past = 0, size = 0, v_size = 0;
+  std::int64_t keys() const { return past + new_keys; }
+
+  /// Offset of row (b, h, s) in a tensor of `heads` heads with `count` positions of `width` elements.
+  std::int64_t row(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t heads, std::int64_t count,
+                   std::int64_t width) const {
+    return (packed ? (b * count + s) * heads + h : (b * heads + h) * count + s) * width;
+  }
+};
+
+template <typename Context>
+AttentionSizes attention_sizes(const Context& ctx) {
+  const Shape &q = shape_of(ctx, kQ), &k = shape_of(ctx, kK), &v = shape_of(ctx, kV);
+  const auto misfit = [&] {
+    ctx.fail(fmt::format("Q {}, K {} and V {} do not fit together", to_string(q), to_string(k), to_string(v)));
+  };
+  if (q.size() != k.size() || q.size() != v.size() || (q.size() != 3 && q.size() != 4)) misfit();
+  AttentionSizes s;
+  s.packed = q.size() == 3;
+  s.batch = q[0];
+  s.q_heads = s.packed ? ctx.attributes().integer("q_num_heads", 0) : q[1];
+  s.kv_heads = s.packed ? ctx.attributes().integer("kv_num_heads", 0) : k[1];
+  if (s.q_heads < 1 || s.kv_heads < 1 || s.q_heads % s.kv_heads != 0)
+    ctx.fail(
+        fmt::format("{} query heads cannot share {} key heads (inputs of rank 3 need q_num_heads and kv_num_heads)",
+                    s.q_heads, s.kv_heads));
+  const std::size_t sequence = s.packed ? 1 : 2;
+  s.queries = q[sequence];
+  s.new_keys = k[sequence];
+  if (s.packed && (q[2] % s.q_heads != 0 || k[2] % s.kv_heads != 0 || v[2] % s.kv_heads != 0)) misfit();
+  s.size = s.packed ? q[2] / s.q_heads : q[3];
+  s.v_size = s.packed ? v[2] / s.kv_heads : v[3];
+  const std::int64_t k_size = s.packed ? k[2] / s.kv_heads : k[3];
+  if (k[0] != s.batch || v[0] != s.batch || v[sequence] != s.new_keys || k_size != s.size ||
+      (!s.packed && v[1] != s.kv_heads))
+    misfit();
+  if (ctx.has_input(kPastKey) != ctx.has_input(kPastValue)) ctx.fail("past_key and past_value come together");
+  if (ctx.has_input(kPastKey)) {
+    const Shape &past_k = shape_of(ctx, kPastKey), &past_v = shape_of(ctx, kPastValue);
+    if (past_k.size() != 4 || past_v.size() != 4 || past_k != Shape{s.batch, s.kv_heads, past_k[2], s.size} ||
+        past_v != Shape{s.batch, s.kv_heads, past_k[2], s.v_size})
+      ctx.fail(fmt::format("past_key {} and past_value {} do not fit K and V", to_string(past_k), to_string(past_v)));
+    s.past = past_k[2];
+  }
+  return s;
+}
+
+void infer_attention(InferContext& ctx) {
+  ctx.set_type(kY, ctx.type(kQ));
+  ctx.set_type(kPresentKey, ctx.type(kK));
+  ctx.set_type(kPresentValue, ctx.type(kV));
+  ctx.set_type(kScores, ctx.type(kQ));
+  require_type_of_first(ctx, {kK, kV, kPastKey, kPastValue});
+  if (ctx.has_input(kMask) && ctx.type(kMask) != DataType::kBool) require_type_of_first(ctx, {kMask});
+  const AttentionSizes s = attention_sizes(ctx);
+  const Shape scores{s.batch, s.q_heads, s.queries, s.keys()};
+  if (ctx.has_input(kMask)) {
+    Shape mask = ctx.shape(kMask);
+    if (!mask.empty() && mask.back() > 1) mask.back() = std::max(mask.back(), s.keys());  // a shorter one is padded
+    if (broadcast(mask, scores) != scores)
+      ctx.fail(fmt::format("a mask of shape {} does not fit scores of shape {}", to_string(ctx.shape(kMask)),
+                           to_string(scores)));
+  }
+  if (s.packed)
+    ctx.set_shape(kY, {s.batch, s.queries, s.q_heads * s.v_size});
+  else
+    ctx.set_shape(kY, {s.batch, s.q_heads, s.queries, s.v_size});
+  ctx.set_shape(kPresentKey, {s.batch, s.kv_heads, s.keys(), s.size});
+  ctx.set_shape(kPresentValue, {s.batch, s.kv_heads, s.keys(), s.v_size});
+  ctx.set_shape(kScores, scores);
+}
+
+/// (batch, kv_heads, keys, width): the past, followed by the new rows.
+template <typename T>
+void append_cache(const AttentionSizes& s, const T* past, const T* added, std::int64_t width, T* out) {
+  parallel_for(s.batch * s.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t head = begin; head < end; ++head) {
+      T* target = out + head * s.keys() * width;
+      if (past) target = std::copy(past + head * s.past * width, past + (head + 1) * s.past * width, target);
+      for (std::int64_t i = 0; i < s.new_keys; ++i) {
+        const T* row = added + s.row(head / s.kv_heads, head % s.kv_heads, i, s.kv_heads, s.new_keys, width);
+        target = std::copy(row, row + width, target);
+      }
+    }
+  });
+}
+
+/// What is added to the scores: the mask input, causality, the sliding window and the lengths of the sequences.
+template <typename T>
+class Bias {
+ public:
+  Bias(const KernelContext& ctx, const AttentionSizes& s) : sizes_(s) {
+    const Attributes& attributes = ctx.attributes();
+    causal_ = attributes.integer("is_causal", 0) != 0;
+    left_ = attributes.integer("left_window_size", -1);
+    right_ = attributes.integer("right_window_size", -1);
+    if (ctx.has_input(kValidLengths)) {
+      lengths_ = ctx.integers(kValidLengths);
+      if (lengths_.size() != static_cast<std::size_t>(s.batch))
+        ctx.fail(fmt::format("expected {} entries in nonpad_kv_seqlen, got {}", s.batch, lengths_.size()));
+    }
+    if (!ctx.has_input(kMask)) return;
+    const Tensor& mask = ctx.input(kMask);
+    if (mask.type() == DataType::kBool)
+      flags_ = mask.data<bool>();
+    else
+      values_ = mask.data<T>();
+    columns_ = mask.rank() == 0 ? 1 : mask.shape().back();
+    strides_ = broadcast_strides(mask.shape(), Shape(4, 2));  // any target of rank 4: dimensions of size 1 do not move
+  }
+
+  /// The bias of one query, for all keys; false when every key is excluded.
+  bool fill(std::int64_t b, std::int64_t h, std::int64_t query, T* bias) const {
+    constexpr T kNever = -std::numeric_limits<T>::infinity();
+    const std::int64_t length = lengths_.empty() ? sizes_.keys() : lengths_[static_cast<std::size_t>(b)];
+    const std::int64_t position = query + (sizes_.past > 0    ? sizes_.past
+                                           : lengths_.empty() ? 0
+                                                              : length - sizes_.queries);
+    bool any = false;
+    for (std::int64_t key = 0; key < sizes_.keys(); ++key) {
+      T value{};
+      if (flags_ || values_) {
+        const std::int64_t at = b * strides_[0] + h * strides_[1] + query * strides_[2] + key * strides_[3];
+        if (columns_ > 1 && key >= columns_)
+          value = kNever;
+        else if (flags_)
+          value = flags_[at] ? T{} : kNever;
+        else
+          value = values_[at];
+      }
+      if ((causal_ && key > position) || (left_ >= 0 && key < position - left_) ||
+          (right_ >= 0 && key > position + right_) || key >= length)
+        value = kNever;
+      bias[key] = value;
+      any = any || value != kNever;
+    }
+    return any;
+  }
+
+ private:
+  AttentionSizes sizes_;
+  bool causal_ = false;
+  std::int64_t left_ = -1, right_ = -1, columns_ = 0;
+  std::vector<std::int64_t> lengths_;
+  const bool* flags_ = nullptr;
+  const T* values_ = nullptr;
+  std::vector<std::int64_t> strides_;
+};
+
+template <typename T>
+void softmax_row_in_place(T* row, std::int64_t count) {
+  T largest = -std::numeric_limits<T>::infinity(), sum{};
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, row[i]);
+  for (std::int64_t i = 0; i < count; ++i) sum += row[i] = std::exp(row[i] - largest);
+  for (std::int64_t i = 0; i < count; ++i) row[i] /= sum;
+}
+
+template <typename T>
+void attend(KernelContext& ctx) {
+  const AttentionSizes s = attention_sizes(ctx);
+  const Attributes& attributes = ctx.attributes();
+  const T scale =
+      attributes.has("scale") ? static_cast<T>(attributes.real("scale", 1)) : T{1} / std::sqrt(static_cast<T>(s.size));
+  const T root = std::sqrt(scale), softcap = static_cast<T>(attributes.real("softcap", 0));
+  const std::int64_t mode = attributes.integer("qk_matmul_output_mode", 0), keys = s.keys();
+  const auto cache = [&](int past, int added, int present, std::int64_t width) {
+    Tensor out = ctx.has_output(present) ? ctx.output(present)
+                                         : Tensor(ctx.input(added).type(), {s.batch, s.kv_heads, keys, width});
+    append_cache<T>(s, ctx.has_input(past) ? ctx.input(past).data<T>() : nullptr, ctx.input(added).data<T>(), width,
+                    out.data<T>());
+    return out;
+  };
+  Tensor all_keys = cache(kPastKey, kK, kPresentKey, s.size),
+         all_values = cache(kPastValue, kV, kPresentValue, s.v_size);
+  const Bias<T> bias(ctx, s);
+  const T* q = ctx.input(kQ).data<T>();
+  T* y = ctx.has_output(kY) ? ctx.output(kY).data<T>() : nullptr;
+  T* exposed = ctx.has_output(kScores) ? ctx.output(kScores).data<T>() : nullptr;
+  const T* key_data = all_keys.data<T>();
+  const T* value_data = all_values.data<T>();
+  parallel_for(s.batch * s.q_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> scores(static_cast<std::size_t>(keys)), added(scores), query(static_cast<std::size_t>(s.size)),
+        sum(static_cast<std::size_t>(s.v_size));
+    for (std::int64_t head = begin; head < end; ++head) {
+      const std::int64_t b = head / s.q_heads, h = head % s.q_heads;
+      const std::int64_t kv = b * s.kv_heads + h / (s.q_heads / s.kv_heads);
+      for (std::int64_t i = 0; i < s.queries; ++i) {
+        const T* row = q + s.row(b, h, i, s.q_heads, s.queries, s.size);
+        for (std::int64_t d = 0; d < s.size; ++d) query[static_cast<std::size_t>(d)] = row[d] * root;
+        for (std::int64_t k = 0; k < keys; ++k) {
+          const T* key = key_data + (kv * keys + k) * s.size;
+          T dot{};
+          for (std::int64_t d = 0; d < s.size; ++d) dot += query[static_cast<std::size_t>(d)] * (key[d] * root);
+          scores[static_cast<std::size_t>(k)] = dot;
+        }
+        const auto expose = [&](std::int64_t stage) {
+          if (exposed && mode == stage)
+            std::copy(scores.begin(), scores.end(), exposed + (head * s.queries + i) * keys);
+        };
+        expose(0);
+        if (softcap > 0)
+          for (T& value : scores) value = softcap * std::tanh(value / softcap);
+        expose(1);
+        const bool any = bias.fill(b, h, i, added.data());
+        for (std::size_t k = 0; k < scores.size(); ++k) scores[k] += added[k];
+        expose(2);
+        if (any)
+          softmax_row_in_place(scores.data(), keys);
+        else
+          std::fill(scores.begin(), scores.end(), T{});
+        expose(3);
+        if (!y) continue;
+        std::fill(sum.begin(), sum.end(), T{});
+        for (std::int64_t k = 0; k < keys; ++k) {
+          const T weight = scores[static_cast<std::size_t>(k)];
+          const T* value = value_data + (kv * keys + k) * s.v_size;
+          for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += weight * value[d];
+        }
+        std::copy(sum.begin(), sum.end(), y + s.row(b, h, i, s.q_heads, s.queries, s.v_size));
+      }
+    }
+  });
+}
+
+void run_attention(KernelContext& ctx) {
+  with_type(FloatTypes{}, ctx, ctx.input(kQ).type(), [&](auto tag) { attend<decltype(tag)>(ctx); });
+}
+
+}  // namespace
+
+OpDef attention() {
+  return {.name = "Attention",
+          .since_version = 23,
+          .inputs = {3, 7},
+          .outputs = {1, 4},
+          .types = {kFloats, kFloats, kFloats, kFloats | kBooleans, kFloats, kFloats, kIndices},
+          .infer = infer_attention,
+          .run = run_attention};
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,240 @@
+// Einsum, ai.onnx 12: Einstein's summation convention, as numpy.einsum reads it.
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/parallel.h"
+#include "ops/adjoint_values.h"
+#include "ops/elementwise.h"
+#include "ops/multiply_adds.h"
+#include "ops/type_rules.h"
+
+namespace ulpscope::ops {
+namespace {
+
+/// One label per axis; the axes of an ellipsis, counted from the right, have the labels kEllipsis - 0, - 1, ...
+using Labels = std::vector<int>;
+constexpr int kEllipsis = -1;
+
+struct Equation {
+  std::vector<Labels> inputs;
+  Labels output;
+  std::vector<std::int64_t> sizes;  ///< Of each index: those of the output in its order, then those summed over.
+  std::vector<std::vector<std::int64_t>> strides;  ///< Per input, per index, in elements.
+};
+
+Labels parse_term(const Layer& layer, const std::string& term, std::size_t ellipsis_rank) {
+  Labels labels;
+  for (std::size_t i = 0; i < term.size(); ++i) {
+    if (term[i] == '.') {
+      if (term.compare(i, 3, "...") != 0) fail(layer, fmt::format("'{}' has a dot that is not part of '...'", term));
+      for (std::size_t k = ellipsis_rank; k-- > 0;) labels.push_back(kEllipsis - static_cast<int>(k));
+      i += 2;
+    } else if ((term[i] >= 'a' && term[i] <= 'z') || (term[i] >= 'A' && term[i] <= 'Z')) {
+      labels.push_back(term[i]);
+    } else {
+      fail(layer, fmt::format("expected letters in the term '{}', got '{}'", term, term[i]));
+    }
+  }
+  return labels;
+}
+
+Equation parse_equation(const Layer& layer, const std::vector<Shape>& shapes) {
+  std::string text = layer.attributes.text("equation", "");
+  std::erase(text, ' ');
+  const std::size_t arrow = text.find("->");
+  const std::string left = text.substr(0, arrow);
+  std::vector<std::string> terms{""};
+  for (char c : left) {
+    if (c == ',')
+      terms.emplace_back();
+    else
+      terms.back() += c;
+  }
+  if (terms.size() != shapes.size())
+    fail(layer, fmt::format("equation '{}' has {} terms for {} inputs", text, terms.size(), shapes.size()));
+
+  Equation e;
+  std::size_t widest = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const bool dots = terms[i].find('.') != std::string::npos;
+    const std::size_t letters = dots ? terms[i].size() - std::min<std::size_t>(3, terms[i].size()) : terms[i].size();
+    if (shapes[i].size() < letters || (!dots && shapes[i].size() != letters))
+      fail(layer, fmt::format("term '{}' does not fit an input of shape {}", terms[i], to_string(shapes[i])));
+    const std::size_t rank = dots ? shapes[i].size() - letters : 0;
+    widest = std::max(widest, rank);
+    e.inputs.push_back(parse_term(layer, terms[i], rank));
+  }
+  if (arrow != std::string::npos) {
+    e.output = parse_term(layer, text.substr(arrow + 2), widest);
+  } else {  // The ellipsis, then every letter that occurs once, in alphabetical order.
+    for (std::size_t k = widest; k-- > 0;) e.output.push_back(kEllipsis - static_cast<int>(k));
+    for (int letter = 'A'; letter <= 'z'; ++letter)
+      if (std::count(left.begin(), left.end(), static_cast<char>(letter)) == 1 && std::isalpha(letter))
+        e.output.push_back(letter);
+  }
+
+  Labels order = e.output;
+  for (const Labels& labels : e.inputs)
+    for (int label : labels)
+      if (std::find(order.begin(), order.end(), label) == order.end()) order.push_back(label);
+  e.sizes.assign(order.size(), 1);
+  std::vector<bool> used(order.size(), false);
+  const auto index_of = [&](int label) {
+    return static_cast<std::size_t>(std::find(order.begin(), order.end(), label) - order.begin());
+  };
+  for (std::size_t i = 0; i < e.inputs.size(); ++i)
+    for (std::size_t axis = 0; axis < e.inputs[i].size(); ++axis) {
+      const std::size_t index = index_of(e.inputs[i][axis]);
+      const std::int64_t size = shapes[i][axis];
+      if (size != 1 && e.sizes[index] != 1 && size != e.sizes[index])
+        fail(layer, fmt::format("equation '{}': an index has the sizes {} and {}", text, e.sizes[index], size));
+      if (size != 1) e.sizes[index] = size;
+      used[index] = true;
+    }
+  for (std::size_t i = 0; i < e.output.size(); ++i)
+    if (!used[i] && e.output[i] > kEllipsis)
+      fail(layer,
+           fmt::format("equation '{}': index '{}' of the output is in no input", text, static_cast<char>(e.output[i])));
+  for (std::size_t i = 0; i < e.inputs.size(); ++i) {
+    const auto dense = strides_of(shapes[i]);
+    std::vector<std::int64_t> strides(order.size(), 0);
+    for (std::size_t axis = 0; axis < dense.size(); ++axis)
+      if (shapes[i][axis] != 1) strides[index_of(e.inputs[i][axis])] += dense[axis];
+    e.strides.push_back(std::move(strides));
+  }
+  return e;
+}
+
+void infer_einsum(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  for (int i = 1; i < ctx.num_inputs(); ++i) require_type_of_first(ctx, {i});
+  std::vector<Shape> shapes;
+  for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.shape(i));
+  const Equation e = parse_equation(ctx.layer(), shapes);
+  ctx.set_shape(0, Shape(e.sizes.begin(), e.sizes.begin() + static_cast<std::ptrdiff_t>(e.output.size())));
+}
+
+/// Sums the products of the operands over the indices from `first` on, beginning at `offsets`.
+template <typename T>
+T sum_products(const Equation& e, const std::vector<const T*>& data, std::vector<std::int64_t>& offsets,
+               std::size_t first) {
+  const std::size_t last = e.sizes.size();
+  if (first == last) {
+    T value = data[0][offsets[0]];
+    for (std::size_t k = 1; k < data.size(); ++k) value = times(value, data[k][offsets[k]]);
+    return value;
+  }
+  T sum{};
+  const std::int64_t size = e.sizes[first];
+  if (first + 1 == last && data.size() == 2) {
+    const T* a = data[0] + offsets[0];
+    const T* b = data[1] + offsets[1];
+    const std::int64_t step_a = e.strides[0][first], step_b = e.strides[1][first];
+    for (std::int64_t i = 0; i < size; ++i) sum = plus(sum, times(a[i * step_a], b[i * step_b]));
+    return sum;
+  }
+  for (std::int64_t i = 0; i < size; ++i) {
+    sum = plus(sum, sum_products(e, data, offsets, first + 1));
+    for (std::size_t k = 0; k < data.size(); ++k) offsets[k] += e.strides[k][first];
+  }
+  for (std::size_t k = 0; k < data.size(); ++k) offsets[k] -= size * e.strides[k][first];
+  return sum;
+}
+
+void run_einsum(KernelContext& ctx) {
+  // Integers wrap around: in 64 bits, as in fewer.
+  const DataType type = ctx.input(0).type(), wide = is_integer(type) ? DataType::kInt64 : type;
+  std::vector<Shape> shapes;
+  std::vector<Tensor> operands;
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    shapes.push_back(ctx.input(i).shape());
+    operands.push_back(type == wide ? ctx.input(i) : ctx.input(i).cast(wide));
+  }
+  const Equation e = parse_equation(ctx.layer(), shapes);
+  Tensor sums = type == wide ? ctx.output(0) : Tensor(wide, ctx.output(0).shape());
+  with_type(TypeList<float, double, std::int64_t>{}, ctx, wide, [&](auto tag) {
+    using T = decltype(tag);
+    std::vector<const T*> data;
+    for (const Tensor& operand : operands) data.push_back(operand.data<T>());
+    T* out = sums.data<T>();
+    parallel_for(sums.size(), 256, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<std::int64_t> offsets(data.size());
+      for (std::int64_t i = begin; i < end; ++i) {
+        std::fill(offsets.begin(), offsets.end(), 0);
+        std::int64_t rest = i;
+        for (std::size_t axis = e.output.size(); axis-- > 0; rest /= e.sizes[axis])
+          for (std::size_t k = 0; k < data.size(); ++k) offsets[k] += rest % e.sizes[axis] * e.strides[k][axis];
+        out[i] = sum_products(e, data, offsets, e.output.size());
+      }
+    });
+  });
+  if (type != wide) ctx.set_output(0, sums.cast(type));
+}
+
+void adjoint_einsum(AdjointContext& ctx) {
+  std::vector<Shape> shapes;
+  for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input_shape(i));
+  const Equation e = parse_equation(ctx.layer(), shapes);
+  // Every label as a letter of its own, also those of an ellipsis.
+  Labels known;
+  const auto term = [&](const Labels& labels) {
+    std::string letters;
+    for (int label : labels) {
+      auto found = std::find(known.begin(), known.end(), label);
+      if (found == known.end()) found = known.insert(known.end(), label);
+      const auto number = static_cast<int>(found - known.begin());
+      letters += static_cast<char>(number < 26 ? 'a' + number : 'A' + number - 26);
+    }
+    return letters;
+  };
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    if (!ctx.wants(i)) continue;
+    const Labels& own = e.inputs[static_cast<std::size_t>(i)];
+    std::string left = term(e.output);
+    std::vector<TensorId> factors{ctx.gradient(0)};
+    for (int k = 0; k < ctx.num_inputs(); ++k) {
+      if (k == i) continue;
+      left += ',';
+      left += term(e.inputs[static_cast<std::size_t>(k)]);
+      factors.push_back(ctx.input(k));
+    }
+    const std::string target = term(own);
+    // Diagonals would have to be written to, and there are only so many letters.
+    if (std::set<char>(target.begin(), target.end()).size() != target.size() || known.size() > 52) {
+      ctx.leave_out(i);
+      continue;
+    }
+    // An index that only this input has was summed over: its gradient is the same all along.
+    std::string present;
+    Shape shape;
+    for (char letter : target)
+      if (left.find(letter) != std::string::npos) present += letter;
+    const Value found{&ctx, ctx.add("Einsum", factors, {{"equation", fmt::format("{}->{}", left, present)}})};
+    for (std::size_t d = 0, next = 0; d < target.size(); ++d)
+      shape.push_back(present.find(target[d]) == std::string::npos ? 1 : found.shape()[next++]);
+    // Sizes of 1 meet larger ones in both directions.
+    const Shape& wanted = ctx.input_shape(i);
+    Shape less = shape;
+    for (std::size_t d = 0; d < shape.size(); ++d) less[d] = wanted[d] == 1 ? 1 : shape[d];
+    ctx.set(i, broadcast_to(sum_to(reshape(found, shape), less), wanted).id);
+  }
+}
+
+}  // namespace
+
+OpDef einsum() {
+  return {.name = "Einsum",
+          .since_version = 12,
+          .inputs = {1, kAnyNumber},
+          .types = {kNumbers},
+          .kind = OpKind::kContraction,
+          .infer = infer_einsum,
+          .run = run_einsum,
+          .adjoint = adjoint_einsum,
+          .multiply_adds = multiply_adds_of_matmul};
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,88 @@
+// numpy.matmul's shapes, for MatMul, MatMulInteger and QLinearMatMul.
+#pragma once
+
+#include <array>
+
+#include "ops/common.h"
+#include "ops/contraction/multiply.h"
+
+namespace ulpscope::ops {
+
+struct MatrixProduct {
+  Shape a, b;   ///< With at least two dimensions each.
+  Shape batch;  ///< Broadcast leading dimensions.
+  std::int64_t m = 1, n = 1, k = 1;
+  bool row = false, column = false;  ///< a, or b, is a vector: the output has no m, or n.
+
+  /// (batch..., m, n), without the dimensions that vectors do not have.
+  Shape output() const {
+    Shape shape = batch;
+    if (!row) shape.push_back(m);
+    if (!column) shape.push_back(n);
+    return shape;
+  }
+  Shape batch_of(const Shape& shape) const { return Shape(shape.begin(), shape.end() - 2); }
+};
+
+/// Works with both contexts; fails for shapes that do not fit.
+template <typename Context>
+MatrixProduct matrix_product(const Context& ctx, Shape a, Shape b) {
+  if (a.empty() || b.empty()) ctx.fail("expected inputs with at least one dimension, got a scalar");
+  MatrixProduct d;
+  d.row = a.size() == 1;
+  d.column = b.size() == 1;
+  if (d.row) a.insert(a.begin(), 1);
+  if (d.column) b.push_back(1);
+  d.m = a[a.size() - 2];
+  d.k = a.back();
+  d.n = b.back();
+  if (d.k != b[b.size() - 2])
+    ctx.fail(fmt::format("shapes {} and {} do not fit: {} columns against {} rows", to_string(a), to_string(b), d.k,
+                         b[b.size() - 2]));
+  auto batch = broadcast(d.batch_of(a), d.batch_of(b));
+  if (!batch)
+    ctx.fail(
+        fmt::format("the leading dimensions of {} and {} cannot be broadcast together", to_string(a), to_string(b)));
+  d.batch = *std::move(batch);
+  d.a = std::move(a);
+  d.b = std::move(b);
+  return d;
+}
+
+/// Calls function(index of the output matrix, of a's matrix, of b's matrix) for every matrix of the batch, in order.
+template <typename Function>
+void for_each_matrix(const MatrixProduct& d, Function&& function) {
+  const std::array strides{broadcast_strides(d.batch_of(d.a), d.batch), broadcast_strides(d.batch_of(d.b), d.batch)};
+  const std::int64_t total = num_elements(d.batch);
+  for (std::int64_t i = 0; i < total; ++i) {
+    std::int64_t at_a = 0, at_b = 0, rest = i;
+    for (std::size_t axis = d.batch.size(); axis-- > 0; rest /= d.batch[axis]) {
+      at_a += rest % d.batch[axis] * strides[0][axis];
+      at_b += rest % d.batch[axis] * strides[1][axis];
+    }
+    function(i, at_a, at_b);
+  }
+}
+
+/// out = a * b for every matrix of the batch.
+template <typename T>
+void run_matrix_product(const MatrixProduct& d, const T* a, const T* b, T* out) {
+  struct Offsets {
+    std::int64_t a, b;
+  };
+  std::vector<Offsets> offsets;
+  for_each_matrix(d, [&](std::int64_t, std::int64_t at_a, std::int64_t at_b) {
+    offsets.push_back({at_a * d.m * d.k, at_b * d.k * d.n});
+  });
+  if (offsets.size() == 1) return multiply_parallel(a, b, out, d.m, d.n, d.k);
+  const std::int64_t cost = std::max<std::int64_t>(1, d.m * d.n * d.k);
+  parallel_for(static_cast<std::int64_t>(offsets.size()), std::max<std::int64_t>(1, (1 << 18) / cost),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const Offsets& at = offsets[static_cast<std::size_t>(i)];
+                   multiply(a + at.a, b + at.b, out + i * d.m * d.n, d.m, d.n, d.k);
+                 }
+               });
+}
+
+}  // namespace ulpscope::ops

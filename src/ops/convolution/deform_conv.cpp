@@ -1,0 +1,131 @@
+// DeformConv, ai.onnx 19, 22: a convolution whose kernel positions move by given offsets, linearly interpolated
+// (Dai et al., "Deformable Convolutional Networks", 2017; Zhu et al., 2018, for the mask).
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "core/parallel.h"
+#include "ops/common.h"
+#include "ops/contraction/multiply.h"
+#include "ops/type_rules.h"
+#include "ops/window.h"
+
+namespace ulpscope::ops {
+namespace {
+
+// Inputs: X, W, offset (N, offset_group * kernel * rank, o...), B, mask (N, offset_group * kernel, o...).
+void infer_deform_conv(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1, 2, 3, 4});
+  const WindowGeometry g = conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
+  const std::int64_t groups = ctx.attributes().integer("offset_group", 1);
+  if (groups < 1 || g.in_channels % groups != 0)
+    ctx.fail(fmt::format("{} channels cannot be split into {} offset groups", g.in_channels, groups));
+  const std::int64_t positions = groups * num_elements(g.kernel);
+  const auto wanted = [&](std::int64_t channels) {
+    Shape shape{g.batch, channels};
+    shape.insert(shape.end(), g.output.begin(), g.output.end());
+    return shape;
+  };
+  if (const Shape shape = wanted(positions * static_cast<std::int64_t>(g.rank())); ctx.shape(2) != shape)
+    ctx.fail(fmt::format("expected offsets of shape {}, got {}", to_string(shape), to_string(ctx.shape(2))));
+  if (const Shape shape = wanted(positions); ctx.has_input(4) && ctx.shape(4) != shape)
+    ctx.fail(fmt::format("expected a mask of shape {}, got {}", to_string(shape), to_string(ctx.shape(4))));
+  ctx.set_shape(0, g.output_shape());
+}
+
+/// The linear interpolation of a (d0, d1, d2) image at a position; elements outside are zeros. Leading dimensions that
+/// the operator does not have have size 1 and position 0.
+template <typename T>
+T interpolate(const T* image, const Window3::Triple& size, const std::array<T, 3>& at) {
+  std::array<std::int64_t, 3> base;
+  std::array<T, 3> fraction;
+  for (std::size_t d = 0; d < 3; ++d) {
+    if (!(at[d] > -1 && at[d] < static_cast<T>(size[d]))) return T{};
+    base[d] = static_cast<std::int64_t>(std::floor(at[d]));
+    fraction[d] = at[d] - static_cast<T>(base[d]);
+  }
+  T sum{};
+  for (unsigned corner = 0; corner < 8; ++corner) {
+    T weight{1};
+    std::int64_t offset = 0;
+    bool inside = true;
+    for (std::size_t d = 0; d < 3; ++d) {
+      const bool upper = (corner >> (2 - d)) & 1u;
+      const std::int64_t i = base[d] + (upper ? 1 : 0);
+      weight *= upper ? fraction[d] : 1 - fraction[d];
+      inside = inside && i >= 0 && i < size[d];
+      offset = offset * size[d] + i;
+    }
+    if (inside && weight != 0) sum += weight * image[offset];
+  }
+  return sum;
+}
+
+void run_deform_conv(KernelContext& ctx) {
+  const WindowGeometry g = conv_geometry(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape());
+  const Window3 w = to_window3(ctx.layer(), g);
+  const std::int64_t offset_groups = ctx.attributes().integer("offset_group", 1);
+  const std::int64_t rank = static_cast<std::int64_t>(g.rank());
+  const std::int64_t in_volume = Window3::volume(w.input), out_volume = Window3::volume(w.output);
+  const std::int64_t taps = Window3::volume(w.kernel);
+  const std::int64_t group_in = g.in_channels / g.groups, group_out = g.out_channels / g.groups;
+  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
+    using T = decltype(tag);
+    const T* x = ctx.input(0).data<T>();
+    const T* weights = ctx.input(1).data<T>();
+    const T* offsets = ctx.input(2).data<T>();
+    const T* bias = ctx.has_input(3) ? ctx.input(3).data<T>() : nullptr;
+    const T* mask = ctx.has_input(4) ? ctx.input(4).data<T>() : nullptr;
+    T* out = ctx.output(0).data<T>();
+    std::vector<T> columns(static_cast<std::size_t>(g.in_channels * taps * out_volume));
+    for (std::int64_t n = 0; n < g.batch; ++n) {
+      // Sampled inputs as a matrix (channel and tap, output position), then one product per group.
+      parallel_for(g.in_channels * taps, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const std::int64_t channel = row / taps, tap = row % taps;
+          const std::int64_t slot = (n * offset_groups + channel / (g.in_channels / offset_groups)) * taps + tap;
+          const Window3::Triple k{tap / (w.kernel[1] * w.kernel[2]), tap / w.kernel[2] % w.kernel[1],
+                                  tap % w.kernel[2]};
+          const T* image = x + (n * g.in_channels + channel) * in_volume;
+          for (std::int64_t o = 0; o < out_volume; ++o) {
+            const Window3::Triple place{o / (w.output[1] * w.output[2]), o / w.output[2] % w.output[1],
+                                        o % w.output[2]};
+            std::array<T, 3> at{};
+            for (std::int64_t d = 0; d < 3; ++d) {
+              const auto i = static_cast<std::size_t>(d);
+              at[i] = static_cast<T>(place[i] * w.strides[i] + k[i] * w.dilations[i] - w.pads_begin[i]);
+              if (d >= 3 - rank) at[i] += offsets[(slot * rank + d - (3 - rank)) * out_volume + o];
+            }
+            const T value = interpolate(image, w.input, at);
+            columns[static_cast<std::size_t>(row * out_volume + o)] =
+                mask ? value * mask[slot * out_volume + o] : value;
+          }
+        }
+      });
+      for (std::int64_t group = 0; group < g.groups; ++group) {
+        T* y = out + (n * g.out_channels + group * group_out) * out_volume;
+        multiply_parallel(weights + group * group_out * group_in * taps,
+                          columns.data() + group * group_in * taps * out_volume, y, group_out, out_volume,
+                          group_in * taps);
+        if (bias)
+          for (std::int64_t i = 0; i < group_out * out_volume; ++i) y[i] += bias[group * group_out + i / out_volume];
+      }
+    }
+  });
+}
+
+}  // namespace
+
+OpDef deform_conv() {
+  return {.name = "DeformConv",
+          .since_version = 19,
+          .inputs = {3, 5},
+          .types = {kFloats},
+          .kind = OpKind::kOther,
+          .weights = 0b1010,
+          .infer = infer_deform_conv,
+          .run = run_deform_conv};
+}
+
+}  // namespace ulpscope::ops

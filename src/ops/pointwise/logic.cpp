@@ -1,0 +1,104 @@
+// Comparisons, logic and bits: results that are boolean, or that no precision changes.
+#include "ops/elementwise.h"
+
+namespace ulpscope::ops {
+namespace {
+
+using Boolean = TypeList<bool>;
+constexpr PrecisionRule kFixed = PrecisionRule::kFixed;
+
+/// Arithmetic for signed types. Shifts out of range leave nothing but copies of the sign.
+template <typename T>
+T shifted_right(T x, T by) noexcept {
+  if (by < 0 || by >= static_cast<T>(8 * sizeof(T))) return static_cast<T>(x < 0 ? -1 : 0);
+  return static_cast<T>(x >> by);
+}
+template <typename T>
+T shifted_left(T x, T by) noexcept {
+  if (by < 0 || by >= static_cast<T>(8 * sizeof(T))) return 0;
+  return static_cast<T>(static_cast<Arithmetic<T>>(x) << by);
+}
+
+void run_bit_shift(KernelContext& ctx) {
+  const auto left = [](auto x, auto by) { return shifted_left(x, by); };
+  const auto right = [](auto x, auto by) { return shifted_right(x, by); };
+  const std::string direction = ctx.attributes().text("direction", "");
+  if (direction == "LEFT") return run_binary(ctx, find_binary_loop<IntegerTypes, decltype(left)>(ctx));
+  if (direction == "RIGHT") return run_binary(ctx, find_binary_loop<IntegerTypes, decltype(right)>(ctx));
+  ctx.fail(fmt::format("expected direction LEFT or RIGHT, got '{}'", direction));
+}
+
+void run_is_inf(KernelContext& ctx) {
+  const auto found = [](auto x, float positive, float negative) -> bool {
+    constexpr auto infinity = std::numeric_limits<decltype(x)>::infinity();
+    return (positive != 0 && x == infinity) || (negative != 0 && x == -infinity);
+  };
+  const auto wanted = [&](const char* name) { return ctx.attributes().integer(name, 1) != 0 ? 1.0F : 0.0F; };
+  map_unary(ctx.input(0), ctx.output(0), find_unary_loop<FloatTypes, decltype(found)>(ctx),
+            {wanted("detect_positive"), wanted("detect_negative")});
+}
+
+}  // namespace
+
+OpTable logic() {
+  return {
+      // And, ai.onnx 1, 7: logical and with NumPy broadcasting.
+      binary<Boolean>({.name = "And"}, [](bool a, bool b) { return a && b; }),
+      // Or, ai.onnx 1, 7: logical or with NumPy broadcasting.
+      binary<Boolean>({.name = "Or"}, [](bool a, bool b) { return a || b; }),
+      // Xor, ai.onnx 1, 7: logical exclusive or with NumPy broadcasting.
+      binary<Boolean>({.name = "Xor"}, [](bool a, bool b) { return a != b; }),
+      // Not, ai.onnx 1: logical negation.
+      unary<Boolean>({.name = "Not", .precision = kFixed}, [](bool x) { return !x; }),
+
+      // Equal, ai.onnx 1, 7, 11, 13, 19: a == b with NumPy broadcasting.
+      binary<AllTypes>({.name = "Equal"}, [](auto a, auto b) { return a == b; }),
+      // Greater, ai.onnx 1, 7, 9, 13: a > b with NumPy broadcasting.
+      binary<NumericTypes>({.name = "Greater"}, [](auto a, auto b) { return a > b; }),
+      // GreaterOrEqual, ai.onnx 12, 16: a >= b with NumPy broadcasting.
+      binary<NumericTypes>({.name = "GreaterOrEqual", .since_version = 12}, [](auto a, auto b) { return a >= b; }),
+      // Less, ai.onnx 1, 7, 9, 13: a < b with NumPy broadcasting.
+      binary<NumericTypes>({.name = "Less"}, [](auto a, auto b) { return a < b; }),
+      // LessOrEqual, ai.onnx 12, 16: a <= b with NumPy broadcasting.
+      binary<NumericTypes>({.name = "LessOrEqual", .since_version = 12}, [](auto a, auto b) { return a <= b; }),
+      // IsNaN, ai.onnx 9, 13, 20: true where an element is not a number.
+      unary<FloatTypes>({.name = "IsNaN",
+                         .since_version = 9,
+                         .precision = kFixed,
+                         .storage_types = StorageTypes::kTaken,
+                         .infer = infer_comparison},
+                        [](auto x) { return x != x; }),
+      // IsInf, ai.onnx 10, 20: true where an element is an infinity of a sign that is asked for.
+      {.name = "IsInf",
+       .since_version = 10,
+       .types = {kFloats},
+       .precision = kFixed,
+       .kind = OpKind::kPointwise,
+       .storage_types = StorageTypes::kTaken,
+       .infer = infer_comparison,
+       .run = run_is_inf},
+
+      // BitwiseAnd, ai.onnx 18: the bits that both integers have, with NumPy broadcasting.
+      binary<IntegerTypes>({.name = "BitwiseAnd", .since_version = 18, .precision = kFixed},
+                           [](auto a, auto b) { return a & b; }),
+      // BitwiseOr, ai.onnx 18: the bits that one of the integers has, with NumPy broadcasting.
+      binary<IntegerTypes>({.name = "BitwiseOr", .since_version = 18, .precision = kFixed},
+                           [](auto a, auto b) { return a | b; }),
+      // BitwiseXor, ai.onnx 18: the bits in which two integers differ, with NumPy broadcasting.
+      binary<IntegerTypes>({.name = "BitwiseXor", .since_version = 18, .precision = kFixed},
+                           [](auto a, auto b) { return a ^ b; }),
+      // BitwiseNot, ai.onnx 18: all bits of an integer flipped.
+      unary<IntegerTypes>({.name = "BitwiseNot", .since_version = 18, .precision = kFixed}, [](auto x) { return ~x; }),
+      // BitShift, ai.onnx 11, 28 (signed types): shifts bits to the left or, keeping the sign, to the right.
+      {.name = "BitShift",
+       .since_version = 11,
+       .inputs = {2, 2},
+       .types = {kIntegers},
+       .precision = kFixed,
+       .kind = OpKind::kPointwise,
+       .infer = infer_broadcast,
+       .run = run_bit_shift},
+  };
+}
+
+}  // namespace ulpscope::ops
