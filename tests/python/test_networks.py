@@ -142,6 +142,18 @@ NETWORKS = {
         {"w": random(3, 3, 3)} | {name: positive(3, 4, seed=i) for i, name in enumerate("abcd")},
         8,
     ),
+    "BatchNormalization of one value per row": (
+        [node("ReduceMin", ["x"], ["t"], axes=[1]), node("BatchNormalization", ["t", *"abcd"], ["z"])],
+        {"x": random(10, 2)},
+        {name: positive(1, seed=i) for i, name in enumerate("abcd")},
+        17,
+    ),
+    "BatchNormalization of one value per channel": (
+        [node("ReduceMax", ["x"], ["t"], axes=[2, 3]), node("BatchNormalization", ["t", *"abcd"], ["z"])],
+        {"x": random(2, 3, 4, 5)},
+        {name: positive(3, seed=i) for i, name in enumerate("abcd")},
+        17,
+    ),
     "a Slice that starts before the first element and goes backwards": (
         [node("Slice", ["x", "s", "e", "a", "t"], ["z"])],
         {"x": random(5)},
@@ -250,6 +262,88 @@ def test_values_are_unrounded_inside_of_their_group(op: str, product: bool) -> N
         outputs = ulpscope.Engine(model, precision="fp16", fusion=fusion).run({"x": x})
         assert (outputs["z"] == 20).all(), fusion
         assert (outputs["outside"] == 32768).all(), fusion
+
+
+
+def test_folded_constants_have_no_say_in_what_is_moved() -> None:
+    """A Concat of an fp16 value and a constant is stored in fp16, also when the constant is computed from others."""
+    c, x = np.full((1, 1), 0.5444286, np.float32), np.full((1, 1), 0.1, np.float32)
+    for op, inputs, attributes in (("Concat", ["s", "k"], {"axis": 0}), ("ScatterElements", ["s", "i", "k"], {})):
+        for maker in ("Identity", "Neg"):
+            nodes = [
+                node("Add", ["x", "x"], ["s"]),
+                node(maker, ["c"], ["k"]),
+                node(op, inputs, ["z"], **attributes),
+            ]
+            model = model_of(nodes, {"x": x}, {"c": c, "i": np.array([[0]])})
+            actual = run(model, {"x": x}, precision="fp16", fusion="none")
+            np.testing.assert_array_equal(actual, half(actual), err_msg=op)
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "Clip", "InstanceNormalization", "GRU"])
+def test_computed_parameters_are_operands(op: str) -> None:
+    """What a layer computes with is no computation of shapes: its makers are lowered."""
+    x, y = random(2, 4, 4), random(4)
+    feed, weights, nodes = {"x": x, "y": y}, {}, [node("Exp", ["y"], ["b"])]
+    if op == "LayerNormalization":
+        nodes += [node(op, ["x", "b"], ["z"])]
+    elif op == "Clip":
+        nodes += [node("ReduceMax", ["b"], ["m"], keepdims=0), node(op, ["x", "", "m"], ["z"])]
+    elif op == "InstanceNormalization":
+        nodes += [node(op, ["x", "b", "b"], ["z"])]
+    else:
+        weights = {"shape": np.array([1, 1, 4]), "reps": np.array([1, 12, 1]), "r": random(1, 12, 4)}
+        nodes += [
+            node("Reshape", ["b", "shape"], ["row"]),
+            node("Tile", ["row", "reps"], ["w"]),
+            node("GRU", ["x", "w", "r"], ["z"], hidden_size=4),
+        ]
+    engine = ulpscope.Engine(model_of(nodes, feed, weights), precision="fp16")
+    assert {layer.op: layer.precision for layer in engine.layers}["Exp"] == "fp16"
+
+
+@pytest.mark.parametrize("shape", [False, True])
+def test_a_shape_that_is_known_reads_nothing(shape: bool) -> None:
+    """An exporter's Shape of the scores leaves attention in one group: its bits are those without the Shape."""
+    q, k, v = random(2, 8, 16), random(2, 16, 8), random(2, 8, 16, seed=1)
+    weights = {"c": np.array(4, np.float32), "zero": np.array([0]), "rest": np.array([-1]), "two": np.array([2])}
+    nodes = [
+        node("MatMul", ["q", "k"], ["s"]),
+        node("Mul", ["s", "c"], ["t"]),
+        *([node("Shape", ["t"], ["sh"]), node("Gather", ["sh", "zero"], ["two"])] if shape else []),
+        node("Softmax", ["t"], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["u"]),
+        node("Concat", ["two", "rest"], ["r"], axis=0),
+        node("Reshape", ["u", "r"], ["z"]),
+    ]
+    if shape:
+        del weights["two"]
+    feed = {"q": q, "k": k, "v": v}
+    engine = ulpscope.Engine(model_of(nodes, feed, weights), precision="fp16")
+    actual = engine.run(feed)["z"]
+    scores = np.matmul(half(q).astype(float), half(k)) * 4
+    weighted = np.exp(scores - scores.max(-1, keepdims=True))
+    weighted = half((weighted / weighted.sum(-1, keepdims=True)).astype(np.float32))
+    expected = half(np.matmul(weighted.astype(float), half(v)).astype(np.float32)).reshape(2, -1)
+    assert (actual != expected).mean() < 0.05  # Ties, and probabilities next to one.
+
+
+def test_the_bias_of_integers_is_not_rounded() -> None:
+    x, bias = random(4, 8), random(10)
+    wq = np.random.default_rng(0).integers(-100, 100, (8, 10)).astype(np.int8)
+    sx, sw = np.array(0.03, np.float32), np.random.default_rng(1).uniform(0.01, 0.02, 10).astype(np.float32)
+    nodes = [
+        node("QuantizeLinear", ["x", "sx", "zero"], ["xq"]),
+        node("DequantizeLinear", ["xq", "sx", "zero"], ["xd"]),
+        node("DequantizeLinear", ["wq", "sw"], ["w"], axis=1),
+        node("Gemm", ["xd", "w", "bias"], ["z"]),
+    ]
+    weights = {"sx": sx, "zero": np.array(0, np.int8), "wq": wq, "sw": sw, "bias": bias}
+    integers = np.clip(np.rint(x / sx), -128, 127).astype(np.int64) @ wq.astype(np.int64)
+    expected = half(integers.astype(np.float32) * (sx * sw) + bias)
+    for fusion in LEVELS:
+        actual = run(model_of(nodes, {"x": x}, weights), {"x": x}, precision="fp16", fusion=fusion)
+        np.testing.assert_array_equal(actual, expected)
 
 
 WIDE_CONVOLUTION = (
