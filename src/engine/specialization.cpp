@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "graph/folding.h"
+#include "ops/forms.h"
 
 namespace ulpscope {
 namespace {
@@ -64,9 +65,8 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
       const TensorId id = layer.inputs[i];
       if (id == kNone) continue;
       // What a layer computes with are its operands, whatever they are called: bounds of a Clip, scales of a norm.
-      const bool resamples = layer.op->name == "Resize" || layer.op->name == "Upsample";
-      const bool parameter =
-          (layer.op->weights >> i & 1u) != 0 && (layer.op->precision != PrecisionRule::kCompute || resamples);
+      const bool parameter = (layer.op->weights >> i & 1u) != 0 &&
+                             (layer.op->precision != PrecisionRule::kCompute || ops::is_resize(layer));
       if (!parameter &&
           (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) || type(id) == DataType::kBool ||
            !floats || (dequantizes && i == 0) || quantised[static_cast<std::size_t>(id)]))

@@ -2,64 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
-import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from networks import LEVELS, agrees, half, model_of, node, positive, random, reference, run
+from onnx import TensorProto, helper
 
 import ulpscope
-
-LEVELS = ("none", "pointwise", "full")
-node = helper.make_node
-ort.set_default_logger_severity(4)
-
-
-def random(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(np.float32)
-
-
-def positive(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.abs(random(*shape, seed=seed)) + np.float32(0.5)
-
-
-def model_of(nodes, feed, weights=(), opset=17, outputs=("z",), dynamic=()) -> bytes:
-    def info(name: str, array: np.ndarray):
-        shape = [f"{name}{d}" if name in dynamic else size for d, size in enumerate(array.shape)]
-        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), shape)
-
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [info(name, np.asarray(array)) for name, array in feed.items()],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in dict(weights).items()],
-    )
-    domains = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=domains, ir_version=9).SerializeToString()
-
-
-def reference(model: bytes, feed) -> np.ndarray:
-    return ort.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feed)[0]
-
-
-def run(model: bytes, feed, **options) -> np.ndarray:
-    return next(iter(ulpscope.Engine(model, **options).run(feed).values()))
-
-
-def agrees(model: bytes, feed, levels=LEVELS) -> None:
-    expected = reference(model, feed)
-    for fusion in levels:
-        actual = run(model, feed, fusion=fusion, threads=1)
-        assert actual.shape == expected.shape, fusion
-        tolerance = 1e-5 * max(1.0, float(np.nanmax(np.abs(expected), initial=0)))
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance, err_msg=f"fusion {fusion}")
-
-
-def half(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float16).astype(np.float32)
-
 
 LAST, HALF = {"a": np.array([-1])}, np.array(0.5, np.float32)
 
@@ -346,109 +294,51 @@ def test_the_bias_of_integers_is_not_rounded() -> None:
         np.testing.assert_array_equal(actual, expected)
 
 
-WIDE_CONVOLUTION = (
-    [node("Conv", ["x", "w"], ["z"], group=16, pads=[64, 64])],
-    {"x": random(1, 64, 100)},
-    {"w": random(64, 4, 128)},
-)
 
-
-def test_runs_in_other_threads_than_the_first() -> None:
-    nodes, feed, weights = WIDE_CONVOLUTION
-    engine, outputs = ulpscope.Engine(model_of(nodes, feed, weights), threads=1), []
-    outputs.append(engine.run(feed)["z"])
-    thread = threading.Thread(target=lambda: outputs.append(engine.run(feed)["z"]))
-    thread.start()
-    thread.join()
-    np.testing.assert_array_equal(*outputs)
-
-
-def test_bodies_are_made_by_several_threads_at_once() -> None:
-    def body(name: str):
-        nodes = [node("MatMul", ["x", "w"], ["a" + name]), node("Relu", ["a" + name], ["b" + name])]
-        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info("b" + name, TensorProto.FLOAT, None)])
-
-    feeds = [{"x": random(n, 16), "c": np.array(True)} for n in range(1, 5)]
-    nodes = [node("If", ["c"], ["y"], then_branch=body("t"), else_branch=body("e")), node("Tanh", ["y"], ["z"])]
-    w = random(16, 16)
-    model = model_of(nodes, feeds[0], {"w": w}, dynamic=["x"])
-    for _ in range(200):
-        engine, gate, outputs = ulpscope.Engine(model, threads=1), threading.Barrier(len(feeds)), {}
-
-        def work(i: int, engine=engine, gate=gate, outputs=outputs) -> None:
-            gate.wait()
-            outputs[i] = engine.run(feeds[i])["z"]
-
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(len(feeds))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for i, feed in enumerate(feeds):
-            np.testing.assert_allclose(outputs[i], np.tanh(np.maximum(feed["x"] @ w, 0)), atol=1e-5)
-
-
-def convolution(op: str, x: tuple[int, ...], w: tuple[int, ...], **attributes):
-    return [node(op, ["x", "w"], ["z"], **attributes)], {"x": random(*x)}, {"w": random(*w)}
-
-
-THREADED = {
-    "Gemm of a transposed vector": (
-        [node("Gemm", ["x", "w"], ["z"], transA=1, transB=1)],
-        {"x": random(2401, 1)},
-        {"w": random(7, 2401)},
-    ),
-    "Gemm of a transposed matrix": (
-        [node("Gemm", ["x", "w"], ["z"], transA=1)],
-        {"x": random(4096, 15)},
-        {"w": random(4096, 128)},
-    ),
-    "Conv of few rows": convolution("Conv", (1, 257, 5, 5), (16, 257, 5, 5), pads=[0, 3, 0, 2], strides=[2, 2]),
-    "Conv of a row": convolution("Conv", (1, 24, 4), (1, 24, 2), pads=[1, 0]),
-    "Conv of a long row": convolution("Conv", (1, 32, 350), (96, 32, 25), strides=[3], pads=[22, 0]),
-    "ConvTranspose to one channel": convolution("ConvTranspose", (1, 33, 1, 3), (33, 1, 1, 3)),
-    "ConvTranspose of a row": convolution("ConvTranspose", (1, 7, 7), (7, 3, 3)),
-    "ConvTranspose of a padded row": convolution("ConvTranspose", (1, 8, 14), (8, 8, 4), pads=[0, 1]),
-    "ConvTranspose of a batch": convolution("ConvTranspose", (2, 6, 2), (6, 24, 2)),
-    "ConvTranspose with strides": convolution(
-        "ConvTranspose", (1, 240, 9, 9), (240, 1, 4, 4), pads=[1, 1, 1, 1], strides=[2, 2]
-    ),
-    "ConvTranspose of two groups": convolution(
-        "ConvTranspose", (3, 8, 12, 29), (8, 12, 2, 4), pads=[1, 2, 1, 2], strides=[3, 1], group=2
-    ),
-}
-
-
-@pytest.mark.parametrize("name", THREADED)
-def test_bits_do_not_depend_on_threads(name: str) -> None:
-    nodes, feed, weights = THREADED[name]
-    model = model_of(nodes, feed, weights)
-    expected = run(model, feed, threads=1)
-    agrees(model, feed, levels=["full"])
-    for threads in (2, 3, 4, 8):
-        np.testing.assert_array_equal(run(model, feed, threads=threads), expected)
-
-
-@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
-@pytest.mark.parametrize("seed", range(30))
-def test_convolutions_of_any_shape(op: str, seed: int) -> None:
-    """Every fast kernel against ONNX Runtime, and the same bits for every number of threads."""
-    dice = np.random.default_rng(seed)
-    dims, groups = int(dice.integers(1, 3)), int(dice.choice([1, 1, 1, 2, 4]))
-    c_in, c_out = (groups * int(c) for c in dice.choice([1, 2, 3, 7, 8, 16, 17, 31, 32, 64, 96], 2))
-    kernel, size = dice.integers(1, 6, dims), dice.integers(6, 30, dims)
-    attributes = {
-        "strides": [int(s) for s in dice.integers(1, 4, dims)],
-        "pads": [int(p) for p in dice.integers(0, np.concatenate([kernel, kernel]))],
-        "group": groups,
+def test_followers_of_the_cast_that_stores_integers_read_the_sum() -> None:
+    """0.5 + 2048 - 2048 is 0.5 where the sum is not rounded to float16, else 0."""
+    x = np.full((2, 4), 0.125, np.float32)
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "zero"], ["xq"]),
+        node("DequantizeLinear", ["xq", "s", "zero"], ["xd"]),
+        node("DequantizeLinear", ["wq", "one"], ["w"]),
+        node("MatMul", ["xd", "w"], ["p"]),
+        node("Add", ["p", "bias"], ["sum"]),
+        node("Cast", ["sum"], ["h"], to=TensorProto.FLOAT16),
+        node("Sub", ["h", "c"], ["d"]),
+        node("Cast", ["d"], ["z"], to=TensorProto.FLOAT),
+    ]
+    weights = {
+        "s": np.array(0.125, np.float32),
+        "zero": np.array(0, np.int8),
+        "one": np.array(1, np.float32),
+        "wq": np.ones((4, 3), np.int8),
+        "bias": np.full(3, 2048, np.float32),
+        "c": np.array(2048, np.float16),
     }
-    if op == "Conv":
-        attributes["dilations"] = [int(d) for d in dice.integers(1, 3, dims)]
-        size += 8
-    shape = (c_out, c_in // groups, *kernel) if op == "Conv" else (c_in, c_out // groups, *kernel)
-    feed, weights = {"x": random(int(dice.integers(1, 4)), c_in, *size)}, {"w": random(*shape), "b": random(c_out)}
-    model = model_of([node(op, ["x", "w", "b"], ["z"], **attributes)], feed, weights)
-    agrees(model, feed, levels=["full"])
-    expected = run(model, feed, threads=1)
-    for threads in (2, 3):
-        np.testing.assert_array_equal(run(model, feed, threads=threads), expected, err_msg=f"{op} {shape} {attributes}")
+    for fusion, expected in (("none", 0), ("pointwise", 0.5), ("full", 0.5)):
+        assert (run(model_of(nodes, {"x": x}, weights), {"x": x}, fusion=fusion) == expected).all(), fusion
+
+
+def test_loops_without_iterations_stack_elements_of_their_shape() -> None:
+    float_type, int_type, bool_type = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+    info = helper.make_tensor_value_info
+    loop_body = helper.make_graph(
+        [node("Tanh", ["s"], ["t"]), node("Identity", ["k"], ["k2"]), node("ReduceSum", ["t"], ["u"], axes=[1])],
+        "body",
+        [info("i", int_type, []), info("k", bool_type, []), info("s", float_type, [2, 3])],
+        [info("k2", bool_type, None), info("t", float_type, None), info("u", float_type, None)],
+    )
+    x = random(2, 3)
+    loop = [node("Loop", ["n", "", "x"], ["a", "z"], body=loop_body)]
+    model = model_of(loop, {"x": x}, {"n": np.array(0)}, opset=11)
+    assert run(model, {"x": x}).shape == reference(model, {"x": x}).shape == (0, 2, 1)
+    scan_body = helper.make_graph(
+        [node("Add", ["s", "e"], ["t"]), node("Neg", ["t"], ["u"])],
+        "body",
+        [info("s", float_type, None), info("e", float_type, None)],
+        [info("t", float_type, None), info("u", float_type, None)],
+    )
+    feed = {"x": x, "y": np.zeros((0, 3), np.float32)}
+    scan = [node("Scan", ["x", "y"], ["last", "z"], body=scan_body, num_scan_inputs=1)]
+    assert run(model_of(scan, feed), feed).shape == (0, 2, 3)

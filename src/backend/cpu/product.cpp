@@ -45,18 +45,15 @@ struct Packed {
 std::shared_ptr<const Packed> pack(const memory::desc& from, const Tensor& values, const memory::desc& to,
                                    std::int64_t offset = 0) {
   memory source(from, cpu_engine(), const_cast<float*>(static_cast<const float*>(values.raw())) + offset);
-  if (from == to && to.get_size() == values.bytes()) {
-    memory copy(to, cpu_engine());
-    std::memcpy(copy.get_data_handle(), values.raw(), values.bytes());
-    return std::make_shared<Packed>(Packed{copy});
-  }
   memory packed(to, cpu_engine());
-  dnnl::reorder(source, packed).execute(stream_of_thread(), source, packed);
-  stream_of_thread().wait();
+  if (from == to && to.get_size() == values.bytes()) {
+    std::memcpy(packed.get_data_handle(), values.raw(), values.bytes());
+  } else {
+    dnnl::reorder(source, packed).execute(stream_of_thread(), source, packed);
+    stream_of_thread().wait();
+  }
   return std::make_shared<Packed>(Packed{packed});
 }
-
-const float* first_of(const Tensor& tensor) { return static_cast<const float*>(tensor.raw()); }
 
 /// oneDNN's own scratchpad belongs to the thread that makes a primitive; ours is the thread's that runs it.
 dnnl::primitive_attr with_own_scratchpad(dnnl::primitive_attr attributes = {}) {
@@ -102,7 +99,7 @@ class PrimitiveKernel final : public Kernel {
     arguments.reserve(inputs_.size() + constants_.size() + 2);
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(),
-                                                 const_cast<float*>(first_of(*inputs[i])) + inputs_[i].offset));
+                                                 const_cast<float*>(inputs[i]->data<float>()) + inputs_[i].offset));
     for (const auto& [index, packed] : constants_) arguments.emplace(index, packed->memory);
     arguments.emplace(output_.index, memory(output_.desc, cpu_engine(), outputs[0]->raw()));
     if (const std::size_t bytes = scratchpad_.get_size(); bytes != 0)
@@ -370,20 +367,21 @@ memory::desc without_groups(const memory::desc& desc, std::int64_t groups) {
   return strided({dims.begin() + 1, dims.end()}, {strides.begin() + 1, strides.end()});
 }
 
-/// oneDNN's "brgconv" chooses its blocks, and so the order of sums, by the number of threads wherever there are few
-/// pieces of work for each. Seen up to 2.8 a core of an output row and 64 channels, and up to 45 on few cores.
+/// oneDNN's "brgconv" chooses its blocks by the number of threads, and "gemm" what to share out, wherever there are few
+/// pieces of work for each; with that, the order of sums. Seen up to 2.8 a core of an output row and 64 channels, and
+/// up to 45 on few cores; in transposed convolutions everywhere.
 bool may_split_by_threads(std::string_view implementation, const ConvolutionSpec& spec) {
-  if (implementation.find("brgconv") == std::string_view::npos || implementation.find("1x1") != std::string_view::npos)
-    return false;
-  if (spec.transposed) return true;
-  const std::int64_t channels = spec.output[1] / spec.groups;
-  const std::int64_t rows = spec.output.size() > 3 ? spec.output[2] : 1;
-  const std::int64_t pieces = spec.output[0] * spec.groups * ((channels + 63) / 64) * rows;
+  const bool brgemm =
+      implementation.find("brgconv") != std::string_view::npos && implementation.find("1x1") == std::string_view::npos;
+  if (!brgemm && implementation.find("gemm") == std::string_view::npos) return false;
+  if (brgemm && spec.transposed) return true;
+  const std::int64_t blocks = spec.groups * ((spec.output[1] / spec.groups + 63) / 64);
+  const std::int64_t pieces = spec.output[0] * blocks * (spec.output.size() > 3 ? spec.output[2] : 1);
   return pieces < std::max<std::int64_t>(48, 3 * static_cast<std::int64_t>(std::thread::hardware_concurrency()));
 }
 
-/// A primitive whose results have the same bits for every number of threads; the other kernels, "jit", are as fast on
-/// small work. `make`: gives a fresh description. Nothing where oneDNN has none; `one_thread`: it has to run on one.
+/// A primitive whose results have the same bits for every number of threads; the "jit" kernels are as fast on small
+/// work. `make`: gives a fresh description. Nothing where oneDNN has none; `one_thread`: it has to run on one.
 template <typename MakeDesc>
 auto choose_convolution(const ConvolutionSpec& spec, const MakeDesc& make, bool& one_thread)
     -> std::optional<decltype(make())> {
@@ -392,13 +390,12 @@ auto choose_convolution(const ConvolutionSpec& spec, const MakeDesc& make, bool&
     auto desc = make();
     bool more = true;
     while (more && may_split_by_threads(name(desc), spec)) more = desc.next_impl();
-    one_thread = !more;
-    const bool plain = name(desc).find("gemm") != std::string_view::npos || name(desc).starts_with("ref");
-    if (!one_thread && !plain) return desc;
+    one_thread = !more || name(desc).starts_with("ref");
+    if (!one_thread && name(desc).find("gemm") == std::string_view::npos) return desc;
     const SingleThread single;
     auto alone = make();
-    // Where it has matrices to multiply depends on the threads, too. The reference kernel takes over.
-    if (plain && name(alone).starts_with("ref")) return std::nullopt;
+    // Where it takes a slow one depends on the threads, too. Our reference kernel takes over.
+    if (name(alone).starts_with("ref")) return std::nullopt;
     return one_thread ? alone : desc;
   } catch (const dnnl::error&) {
     return std::nullopt;
@@ -433,6 +430,8 @@ std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const Co
   bool one_thread = false;
   const auto desc = choose_convolution(spec, make, one_thread);
   if (!desc) return nullptr;  // The reference kernel takes over.
+  std::optional<SingleThread> single;
+  if (one_thread) single.emplace();
   using K = PrimitiveKernel<Primitive>;
   std::vector<typename K::Argument> inputs{{spec.transposed ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, d.source}};
   for (std::size_t i = 0; i < spec.post_ops.size(); ++i)
@@ -478,8 +477,9 @@ std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, con
 }
 
 std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec) {
-  const auto algorithm = spec.form == ops::PoolForm::kAverageIncludingPads ? dnnl::algorithm::pooling_avg_include_padding
-                                                                         : dnnl::algorithm::pooling_avg_exclude_padding;
+  const auto algorithm = spec.form == ops::PoolForm::kAverageIncludingPads
+                             ? dnnl::algorithm::pooling_avg_include_padding
+                             : dnnl::algorithm::pooling_avg_exclude_padding;
   const memory::desc source = image(spec.input), target = image(spec.output);
   const Dims kernel = spatial(spec.kernel, 1), strides = spatial(spec.strides, 1),
              dilations = spatial(spec.dilations, 1), begin = spatial(spec.pads_begin, 0);
