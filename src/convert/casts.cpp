@@ -160,7 +160,10 @@ class Placer {
     if (layer.op->precision == PrecisionRule::kMovement && writes_floats(layer)) return add_movement(id);
     if (layer.op->name == "Cast" && layer.op->domain.empty()) return add_cast(id);
     if (layer.op->name == "ConstantOfShape") return add_fill(id);
-    if (!writes_floats(layer) && layer.op->precision == PrecisionRule::kFixed &&
+    // With another float beside it (the scale of QuantizeLinear), both have one type.
+    const auto floats = std::ranges::count_if(
+        layer.inputs, [&](TensorId input) { return input != kNone && is_lowerable(declared(input)); });
+    if (!writes_floats(layer) && layer.op->precision == PrecisionRule::kFixed && floats < 2 &&
         std::all_of(low_.begin(), low_.end(), [&](DataType low) { return expressible(id, low); })) {
       takes_any_[at(id)] = 1;
       for (TensorId input : layer.inputs)
@@ -193,7 +196,7 @@ class Placer {
 
   void add_compute(LayerId id) {
     const Layer& layer = network_.layer(id);
-    if (assignment_.precision[at(id)] == Precision::kINT8 || narrow_bias(spec_, assignment_, id)) return add_int8(id);
+    if (runs_on_integers(spec_, assignment_, id) || narrow_bias(spec_, assignment_, id)) return add_int8(id);
     const DataType type = storage_of(assignment_.precision[at(id)]);
     std::vector<DataType> exact{type};
     const int node = add_node(types_of_selection(id, type, exact));
@@ -251,7 +254,7 @@ class Placer {
     const Layer& layer = network_.layer(id);
     for (TensorId input : layer.inputs) read_as(input, DataType::kFloat32);
     const bool passes_on = grouped_bias(spec_, assignment_, id) != kNone;
-    const DataType type = passes_on ? DataType::kFloat32 : assignment_.int8_output;
+    const DataType type = passes_on ? DataType::kFloat32 : assignment_.stored_by(id);
     add_value(layer.outputs[0], add_node({type}), {type});
   }
 
@@ -382,8 +385,15 @@ class Placer {
 
 }  // namespace
 
+bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id) {
+  const Layer& layer = spec.network->layer(id);
+  return assignment.precision[at(id)] == Precision::kINT8 ||
+         (layer.op->kind == OpKind::kContraction && spec.numeric[at(id)] &&
+          spec.type(layer.outputs[0]) == DataType::kFloat32 && is_integer_product(spec, id));
+}
+
 LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, LayerId product) {
-  if (assignment.precision[at(product)] != Precision::kINT8) return kNone;
+  if (!runs_on_integers(spec, assignment, product)) return kNone;
   const LayerId bias = bias_of(spec, product);
   if (bias == kNone) return kNone;
   const DataType type = assignment.stored_by(bias);
@@ -450,7 +460,7 @@ std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assi
   }
   if (raised.empty()) return {};
   std::sort(raised.begin(), raised.end());
-  derive_storage(network, spec.inferred.types, false, false, after);
+  derive_storage(network, spec.inferred, false, false, after);
   if (place_casts(spec, after, options).casts >= place_casts(spec, assignment, options).casts) return {};
   return raised;
 }

@@ -43,6 +43,9 @@ std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assi
                                           const CastOptions& options, const std::vector<char>& may_raise,
                                           const Target& target);
 
+/// The layer reads integers: because of its precision, or a product whose operands come out of DequantizeLinear.
+bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id);
+
 /// The addition of its bias that is one with a product in int8 at every level of fusion; kNone: it has none.
 LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, LayerId product);
 

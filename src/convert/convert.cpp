@@ -243,7 +243,7 @@ class Converter {
              fmt::format("{}: no layer can be lowered; layer '{}' ({}): {}; try another type, or a newer opset",
                          network_.source, result_.kept.front().layer, result_.kept.front().op,
                          result_.kept.front().reason));
-    derive_storage(network_, spec_.inferred.types, false, false, assignment);
+    derive_storage(network_, spec_.inferred, false, false, assignment);
     std::map<std::string, std::vector<std::string>> by_reason;
     for (const auto& kept : result_.kept) by_reason[kept.reason].push_back(kept.layer);
     for (const auto& [reason, layers] : by_reason)
@@ -302,10 +302,10 @@ class Converter {
   }
 
   void prepare_integers() {
-    if (!has_int8()) return;
     for (std::size_t l = 0; l < network_.layers.size(); ++l)
-      if (precision(l) == Precision::kINT8 || narrow_bias(spec_, result_.assignment, static_cast<LayerId>(l)))
-        integers_.add(result_.assignment, static_cast<LayerId>(l), changes_);
+      if (const auto id = static_cast<LayerId>(l);
+          runs_on_integers(spec_, result_.assignment, id) || narrow_bias(spec_, result_.assignment, id))
+        integers_.add(result_.assignment, id, changes_);
     if (integers_.constants() > 0)
       result_.prepared.push_back(
           fmt::format("{} constant(s) are stored as int8, {} per output channel, as the engine quantises them",

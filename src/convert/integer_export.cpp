@@ -117,8 +117,9 @@ bool IntegerExport::read_narrow_alone(const Typing& typing, TensorId id) const {
 void IntegerExport::add(const Assignment& assignment, LayerId id, TypedChanges& changes) {
   const Layer& layer = spec_.network->layer(id);
   const bool is_bias = product_of_bias(spec_, id) != kNone;
-  if (grouped_bias(spec_, assignment, id) == kNone && assignment.int8_output != DataType::kFloat32)
-    changes.stored.emplace_back(id, assignment.int8_output);
+  if (const DataType type = assignment.stored_by(id);
+      grouped_bias(spec_, assignment, id) == kNone && type != DataType::kFloat32)
+    changes.stored.emplace_back(id, type);
   if (is_product(layer)) {
     const LayerId bias = grouped_bias(spec_, assignment, id);
     const LayerId last = bias == kNone ? id : bias;

@@ -138,7 +138,7 @@ std::vector<LayerId> fusion_conflicts(const Specialization& spec, const Assignme
   if (moved.empty()) return {};
   Assignment after = assignment;
   for (const auto& [layer, type] : moved) after.precision[at(layer)] = *precision_from_type(type);
-  derive_storage(*spec.network, spec.inferred.types, false, false, after);
+  derive_storage(*spec.network, spec.inferred, false, false, after);
   std::vector<char> conflicting(spec.network->layers.size(), 0);
   for (Fusion level : {Fusion::kPointwise, Fusion::kFull})
     Conflicts(spec, assignment, after, level).collect(conflicting);

@@ -185,7 +185,7 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
       result.precision.back() = Precision::kTF32;
     result.reason.emplace_back("the type in the file");
   }
-  derive_storage(network, spec.inferred.types, false, true, result);
+  derive_storage(network, spec.inferred, false, true, result);
   return result;
 }
 
@@ -270,7 +270,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
     int8.warn(spec, std::move(without_scale));
     settle_biases(spec, options, requests, next_higher, result);
   }
-  derive_storage(network, spec.inferred.types, constraints_hold(options), false, result, requested);
+  derive_storage(network, spec.inferred, constraints_hold(options), false, result, requested);
   return result;
 }
 

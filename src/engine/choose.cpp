@@ -26,7 +26,7 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
   // What could be fused if all layers agreed: groups that a boundary would break.
   Assignment uniform = assignment;
   uniform.precision.assign(assignment.precision.size(), Precision::kFP32);
-  derive_storage(*spec.network, spec.inferred.types, options.constraints != ConstraintMode::kNone, false, uniform);
+  derive_storage(*spec.network, spec.inferred, options.constraints != ConstraintMode::kNone, false, uniform);
   const Grouping grouping = fuse(spec, uniform, options.fusion);
   // What follows an int8 product in its group works on the product's results before they are stored: to the costs, it
   // runs in int8, too. Afterwards it takes the next higher precision.

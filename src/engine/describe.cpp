@@ -94,6 +94,7 @@ class Describer {
   Rounding load_rounding(LayerId id, std::size_t index) const {
     const Layer& l = layer(id);
     const TensorId tensor = l.inputs[index];
+    if (integers_[at(id)] != 0) return Rounding::kNone;  // Operands are integers; a bias is added as it is.
     if (!spec_.numeric[at(id)] || l.op->precision != PrecisionRule::kCompute) return Rounding::kNone;
     if (spec_.type(tensor) == DataType::kFloat64 || !is_floating(spec_.type(tensor))) return Rounding::kNone;
     // Values inside of a group are not rounded, except the operands of its products.

@@ -187,7 +187,7 @@ class Fuser {
     // Network outputs and tensors with a requested type are stored.
     if (spec_.output[static_cast<std::size_t>(id)] || assignment_.pinned[static_cast<std::size_t>(id)]) return false;
     if (is_handed_out_cast(id)) return false;
-    return assignment_.storage[static_cast<std::size_t>(id)] == assignment_.stored_by(network_.tensor(id).producer);
+    return assignment_.storage[static_cast<std::size_t>(id)] == stored_by(network_.tensor(id).producer);
   }
 
   /// A network output in another float type: a typed file has the stored value and a Cast that hands it out.
@@ -201,7 +201,14 @@ class Fuser {
     return false;
   }
 
-  bool same_precision(LayerId a, LayerId b) const { return assignment_.stored_by(a) == assignment_.stored_by(b); }
+  bool same_precision(LayerId a, LayerId b) const { return stored_by(a) == stored_by(b); }
+
+  /// The Cast that a product of integers stores with has the type that it casts to, whatever the product's is.
+  DataType stored_by(LayerId id) const {
+    const LayerId product = product_of_cast(spec_, id);
+    const bool stores = product != kNone && is_int8(product);
+    return stores ? spec_.type(network_.layer(id).outputs[0]) : assignment_.stored_by(id);
+  }
 
   bool is_int8(LayerId id) const { return integers_[static_cast<std::size_t>(id)] != 0; }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "graph/folding.h"
+#include "ops/forms.h"
 
 namespace ulpscope {
 namespace {
@@ -63,7 +64,9 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const TensorId id = layer.inputs[i];
       if (id == kNone) continue;
-      const bool parameter = (layer.op->weights >> i & 1u) != 0 && layer.op->kind != OpKind::kContraction;
+      // What a layer computes with are its operands, whatever they are called: bounds of a Clip, scales of a norm.
+      const bool parameter = (layer.op->weights >> i & 1u) != 0 &&
+                             (layer.op->precision != PrecisionRule::kCompute || ops::is_resize(layer));
       if (!parameter &&
           (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) || type(id) == DataType::kBool ||
            !floats || (dequantizes && i == 0) || quantised[static_cast<std::size_t>(id)]))
@@ -99,7 +102,11 @@ std::shared_ptr<const Specialization> specialize(const Network& network, std::ve
     const Layer& layer = network.layers[l];
     result->folded[l] = std::all_of(layer.outputs.begin(), layer.outputs.end(),
                                     [&](TensorId id) { return id == kNone || result->is_constant(id); });
-    if (result->folded[l]) result->numeric[l] = 0;
+    if (result->folded[l]) {
+      result->numeric[l] = 0;
+      for (TensorId id : layer.inputs)
+        if (id != kNone) std::erase(result->consumers[static_cast<std::size_t>(id)], static_cast<LayerId>(l));
+    }
     // A constant that does not come from constants alone comes from shapes (Shape, Size and what is computed of them).
     bool from_shapes = false;
     for (TensorId id : layer.inputs)

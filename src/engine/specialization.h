@@ -16,7 +16,7 @@ struct Specialization {
   std::uint64_t id = 0;  ///< Unique in the process.
   std::vector<Shape> input_shapes;
   InferredNetwork inferred;
-  std::vector<std::vector<LayerId>> consumers;  ///< Per tensor.
+  std::vector<std::vector<LayerId>> consumers;  ///< Per tensor; without folded layers, which never run.
   std::vector<char> output;                     ///< Per tensor: it is a network output.
   /// Per layer: float arithmetic whose values reach an output as floats, so that a precision makes sense. False for
   /// arithmetic that only computes shapes, lengths or indices, and for what is folded into a constant.

@@ -96,16 +96,14 @@ namespace {
 int width(DataType type) noexcept { return static_cast<int>(size_of(type)); }
 
 /// The widest float type among the inputs; of float16 and bfloat16 together, which hold different values, float32.
-DataType widest_input(const Layer& layer, const Network& network, const Assignment& assignment) {
+DataType widest_input(const Layer& layer, const InferredNetwork& inferred, const Assignment& assignment) {
   DataType widest = DataType::kUndefined;
   for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
     const TensorId id = layer.inputs[i];
     if (id == kNone || (layer.op->weights >> i & 1u) != 0) continue;
     const DataType storage = assignment.storage[static_cast<std::size_t>(id)];
     // A constant beside computed values has no say: it is prepared in whatever type the others have.
-    const LayerId producer = network.tensor(id).producer;
-    const bool constant =
-        network.tensor(id).value && (producer == kNone || network.layer(producer).op->kind == OpKind::kConstant);
+    const bool constant = static_cast<bool>(inferred.values[static_cast<std::size_t>(id)]);
     if (!is_floating(storage) || (constant && layer.inputs.size() > 1)) continue;
     if (widest == DataType::kUndefined || width(storage) > width(widest))
       widest = storage;
@@ -117,11 +115,10 @@ DataType widest_input(const Layer& layer, const Network& network, const Assignme
 
 }  // namespace
 
-void derive_storage(const Network& network, const std::vector<DataType>& types, bool constraints_hold,
-                    bool strongly_typed, Assignment& assignment,
-                    const std::vector<std::optional<DataType>>* requested) {
-  assignment.storage = types;
-  assignment.pinned.assign(types.size(), 0);
+void derive_storage(const Network& network, const InferredNetwork& inferred, bool constraints_hold, bool strongly_typed,
+                    Assignment& assignment, const std::vector<std::optional<DataType>>* requested) {
+  assignment.storage = inferred.types;
+  assignment.pinned.assign(inferred.types.size(), 0);
   if (strongly_typed) return;
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     const Layer& layer = network.layers[l];
@@ -136,7 +133,7 @@ void derive_storage(const Network& network, const std::vector<DataType>& types, 
         storage = *asked;
         assignment.pinned[static_cast<std::size_t>(id)] = 1;
       } else if (layer.op->precision == PrecisionRule::kMovement) {
-        const DataType followed = widest_input(layer, network, assignment);
+        const DataType followed = widest_input(layer, inferred, assignment);
         const auto set = constraints_hold && asked_precision ? precision_from_type(*asked_precision) : std::nullopt;
         // Integers have no meaning without the layers around: a request for int8 moves what the input holds.
         if (set && *set != Precision::kINT8)

@@ -56,9 +56,9 @@ std::optional<Encoding> output_encoding(const Network& network, const Assignment
 
 /// Fills `assignment.storage` from `assignment.precision`: an output-type constraint if `constraints_hold`, else the
 /// declared type if that is a narrow float, else the producer's precision; movement layers pass on the widest type of
-/// their inputs. `strongly_typed`: the declared types, always. `requested`, per layer: instead of `Layer::precision`.
-void derive_storage(const Network& network, const std::vector<DataType>& types, bool constraints_hold,
-                    bool strongly_typed, Assignment& assignment,
-                    const std::vector<std::optional<DataType>>* requested = nullptr);
+/// their inputs, constants but for those of the layer alone. `strongly_typed`: the declared types, always. `requested`,
+/// per layer: instead of `Layer::precision`.
+void derive_storage(const Network& network, const InferredNetwork& inferred, bool constraints_hold, bool strongly_typed,
+                    Assignment& assignment, const std::vector<std::optional<DataType>>* requested = nullptr);
 
 }  // namespace ulpscope

@@ -5,7 +5,9 @@
 
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "core/file.h"
 
@@ -64,8 +66,37 @@ std::string hash_of_samples(std::span<const TensorMap> samples) {
   return hash.digest();
 }
 
-std::string hash_of_network(const Network& network) {
-  Hash hash;
+namespace {
+
+void add_network(Hash& hash, const Network& network);
+
+void add_attributes(Hash& hash, const Attributes& attributes) {
+  hash.number(static_cast<std::int64_t>(attributes.all().size()));
+  for (const auto& [name, attribute] : attributes.all()) {
+    hash.text(name);
+    hash.number(static_cast<std::int64_t>(attribute.index()));
+    std::visit(
+        [&](const auto& value) {
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, Tensor>) {
+            hash.tensor(value);
+          } else if constexpr (std::is_same_v<T, Subgraph>) {
+            add_network(hash, *value.network);
+            for (const int capture : value.captures) hash.number(capture);
+          } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+            hash.number(static_cast<std::int64_t>(value.size()));
+            for (const std::string& each : value) hash.text(each);
+          } else if constexpr (std::is_arithmetic_v<T>) {
+            hash.bytes(&value, sizeof value);
+          } else {  // A text, or a list of numbers.
+            hash.bytes(value.data(), value.size() * sizeof value[0]);
+          }
+        },
+        attribute);
+  }
+}
+
+void add_network(Hash& hash, const Network& network) {
   const auto ids = [&](const std::vector<TensorId>& list) {
     hash.number(static_cast<std::int64_t>(list.size()));
     for (const TensorId id : list) hash.number(id);
@@ -76,6 +107,7 @@ std::string hash_of_network(const Network& network) {
   for (const Layer& layer : network.layers) {
     hash.text(layer.name);
     hash.text(layer.op->name);
+    add_attributes(hash, layer.attributes);
     ids(layer.inputs);
     ids(layer.outputs);
     type(layer.precision);
@@ -88,6 +120,13 @@ std::string hash_of_network(const Network& network) {
   }
   ids(network.inputs);
   ids(network.outputs);
+}
+
+}  // namespace
+
+std::string hash_of_network(const Network& network) {
+  Hash hash;
+  add_network(hash, network);
   return hash.digest();
 }
 

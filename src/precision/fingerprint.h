@@ -19,7 +19,7 @@ std::string hash_of_text(std::string_view text);
 /// Of names, types, shapes and elements. Empty for no samples.
 std::string hash_of_samples(std::span<const TensorMap> samples);
 
-/// Of layers (names, operators, tensors, requested precisions and types) and constants; not of attributes.
+/// Of layers (names, operators, attributes, tensors, requested precisions and types), bodies and constants.
 std::string hash_of_network(const Network& network);
 
 }  // namespace ulpscope

@@ -77,9 +77,10 @@ LocalErrors::Twin& LocalErrors::twin(std::span<const TensorId> tensors, const st
   assignment.precision.insert(assignment.precision.end(), twin_precision.begin(), twin_precision.end());
   assignment.reason.resize(network.layers.size());
   assignment.scale = low_.scale;
+  assignment.int8_output = low_.int8_output;
   if (!assignment.scale.empty()) assignment.scale.resize(network.tensors.size(), 0.0f);
   const auto spec = specialize(network, shapes);
-  derive_storage(network, spec->inferred.types, false, false, assignment);
+  derive_storage(network, spec->inferred, false, false, assignment);
   BuildOptions options = options_;
   options.fusion = Fusion::kNone;
   made->executable = std::make_unique<Executable>(network, assignment, options, spec, weights_);

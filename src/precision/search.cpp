@@ -65,7 +65,8 @@ double Search::used(const Levels& levels, const std::string& kind) {
     trial.margin = held_out ? 1.0 : options_.margin;
     const std::size_t first = held_out ? data_.samples.size() : 0;
     const std::size_t count = held_out ? data_.held_out.size() : data_.samples.size();
-    const auto outputs = space_->trials().run(space_->assignment(levels), first, count, !held_out && kind != "layer");
+    const auto outputs = space_->trials().run(space_->assignment(levels), first, count, !held_out && kind != "layer",
+                                              [&] { check_limits(false); });
     trial.judgement = criterion_.judge(held_out ? held_out_golden_ : golden_, outputs);
     if (held_out) trial.samples_passed = samples_passed(trial.judgement, outputs);
     trial.time_us = space_->time_us(levels);
@@ -114,7 +115,7 @@ bool Search::passes_held_out(const Levels& levels) {
   const auto begin = Clock::now();
   if (held_out_golden_.empty()) {
     Trials exact(data_.network, options_.build, data_.held_out, space_->trials().weights());
-    held_out_golden_ = exact.run(exact.full_precision(), false);
+    held_out_golden_ = exact.run(exact.full_precision(), 0, exact.num_samples(), false, [&] { check_limits(false); });
     check_golden_values(held_out_golden_, " of the held-out samples");
   }
   const bool passed = used(levels, "hold-out") <= 1.0;

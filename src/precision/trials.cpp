@@ -84,13 +84,15 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
   return run(assignment, 0, num_samples(), keep);
 }
 
-std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep) {
+std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep,
+                                   const std::function<void()>& before_sample) {
   if (std::any_of(assignment.precision.begin(), assignment.precision.end(),
                   [](Precision p) { return p != Precision::kFP32; }))
     ++evaluations_;
   std::map<std::vector<Shape>, std::shared_ptr<const Plan>> plans;  // One for all samples of a shape.
   std::vector<TensorMap> results;
   for (std::size_t s = first; s < first + count; ++s) {
+    if (before_sample) before_sample();
     const auto& inputs = inputs_[s];
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());

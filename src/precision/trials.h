@@ -2,6 +2,7 @@
 // prepared once, and activations that an assignment does not change are shared with earlier trials.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -41,8 +42,9 @@ class Trials {
   /// The outputs of the network, in the types that the file declares, per sample. Counts one evaluation unless
   /// `assignment` is all fp32. With `keep`, later runs share the activations that they have in common with this one.
   std::vector<TensorMap> run(const Assignment& assignment, bool keep = true);
-  /// The same for the samples `first`, ..., `first + count - 1`.
-  std::vector<TensorMap> run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep);
+  /// The same for the samples `first`, ..., `first + count - 1`. `before_sample` may throw to end it early.
+  std::vector<TensorMap> run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep,
+                             const std::function<void()>& before_sample = {});
   /// Bytes of activations that are kept for later runs, over all samples.
   void set_memory_limit(std::size_t bytes);
   std::int64_t evaluations() const noexcept { return evaluations_; }

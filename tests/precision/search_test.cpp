@@ -93,6 +93,17 @@ TEST(Search, FindsTheLayersThatSaturateAndSaysWhy) {
   EXPECT_TRUE(answer.held_out->passed());
 }
 
+TEST(Search, LooksAtItsLimitsBetweenHeldOutSamples) {
+  const SearchData data = data_for(saturating(), "x", {8, 8}, 1, 2);
+  int looks = 0;
+  Journal journal;
+  search_precisions(data, *allclose(1e-3, 1e-2), fp16_search(), journal, [&](const SearchProgress& progress) {
+    looks += progress.stage == "checking held-out samples" ? 1 : 0;
+  });
+  // Their golden results and at least one check: each before every sample.
+  EXPECT_GE(looks, 2 * static_cast<int>(data.held_out.size()));
+}
+
 TEST(Search, NeedsNothingWhereFusionKeepsTheSum) {
   const SearchData data = data_for(saturating(), "x", {8, 8}, 1, 2);
   const Answer answer = run(data, *allclose(1e-3, 1e-2), fp16_search(Fusion::kFull));

@@ -33,6 +33,16 @@ TEST(Trials, RunsEverySampleUnderEveryAssignment) {
   EXPECT_THAT(floats(kept[0][0].tensor), ::testing::Each(1.0f));
 }
 
+TEST(Trials, MayBeEndedBeforeEverySample) {
+  Trials trials(add_sub(), lowest_fp16(), std::vector<TensorMap>{sample({1, 1, 1, 1}), sample({2, 2, 2, 2})});
+  int calls = 0;
+  const auto end_before_the_second = [&] {
+    if (++calls == 2) throw std::runtime_error("enough");
+  };
+  EXPECT_THROW(trials.run(trials.full_precision(), 0, 2, false, end_before_the_second), std::runtime_error);
+  EXPECT_EQ(calls, 2);
+}
+
 TEST(Trials, RefusesSamplesThatDoNotFit) {
   const auto message = [](const TensorMap& bad) -> std::string {
     try {

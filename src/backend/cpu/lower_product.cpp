@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/lowering.h"
+#include "backend/cpu/reorder.h"
 #include "backend/reference_kernel.h"
 #include "core/parallel.h"
 #include "engine/scale_shift.h"
@@ -98,6 +99,16 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   results.scaling.last = true;
   std::vector<int> inputs{kernel.integers ? read_integers(a, Layout::kDense, false, kernel.layer)
                                           : read(a, Layout::kDense, kernel.layer)};
+  constexpr std::int64_t kLong = 2048;  // oneDNN splits sums of a transposed `a` from here on over threads.
+  if (spec.transpose_a && (spec.m == 1 || spec.k >= kLong)) {
+    if (spec.m > 1) {
+      const int transposed = new_float_slot(shape(a.tensor));
+      add_step(make_reorder_kernel({1, spec.k, spec.m}, Layout::kChannelsLast, Rounding::kNone), {inputs[0]},
+               {transposed}, kernel.layer);
+      inputs[0] = transposed;
+    }
+    spec.transpose_a = false;
+  }
   if (!spec_.is_constant(b.tensor)) {
     inputs.push_back(kernel.integers ? read_integers(b, Layout::kDense, false, kernel.layer)
                                      : read(b, Layout::kDense, kernel.layer));
@@ -239,7 +250,6 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   if (kernel.integers) return lower_integer_convolution(kernel, std::move(spec));
   Results results;
   results.layout = Layout::kChannelsLast;
-  // Not for oneDNN to add where it is transposed: some of its kernels add it once for every position of the stride.
   (transposed ? results.scaling.bias : spec.bias) = convolution_bias(kernel, rounding, spec.key);
   std::vector<const Operand*> addends;
   // Residual additions and HardSwish ride on the convolution while nothing between them is stored. Relu and Clip do

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <type_traits>
+#include <optional>
+#include <string_view>
+#include <thread>
 #include <unordered_map>
 
 #include "backend/cpu/pool.h"
@@ -42,18 +45,15 @@ struct Packed {
 std::shared_ptr<const Packed> pack(const memory::desc& from, const Tensor& values, const memory::desc& to,
                                    std::int64_t offset = 0) {
   memory source(from, cpu_engine(), const_cast<float*>(static_cast<const float*>(values.raw())) + offset);
-  if (from == to && to.get_size() == values.bytes()) {
-    memory copy(to, cpu_engine());
-    std::memcpy(copy.get_data_handle(), values.raw(), values.bytes());
-    return std::make_shared<Packed>(Packed{copy});
-  }
   memory packed(to, cpu_engine());
-  dnnl::reorder(source, packed).execute(stream_of_thread(), source, packed);
-  stream_of_thread().wait();
+  if (from == to && to.get_size() == values.bytes()) {
+    std::memcpy(packed.get_data_handle(), values.raw(), values.bytes());
+  } else {
+    dnnl::reorder(source, packed).execute(stream_of_thread(), source, packed);
+    stream_of_thread().wait();
+  }
   return std::make_shared<Packed>(Packed{packed});
 }
-
-const float* first_of(const Tensor& tensor) { return static_cast<const float*>(tensor.raw()); }
 
 /// oneDNN's own scratchpad belongs to the thread that makes a primitive; ours is the thread's that runs it.
 dnnl::primitive_attr with_own_scratchpad(dnnl::primitive_attr attributes = {}) {
@@ -99,7 +99,7 @@ class PrimitiveKernel final : public Kernel {
     arguments.reserve(inputs_.size() + constants_.size() + 2);
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(),
-                                                 const_cast<float*>(first_of(*inputs[i])) + inputs_[i].offset));
+                                                 const_cast<float*>(inputs[i]->data<float>()) + inputs_[i].offset));
     for (const auto& [index, packed] : constants_) arguments.emplace(index, packed->memory);
     arguments.emplace(output_.index, memory(output_.desc, cpu_engine(), outputs[0]->raw()));
     if (const std::size_t bytes = scratchpad_.get_size(); bytes != 0)
@@ -198,8 +198,8 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
   return std::make_unique<K>(desc, std::move(inputs), K::Argument{DNNL_ARG_DST, out}, std::move(constants));
 }
 
-/// With AVX-512, oneDNN's products have the same bits for every number of threads; with less, it splits sums over
-/// threads.
+/// With AVX-512, oneDNN's products have the same bits for every number of threads, but those of a long transposed `a`,
+/// which make_reorder_kernel() is for; with less, it splits sums over threads.
 bool products_depend_on_threads() {
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::isa_default:
@@ -223,6 +223,18 @@ class SingleThread {
 
  private:
   const int before_;
+};
+
+class OneThreadKernel final : public Kernel {
+ public:
+  explicit OneThreadKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const SingleThread single;
+    kernel_->run(inputs, outputs);
+  }
+
+ private:
+  const std::unique_ptr<Kernel> kernel_;
 };
 
 /// A product as independent pieces, each computed by one thread: blocks of rows, or the matrices of a batch.
@@ -341,18 +353,12 @@ dnnl::primitive_attr attributes_of(const ConvolutionSpec& spec) {
   return with_own_scratchpad(std::move(attributes));
 }
 
-/// Weights in oneDNN's logical order [g, out, in, kh, kw], wherever ONNX has them.
+/// Weights as [g, first / g, second, kh, kw]: the channels that a convolution, not a transposed one, writes and reads.
 memory::desc weights_desc(const ConvolutionSpec& spec) {
   const Shape& w = spec.weights.shape();
-  const std::int64_t g = spec.groups;
-  const Dims kernel = spatial({w.begin() + 2, w.end()}, 1);
-  const std::int64_t area = kernel[0] * kernel[1];
-  if (spec.transposed) {
-    const std::int64_t in = w[0] / g, out = w[1];
-    return strided({g, out, in, kernel[0], kernel[1]}, {in * out * area, area, out * area, kernel[1], 1});
-  }
-  const std::int64_t out = w[0] / g, in = w[1];
-  return strided({g, out, in, kernel[0], kernel[1]}, {out * in * area, in * area, area, kernel[1], 1});
+  Dims dims = spatial({w.begin() + 2, w.end()}, 1);
+  dims.insert(dims.begin(), {spec.groups, w[0] / spec.groups, w[1]});
+  return strided(dims, dense_strides(dims));
 }
 
 memory::desc without_groups(const memory::desc& desc, std::int64_t groups) {
@@ -361,65 +367,119 @@ memory::desc without_groups(const memory::desc& desc, std::int64_t groups) {
   return strided({dims.begin() + 1, dims.end()}, {strides.begin() + 1, strides.end()});
 }
 
-template <typename Primitive, typename MakeDesc>
-std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache, MakeDesc make_desc) {
-  using Desc = typename Primitive::primitive_desc;
-  const memory::desc source = image(spec.input), target = image(spec.output);
-  const memory::desc plain = without_groups(weights_desc(spec), spec.groups);
-  const memory::desc any(plain.get_dims(), DataKind::f32, memory::format_tag::any);
-  const std::int64_t channels = spec.output[1];
-  const memory::desc bias({channels}, DataKind::f32, memory::format_tag::x);
-  const Dims kernel{plain.get_dims()[plain.get_dims().size() - 2], plain.get_dims().back()};
-  const Dims strides = spatial(spec.strides, 1), dilations = spatial(spec.dilations, 1),
-             begin = spatial(spec.pads_begin, 0);
-  const Dims in_dims = image_dims(spec.transposed ? spec.output : spec.input),
-             out_dims = image_dims(spec.transposed ? spec.input : spec.output);
-  const Dims end = end_padding(in_dims, out_dims, kernel, strides, dilations, begin);
-  std::optional<Desc> desc;
+/// oneDNN's "brgconv" chooses its blocks by the number of threads, and "gemm" what to share out, wherever there are few
+/// pieces of work for each; with that, the order of sums. Seen up to 2.8 a core of an output row and 64 channels, and
+/// up to 45 on few cores; in transposed convolutions everywhere.
+bool may_split_by_threads(std::string_view implementation, const ConvolutionSpec& spec) {
+  const bool brgemm =
+      implementation.find("brgconv") != std::string_view::npos && implementation.find("1x1") == std::string_view::npos;
+  if (!brgemm && implementation.find("gemm") == std::string_view::npos) return false;
+  if (brgemm && spec.transposed) return true;
+  const std::int64_t blocks = spec.groups * ((spec.output[1] / spec.groups + 63) / 64);
+  const std::int64_t pieces = spec.output[0] * blocks * (spec.output.size() > 3 ? spec.output[2] : 1);
+  return pieces < std::max<std::int64_t>(48, 3 * static_cast<std::int64_t>(std::thread::hardware_concurrency()));
+}
+
+/// A primitive whose results have the same bits for every number of threads; the "jit" kernels are as fast on small
+/// work. `make`: gives a fresh description. Nothing where oneDNN has none; `one_thread`: it has to run on one.
+template <typename MakeDesc>
+auto choose_convolution(const ConvolutionSpec& spec, const MakeDesc& make, bool& one_thread)
+    -> std::optional<decltype(make())> {
+  const auto name = [](const auto& desc) { return std::string_view(desc.impl_info_str()); };
   try {
-    desc = make_desc(source, any, spec.bias ? bias : memory::desc(), target, strides, minus_one(dilations), begin, end,
-                     attributes_of(spec));
+    auto desc = make();
+    bool more = true;
+    while (more && may_split_by_threads(name(desc), spec)) more = desc.next_impl();
+    one_thread = !more || name(desc).starts_with("ref");
+    if (!one_thread && name(desc).find("gemm") == std::string_view::npos) return desc;
+    const SingleThread single;
+    auto alone = make();
+    // Where it takes a slow one depends on the threads, too. Our reference kernel takes over.
+    if (name(alone).starts_with("ref")) return std::nullopt;
+    return one_thread ? alone : desc;
   } catch (const dnnl::error&) {
-    return nullptr;  // The reference kernel takes over.
+    return std::nullopt;
   }
+}
+
+struct ConvolutionDescs {
+  memory::desc source, target, weights, any, bias;
+  Dims strides, dilations, begin, end;
+};
+
+ConvolutionDescs descs_of(const ConvolutionSpec& spec) {
+  ConvolutionDescs d;
+  d.source = image(spec.input);
+  d.target = image(spec.output);
+  d.weights = without_groups(weights_desc(spec), spec.groups);
+  d.any = memory::desc(d.weights.get_dims(), DataKind::f32, memory::format_tag::any);
+  if (spec.bias) d.bias = memory::desc({spec.output[1]}, DataKind::f32, memory::format_tag::x);
+  const Dims kernel{d.weights.get_dims()[d.weights.get_dims().size() - 2], d.weights.get_dims().back()};
+  d.strides = spatial(spec.strides, 1);
+  d.begin = spatial(spec.pads_begin, 0);
+  const Dims dilations = spatial(spec.dilations, 1);
+  d.dilations = minus_one(dilations);
+  d.end = end_padding(image_dims(spec.transposed ? spec.output : spec.input),
+                      image_dims(spec.transposed ? spec.input : spec.output), kernel, d.strides, dilations, d.begin);
+  return d;
+}
+
+template <typename Primitive, typename MakeDesc>
+std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const ConvolutionDescs& d,
+                                           const ObjectCache& cache, const MakeDesc& make) {
+  bool one_thread = false;
+  const auto desc = choose_convolution(spec, make, one_thread);
+  if (!desc) return nullptr;  // The reference kernel takes over.
+  std::optional<SingleThread> single;
+  if (one_thread) single.emplace();
   using K = PrimitiveKernel<Primitive>;
-  std::vector<typename K::Argument> inputs{{DNNL_ARG_SRC, source}};
+  std::vector<typename K::Argument> inputs{{spec.transposed ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, d.source}};
   for (std::size_t i = 0; i < spec.post_ops.size(); ++i)
     if (spec.post_ops[i].kind == PostOp::Kind::kAddTensor)
-      inputs.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, target});
+      inputs.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, d.target});
   std::unordered_map<int, std::shared_ptr<const Packed>> constants;
   const memory::desc packed = desc->weights_desc();
-  constants[DNNL_ARG_WEIGHTS] =
-      packed_constant(cache, packed_key(spec.key, plain, packed), [&] { return pack(plain, spec.weights, packed); });
-  if (spec.bias) constants[DNNL_ARG_BIAS] = pack(bias, spec.bias, bias);
-  return std::make_unique<K>(*desc, std::move(inputs), typename K::Argument{DNNL_ARG_DST, target},
-                             std::move(constants));
+  constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, packed_key(spec.key, d.weights, packed),
+                                                [&] { return pack(d.weights, spec.weights, packed); });
+  if (spec.bias) constants[DNNL_ARG_BIAS] = pack(d.bias, spec.bias, d.bias);
+  auto kernel = std::make_unique<K>(*desc, std::move(inputs),
+                                    typename K::Argument{spec.transposed ? DNNL_ARG_DIFF_SRC : DNNL_ARG_DST, d.target},
+                                    std::move(constants));
+  if (one_thread) return std::make_unique<OneThreadKernel>(std::move(kernel));
+  return kernel;
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
-  const auto make = [](auto tag, dnnl::algorithm algorithm) {
-    using Desc = typename decltype(tag)::type;
-    return
-        [algorithm](const auto& source, const auto& weights, const auto& bias, const auto& target, const auto& strides,
-                    const auto& dilations, const auto& begin, const auto& end, const auto& attributes) {
-          return Desc(cpu_engine(), dnnl::prop_kind::forward_inference, algorithm, source, weights, bias, target,
-                      strides, dilations, begin, end, attributes);
-        };
-  };
-  if (spec.transposed)
-    return convolution_kernel<dnnl::deconvolution_forward>(
-        spec, cache,
-        make(std::type_identity<dnnl::deconvolution_forward::primitive_desc>{}, dnnl::algorithm::deconvolution_direct));
-  return convolution_kernel<dnnl::convolution_forward>(
-      spec, cache,
-      make(std::type_identity<dnnl::convolution_forward::primitive_desc>{}, dnnl::algorithm::convolution_direct));
+  using Forward = dnnl::convolution_forward;
+  using Backward = dnnl::convolution_backward_data;
+  constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+  const ConvolutionDescs d = descs_of(spec);
+  if (!spec.transposed)
+    return convolution_kernel<Forward>(spec, d, cache, [&] {
+      return Forward::primitive_desc(cpu_engine(), dnnl::prop_kind::forward_inference, kDirect, d.source, d.any, d.bias,
+                                     d.target, d.strides, d.dilations, d.begin, d.end, attributes_of(spec));
+    });
+  // What the gradient of a convolution with respect to its input computes. oneDNN's own deconvolution takes kernels
+  // whose sums depend on the number of threads.
+  std::optional<Forward::primitive_desc> hint;  // Descriptions that are made of it refer to it.
+  try {
+    hint.emplace(cpu_engine(), dnnl::prop_kind::forward_training, kDirect, d.target, d.any, d.source, d.strides,
+                 d.dilations, d.begin, d.end);
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+  return convolution_kernel<Backward>(spec, d, cache, [&] {
+    return Backward::primitive_desc(cpu_engine(), kDirect, d.target, d.any, d.source, d.strides, d.dilations, d.begin,
+                                    d.end, *hint, with_own_scratchpad());
+  });
 }
 
 std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec) {
-  const auto algorithm = spec.form == ops::PoolForm::kAverageIncludingPads ? dnnl::algorithm::pooling_avg_include_padding
-                                                                         : dnnl::algorithm::pooling_avg_exclude_padding;
+  const auto algorithm = spec.form == ops::PoolForm::kAverageIncludingPads
+                             ? dnnl::algorithm::pooling_avg_include_padding
+                             : dnnl::algorithm::pooling_avg_exclude_padding;
   const memory::desc source = image(spec.input), target = image(spec.output);
   const Dims kernel = spatial(spec.kernel, 1), strides = spatial(spec.strides, 1),
              dilations = spatial(spec.dilations, 1), begin = spatial(spec.pads_begin, 0);

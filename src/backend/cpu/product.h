@@ -42,10 +42,10 @@ struct ConvolutionSpec {
   Shape input, output;  ///< Logical, [n, c, spatial...] with one or two spatial dimensions.
   std::vector<std::int64_t> strides, dilations, pads_begin, pads_end;
   std::int64_t groups = 1;
-  bool transposed = false;  ///< ConvTranspose: weights are [c_in, c_out / groups, kernel...].
-  Tensor weights, bias;     ///< Constants, rounded; the bias may be absent.
-  std::string key;          ///< Names the weights and the bias with everything done to them.
-  std::vector<PostOp> post_ops;
+  bool transposed = false;       ///< ConvTranspose: weights are [c_in, c_out / groups, kernel...].
+  Tensor weights, bias;          ///< Constants, rounded; a transposed one has no bias, others may.
+  std::string key;               ///< Names the weights and the bias with everything done to them.
+  std::vector<PostOp> post_ops;  ///< None of a transposed one.
 };
 
 /// Inputs of the kernel: x, then one tensor per kAddTensor. All activations are channels last.

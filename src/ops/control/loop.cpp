@@ -57,13 +57,22 @@ void run_loop(KernelContext& ctx) {
     for (std::size_t i = 0; i < carried; ++i) state[i] = std::move(results[i + 1]);
     for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].push(ctx, std::move(results[1 + carried + i]));
   }
+  const auto shape_of_nothing = [&](std::size_t output) {
+    std::vector<Shape> shapes{as_declared(Tensor::scalar(trips), body, 0).shape(),
+                              as_declared(Tensor::scalar(true), body, 1).shape()};
+    for (const Tensor& each : state) shapes.push_back(each.shape());
+    return shape_without_run(ctx, body, std::move(shapes), output);
+  };
   for (int i = 0; i < ctx.num_outputs(); ++i) {
     if (!ctx.has_output(i)) continue;
     const std::size_t index = static_cast<std::size_t>(i);
-    if (index < carried)
+    if (index < carried) {
       ctx.set_output(i, state[index].clone());
-    else
-      ctx.set_output(i, stacks[index - carried].join(ctx, 0, false, body, index + 1, ctx.output_type(i)));
+      continue;
+    }
+    const Stack& stack = stacks[index - carried];
+    Shape nothing = stack.empty() ? shape_of_nothing(index + 1) : Shape{};
+    ctx.set_output(i, stack.join(ctx, 0, false, std::move(nothing), ctx.output_type(i)));
   }
 }
 

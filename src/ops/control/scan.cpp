@@ -63,6 +63,12 @@ std::vector<Tensor> scan_one(const KernelContext& ctx, const Subgraph& body, con
     if (plan.first == 0 ? size != length : size < length)
       ctx.fail(fmt::format("scanned input {} has {} entries, expected {}", k, size, length));
   }
+  std::vector<Shape> shapes;
+  for (const Tensor& each : state) shapes.push_back(each.shape());
+  for (std::size_t k = 0; k < plan.scans; ++k) {
+    shapes.push_back(sequences[k].shape());
+    shapes.back().erase(shapes.back().begin() + static_cast<std::ptrdiff_t>(axes[k]));
+  }
   std::vector<Stack> stacks(plan.outputs);
   for (std::int64_t t = 0; t < length; ++t) {
     std::vector<Tensor> inputs = std::move(state);
@@ -76,7 +82,8 @@ std::vector<Tensor> scan_one(const KernelContext& ctx, const Subgraph& body, con
   for (std::size_t i = 0; i < plan.outputs; ++i) {
     const std::size_t index = plan.states + i;
     const DataType type = subgraph_output_type(body, index);
-    state.push_back(stacks[i].join(ctx, plan.output_axes[i], plan.output_reversed[i], body, index,
+    state.push_back(stacks[i].join(ctx, plan.output_axes[i], plan.output_reversed[i],
+                                   stacks[i].empty() ? shape_without_run(ctx, body, shapes, index) : Shape{},
                                    type == DataType::kUndefined ? DataType::kFloat32 : type));
   }
   return state;
@@ -122,7 +129,19 @@ std::vector<Tensor> scan_batch(const KernelContext& ctx, const Subgraph& body, c
   std::vector<Tensor> joined;
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     const DataType type = subgraph_output_type(body, i);
-    joined.push_back(stacks[i].join(ctx, 0, false, body, i, type == DataType::kUndefined ? DataType::kFloat32 : type));
+    // Without samples, as one that is scanned for no entries.
+    std::vector<Shape> shapes;
+    if (stacks[i].empty())
+      for (const auto* tensors : {&state, &sequences})
+        for (const Tensor& each : *tensors) {
+          const std::ptrdiff_t dropped = tensors == &state ? 1 : 2;  // The batch, and the length of sequences.
+          shapes.emplace_back(each.shape().begin() + std::min<std::ptrdiff_t>(dropped, each.rank()),
+                              each.shape().end());
+        }
+    Shape element = stacks[i].empty() ? shape_without_run(ctx, body, std::move(shapes), i) : Shape{};
+    if (stacks[i].empty() && i >= plan.states) element.insert(element.begin(), longest);
+    joined.push_back(
+        stacks[i].join(ctx, 0, false, std::move(element), type == DataType::kUndefined ? DataType::kFloat32 : type));
   }
   return joined;
 }

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "graph/inference.h"
+#include "ulpscope/error.h"
+
 namespace ulpscope::ops {
 
 DataType subgraph_output_type(const Subgraph& graph, std::size_t i) {
@@ -26,6 +29,18 @@ std::vector<Tensor> run_subgraph(const KernelContext& ctx, std::string_view attr
   return results;
 }
 
+Shape shape_without_run(const KernelContext& ctx, const Subgraph& graph, std::vector<Shape> inputs, std::size_t i) {
+  const TensorId output = graph.network->outputs[i];
+  for (int capture : graph.captures) inputs.push_back(ctx.input(capture).shape());
+  try {
+    if (const auto inferred = infer(*graph.network, inputs).shapes[static_cast<std::size_t>(output)]) return *inferred;
+  } catch (const Error&) {  // It would not have run.
+  }
+  Shape shape = graph.network->tensor(output).shape.value_or(Shape{});
+  for (std::int64_t& dim : shape) dim = std::max<std::int64_t>(dim, 0);
+  return shape;
+}
+
 void Stack::push(const KernelContext& ctx, Tensor tensor) {
   if (!parts_.empty() && (tensor.shape() != parts_[0].shape() || tensor.type() != parts_[0].type()))
     ctx.fail(fmt::format("an iteration yields the shape {}, the first one {}", to_string(tensor.shape()),
@@ -33,14 +48,10 @@ void Stack::push(const KernelContext& ctx, Tensor tensor) {
   parts_.push_back(std::move(tensor));
 }
 
-Tensor Stack::join(const KernelContext& ctx, std::int64_t axis, bool reversed, const Subgraph& graph, std::size_t i,
-                   DataType type) const {
-  Shape shape;
+Tensor Stack::join(const KernelContext& ctx, std::int64_t axis, bool reversed, Shape shape, DataType type) const {
   if (!parts_.empty()) {
     shape = parts_[0].shape();
     type = parts_[0].type();
-  } else if (const auto& declared = graph.network->tensor(graph.network->outputs[i]).shape) {
-    for (std::int64_t dim : *declared) shape.push_back(std::max<std::int64_t>(dim, 0));
   }
   axis = normalize_axis(ctx, axis, static_cast<std::int64_t>(shape.size()) + 1);
   const std::size_t a = static_cast<std::size_t>(axis);

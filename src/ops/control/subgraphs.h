@@ -22,15 +22,19 @@ bool single_bool(const KernelContext& ctx, const Tensor& tensor, std::string_vie
 std::vector<Tensor> run_subgraph(const KernelContext& ctx, std::string_view attribute, std::span<const Tensor> inputs,
                                  std::size_t outputs);
 
+/// The shape of output `i` of a sub-graph that never ran, for inputs of these shapes: as inferred, else as declared; 0
+/// for dimensions that are not known.
+Shape shape_without_run(const KernelContext& ctx, const Subgraph& graph, std::vector<Shape> inputs, std::size_t i);
+
 /// Collects one output of each iteration and joins them along a new axis.
 class Stack {
  public:
   /// Fails when the shapes differ from iteration to iteration.
   void push(const KernelContext& ctx, Tensor tensor);
-  /// The parts in order (or in reverse) along `axis` (negative: from the end of the result). Without parts, an empty
-  /// tensor after what the sub-graph declares for its output `i` (unknown dimensions become 0).
-  Tensor join(const KernelContext& ctx, std::int64_t axis, bool reversed, const Subgraph& graph, std::size_t i,
-              DataType type) const;
+  bool empty() const noexcept { return parts_.empty(); }
+  /// The parts in order (or in reverse) along `axis` (negative: from the end of the result). Without parts, none of
+  /// this shape and type.
+  Tensor join(const KernelContext& ctx, std::int64_t axis, bool reversed, Shape shape, DataType type) const;
 
  private:
   std::vector<Tensor> parts_;

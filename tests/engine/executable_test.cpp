@@ -1,0 +1,87 @@
+// What is kept for input shapes, and what gives way.
+#include "engine/executable.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/build_helpers.h"
+
+namespace ulpscope::testing {
+namespace {
+
+TEST(RecentlyUsed, TheLongestUnusedGivesWay) {
+  RecentlyUsed<std::shared_ptr<int>> kept(2);
+  const std::vector<Shape> small{{1}}, middle{{2}}, large{{3}};
+  EXPECT_EQ(kept.put(large, std::make_shared<int>(3)), nullptr);
+  EXPECT_EQ(kept.put(small, std::make_shared<int>(1)), nullptr);
+  EXPECT_EQ(*kept.find(large), 3);  // Now the other one is the longest unused.
+  const auto dropped = kept.put(middle, std::make_shared<int>(2));
+  ASSERT_NE(dropped, nullptr);
+  EXPECT_EQ(*dropped, 1);
+  EXPECT_EQ(kept.find(small), nullptr);
+  EXPECT_EQ(*kept.find(large), 3);
+  EXPECT_EQ(kept.put(large, std::make_shared<int>(4)), nullptr);
+  EXPECT_EQ(*kept.find(large), 3) << "what is there stays";
+}
+
+/// y = x @ transposed table + a mask of x's length; the table is read as it is by a second product.
+std::shared_ptr<Network> tied_embedding() {
+  Model model;
+  model.input("x", {-1, 3});
+  model.node("Transpose", {"table"}, {"turned"}, "Turn");
+  model.node("MatMul", {"x", "turned"}, {"scores"}, "Scores");
+  model.node("Shape", {"scores"}, {"shape"}, "Shape");
+  model.node("Expand", {"c", "shape"}, {"mask"}, "Mask");
+  model.node("Add", {"scores", "mask"}, {"y"}, "Add");
+  *model.graph().add_initializer() = float_tensor("table", {2, 3}, {1, 2, 3, 4, 5, 6});
+  *model.graph().add_initializer() = float_tensor("c", {1}, {10});
+  model.output("y");
+  return model.load();
+}
+
+TEST(Executable, NewShapesShareWhatDoesNotDependOnThem) {
+  const auto network = tied_embedding();
+  Executable executable(*network, Assignment{}, BuildOptions{});
+  const TensorId turned = network->find_tensor("turned"), mask = network->find_tensor("mask"),
+                 table = network->find_tensor("table");
+  const auto first = executable.specialization({{1, 3}});
+  ASSERT_TRUE(first->is_constant(turned));
+  for (std::int64_t n : {2, 5, 100}) {
+    const auto other = executable.specialization({{n, 3}});
+    EXPECT_EQ(other->value(turned).raw(), first->value(turned).raw());
+    EXPECT_EQ(other->value(table).raw(), first->value(table).raw());
+    EXPECT_EQ(other->value(mask).shape(), (Shape{n, 2}));
+  }
+}
+
+TEST(Executable, LetsGoOfShapesAndTheirConstants) {
+  const auto network = tied_embedding();
+  BuildOptions options;
+  options.fp16 = options.assume_lowest = true;
+  std::vector<std::weak_ptr<const Specialization>> made;
+  Executable executable(*network, assign_precisions(*specialize(*network, {{1, 3}}), options), options);
+  for (std::int64_t n = 1; n <= 100; ++n) {
+    Tensor x(DataType::kFloat32, {n, 3});
+    std::fill_n(x.data<float>(), x.size(), 1.0f);
+    const auto outputs = executable.run(std::vector<Tensor>{x});
+    EXPECT_EQ(floats(outputs[0])[static_cast<std::size_t>(2 * n - 1)], 25.0f);
+    made.push_back(executable.specialization({{n, 3}}));
+  }
+  EXPECT_LE(std::ranges::count_if(made, [](const auto& spec) { return !spec.expired(); }), 32);
+}
+
+TEST(Specialization, LargeConstantsOfShapesAreNotKept) {
+  Model model;
+  model.input("x", {-1, 3});
+  model.node("Shape", {"x"}, {"shape"}, "Shape");
+  model.node("Expand", {"c", "shape"}, {"wide"}, "Wide");
+  model.node("Add", {"x", "wide"}, {"y"}, "Add");
+  *model.graph().add_initializer() = float_tensor("c", {1}, {10});
+  model.output("y");
+  const auto network = model.load();
+  const TensorId wide = network->find_tensor("wide");
+  EXPECT_TRUE(specialize(*network, {{1000, 3}})->is_constant(wide));
+  EXPECT_FALSE(specialize(*network, {{30'000'000, 3}})->is_constant(wide));
+}
+
+}  // namespace
+}  // namespace ulpscope::testing
