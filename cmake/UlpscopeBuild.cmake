@@ -19,10 +19,11 @@ endif()
 
 add_library(ulpscope_options INTERFACE)
 target_compile_options(ulpscope_options INTERFACE
-  -Wall -Wextra -Wno-missing-field-initializers -Wno-maybe-uninitialized
+  -Wall -Wextra -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
   -ffp-contract=off  # a*b+c is two roundings on every processor; fused ones are written as std::fma
   $<$<BOOL:${ULPSCOPE_WARNINGS_AS_ERRORS}>:-Werror>)
-target_link_libraries(ulpscope_options INTERFACE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads)
+target_link_libraries(ulpscope_options INTERFACE fmt::fmt Threads::Threads
+  $<$<BOOL:${ULPSCOPE_OPENMP}>:OpenMP::OpenMP_CXX>)
 target_include_directories(ulpscope_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
 

@@ -9,7 +9,9 @@ set(ULPSCOPE_VENV "${venv}" CACHE PATH "The project's virtual environment: oneDN
 list(APPEND CMAKE_PREFIX_PATH ${ULPSCOPE_VENV})
 
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
+if(ULPSCOPE_OPENMP)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)

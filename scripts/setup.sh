@@ -3,6 +3,7 @@
 # virtual environment .venv. Can be repeated at any time; a call with nothing to do takes well under a second.
 #   scripts/setup.sh            for building and running
 #   scripts/setup.sh --tests    also what the tests need
+#   scripts/setup.sh --fuzz     also the compiler of the fuzz targets
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p build
@@ -12,16 +13,18 @@ if command -v flock >/dev/null; then flock 9; fi
 say() { echo "[setup] $*" >&2; }
 fail() { for line in "$@"; do say "$line"; done; exit 1; }
 
-with_tests=false
+with_tests=false with_fuzz=false
 case "${1:-}" in
   --tests) with_tests=true ;;
+  --fuzz) with_fuzz=true ;;
   "") ;;
-  *) fail "unknown argument '$1'; try --tests, or none" ;;
+  *) fail "unknown argument '$1'; try --tests, --fuzz, or none" ;;
 esac
 
 # --- System packages -------------------------------------------------------------------------------------------------
 apt_packages=(build-essential cmake ninja-build protobuf-compiler libprotobuf-dev libfmt-dev
   nlohmann-json3-dev libcli11-dev libmsgpack-cxx-dev libxxhash-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev)
+if $with_fuzz; then apt_packages+=(clang); fi
 
 # A Python that can make virtual environments and compile extension modules.
 suitable() {

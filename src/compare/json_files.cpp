@@ -75,12 +75,15 @@ std::optional<std::string> from_latin1(std::string_view utf8) {
   return result;
 }
 
-Tensor read_array(const Json& json, const std::string& where) {
-  const std::string type = class_of(json);
+Tensor read_array(const Json& outer, const std::string& where) {
+  const Json* inner = &outer;
+  std::string type = class_of(outer);
+  for (; type == "LazyArray" || type == "LazyNumpyArray"; type = class_of(*inner))
+    inner = &member(*inner, "values", where);
+  const Json& json = *inner;
   if (type == "Tensor")
     fail(where, "expected a NumPy array, got a torch tensor; try saving tensor.numpy() instead",
          ErrorCode::kUnsupported);
-  if (type == "LazyArray" || type == "LazyNumpyArray") return read_array(member(json, "values", where), where);
   if (type != "ndarray")
     fail(where, "expected an array (an object of class ndarray), got " +
                     (type.empty() ? describe(json) : "one of class " + type));

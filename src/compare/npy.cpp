@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/memory.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -271,6 +272,8 @@ Tensor decode_npy(std::string_view bytes, std::string_view where) {
   for (std::int64_t dimension : header.shape) empty = empty || dimension == 0;
   const std::size_t available = bytes.size() - header.size;
   if (empty) needed = 0;
+  if (empty && !bytes_of(header.type, header.shape))
+    fail(where, "malformed header of an .npy file: the shape " + to_string(header.shape) + " is impossibly large");
   for (std::int64_t dimension : header.shape) {
     if (empty) break;
     if (static_cast<std::uint64_t>(dimension) > available / needed) {

@@ -64,7 +64,7 @@ std::string tactics_to_json(const Specialization& spec, const Assignment& assign
   OrderedJson file;
   file["replay"] = std::move(replay);
   file["polygraphy_class"] = "TacticReplayData";
-  return file.dump(4);
+  return file.dump(4, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 TacticReplay tactics_from_json(const std::string& text) {
@@ -74,14 +74,15 @@ TacticReplay tactics_from_json(const std::string& text) {
     if (!file.is_object() || !file.contains("replay") || !file["replay"].is_object())
       throw Error(ErrorCode::kInvalidFile, "[tactics] not a tactic replay: expected an object with the key 'replay'");
     for (const auto& [name, entry] : file["replay"].items()) {
-      if (!entry.is_object() || !entry.contains("implementation"))
+      if (!entry.is_object() || !entry.contains("implementation") || !entry["implementation"].is_number_integer())
         throw Error(
             ErrorCode::kInvalidFile,
             fmt::format(
                 "[tactics] entry '{}': expected an object with 'implementation', 'tactic', 'inputs' and 'outputs'",
                 name));
-      const std::int64_t code = entry["implementation"].get<std::int64_t>() - kImplementationBase;
-      if (code < 0 || code > static_cast<std::int64_t>(Precision::kINT8))
+      const auto implementation = entry["implementation"].get<std::int64_t>();
+      if (implementation < kImplementationBase ||
+          implementation > kImplementationBase + static_cast<std::int64_t>(Precision::kINT8))
         throw Error(ErrorCode::kBuild, fmt::format("[tactics] layer '{}': the builder does not offer implementation "
                                                    "{}; the file was written by another builder (TensorRT, say)",
                                                    name, entry["implementation"].dump()));
@@ -89,7 +90,8 @@ TacticReplay tactics_from_json(const std::string& text) {
       for (std::size_t begin = 0; begin <= name.size();) {
         std::size_t end = name.find(" + ", begin);
         if (end == std::string::npos) end = name.size();
-        result.precision[name.substr(begin, end - begin)] = static_cast<Precision>(code);
+        result.precision[name.substr(begin, end - begin)] =
+            static_cast<Precision>(implementation - kImplementationBase);
         begin = end + 3;
       }
     }

@@ -14,7 +14,7 @@ namespace {
 using Names = std::unordered_map<std::string, std::string>;
 using AttributeValues = std::unordered_map<std::string, const onnx::AttributeProto*>;
 
-constexpr std::size_t kMaxExpandedNodes = 1u << 20;
+constexpr std::size_t kMaxExpandedNodes = 1u << 20, kMaxExpandedBytes = 256u << 20, kMaxCallDepth = 128;
 
 void collect_values(const onnx::GraphProto& graph, std::unordered_set<std::string>& names) {
   for (const auto& input : graph.input()) names.insert(input.name());
@@ -122,8 +122,10 @@ void FunctionInliner::expand_node(const onnx::NodeProto& node, const Opsets& ops
 
 std::string FunctionInliner::fresh_value(const std::string& wanted) {
   std::string name = wanted;
-  for (int n = 0; !values_.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
-  return name;
+  if (values_.insert(name).second) return name;
+  // Calls of one name make the same wishes: the search goes on where that of the one before ended.
+  for (int& n = suffixes_[wanted];; ++n)
+    if (name = fmt::format("{}_{}", wanted, n); values_.insert(name).second) return name;
 }
 
 void FunctionInliner::inline_call(const onnx::NodeProto& call, const Key& key, const Function& function,
@@ -131,6 +133,8 @@ void FunctionInliner::inline_call(const onnx::NodeProto& call, const Key& key, c
   const onnx::FunctionProto& proto = *function.proto;
   const std::string name = node_name(call);
   if (!active_.insert(key).second) fail(fmt::format("function '{}' calls itself (node '{}')", proto.name(), name));
+  if (active_.size() > kMaxCallDepth)
+    fail(fmt::format("function '{}': calls are nested more than {} deep", proto.name(), kMaxCallDepth));
   if (call.input_size() > proto.input_size() || call.output_size() > proto.output_size())
     fail(fmt::format("node '{}' calls function '{}' with {} inputs and {} outputs; it has {} and {}", name,
                      proto.name(), call.input_size(), call.output_size(), proto.input_size(), proto.output_size()));
@@ -155,8 +159,10 @@ void FunctionInliner::inline_call(const onnx::NodeProto& call, const Key& key, c
   for (const auto& attribute : call.attribute()) values[attribute.name()] = &attribute;
 
   for (const auto& node : proto.node()) {
-    if (++expanded_ > kMaxExpandedNodes)
-      fail(fmt::format("its functions expand to more than {} nodes", kMaxExpandedNodes));
+    expanded_bytes_ += node.ByteSizeLong();
+    if (++expanded_ > kMaxExpandedNodes || expanded_bytes_ > kMaxExpandedBytes)
+      fail(fmt::format("its functions expand to more than {} nodes, or {} MiB of them", kMaxExpandedNodes,
+                       kMaxExpandedBytes >> 20));
     onnx::NodeProto& copy = copies_.emplace_back(node);
     rename_node(copy, names, prefix);
     bind_attributes(copy, values);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -53,7 +54,8 @@ class FunctionInliner {
   std::set<Key> active_;
   std::deque<onnx::NodeProto> copies_;
   std::unordered_set<std::string> values_;  ///< Every value name of the model; only filled when there are functions.
-  std::size_t expanded_ = 0;
+  std::unordered_map<std::string, int> suffixes_;  ///< Per value that was wanted more than once: the next to try.
+  std::size_t expanded_ = 0, expanded_bytes_ = 0;
 };
 
 /// Puts the bodies of model-local functions in place of their calls, in every graph, under the names that an import

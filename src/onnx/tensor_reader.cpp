@@ -155,7 +155,7 @@ Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& wh
   plan.bytes = packed != nullptr ? packed_bytes(*packed, static_cast<std::size_t>(plan.elements))
                                  : static_cast<std::size_t>(plan.elements) * size_of(*type);
 
-  if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return with_valid_booleans(read_external(plan, tensor));
+  if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return read_external(plan, tensor);
   const TensorBytes& bytes = file_.bytes_of(tensor);
   if (!bytes.has_raw && packed != nullptr && 8 % packed->bits() == 0) {
     // An entry of int32_data has a byte of the packed elements.
@@ -317,7 +317,7 @@ Tensor TensorReader::read_external(const Plan& plan, const onnx::TensorProto& te
   if (offset > all.size() || plan.bytes > all.size() - offset)
     fail(plan.what, fmt::format("its external data is {} bytes at offset {}, but '{}' has only {} bytes", plan.bytes,
                                 offset, location, all.size()));
-  return read_raw(plan, all.subspan(static_cast<std::size_t>(offset), plan.bytes), file, true);
+  return with_valid_booleans(read_raw(plan, all.subspan(static_cast<std::size_t>(offset), plan.bytes), file, true));
 }
 
 }  // namespace ulpscope::onnx_model

@@ -64,7 +64,7 @@ ExportReport TypedEdit::run(const std::filesystem::path& folder, const std::stri
   metadata.emplace_back("ulpscope.added_casts", added_casts());
   for (const auto& [key, value] : metadata) {
     auto& props = *model_.mutable_metadata_props();
-    auto found = std::find_if(props.begin(), props.end(), [&](const auto& entry) { return entry.key() == key; });
+    const auto found = std::ranges::find(props, key, [](const auto& entry) -> const auto& { return entry.key(); });
     auto* entry = found == props.end() ? props.Add() : &*found;
     entry->set_key(key);
     entry->set_value(value);

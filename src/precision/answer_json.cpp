@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <limits>
 #include <span>
 
 #include "core/file.h"
@@ -253,8 +254,11 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   read_figures(reader, answer);
   if (const Reader int8 = reader.at("int8"); !int8.is_null()) {
     file.calibration_cache = int8.at("calibration_cache").text();
-    int8.at("scales").members(
-        [&](const std::string& name, const Reader& scale) { file.scales[name] = static_cast<float>(scale.real()); });
+    int8.at("scales").members([&](const std::string& name, const Reader& scale) {
+      const double value = scale.real();
+      if (!(value > 0 && value <= std::numeric_limits<float>::max())) scale.fail("a positive float32");
+      file.scales[name] = static_cast<float>(value);
+    });
   }
   reader.at("sensitivities").each([&](const Reader& each) {
     answer.sensitivities.push_back(

@@ -90,16 +90,27 @@ Json from_judgement(const Judgement& judgement) {
           {"problem", judgement.problem},           {"outputs", std::move(outputs)}};
 }
 
+namespace {
+
+/// A number of a sample, or of samples; -1: none.
+int to_sample(const Reader& reader) {
+  const std::int64_t value = reader.integer();
+  if (value < -1 || value > std::numeric_limits<int>::max()) reader.fail("the number of a sample");
+  return static_cast<int>(value);
+}
+
+}  // namespace
+
 Judgement to_judgement(const Reader& reader) {
   Judgement result;
   result.used = reader.at("used").real();
   result.value = reader.at("value").real();
   result.worst_output = reader.at("worst_output").text();
-  result.worst_sample = static_cast<int>(reader.at("worst_sample").integer());
+  result.worst_sample = to_sample(reader.at("worst_sample"));
   result.problem = reader.at("problem").text();
   reader.at("outputs").each([&](const Reader& each) {
-    result.outputs.push_back({each.at("output").text(), each.at("used").real(), each.at("value").real(),
-                              static_cast<int>(each.at("sample").integer())});
+    result.outputs.push_back(
+        {each.at("output").text(), each.at("used").real(), each.at("value").real(), to_sample(each.at("sample"))});
   });
   return result;
 }
@@ -131,7 +142,7 @@ Trial to_trial(const Reader& reader) {
   });
   trial.judgement = to_judgement(reader.at("error"));
   trial.margin = reader.at("margin").real();
-  if (reader.has("samples_passed")) trial.samples_passed = static_cast<int>(reader.at("samples_passed").integer());
+  if (reader.has("samples_passed")) trial.samples_passed = to_sample(reader.at("samples_passed"));
   trial.seconds = reader.at("seconds").real();
   trial.time_us = reader.at("time_us").real();
   trial.cost_share = reader.at("cost_share").real();

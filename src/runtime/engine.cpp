@@ -75,6 +75,13 @@ std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& o
   std::vector<Shape> result;
   for (TensorId id : network.inputs) {
     const TensorInfo& info = network.tensor(id);
+    const auto check_rank = [&](const Shape* given) {
+      if (given != nullptr && info.shape && given->size() != info.shape->size())
+        throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}",
+                                                             info.name, to_string(*info.shape), to_string(*given)));
+    };
+    for (const Profile& profile : options.profiles)
+      for (const auto* shapes : {&profile.min, &profile.opt, &profile.max}) check_rank(find_shape(*shapes, info.name));
     const Shape* shape = nullptr;
     if (!options.profiles.empty()) {
       shape = find_shape(options.profiles.front().opt, info.name);
@@ -86,9 +93,6 @@ std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& o
       if (typical != nullptr && info.shape && fits(*typical, *info.shape)) shape = typical;
     }
     Shape chosen = shape != nullptr ? *shape : info.shape.value_or(Shape{});
-    if (shape != nullptr && info.shape && shape->size() != info.shape->size())
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}",
-                                                           info.name, to_string(*info.shape), to_string(*shape)));
     for (std::size_t d = 0; d < chosen.size(); ++d) {
       if (info.shape && (*info.shape)[d] >= 0 && chosen[d] != (*info.shape)[d])
         throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}",

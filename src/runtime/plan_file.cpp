@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
@@ -16,9 +18,13 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kMagic = "ULPSPLAN";
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kHeaderBytes = 8 + 4 + 4 + 8 + 8;
 constexpr std::size_t kWeightAlignment = 64;
+/// Of lists and objects in the description: graphs within graphs take six levels each.
+constexpr int kMaxDepth = 256;
+
+[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kInvalidFile, what); }
 
 /// Weights in the order in which they are met; the description refers to them by offset.
 class Writer {
@@ -34,7 +40,7 @@ class Writer {
     Json json{{"name", n.name}, {"source", n.source}, {"inputs", n.inputs}, {"outputs", n.outputs}};
     Json tensors = Json::array(), layers = Json::array();
     for (const TensorInfo& info : n.tensors) {
-      Json t{{"name", info.name}, {"type", static_cast<int>(info.type)}};
+      Json t{{"name", info.name}, {"type", name_of(info.type)}};
       if (info.shape) t["shape"] = *info.shape;
       if (!info.dim_names.empty()) t["dims"] = info.dim_names;
       if (info.value) t["value"] = tensor(info.value);
@@ -43,8 +49,8 @@ class Writer {
     for (const Layer& layer : n.layers) {
       Json l{{"name", layer.name},     {"op", layer.op->name},     {"domain", layer.op->domain}, {"opset", layer.opset},
              {"inputs", layer.inputs}, {"outputs", layer.outputs}, {"nodes", layer.nodes}};
-      if (layer.precision) l["precision"] = static_cast<int>(*layer.precision);
-      for (const auto& type : layer.output_types) l["output_types"].push_back(type ? static_cast<int>(*type) : -1);
+      if (layer.precision) l["precision"] = name_of(*layer.precision);
+      for (const auto& type : layer.output_types) l["output_types"].push_back(type ? name_of(*type) : "");
       Json attributes = Json::object();
       for (const auto& [name, value] : layer.attributes.all()) attributes[name] = attribute(value);
       l["attributes"] = std::move(attributes);
@@ -78,46 +84,148 @@ class Writer {
   std::uint64_t size_ = 0;
 };
 
+/// Stops the parser, which calls itself for every level, before it runs out of stack.
+class DepthLimit : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return ++depth_ <= kMaxDepth; }
+  bool end_object() override { return --depth_ >= 0; }
+  bool start_array(std::size_t) override { return ++depth_ <= kMaxDepth; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;  // the parser that follows says it
+  }
+  bool exceeded() const { return depth_ > kMaxDepth; }
+
+ private:
+  int depth_ = 0;
+};
+
+std::int64_t integer(const Json& json, std::int64_t low, std::int64_t high) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  const bool fits = json.is_number_integer() &&
+                    !(json.is_number_unsigned() && json.get<std::uint64_t>() > static_cast<std::uint64_t>(kMost));
+  const std::int64_t value = fits ? json.get<std::int64_t>() : 0;
+  if (!fits || value < low || value > high)
+    fail(fmt::format("expected a whole number from {} to {}, got {}", low, high,
+                     json.is_number() ? json.dump() : std::string(json.type_name())));
+  return value;
+}
+
+std::vector<std::int64_t> integers(const Json& json, std::int64_t low, std::int64_t high) {
+  std::vector<std::int64_t> result;
+  for (const Json& each : json.get_ref<const Json::array_t&>()) result.push_back(integer(each, low, high));
+  return result;
+}
+
+std::vector<std::int64_t> integers(const Json& json) {
+  return integers(json, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+}
+
+/// An enumerator by its number.
+template <typename Enum>
+Enum enumerator(const Json& json, Enum last) {
+  return static_cast<Enum>(integer(json, 0, static_cast<std::int64_t>(last)));
+}
+
+float real(const Json& json) {
+  const double value = json.get<double>();
+  if (!json.is_number() || (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max()))
+    fail(fmt::format("expected a float32, got {}", json.is_number() ? json.dump() : std::string(json.type_name())));
+  return static_cast<float>(value);
+}
+
+std::vector<float> reals(const Json& json) {
+  std::vector<float> result;
+  for (const Json& each : json.get_ref<const Json::array_t&>()) result.push_back(real(each));
+  return result;
+}
+
+DataType data_type(const Json& json) {
+  const auto& name = json.get_ref<const std::string&>();
+  if (name == name_of(DataType::kUndefined)) return DataType::kUndefined;
+  const auto type = data_type_from_name(name);
+  if (!type) fail(fmt::format("expected an element type, got '{}'", name));
+  return *type;
+}
+
+/// `lowest`: -1 where dimensions may be unknown, else 0.
+Shape shape_of(const Json& json, std::int64_t lowest) {
+  return integers(json, lowest, std::numeric_limits<std::int64_t>::max());
+}
+
+std::map<std::string, Shape> named_shapes(const Json& json) {
+  std::map<std::string, Shape> result;
+  for (const auto& [name, shape] : json.get_ref<const Json::object_t&>()) result[name] = shape_of(shape, -1);
+  return result;
+}
+
 class Reader {
  public:
-  Reader(std::shared_ptr<MappedFile> file, std::span<std::byte> weights, const OpRegistry& ops)
-      : file_(std::move(file)), weights_(weights), ops_(ops) {}
-
-  Tensor tensor(const Json& json) const {
-    const auto type = data_type_from_name(json.at("type").get<std::string>());
-    Shape shape = json.at("shape").get<Shape>();
-    const auto offset = json.at("offset").get<std::uint64_t>();
-    if (!type) throw Error(ErrorCode::kInvalidFile, "a weight has an unknown type");
-    for (std::int64_t d : shape)
-      if (d < 0) throw Error(ErrorCode::kInvalidFile, "a weight has a negative dimension");
-    const std::optional<std::uint64_t> bytes = bytes_of(*type, shape);
-    if (offset % kWeightAlignment != 0 || offset > weights_.size() || !bytes || *bytes > weights_.size() - offset)
-      throw Error(ErrorCode::kInvalidFile, "a weight lies outside of the file");
-    return Tensor::borrow(*type, std::move(shape), weights_.data() + offset, file_);
-  }
+  Reader(std::shared_ptr<const void> owner, std::span<std::byte> weights, const OpRegistry& ops)
+      : owner_(std::move(owner)), weights_(weights), ops_(ops) {}
 
   std::shared_ptr<Network> network(const Json& json) const {
     auto n = std::make_shared<Network>();
     n->name = json.at("name").get<std::string>();
     n->source = json.at("source").get<std::string>();
-    for (const Json& t : json.at("tensors")) {
-      TensorInfo info;
-      info.name = t.at("name").get<std::string>();
-      info.type = static_cast<DataType>(t.at("type").get<int>());
-      if (t.contains("shape")) info.shape = t["shape"].get<Shape>();
-      if (t.contains("dims")) info.dim_names = t["dims"].get<std::vector<std::string>>();
-      if (t.contains("value")) info.value = tensor(t["value"]);
-      n->add_tensor(std::move(info));
-    }
-    for (const Json& l : json.at("layers")) n->add_layer(layer(l));
-    n->inputs = json.at("inputs").get<std::vector<TensorId>>();
-    n->outputs = json.at("outputs").get<std::vector<TensorId>>();
+    for (const Json& t : json.at("tensors").get_ref<const Json::array_t&>()) n->add_tensor(tensor_info(t));
+    for (const Json& l : json.at("layers").get_ref<const Json::array_t&>()) n->add_layer(layer(l, *n));
+    n->inputs = ids(json.at("inputs"), *n, 0);
+    n->outputs = ids(json.at("outputs"), *n, 0);
+    for (std::size_t i = 0; i < n->inputs.size(); ++i)
+      if (n->tensor(n->inputs[i]).value || std::count(n->inputs.begin(), n->inputs.end(), n->inputs[i]) != 1)
+        fail(fmt::format("the input '{}' is a constant, or comes twice", n->tensor(n->inputs[i]).name));
     n->check();
     return n;
   }
 
  private:
-  Layer layer(const Json& l) const {
+  Tensor tensor(const Json& json) const {
+    const DataType type = data_type(json.at("type"));
+    Shape shape = shape_of(json.at("shape"), 0);
+    const auto offset =
+        static_cast<std::uint64_t>(integer(json.at("offset"), 0, std::numeric_limits<std::int64_t>::max()));
+    const std::optional<std::uint64_t> bytes = bytes_of(type, shape);
+    if (type == DataType::kUndefined || offset % kWeightAlignment != 0 || offset > weights_.size() || !bytes ||
+        *bytes > weights_.size() - offset)
+      fail("a weight lies outside of the file");
+    Tensor result = Tensor::borrow(type, std::move(shape), weights_.data() + offset, owner_);
+    const auto* elements = static_cast<const std::uint8_t*>(result.raw());
+    if (type == DataType::kBool && std::any_of(elements, elements + *bytes, [](std::uint8_t byte) { return byte > 1; }))
+      fail("a weight of type bool has elements other than 0 and 1");
+    return result;
+  }
+
+  TensorInfo tensor_info(const Json& t) const {
+    TensorInfo info;
+    info.name = t.at("name").get<std::string>();
+    info.type = data_type(t.at("type"));
+    if (t.contains("shape")) info.shape = shape_of(t["shape"], -1);
+    if (t.contains("dims")) info.dim_names = t["dims"].get<std::vector<std::string>>();
+    if (t.contains("value")) info.value = tensor(t["value"]);
+    if (!info.dim_names.empty() && (!info.shape || info.dim_names.size() != info.shape->size()))
+      fail(fmt::format("tensor '{}' has {} names of dimensions, which do not fit its shape", info.name,
+                       info.dim_names.size()));
+    if (info.value && (info.value.type() != info.type || (info.shape && *info.shape != info.value.shape())))
+      fail(fmt::format("tensor '{}' has elements that do not fit its type and shape", info.name));
+    return info;
+  }
+
+  /// `lowest`: kNone where a tensor may be absent, else 0.
+  static std::vector<TensorId> ids(const Json& json, const Network& n, std::int64_t lowest) {
+    const auto values = integers(json, lowest, std::ssize(n.tensors) - 1);
+    return {values.begin(), values.end()};
+  }
+
+  Layer layer(const Json& l, const Network& n) const {
     Layer result;
     result.name = l.at("name").get<std::string>();
     const auto op = l.at("op").get<std::string>(), domain = l.at("domain").get<std::string>();
@@ -125,44 +233,70 @@ class Reader {
     if (result.op == nullptr)
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("layer '{}' has the operator {}, which this version does not have", result.name, op));
-    result.opset = l.at("opset").get<int>();
-    result.inputs = l.at("inputs").get<std::vector<TensorId>>();
-    result.outputs = l.at("outputs").get<std::vector<TensorId>>();
+    result.opset = static_cast<int>(integer(l.at("opset"), result.op->since_version, std::numeric_limits<int>::max()));
+    result.inputs = ids(l.at("inputs"), n, kNone);
+    result.outputs = ids(l.at("outputs"), n, kNone);
     result.nodes = l.at("nodes").get<std::vector<std::string>>();
-    if (l.contains("precision")) result.precision = static_cast<DataType>(l["precision"].get<int>());
+    if (l.contains("precision")) result.precision = data_type(l["precision"]);
     if (l.contains("output_types"))
-      for (const Json& type : l["output_types"])
-        result.output_types.push_back(type.get<int>() < 0 ? std::nullopt
-                                                          : std::optional(static_cast<DataType>(type.get<int>())));
-    for (const auto& [name, value] : l.at("attributes").items()) result.attributes.set(name, attribute(value));
+      for (const Json& type : l["output_types"].get_ref<const Json::array_t&>())
+        result.output_types.push_back(type == "" ? std::nullopt : std::optional(data_type(type)));
+    for (const auto& [name, value] : l.at("attributes").get_ref<const Json::object_t&>())
+      result.attributes.set(name, attribute(value, result));
+    check_layer(result, n);
     return result;
   }
 
-  Attribute attribute(const Json& json) const {
+  static void check_layer(const Layer& layer, const Network& n) {
+    const auto fits = [](std::size_t count, OpDef::Range range, bool any_more) {
+      return count >= static_cast<std::size_t>(range.min) && (any_more || count <= static_cast<std::size_t>(range.max));
+    };
+    const bool control = layer.op->kind == OpKind::kControl;  // takes captured values besides
+    if (!fits(layer.inputs.size(), layer.op->inputs, control) ||
+        !fits(layer.outputs.size(), layer.op->outputs, false) || layer.output_types.size() > layer.outputs.size())
+      fail(fmt::format("layer '{}' ({}) has {} inputs and {} outputs, which is not what its operator takes", layer.name,
+                       layer.op->name, layer.inputs.size(), layer.outputs.size()));
+    for (TensorId id : layer.outputs)
+      if (id != kNone && static_cast<bool>(n.tensor(id).value) != (layer.op->kind == OpKind::kConstant))
+        fail(fmt::format("layer '{}' ({}) does not fit what it writes: '{}'", layer.name, layer.op->name,
+                         n.tensor(id).name));
+  }
+
+  Attribute attribute(const Json& json, const Layer& layer) const {
     const Json& value = json.at("value");
-    switch (json.at("kind").get<int>()) {
+    switch (integer(json.at("kind"), 0, static_cast<std::int64_t>(std::variant_size_v<Attribute>) - 1)) {
       case 0:
-        return value.get<std::int64_t>();
+        return integers(Json::array({value})).front();
       case 1:
-        return value.get<float>();
+        return real(value);
       case 2:
         return value.get<std::string>();
       case 3:
-        return value.get<std::vector<std::int64_t>>();
+        return integers(value);
       case 4:
-        return value.get<std::vector<float>>();
+        return reals(value);
       case 5:
         return value.get<std::vector<std::string>>();
       case 6:
         return tensor(value);
-      case 7:
-        return Subgraph{network(value.at("network")), value.at("captures").get<std::vector<int>>()};
       default:
-        throw Error(ErrorCode::kInvalidFile, "an attribute has an unknown kind");
+        return subgraph(value, layer);
     }
   }
 
-  std::shared_ptr<MappedFile> file_;
+  Subgraph subgraph(const Json& json, const Layer& layer) const {
+    Subgraph result{network(json.at("network")), {}};
+    for (std::int64_t capture : integers(json.at("captures"), 0, std::ssize(layer.inputs) - 1)) {
+      if (layer.inputs[static_cast<std::size_t>(capture)] == kNone)
+        fail(fmt::format("layer '{}' passes an absent value to its sub-graph", layer.name));
+      result.captures.push_back(static_cast<int>(capture));
+    }
+    if (result.captures.size() > result.network->inputs.size())
+      fail(fmt::format("a sub-graph of layer '{}' has fewer inputs than are passed to it", layer.name));
+    return result;
+  }
+
+  std::shared_ptr<const void> owner_;
   std::span<std::byte> weights_;
   const OpRegistry& ops_;
 };
@@ -187,10 +321,10 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   Json description{{"network", writer.network(network)}};
   Json& a = description["assignment"];
   for (Precision p : assignment.precision) a["precision"].push_back(static_cast<int>(p));
-  for (DataType t : assignment.storage) a["storage"].push_back(static_cast<int>(t));
+  for (DataType t : assignment.storage) a["storage"].push_back(name_of(t));
   a["pinned"] = assignment.pinned;
   a["reason"] = assignment.reason;
-  a["int8_output"] = static_cast<int>(assignment.int8_output);
+  a["int8_output"] = name_of(assignment.int8_output);
   if (!assignment.scale.empty()) a["scale"] = assignment.scale;
   Json& o = description["options"];
   o = {{"tf32", options.tf32},
@@ -206,7 +340,8 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   if (!options.typical_shapes.empty()) o["typical_shapes"] = options.typical_shapes;
   for (const Profile& p : options.profiles) o["profiles"].push_back({{"min", p.min}, {"opt", p.opt}, {"max", p.max}});
   const std::vector<std::uint8_t> packed = Json::to_msgpack(description);
-  const std::string padding((kWeightAlignment - (kHeaderBytes + packed.size()) % kWeightAlignment) % kWeightAlignment, '\0');
+  const std::string padding((kWeightAlignment - (kHeaderBytes + packed.size()) % kWeightAlignment) % kWeightAlignment,
+                            '\0');
   XXH3_state_t* hash = XXH3_createState();
   if (hash == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(hash);
@@ -228,11 +363,65 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   write_file(path, pieces);
 }
 
-PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops) {
-  const auto file = MappedFile::open(path);
-  const std::span<std::byte> bytes = file->bytes();
+namespace {
+
+Assignment read_assignment(const Json& a, const Network& network) {
+  Assignment result;
+  if (!network.layers.empty())
+    for (const Json& p : a.at("precision").get_ref<const Json::array_t&>())
+      result.precision.push_back(enumerator(p, Precision::kINT8));
+  if (!network.tensors.empty())
+    for (const Json& t : a.at("storage").get_ref<const Json::array_t&>()) result.storage.push_back(data_type(t));
+  for (std::int64_t pinned : integers(a.at("pinned"), 0, 1)) result.pinned.push_back(static_cast<char>(pinned));
+  result.reason = a.at("reason").get<std::vector<std::string>>();
+  result.int8_output = data_type(a.at("int8_output"));
+  if (a.contains("scale")) result.scale = reals(a["scale"]);
+  const std::size_t layers = network.layers.size(), tensors = network.tensors.size();
+  if (result.precision.size() != layers || result.reason.size() != layers || result.storage.size() != tensors ||
+      result.pinned.size() != tensors || (!result.scale.empty() && result.scale.size() != tensors))
+    fail("the assignment does not fit the network");
+  for (float scale : result.scale)
+    if (!(scale >= 0) || std::isinf(scale)) fail(fmt::format("expected scales of 0 and more, got {}", scale));
+  if (!is_floating(result.int8_output) || result.int8_output == DataType::kFloat64)
+    fail(fmt::format("int8 layers store {}, which none can", name_of(result.int8_output)));
+  for (std::size_t t = 0; t < tensors; ++t) {
+    // Narrow floats are stored as one another; all else as it is.
+    const DataType type = network.tensors[t].type, storage = result.storage[t];
+    const bool narrow = is_floating(type) && type != DataType::kFloat64;
+    if (type == DataType::kUndefined ||
+        (narrow ? is_floating(storage) && storage != DataType::kFloat64 : storage == type))
+      continue;
+    fail(fmt::format("tensor '{}' of type {} is stored as {}", network.tensors[t].name, name_of(type),
+                     name_of(storage)));
+  }
+  return result;
+}
+
+BuildOptions read_options(const Json& o) {
+  BuildOptions options;
+  options.tf32 = o.at("tf32").get<bool>();
+  options.fp16 = o.at("fp16").get<bool>();
+  options.bf16 = o.at("bf16").get<bool>();
+  options.int8 = o.at("int8").get<bool>();
+  options.fp8 = o.at("fp8").get<bool>();
+  options.constraints = enumerator(o.at("constraints"), ConstraintMode::kObey);
+  options.fusion = enumerator(o.at("fusion"), Fusion::kFull);
+  options.assume_lowest = o.at("assume_lowest").get<bool>();
+  options.strongly_typed = o.at("strongly_typed").get<bool>();
+  options.target = o.at("target").get<std::string>();
+  if (o.contains("typical_shapes")) options.typical_shapes = named_shapes(o["typical_shapes"]);
+  if (o.contains("profiles"))
+    for (const Json& p : o["profiles"].get_ref<const Json::array_t&>())
+      options.profiles.push_back({named_shapes(p.at("min")), named_shapes(p.at("opt")), named_shapes(p.at("max"))});
+  return options;
+}
+
+}  // namespace
+
+PlanFile parse_plan(std::span<std::byte> bytes, std::shared_ptr<const void> owner, const std::string& source,
+                    const OpRegistry& ops) {
   const auto refuse = [&](const std::string& why) -> Error {
-    return {ErrorCode::kInvalidFile, fmt::format("[engine] {}: {}", path.string(), why)};
+    return {ErrorCode::kInvalidFile, fmt::format("[engine] {}: {}", source, why)};
   };
   if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
     throw refuse(
@@ -247,46 +436,29 @@ PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops
     throw refuse("the checksum does not match: the file is damaged or truncated; build the engine again");
   try {
     const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data()) + kHeaderBytes;
+    DepthLimit depth;
+    Json::sax_parse(begin, begin + described, &depth, Json::input_format_t::msgpack);
+    if (depth.exceeded()) throw refuse(fmt::format("the description is nested more than {} deep", kMaxDepth));
     const Json description = Json::from_msgpack(begin, begin + described);
-    const std::size_t weights_at = (kHeaderBytes + described + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
-    const Reader reader(file, bytes.subspan(std::min(weights_at, bytes.size())), ops);
+    const std::size_t weights_at =
+        (kHeaderBytes + described + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+    const Reader reader(std::move(owner), bytes.subspan(std::min(weights_at, bytes.size())), ops);
     PlanFile result;
     result.network = reader.network(description.at("network"));
-    const Json& a = description.at("assignment");
-    for (const Json& p : a.at("precision")) result.assignment.precision.push_back(static_cast<Precision>(p.get<int>()));
-    for (const Json& t : a.at("storage")) result.assignment.storage.push_back(static_cast<DataType>(t.get<int>()));
-    result.assignment.pinned = a.at("pinned").get<std::vector<char>>();
-    result.assignment.reason = a.at("reason").get<std::vector<std::string>>();
-    result.assignment.int8_output = static_cast<DataType>(a.at("int8_output").get<int>());
-    if (a.contains("scale")) result.assignment.scale = a["scale"].get<std::vector<float>>();
-    const Json& o = description.at("options");
-    BuildOptions& options = result.options;
-    options.tf32 = o.at("tf32").get<bool>();
-    options.fp16 = o.at("fp16").get<bool>();
-    options.bf16 = o.at("bf16").get<bool>();
-    options.int8 = o.at("int8").get<bool>();
-    options.fp8 = o.at("fp8").get<bool>();
-    options.constraints = static_cast<ConstraintMode>(o.at("constraints").get<int>());
-    options.fusion = static_cast<Fusion>(o.at("fusion").get<int>());
-    options.assume_lowest = o.at("assume_lowest").get<bool>();
-    options.strongly_typed = o.at("strongly_typed").get<bool>();
-    options.target = o.at("target").get<std::string>();
-    if (o.contains("typical_shapes")) options.typical_shapes = o["typical_shapes"].get<std::map<std::string, Shape>>();
-    if (o.contains("profiles"))
-      for (const Json& p : o["profiles"])
-        options.profiles.push_back({p.at("min").get<std::map<std::string, Shape>>(),
-                                    p.at("opt").get<std::map<std::string, Shape>>(),
-                                    p.at("max").get<std::map<std::string, Shape>>()});
-    if (result.assignment.precision.size() != result.network->layers.size() ||
-        result.assignment.storage.size() != result.network->tensors.size() ||
-        (!result.assignment.scale.empty() && result.assignment.scale.size() != result.network->tensors.size()))
-      throw refuse("the assignment does not fit the network");
+    result.assignment = read_assignment(description.at("assignment"), *result.network);
+    result.options = read_options(description.at("options"));
     return result;
   } catch (const nlohmann::json::exception& e) {
     throw refuse(fmt::format("the description is malformed: {}", e.what()));
   } catch (const Error& e) {
-    throw Error(e.code(), fmt::format("[engine] {}: {}", path.string(), e.what()));
+    if (std::string_view(e.what()).starts_with("[engine]")) throw;
+    throw Error(e.code(), fmt::format("[engine] {}: {}; build the engine again", source, e.what()));
   }
+}
+
+PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops) {
+  const auto file = MappedFile::open(path);
+  return parse_plan(file->bytes(), file, path.string(), ops);
 }
 
 }  // namespace ulpscope

@@ -113,6 +113,20 @@ TEST_F(JsonFiles, WhatNumPyDoesNotHaveIsWrittenInTheTypeThatHoldsIt) {
   }
 }
 
+TEST_F(JsonFiles, DeepNestingIsRefused) {
+  constexpr int kDeep = 300000;
+  std::string lazy = "{\"x\":", closing;
+  for (int i = 0; i < kDeep; ++i) {
+    lazy += "{\"polygraphy_class\":\"LazyArray\",\"values\":";
+    closing += '}';
+  }
+  for (const std::string& text :
+       {lazy + "1" + closing + "}", std::string(kDeep, '['), std::string(kDeep, '[') + std::string(kDeep, ']')}) {
+    EXPECT_THROW(inputs_from_json(text, "[load] x"), Error);
+    EXPECT_THROW(results_from_json(text, "[load] x"), Error);
+  }
+}
+
 TEST_F(JsonFiles, MissingFilesAndFolders) {
   EXPECT_THROW(load_inputs(folder_ / "none.json"), Error);
   EXPECT_THROW(load_inputs(folder_), Error);

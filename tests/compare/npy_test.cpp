@@ -78,6 +78,18 @@ TEST(Npy, ExplainsWhatItRefuses) {
             std::string::npos);
 }
 
+TEST(Npy, NamesEmptyShapesBeyondCounting) {
+  const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4294967296, 4294967296)}\n";
+  const std::string file = std::string("\x93NUMPY\x01\0", 8) + static_cast<char>(header.size()) + '\0' + header;
+  try {
+    decode_npy(file, "[load] x.npy");
+    ADD_FAILURE() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidFile);
+    EXPECT_NE(std::string(error.what()).find("[load] x.npy"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Npy, RefusesBfloat16WithAdvice) {
   try {
     encode_npy(Tensor(DataType::kBFloat16, {1}));

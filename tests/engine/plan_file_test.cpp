@@ -78,7 +78,7 @@ TEST(PlanFile, RefusesOtherVersionsAndDamage) {
   };
   std::string other = good;
   other[8] = 77;
-  expect_error(ErrorCode::kInvalidFile, {"version 2", "got 77"}, load(other));
+  expect_error(ErrorCode::kInvalidFile, {"version 3", "got 77"}, load(other));
   for (std::size_t keep : {std::size_t{9}, std::size_t{31}, std::size_t{40}, good.size() / 2, good.size() - 1})
     expect_error(ErrorCode::kInvalidFile, {"m.engine"}, load(good.substr(0, keep)));
   // Every single bit matters, except the reserved word and padding that the checksum covers, too.

@@ -74,6 +74,81 @@ TEST(Damage, RandomBytes) {
   }
 }
 
+/// A function of one input and output.
+onnx::FunctionProto& add_function(Model& model, const std::string& name) {
+  onnx::FunctionProto& function = *model.proto.add_functions();
+  function.set_name(name);
+  function.set_domain("local");
+  function.add_input("a");
+  function.add_output("b");
+  function.add_opset_import()->set_version(17);
+  return function;
+}
+
+Model model_of_calls() {
+  Model model;
+  model.import_opset("local", 1);
+  model.input("x", {2});
+  return model;
+}
+
+TEST(Damage, FunctionsThatCallOneAnotherDeeplyAreRefused) {
+  Model model = model_of_calls();
+  constexpr int kDeep = 30000;
+  for (int i = 0; i < kDeep; ++i)
+    add_node(add_function(model, "f" + std::to_string(i)), "f" + std::to_string(i + 1), {"a"}, {"b"})
+        .set_domain("local");
+  add_node(add_function(model, "f" + std::to_string(kDeep)), "Neg", {"a"}, {"b"});
+  model.node("f0", {"x"}, {"y"}).set_domain("local");
+  model.output("y");
+  expect_error(ErrorCode::kInvalidFile, {"nested more than"}, [&] { model.load(); });
+}
+
+TEST(Damage, FunctionsThatExpandWithoutMeasureAreRefused) {
+  Model model = model_of_calls();
+  for (int level = 0; level < 3; ++level) {
+    onnx::FunctionProto& function = add_function(model, "f" + std::to_string(level));
+    for (int i = 0; i < 30; ++i) {
+      onnx::NodeProto& node =
+          level == 0 ? add_node(function, "Neg", {"a"}, {"b" + std::to_string(i)})
+                     : add_node(function, "f" + std::to_string(level - 1), {"a"}, {"b" + std::to_string(i)});
+      if (level != 0) node.set_domain("local");
+      if (level == 0) add_attribute(node, "text", onnx::AttributeProto::STRING).set_s(std::string(10000, 'x'));
+    }
+    function.set_output(0, "b0");
+  }
+  model.node("f2", {"x"}, {"y"}).set_domain("local");
+  model.output("y");
+  expect_error(ErrorCode::kInvalidFile, {"expand to more than"}, [&] { model.load(); });
+}
+
+TEST(Damage, ManyCallsOfOneNameAreImported) {
+  Model model = model_of_calls();
+  onnx::FunctionProto& function = add_function(model, "F");
+  add_node(function, "Neg", {"a"}, {"t"});
+  add_node(function, "Neg", {"t"}, {"b"});
+  constexpr int kCalls = 10000;
+  for (int i = 0; i < kCalls; ++i) model.node("F", {"x"}, {"y" + std::to_string(i)}, "call").set_domain("local");
+  model.output("y7");
+  EXPECT_EQ(model.load()->layers.size(), 2u * kCalls);
+}
+
+TEST(Damage, HugeBooleansThatAreIgnoredAreNotLookedAt) {
+  Model model;
+  onnx::TensorProto& tensor = *model.graph().add_initializer();
+  tensor.set_name("w");
+  tensor.set_data_type(onnx::TensorProto::BOOL);
+  tensor.add_dims(std::int64_t{1} << 40);
+  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+  model.node("Not", {"w"}, {"y"});
+  model.output("y");
+  const std::string bytes = model.bytes();
+  ImportOptions options;
+  options.ignore_external_data = true;
+  const auto network = import_onnx(std::as_bytes(std::span(bytes)), "model.onnx", op_registry(), options);
+  EXPECT_EQ(network->layers.size(), 2u);
+}
+
 TEST(Damage, OtherFormatsAreNamed) {
   const auto expect = [](const std::string& content, const std::string& format) {
     expect_error(ErrorCode::kInvalidFile, {"model.onnx", "ONNX", format}, [&] { Model::load_bytes(content); });
