@@ -1,4 +1,4 @@
-// Channel equalisation by powers of two: a repair for int8. One scale serves a whole activation; where some channels
+// Channel equalization by powers of two: a repair for int8. One scale serves a whole activation; where some channels
 // are much larger than the others, dividing them by powers of two, in the constants of the layer that makes them, and
 // multiplying the weights that meet them, changes no bit in floating point but makes the integer steps finer.
 // Nagel, van Baalen, Blankevoort and Welling, "Data-free quantization through weight equalization and bias correction"
@@ -18,7 +18,7 @@
 namespace ulpscope {
 
 /// A tensor whose channels are rescaled for the products that read it.
-struct Equalisation {
+struct Equalization {
   std::string tensor;
   /// Where nothing around the tensor can take the factors, because others read it too or its producer has no constant:
   /// a layer is added that multiplies by them, a step that quantising kernels do on the way, and the readers get its
@@ -37,12 +37,12 @@ struct Equalisation {
 /// weights or by a normalisation; between them may lie Add and Sub of constants, Relu, LeakyRelu, PRelu, MaxPool and
 /// Identity, if nothing else reads what lies between. Layers of `low` that quantise the constant take none. In network
 /// order.
-std::vector<ChannelAxis> equalisable_tensors(const Specialization& spec, const Assignment& low);
+std::vector<ChannelAxis> equalizable_tensors(const Specialization& spec, const Assignment& low);
 
 /// Chooses exponents for them that minimise the estimated squared error of their readers in int8: of activation steps
 /// and of weight steps, each output channel with its own. Returned are those whose estimate falls by at least half.
 /// `ranges`: of the equalisable tensors; those without an entry or without a scale in `scales` are left out.
-std::vector<Equalisation> find_equalisations(const Specialization& spec, const Assignment& low,
+std::vector<Equalization> find_equalizations(const Specialization& spec, const Assignment& low,
                                              const std::map<std::string, ChannelRange>& ranges,
                                              const std::map<std::string, float>& scales);
 
@@ -52,6 +52,6 @@ std::vector<Equalisation> find_equalisations(const Specialization& spec, const A
 /// bounds, and no layer quantises by them. Throws Error(kInvalidArgument) for a tensor that the network does not have
 /// or that cannot be equalised, for another number of channels, and for exponents by which a constant would not be
 /// rescaled exactly; then nothing was changed.
-void apply_equalisation(Network& network, std::map<std::string, float>& scales, const Equalisation& equalisation);
+void apply_equalization(Network& network, std::map<std::string, float>& scales, const Equalization& equalization);
 
 }  // namespace ulpscope

@@ -1,4 +1,4 @@
-#include "calibration/equalise.h"
+#include "calibration/equalize.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ namespace ulpscope {
 namespace {
 
 /// The layer quantises its constant with one scale for all channels.
-bool quantises_constant(const Specialization& spec, const Assignment& low, const Fold& fold, LayerId id) {
+bool quantizes_constant(const Specialization& spec, const Assignment& low, const Fold& fold, LayerId id) {
   const Layer& layer = spec.network->layer(id);
   if (low.precision[static_cast<std::size_t>(id)] != Precision::kINT8 || layer.op->kind == OpKind::kContraction)
     return false;
@@ -37,7 +37,7 @@ bool suits(const Specialization& spec, const Assignment& low, const Fold& fold) 
       return false;
   }
   return std::ranges::none_of(fold.passed, [&](LayerId layer) {
-    return spec.folded[static_cast<std::size_t>(layer)] || quantises_constant(spec, low, fold, layer);
+    return spec.folded[static_cast<std::size_t>(layer)] || quantizes_constant(spec, low, fold, layer);
   });
 }
 
@@ -90,7 +90,7 @@ std::string add_copy(Network& network, const Fold& fold, std::span<const std::in
 
 }  // namespace
 
-std::vector<ChannelAxis> equalisable_tensors(const Specialization& spec, const Assignment& low) {
+std::vector<ChannelAxis> equalizable_tensors(const Specialization& spec, const Assignment& low) {
   const Network& network = *spec.network;
   const Folder folder(network);
   std::vector<ChannelAxis> result;
@@ -105,13 +105,13 @@ std::vector<ChannelAxis> equalisable_tensors(const Specialization& spec, const A
   return result;
 }
 
-std::vector<Equalisation> find_equalisations(const Specialization& spec, const Assignment& low,
+std::vector<Equalization> find_equalizations(const Specialization& spec, const Assignment& low,
                                              const std::map<std::string, ChannelRange>& ranges,
                                              const std::map<std::string, float>& scales) {
   const Network& network = *spec.network;
   const Folder folder(network);
-  const std::vector<ChannelAxis> tensors = equalisable_tensors(spec, low);
-  std::vector<std::optional<Equalisation>> found(tensors.size());
+  const std::vector<ChannelAxis> tensors = equalizable_tensors(spec, low);
+  std::vector<std::optional<Equalization>> found(tensors.size());
   parallel_for(static_cast<std::int64_t>(tensors.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t) {
       const std::string& name = network.tensor(tensors[t].tensor).name;
@@ -119,41 +119,41 @@ std::vector<Equalisation> find_equalisations(const Specialization& spec, const A
       const auto scale = scales.find(name);
       if (range == ranges.end() || scale == scales.end() || !(scale->second > 0)) continue;
       const auto fold = usable_fold(spec, low, folder, tensors[t].tensor);
-      found[t] = find_equalisation(spec, *fold, range->second, scale->second);
+      found[t] = find_equalization(spec, *fold, range->second, scale->second);
     }
   });
-  std::vector<Equalisation> result;
+  std::vector<Equalization> result;
   for (auto& each : found)
     if (each) result.push_back(std::move(*each));
   return result;
 }
 
-void apply_equalisation(Network& network, std::map<std::string, float>& scales, const Equalisation& equalisation) {
-  const std::string where = fmt::format("[repair] tensor '{}'", equalisation.tensor);
-  const TensorId tensor = network.find_tensor(equalisation.tensor);
+void apply_equalization(Network& network, std::map<std::string, float>& scales, const Equalization& equalization) {
+  const std::string where = fmt::format("[repair] tensor '{}'", equalization.tensor);
+  const TensorId tensor = network.find_tensor(equalization.tensor);
   if (tensor == kNone) {
     std::vector<std::string> names;
     for (const TensorInfo& info : network.tensors)
       if (info.producer != kNone) names.push_back(info.name);
     throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: the network has no tensor of that name{}", where,
-                                                         did_you_mean(equalisation.tensor, names)));
+                                                         did_you_mean(equalization.tensor, names)));
   }
-  const auto fold = Folder(network).fold(tensor, equalisation.copies);
+  const auto fold = Folder(network).fold(tensor, equalization.copies);
   if (!fold)
     throw Error(ErrorCode::kInvalidArgument,
                 where +
                     ": expected a tensor between constants that can take factors per channel; is the answer of "
                     "another model, or are outputs marked that it did not have?");
-  if (equalisation.exponents.size() != static_cast<std::size_t>(fold->channels))
+  if (equalization.exponents.size() != static_cast<std::size_t>(fold->channels))
     throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: expected {} exponents, one per channel, got {}", where,
-                                                         fold->channels, equalisation.exponents.size()));
-  if (!(equalisation.scale_after > 0) || !std::isfinite(equalisation.scale_after))
+                                                         fold->channels, equalization.exponents.size()));
+  if (!(equalization.scale_after > 0) || !std::isfinite(equalization.scale_after))
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: expected a positive scale, got {}", where, equalisation.scale_after));
+                fmt::format("{}: expected a positive scale, got {}", where, equalization.scale_after));
   std::vector<Tensor> values;
   for (const Edit& edit : fold->edits) {
     const Layer& layer = network.layer(edit.layer);
-    auto value = rescaled(*constant_input(network, layer, edit.input), edit, equalisation.exponents);
+    auto value = rescaled(*constant_input(network, layer, edit.input), edit, equalization.exponents);
     if (!value)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("{}: a constant of layer '{}' leaves the range of float32 when it is rescaled", where,
@@ -170,10 +170,10 @@ void apply_equalisation(Network& network, std::map<std::string, float>& scales, 
     info.value = std::move(values[i]);
     network.layer(edit.layer).inputs[edit.input] = network.add_tensor(std::move(info));
   }
-  if (equalisation.copies)
-    scales[add_copy(network, *fold, equalisation.exponents)] = equalisation.scale_after;
+  if (equalization.copies)
+    scales[add_copy(network, *fold, equalization.exponents)] = equalization.scale_after;
   else
-    scales[equalisation.tensor] = equalisation.scale_after;
+    scales[equalization.tensor] = equalization.scale_after;
 }
 
 }  // namespace ulpscope

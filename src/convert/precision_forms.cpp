@@ -1,11 +1,11 @@
-#include "tools/precision_forms.h"
+#include "convert/precision_forms.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace ulpscope::cli {
+namespace ulpscope {
 namespace {
 
 std::string_view type_name(Precision precision) {
@@ -82,4 +82,4 @@ std::string exclusions(const Network& network, const Specialization& spec, const
   return json.dump(2) + "\n";
 }
 
-}  // namespace ulpscope::cli
+}  // namespace ulpscope

@@ -11,7 +11,7 @@
 #include "graph/assignment.h"
 #include "graph/network.h"
 
-namespace ulpscope::cli {
+namespace ulpscope {
 
 /// Words for --layer-precisions, one layer:type per line.
 std::string layer_precisions_form(const Network& network, const Specialization& spec, const Assignment& assignment);
@@ -26,4 +26,4 @@ std::string postprocess_script(const Network& network, const Specialization& spe
 /// `node_block_list` of onnxconverter-common's float16 converter (names).
 std::string exclusions(const Network& network, const Specialization& spec, const Assignment& assignment);
 
-}  // namespace ulpscope::cli
+}  // namespace ulpscope

@@ -1,5 +1,5 @@
 // Channels are equalised without changing a bit in fp32, and int8 gains by it.
-#include "calibration/equalise.h"
+#include "calibration/equalize.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,14 +83,14 @@ struct Setting {
     for (TensorId id : network->inputs) shapes.push_back(*network->tensor(id).shape);
     spec = specialize(*network, shapes);
     low = assign_precisions(*spec, build);
-    ranges = channel_ranges(*network, equalisable_tensors(*spec, low), samples);
+    ranges = channel_ranges(*network, equalizable_tensors(*spec, low), samples);
   }
 
-  std::vector<Equalisation> found() const { return find_equalisations(*spec, low, ranges, build.scales); }
+  std::vector<Equalization> found() const { return find_equalizations(*spec, low, ranges, build.scales); }
 
   std::vector<std::string> tensors() const {
     std::vector<std::string> names;
-    for (const Equalisation& each : found()) names.push_back((each.copies ? "copy of " : "") + each.tensor);
+    for (const Equalization& each : found()) names.push_back((each.copies ? "copy of " : "") + each.tensor);
     return names;
   }
 
@@ -117,12 +117,12 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 
 /// fp32 keeps its bits; the error of int8 falls to less than `share`.
 void expect_gain(const Setting& setting, double share) {
-  const std::vector<Equalisation> found = setting.found();
+  const std::vector<Equalization> found = setting.found();
   ASSERT_FALSE(found.empty());
   Network network = *setting.network;
   BuildOptions repaired = setting.build;
-  for (const Equalisation& each : found) {
-    apply_equalisation(network, repaired.scales, each);
+  for (const Equalization& each : found) {
+    apply_equalization(network, repaired.scales, each);
     EXPECT_LT(each.scale_after, each.scale_before);
     EXPECT_NE(std::ranges::max(each.exponents), 0);
   }
@@ -162,7 +162,7 @@ TEST(Equalise, FoldsIntoAFactorOfOneElement) {
       },
       {"First", "Gate"});
   EXPECT_THAT(setting.tensors(), ElementsAre("t"));
-  const Equalisation found = setting.found()[0];
+  const Equalization found = setting.found()[0];
   EXPECT_EQ(found.producer, "Half");
   EXPECT_THAT(found.readers, ElementsAre("Reader"));
   EXPECT_GE(found.exponents[3], 3);
@@ -286,7 +286,7 @@ TEST(Equalise, GivesSharedConstantsCopies) {
   expect_gain(setting, 0.7);
   Network network = *setting.network;
   auto scales = setting.build.scales;
-  apply_equalisation(network, scales, setting.found()[0]);
+  apply_equalization(network, scales, setting.found()[0]);
   EXPECT_EQ(network.layer(network.find_layer("Half2")).inputs[1], network.find_tensor("half"));
   EXPECT_EQ(network.layer(network.find_layer("Reader2")).inputs[1], network.find_tensor("w"));
   EXPECT_NE(network.layer(network.find_layer("Half1")).inputs[1], network.find_tensor("half"));
@@ -312,7 +312,7 @@ TEST(Equalise, AddsALayerWhereOthersReadTheTensor) {
   expect_gain(setting, 0.5);
   Network network = *setting.network;
   auto scales = setting.build.scales;
-  apply_equalisation(network, scales, setting.found()[0]);
+  apply_equalization(network, scales, setting.found()[0]);
   EXPECT_EQ(network.layers.size(), setting.network->layers.size() + 1);
   EXPECT_EQ(scales.at("t"), setting.build.scales.at("t"));
   EXPECT_EQ(scales.at("t/equalised"), setting.found()[0].scale_after);
@@ -366,12 +366,12 @@ TEST(Equalise, RefusesWhatDoesNotFit) {
         model.node("Mul", {"m", "half"}, {"t"}, "Half");
       },
       {"Scale"});
-  const Equalisation good = setting.found().at(0);
-  const auto message = [&](const Equalisation& bad) {
+  const Equalization good = setting.found().at(0);
+  const auto message = [&](const Equalization& bad) {
     Network network = *setting.network;
     auto scales = setting.build.scales;
     try {
-      apply_equalisation(network, scales, bad);
+      apply_equalization(network, scales, bad);
     } catch (const Error& e) {
       EXPECT_EQ(network.tensors.size(), setting.network->tensors.size());
       EXPECT_EQ(scales, setting.build.scales);
@@ -380,7 +380,7 @@ TEST(Equalise, RefusesWhatDoesNotFit) {
     return std::string();
   };
   EXPECT_THAT(message(good), IsEmpty());
-  Equalisation bad = good;
+  Equalization bad = good;
   bad.tensor = "tt";
   EXPECT_THAT(message(bad), HasSubstr("no tensor of that name"));
   bad = good;
@@ -406,7 +406,7 @@ TEST(Equalise, IsRepeatedFromTheRepairsOfAnAnswer) {
   SearchData data;
   data.network = setting.network;
   data.samples = setting.samples;
-  SearchOptions options;
+  SearchTask options;
   options.build = setting.build;
   const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 2e-2);
   Journal journal;
@@ -418,7 +418,7 @@ TEST(Equalise, IsRepeatedFromTheRepairsOfAnAnswer) {
   Network by_repairs = *setting.network, by_hand = by_repairs;
   auto scales = setting.build.scales, same = scales;
   apply_repairs(by_repairs, scales, answer.repairs);
-  apply_equalisation(by_hand, same, setting.found().at(0));
+  apply_equalization(by_hand, same, setting.found().at(0));
   EXPECT_EQ(scales, same);
   BuildOptions repaired = setting.build;
   repaired.scales = scales;
