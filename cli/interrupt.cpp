@@ -63,7 +63,7 @@ void check_interrupted() {
 WritingFile::WritingFile() noexcept { writers.fetch_add(1); }
 WritingFile::~WritingFile() { writers.fetch_sub(1); }
 
-EndsByItself::EndsByItself() noexcept { patient.fetch_add(1); }
-EndsByItself::~EndsByItself() { patient.fetch_sub(1); }
+DeferInterrupt::DeferInterrupt() noexcept { patient.fetch_add(1); }
+DeferInterrupt::~DeferInterrupt() { patient.fetch_sub(1); }
 
 }  // namespace ulpscope::cli

@@ -26,12 +26,12 @@ class WritingFile {
 
 /// While one lives, the first signal only sets `interrupted()`, however long the work takes that looks at it; a second
 /// signal ends the program as always. For work that has something to hand over first.
-class EndsByItself {
+class DeferInterrupt {
  public:
-  EndsByItself() noexcept;
-  ~EndsByItself();
-  EndsByItself(const EndsByItself&) = delete;
-  EndsByItself& operator=(const EndsByItself&) = delete;
+  DeferInterrupt() noexcept;
+  ~DeferInterrupt();
+  DeferInterrupt(const DeferInterrupt&) = delete;
+  DeferInterrupt& operator=(const DeferInterrupt&) = delete;
 };
 
 }  // namespace ulpscope::cli

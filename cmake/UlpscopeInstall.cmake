@@ -7,7 +7,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(folders core formats graph onnx_schema onnx ops engine backend runtime api)
+set(folders core formats graph onnx_schema onnx ops engine backend runtime compare runners calibration precision convert api)
 list(TRANSFORM folders PREPEND ulpscope_)
 set(archives "")
 foreach(folder IN LISTS folders)

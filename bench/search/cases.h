@@ -36,7 +36,7 @@ inline const std::vector<Case>& all_cases() {
 /// A case with its data: golden outputs are computed by the search.
 struct Loaded {
   SearchData data;
-  SearchOptions options;
+  SearchTask options;
   std::unique_ptr<Criterion> criterion;
   double calibration_seconds = 0;  ///< Of the wall clock, without reading files.
 };

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "compare/metrics.h"
+
 namespace ulpscope::cli {
 void check_criterion_usage(const CriterionArgs& args, const ComparisonArgs& comparison) {
   const auto refuse = [](bool wrong, const char* option, const std::string& why) {
@@ -54,92 +56,21 @@ void CriterionArgs::declare(OptionTable& table) {
   table.number({"--iou-level"}, iou_level, "X", "For --metric iou: masks are values above X (default: 0.5)").ours();
 }
 
-std::unique_ptr<Criterion> make_criterion(const CriterionArgs& args, const ComparisonArgs& comparison, ScriptHost& host,
-                                          std::span<const std::string> outputs) {
+CriterionOptions criterion_options(const CriterionArgs& args, const ComparisonArgs& comparison) {
   check_criterion_usage(args, comparison);
-  if (!args.metric && !args.metric_script) {
-    const CompareOptions options = comparison.options();
-    check_output_names(options.atol, outputs, "--atol");
-    check_output_names(options.rtol, outputs, "--rtol");
-    check_output_names(options.error_stat, outputs, "--check-error-stat");
-    check_output_names(options.error_quantile, outputs, "--error-quantile");
-    return make_tolerance_criterion(options);
-  }
-  PerName<double> thresholds = parse_numbers("--threshold", args.threshold);
-  check_output_names(thresholds, outputs, "--threshold");
-  if (args.metric_script)
-    return make_script_criterion(host, ScriptName::parse(*args.metric_script, "metric"), std::move(thresholds));
-  MetricParameters parameters;
-  parameters.k = args.top_k.value_or(1);
-  parameters.iou_level = args.iou_level.value_or(0.5);
-  return make_metric_criterion(*metric_from_name(*args.metric), std::move(thresholds), parameters,
-                               comparison.infinities_compare_equal);
-}
-
-namespace {
-
-/// Calls `list(option, values)` for each option with any number of values, `value(option, text)` for those with one.
-template <typename Criterion, typename Comparison, typename List, typename Value>
-void for_each_option(Criterion& criterion, Comparison& comparison, const List& list, const Value& value) {
-  value("--metric", criterion.metric);
-  value("--metric-script", criterion.metric_script);
-  list("--threshold", criterion.threshold);
-  value("--top-k", criterion.top_k);
-  value("--iou-level", criterion.iou_level);
-  list("--rtol", comparison.rtol);
-  list("--atol", comparison.atol);
-  list("--check-error-stat", comparison.check_error_stat);
-  list("--error-quantile", comparison.error_quantile);
-}
-
-void parse(const std::string& text, std::string& result) { result = text; }
-void parse(const std::string& text, int& result) { result = std::stoi(text); }
-void parse(const std::string& text, double& result) { result = std::stod(text); }
-
-}  // namespace
-
-std::vector<std::string> criterion_words(const CriterionArgs& criterion, const ComparisonArgs& comparison) {
-  std::vector<std::string> words;
-  for_each_option(
-      criterion, comparison,
-      [&](const char* option, const std::vector<std::string>& values) {
-        if (values.empty()) return;
-        words.emplace_back(option);
-        words.insert(words.end(), values.begin(), values.end());
-      },
-      [&](const char* option, const auto& value) {
-        if (value) words.insert(words.end(), {option, fmt::format("{}", *value)});
-      });
-  if (comparison.infinities_compare_equal) words.emplace_back("--infinities-compare-equal");
-  return words;
-}
-
-bool read_criterion_words(const std::vector<std::string>& words, CriterionArgs& criterion, ComparisonArgs& comparison) {
-  for (std::size_t i = 0; i < words.size();) {
-    const std::string& option = words[i++];
-    std::vector<std::string> values;
-    while (i < words.size() && !words[i].starts_with("--")) values.push_back(words[i++]);
-    bool known = false;
-    if (option == "--infinities-compare-equal") known = comparison.infinities_compare_equal = values.empty();
-    try {
-      for_each_option(
-          criterion, comparison,
-          [&](const char* name, std::vector<std::string>& list) {
-            if (option != name) return;
-            known = !values.empty();
-            list = values;
-          },
-          [&](const char* name, auto& value) {
-            if (option != name || values.size() != 1) return;
-            known = true;
-            parse(values.front(), value.emplace());
-          });
-    } catch (const std::exception&) {
-      return false;
-    }
-    if (!known) return false;
-  }
-  return true;
+  static_cast<void>(comparison.options());  // refuses what no comparison has
+  CriterionOptions result;
+  result.metric = args.metric.value_or("");
+  result.metric_script = args.metric_script.value_or("");
+  result.threshold = parse_numbers("--threshold", args.threshold);
+  result.top_k = args.top_k.value_or(result.top_k);
+  result.iou_level = args.iou_level.value_or(result.iou_level);
+  result.atol = parse_numbers("--atol", comparison.atol);
+  result.rtol = parse_numbers("--rtol", comparison.rtol);
+  result.error_stat = parse_strings("--check-error-stat", comparison.check_error_stat);
+  result.error_quantile = parse_numbers("--error-quantile", comparison.error_quantile);
+  result.infinities_equal = comparison.infinities_compare_equal;
+  return result;
 }
 
 }  // namespace ulpscope::cli

@@ -67,6 +67,16 @@ void ModelArgs::check_exists() const {
                                                   file.string()));
 }
 
+void ModelArgs::check_not_replaced(const std::string& option, const std::string& output) const {
+  std::error_code ignored;
+  const auto refuse = [&](bool wrong, const char* why) {
+    if (wrong) throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] {} {}: {}", option, output, why));
+  };
+  refuse(std::filesystem::equivalent(path(), output, ignored), "expected another file than the model");
+  refuse(std::filesystem::is_directory(output, ignored), "expected a file, got a folder");
+  refuse(std::filesystem::is_other(output, ignored), "expected a file, got a device or pipe");
+}
+
 std::vector<std::pair<std::string, Shape>> ModelArgs::shapes() const {
   return parse_shapes("--input-shapes", input_shapes);
 }

@@ -28,6 +28,8 @@ struct ModelArgs {
   std::filesystem::path path() const;
   /// Throws Error(kNotFound) when there is no such file.
   void check_exists() const;
+  /// Throws Error when writing `output`, which `option` names, would replace the model, and when it is no file.
+  void check_not_replaced(const std::string& option, const std::string& output) const;
   std::vector<std::pair<std::string, Shape>> shapes() const;
 };
 

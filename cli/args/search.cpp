@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "graph/assignment.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -127,6 +128,8 @@ SearchOptions SearchArgs::options() const {
                 fmt::format("[options] --margin: expected a number above 0 and at most 1, got {}", options.margin));
   options.shrink = shrink;
   options.repair = !no_repair;
+  options.keep = keep;
+  options.lower = lower;
   options.max_trials = max_trials.value_or(0);
   if (max_trials && *max_trials < 1)
     throw Error(ErrorCode::kInvalidArgument,

@@ -4,8 +4,7 @@
 #include <filesystem>
 
 #include "args/option_table.h"
-#include "graph/network.h"
-#include "precision/search.h"
+#include "ulpscope/search.h"
 
 namespace ulpscope::cli {
 
@@ -21,7 +20,7 @@ struct SearchArgs {
   bool no_journal = false, resume = false;
 
   void declare(OptionTable& table);
-  /// The options of the search but `build`; without `keep` and `lower`. Throws Error for what makes no sense.
+  /// Without criterion, data and files. Throws Error for what makes no sense.
   SearchOptions options() const;
 
   /// --save-answer, or MODEL's name with ".answer.json" in the working directory.

@@ -6,6 +6,7 @@
 
 #include "compare/name_values.h"
 #include "core/file.h"
+#include "engine/option_names.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -130,8 +131,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   options.int8 = int8;
   if (constraints == "prefer") options.constraints = ConstraintMode::kPrefer;
   if (constraints == "obey" || obey || strict) options.constraints = ConstraintMode::kObey;
-  if (fusion == "none") options.fusion = Fusion::kNone;
-  if (fusion == "pointwise") options.fusion = Fusion::kPointwise;
+  if (fusion) options.fusion = fusion_from_name(*fusion, "[options] --fusion");
   options.assume_lowest = assume_lowest;
   options.strongly_typed = strongly_typed;
   if (target) options.target = *target;

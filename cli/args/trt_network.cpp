@@ -4,65 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 
-#include "compare/name_values.h"
+#include "graph/layer_choice.h"
+#include "graph/name_match.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
-namespace {
-
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t cost =
-          std::tolower(static_cast<unsigned char>(a[i - 1])) == std::tolower(static_cast<unsigned char>(b[j - 1])) ? 0
-                                                                                                                   : 1;
-      const std::size_t best = std::min({row[j] + 1, row[j - 1] + 1, diagonal + cost});
-      diagonal = row[j];
-      row[j] = best;
-    }
-  }
-  return row[b.size()];
-}
-
-constexpr DataType kTensorTypes[] = {DataType::kFloat32,    DataType::kFloat16, DataType::kBFloat16,
-                                     DataType::kFloat8E4M3, DataType::kInt8,    DataType::kInt32,
-                                     DataType::kInt64,      DataType::kUInt8,   DataType::kBool};
-
-/// "name:float16" per word.
-std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std::string>& words, const char* option) {
-  std::vector<std::pair<std::string, DataType>> result;
-  for (const std::string& word : words) {
-    auto [name, text] = split_name(word);
-    std::string lower = text;
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    const std::optional<DataType> type = data_type_from_name(lower);
-    if (name.empty() || !type) {
-      std::vector<std::string_view> known;
-      for (const DataType known_type : kTensorTypes) known.push_back(name_of(known_type));
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[options] {} '{}': expected <name>:<type>, got {}; try one of the types {}", option, word,
-                      name.empty() ? "no name" : "the unknown type '" + text + "'", fmt::join(known, ", ")));
-    }
-    result.emplace_back(std::move(name), *type);
-  }
-  return result;
-}
-
-std::string suggestion(const std::string& name, const std::vector<std::string>& candidates) {
-  const std::vector<std::string> near = near_matches(name, candidates);
-  return near.empty() ? "" : fmt::format("; did you mean '{}'?", fmt::join(near, "', '"));
-}
-
-}  // namespace
-
 void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engine) {
   table.section("TensorRT Plugin Loading", "loading TensorRT plugins.");
   table.words({"--plugins"}, Arity::kSome, "FILE", "Plugin libraries").ignore("plugins are code for a GPU");
@@ -126,17 +73,8 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
 }
 
 void TrtNetworkArgs::apply_layer_precisions(Network& network) const {
-  for (const auto& [name, type] : parse_types(layer_precisions, "--layer-precisions")) {
-    const LayerId id = network.find_layer(name);
-    if (id != kNone) {
-      network.layer(id).precision = type;
-      continue;
-    }
-    std::vector<std::string> names;
-    for (const Layer& layer : network.layers) names.push_back(layer.name);
-    log_warning(
-        fmt::format("[network] --layer-precisions: the network has no layer '{}'{}", name, suggestion(name, names)));
-  }
+  for (const auto& [id, type] : find_layer_precisions(network, layer_precisions, {.warn_unknown = true}))
+    network.layer(id).precision = type;
 }
 
 void TrtNetworkArgs::mark_outputs_by_type(Network& network) const {
@@ -167,7 +105,7 @@ void TrtNetworkArgs::mark_outputs_by_type(Network& network) const {
 
 void TrtNetworkArgs::apply_tensor_types(Network& network) const {
   if (all_tensor_dtypes) {
-    const auto parsed = parse_types({"*:" + *all_tensor_dtypes}, "--all-tensor-dtypes");
+    const auto parsed = parse_types({"*:" + *all_tensor_dtypes}, "[options] --all-tensor-dtypes", "tensor");
     const DataType type = parsed.front().second;
     for (const auto* list : {&network.inputs, &network.outputs})
       for (const TensorId id : *list)
@@ -175,7 +113,7 @@ void TrtNetworkArgs::apply_tensor_types(Network& network) const {
             is_integer(network.tensor(id).type) == is_integer(type))
           network.tensor(id).type = type;
   }
-  for (const auto& [name, type] : parse_types(tensor_dtypes, "--tensor-dtypes")) {
+  for (const auto& [name, type] : parse_types(tensor_dtypes, "[options] --tensor-dtypes", "tensor")) {
     const TensorId id = network.find_tensor(name);
     const bool input = id != kNone && std::ranges::find(network.inputs, id) != network.inputs.end();
     if (!input && (id == kNone || !network.is_output(id))) {
@@ -184,26 +122,10 @@ void TrtNetworkArgs::apply_tensor_types(Network& network) const {
       for (const TensorId each : network.outputs) names.push_back(network.tensor(each).name);
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[network] --tensor-dtypes: expected an input or output of the network, got '{}'{}", name,
-                              suggestion(name, names)));
+                              did_you_mean(name, names)));
     }
     network.tensor(id).type = type;
   }
-}
-
-std::vector<std::string> near_matches(const std::string& name, const std::vector<std::string>& candidates) {
-  std::vector<std::pair<std::size_t, std::string>> scored;
-  for (const std::string& candidate : candidates) {
-    const bool contained = candidate.find(name) != std::string::npos || name.find(candidate) != std::string::npos;
-    const std::size_t distance = contained ? 0 : edit_distance(name, candidate);
-    if (contained || distance <= std::max<std::size_t>(2, name.size() / 3)) scored.emplace_back(distance, candidate);
-  }
-  std::ranges::stable_sort(scored, {}, &std::pair<std::size_t, std::string>::first);
-  std::vector<std::string> result;
-  for (const auto& [distance, candidate] : scored) {
-    if (result.size() == 3) break;
-    result.push_back(candidate);
-  }
-  return result;
 }
 
 }  // namespace ulpscope::cli

@@ -8,7 +8,7 @@ namespace ulpscope::cli {
 
 struct TrtNetworkArgs {
   std::vector<std::string> outputs, exclude_outputs, layer_precisions, tensor_dtypes, postprocess_scripts;
-  /// "NAME" or "NAME:LIMIT"; see apply_clamps in tools/network_setup.cpp.
+  /// "NAME" or "NAME:LIMIT"; see clamp_constants in precision/repair.h.
   std::vector<std::string> clamp_constants;
   /// An answer of `precision search` whose repairs are done; see add_scales in tools/calibrate.cpp.
   std::optional<std::string> repairs;
@@ -27,8 +27,5 @@ struct TrtNetworkArgs {
   /// --trt-outputs-by-type: instead of the model's outputs, or beside those of --trt-outputs. Throws Error.
   void mark_outputs_by_type(Network& network) const;
 };
-
-/// The (at most three) candidates that are most like `name`, best first.
-std::vector<std::string> near_matches(const std::string& name, const std::vector<std::string>& candidates);
 
 }  // namespace ulpscope::cli

@@ -1,4 +1,4 @@
-#include "tools/debug_precision.h"
+#include "tools/tool.h"
 
 #include <fmt/format.h>
 

@@ -10,10 +10,6 @@
 
 namespace ulpscope::cli {
 
-std::unique_ptr<Tool> make_inspect_model_tool();
-std::unique_ptr<Tool> make_inspect_data_tool();
-std::unique_ptr<Tool> make_inspect_diff_tool();
-
 /// What a file holds, told by its first and last bytes.
 enum class FileKind {
   kResults,          ///< Saved outputs (RunResults); also a folder of such files.

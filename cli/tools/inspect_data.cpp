@@ -13,7 +13,7 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
-#include "precision/answer_text.h"
+#include "ulpscope/answer.h"
 #include "tools/inspect.h"
 #include "tools/inspect_text.h"
 #include "ulpscope/error.h"

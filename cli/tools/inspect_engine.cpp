@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "compare/array_text.h"
+#include "engine/option_names.h"
 #include "tools/inspect_text.h"
-#include "tools/search_answer.h"
 
 namespace ulpscope::cli {
 namespace {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include "compare/json_files.h"
@@ -36,33 +35,6 @@ std::map<std::string, Shape> typical_shapes(const NetworkArgs& options, const Ne
   return result;
 }
 
-/// --clamp-constants. Names may have colons: a word that is a name as a whole is one, and so is one whose beginning is
-/// none and whose end is no number.
-void apply_clamps(const std::vector<std::string>& words, Network& network) {
-  const auto exists = [&](const std::string& name) {
-    return network.find_tensor(name) != kNone || network.find_layer(name) != kNone;
-  };
-  for (const std::string& word : words) {
-    const std::size_t colon = word.rfind(':');
-    if (exists(word) || colon == std::string::npos) {
-      clamp_constant(network, word);
-      continue;
-    }
-    const std::string name = word.substr(0, colon), text = word.substr(colon + 1);
-    char* end = nullptr;
-    const double limit = std::strtod(text.c_str(), &end);
-    const bool number = !text.empty() && *end == '\0';
-    if (!number && exists(name))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] --clamp-constants '{}': expected NAME or NAME:LIMIT with a number, got '{}'",
-                              word, text));
-    if (number)
-      clamp_constant(network, name, limit);
-    else
-      clamp_constant(network, word);
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<ScriptHost> make_script_host(const OnnxLoadArgs& onnx, const PythonLimitArgs& limits) {
@@ -82,12 +54,16 @@ std::unique_ptr<ScriptHost> make_script_host(const OnnxLoadArgs& onnx, const Pyt
   return std::make_unique<ScriptHost>(std::move(callbacks), worker);
 }
 
-LoadedNetwork load_network(const NetworkArgs& args, ScriptHost& host) {
+Model load_network(const NetworkArgs& args, ScriptHost& host) {
   Progress progress;
   progress.show("reading the model");
-  LoadedNetwork result;
-  BuildOptions& build = result.build = args.config.build_options(args.model);
-  std::shared_ptr<Network>& network = result.network;
+  auto result = std::make_shared<LoadedModel>();
+  result->name = *args.model.model;
+  result->path = args.model.path();
+  result->host = std::shared_ptr<ScriptHost>(std::shared_ptr<void>(), &host);
+  if (args.onnx.external_data_dir) result->external_data = *args.onnx.external_data_dir;
+  BuildOptions& build = result->build = args.config.build_options(args.model);
+  std::shared_ptr<Network>& network = result->network;
   if (args.model.type() == ModelType::kOnnx) {
     network = import_onnx(args.model.path(), op_registry(), args.onnx.import_options());
   } else {
@@ -100,7 +76,8 @@ LoadedNetwork load_network(const NetworkArgs& args, ScriptHost& host) {
   if (!args.network.outputs.empty()) mark_outputs(*network, args.network.outputs);
   args.network.mark_outputs_by_type(*network);
   if (!args.network.exclude_outputs.empty()) unmark_outputs(*network, args.network.exclude_outputs);
-  apply_clamps(args.network.clamp_constants, *network);
+  result->clamp_words = args.network.clamp_constants;
+  result->clamps = clamp_constants(*network, result->clamp_words);
   args.network.apply_layer_precisions(*network);
   args.network.apply_tensor_types(*network);
   const TrtConfigArgs& config = args.config;
@@ -111,7 +88,7 @@ LoadedNetwork load_network(const NetworkArgs& args, ScriptHost& host) {
                                     *network, build);
   if (build.profiles.empty()) build.typical_shapes = typical_shapes(args, *network);
   check_interrupted();
-  return result;
+  return Model(std::move(result));
 }
 
 std::vector<std::pair<std::string, Shape>> profile_shapes(const TrtConfigArgs& config, const ModelArgs& model) {
@@ -122,32 +99,61 @@ std::vector<std::pair<std::string, Shape>> profile_shapes(const TrtConfigArgs& c
   return shapes;
 }
 
+InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const std::string& what) {
+  if (data.script) {
+    std::shared_ptr<ScriptDataLoader> loader = host.open_data_loader(ScriptName::parse(*data.script, "load_data"));
+    return [loader] {
+      check_interrupted();
+      return loader->next();
+    };
+  }
+  return [paths = data.load_inputs, what, path = std::size_t{0}, next = std::size_t{0},
+          samples = std::vector<TensorMap>()]() mutable -> std::optional<TensorMap> {
+    while (next == samples.size()) {
+      if (path == paths.size()) return std::nullopt;
+      log_info(fmt::format("Loading {} from {}", what, paths[path]));
+      samples = load_inputs(paths[path++]);
+      next = 0;
+    }
+    return std::move(samples[next++]);
+  };
+}
+
+InputSource generated_inputs(const ModelArgs& model, const DataLoaderArgs& data,
+                             const std::vector<InputBinding>& bindings,
+                             const std::vector<std::pair<std::string, Shape>>& default_shapes, int iterations) {
+  DataLoaderOptions generate;
+  generate.seed = data.seed.value_or(1);
+  generate.iterations = data.iterations.value_or(iterations);
+  generate.val_range = data.ranges();
+  generate.input_shapes = model.shapes();
+  generate.default_shapes = default_shapes;
+  return [generate, bindings, next = std::int64_t{0}]() mutable -> std::optional<TensorMap> {
+    if (next >= generate.iterations) return std::nullopt;
+    return generate_inputs(generate, bindings, next++);
+  };
+}
+
 std::vector<TensorMap> make_inputs(const ModelArgs& model, const DataLoaderArgs& data, ScriptHost& host,
                                    const std::vector<InputBinding>& bindings,
                                    const std::vector<std::pair<std::string, Shape>>& default_shapes, int iterations) {
+  const InputSource next = data.generates() ? generated_inputs(model, data, bindings, default_shapes, iterations)
+                                            : loaded_inputs(data, host, "input data");
   std::vector<TensorMap> all;
-  if (data.generates()) {
-    DataLoaderOptions generate;
-    generate.seed = data.seed.value_or(1);
-    generate.iterations = data.iterations.value_or(iterations);
-    generate.val_range = data.ranges();
-    generate.input_shapes = model.shapes();
-    generate.default_shapes = default_shapes;
-    return generate_inputs(generate, bindings);
-  }
-  if (data.script) {
-    const auto loader = host.open_data_loader(ScriptName::parse(*data.script, "load_data"));
-    while (auto inputs = loader->next()) {
-      check_interrupted();
-      all.push_back(std::move(*inputs));
-    }
-    return all;
-  }
-  for (const std::string& path : data.load_inputs) {
-    log_info("Loading input data from " + path);
-    for (TensorMap& inputs : load_inputs(path)) all.push_back(std::move(inputs));
-  }
+  while (auto inputs = next()) all.push_back(std::move(*inputs));
   return all;
+}
+
+TensorsByName by_name(const TensorMap& sample) {
+  TensorsByName tensors;
+  for (const auto& [name, tensor] : sample) tensors.emplace(name, tensor);
+  return tensors;
+}
+
+std::vector<TensorsByName> by_name(const std::vector<TensorMap>& samples) {
+  std::vector<TensorsByName> result;
+  for (const TensorMap& sample : samples) result.push_back(by_name(sample));
+  return result;
 }
 
 }  // namespace ulpscope::cli

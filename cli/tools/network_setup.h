@@ -5,12 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "api/loaded_model.h"
 #include "args/network_args.h"
 #include "args/python_limit.h"
 #include "compare/data_loader.h"
 #include "compare/tensor_map.h"
-#include "engine/options.h"
-#include "backend/weights.h"
 #include "runners/script_host.h"
 
 namespace ulpscope::cli {
@@ -19,18 +18,21 @@ namespace ulpscope::cli {
 /// started from now on. `onnx` outlives the host.
 std::unique_ptr<ScriptHost> make_script_host(const OnnxLoadArgs& onnx, const PythonLimitArgs& limits);
 
-struct LoadedNetwork {
-  std::shared_ptr<Network> network;
-  BuildOptions build;
-  WeightCache weights;  ///< What calibration prepared.
-};
-
 /// Loads MODEL (an ONNX file or a network script), applies scripts, outputs, precisions and types in Polygraphy's
-/// order, and makes the build options, with those of config scripts. Throws Error.
-LoadedNetwork load_network(const NetworkArgs& args, ScriptHost& host);
+/// order, and makes the build options, with those of config scripts. The host outlives the model. Throws Error.
+Model load_network(const NetworkArgs& args, ScriptHost& host);
 
 /// Shapes for dynamic inputs that --input-shapes does not name: the profile's.
 std::vector<std::pair<std::string, Shape>> profile_shapes(const TrtConfigArgs& config, const ModelArgs& model);
+
+/// The inputs of the next iteration; nothing at the end.
+using InputSource = std::function<std::optional<TensorMap>()>;
+/// Of files, which are read one after another, or of a script; as they were loaded. `what` ("input data"): for the log.
+InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const std::string& what);
+/// `default_shapes`: for dynamic inputs that --input-shapes does not name. `iterations`: where --iterations says nothing.
+InputSource generated_inputs(const ModelArgs& model, const DataLoaderArgs& data,
+                             const std::vector<InputBinding>& bindings,
+                             const std::vector<std::pair<std::string, Shape>>& default_shapes, int iterations);
 
 /// The inputs of all iterations: generated, loaded or from a script. Generated ones fit the bindings; others are as
 /// they were loaded (see adapt_inputs). `iterations`: of generated inputs, where --iterations says nothing.
@@ -38,5 +40,9 @@ std::vector<TensorMap> make_inputs(const ModelArgs& model, const DataLoaderArgs&
                                    const std::vector<InputBinding>& bindings,
                                    const std::vector<std::pair<std::string, Shape>>& default_shapes,
                                    int iterations = 1);
+
+/// Samples for public functions.
+TensorsByName by_name(const TensorMap& sample);
+std::vector<TensorsByName> by_name(const std::vector<TensorMap>& samples);
 
 }  // namespace ulpscope::cli

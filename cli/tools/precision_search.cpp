@@ -1,33 +1,24 @@
-#include "tools/precision_search.h"
+#include "tools/tool.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "args/criterion.h"
 #include "args/search.h"
-#include "calibration/calibration_cache.h"
+#include "compare/json_files.h"
 #include "console.h"
 #include "core/file.h"
-#include "engine/assign.h"
 #include "interrupt.h"
-#include "precision/answer_json.h"
-#include "precision/answer_text.h"
-#include "precision/fingerprint.h"
-#include "precision/journal.h"
-#include "precision/repair.h"
-#include "precision/search.h"
-#include "precision/trials.h"
-#include "tools/layer_choice.h"
+#include "tools/network_setup.h"
 #include "tools/precision_setup.h"
-#include "tools/search_answer.h"
-#include "tools/search_data.h"
-#include "tools/typed_model.h"
+#include "ulpscope/calibrate.h"
+#include "ulpscope/convert.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
+#include "ulpscope/search.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -35,29 +26,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-/// A user's script that Ctrl-C ends is no failure of the script: the search shall hand over what it has.
-class InterruptibleCriterion : public Criterion {
- public:
-  explicit InterruptibleCriterion(const Criterion& inner) : inner_(inner) {}
-  std::string description() const override { return inner_.description(); }
-  Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> candidate) const override {
-    try {
-      return inner_.judge(golden, candidate);
-    } catch (const Error&) {
-      if (interrupted()) throw SearchInterrupted("Ctrl-C");
-      throw;
-    }
-  }
-  Sensitivity sensitivity() const override { return inner_.sensitivity(); }
-  double atol(const std::string& output) const override { return inner_.atol(output); }
-  double rtol(const std::string& output) const override { return inner_.rtol(output); }
-  double threshold(const std::string& output) const override { return inner_.threshold(output); }
-  bool judges(const std::string& output) const override { return inner_.judges(output); }
-
- private:
-  const Criterion& inner_;
-};
 
 std::string duration(double seconds) {
   if (seconds < 90) return fmt::format("{:.0f} s", std::max(1.0, seconds));
@@ -135,37 +103,37 @@ class PrecisionSearchTool : public Tool {
 
   int run() override {
     SearchOptions search = search_.options();
+    search.criterion = criterion_options(criterion_, options_.comparison);
     enable_ladder(search);
     check_typed_model();
     PrecisionSetup setup = make_precision_setup(options_);
-    search.build = setup.build;
-    search.build.constraints = ConstraintMode::kObey;
-    search.infinities_equal = options_.comparison.infinities_compare_equal;
-    place_layers(*setup.network, search);
-    const SearchData data = make_search_data(options_, search_, setup);
-    const std::unique_ptr<Criterion> judge = make_judge(setup, data);
-    const InterruptibleCriterion criterion(*judge);
+    setup.model.loaded().build.constraints = ConstraintMode::kObey;
+    setup.model.loaded().network_words = network_words();
+    const std::vector<TensorsByName> samples = load_samples(setup, search);
     check_interrupted();
-    if (search_.dry_run) return dry_run(data, criterion, search);
-    if (options_.golden) check_golden_outputs(data, criterion, search);
+    if (search_.dry_run) return dry_run(plan_search(setup.model, samples, search), search);
 
-    const std::filesystem::path answer_path = search_.answer_path(options_.model.path());
-    Journal journal = open_journal(data, criterion, search);
-    const EndsByItself ends_by_itself;
-    Answer answer;
+    search.answer_path = search_.answer_path(options_.model.path());
+    search.journal = search_.journal_path(options_.model.path());
+    search.resume = search_.resume;
+    search.calibration_cache = cache_path(setup.model, search.answer_path);
+    const DeferInterrupt defer;
+    AnswerFile file;
     {
       ProgressLine line(search.time_limit);
-      answer = search_precisions(data, criterion, search, journal, [&](const SearchProgress& now) {
+      search.progress = [&](const SearchProgress& now) {
         if (interrupted()) throw SearchInterrupted("Ctrl-C");
         line.show(now);
-      });
+      };
+      file = ulpscope::search(setup.model, samples, search);
     }
-    add_requested_layers(*setup.network, search, answer);
-    const AnswerFile file = make_file(std::move(answer), setup, search, answer_path);
+    file.inputs = options_.data.load_inputs;
+    file.golden = options_.golden.value_or("");
+    save_cache(setup.model, file);
     show(file);
-    save(file, answer_path);
+    save(file);
     if (interrupted()) return kInterruptedStatus;
-    if (options_.onnx.save_path) save_typed_model(file.answer, setup, search, data.samples);
+    if (options_.onnx.save_path) save_typed_model(file, setup.model, samples);
     return file.answer.verdict == Answer::Verdict::kFound ? 0 : 1;
   }
 
@@ -184,89 +152,67 @@ class PrecisionSearchTool : public Tool {
     }
   }
 
-  /// --keep and --lower, and what --layer-precisions and scripts ask for.
-  void place_layers(const Network& network, SearchOptions& search) const {
-    search.keep = find_layers(network, search_.keep, "--keep");
-    search.lower = find_layers(network, search_.lower, "--lower");
-    for (const LayerId id : search.keep)
-      if (std::ranges::find(search.lower, id) != search.lower.end())
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[options] layer '{}': --keep and --lower contradict each other; expected it in one of "
-                                "them only",
-                                network.layer(id).name));
-    for (std::size_t l = 0; l < network.layers.size(); ++l) {
-      const Layer& layer = network.layers[l];
-      const auto id = static_cast<LayerId>(l);
-      if (!layer.precision || !has_precision(layer)) continue;
-      const bool kept = std::ranges::find(search.keep, id) != search.keep.end();
-      const bool highest = precision_from_type(*layer.precision) == search.ladder.back();
-      if (kept && !highest)
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[options] layer '{}': --keep and its requested precision {} contradict each other",
-                                layer.name, name_of(*layer.precision)));
-      if (!kept && !highest && std::ranges::find(search.lower, id) == search.lower.end()) search.lower.push_back(id);
-    }
-    std::ranges::sort(search.lower);
+  /// The words of `run` that make the network from the model's file, but for its precisions.
+  std::vector<std::string> network_words() const {
+    std::vector<std::string> words;
+    const auto list = [&](const char* option, const std::vector<std::string>& values) {
+      if (!values.empty()) words.emplace_back(option);
+      words.insert(words.end(), values.begin(), values.end());
+    };
+    const auto value = [&](const char* option, const std::optional<std::string>& text) {
+      if (text && !text->empty()) list(option, {*text});
+    };
+    const TrtConfigArgs& config = options_.config;
+    value("--target", config.target);
+    for (const auto& [option, profiles] : {std::pair{"--trt-min-shapes", &config.min_shapes},
+                                           {"--trt-opt-shapes", &config.opt_shapes},
+                                           {"--trt-max-shapes", &config.max_shapes}})
+      for (const std::vector<std::string>& each : *profiles) list(option, each);
+    value("--trt-config-script", config.config_script);
+    value("--trt-config-postprocess-script", config.config_postprocess_script);
+    list("--onnx-outputs", options_.onnx.outputs);
+    list("--onnx-exclude-outputs", options_.onnx.exclude_outputs);
+    value("--external-data-dir", options_.onnx.external_data_dir);
+    list("--trt-network-postprocess-script", options_.network.postprocess_scripts);
+    list("--trt-outputs", options_.network.outputs);
+    list("--trt-exclude-outputs", options_.network.exclude_outputs);
+    list("--tensor-dtypes", options_.network.tensor_dtypes);
+    return words;
   }
 
-  std::unique_ptr<Criterion> make_judge(const PrecisionSetup& setup, const SearchData& data) const {
-    std::vector<std::string> outputs;
-    for (const TensorId id : setup.network->outputs) outputs.push_back(setup.network->tensor(id).name);
-    auto criterion = make_criterion(criterion_, options_.comparison, *setup.host, outputs);
-    if (data.golden.empty()) return criterion;
-    std::vector<ExpectedOutput> expected;
-    for (const TensorId id : setup.network->outputs) {
-      const TensorInfo& info = setup.network->tensor(id);
-      ExpectedOutput output{info.name, info.shape.value_or(Shape{})};
-      // Without a declared shape, the rank is whatever the results have.
-      if (!info.shape)
-        for (const NamedTensor& golden : data.golden.front())
-          if (golden.name == info.name) output.shape = Shape(golden.tensor.shape().size(), -1);
-      expected.push_back(std::move(output));
-    }
-    const bool infinities = options_.comparison.infinities_compare_equal;
-    check_golden(data.golden, expected, *criterion, infinities, std::ssize(data.samples));
-    if (!data.held_out_golden.empty())
-      check_golden(data.held_out_golden, expected, *criterion, infinities, std::ssize(data.held_out));
-    return criterion;
-  }
-
-  /// Golden results of other inputs or another model are found out before anything is searched.
-  static void check_golden_outputs(const SearchData& data, const Criterion& criterion, const SearchOptions& search) {
-    Progress progress;
-    progress.show("running in float32");
-    Trials trials(data.network, search.build, data.samples);
-    const Judgement exact = criterion.judge(data.golden, trials.run(trials.full_precision(), /*keep=*/false));
-    if (!exact.passed(search.margin))
+  /// The samples; those that are held out and the golden results go into the options.
+  std::vector<TensorsByName> load_samples(PrecisionSetup& setup, SearchOptions& search) const {
+    constexpr int kGeneratedSamples = 4;
+    std::vector<TensorsByName> samples = by_name(make_samples(options_, setup, kGeneratedSamples));
+    if (options_.data.generates())
       log_warning(
-          fmt::format("Even with every layer in float32 the outputs use {:.4g} of the tolerance against the golden "
-                      "results (worst output: '{}'); were these made from other inputs, or is the tolerance too small?",
-                      exact.used, exact.worst_output));
+          "The samples are random numbers, since no inputs were given. The answer holds for such numbers and says "
+          "little about real data; try --load-inputs or --data-loader-script");
+    search.hold_out = !search_.no_hold_out;
+    for (const std::string& path : search_.hold_out) {
+      log_info("Loading held-out input data from " + path);
+      std::ranges::move(by_name(load_inputs(path)), std::back_inserter(search.held_out));
+    }
+    if (!search_.hold_out.empty() && search.held_out.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[data] --hold-out {}: expected inputs of at least one iteration, got none",
+                              fmt::join(search_.hold_out, " ")));
+    if (setup.golden) search.golden = by_name(setup.golden->iterations);
+    return samples;
   }
 
-  int dry_run(const SearchData& data, const Criterion& criterion, const SearchOptions& search) const {
-    Trials trials(data.network, search.build, data.samples);
-    const auto spec = trials.specialization();
-    std::vector<std::optional<DataType>> requested;
-    for (const Layer& layer : data.network->layers) requested.push_back(layer.precision);
-    for (const LayerId id : search.keep) requested[static_cast<std::size_t>(id)] = storage_of(search.ladder.back());
-    const Assignment low = trials.assign(requested);
-    const std::vector<LayerId> candidates = search_candidates(*spec, low, search);
-    const auto start = Clock::now();
-    trials.run(trials.full_precision(), /*keep=*/false);
-    const double forward = seconds_since(start);
+  static int dry_run(const SearchPlan& plan, const SearchOptions& search) {
     // Prediction and trials together cost some 10 to 30 forwards.
     std::string text = fmt::format(
         "{} of {} layers are candidates\nsamples: {} to search on, {} held out\ntolerance: {}, searched at {:.3g} of "
         "it\nobjective: {}\none float32 forward over the samples: {:.3g} s; the search will take about {:.3g} to "
         "{:.3g} s",
-        candidates.size(), data.network->layers.size(), data.samples.size(), data.held_out.size(),
-        criterion.description(), search.margin, search.objective == Objective::kCheapest ? "cheapest" : "smallest",
-        forward, 10 * forward, 30 * forward);
+        plan.candidates.size(), plan.layers, plan.samples, plan.held_out, plan.criterion, search.margin,
+        search.objective == Objective::kCheapest ? "cheapest" : "smallest", plan.forward_seconds,
+        10 * plan.forward_seconds, 30 * plan.forward_seconds);
     std::vector<std::string> names;
-    for (const LayerId id : candidates)
-      names.push_back(fmt::format("    {} ({}, {})", data.network->layer(id).name, data.network->layer(id).op->name,
-                                  ulpscope::name_of(low.precision[static_cast<std::size_t>(id)])));
+    for (const SearchPlan::Candidate& each : plan.candidates)
+      names.push_back(fmt::format("    {} ({}, {})", each.name, each.op, name_of(each.low)));
     constexpr std::size_t kListed = 30;
     const bool everything = log_enabled(LogLevel::kVerbose) || names.size() <= kListed;
     const std::size_t shown = everything ? names.size() : kListed;
@@ -274,54 +220,25 @@ class PrecisionSearchTool : public Tool {
                         fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), "\n"));
     if (shown < names.size()) text += fmt::format("\n    ... and {} more (-v shows all)", names.size() - shown);
     log_info(text);
-    if (!candidates.empty()) return 0;
+    if (!plan.candidates.empty()) return 0;
     throw Error(ErrorCode::kInvalidArgument,
                 "[search] there is nothing to search: no layer would run in lower precision; try --fp16, --bf16 or "
                 "--int8, or fewer names in --keep and --lower");
   }
 
-  Journal open_journal(const SearchData& data, const Criterion& criterion, const SearchOptions& search) const {
-    const std::filesystem::path path = search_.journal_path(options_.model.path());
-    if (path.empty()) return {};
-    const Fingerprint fingerprint = make_fingerprint(options_, criterion_, data, criterion, search);
-    if (!search_.resume) return Journal::create(path, fingerprint);
-    Journal journal = Journal::resume(path, fingerprint);
-    if (journal.resumed() > 0)
-      log_info(fmt::format("Going on with {} finished trial(s) of '{}'", journal.resumed(), path.string()));
-    return journal;
-  }
-
-  AnswerFile make_file(Answer answer, const PrecisionSetup& setup, const SearchOptions& search,
-                       const std::filesystem::path& answer_path) const {
-    AnswerFile file;
-    file.program = "ulpscope " ULPSCOPE_VERSION;
-    file.model = *options_.model.model;
-    file.model_hash = hash_of_file(options_.model.path());
-    file.precisions = enabled_precisions(search.build);
-    file.fusion = name_of(search.build.fusion);
-    file.criterion_options = criterion_words(criterion_, options_.comparison);
-    file.inputs = options_.data.load_inputs;
-    if (options_.golden) file.golden = *options_.golden;
-    file.scales = search.build.scales;
-    if (search.build.int8) file.calibration_cache = cache_of(search.build, answer_path);
-    file.run_options =
-        run_options(options_, answer, *setup.network, search, file.calibration_cache, answer_path.string());
-    file.answer = std::move(answer);
-    return file;
-  }
-
   /// The file that `run` takes the scales from: that of the options, else one beside the answer.
-  std::string cache_of(const BuildOptions& build, const std::filesystem::path& answer_path) const {
+  std::filesystem::path cache_path(const Model& model, std::filesystem::path answer_path) const {
     if (options_.config.calibration_cache) return *options_.config.calibration_cache;
-    if (build.scales.empty()) return {};
-    std::filesystem::path path = answer_path;
-    path.replace_extension(".calibration.cache");
+    return model.scales().empty() ? std::filesystem::path() : answer_path.replace_extension(".calibration.cache");
+  }
+
+  void save_cache(const Model& model, const AnswerFile& file) const {
+    if (file.calibration_cache.empty() || options_.config.calibration_cache) return;
     CalibrationCache cache;
-    cache.scales = build.scales;
+    cache.scales = model.scales();
     const WritingFile writing;
-    write_calibration_cache(path, cache);
-    log_info("Saving calibration cache to " + path.string());
-    return path.string();
+    write_calibration_cache(file.calibration_cache, cache);
+    log_info("Saving calibration cache to " + file.calibration_cache);
   }
 
   void show(const AnswerFile& file) const {
@@ -333,10 +250,10 @@ class PrecisionSearchTool : public Tool {
     if (log_enabled(LogLevel::kVerbose) && !layers.empty()) log_verbose("For --layer-precisions:\n" + layers);
   }
 
-  void save(const AnswerFile& file, const std::filesystem::path& answer_path) const {
+  void save(const AnswerFile& file) const {
     const WritingFile writing;
-    log_info("Saving answer to " + answer_path.string());
-    write_answer(answer_path, file);
+    log_info("Saving answer to " + file.path.string());
+    write_answer(file.path, file);
     if (!search_.layer_precisions_file) return;
     // An empty file would say that no layer needs more precision.
     if (file.answer.verdict == Answer::Verdict::kUnverified && file.answer.search.outputs.empty()) {
@@ -354,38 +271,21 @@ class PrecisionSearchTool : public Tool {
     if (options_.model.type() != ModelType::kOnnx)
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("[options] --save-onnx: expected an ONNX model, got '{}'", *options_.model.model));
-    check_typed_output(options_.model.path(), "--save-onnx", *options_.onnx.save_path);
+    options_.model.check_not_replaced("--save-onnx", *options_.onnx.save_path);
   }
 
-  void save_typed_model(const Answer& answer, const PrecisionSetup& setup, const SearchOptions& search,
-                        const std::vector<TensorMap>& samples) const {
-    if (answer.verdict != Answer::Verdict::kFound) {
-      log_warning(
-          fmt::format("--save-onnx {}: not written, since no set of layers was found", *options_.onnx.save_path));
-      return;
-    }
-    if (answer.candidates > 0 && std::ssize(answer.kept) == answer.candidates) {
-      log_warning(fmt::format("--save-onnx {}: not written, since every layer is kept: the model itself is the answer",
-                              *options_.onnx.save_path));
-      return;
-    }
-    OnnxChecks checks;
-    Network network = *setup.network;
-    BuildOptions build = search.build;
-    apply_repairs(network, build.scales, answer.repairs);
-    std::vector<std::optional<DataType>> requested;
-    for (const Layer& layer : network.layers) requested.push_back(layer.precision);
-    for (const KeptLayer& kept : answer.kept)
-      if (const LayerId id = network.find_layer(kept.name); id != kNone)
-        requested[static_cast<std::size_t>(id)] = storage_of(kept.precision);
-    TypedModelRequest request;
-    request.model = options_.model.path();
-    request.output = *options_.onnx.save_path;
-    if (options_.onnx.external_data_dir) request.external_data_dir = *options_.onnx.external_data_dir;
-    request.samples = samples;
-    request.fusion = build.fusion;
-    const auto spec = specialize_for(network, samples.front());
-    write_typed_model(*spec, assign_precisions(*spec, build, &requested), answer.repairs, request, &checks);
+  void save_typed_model(const AnswerFile& file, const Model& model, const std::vector<TensorsByName>& samples) const {
+    const Answer& answer = file.answer;
+    const auto leave_out = [&](const char* why) {
+      log_warning(fmt::format("--save-onnx {}: not written, since {}", *options_.onnx.save_path, why));
+    };
+    if (answer.verdict != Answer::Verdict::kFound) return leave_out("no set of layers was found");
+    if (answer.candidates > 0 && std::ssize(answer.kept) == answer.candidates)
+      return leave_out("every layer is kept: the model itself is the answer");
+    ConvertOptions options;
+    options.answer = file;
+    options.interrupt = check_interrupted;
+    convert(model, *options_.onnx.save_path, samples, options);
   }
 
   PrecisionOptions options_;

@@ -19,15 +19,6 @@
 namespace ulpscope::cli {
 namespace {
 
-std::vector<InputBinding> input_bindings(const Network& network) {
-  std::vector<InputBinding> result;
-  for (const TensorId id : network.inputs) {
-    const TensorInfo& info = network.tensor(id);
-    result.push_back({info.name, info.type, info.shape.value_or(Shape{})});
-  }
-  return result;
-}
-
 void check_options(const PrecisionOptions& options) {
   options.model.check_exists();
   if (options.model.type() == ModelType::kEngine)
@@ -56,7 +47,8 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
   PrecisionSetup setup;
   setup.host = make_script_host(options.onnx, options.python);
   set_num_threads(options.config.num_threads());
-  LoadedNetwork loaded = load_network(options.network_args(), *setup.host);
+  setup.model = load_network(options.network_args(), *setup.host);
+  LoadedModel& loaded = setup.model.loaded();
   BuildOptions& build = loaded.build;
   if (build.strongly_typed)
     throw Error(ErrorCode::kUnsupported,
@@ -72,10 +64,9 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
   build.constraints = options.config.constraints == "prefer" ? ConstraintMode::kPrefer : ConstraintMode::kObey;
   build.assume_lowest = !options.cost_model;
   if (options.golden) setup.golden = load_golden(*options.golden, *loaded.network);
-  add_scales(options.network_args(), *setup.host, loaded);
-  setup.network = std::move(loaded.network);
-  setup.build = std::move(loaded.build);
-  setup.weights = loaded.weights;
+  add_scales(options.network_args(), *setup.host, setup.model);
+  setup.network = loaded.network;
+  setup.build = loaded.build;
   return setup;
 }
 
@@ -175,11 +166,7 @@ void check_golden_results(Trials& trials, GoldenResults& golden, const Precision
       }
   // A script may judge what it likes.
   if (!options.comparison.script) {
-    std::vector<ExpectedOutput> expected;
-    for (const NamedTensor& output : golden.iterations.front())
-      expected.push_back({output.name, Shape(output.tensor.shape().size(), -1)});
-    check_golden(golden.iterations, expected, *make_tolerance_criterion(tolerances),
-                 tolerances.infinities_compare_equal);
+    check_golden_of(golden.iterations, *make_tolerance_criterion(tolerances), tolerances.infinities_compare_equal);
   }
   const auto required = compare_with_golden(functions, options.comparison, golden, exact, false);
   if (all_passed(required)) return;

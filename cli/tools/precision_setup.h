@@ -11,9 +11,9 @@
 #include "compare/comparison.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
-#include "backend/weights.h"
 #include "precision/trials.h"
 #include "runners/script_host.h"
+#include "ulpscope/model.h"
 
 namespace ulpscope::cli {
 
@@ -26,11 +26,11 @@ struct GoldenResults {
 
 struct PrecisionSetup {
   std::unique_ptr<ScriptHost> host;
-  /// With scripts, outputs, --layer-precisions and types applied.
+  Model model{nullptr};
+  /// That of the model: with scripts, outputs, --layer-precisions and types applied.
   std::shared_ptr<Network> network;
   /// Obey, unless --precision-constraints says prefer; assume_lowest, unless --cost-model was given; scales for int8.
   BuildOptions build;
-  WeightCache weights;  ///< What calibration prepared.
   /// Of --golden; none without it. Read before anything is calibrated, so that a wrong file is found at once.
   std::optional<GoldenResults> golden;
 };

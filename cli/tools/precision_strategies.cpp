@@ -1,4 +1,4 @@
-#include "tools/precision_strategies.h"
+#include "tools/tool.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "tools/run.h"
+#include "tools/tool.h"
 
 #include <fmt/format.h>
 
@@ -88,7 +88,7 @@ class RunTool : public Tool {
     const std::vector<CompareFunction> functions =
         compare_functions(options_.comparison, host, make_plotter(options_.comparison, host));
 
-    TemporaryFolder folder;
+    std::optional<TemporaryFolder> folder;
     prepare_onnx(options_, host, folder);
     RunResults results = infer(host);
     for (const std::string& path : options_.comparison.load_outputs) {

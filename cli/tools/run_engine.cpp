@@ -50,12 +50,12 @@ std::shared_ptr<Engine> build_engine(const RunOptions& options, ScriptHost& host
     static_cast<void>(config.build_options(options.model));
     return load_built_engine(options);
   }
-  LoadedNetwork loaded = load_network(options.network_args(), host);
-  add_scales(options.network_args(), host, loaded);
+  Model model = load_network(options.network_args(), host);
+  add_scales(options.network_args(), host, model);
   check_interrupted();
   Progress progress;
   progress.show("building the engine");
-  return Engine::build(loaded.network, loaded.build);
+  return Engine::build(model.loaded().network, model.loaded().build);
 }
 
 void save_engine_files(const RunOptions& options, const Engine& engine) {

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <set>
 
@@ -77,21 +75,7 @@ void save(const RunOptions& options, Worker& worker, const std::string& external
 
 }  // namespace
 
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
-}
-
-const fs::path& TemporaryFolder::path() {
-  if (!path_.empty()) return path_;
-  std::string name = (fs::temp_directory_path() / "ulpscope-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr)
-    throw Error(ErrorCode::kIo,
-                fmt::format("[files] {}: cannot make a temporary folder: {}", name, std::strerror(errno)));
-  return path_ = name;
-}
-
-void prepare_onnx(RunOptions& options, ScriptHost& host, TemporaryFolder& folder) {
+void prepare_onnx(RunOptions& options, ScriptHost& host, std::optional<TemporaryFolder>& folder) {
   OnnxLoadArgs& onnx = options.onnx;
   if (!onnx.fp_to_fp16 && !onnx.save_path && onnx.outputs_by_type.empty()) {
     if (onnx.save_external_data || onnx.size_threshold || onnx.many_files)
@@ -108,7 +92,7 @@ void prepare_onnx(RunOptions& options, ScriptHost& host, TemporaryFolder& folder
   std::string external = onnx.external_data_dir ? fs::absolute(*onnx.external_data_dir).string() : "";
   const fs::path original = options.model.path();
   if (onnx.fp_to_fp16) {
-    const fs::path converted = folder.path() / original.filename();
+    const fs::path converted = folder.emplace(fs::temp_directory_path() / "ulpscope-").path() / original.filename();
     log_info("Converting float tensors to float16");
     host.data_worker()->call("convert_to_float16", Value::Map{{"path", fs::absolute(original).string()},
                                                               {"target", converted.string()},

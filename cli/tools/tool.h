@@ -38,6 +38,22 @@ class Tool {
   std::string command;
 };
 
+/// One function per tool; tools.cpp lists them.
+std::unique_ptr<Tool> make_convert_tool();
+std::unique_ptr<Tool> make_debug_precision_tool();
+std::unique_ptr<Tool> make_precision_search_tool();
+std::unique_ptr<Tool> make_precision_bisect_tool();
+std::unique_ptr<Tool> make_precision_linear_tool();
+std::unique_ptr<Tool> make_precision_worst_first_tool();
+std::unique_ptr<Tool> make_report_tool();
+std::unique_ptr<Tool> make_run_tool();
+std::unique_ptr<Tool> make_inspect_model_tool();
+std::unique_ptr<Tool> make_inspect_data_tool();
+std::unique_ptr<Tool> make_inspect_diff_tool();
+std::unique_ptr<Tool> make_trt_network_template_tool();
+std::unique_ptr<Tool> make_trt_config_template_tool();
+std::unique_ptr<Tool> make_onnx_gs_template_tool();
+
 struct ToolEntry {
   const char* name;
   std::unique_ptr<Tool> (*make)();

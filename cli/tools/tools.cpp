@@ -1,11 +1,3 @@
-#include "tools/convert.h"
-#include "tools/debug_precision.h"
-#include "tools/inspect.h"
-#include "tools/precision_search.h"
-#include "tools/precision_strategies.h"
-#include "tools/report.h"
-#include "tools/run.h"
-#include "tools/template.h"
 #include "tools/tool.h"
 
 namespace ulpscope::cli {

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "runtime/engine.h"
+#include "engine/option_names.h"
+#include "graph/layer_choice.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 #include "ulpscope/error.h"
@@ -34,46 +36,22 @@ const BasePrecision& base_precision(const std::string& name) {
               fmt::format("[engine] precision: expected fp32, tf32, fp16 or bf16, got '{}'", name));
 }
 
-Fusion fusion_level(const std::string& name) {
-  if (name == "none") return Fusion::kNone;
-  if (name == "pointwise") return Fusion::kPointwise;
-  if (name == "full") return Fusion::kFull;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[engine] fusion: expected none, pointwise or full, got '{}'", name));
-}
-
-// Layers that a precision can be asked of: float arithmetic.
-bool computes(const Network& network, const Layer& layer) {
-  return layer.op->precision == PrecisionRule::kCompute && !layer.outputs.empty() && layer.outputs[0] != kNone &&
-         is_floating(network.tensor(layer.outputs[0]).type);
-}
-
 BuildOptions apply(const EngineOptions& options, Network& network) {
   const BasePrecision& base = base_precision(options.precision);
   BuildOptions build;
-  build.fusion = fusion_level(options.fusion);
+  build.fusion = fusion_from_name(options.fusion, "[engine] fusion");
   build.threads = options.threads;
   build.constraints = ConstraintMode::kObey;
   build.assume_lowest = true;
   if (base.flag != nullptr) build.*base.flag = true;
   bool others_enabled = false;
-  for (const auto& [name, precision] : options.layer_precisions) {
-    const LayerId id = network.find_layer(name);
-    if (id == kNone) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[engine] layer_precisions: expected names of layers, got '{}', which the model does not have",
-                      name));
-    }
-    const auto type = data_type_from_name(precision);
-    if (!type || (*type != DataType::kFloat32 && *type != DataType::kFloat16 && *type != DataType::kBFloat16)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[engine] layer_precisions: layer '{}': expected float32, float16 or bfloat16, got '{}'",
-                              name, precision));
-    }
-    network.layer(id).precision = *type;
+  std::vector<std::string> words;
+  for (const auto& [name, precision] : options.layer_precisions) words.push_back(name + ":" + precision);
+  for (const auto& [id, type] : find_layer_precisions(
+           network, words, {.where = "[engine] layer_precisions", .types = std::span(kLayerTypes).first(3)})) {
+    network.layer(id).precision = type;
     for (const BasePrecision& other : kPrecisions) {
-      if (other.type != *type || other.flag == nullptr || other.type == DataType::kFloat32 || build.*other.flag)
+      if (other.type != type || other.flag == nullptr || other.type == DataType::kFloat32 || build.*other.flag)
         continue;
       build.*other.flag = true;
       others_enabled = true;
@@ -82,7 +60,9 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
   // A type that was enabled for some layers must not spread to those that nobody named.
   if (others_enabled) {
     for (Layer& layer : network.layers) {
-      if (!layer.precision && computes(network, layer)) layer.precision = base.type;
+      const bool computes = layer.op->precision == PrecisionRule::kCompute && !layer.outputs.empty() &&
+                            layer.outputs[0] != kNone && is_floating(network.tensor(layer.outputs[0]).type);
+      if (!layer.precision && computes) layer.precision = base.type;
     }
   }
   return build;

@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "runtime/executable.h"
+#include "engine/int8.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -40,15 +41,6 @@ std::vector<Shape> shapes_of(std::span<const Tensor> tensors) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : tensors) shapes.push_back(tensor.shape());
   return shapes;
-}
-
-std::vector<InputBinding> bindings_of(const Network& network) {
-  std::vector<InputBinding> bindings;
-  for (TensorId id : network.inputs) {
-    const TensorInfo& info = network.tensor(id);
-    bindings.push_back({info.name, info.type, info.shape.value_or(Shape{})});
-  }
-  return bindings;
 }
 
 /// The inputs of a sample, in the order of the bindings.
@@ -97,7 +89,7 @@ class Calibrator {
   Calibrator(const Network& network, const CalibrationOptions& options, const WeightCache& weights)
       : network_(network), options_(options), weights_(weights) {
     build_.threads = options.threads;
-    bindings_ = bindings_of(network);
+    bindings_ = input_bindings(network);
   }
 
   void add(const TensorMap& sample, Calibration& result) {
@@ -298,7 +290,7 @@ std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::
   set_num_threads(options.threads);
   BuildOptions build;
   build.threads = options.threads;
-  const std::vector<InputBinding> bindings = bindings_of(network);
+  const std::vector<InputBinding> bindings = input_bindings(network);
   std::vector<std::vector<Tensor>> inputs;
   for (const TensorMap& sample : samples) inputs.push_back(physical_inputs(sample, bindings));
   const auto spec = specialize(network, shapes_of(inputs[0]));
@@ -325,6 +317,26 @@ std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::
     first = last;
   }
   return result;
+}
+
+std::vector<TensorId> wanted_tensors(const Network& network, const BuildOptions& build) {
+  std::vector<Shape> shapes;
+  for (TensorId id : network.inputs) {
+    const TensorInfo& info = network.tensor(id);
+    Shape shape = info.shape.value_or(Shape{});
+    if (const auto typical = build.typical_shapes.find(info.name); typical != build.typical_shapes.end())
+      shape = typical->second;
+    if (!build.profiles.empty())
+      if (const auto opt = build.profiles.front().opt.find(info.name); opt != build.profiles.front().opt.end())
+        shape = opt->second;
+    std::ranges::replace(shape, -1, 1);
+    shapes.push_back(std::move(shape));
+  }
+  try {
+    return int8_tensors(*specialize(network, std::move(shapes)));
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 void check_scales(const CalibrationCache& cache, const Network& network, std::span<const TensorId> wanted,

@@ -13,33 +13,16 @@
 #include "calibration/calibration_cache.h"
 #include "calibration/calibrators.h"
 #include "compare/tensor_map.h"
+#include "engine/options.h"
 #include "engine/specialization.h"
 #include "backend/weights.h"
 #include "graph/network.h"
+#include "ulpscope/calibrate.h"
 
 namespace ulpscope {
 
-/// What a quantile of magnitudes is taken at when nothing else is asked for.
-inline constexpr double kDefaultQuantile = 0.99999;
-
-struct CalibrationOptions {
-  CalibrationAlgorithm algorithm = CalibrationAlgorithm::kEntropy2;
-  double quantile = kDefaultQuantile;  ///< Of kLegacy; above 0, at most 1.
-  int threads = 0;                     ///< 0: one per core. The scales do not depend on it.
-  /// Bytes of activations that are kept for counting at a time; a network with more is run several times per sample.
-  std::size_t memory_limit = std::size_t{1} << 30;
-};
-
 /// The next sample, inputs by name; nothing at the end.
 using SampleSource = std::function<std::optional<TensorMap>()>;
-/// Called before sample 0, 1, ... is run; may throw to stop.
-using CalibrationProgress = std::function<void(std::size_t sample)>;
-
-struct Calibration {
-  std::map<std::string, float> scales;  ///< Per tensor: threshold / 127.
-  std::size_t samples = 0;
-  std::map<std::string, Shape> first_shapes;  ///< Of the inputs, in the first sample.
-};
 
 /// The tensors that get scales: inputs of the network and outputs of layers, if they are floats and no constants.
 /// Those of graphs inside of control flow are not among them.
@@ -74,9 +57,11 @@ std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::
                                                    const CalibrationOptions& options = {},
                                                    const WeightCache& weights = {});
 
-/// Whether the scales of a cache are of this network. `wanted`: the tensors whose scales int8 layers need
-/// (int8_tensors). Warns once
-/// of those that have none. Throws Error(kInvalidFile) when no name of the cache is one of the network: it belongs to
+/// The tensors whose scales int8 layers need (int8_tensors), for the shapes that an engine of the network is built for;
+/// none if it does not work for them (the build says why).
+std::vector<TensorId> wanted_tensors(const Network& network, const BuildOptions& build);
+
+/// Whether the scales of a cache are of this network. `wanted`: see wanted_tensors. Warns once of those that have none. Throws Error(kInvalidFile) when no name of the cache is one of the network: it belongs to
 /// another model. `source`: the file, for messages.
 void check_scales(const CalibrationCache& cache, const Network& network, std::span<const TensorId> wanted,
                   const std::string& source);

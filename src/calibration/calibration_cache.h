@@ -2,21 +2,13 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
-namespace ulpscope {
+#include "ulpscope/calibrate.h"
 
-struct CalibrationCache {
-  /// What the header says: "8601" and "EntropyCalibration2". Readers take every version and every algorithm.
-  std::string version = "8601";
-  std::string algorithm = "EntropyCalibration2";
-  /// Per tensor: real value = scale * integer. Finite, normal, at most the largest
-  /// float32 / 127.
-  std::map<std::string, float> scales;
-};
+namespace ulpscope {
 
 /// Throws Error(kInvalidFile) that starts with "[calibration cache] 'source', line 3: expected ...", or names the
 /// tensor whose scale makes no sense. `source`: for messages. Empty lines, blanks at the end of a line and CR LF are
@@ -28,9 +20,5 @@ std::string to_text(const CalibrationCache& cache);
 /// Nothing when there is no such file or only white space in it: it is to be calibrated then. Throws Error: kIo,
 /// kInvalidFile.
 std::optional<CalibrationCache> find_calibration_cache(const std::filesystem::path& path);
-/// Throws Error: kNotFound, kIo, kInvalidFile.
-CalibrationCache read_calibration_cache(const std::filesystem::path& path);
-/// Replaces the file as a whole. Throws Error(kIo).
-void write_calibration_cache(const std::filesystem::path& path, const CalibrationCache& cache);
 
 }  // namespace ulpscope

@@ -7,20 +7,13 @@
 #include <string_view>
 #include <vector>
 
-namespace ulpscope {
+#include "ulpscope/calibrate.h"
 
-enum class CalibrationAlgorithm : std::uint8_t {
-  kEntropy2,  ///< IInt8EntropyCalibrator2, the default.
-  kEntropy,   ///< IInt8EntropyCalibrator.
-  kMinMax,    ///< IInt8MinMaxCalibrator.
-  kLegacy,    ///< IInt8LegacyCalibrator: a quantile of the magnitudes.
-};
+namespace ulpscope {
 
 /// From a TensorRT class ("IInt8MinMaxCalibrator") or a short word: entropy, max, percentile. Throws
 /// Error(kInvalidArgument) with the names that there are and the nearest ones.
 CalibrationAlgorithm calibration_algorithm_from_name(std::string_view name);
-/// "EntropyCalibration2", "EntropyCalibration", "MinMaxCalibration", "LegacyCalibration": as calibration caches say.
-std::string_view cache_name_of(CalibrationAlgorithm algorithm) noexcept;
 
 /// From here on a finite value is a mask that stands for minus infinity (-3.4e38 in attention), not a measurement: it
 /// saturates in int8, and does not count for calibrators that look at the distribution. MinMax takes it as it is.

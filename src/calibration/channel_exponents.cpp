@@ -214,7 +214,7 @@ class Chooser {
 
 }  // namespace
 
-std::optional<Equalisation> find_equalisation(const Specialization& spec, const Fold& fold, const ChannelRange& range,
+std::optional<Equalization> find_equalization(const Specialization& spec, const Fold& fold, const ChannelRange& range,
                                               float scale) {
   const Network& network = *spec.network;
   if (range.largest.size() != static_cast<std::size_t>(fold.channels)) return std::nullopt;
@@ -229,7 +229,7 @@ std::optional<Equalisation> find_equalisation(const Specialization& spec, const 
   const std::vector<std::int8_t> none(exponents.size(), 0);
   const double worth = fold.copies ? kWorthALayer : kWorthwhile;
   if (most == 0 || !(chooser.error(exponents) * worth <= chooser.error(none))) return std::nullopt;
-  Equalisation result;
+  Equalization result;
   result.tensor = network.tensor(fold.tensor).name;
   result.copies = fold.copies;
   if (const LayerId producer = network.tensor(fold.tensor).producer; producer != kNone)

@@ -37,7 +37,7 @@ std::optional<Fold> Folder::fold(TensorId tensor, bool copies) const {
       return {};
   }
   result.reader_edits = result.edits.size();
-  if (result.channels < 2 || (!copies && !take(tensor, result))) return {};
+  if (result.channels < 2 || (!copies && !fold_producer(tensor, result))) return {};
   return result;
 }
 
@@ -78,7 +78,7 @@ bool Folder::add_reader(LayerId id, Fold& fold) const {
   return true;
 }
 
-bool Folder::take_pointwise(LayerId id, std::size_t input, int sign, std::size_t trailing, Fold& fold) const {
+bool Folder::fold_pointwise(LayerId id, std::size_t input, int sign, std::size_t trailing, Fold& fold) const {
   const Tensor* value = constant_input(network_, network_.layer(id), input);
   if (value == nullptr) return false;
   Shape shape = value->shape();
@@ -90,12 +90,12 @@ bool Folder::take_pointwise(LayerId id, std::size_t input, int sign, std::size_t
   return true;
 }
 
-bool Folder::take_vector(LayerId id, std::size_t input, Fold& fold) const {
+bool Folder::fold_vector(LayerId id, std::size_t input, Fold& fold) const {
   const Tensor* value = constant_input(network_, network_.layer(id), input);
-  return value != nullptr && value->shape() == Shape{fold.channels} && take_pointwise(id, input, -1, 0, fold);
+  return value != nullptr && value->shape() == Shape{fold.channels} && fold_pointwise(id, input, -1, 0, fold);
 }
 
-bool Folder::take_weights(LayerId id, Fold& fold) const {
+bool Folder::fold_weights(LayerId id, Fold& fold) const {
   const Layer& layer = network_.layer(id);
   const std::string_view op = layer.op->name;
   const Tensor* weights = constant_input(network_, layer, 1);
@@ -113,13 +113,13 @@ bool Folder::take_weights(LayerId id, Fold& fold) const {
       edit.per_group = groups == 1 ? 0 : shape[0] / groups;
       channels = shape[1] * groups;
     }
-    if (channels != fold.channels || (has_input(layer, 2) && !take_vector(id, 2, fold))) return false;
+    if (channels != fold.channels || (has_input(layer, 2) && !fold_vector(id, 2, fold))) return false;
   } else {
     if (fold.trailing != 0 || shape.size() < 2) return false;
     const bool gemm = op == "Gemm";
     edit.axis = shape.size() - (gemm && layer.attributes.integer("transB", 0) != 0 ? 2 : 1);
     channels = shape[edit.axis];
-    if (channels != fold.channels || (gemm && has_input(layer, 2) && !take_pointwise(id, 2, -1, 0, fold))) return false;
+    if (channels != fold.channels || (gemm && has_input(layer, 2) && !fold_pointwise(id, 2, -1, 0, fold))) return false;
   }
   fold.edits.push_back(std::move(edit));
   return true;
@@ -127,10 +127,10 @@ bool Folder::take_weights(LayerId id, Fold& fold) const {
 
 bool Folder::pass(TensorId input, Fold& fold) const {
   if (input == kNone || network_.tensor(input).value || network_.is_output(input)) return false;
-  return consumers_[static_cast<std::size_t>(input)].size() == 1 && take(input, fold);
+  return consumers_[static_cast<std::size_t>(input)].size() == 1 && fold_producer(input, fold);
 }
 
-bool Folder::take(TensorId tensor, Fold& fold) const {
+bool Folder::fold_producer(TensorId tensor, Fold& fold) const {
   const LayerId id = network_.tensor(tensor).producer;
   if (id == kNone) return false;
   const Layer& layer = network_.layer(id);
@@ -141,23 +141,23 @@ bool Folder::take(TensorId tensor, Fold& fold) const {
   fold.passed.push_back(id);
   const auto constant = [&](std::size_t i) { return constant_input(network_, layer, i) != nullptr; };
   if (op == "Mul") {
-    return (constant(1) && take_pointwise(id, 1, -1, fold.trailing, fold)) ||
-           (constant(0) && take_pointwise(id, 0, -1, fold.trailing, fold));
+    return (constant(1) && fold_pointwise(id, 1, -1, fold.trailing, fold)) ||
+           (constant(0) && fold_pointwise(id, 0, -1, fold.trailing, fold));
   }
-  if (op == "Div") return constant(1) && take_pointwise(id, 1, 1, fold.trailing, fold);
+  if (op == "Div") return constant(1) && fold_pointwise(id, 1, 1, fold.trailing, fold);
   if (op == "Add" || op == "Sub") {
     const std::size_t side = constant(1) ? 1 : 0;
     // A summand of one element has no int8 form, the vector that it would become has one.
     return constant(side) && constant_input(network_, layer, side)->size() > 1 &&
-           take_pointwise(id, side, -1, fold.trailing, fold) && pass(layer.inputs[1 - side], fold);
+           fold_pointwise(id, side, -1, fold.trailing, fold) && pass(layer.inputs[1 - side], fold);
   }
-  if (op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose") return take_weights(id, fold);
+  if (op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose") return fold_weights(id, fold);
   // Axis 1 holds the channels where the reader is a convolution.
   if (op == "BatchNormalization" || op == "InstanceNormalization")
-    return fold.trailing > 0 && layer.attributes.integer("training_mode", 0) == 0 && take_vector(id, 1, fold) &&
-           take_vector(id, 2, fold);
+    return fold.trailing > 0 && layer.attributes.integer("training_mode", 0) == 0 && fold_vector(id, 1, fold) &&
+           fold_vector(id, 2, fold);
   if (op == "LayerNormalization")
-    return fold.trailing == 0 && take_vector(id, 1, fold) && (!has_input(layer, 2) || take_vector(id, 2, fold));
+    return fold.trailing == 0 && fold_vector(id, 1, fold) && (!has_input(layer, 2) || fold_vector(id, 2, fold));
   if (op == "Relu" || op == "LeakyRelu" || op == "PRelu" || op == "Identity") return pass(layer.inputs[0], fold);
   if (op == "MaxPool") return fold.trailing > 0 && pass(layer.inputs[0], fold);
   return false;

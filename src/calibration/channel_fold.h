@@ -47,13 +47,13 @@ class Folder {
  private:
   bool add_reader(LayerId id, Fold& fold) const;
   /// A constant that meets every channel once, or all of them: of one element, or of one along the channels.
-  bool take_pointwise(LayerId id, std::size_t input, int sign, std::size_t trailing, Fold& fold) const;
+  bool fold_pointwise(LayerId id, std::size_t input, int sign, std::size_t trailing, Fold& fold) const;
   /// A parameter with one element per channel.
-  bool take_vector(LayerId id, std::size_t input, Fold& fold) const;
-  bool take_weights(LayerId id, Fold& fold) const;
+  bool fold_vector(LayerId id, std::size_t input, Fold& fold) const;
+  bool fold_weights(LayerId id, Fold& fold) const;
   /// Goes on with an input that only this layer reads.
   bool pass(TensorId input, Fold& fold) const;
-  bool take(TensorId tensor, Fold& fold) const;
+  bool fold_producer(TensorId tensor, Fold& fold) const;
 
   const Network& network_;
   const std::vector<std::vector<LayerId>> consumers_;

@@ -191,6 +191,15 @@ Tensor adapt(const Tensor& tensor, const InputBinding& binding) {
 
 }  // namespace
 
+std::vector<InputBinding> input_bindings(const Network& network) {
+  std::vector<InputBinding> bindings;
+  for (TensorId id : network.inputs) {
+    const TensorInfo& info = network.tensor(id);
+    bindings.push_back({info.name, info.type, info.shape.value_or(Shape{})});
+  }
+  return bindings;
+}
+
 TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<InputBinding>& bindings,
                           std::int64_t iteration) {
   warn_unmatched(options, bindings);

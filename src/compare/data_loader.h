@@ -8,6 +8,7 @@
 
 #include "compare/name_values.h"
 #include "compare/tensor_map.h"
+#include "graph/network.h"
 
 namespace ulpscope {
 
@@ -17,6 +18,9 @@ struct InputBinding {
   DataType type = DataType::kUndefined;
   Shape shape;  ///< -1 for a dynamic dimension.
 };
+
+/// The inputs of a network, in its order. A shape that is not declared is that of a scalar.
+std::vector<InputBinding> input_bindings(const Network& network);
 
 struct DataLoaderOptions {
   std::int64_t seed = 1;

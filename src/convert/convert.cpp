@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <set>
 
 #include "convert/casts.h"
@@ -14,6 +12,7 @@
 #include "convert/lowerable.h"
 #include "convert/normalizations.h"
 #include "convert/proof.h"
+#include "core/temporary_folder.h"
 #include "engine/assign.h"
 #include "runtime/executable.h"
 #include "engine/int8.h"
@@ -57,7 +56,7 @@ bool outputs_follow(const Specialization& spec, LayerId id, DataType type) {
 class Converter {
  public:
   Converter(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
-            const std::vector<Repair>& repairs, const ConvertOptions& options)
+            const std::vector<Repair>& repairs, const TypedModelOptions& options)
       : spec_(spec),
         network_(*spec.network),
         repairs_(repairs),
@@ -257,19 +256,8 @@ class Converter {
     casts_.frozen = frozen_;
     casts_.expressible = [this](LayerId id, DataType type) { return obstacle(id, type).empty(); };
     casts_.fixed_shapes = casts_fixed_shapes();
-    std::vector<std::string> names;
-    for (const auto* ids : {&network_.inputs, &network_.outputs})
-      for (TensorId id : *ids) names.push_back(network_.tensor(id).name);
-    for (const auto& [name, type] : options_.io_types) {
-      const TensorId id = network_.find_tensor(name);
-      if (std::find(names.begin(), names.end(), name) == names.end())
-        refuse(ErrorCode::kInvalidArgument,
-               fmt::format("--io-types: expected an input or output of the network, got '{}'{}", name,
-                           did_you_mean(name, names)));
-      if (!is_lowerable(type) || !is_lowerable(spec_.type(id)))
-        refuse(ErrorCode::kInvalidArgument,
-               fmt::format("--io-types: '{}' is {}, expected a change between float32, float16 and bfloat16, got {}",
-                           name, name_of(spec_.type(id)), name_of(type)));
+    for (const auto& [id, type] : find_io_types(network_, options_.io_types)) {
+      const std::string& name = network_.tensor(id).name;
       const bool input = std::find(network_.inputs.begin(), network_.inputs.end(), id) != network_.inputs.end();
       if (type != spec_.type(id) &&
           (network_.tensor(id).producer == kNone ? network_.is_output(id) : spec_.is_constant(id)))
@@ -399,31 +387,6 @@ class Converter {
       changes_.metadata.emplace_back("ulpscope.other_type_same_bits", fmt::format("{}", fmt::join(names, "\n")));
   }
 
-  /// A folder beside the result that disappears with everything in it.
-  class Workplace {
-   public:
-    explicit Workplace(const fs::path& beside) {
-      const fs::path parent = beside.has_parent_path() ? beside.parent_path() : fs::path(".");
-      std::error_code failed;
-      fs::create_directories(parent, failed);
-      std::string name = (parent / fmt::format(".{}.XXXXXX", beside.filename().string())).string();
-      if (::mkdtemp(name.data()) == nullptr)
-        throw Error(ErrorCode::kIo,
-                    fmt::format("[convert] {}: cannot write there: {}", beside.string(), std::strerror(errno)));
-      path_ = name;
-    }
-    ~Workplace() {
-      std::error_code ignored;
-      fs::remove_all(path_, ignored);
-    }
-    Workplace(const Workplace&) = delete;
-    Workplace& operator=(const Workplace&) = delete;
-    const fs::path& path() const { return path_; }
-
-   private:
-    fs::path path_;
-  };
-
   void publish(fs::path path) {
     if (path.filename().empty() || fs::is_directory(path))
       refuse(ErrorCode::kInvalidArgument, fmt::format("-o: expected a file, got the folder '{}'", path.string()));
@@ -433,20 +396,20 @@ class Converter {
              fmt::format("-o: expected a file, got the device or pipe '{}'", path.string()));
     // A symbolic link keeps pointing where it points: the file behind it is replaced.
     if (fs::is_regular_file(path, ignored)) path = fs::canonical(path);
-    const Workplace place(path);
     const std::string name = path.filename().string();
+    const TemporaryFolder scratch((path.has_parent_path() ? path.parent_path() : fs::path(".")) / ("." + name + "."));
     result_.file = exporter_.write(
-        changes_, place.path(), name,
+        changes_, scratch.path(), name,
         options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
     if (options_.verify)
       result_.checked =
-          prove_equal_bits(network_, result_.assignment, place.path() / name, options_, changes_.absorbed.empty());
+          prove_equal_bits(network_, result_.assignment, scratch.path() / name, options_, changes_.absorbed.empty());
     if (options_.interrupt) options_.interrupt();
-    if (options_.check) options_.check(place.path() / name);
+    if (options_.check) options_.check(scratch.path() / name);
     std::error_code failed;
     const fs::path data = path.string() + ".data";
-    if (result_.file.external) fs::rename(place.path() / (name + ".data"), data, failed);
-    if (!failed) fs::rename(place.path() / name, path, failed);
+    if (result_.file.external) fs::rename(scratch.path() / (name + ".data"), data, failed);
+    if (!failed) fs::rename(scratch.path() / name, path, failed);
     if (failed)
       throw Error(ErrorCode::kIo, fmt::format("[convert] {}: cannot replace it: {}", path.string(), failed.message()));
   }
@@ -454,7 +417,7 @@ class Converter {
   const Specialization& spec_;
   const Network& network_;
   const std::vector<Repair>& repairs_;
-  const ConvertOptions& options_;
+  const TypedModelOptions& options_;
   TypedExporter exporter_;
   std::vector<char> frozen_;
   IntegerExport integers_;
@@ -465,8 +428,30 @@ class Converter {
 
 }  // namespace
 
-Conversion convert(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
-                   const std::vector<Repair>& repairs, const ConvertOptions& options, const fs::path& path) {
+std::vector<std::pair<TensorId, DataType>> find_io_types(const Network& network,
+                                                         const std::map<std::string, DataType>& io_types) {
+  std::vector<std::string> names;
+  for (const auto* ids : {&network.inputs, &network.outputs})
+    for (const TensorId id : *ids) names.push_back(network.tensor(id).name);
+  std::vector<std::pair<TensorId, DataType>> result;
+  for (const auto& [name, type] : io_types) {
+    if (std::ranges::find(names, name) == names.end())
+      refuse(ErrorCode::kInvalidArgument,
+             fmt::format("--io-types: expected an input or output of the network, got '{}'{}", name,
+                         did_you_mean(name, names)));
+    const TensorId id = network.find_tensor(name);
+    if (!is_lowerable(type) || !is_lowerable(network.tensor(id).type))
+      refuse(ErrorCode::kInvalidArgument,
+             fmt::format("--io-types: '{}' is {}, expected a change between float32, float16 and bfloat16, got {}",
+                         name, name_of(network.tensor(id).type), name_of(type)));
+    result.emplace_back(id, type);
+  }
+  return result;
+}
+
+Conversion write_typed_model(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
+                             const std::vector<Repair>& repairs, const TypedModelOptions& options,
+                             const fs::path& path) {
   return Converter(spec, model, assignment, repairs, options).run(path);
 }
 

@@ -13,11 +13,12 @@
 #include "engine/specialization.h"
 #include "graph/assignment.h"
 #include "onnx/export.h"
-#include "precision/answer.h"
+#include "ulpscope/answer.h"
+#include "ulpscope/convert.h"
 
 namespace ulpscope {
 
-struct ConvertOptions {
+struct TypedModelOptions {
   /// The level that the results are the same at. A BatchNormalization that this level multiplies into the convolution
   /// before it is written as multiplied in; a model without such pairs computes the same bits at every level.
   Fusion fusion = Fusion::kFull;
@@ -47,10 +48,7 @@ struct Conversion {
   Assignment assignment;
   ExportReport file;
   /// Layers that stay in fp32 although a lower precision was asked for.
-  struct Kept {
-    std::string layer, op, reason;
-  };
-  std::vector<Kept> kept;
+  std::vector<ConvertedModel::KeptBack> kept;
   std::vector<std::string> prepared;  ///< One sentence for each kind of prepared constants.
   int lowered = 0;                    ///< Layers that compute in a narrow type.
   int opset_before = 0, opset_after = 0;
@@ -63,8 +61,13 @@ struct Conversion {
 /// constants that `repairs` clamped are those of the network. Logs what it does.
 /// Throws Error: kInvalidArgument for unknown names and types in io_types, kUnsupported when nothing can be lowered or
 /// for precisions that a file cannot say, kIo; InternalError when the file computes other bits.
-Conversion convert(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
-                   const std::vector<Repair>& repairs, const ConvertOptions& options,
-                   const std::filesystem::path& path);
+Conversion write_typed_model(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
+                             const std::vector<Repair>& repairs, const TypedModelOptions& options,
+                             const std::filesystem::path& path);
+
+/// The types of network inputs and outputs that options name. Throws Error(kInvalidArgument) for what is no input or
+/// output, and for other changes than between float32, float16 and bfloat16.
+std::vector<std::pair<TensorId, DataType>> find_io_types(const Network& network,
+                                                         const std::map<std::string, DataType>& io_types);
 
 }  // namespace ulpscope

@@ -73,7 +73,7 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
   return {};
 }
 
-TypedChanges::Quantised IntegerExport::quantise(LayerId id, std::size_t input) {
+TypedChanges::Quantised IntegerExport::quantize(LayerId id, std::size_t input) {
   const Layer& layer = spec_.network->layer(id);
   const auto own = weights_.find(id);
   const bool has_own = input == 1 && own != weights_.end();
@@ -134,7 +134,7 @@ void IntegerExport::add(const Assignment& assignment, LayerId id, TypedChanges& 
     TypedChanges::Quantised entry;
     if (spec_.is_constant(input)) {
       if (is_integer_constant(spec_, layer, i)) continue;
-      entry = quantise(id, i);
+      entry = quantize(id, i);
     } else {
       if (dequantised(spec_, input)) continue;
       entry.scales = Tensor::of<float>({}, {assignment.scale[at(input)]});

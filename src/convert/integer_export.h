@@ -32,7 +32,7 @@ class IntegerExport {
   int per_channel() const noexcept { return per_channel_; }
 
  private:
-  TypedChanges::Quantised quantise(LayerId id, std::size_t input);
+  TypedChanges::Quantised quantize(LayerId id, std::size_t input);
   /// Nobody reads this float32 tensor but Casts to narrower types.
   bool read_narrow_alone(const Typing& typing, TensorId id) const;
 

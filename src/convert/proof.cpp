@@ -9,6 +9,7 @@
 
 #include "engine/assign.h"
 #include "runtime/executable.h"
+#include "engine/option_names.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 #include "ulpscope/error.h"
@@ -28,10 +29,7 @@ void compare(const Network& network, const Network& typed, std::size_t output, s
                     "--fusion {}: {}; "
                     "nothing was written",
                     name, sample,
-                    level == Fusion::kNone   ? "none"
-                    : level == Fusion::kFull ? "full"
-                                             : "pointwise",
-                    what));
+                    name_of(level), what));
   };
   if (expected.type() != actual.type() || expected.shape() != actual.shape())
     fail(fmt::format("expected {} {}, got {} {}", name_of(expected.type()), to_string(expected.shape()),
@@ -54,7 +52,7 @@ void compare(const Network& network, const Network& typed, std::size_t output, s
 }  // namespace
 
 int prove_equal_bits(const Network& network, const Assignment& assignment, const std::filesystem::path& file,
-                     const ConvertOptions& convert_options, bool equal_at_every_level) {
+                     const TypedModelOptions& convert_options, bool equal_at_every_level) {
   int checked = 0;
   const std::shared_ptr<Network> typed = import_onnx(file, op_registry());
   BuildOptions options;

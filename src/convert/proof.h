@@ -13,6 +13,6 @@ namespace ulpscope {
 /// fusion, and without fusion if `equal_at_every_level`. Returns the number of runs. Throws InternalError that says
 /// where they differ, Error for samples that lack an input, and what `interrupt` of the options throws.
 int prove_equal_bits(const Network& network, const Assignment& assignment, const std::filesystem::path& file,
-                     const ConvertOptions& convert_options, bool equal_at_every_level);
+                     const TypedModelOptions& convert_options, bool equal_at_every_level);
 
 }  // namespace ulpscope

@@ -11,14 +11,10 @@
 #include "formats/rounding.h"
 #include "graph/inference.h"
 #include "graph/network.h"
+#include "ulpscope/precision.h"
 
 namespace ulpscope {
 
-/// How a layer computes; always with an fp32 accumulator (int8: int32).
-enum class Precision : std::uint8_t { kFP32, kTF32, kFP16, kBF16, kFP8, kINT8 };
-
-/// "fp32", "tf32", ...
-std::string_view name_of(Precision precision) noexcept;
 /// The precision that `layer.precision = type` asks for; nothing for types that no float layer computes in.
 std::optional<Precision> precision_from_type(DataType type) noexcept;
 /// The type in which a layer of this precision stores its output (kINT8: see Assignment::int8_output).

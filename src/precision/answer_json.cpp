@@ -1,4 +1,4 @@
-#include "precision/answer_json.h"
+#include "ulpscope/answer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -271,7 +271,9 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
 void write_answer(const std::filesystem::path& path, const AnswerFile& file) { write_file(path, answer_to_json(file)); }
 
 AnswerFile read_answer(const std::filesystem::path& path) {
-  return answer_from_json(read_file(path), fmt::format("[answer] '{}'", path.string()));
+  AnswerFile file = answer_from_json(read_file(path), fmt::format("[answer] '{}'", path.string()));
+  file.path = path;
+  return file;
 }
 
 }  // namespace ulpscope

@@ -1,10 +1,13 @@
-#include "precision/answer_text.h"
+#include "precision/shell_word.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "graph/assignment.h"
+#include "ulpscope/answer.h"
 
 namespace ulpscope {
 namespace {

@@ -230,6 +230,15 @@ void check_golden(std::span<const TensorMap> golden, std::span<const ExpectedOut
   }
 }
 
+void check_golden_of(std::span<const TensorMap> golden, const Criterion& criterion, bool infinities_equal,
+                     std::int64_t samples) {
+  std::vector<ExpectedOutput> expected;
+  if (!golden.empty())
+    for (const NamedTensor& output : golden.front())
+      expected.push_back({output.name, Shape(output.tensor.shape().size(), -1)});
+  check_golden(golden, expected, criterion, infinities_equal, samples);
+}
+
 void check_output_name(const std::string& name, std::span<const std::string> outputs, std::string_view option) {
   if (std::ranges::find(outputs, name) != outputs.end()) return;
   throw Error(ErrorCode::kInvalidArgument,

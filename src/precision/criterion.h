@@ -10,31 +10,10 @@
 #include "compare/metrics.h"
 #include "compare/tensor_map.h"
 #include "runners/script_host.h"
+#include "ulpscope/answer.h"
+#include "ulpscope/criterion.h"
 
 namespace ulpscope {
-
-/// The verdict on the outputs of all samples.
-struct Judgement {
-  /// error / tolerance of the worst output and sample; infinity where something is not finite that should be. Passes at
-  /// margin F if `used` <= F. For a higher-is-better metric the loss: 1 - x for top-k and iou, the ratio of amplitudes
-  /// for psnr and snr (10^((threshold - x) / 20)).
-  double used = 0;
-  /// The value in the metric's own unit, at the worst output and sample (rel-l2, dB, ...).
-  double value = 0;
-  std::string worst_output;
-  int worst_sample = -1;
-  /// Per output, the worst sample: name, used, value.
-  struct OutputError {
-    std::string output;
-    double used = 0, value = 0;
-    int sample = -1;
-  };
-  std::vector<OutputError> outputs;
-  /// Why `used` is infinite, for people: "output 'y', sample 3: 2 NaN and 1 Inf where the golden output is finite".
-  /// Empty otherwise.
-  std::string problem;
-  bool passed(double margin = 1.0) const noexcept { return used <= margin; }
-};
 
 /// How one golden output value's error counts: what random projections of the outputs are weighted with
 /// (precision/predictor.h).
@@ -102,6 +81,10 @@ struct ExpectedOutput {
 /// `infinities_equal`.
 void check_golden(std::span<const TensorMap> golden, std::span<const ExpectedOutput> expected,
                   const Criterion& criterion, bool infinities_equal, std::int64_t samples = -1);
+
+/// The same for golden results whose outputs may have any shape of their rank.
+void check_golden_of(std::span<const TensorMap> golden, const Criterion& criterion, bool infinities_equal,
+                     std::int64_t samples = -1);
 
 /// Throws Error(kInvalidArgument) with near matches unless the name is an output. `option` starts the message
 /// ("--threshold").

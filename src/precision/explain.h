@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "graph/assignment.h"
-#include "precision/answer.h"
+#include "ulpscope/answer.h"
 #include "precision/trials.h"
 
 namespace ulpscope {

@@ -1,6 +1,7 @@
 #include "precision/fingerprint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <memory>
@@ -10,6 +11,8 @@
 #include <variant>
 
 #include "core/file.h"
+#include "engine/option_names.h"
+#include "runners/script_host.h"
 
 namespace ulpscope {
 namespace {
@@ -45,13 +48,14 @@ class Hash {
 
 std::string hash_of_file(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
-  const std::span<const std::byte> bytes = std::as_const(*file).bytes();
+  return hash_of_bytes(std::as_const(*file).bytes());
+}
+
+std::string hash_of_bytes(std::span<const std::byte> bytes) {
   return fmt::format("xxh3:{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }
 
-std::string hash_of_text(std::string_view text) {
-  return fmt::format("xxh3:{:016x}", XXH3_64bits(text.data(), text.size()));
-}
+std::string hash_of_text(std::string_view text) { return hash_of_bytes(std::as_bytes(std::span(text))); }
 
 std::string hash_of_samples(std::span<const TensorMap> samples) {
   if (samples.empty()) return {};
@@ -128,6 +132,49 @@ std::string hash_of_network(const Network& network) {
   Hash hash;
   add_network(hash, network);
   return hash.digest();
+}
+
+Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const CriterionOptions& criterion,
+                           const Criterion& judge, const std::string& model_hash, const std::string& version) {
+  const BuildOptions& build = task.build;
+  const auto layer_names = [&](const std::vector<LayerId>& layers) {
+    std::vector<std::string> names;
+    for (const LayerId id : layers) names.push_back(data.network->layer(id).name);
+    return fmt::format("{}", fmt::join(names, ", "));
+  };
+  std::vector<std::string_view> ladder;
+  for (const Precision precision : task.ladder) ladder.push_back(name_of(precision));
+  std::string scales, quantiles;
+  for (const auto& [name, scale] : build.scales) scales += fmt::format("{}={} ", name, scale);
+  for (const auto& [name, quantile] : criterion.error_quantile.entries())
+    quantiles += fmt::format("{}{}={}", quantiles.empty() ? "" : " ", name, quantile);
+  const auto yes_or_no = [](bool value) { return std::string(value ? "yes" : "no"); };
+  Fingerprint result = {
+      {"program", version},
+      {"model", model_hash},
+      {"network", hash_of_network(*data.network)},
+      {"samples", hash_of_samples(data.samples)},
+      {"held-out samples", hash_of_samples(data.held_out)},
+      {"golden results", hash_of_samples(data.golden)},
+      {"golden results of held-out samples", hash_of_samples(data.held_out_golden)},
+      {"criterion", judge.description()},
+      {"--error-quantile", quantiles},
+      {"--infinities-compare-equal", yes_or_no(task.infinities_equal)},
+      {"precisions", fmt::format("{}", fmt::join(enabled_precisions(build), " "))},
+      {"--precision", fmt::format("{}", fmt::join(ladder, " "))},
+      {"--fusion", std::string(name_of(build.fusion))},
+      {"--target", build.target},
+      {"--cost-model", yes_or_no(!build.assume_lowest)},
+      {"--objective", task.objective == Objective::kCheapest ? "cheapest" : "smallest"},
+      {"--margin", fmt::format("{}", task.margin)},
+      {"--no-repair", yes_or_no(!task.repair)},
+      {"--keep", layer_names(task.keep)},
+      {"--lower", layer_names(task.lower)},
+      {"int8 scales", scales.empty() ? scales : hash_of_text(scales)},
+  };
+  if (!criterion.metric_script.empty())
+    result.emplace_back("metric script", hash_of_file(ScriptName::parse(criterion.metric_script, "metric").path));
+  return result;
 }
 
 }  // namespace ulpscope

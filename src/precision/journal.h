@@ -9,26 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "precision/criterion.h"
+#include "ulpscope/answer.h"
 
 namespace ulpscope {
-
-/// One run of the network over all samples.
-struct Trial {
-  /// What it was for: "search", "hold-out", "layer" (one layer low), "shrink", "fallback", "repair".
-  std::string kind;
-  /// The layers above the lowest precision: name and precision ("fp32"), in the network's order.
-  std::vector<std::pair<std::string, std::string>> raised;
-  Judgement judgement;
-  double margin = 1;  ///< It passed if judgement.passed(margin).
-  double seconds = 0;
-  double time_us = 0;     ///< Estimated on the target.
-  double cost_share = 0;  ///< Of the multiply-adds, in raised layers.
-  /// Samples that pass by themselves; -1: the criterion judges them together only, or nobody counted.
-  int samples_passed = -1;
-  /// The repairs in force, one word each ("clamp mask:32752"): the same layers on another network are another trial.
-  std::vector<std::string> repairs;
-};
 
 /// What two runs of a search must share for one to go on with the trials of the other: pairs of name and value
 /// ("model": hash, "metric": ...).

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 
 #include "engine/fusion.h"
 #include "graph/name_match.h"
@@ -80,6 +81,33 @@ void clamp_constant(Network& network, std::string_view name, double limit) {
     layer.attributes.set("value_floats", std::vector<float>(elements.begin(), elements.end()));
 }
 
+std::vector<Repair> clamp_constants(Network& network, const std::vector<std::string>& words) {
+  const auto exists = [&](const std::string& name) {
+    return network.find_tensor(name) != kNone || network.find_layer(name) != kNone;
+  };
+  std::vector<Repair> done;
+  for (const std::string& word : words) {
+    Repair clamp{"clamp", word, kHalfOfFp16, ""};
+    if (const std::size_t colon = word.rfind(':'); !exists(word) && colon != std::string::npos) {
+      const std::string name = word.substr(0, colon), text = word.substr(colon + 1);
+      char* end = nullptr;
+      const double limit = std::strtod(text.c_str(), &end);
+      const bool number = !text.empty() && *end == '\0';
+      if (!number && exists(name))
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("[options] --clamp-constants '{}': expected NAME or NAME:LIMIT with a number, got '{}'",
+                                word, text));
+      if (number) {
+        clamp.name = name;
+        clamp.limit = limit;
+      }
+    }
+    clamp_constant(network, clamp.name, clamp.limit);
+    done.push_back(std::move(clamp));
+  }
+  return done;
+}
+
 std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& low) {
   const Network& network = *spec.network;
   const bool any_fp16 = std::ranges::find(low.precision, Precision::kFP16) != low.precision.end();
@@ -141,17 +169,17 @@ std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignme
   return result;
 }
 
-Repair repair_of(const Equalisation& equalisation) {
+Repair repair_of(const Equalization& equalization) {
   Repair repair;
-  repair.kind = equalisation.copies ? "equalise-copy" : "equalise";
-  repair.name = equalisation.tensor;
-  repair.limit = static_cast<double>(equalisation.scale_after);
-  repair.exponents = equalisation.exponents;
-  const int most = equalisation.exponents.empty() ? 0 : *std::ranges::max_element(equalisation.exponents);
+  repair.kind = equalization.copies ? "equalise-copy" : "equalise";
+  repair.name = equalization.tensor;
+  repair.limit = static_cast<double>(equalization.scale_after);
+  repair.exponents = equalization.exponents;
+  const int most = equalization.exponents.empty() ? 0 : *std::ranges::max_element(equalization.exponents);
   repair.text = fmt::format(
       "channels of '{}' differ by up to 2^{}: scaled by powers of two {}, the int8 step falls from {:.3g} to {:.3g}",
-      equalisation.tensor, most, equalisation.copies ? "on the way to its int8 products" : "in the constants around it",
-      equalisation.scale_before, equalisation.scale_after);
+      equalization.tensor, most, equalization.copies ? "on the way to its int8 products" : "in the constants around it",
+      equalization.scale_before, equalization.scale_after);
   return repair;
 }
 
@@ -163,12 +191,12 @@ void apply_repairs(Network& network, std::map<std::string, float>& scales, std::
       for (auto& [tensor, scale] : scales)
         if (127.0 * static_cast<double>(scale) > kLargestFp16) scale = static_cast<float>(repair.limit / 127.0);
     } else if (repair.kind == "equalise" || repair.kind == "equalise-copy") {
-      Equalisation equalisation;
-      equalisation.copies = repair.kind == "equalise-copy";
-      equalisation.tensor = repair.name;
-      equalisation.exponents = repair.exponents;
-      equalisation.scale_after = static_cast<float>(repair.limit);
-      apply_equalisation(network, scales, equalisation);
+      Equalization equalization;
+      equalization.copies = repair.kind == "equalise-copy";
+      equalization.tensor = repair.name;
+      equalization.exponents = repair.exponents;
+      equalization.scale_after = static_cast<float>(repair.limit);
+      apply_equalization(network, scales, equalization);
     }
   }
 }

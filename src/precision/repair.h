@@ -10,8 +10,8 @@
 #include "engine/specialization.h"
 #include "graph/assignment.h"
 #include "graph/network.h"
-#include "precision/answer.h"
-#include "calibration/equalise.h"
+#include "ulpscope/answer.h"
+#include "calibration/equalize.h"
 
 namespace ulpscope {
 
@@ -24,6 +24,10 @@ inline constexpr double kHalfOfFp16 = 32752.0;
 /// similar ones), for what is no float constant, and for a limit that is not positive.
 void clamp_constant(Network& network, std::string_view name, double limit = kHalfOfFp16);
 
+/// The same for "NAME" and "NAME:LIMIT" words, of names that may have colons: a word that is a name as a whole is one,
+/// and so is one whose beginning is none and whose end is no number. Returns what was done.
+std::vector<Repair> clamp_constants(Network& network, const std::vector<std::string>& words);
+
 /// Constants beyond the range of fp16 that layers of `low` read in fp16: attention masks of -3.4e38, for instance.
 /// One "clamp" each; nothing is changed.
 std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& low);
@@ -33,9 +37,9 @@ std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& lo
 std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignment& low);
 
 /// An "equalise" or "equalise-copy" for the report and for apply_repairs.
-Repair repair_of(const Equalisation& equalisation);
+Repair repair_of(const Equalization& equalization);
 
-/// Does again what repairs of an answer did: clamps and equalisations, in their order; the others need nothing.
+/// Does again what repairs of an answer did: clamps and equalizations, in their order; the others need nothing.
 /// `scales`: the int8 scales of the network's tensors, before repairs. Throws Error(kInvalidArgument) for what does not
 /// fit the network.
 void apply_repairs(Network& network, std::map<std::string, float>& scales, std::span<const Repair> repairs);

@@ -25,6 +25,16 @@ void Search::show(const std::string& stage, int done, int all) {
   observer_(progress);
 }
 
+/// A user's script that an interruption ends is no failure of the script: the search shall hand over what it has.
+Judgement Search::judge(std::span<const TensorMap> golden, std::span<const TensorMap> outputs) {
+  try {
+    return criterion_.judge(golden, outputs);
+  } catch (const Error&) {
+    show(stage_);
+    throw;
+  }
+}
+
 /// `limited`: it counts against --max-trials.
 void Search::check_limits(bool limited) {
   show(stage_);
@@ -67,7 +77,7 @@ double Search::used(const Levels& levels, const std::string& kind) {
     const std::size_t count = held_out ? data_.held_out.size() : data_.samples.size();
     const auto outputs = space_->trials().run(space_->assignment(levels), first, count, !held_out && kind != "layer",
                                               [&] { check_limits(false); });
-    trial.judgement = criterion_.judge(held_out ? held_out_golden_ : golden_, outputs);
+    trial.judgement = judge(held_out ? held_out_golden_ : golden_, outputs);
     if (held_out) trial.samples_passed = samples_passed(trial.judgement, outputs);
     trial.time_us = space_->time_us(levels);
     trial.cost_share = space_->cost_share(levels);
@@ -86,11 +96,11 @@ double Search::used(const Levels& levels, const std::string& kind) {
 }
 
 /// Of the held-out samples, each by itself at the whole tolerance.
-int Search::samples_passed(const Judgement& together, std::span<const TensorMap> outputs) const {
+int Search::samples_passed(const Judgement& together, std::span<const TensorMap> outputs) {
   if (together.worst_sample < 0) return -1;  // A script may see what single samples do not have.
   int count = 0;
   for (std::size_t s = 0; s < outputs.size(); ++s)
-    count += criterion_.judge({&held_out_golden_[s], 1}, {&outputs[s], 1}).passed() ? 1 : 0;
+    count += judge({&held_out_golden_[s], 1}, {&outputs[s], 1}).passed() ? 1 : 0;
   return count;
 }
 
@@ -151,16 +161,16 @@ void Search::measure_incomplete() {
 
 /// Overflows that the gradient calls harmless: an infinity that turns into NaN further on, inf - inf, is not. One trial
 /// tells for all of them, and more where it fails.
-void Search::doubt_harmless() {
+void Search::test_harmless_overflows() {
   std::vector<std::size_t> harmless;
   for (std::size_t i = 0; i < effects_.size(); ++i)
     if (effects_[i].overflows && !effects_[i].incomplete && std::isfinite(effects_[i].effect)) harmless.push_back(i);
   if (harmless.empty()) return;
   stage_ = "trying overflows that look harmless";
-  doubt(harmless);
+  test_overflows(harmless);
 }
 
-void Search::doubt(std::span<const std::size_t> candidates) {
+void Search::test_overflows(std::span<const std::size_t> candidates) {
   Levels levels = space_->highest();
   for (std::size_t i : candidates) levels[i] = 0;
   const double measured = used(levels, "layer");
@@ -171,8 +181,8 @@ void Search::doubt(std::span<const std::size_t> candidates) {
     measured_[candidates.front()] = 1;
     return;
   }
-  doubt(candidates.first(candidates.size() / 2));
-  doubt(candidates.subspan(candidates.size() / 2));
+  test_overflows(candidates.first(candidates.size() / 2));
+  test_overflows(candidates.subspan(candidates.size() / 2));
 }
 
 void Search::order() {
@@ -407,7 +417,7 @@ Answer Search::run() {
     if (!lowest_suffices()) {
       predict();
       measure_incomplete();
-      doubt_harmless();
+      test_harmless_overflows();
       order();
       find();
     }
@@ -436,7 +446,7 @@ Answer Search::run() {
   return answer;
 }
 
-Answer search_precisions(const SearchData& data, const Criterion& criterion, const SearchOptions& options,
+Answer search_precisions(const SearchData& data, const Criterion& criterion, const SearchTask& options,
                          Journal& journal, const SearchObserver& observer) {
   return Search(data, criterion, options, journal, observer).run();
 }

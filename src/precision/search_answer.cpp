@@ -10,6 +10,13 @@
 
 namespace ulpscope {
 
+KeptLayer kept_layer(const Layer& layer, Precision precision, ReasonKind kind, std::string reason) {
+  KeptLayer row{layer.name, std::string(layer.op->name), layer.nodes, precision};
+  row.reason.kind = kind;
+  row.reason.text = std::move(reason);
+  return row;
+}
+
 void Search::finish(Answer& answer) {
   answer.repairs = repairs_;
   answer.criterion = criterion_.description();
@@ -53,11 +60,7 @@ void Search::finish(Answer& answer) {
   for (std::size_t i = 0; i < levels.size(); ++i) {
     if (levels[i] == 0) continue;
     const Layer& layer = network_->layer(space_->candidates()[i]);
-    KeptLayer row;
-    row.name = layer.name;
-    row.op = layer.op->name;
-    row.nodes = layer.nodes;
-    row.precision = space_->precision(i, levels[i]);
+    KeptLayer row = kept_layer(layer, space_->precision(i, levels[i]), ReasonKind::kRounding, "");
     row.reason = reasons[k++];
     if (i < effects_.size()) {
       row.effect = effects_[i].effect;
@@ -69,15 +72,9 @@ void Search::finish(Answer& answer) {
     answer.kept.push_back(std::move(row));
     const LayerId id = space_->raised_bias(levels, i);
     if (id == kNone) continue;
-    const Layer& bias = network_->layer(id);
-    KeptLayer with;
-    with.name = bias.name;
-    with.op = bias.op->name;
-    with.nodes = bias.nodes;
-    with.precision = space_->precision(i, levels[i]);
-    with.reason.kind = ReasonKind::kMeasured;
-    with.reason.text = fmt::format("the bias of '{}'; no set passes where such biases stay lower", layer.name);
-    answer.kept.push_back(std::move(with));
+    answer.kept.push_back(
+        kept_layer(network_->layer(id), space_->precision(i, levels[i]), ReasonKind::kMeasured,
+                   fmt::format("the bias of '{}'; no set passes where such biases stay lower", layer.name)));
   }
   for (const Trial& trial : trials_) {
     if (trial.raised != space_->names(levels)) continue;

@@ -31,7 +31,7 @@ using Count = std::size_t;
 /// (search_answer.cpp).
 class Search {
  public:
-  Search(const SearchData& data, const Criterion& criterion, const SearchOptions& options, Journal& journal,
+  Search(const SearchData& data, const Criterion& criterion, const SearchTask& options, Journal& journal,
          const SearchObserver& observer)
       : data_(data), criterion_(criterion), options_(options), journal_(journal), observer_(observer) {}
 
@@ -44,13 +44,13 @@ class Search {
   void prepare();
   void repair();
   void repair_constants();
-  void equalise();
-  void take_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
-  bool take(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless);
+  void equalize();
+  void accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
+  bool accept(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless);
   void predict();
   void measure_incomplete();
-  void doubt_harmless();
-  void doubt(std::span<const std::size_t> candidates);
+  void test_harmless_overflows();
+  void test_overflows(std::span<const std::size_t> candidates);
   void check_golden_values(std::span<const TensorMap> golden, const char* what) const;
   void order();
   bool lowest_suffices();
@@ -75,15 +75,16 @@ class Search {
   Levels head(Count count) const;
   bool better(const Levels& a, const Levels& b) const;
   void check_limits(bool limited);
+  Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
   void show(const std::string& stage, int done = 0, int all = 0);
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool has_held_out() const { return !data_.held_out.empty(); }
   double tail_effect(Count count) const;
-  int samples_passed(const Judgement& together, std::span<const TensorMap> outputs) const;
+  int samples_passed(const Judgement& together, std::span<const TensorMap> outputs);
 
   const SearchData& data_;
   const Criterion& criterion_;
-  const SearchOptions& options_;
+  const SearchTask& options_;
   Journal& journal_;
   const SearchObserver& observer_;
   const Clock::time_point start_ = Clock::now();

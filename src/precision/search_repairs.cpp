@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "calibration/equalise.h"
+#include "calibration/equalize.h"
 #include "precision/search_process.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -81,25 +81,25 @@ void Search::repair_constants() {
   if (clamps.empty()) return;
   show("repairing constants");
   constexpr double kHarmless = 0.01;  // Of the tolerance.
-  take_repairs(clamps, [&](SearchSpace& space) {
+  accept_repairs(clamps, [&](SearchSpace& space) {
     const auto outputs = space.trials().run(space.trials().full_precision(), 0, data_.samples.size(), false);
-    return criterion_.judge(golden_, outputs).passed(kHarmless * options_.margin);
+    return judge(golden_, outputs).passed(kHarmless * options_.margin);
   });
 }
 
 /// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit.
-void Search::equalise() {
+void Search::equalize() {
   const Assignment& low = space_->low();
   if (!options_.repair || std::ranges::find(low.precision, Precision::kINT8) == low.precision.end()) return;
   const auto spec = space_->trials().specialization();
-  const std::vector<ChannelAxis> tensors = equalisable_tensors(*spec, low);
+  const std::vector<ChannelAxis> tensors = equalizable_tensors(*spec, low);
   if (tensors.empty()) return;
   show("equalising channels");
   CalibrationOptions calibration;
   calibration.threads = options_.build.threads;
   calibration.memory_limit = options_.memory_limit;
   std::vector<Repair> found;
-  for (const Equalisation& each : find_equalisations(
+  for (const Equalization& each : find_equalizations(
            *spec, low, channel_ranges(*network_, tensors, data_.samples, calibration, space_->trials().weights()),
            scales_))
     found.push_back(repair_of(each));
@@ -112,19 +112,19 @@ void Search::equalise() {
   // The golden outputs, where they are this network's own.
   const bool golden_is_ours = data_.golden.empty() && network_ == data_.network;
   const std::vector<TensorMap> before = golden_is_ours ? std::vector<TensorMap>{golden_.front()} : exact(*space_);
-  take_repairs(found, [&](SearchSpace& space) { return same_bits(before, exact(space)); });
+  accept_repairs(found, [&](SearchSpace& space) { return same_bits(before, exact(space)); });
 }
 
 /// All of them, or else those that are harmless by themselves.
-void Search::take_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless) {
-  if (take(found, harmless) || found.size() == 1) return;
-  for (const Repair& each : found) take({&each, 1}, harmless);
+void Search::accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless) {
+  if (accept(found, harmless) || found.size() == 1) return;
+  for (const Repair& each : found) accept({&each, 1}, harmless);
 }
 
 /// Goes on with the repaired network if `harmless` says so of it.
-bool Search::take(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless) {
+bool Search::accept(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless) {
   auto repaired = std::make_shared<Network>(*network_);
-  SearchOptions options = options_;
+  SearchTask options = options_;
   options.build.scales = scales_;
   apply_repairs(*repaired, options.build.scales, chosen);
   // Added layers move the others.
@@ -142,7 +142,7 @@ bool Search::take(std::span<const Repair> chosen, const std::function<bool(Searc
 /// What costs no precision comes before layers are raised.
 void Search::repair() {
   repair_constants();
-  equalise();
+  equalize();
 }
 
 }  // namespace ulpscope

@@ -22,12 +22,8 @@ std::size_t raised_count(const Levels& levels) noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(levels, [](std::uint8_t level) { return level != 0; }));
 }
 
-bool has_precision(const Layer& layer) noexcept {
-  return layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
-}
-
 std::vector<LayerId> search_candidates(const Specialization& spec, const Assignment& low,
-                                       const SearchOptions& options) {
+                                       const SearchTask& options) {
   const Network& network = *spec.network;
   std::vector<char> fixed(network.layers.size(), 0);
   for (const auto* list : {&options.keep, &options.lower})
@@ -42,7 +38,7 @@ std::vector<LayerId> search_candidates(const Specialization& spec, const Assignm
   return result;
 }
 
-SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchOptions& options,
+SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTask& options,
                          std::span<const TensorMap> samples, const WeightCache& weights)
     : options_(options), network_(std::move(network)) {
   BuildOptions build = options_.build;

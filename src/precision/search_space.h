@@ -21,7 +21,7 @@ std::size_t raised_count(const Levels& levels) noexcept;
 class SearchSpace {
  public:
   /// `samples`: those to search with first, `search_samples` of them, then the held-out ones.
-  SearchSpace(std::shared_ptr<const Network> network, const SearchOptions& options, std::span<const TensorMap> samples,
+  SearchSpace(std::shared_ptr<const Network> network, const SearchTask& options, std::span<const TensorMap> samples,
               const WeightCache& weights = {});
 
   Trials& trials() noexcept { return *trials_; }
@@ -58,7 +58,7 @@ class SearchSpace {
   std::vector<std::string> following(const Levels& levels);
 
  private:
-  const SearchOptions options_;
+  const SearchTask options_;
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Trials> trials_;
   Assignment low_;

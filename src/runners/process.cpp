@@ -1,5 +1,6 @@
 #include "runners/process.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -68,11 +69,20 @@ std::string find_interpreter(const fs::path& executable) {
   return "python3";
 }
 
+/// The shared library with this code, where another program uses it; else empty.
+fs::path current_library() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&current_library), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  return fs::equivalent(info.dli_fname, current_executable(), ignored) ? fs::path() : fs::path(info.dli_fname);
+}
+
 fs::path find_python_path(const fs::path& executable) {
   if (const std::string named = environment("ULPSCOPE_PYTHON_PATH"); !named.empty()) return named;
-  for (const fs::path& folder : ancestors(executable.parent_path()))
-    for (const fs::path& candidate : {folder / "lib" / "ulpscope" / "python", folder / "python", folder})
-      if (has_worker(candidate)) return candidate;
+  for (const fs::path& file : {executable, current_library()})
+    for (const fs::path& folder : ancestors(file.parent_path()))
+      for (const fs::path& candidate : {folder / "lib" / "ulpscope" / "python", folder / "python", folder})
+        if (has_worker(candidate)) return candidate;
   return {};
 }
 

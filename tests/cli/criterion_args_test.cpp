@@ -2,6 +2,7 @@
 
 #include "args/criterion.h"
 #include "args/parser.h"
+#include "precision/criterion_options.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -19,7 +20,7 @@ std::unique_ptr<Criterion> made_from(const std::vector<std::string>& words) {
   EXPECT_TRUE(parse(table, words).unrecognized.empty());
   static ScriptHost host{ScriptHost::Callbacks{}};
   const std::vector<std::string> outputs = {"logits", "mask"};
-  return make_criterion(criterion, comparison, host, outputs);
+  return make_criterion(criterion_options(criterion, comparison), host, outputs);
 }
 
 std::string usage_error(const std::vector<std::string>& words) {

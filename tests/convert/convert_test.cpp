@@ -106,7 +106,7 @@ struct Case {
   std::string bytes;
   std::shared_ptr<Network> network;
   std::shared_ptr<const Specialization> spec;
-  ConvertOptions options;
+  TypedModelOptions options;
   ExportReport file;  ///< Of the last conversion.
 
   explicit Case(const testing::RandomNetwork& made, Network& network_made)
@@ -121,7 +121,7 @@ struct Case {
   Conversion run(const BuildOptions& build, const std::vector<std::optional<DataType>>& requested,
                  const std::string& name) {
     const Assignment assignment = assign_precisions(*spec, build, &requested);
-    return convert(*spec, std::as_bytes(std::span(bytes)), assignment, {}, options, scratch(name));
+    return write_typed_model(*spec, std::as_bytes(std::span(bytes)), assignment, {}, options, scratch(name));
   }
 
   /// False where a file cannot say it. Throws InternalError for other bits.

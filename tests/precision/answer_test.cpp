@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
-#include "precision/answer_json.h"
-#include "precision/answer_text.h"
+#include "ulpscope/answer.h"
+#include "precision/shell_word.h"
 #include "precision/fingerprint.h"
 #include "ulpscope/error.h"
 

@@ -37,8 +37,8 @@ SearchData data_for(std::shared_ptr<const Network> network, const std::string& i
   return data;
 }
 
-SearchOptions fp16_search(Fusion fusion = Fusion::kNone) {
-  SearchOptions options;
+SearchTask fp16_search(Fusion fusion = Fusion::kNone) {
+  SearchTask options;
   options.build = fp16_options(ConstraintMode::kObey, fusion, true);
   return options;
 }
@@ -56,7 +56,7 @@ std::vector<std::string> kept(const Answer& answer) {
   return names;
 }
 
-Answer run(const SearchData& data, const Criterion& criterion, const SearchOptions& options) {
+Answer run(const SearchData& data, const Criterion& criterion, const SearchTask& options) {
   Journal journal;
   return search_precisions(data, criterion, options, journal);
 }
@@ -156,8 +156,8 @@ TEST(Search, FindsPlantedOverflowExactly) {
   EXPECT_EQ(reason.first_exponent + static_cast<int>(reason.exponents.size()) - 1, std::ilogb(reason.largest));
   EXPECT_GT(answer.cost_share, 0.2);
   EXPECT_LT(answer.cost_share, 0.3);
-  const SearchOptions both = [] {
-    SearchOptions options = fp16_search();
+  const SearchTask both = [] {
+    SearchTask options = fp16_search();
     options.objective = Objective::kCheapest;
     return options;
   }();
@@ -165,7 +165,7 @@ TEST(Search, FindsPlantedOverflowExactly) {
 }
 
 TEST(Search, SaysThatItIsNotReachable) {
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   const SearchData data = data_for(saturating(), "x", {8, 8}, 1, 2);
   options.lower = {data.network->find_layer("Add")};
   const Answer answer = run(data, *allclose(1e-3, 1e-2), options);
@@ -175,7 +175,7 @@ TEST(Search, SaysThatItIsNotReachable) {
 }
 
 TEST(Search, KeepsWhatTheUserKeeps) {
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   const SearchData data = data_for(saturating(), "x", {8, 8}, 1, 2);
   options.keep = {data.network->find_layer("Sub")};
   const Answer answer = run(data, *allclose(1e-3, 1e-2), options);
@@ -184,7 +184,7 @@ TEST(Search, KeepsWhatTheUserKeeps) {
 }
 
 TEST(Search, RefusesAnEmptySpace) {
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   options.build.fp16 = false;
   const SearchData data = data_for(saturating(), "x", {8, 8}, 1, 2);
   EXPECT_THROW(run(data, *allclose(1e-3, 1e-2), options), Error);
@@ -193,7 +193,7 @@ TEST(Search, RefusesAnEmptySpace) {
 TEST(Search, IsTheSameAtAnyNumberOfThreadsAndFromTheJournal) {
   const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
   const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 5e-4);
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   options.shrink = true;
   Journal journal;
   const Answer one = search_precisions(data, *criterion, options, journal);
@@ -215,7 +215,7 @@ TEST(Search, IsTheSameAtAnyNumberOfThreadsAndFromTheJournal) {
 TEST(Search, ShrinkingLeavesNoLayerThatCouldGo) {
   const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
   const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 5e-4);
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   const Answer plain = run(data, *criterion, options);
   options.shrink = true;
   const Answer shrunk = run(data, *criterion, options);
@@ -236,7 +236,7 @@ TEST(Search, ShrinkingLeavesNoLayerThatCouldGo) {
 TEST(Search, GivesTheBestSoFarWhenALimitComes) {
   const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
   const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 5e-4);
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   options.max_trials = 1;
   const Answer limited = run(data, *criterion, options);
   EXPECT_LE(limited.evaluations, 1);
@@ -266,7 +266,7 @@ TEST(Search, BlamesOnlyTheLayerThatOverflowsInAMask) {
   SearchData data = data_for(model.load(), "x", {8}, -2, 2);
   for (auto* samples : {&data.samples, &data.held_out})
     for (TensorMap& sample : *samples) sample.push_back({"mask", Tensor::of<float>({8}, {1, 1, 1, 1, 1, 0, 0, 0})});
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 1e-2);
   const Answer repaired = run(data, *criterion, options);
   EXPECT_THAT(kept(repaired), IsEmpty());
@@ -296,7 +296,7 @@ TEST(Search, MeasuresWhatHasNoDerivative) {
 /// fp16 by itself overflows; bf16 as the middle rung is enough for the first layer, not for the last.
 TEST(Search, LowersKeptLayersToMiddleRungs) {
   const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   options.build.bf16 = true;
   options.build.fp16 = true;
   options.ladder = {Precision::kBF16, Precision::kFP32};
@@ -393,7 +393,7 @@ TEST(Search, BlamesNoLayerThatRoundsNothing) {
     for (int i = 0; i < 4; ++i) mask.data<float>()[i] = i < 3 ? 1.0f : 0.0f;
     data.samples.push_back({{"x", values_in({4}, -1, 1, s + 1)}, {"mask", mask}});
   }
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   options.repair = false;
   const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-2), options);
   EXPECT_THAT(kept(answer), ElementsAre("Mul")) << answer.message;
@@ -431,7 +431,7 @@ TEST(Search, RaisesAsFewLayersAsHeldOutSamplesNeed) {
   // Wherever it ends, what was found has passed both.
   int found = 0;
   for (int trials = 1; trials <= whole.evaluations; ++trials) {
-    SearchOptions options = fp16_search();
+    SearchTask options = fp16_search();
     options.max_trials = trials;
     const Answer answer = run(data, *criterion, options);
     if (answer.verdict != Answer::Verdict::kFound) continue;
@@ -445,7 +445,7 @@ TEST(Search, RaisesAsFewLayersAsHeldOutSamplesNeed) {
 
 TEST(Search, ChecksTheHeldOutSamplesWhenTheTrialsHaveRunOut) {
   const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   options.max_trials = 2;  // Everything low fails, the first head of the order passes.
   const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 5e-2), options);
   EXPECT_EQ(answer.evaluations, 2);
@@ -472,7 +472,7 @@ TEST(Search, CountsTheHeldOutSamplesThatPass) {
 /// A layer whose lowest precision is the middle rung is not raised to it.
 TEST(Search, RaisesNoLayerToWhatItHas) {
   const SearchData data = data_for(planted(), "x", {4, 16}, -1, 1);
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   options.ladder = {Precision::kFP16, Precision::kFP32};
   const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 5e-2), options);
   EXPECT_THAT(kept(answer), ElementsAre("Product3", "Product4"));
@@ -528,7 +528,7 @@ Reason reason_of_product(float factor, double low, double high) {
   *model.graph().add_initializer() = float_tensor("c", {1}, {factor});
   model.output("y");
   const SearchData data = data_for(model.load(), "x", {32}, low, high);
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   options.repair = false;
   return kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-5), options)).at("Product").reason;
 }
@@ -578,7 +578,7 @@ Reason int8_reason(double low, double high, float scale) {
   *model.graph().add_initializer() = float_tensor("w", {16, 16}, floats(values_in({16, 16}, -1, 1, 3)));
   model.output("y");
   const SearchData data = data_for(model.load(), "x", {4, 16}, low, high);
-  SearchOptions options = fp16_search();
+  SearchTask options = fp16_search();
   options.build.fp16 = false;
   options.build.int8 = true;
   options.build.scales = {{"x", scale}, {"y", 0.1f}};

@@ -1,0 +1,186 @@
+// What a search answers: layers to keep in higher precision, with reasons and evidence.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ulpscope/export.h"
+#include "ulpscope/precision.h"
+
+namespace ulpscope {
+
+/// The verdict on the outputs of all samples.
+struct Judgement {
+  /// error / tolerance of the worst output and sample; infinity where something is not finite that should be. Passes at
+  /// margin F if `used` <= F. For a higher-is-better metric the loss: 1 - x for top-k and iou, the ratio of amplitudes
+  /// for psnr and snr (10^((threshold - x) / 20)).
+  double used = 0;
+  /// The value in the metric's own unit, at the worst output and sample (rel-l2, dB, ...).
+  double value = 0;
+  std::string worst_output;
+  int worst_sample = -1;
+  /// Per output, the worst sample: name, used, value.
+  struct OutputError {
+    std::string output;
+    double used = 0, value = 0;
+    int sample = -1;
+  };
+  std::vector<OutputError> outputs;
+  /// Why `used` is infinite, for people: "output 'y', sample 3: 2 NaN and 1 Inf where the golden output is finite".
+  /// Empty otherwise.
+  std::string problem;
+  bool passed(double margin = 1.0) const noexcept { return used <= margin; }
+};
+
+/// One run of the network over all samples.
+struct Trial {
+  /// What it was for: "search", "hold-out", "layer" (one layer low), "shrink", "fallback", "repair".
+  std::string kind;
+  /// The layers above the lowest precision: name and precision ("fp32"), in the network's order.
+  std::vector<std::pair<std::string, std::string>> raised;
+  Judgement judgement;
+  double margin = 1;  ///< It passed if judgement.passed(margin).
+  double seconds = 0;
+  double time_us = 0;     ///< Estimated on the target.
+  double cost_share = 0;  ///< Of the multiply-adds, in raised layers.
+  /// Samples that pass by themselves; -1: the criterion judges them together only, or nobody counted.
+  int samples_passed = -1;
+  /// The repairs in force, one word each ("clamp mask:32752"): the same layers on another network are another trial.
+  std::vector<std::string> repairs;
+};
+
+enum class ReasonKind : std::uint8_t {
+  kOverflow,      ///< Values beyond the largest of the type.
+  kUnderflow,     ///< Values that vanish.
+  kCancellation,  ///< Rounded operands that cancel (or values so large that the type's steps lose what is added).
+  kSaturation,    ///< int8: values clipped by the scale's range.
+  kResolution,    ///< int8: the scale's steps are coarse for most of the values.
+  kRounding,      ///< Many small roundings.
+  kMeasured,      ///< Has no derivative: found by trying.
+  kRequested,     ///< The user keeps it.
+};
+
+struct Reason {
+  ReasonKind kind = ReasonKind::kRounding;
+  std::string tensor;      ///< Where it shows.
+  std::int64_t count = 0;  ///< Elements concerned, over all samples,
+  std::int64_t total = 0;  ///< of these.
+  double largest = 0;      ///< The largest magnitude there (underflow: the smallest that vanishes).
+  double share = 0;        ///< Of the squared error of the lowest precision, as predicted.
+  std::string text;        ///< One sentence.
+
+  /// The precision that the layer would have without the search; none where nothing was looked at (kRequested).
+  std::optional<Precision> low;
+  /// How many elements of `tensor` have floor(log2 |x|) = first_exponent + index, over all samples. Zeros, infinities
+  /// and NaN are not in it. Empty where nothing was looked at.
+  int first_exponent = 0;
+  std::vector<std::int64_t> exponents;
+};
+
+struct KeptLayer {
+  std::string name, op;
+  std::vector<std::string> nodes;  ///< ONNX node names.
+  Precision precision = Precision::kFP32;
+  double effect = 0;  ///< Predicted: share of the tolerance that it uses alone, as an amplitude; may be infinite.
+  Reason reason;
+};
+
+/// A change that costs no precision, made before any layer is raised.
+struct Repair {
+  std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "unfold", "equalise" and
+                     ///< "equalise-copy" (channels, in constants or by an added layer).
+  std::string name;  ///< Layer or tensor.
+  double limit = 0;  ///< clamp: magnitudes are at most this. equalise: the int8 scale of the tensor.
+  std::string text;  ///< One sentence.
+  std::vector<std::int8_t> exponents{};  ///< equalise: channels are divided by 2^e.
+};
+
+struct Answer {
+  enum class Verdict : std::uint8_t {
+    kFound,         ///< Passes on the search samples at the margin, and on the held-out ones, where there are any.
+    kNotReachable,  ///< Not even with every candidate raised.
+    kUnverified,    ///< A limit or an interruption came before; the best so far.
+    kFailsHeldOut,  ///< Passes on the search samples, not on the held-out ones, whatever is raised.
+  };
+  Verdict verdict = Verdict::kUnverified;
+  std::string message;  ///< The verdict in one sentence.
+  std::vector<KeptLayer> kept;
+  std::vector<std::string> following;  ///< Movement layers that carry higher precision because of them.
+  std::vector<Repair> repairs;
+  int candidates = 0;
+  std::string criterion;
+  double margin = 0.5;
+  Judgement search;                   ///< Of the answer, on the search samples.
+  std::optional<Judgement> held_out;  ///< On the others.
+  int search_samples = 0, held_out_samples = 0, held_out_passed = 0;
+  double cost_share = 0;    ///< Of the multiply-adds that stay in higher precision.
+  double time_us = 0;       ///< Estimated on the target: the answer,
+  double time_low_us = 0;   ///< everything low,
+  double time_high_us = 0;  ///< everything in the highest precision.
+  std::string target;
+  std::vector<Trial> trials;  ///< The error-against-time curve.
+  std::int64_t evaluations = 0, held_out_evaluations = 0;
+  double seconds = 0;           ///< In all,
+  double held_out_seconds = 0;  ///< of these for held-out samples.
+  /// Per candidate, in network order, for the picture of sensitivities.
+  struct Sensitivity {
+    std::string name, op;
+    double effect = 0;
+    bool measured = false;
+  };
+  std::vector<Sensitivity> sensitivities;
+};
+
+/// Version of the schema that is written, and the only one that is read.
+inline constexpr int kAnswerVersion = 1;
+
+/// An answer with what it is about.
+struct AnswerFile {
+  Answer answer;
+  std::string program;  ///< "ulpscope 0.1.0": what wrote it.
+  std::string model;    ///< The path as it was given.
+  /// "xxh3:" and 16 hexadecimal digits: XXH3 of the model's file, without external data.
+  std::string model_hash;
+  /// What was allowed: "fp16", "bf16", "int8", ...
+  std::vector<std::string> precisions;
+  /// "none", "pointwise", "full".
+  std::string fusion;
+  /// Words after `ulpscope run MODEL` that build and run the network of the answer (no inputs, no comparison).
+  std::vector<std::string> run_options;
+  /// The tolerance as options of `precision search`, and files of inputs and of golden results. Empty in files of
+  /// earlier releases.
+  std::vector<std::string> criterion_options, inputs;
+  std::string golden;
+  std::string calibration_cache;        ///< int8: the file of the scales; may be empty.
+  std::map<std::string, float> scales;  ///< int8: the scale of each tensor, by name.
+  std::filesystem::path path;           ///< Where it was read from, or will be written; no part of the file.
+};
+
+ULPSCOPE_API std::string answer_to_json(const AnswerFile& file);
+/// The answer as people read it on a terminal: several lines without a newline at the end. Lists longer than a screen
+/// are cut, unless `everything`.
+ULPSCOPE_API std::string answer_text(const AnswerFile& file, bool everything = false);
+/// "name:float32" per kept layer, one per line: words for `--layer-precisions`.
+ULPSCOPE_API std::string layer_precisions_text(const Answer& answer);
+/// `where` names the text in messages. Throws Error(kInvalidFile) naming the key: what is no answer, another version,
+/// a value that does not fit.
+ULPSCOPE_API AnswerFile answer_from_json(std::string_view text, const std::string& where);
+
+/// Throws Error(kIo).
+ULPSCOPE_API void write_answer(const std::filesystem::path& path, const AnswerFile& file);
+/// Throws Error(kNotFound), Error(kIo), and what answer_from_json throws.
+ULPSCOPE_API AnswerFile read_answer(const std::filesystem::path& path);
+
+/// "found", "not-reachable", "unverified", "fails-held-out".
+ULPSCOPE_API std::string_view name_of(Answer::Verdict verdict) noexcept;
+/// "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "measured", "requested".
+ULPSCOPE_API std::string_view name_of(ReasonKind kind) noexcept;
+
+}  // namespace ulpscope

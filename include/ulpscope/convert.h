@@ -1,0 +1,84 @@
+// The strongly typed file of an assignment of precisions.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ulpscope/answer.h"
+#include "ulpscope/criterion.h"
+#include "ulpscope/data_type.h"
+#include "ulpscope/export.h"
+#include "ulpscope/model.h"
+
+namespace ulpscope {
+
+struct ConvertOptions {
+  /// Of a search with this model: its kept layers and repairs.
+  std::optional<AnswerFile> answer;
+  /// Layers that stay in float32: names of layers or ONNX nodes, operators ("Softmax"), or patterns of these.
+  std::vector<std::string> keep;
+  /// Lower these alone, and keep all others; named in the same way. Not with an answer.
+  std::vector<std::string> lower;
+  /// "LAYER:TYPE": float32, float16, bfloat16 or int8; layers named in the same way.
+  std::vector<std::string> layer_precisions;
+  /// Types of network inputs and outputs: float32, float16 or bfloat16. Others keep theirs.
+  std::map<std::string, DataType> io_types;
+  /// Neighbors of kept layers may stay in float32, too, where that saves more time as casts than it costs, if the
+  /// outputs stay within `criterion` (empty: that of the answer) of `golden`, one per sample (empty: of the model in
+  /// fp32).
+  bool relax = false;
+  CriterionOptions criterion;
+  std::vector<TensorsByName> golden;
+  /// Run the new model against the old one before it is written.
+  bool verify = true;
+  /// Let onnx.checker and ONNX Runtime look at it, too, where they are installed.
+  bool python_checks = true;
+  /// Called before everything that takes long; may throw to interrupt.
+  std::function<void()> interrupt;
+};
+
+struct ConvertedModel {
+  /// Layers with float arithmetic, in network order.
+  struct ConvertedLayer {
+    std::string name, op;
+    Precision precision = Precision::kFP32;
+  };
+  std::vector<ConvertedLayer> layers;
+  /// Layers that stay in fp32 although a lower precision was asked for.
+  struct KeptBack {
+    std::string layer, op, reason;
+  };
+  std::vector<KeptBack> kept_back;
+  int lowered = 0;         ///< Layers that compute in a narrow type.
+  int casts = 0;           ///< Cast nodes that were added.
+  std::uint64_t bytes = 0;  ///< Of the file and its external data.
+  int checked = 0;         ///< Runs of the file that gave the bits of the assignment.
+  /// The same choice for other tools, as the content of files: words for --layer-precisions, one per line; a network
+  /// postprocess script for TensorRT up to 10; nodes_to_exclude of ModelOpt AutoCast and node_block_list of
+  /// onnxconverter-common as JSON.
+  std::string layer_precisions, postprocess_script, exclusions;
+  /// That of the options, with the layers that `relax` raised.
+  std::optional<AnswerFile> answer;
+};
+
+/// Writes the typed model to `path` (and `path`.data for more than 2 GB), which is replaced as a whole, and only after
+/// the file was imported again and gave, strongly typed, bit for bit the outputs of the assignment on all samples
+/// (inputs by name; at least one, the first decides the shapes).
+/// Throws Error: kInvalidArgument for names, types and samples that do not fit, and an answer of another model;
+/// kUnsupported when nothing can be lowered or for precisions that a file cannot say; kInvalidFile when onnx.checker or
+/// ONNX Runtime refuse it; kIo. InternalError when the file computes other bits.
+ULPSCOPE_API ConvertedModel convert(const Model& model, const std::filesystem::path& path,
+                                    std::span<const TensorsByName> samples, const ConvertOptions& options = {});
+
+/// The same choice as an engine of ulpscope, for `ulpscope run`. Throws Error: as `convert`; kBuild when a layer's
+/// precision cannot be obeyed.
+ULPSCOPE_API void convert_to_engine(const Model& model, const std::filesystem::path& path,
+                                    const ConvertOptions& options = {});
+
+}  // namespace ulpscope

@@ -1,0 +1,66 @@
+// A model that precisions are searched for: its file, and what it may be lowered to.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ulpscope/export.h"
+#include "ulpscope/tensor.h"
+
+namespace ulpscope {
+
+/// Inputs or outputs of one inference, by name.
+using TensorsByName = std::map<std::string, Tensor>;
+
+/// Names are those of the command line.
+struct ModelOptions {
+  /// What layers may be lowered to: "tf32", "fp16", "bf16", "int8" (needs scales, see calibrate.h). fp32 is always
+  /// allowed.
+  std::vector<std::string> precisions{"fp16"};
+  /// Layers of a given precision, by name: "float32", "float16", "bfloat16", "int8". They are obeyed.
+  std::map<std::string, std::string> layer_precisions;
+  /// Constants whose magnitudes are limited: "NAME" (to 32752, half of the largest fp16) or "NAME:LIMIT".
+  std::vector<std::string> clamp_constants;
+  /// Which neighbors become one group, in which nothing is rounded: "none", "pointwise" or "full".
+  std::string fusion = "full";
+  /// The GPU whose costs are estimated: "h200", "a100", "l4", "t4" or "orin".
+  std::string target = "h200";
+  /// Layers that nothing is said about may stay in a higher precision where that costs less on the target; else they
+  /// take the lowest allowed one.
+  bool cost_model = false;
+  /// Threads; 0: one per core. Results do not depend on it.
+  int threads = 0;
+  /// Where external data lies; empty: beside the file, or in the working directory.
+  std::filesystem::path external_data_dir;
+};
+
+struct LoadedModel;
+
+/// A handle; copies share the model. Not thread-safe: one function works on a model at a time.
+class ULPSCOPE_API Model {
+ public:
+  /// Throws Error: kNotFound, kIo, kInvalidFile, kUnsupported for the file; kInvalidArgument for an option, and for a
+  /// layer or constant that does not exist.
+  static Model from_file(const std::filesystem::path& path, const ModelOptions& options = {});
+  /// The same from a serialized model, of which a copy is kept. `name` stands for the file in messages and answers.
+  static Model from_bytes(std::span<const std::byte> bytes, const ModelOptions& options = {},
+                          const std::string& name = "model.onnx");
+
+  /// The int8 scale of each tensor, by name: real value = scale * integer. Replaces those of a calibration.
+  void set_scales(std::map<std::string, float> scales);
+  const std::map<std::string, float>& scales() const noexcept;
+
+  /// For the program, which edits networks between reading and use. Not part of the interface.
+  explicit Model(std::shared_ptr<LoadedModel> loaded) : loaded_(std::move(loaded)) {}
+  LoadedModel& loaded() const noexcept { return *loaded_; }
+
+ private:
+  std::shared_ptr<LoadedModel> loaded_;
+};
+
+}  // namespace ulpscope

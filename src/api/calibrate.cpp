@@ -1,0 +1,45 @@
+#include "ulpscope/calibrate.h"
+
+#include <fmt/format.h>
+
+#include "api/loaded_model.h"
+#include "calibration/calibration.h"
+#include "calibration/calibration_cache.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+
+Calibration calibrate(Model& model, const CalibrationSource& next, const CalibrationOptions& options,
+                      const CalibrationProgress& progress) {
+  LoadedModel& loaded = model.loaded();
+  CalibrationOptions with_threads = options;
+  with_threads.threads = loaded.build.threads;
+  const SampleSource source = [&]() -> std::optional<TensorMap> {
+    const auto sample = next();
+    if (!sample) return std::nullopt;
+    TensorMap tensors;
+    for (const auto& [name, tensor] : *sample) tensors.push_back({name, tensor});
+    return tensors;
+  };
+  Calibration made = calibrate(loaded.network, with_threads, source, progress, loaded.weights);
+  log_info(fmt::format("Calibrated {} tensors with {} sample(s) by {}", made.scales.size(), made.samples,
+                       cache_name_of(options.algorithm)));
+  if (loaded.build.profiles.empty())
+    for (const auto& [name, shape] : made.first_shapes) loaded.build.typical_shapes.emplace(name, shape);
+  loaded.build.scales = made.scales;
+  return made;
+}
+
+Calibration calibrate(Model& model, std::span<const TensorsByName> samples, const CalibrationOptions& options) {
+  std::size_t next = 0;
+  return calibrate(
+      model, [&] { return next < samples.size() ? std::optional(samples[next++]) : std::nullopt; }, options);
+}
+
+void use_calibration(Model& model, const CalibrationCache& cache, const std::string& source) {
+  LoadedModel& loaded = model.loaded();
+  check_scales(cache, *loaded.network, wanted_tensors(*loaded.network, loaded.build), source);
+  loaded.build.scales = cache.scales;
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,186 @@
+#include "ulpscope/convert.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "api/loaded_model.h"
+#include "convert/convert.h"
+#include "convert/precision_forms.h"
+#include "convert/relax.h"
+#include "core/parallel.h"
+#include "engine/assign.h"
+#include "runtime/engine.h"
+#include "graph/layer_choice.h"
+#include "precision/criterion_options.h"
+#include "precision/repair.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+/// The network with the repairs of an answer, and what its layers are asked for.
+struct Choice {
+  std::shared_ptr<Network> network;
+  BuildOptions build;
+  std::vector<Repair> repairs;  ///< All that were done.
+  std::vector<std::optional<DataType>> requested;
+};
+
+Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
+  Choice choice{std::make_shared<Network>(*model.network), model.build, model.clamps, {}};
+  set_num_threads(choice.build.threads);
+  choice.build.constraints = ConstraintMode::kObey;
+  if (options.answer) {
+    if (!options.lower.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "[options] --answer and --lower: the answer says what is lowered; try --keep to keep more");
+    if (choice.build.scales.empty()) choice.build.scales = options.answer->scales;
+    const auto& repairs = options.answer->answer.repairs;
+    apply_repairs(*choice.network, choice.build.scales, repairs);
+    choice.repairs.insert(choice.repairs.end(), repairs.begin(), repairs.end());
+  }
+  choice.requested = requested_types(*choice.network, options.keep, options.lower, options.layer_precisions);
+  for (std::size_t l = 0; l < choice.requested.size(); ++l)
+    if (!choice.requested[l]) choice.requested[l] = choice.network->layers[l].precision;
+  if (!options.answer) return choice;
+  const std::string where = fmt::format("[convert] --answer {}", options.answer->path.string());
+  request_kept_layers(model, *choice.network, *options.answer, where, choice.requested);
+  check_answer_model(model, *options.answer, where);
+  return choice;
+}
+
+/// Raises neighbors of kept layers, in the choice and in the answer. Returns their names.
+std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options, const Specialization& spec,
+                               const std::vector<TensorMap>& samples, Choice& choice,
+                               std::optional<AnswerFile>& answer) {
+  if (!options.lower.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] --relax and --lower contradict each other: what --lower names shall be low; try --keep");
+  CriterionOptions tolerance = options.criterion;
+  if (criterion_words(tolerance).empty()) {
+    if (!options.answer)
+      throw Error(ErrorCode::kInvalidArgument,
+                  "[options] --relax: expected a tolerance that the outputs must stay within, got none; try --answer "
+                  "ANSWER.json, or --metric rel-l2 --threshold 0.01");
+    tolerance = criterion_of(*options.answer, "[options] --relax");
+  }
+  const auto criterion = make_criterion(tolerance, model.scripts(), model.output_names());
+  const auto raised = find_layers_to_raise(choice.network, choice.build, samples, spec, choice.requested, *criterion,
+                                           ordered_outputs(*choice.network, options.golden),
+                                           tolerance.infinities_equal);
+  std::vector<std::string> names;
+  for (const LayerId id : raised) {
+    choice.requested[static_cast<std::size_t>(id)] = DataType::kFloat32;
+    names.push_back(choice.network->layer(id).name);
+  }
+  if (answer) add_raised_layers(*choice.network, raised, *answer);
+  return names;
+}
+
+TensorMap typed_inputs(TensorMap inputs, const std::map<std::string, DataType>& types) {
+  for (NamedTensor& each : inputs)
+    if (const auto found = types.find(each.name); found != types.end() && each.tensor.type() != found->second)
+      each.tensor = each.tensor.cast(found->second);
+  return inputs;
+}
+
+void log_conversion(const Conversion& made, const std::string& output, std::vector<std::string> checked) {
+  if (made.checked > 0)
+    checked.insert(checked.begin(), fmt::format("ulpscope ({} runs, equal in every bit)", made.checked));
+  std::string integers;
+  if (made.file.quantised > 0)
+    integers = fmt::format("{} activation(s) quantised, {} constant(s) in int8, ", made.file.quantised,
+                           made.file.integer_weights);
+  log_info(
+      fmt::format("Saving typed model to {}: {} layer(s) lowered, {}{} cast(s) added to the {} of the model, "
+                  "{} node(s) removed, {:.1f} MB{}",
+                  output, made.lowered, integers, made.file.casts, made.file.source_casts, made.file.removed,
+                  static_cast<double>(made.file.bytes) / 1e6,
+                  made.file.external ? fmt::format(" (weights in {}.data)", output) : ""));
+  if (!checked.empty()) log_info(fmt::format("Checked by {}", fmt::join(checked, ", ")));
+}
+
+Conversion write(const LoadedModel& model, const Choice& choice, const Specialization& spec,
+                 std::vector<TensorMap> samples, std::vector<std::string> raised, const ConvertOptions& options,
+                 const std::filesystem::path& path) {
+  const Assignment assignment = assign_precisions(spec, choice.build, &choice.requested);
+  TypedModelOptions typed;
+  typed.fusion = choice.build.fusion;
+  typed.io_types = options.io_types;
+  typed.samples = std::move(samples);
+  typed.verify = options.verify;
+  typed.external_data_dir = !model.external_data.empty() ? model.external_data : model.path.parent_path();
+  if (typed.external_data_dir.empty()) typed.external_data_dir = ".";
+  typed.raised = std::move(raised);
+  typed.source = model.hash();
+  typed.version = ULPSCOPE_VERSION;
+  typed.interrupt = options.interrupt;
+  const auto bf16 = [](const auto& entry) { return entry.second == DataType::kBFloat16; };
+  const bool bfloat16 = std::ranges::count(assignment.precision, Precision::kBF16) > 0 ||
+                        assignment.int8_output == DataType::kBFloat16 || std::ranges::any_of(options.io_types, bf16);
+  std::vector<std::string> checked;
+  if (options.python_checks && options.verify)
+    typed.check = [&, checks = model.checks ? model.checks : std::make_shared<OnnxChecks>()](const auto& file) {
+      if (options.interrupt) options.interrupt();
+      checked = checks->check(file, typed_inputs(typed.samples.front(), options.io_types), bfloat16);
+    };
+  Conversion made;
+  model.with_bytes([&](std::span<const std::byte> bytes) {
+    made = write_typed_model(spec, bytes, assignment, choice.repairs, typed, path);
+  });
+  log_conversion(made, path.string(), std::move(checked));
+  return made;
+}
+
+}  // namespace
+
+ConvertedModel convert(const Model& model, const std::filesystem::path& path, std::span<const TensorsByName> samples,
+                       const ConvertOptions& options) {
+  LoadedModel& loaded = model.loaded();
+  if (samples.empty())
+    throw Error(ErrorCode::kInvalidArgument, "[convert] expected inputs to check the model with, got none");
+  Choice choice = make_choice(loaded, options);
+  const Network& network = *choice.network;
+  std::vector<TensorMap> fitted = fitted_samples(network, samples);
+  const auto spec = specialize_for(network, fitted.front());
+  ConvertedModel result;
+  result.answer = options.answer;
+  std::vector<std::string> raised;
+  if (options.relax) raised = relax(loaded, options, *spec, fitted, choice, result.answer);
+  if (options.interrupt) options.interrupt();
+  const Conversion made = write(loaded, choice, *spec, std::move(fitted), std::move(raised), options, path);
+
+  const Assignment& assignment = made.assignment;
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    if (spec->numeric[l])
+      result.layers.push_back(
+          {network.layers[l].name, std::string(network.layers[l].op->name), assignment.precision[l]});
+  result.kept_back = made.kept;
+  result.lowered = made.lowered;
+  result.casts = static_cast<int>(made.file.casts);
+  result.bytes = static_cast<std::uint64_t>(made.file.bytes);
+  result.checked = made.checked;
+  const BuildOptions& build = choice.build;
+  const std::string flags = fmt::format("{}{}{}", build.fp16 ? " --fp16" : "", build.bf16 ? " --bf16" : "",
+                                        build.int8 ? " --int8 --calibration-cache CACHE" : "");
+  result.layer_precisions = layer_precisions_form(network, *spec, assignment);
+  result.postprocess_script = postprocess_script(network, *spec, assignment, choice.requested, flags);
+  result.exclusions = exclusions(network, *spec, assignment);
+  return result;
+}
+
+void convert_to_engine(const Model& model, const std::filesystem::path& path, const ConvertOptions& options) {
+  const Choice choice = make_choice(model.loaded(), options);
+  Network& network = *choice.network;
+  for (const auto& [id, type] : find_io_types(network, options.io_types)) network.tensor(id).type = type;
+  for (std::size_t l = 0; l < choice.requested.size(); ++l) network.layers[l].precision = choice.requested[l];
+  const auto engine = Engine::build(choice.network, choice.build);
+  if (options.interrupt) options.interrupt();
+  engine->save(path);
+  log_info(fmt::format("Saving engine to {}", path.string()));
+}
+
+}  // namespace ulpscope

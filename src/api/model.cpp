@@ -1,0 +1,158 @@
+#include "ulpscope/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/loaded_model.h"
+#include "compare/data_loader.h"
+#include "core/file.h"
+#include "engine/option_names.h"
+#include "graph/layer_choice.h"
+#include "onnx/import.h"
+#include "ops/registry.h"
+#include "precision/criterion_options.h"
+#include "precision/fingerprint.h"
+#include "precision/repair.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+/// The options, for a model whose network was read.
+void apply(const ModelOptions& options, LoadedModel& model) {
+  Network& network = *model.network;
+  BuildOptions& build = model.build;
+  for (const std::string& precision : options.precisions) enable_precision(build, precision, "[model] precisions");
+  build.fusion = fusion_from_name(options.fusion, "[model] fusion");
+  build.target = options.target;
+  build.threads = options.threads;
+  build.assume_lowest = !options.cost_model;
+  build.constraints = ConstraintMode::kObey;
+  model.external_data = options.external_data_dir;
+  model.clamp_words = options.clamp_constants;
+  model.clamps = clamp_constants(network, model.clamp_words);
+  std::vector<std::string> words;
+  for (const auto& [name, type] : options.layer_precisions) words.push_back(name + ":" + type);
+  for (const auto& [id, type] :
+       find_layer_precisions(network, words, {.where = "[model] layer_precisions", .types = kLayerTypes}))
+    network.layer(id).precision = type;
+}
+
+}  // namespace
+
+Model Model::from_file(const std::filesystem::path& path, const ModelOptions& options) {
+  auto loaded = std::make_shared<LoadedModel>();
+  loaded->name = path.string();
+  loaded->path = path;
+  loaded->network = import_onnx(path, op_registry(), {.external_data_dir = options.external_data_dir});
+  apply(options, *loaded);
+  return Model(std::move(loaded));
+}
+
+Model Model::from_bytes(std::span<const std::byte> bytes, const ModelOptions& options, const std::string& name) {
+  auto loaded = std::make_shared<LoadedModel>();
+  loaded->name = name;
+  loaded->bytes.assign(bytes.begin(), bytes.end());
+  loaded->network = import_onnx(loaded->bytes, name, op_registry(), {.external_data_dir = options.external_data_dir});
+  apply(options, *loaded);
+  return Model(std::move(loaded));
+}
+
+void Model::set_scales(std::map<std::string, float> scales) { loaded_->build.scales = std::move(scales); }
+const std::map<std::string, float>& Model::scales() const noexcept { return loaded_->build.scales; }
+
+ScriptHost& LoadedModel::scripts() {
+  if (!host) host = std::make_shared<ScriptHost>(ScriptHost::Callbacks{});
+  return *host;
+}
+
+std::string LoadedModel::hash() const { return path.empty() ? hash_of_bytes(bytes) : hash_of_file(path); }
+
+void LoadedModel::with_bytes(const std::function<void(std::span<const std::byte>)>& use) const {
+  if (path.empty()) return use(bytes);
+  const auto file = MappedFile::open(path);
+  use(std::as_const(*file).bytes());
+}
+
+std::vector<std::string> LoadedModel::output_names() const {
+  std::vector<std::string> names;
+  for (const TensorId id : network->outputs) names.push_back(network->tensor(id).name);
+  return names;
+}
+
+std::vector<TensorMap> fitted_samples(const Network& network, std::span<const TensorsByName> samples) {
+  const std::vector<InputBinding> bindings = input_bindings(network);
+  std::vector<TensorMap> result;
+  for (const TensorsByName& sample : samples) {
+    TensorMap tensors;
+    for (const auto& [name, tensor] : sample) tensors.push_back({name, tensor});
+    result.push_back(adapt_inputs(tensors, bindings));
+  }
+  return result;
+}
+
+std::vector<TensorMap> ordered_outputs(const Network& network, std::span<const TensorsByName> outputs) {
+  std::vector<TensorMap> result;
+  for (const TensorsByName& each : outputs) {
+    TensorMap& tensors = result.emplace_back();
+    for (const TensorId id : network.outputs)
+      if (const auto found = each.find(network.tensor(id).name); found != each.end())
+        tensors.push_back({found->first, found->second});
+  }
+  return result;
+}
+
+std::shared_ptr<const Specialization> specialize_for(const Network& network, const TensorMap& sample) {
+  std::vector<Shape> shapes;
+  for (TensorId id : network.inputs) {
+    const auto found = std::ranges::find(sample, network.tensor(id).name, &NamedTensor::name);
+    shapes.push_back(found == sample.end() ? Shape{} : found->tensor.shape());
+  }
+  return specialize(network, shapes);
+}
+
+namespace {
+
+[[noreturn]] void refuse_answer(const LoadedModel& model, const std::string& where, const std::string& difference) {
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{}: expected an answer for '{}', got one for another model: {}", where, model.name,
+                          difference));
+}
+
+}  // namespace
+
+void check_answer_model(const LoadedModel& model, const AnswerFile& answer, const std::string& where) {
+  if (const std::string hash = model.hash(); answer.model_hash != hash)
+    refuse_answer(model, where,
+                  fmt::format("it was found for '{}' with the hash {}, but the model has the hash {}", answer.model,
+                              answer.model_hash, hash));
+}
+
+void request_kept_layers(const LoadedModel& model, const Network& network, const AnswerFile& answer,
+                         const std::string& where, std::vector<std::optional<DataType>>& requested) {
+  for (const KeptLayer& kept : answer.answer.kept) {
+    const LayerId id = network.find_layer(kept.name);
+    if (id == kNone)
+      refuse_answer(model, where, fmt::format("it keeps the layer '{}', which the model does not have", kept.name));
+    auto& type = requested[static_cast<std::size_t>(id)];
+    if (type == DataType::kFloat32) continue;  // more is kept than the answer needs
+    if (type && *type != storage_of(kept.precision))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] layer '{}': --answer keeps it in {}, but --layer-precisions says {}",
+                              kept.name, name_of(storage_of(kept.precision)), name_of(*type)));
+    type = storage_of(kept.precision);
+  }
+}
+
+CriterionOptions criterion_of(const AnswerFile& answer, const std::string& where) {
+  const auto options = read_criterion_words(answer.criterion_options);
+  if (answer.criterion_options.empty() || !options)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: the answer does not say its tolerance ({}) as options; try --metric and --threshold, "
+                            "or --rtol and --atol",
+                            where, answer.answer.criterion));
+  return *options;
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,114 @@
+#include "ulpscope/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "onnx/description.h"
+#include "onnx/import.h"
+#include "ops/registry.h"
+#include "precision/shell_word.h"
+#include "runners/worker.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+std::string command_of(const std::vector<std::string>& words) {
+  std::string line = "ulpscope";
+  for (const std::string& word : words) line += " " + shell_word(word);
+  return line;
+}
+
+/// What `convert` wrote into the file; nothing: another tool wrote it, or an earlier release.
+std::optional<std::string> metadata_of(const OnnxDescription& description, std::string_view wanted) {
+  for (const auto& [key, value] : description.metadata)
+    if (key == wanted) return value;
+  return std::nullopt;
+}
+
+std::optional<std::set<std::string>> added_casts(const OnnxDescription& description) {
+  const auto text = metadata_of(description, "ulpscope.added_casts");
+  if (!text) return std::nullopt;
+  std::set<std::string> names;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) names.insert(line);
+  return names;
+}
+
+/// The Cast layers of a typed model, in its order.
+Value casts_of(const Network& network, const std::optional<std::set<std::string>>& added) {
+  const auto consumers = network.consumers();
+  Value casts{Value::Array{}};
+  for (const Layer& layer : network.layers) {
+    if (layer.op->name != "Cast" || layer.inputs.empty() || layer.outputs.empty()) continue;
+    const TensorId from = layer.inputs[0], to = layer.outputs[0];
+    if (from == kNone || to == kNone) continue;
+    const LayerId producer = network.tensor(from).producer;
+    Value readers{Value::Array{}};
+    for (const LayerId id : consumers[static_cast<std::size_t>(to)]) readers.push(network.layer(id).name);
+    if (network.is_output(to)) readers.push(fmt::format("the output {}", network.tensor(to).name));
+    const std::string_view origin = !added ? "" : added->contains(layer.name) ? "added" : "of the source";
+    casts.push(Value::Map{{"name", layer.name},
+                          {"origin", origin},
+                          {"from", name_of(network.tensor(from).type)},
+                          {"to", name_of(network.tensor(to).type)},
+                          {"producer", producer == kNone ? fmt::format("the input {}", network.tensor(from).name)
+                                                         : network.layer(producer).name},
+                          {"readers", std::move(readers)}});
+  }
+  return casts;
+}
+
+Value typed_model(const AnswerFile& file, const std::filesystem::path& path) {
+  if (path.empty()) return {};
+  const OnnxDescription description = describe_onnx(path, false, {.ignore_external_data = true});
+  const auto network = import_onnx(path, op_registry(), {.ignore_external_data = true});
+  const auto source = metadata_of(description, "ulpscope.source");
+  const auto there = [&](const KeptLayer& kept) { return network->find_layer(kept.name) != kNone; };
+  const auto& kept = file.answer.kept;
+  if (source ? *source != file.model_hash : !kept.empty() && std::ranges::none_of(kept, there))
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("[report] --typed {}: expected a typed model of '{}', got one of another model: {}", path.string(),
+                    file.model,
+                    source ? fmt::format("it was made from one with the hash {}, not {}", *source, file.model_hash)
+                           : fmt::format("it does not have the kept layer '{}'", kept.front().name)));
+  return Value::Map{{"path", path.string()}, {"casts", casts_of(*network, added_casts(description))}};
+}
+
+Value commands(const AnswerFile& file, const ReportOptions& options) {
+  Value result{Value::Array{}};
+  const auto add = [&](const char* title, const std::vector<std::string>& words) {
+    result.push(Value::Array{title, command_of(words)});
+  };
+  const Answer& answer = file.answer;
+  const bool tried = answer.verdict != Answer::Verdict::kUnverified || !answer.search.outputs.empty();
+  if (tried) {
+    std::vector<std::string> words = {"run", file.model};
+    words.insert(words.end(), file.run_options.begin(), file.run_options.end());
+    add("Build and run the network of this answer (add inputs and a comparison of your choice)", words);
+    const std::string stem = std::filesystem::path(file.model).stem().string();
+    add("Write the strongly typed model",
+        {"convert", file.model, "--answer", file.path.string(), "-o", stem + ".typed.onnx"});
+  }
+  std::vector<std::string> words = {"report", file.path.string(), "-o", options.output.string()};
+  if (!options.typed.empty()) words.insert(words.end(), {"--typed", options.typed.string()});
+  add("Write this page", words);
+  return result;
+}
+
+}  // namespace
+
+std::string report(const AnswerFile& answer, const ReportOptions& options) {
+  Value::Map args;
+  args.emplace_back("answer", answer_to_json(answer));
+  args.emplace_back("source", answer.path.string());
+  args.emplace_back("commands", commands(answer, options));
+  args.emplace_back("typed", typed_model(answer, options.typed));
+  return Worker::start()->call("report_page", std::move(args)).text();
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,261 @@
+#include "ulpscope/search.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "api/loaded_model.h"
+#include "core/parallel.h"
+#include "engine/option_names.h"
+#include "precision/criterion_options.h"
+#include "precision/fingerprint.h"
+#include "precision/search.h"
+#include "precision/trials.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+/// Every so many samples one is held out, where nothing else is.
+constexpr std::size_t kHoldOutEvery = 4;
+
+/// Everything that a search works on.
+struct Prepared {
+  SearchTask task;
+  SearchData data;
+  std::unique_ptr<Criterion> criterion;
+};
+
+/// `keep` and `lower`, and what the network itself asks for.
+void place_layers(const Network& network, const SearchOptions& options, SearchTask& task) {
+  task.keep = find_layers(network, options.keep, "--keep");
+  task.lower = find_layers(network, options.lower, "--lower");
+  for (const LayerId id : task.keep)
+    if (std::ranges::find(task.lower, id) != task.lower.end())
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] layer '{}': --keep and --lower contradict each other; expected it in one of "
+                              "them only",
+                              network.layer(id).name));
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    const Layer& layer = network.layers[l];
+    const auto id = static_cast<LayerId>(l);
+    if (!layer.precision || !has_precision(layer)) continue;
+    const bool kept = std::ranges::find(task.keep, id) != task.keep.end();
+    const bool highest = precision_from_type(*layer.precision) == task.ladder.back();
+    if (kept && !highest)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] layer '{}': --keep and its requested precision {} contradict each other",
+                              layer.name, name_of(*layer.precision)));
+    if (!kept && !highest && std::ranges::find(task.lower, id) == task.lower.end()) task.lower.push_back(id);
+  }
+  std::ranges::sort(task.lower);
+}
+
+/// Moves every fourth element of `all` to the result.
+std::vector<TensorMap> split_every_fourth(std::vector<TensorMap>& all) {
+  std::vector<TensorMap> kept, split;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    (i % kHoldOutEvery == kHoldOutEvery - 1 ? split : kept).push_back(std::move(all[i]));
+  all = std::move(kept);
+  return split;
+}
+
+SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
+  SearchData data;
+  data.network = model.network;
+  data.weights = model.weights;
+  data.samples = fitted_samples(*model.network, samples);
+  data.held_out = fitted_samples(*model.network, options.held_out);
+  data.golden = ordered_outputs(*model.network, options.golden);
+  const std::size_t own = data.samples.size(), all = own + data.held_out.size();
+  if (own == 0)
+    throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
+  if (!data.golden.empty() && data.golden.size() != own && data.golden.size() != all)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[golden] expected results of {} iteration(s), one per sample{}, got {}; try saving them "
+                            "again with the same inputs",
+                            own, all == own ? "" : fmt::format(" (or {} with the held-out ones)", all),
+                            data.golden.size()));
+  if (data.golden.size() > own) {
+    data.held_out_golden.assign(std::make_move_iterator(data.golden.begin() + static_cast<std::ptrdiff_t>(own)),
+                                std::make_move_iterator(data.golden.end()));
+    data.golden.resize(own);
+  }
+  const bool split = options.held_out.empty() && options.hold_out && own >= kHoldOutEvery;
+  if (split) {
+    data.held_out = split_every_fourth(data.samples);
+    data.held_out_golden = split_every_fourth(data.golden);
+  }
+  if (data.held_out.empty())
+    log_warning(fmt::format(
+        "No sample is held out{}: nothing will show whether the answer holds on other data; try more samples "
+        "or --hold-out FILE",
+        options.hold_out ? fmt::format(", since there are fewer than {}", kHoldOutEvery) : ""));
+  else
+    log_info(fmt::format("Searching on {} sample(s), checking the answer on {} held-out one(s){}", data.samples.size(),
+                         data.held_out.size(), split ? " (every fourth; --hold-out FILE names others)" : ""));
+  return data;
+}
+
+/// Golden results of another model or of other inputs are refused before anything is searched.
+void check_golden_shapes(const SearchData& data, const Criterion& criterion, bool infinities_equal) {
+  if (data.golden.empty()) return;
+  std::vector<ExpectedOutput> expected;
+  for (const TensorId id : data.network->outputs) {
+    const TensorInfo& info = data.network->tensor(id);
+    ExpectedOutput output{info.name, info.shape.value_or(Shape{})};
+    // Without a declared shape, the rank is whatever the results have.
+    if (!info.shape)
+      for (const NamedTensor& golden : data.golden.front())
+        if (golden.name == info.name) output.shape = Shape(golden.tensor.shape().size(), -1);
+    expected.push_back(std::move(output));
+  }
+  check_golden(data.golden, expected, criterion, infinities_equal, std::ssize(data.samples));
+  if (!data.held_out_golden.empty())
+    check_golden(data.held_out_golden, expected, criterion, infinities_equal, std::ssize(data.held_out));
+}
+
+Prepared prepare(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
+  LoadedModel& loaded = model.loaded();
+  set_num_threads(loaded.build.threads);
+  Prepared result;
+  static_cast<SearchStrategy&>(result.task) = options;
+  result.task.build = loaded.build;
+  result.task.build.constraints = ConstraintMode::kObey;
+  result.task.infinities_equal = options.criterion.infinities_equal;
+  place_layers(*loaded.network, options, result.task);
+  result.data = make_data(loaded, samples, options);
+  result.criterion = make_criterion(options.criterion, loaded.scripts(), loaded.output_names());
+  check_golden_shapes(result.data, *result.criterion, options.criterion.infinities_equal);
+  return result;
+}
+
+void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options) {
+  if (prepared.data.golden.empty()) return;
+  if (options.progress) options.progress({.stage = "running in float32"});
+  Trials trials(prepared.data.network, prepared.task.build, prepared.data.samples);
+  const Judgement exact =
+      prepared.criterion->judge(prepared.data.golden, trials.run(trials.full_precision(), /*keep=*/false));
+  if (!exact.passed(options.margin))
+    log_warning(
+        fmt::format("Even with every layer in float32 the outputs use {:.4g} of the tolerance against the golden "
+                    "results (worst output: '{}'); were these made from other inputs, or is the tolerance too small?",
+                    exact.used, exact.worst_output));
+}
+
+Journal open_journal(const SearchOptions& options, const Fingerprint& fingerprint) {
+  if (!options.resume) return Journal::create(options.journal, fingerprint);
+  Journal journal = Journal::resume(options.journal, fingerprint);
+  if (journal.resumed() > 0)
+    log_info(fmt::format("Going on with {} finished trial(s) of '{}'", journal.resumed(), options.journal.string()));
+  return journal;
+}
+
+/// The words after `ulpscope run MODEL` that build the network of the answer.
+std::vector<std::string> run_options(const LoadedModel& model, const Answer& answer, const SearchOptions& options) {
+  const BuildOptions& build = model.build;
+  std::vector<std::string> words{"--trt"};
+  const auto add = [&](const char* option, const std::vector<std::string>& values) {
+    if (!values.empty()) words.emplace_back(option);
+    words.insert(words.end(), values.begin(), values.end());
+  };
+  for (const std::string& precision : enabled_precisions(build)) words.push_back("--" + precision);
+  add("--fusion", {std::string(name_of(build.fusion))});
+  if (build.assume_lowest) words.emplace_back("--assume-lowest");
+  add("--precision-constraints", {"obey"});
+  if (!options.calibration_cache.empty()) add("--calibration-cache", {options.calibration_cache.string()});
+  words.insert(words.end(), model.network_words.begin(), model.network_words.end());
+
+  // Layers that the search raised count more than what was asked for before.
+  std::set<std::string> decided;
+  std::vector<std::string> layers;
+  for (const KeptLayer& layer : answer.kept) {
+    decided.insert(layer.name);
+    layers.push_back(fmt::format("{}:{}", layer.name, name_of(storage_of(layer.precision))));
+  }
+  for (const Layer& layer : model.network->layers)
+    if (layer.precision && !decided.contains(layer.name))
+      layers.push_back(fmt::format("{}:{}", layer.name, name_of(*layer.precision)));
+  add("--layer-precisions", layers);
+
+  std::vector<std::string> clamps = model.clamp_words;
+  // What has no option of its own is read from the answer: equalizations, and scales that came down with a clamp.
+  const bool from_answer = std::ranges::any_of(answer.repairs, [&](const Repair& repair) {
+    return !repair.exponents.empty() || (build.int8 && repair.kind == "clamp");
+  });
+  if (from_answer) add("--repairs", {options.answer_path.string()});
+  for (const Repair& repair : answer.repairs)
+    if (!from_answer && repair.kind == "clamp") clamps.push_back(fmt::format("{}:{}", repair.name, repair.limit));
+  add("--clamp-constants", clamps);
+  return words;
+}
+
+AnswerFile describe(const LoadedModel& model, const SearchOptions& options, Answer answer) {
+  AnswerFile file;
+  file.program = "ulpscope " ULPSCOPE_VERSION;
+  file.model = model.name;
+  file.model_hash = model.hash();
+  file.precisions = enabled_precisions(model.build);
+  file.fusion = name_of(model.build.fusion);
+  file.criterion_options = criterion_words(options.criterion);
+  file.scales = model.build.scales;
+  if (model.build.int8) file.calibration_cache = options.calibration_cache.string();
+  file.run_options = run_options(model, answer, options);
+  file.answer = std::move(answer);
+  file.path = options.answer_path;
+  return file;
+}
+
+}  // namespace
+
+AnswerFile search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
+  const LoadedModel& loaded = model.loaded();
+  const Prepared prepared = prepare(model, samples, options);
+  const SearchTask& task = prepared.task;
+  Journal journal;
+  try {
+    warn_of_other_golden(prepared, options);
+  } catch (const SearchInterrupted& interrupted) {
+    throw Error(ErrorCode::kInterrupted, interrupted.what());
+  }
+  if (!options.journal.empty())
+    journal = open_journal(options, fingerprint_of(task, prepared.data, options.criterion, *prepared.criterion,
+                                                   loaded.hash(), ULPSCOPE_VERSION));
+  Answer answer = search_precisions(prepared.data, *prepared.criterion, task, journal, options.progress);
+  for (const LayerId id : task.keep) {
+    const Layer& layer = loaded.network->layer(id);
+    if (std::ranges::find(answer.kept, layer.name, &KeptLayer::name) == answer.kept.end())
+      answer.kept.push_back(kept_layer(layer, task.ladder.back(), ReasonKind::kRequested,
+                                       "--keep names it; no trial says whether it needs that"));
+  }
+  return describe(loaded, options, std::move(answer));
+}
+
+SearchPlan plan_search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
+  const Prepared prepared = prepare(model, samples, options);
+  const auto& [task, data, criterion] = prepared;
+  Trials trials(data.network, task.build, data.samples);
+  std::vector<std::optional<DataType>> requested;
+  for (const Layer& layer : data.network->layers) requested.push_back(layer.precision);
+  for (const LayerId id : task.keep) requested[static_cast<std::size_t>(id)] = storage_of(task.ladder.back());
+  const Assignment low = trials.assign(requested);
+  SearchPlan plan;
+  for (const LayerId id : search_candidates(*trials.specialization(), low, task)) {
+    const Layer& layer = data.network->layer(id);
+    plan.candidates.push_back({layer.name, std::string(layer.op->name), low.precision[static_cast<std::size_t>(id)]});
+  }
+  plan.layers = data.network->layers.size();
+  plan.samples = data.samples.size();
+  plan.held_out = data.held_out.size();
+  plan.criterion = criterion->description();
+  const auto start = std::chrono::steady_clock::now();
+  trials.run(trials.full_precision(), /*keep=*/false);
+  plan.forward_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return plan;
+}
+
+}  // namespace ulpscope

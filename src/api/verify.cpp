@@ -1,0 +1,38 @@
+#include "ulpscope/verify.h"
+
+#include "api/loaded_model.h"
+#include "precision/criterion_options.h"
+#include "precision/repair.h"
+#include "precision/trials.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+
+Judgement verify(const Model& model, const AnswerFile& answer, std::span<const TensorsByName> samples,
+                 const VerifyOptions& options) {
+  LoadedModel& loaded = model.loaded();
+  const std::string where = "[verify] answer";
+  check_answer_model(loaded, answer, where);
+  const CriterionOptions tolerance = options.criterion ? *options.criterion : criterion_of(answer, where);
+  const auto criterion = make_criterion(tolerance, loaded.scripts(), loaded.output_names());
+  const std::vector<TensorMap> fitted = fitted_samples(*loaded.network, samples);
+  BuildOptions build = loaded.build;
+  build.constraints = ConstraintMode::kObey;
+  // Golden outputs are those of the network without repairs.
+  std::vector<TensorMap> golden = ordered_outputs(*loaded.network, options.golden);
+  if (golden.empty()) {
+    Trials exact(loaded.network, build, fitted, loaded.weights);
+    golden = exact.run(exact.full_precision(), /*keep=*/false);
+  }
+  check_golden_of(golden, *criterion, tolerance.infinities_equal, std::ssize(fitted));
+  const auto repaired = std::make_shared<Network>(*loaded.network);
+  if (build.scales.empty()) build.scales = answer.scales;
+  apply_repairs(*repaired, build.scales, answer.answer.repairs);
+  std::vector<std::optional<DataType>> requested;
+  for (const Layer& layer : repaired->layers) requested.push_back(layer.precision);
+  request_kept_layers(loaded, *repaired, answer, where, requested);
+  Trials trials(repaired, build, fitted, loaded.weights);
+  return criterion->judge(golden, trials.run(trials.assign(requested), /*keep=*/false));
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,85 @@
+#include "convert/precision_forms.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace ulpscope {
+namespace {
+
+std::string_view type_name(Precision precision) {
+  return precision == Precision::kINT8 ? "int8" : name_of(storage_of(precision));
+}
+
+/// The ONNX nodes of layers that stay in float32.
+std::vector<std::string> kept_nodes(const Network& network, const Specialization& spec, const Assignment& assignment) {
+  std::vector<std::string> names;
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    if (spec.numeric[l] && assignment.precision[l] == Precision::kFP32)
+      names.insert(names.end(), network.layers[l].nodes.begin(), network.layers[l].nodes.end());
+  return names;
+}
+
+/// Layers that stay in float32 or were asked for in a type; others take the lowest one that is allowed.
+std::vector<std::pair<std::string, std::string>> constrained_layers(
+    const Network& network, const Specialization& spec, const Assignment& assignment,
+    const std::vector<std::optional<DataType>>& requested) {
+  std::vector<std::pair<std::string, std::string>> layers;
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    if (spec.numeric[l] && (requested[l] || assignment.precision[l] == Precision::kFP32))
+      layers.emplace_back(network.layers[l].name, type_name(assignment.precision[l]));
+  return layers;
+}
+
+/// A name as a regular expression that matches it alone.
+std::string escaped(const std::string& name) {
+  std::string result;
+  for (char c : name) {
+    if (std::string_view(R"(.^$*+?()[]{}|\)").find(c) != std::string_view::npos) result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string layer_precisions_form(const Network& network, const Specialization& spec, const Assignment& assignment) {
+  std::string text;
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    if (spec.numeric[l]) text += fmt::format("{}:{}\n", network.layers[l].name, type_name(assignment.precision[l]));
+  return text;
+}
+
+std::string postprocess_script(const Network& network, const Specialization& spec, const Assignment& assignment,
+                               const std::vector<std::optional<DataType>>& requested, std::string_view flags) {
+  std::string text = fmt::format(
+      "\"\"\"Sets precisions of layers in a weakly typed network (TensorRT up to 10): postprocess(network).\n\n"
+      "polygraphy run MODEL --trt{} --precision-constraints obey --trt-network-postprocess-script THIS_FILE\n"
+      "\"\"\"\n\nimport tensorrt as trt\n\nPRECISIONS = {{\n",
+      flags);
+  for (const auto& [name, type] : constrained_layers(network, spec, assignment, requested))
+    text += fmt::format("    {}: trt.{},\n", nlohmann::json(name).dump(), type);
+  text +=
+      "}\n\n\ndef postprocess(network):\n    \"\"\"Sets the precisions of layers; those in float32 hand out float32, "
+      "too.\"\"\"\n"
+      "    for index in range(network.num_layers):\n        layer = network.get_layer(index)\n"
+      "        if layer.name not in PRECISIONS:\n            continue\n"
+      "        layer.precision = PRECISIONS[layer.name]\n"
+      "        if layer.precision != trt.float32:\n            continue\n"
+      "        for output in range(layer.num_outputs):\n"
+      "            if layer.get_output(output).dtype in (trt.float32, trt.float16):\n"
+      "                layer.set_output_type(output, trt.float32)\n";
+  return text;
+}
+
+std::string exclusions(const Network& network, const Specialization& spec, const Assignment& assignment) {
+  const std::vector<std::string> kept = kept_nodes(network, spec, assignment);
+  nlohmann::json json;
+  json["nodes_to_exclude"] = nlohmann::json::array();
+  for (const std::string& name : kept) json["nodes_to_exclude"].push_back(escaped(name));
+  json["node_block_list"] = kept;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,154 @@
+#include "graph/layer_choice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+
+#include "graph/name_match.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+/// What one word means, whether it has a precision or not.
+std::vector<LayerId> matches(const Network& network, const std::string& word) {
+  std::vector<LayerId> by_name, by_operator, by_pattern;
+  const bool pattern = is_name_pattern(word);
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    const Layer& layer = network.layers[l];
+    const auto id = static_cast<LayerId>(l);
+    if (layer.name == word || std::ranges::find(layer.nodes, word) != layer.nodes.end()) by_name.push_back(id);
+    if (layer.op->name == word) by_operator.push_back(id);
+    const auto fits = [&](const std::string& name) { return matches_name_pattern(name, word); };
+    if (pattern && (fits(layer.name) || fits(std::string(layer.op->name)) || std::ranges::any_of(layer.nodes, fits)))
+      by_pattern.push_back(id);
+  }
+  return !by_name.empty() ? by_name : !by_operator.empty() ? by_operator : by_pattern;
+}
+
+[[noreturn]] void fail_unknown(const Network& network, std::string_view where, const std::string& word) {
+  std::vector<std::string> names, operators;
+  for (const Layer& layer : network.layers) {
+    if (!has_precision(layer)) continue;
+    names.push_back(layer.name);
+    for (const std::string& node : layer.nodes)
+      if (node != layer.name) names.push_back(node);
+    if (std::ranges::find(operators, layer.op->name) == operators.end()) operators.emplace_back(layer.op->name);
+  }
+  names.insert(names.end(), operators.begin(), operators.end());
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{} '{}': expected a layer with float arithmetic, an operator type or a pattern that matches "
+                          "one; there is none{}",
+                          where, word, did_you_mean(word, names)));
+}
+
+/// What one word means among the layers that have a precision.
+std::vector<LayerId> find(const Network& network, const std::string& word, const std::string& where) {
+  std::vector<LayerId> all = matches(network, word), result;
+  std::ranges::copy_if(all, std::back_inserter(result), [&](LayerId id) { return has_precision(network.layer(id)); });
+  if (result.empty() && all.size() == 1 && network.layer(all.front()).name == word)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} '{}': expected a layer with float arithmetic; a {} has no precision of its own and "
+                            "follows its inputs",
+                            where, word, network.layer(all.front()).op->name));
+  if (result.empty()) fail_unknown(network, where, word);
+  return result;
+}
+
+/// The types that are listed where every type may be named.
+constexpr DataType kTensorTypes[] = {DataType::kFloat32,    DataType::kFloat16, DataType::kBFloat16,
+                                     DataType::kFloat8E4M3, DataType::kInt8,    DataType::kInt32,
+                                     DataType::kInt64,      DataType::kUInt8,   DataType::kBool};
+
+}  // namespace
+
+bool has_precision(const Layer& layer) noexcept {
+  return layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
+}
+
+std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
+                                 std::string_view option) {
+  const std::string where = fmt::format("[options] {}", option);
+  std::vector<LayerId> result;
+  for (const std::string& word : words) std::ranges::copy(find(network, word, where), std::back_inserter(result));
+  std::ranges::sort(result);
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std::string>& words, std::string_view where,
+                                                          std::string_view named, std::span<const DataType> types) {
+  std::vector<std::pair<std::string, DataType>> result;
+  for (const std::string& word : words) {
+    const std::size_t colon = word.rfind(':');
+    const std::string name = colon == std::string::npos ? "" : word.substr(0, colon);
+    const std::string text = word.substr(colon + 1);
+    std::string lower = text;
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::optional<DataType> type = data_type_from_name(lower);
+    if (name.empty() || !type || (!types.empty() && std::ranges::find(types, *type) == types.end())) {
+      std::vector<std::string_view> known;
+      for (const DataType each : types.empty() ? std::span<const DataType>(kTensorTypes) : types)
+        known.push_back(name_of(each));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{} '{}': expected <{}>:<type>, got {}; try one of the types {}", where, word, named,
+                              name.empty() ? "no name" : fmt::format("the {}type '{}'", type ? "" : "unknown ", text),
+                              fmt::join(known, ", ")));
+    }
+    result.emplace_back(name, *type);
+  }
+  return result;
+}
+
+std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& network,
+                                                                const std::vector<std::string>& words,
+                                                                const LayerPrecisionRules& rules) {
+  std::vector<std::pair<LayerId, DataType>> result;
+  for (const auto& [name, type] : parse_types(words, rules.where, "layer", rules.types)) {
+    std::vector<LayerId> found;
+    if (rules.any_name)
+      found = matches(network, name);
+    else if (const LayerId id = network.find_layer(name); id != kNone)
+      found.push_back(id);
+    for (const LayerId id : found) result.emplace_back(id, type);
+    if (!found.empty()) continue;
+    if (!rules.warn_unknown) fail_unknown(network, rules.where, name);
+    std::vector<std::string> names;
+    for (const Layer& layer : network.layers) names.push_back(layer.name);
+    log_warning(fmt::format("{}: the network has no layer '{}'{}", rules.where, name, did_you_mean(name, names)));
+  }
+  return result;
+}
+
+std::vector<std::optional<DataType>> requested_types(const Network& network, const std::vector<std::string>& keep,
+                                                     const std::vector<std::string>& lower,
+                                                     const std::vector<std::string>& layer_precisions) {
+  std::vector<std::optional<DataType>> result(network.layers.size());
+  std::vector<char> kept(result.size(), 0), lowered(result.size(), 0);
+  for (const LayerId id : find_layers(network, keep, "--keep")) kept[static_cast<std::size_t>(id)] = 1;
+  for (const LayerId id : find_layers(network, lower, "--lower")) lowered[static_cast<std::size_t>(id)] = 1;
+  for (std::size_t l = 0; l < result.size(); ++l) {
+    const Layer& layer = network.layers[l];
+    if (kept[l] && lowered[l])
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] layer '{}' ({}): --keep and --lower both mean it; try naming it in one of them",
+                              layer.name, layer.op->name));
+    if (has_precision(layer) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = DataType::kFloat32;
+  }
+  for (const auto& [id, type] :
+       find_layer_precisions(network, layer_precisions, {.types = kLayerTypes, .any_name = true})) {
+    const auto l = static_cast<std::size_t>(id);
+    if ((kept[l] && type != DataType::kFloat32) || (lowered[l] && type == DataType::kFloat32))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] layer '{}': --{} and --layer-precisions '{}' disagree", network.layers[l].name,
+                              kept[l] ? "keep" : "lower", name_of(type)));
+    if (has_precision(network.layers[l])) result[l] = type;
+  }
+  return result;
+}
+
+}  // namespace ulpscope

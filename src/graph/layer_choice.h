@@ -1,0 +1,55 @@
+// Layers and precisions that people name: by layer or node name, operator or pattern.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/network.h"
+
+namespace ulpscope {
+
+/// Whether a layer can have a precision: it has float arithmetic, in itself or in its bodies (If, Loop, Scan).
+bool has_precision(const Layer& layer) noexcept;
+
+/// The layers with float arithmetic that the words name: a layer or an ONNX node, else an operator ("Softmax"), else a
+/// pattern of such names. In network order, each once. Throws Error(kInvalidArgument) naming the option, with similar
+/// names, for a word that names nothing, and for the name of a layer that has no precision of its own.
+std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
+                                 std::string_view option);
+
+/// "NAME:TYPE" per word; names may have colons. `where` ("[options] --io-types") starts messages, `named` ("tensor") is
+/// what the name is of. Throws Error(kInvalidArgument) for a word without a name, and for a type that is unknown or none
+/// of `types` (empty: all are fine).
+std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std::string>& words, std::string_view where,
+                                                          std::string_view named, std::span<const DataType> types = {});
+
+/// The types that a layer of a file may be asked for: float32, float16, bfloat16; int8 last.
+inline constexpr DataType kLayerTypes[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,
+                                           DataType::kInt8};
+
+/// How "LAYER:TYPE" words are read.
+struct LayerPrecisionRules {
+  std::string_view where = "[options] --layer-precisions";  ///< Starts messages.
+  std::span<const DataType> types;                          ///< As in parse_types.
+  bool any_name = false;      ///< Nodes, operators and patterns name layers, too.
+  bool warn_unknown = false;  ///< A word that names no layer is a warning, and else an error.
+};
+
+/// The layers that "LAYER:TYPE" words name, with their types, in the order of the words: the place where all of
+/// `--layer-precisions` is read. Layers that have no precision of their own may be named: lists of all layers do.
+std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& network,
+                                                                const std::vector<std::string>& words,
+                                                                const LayerPrecisionRules& rules);
+
+/// Types to ask for, per layer: float32 for what `keep` names; nothing for what is lowered. `lower` (empty: all) keeps
+/// all others; `layer_precisions` names a type. Throws Error(kInvalidArgument) for unknown layers and types, and for a
+/// layer that two of them disagree on.
+std::vector<std::optional<DataType>> requested_types(const Network& network, const std::vector<std::string>& keep,
+                                                     const std::vector<std::string>& lower,
+                                                     const std::vector<std::string>& layer_precisions);
+
+}  // namespace ulpscope

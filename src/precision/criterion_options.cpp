@@ -1,0 +1,120 @@
+#include "precision/criterion_options.h"
+
+#include <fmt/format.h>
+
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+const CriterionOptions kDefaults;
+
+/// Calls `list(option, values)` for each option with a value per output, `value(option, member, default)` for those with
+/// one.
+template <typename Options, typename List, typename Value>
+void for_each_option(Options& options, const List& list, const Value& value) {
+  value("--metric", options.metric, kDefaults.metric);
+  value("--metric-script", options.metric_script, kDefaults.metric_script);
+  list("--threshold", options.threshold);
+  value("--top-k", options.top_k, kDefaults.top_k);
+  value("--iou-level", options.iou_level, kDefaults.iou_level);
+  list("--rtol", options.rtol);
+  list("--atol", options.atol);
+  list("--check-error-stat", options.error_stat);
+  list("--error-quantile", options.error_quantile);
+}
+
+void parse(const std::string& text, std::string& result) { result = text; }
+void parse(const std::string& text, int& result) { result = std::stoi(text); }
+void parse(const std::string& text, double& result) { result = std::stod(text); }
+
+void parse(const char* option, const std::vector<std::string>& words, PerName<double>& result) {
+  result = parse_numbers(option, words);
+}
+void parse(const char* option, const std::vector<std::string>& words, PerName<std::string>& result) {
+  result = parse_strings(option, words);
+}
+
+template <typename T>
+void override_values(PerName<T>& values, const PerName<T>& given) {
+  for (const auto& [name, value] : given.entries()) values.set(name, value);
+}
+
+}  // namespace
+
+std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, ScriptHost& host,
+                                          std::span<const std::string> outputs) {
+  if (options.metric.empty() && options.metric_script.empty()) {
+    CompareOptions tolerances;
+    override_values(tolerances.atol, options.atol);
+    override_values(tolerances.rtol, options.rtol);
+    override_values(tolerances.error_stat, options.error_stat);
+    override_values(tolerances.error_quantile, options.error_quantile);
+    tolerances.infinities_compare_equal = options.infinities_equal;
+    check_output_names(tolerances.atol, outputs, "--atol");
+    check_output_names(tolerances.rtol, outputs, "--rtol");
+    check_output_names(tolerances.error_stat, outputs, "--check-error-stat");
+    check_output_names(tolerances.error_quantile, outputs, "--error-quantile");
+    return make_tolerance_criterion(tolerances);
+  }
+  if (!options.metric.empty() && !options.metric_script.empty())
+    throw Error(ErrorCode::kInvalidArgument, "[criterion] expected a metric or a metric script, got both");
+  check_output_names(options.threshold, outputs, "--threshold");
+  if (!options.metric_script.empty())
+    return make_script_criterion(host, ScriptName::parse(options.metric_script, "metric"), options.threshold);
+  const auto kind = metric_from_name(options.metric);
+  if (!kind)
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[criterion] metric: expected one of {}, got '{}'",
+                                                         fmt::join(metric_names(), ", "), options.metric));
+  MetricParameters parameters;
+  parameters.k = options.top_k;
+  parameters.iou_level = options.iou_level;
+  return make_metric_criterion(*kind, options.threshold, parameters, options.infinities_equal);
+}
+
+std::vector<std::string> criterion_words(const CriterionOptions& options) {
+  std::vector<std::string> words;
+  for_each_option(
+      options,
+      [&](const char* option, const auto& values) {
+        if (!values.empty()) words.emplace_back(option);
+        for (const auto& [name, value] : values.entries())
+          words.push_back(fmt::format("{}{}{}", name, name.empty() ? "" : ":", value));
+      },
+      [&](const char* option, const auto& value, const auto& otherwise) {
+        if (value != otherwise) words.insert(words.end(), {option, fmt::format("{}", value)});
+      });
+  if (options.infinities_equal) words.emplace_back("--infinities-compare-equal");
+  return words;
+}
+
+std::optional<CriterionOptions> read_criterion_words(const std::vector<std::string>& words) {
+  CriterionOptions options;
+  for (std::size_t i = 0; i < words.size();) {
+    const std::string& option = words[i++];
+    std::vector<std::string> values;
+    while (i < words.size() && !words[i].starts_with("--")) values.push_back(words[i++]);
+    bool known = false;
+    if (option == "--infinities-compare-equal") known = options.infinities_equal = values.empty();
+    try {
+      for_each_option(
+          options,
+          [&](const char* name, auto& list) {
+            if (option != name) return;
+            known = !values.empty();
+            parse(name, values, list);
+          },
+          [&](const char* name, auto& value, const auto&) {
+            if (option != name || values.size() != 1) return;
+            known = true;
+            parse(values.front(), value);
+          });
+    } catch (const std::exception&) {
+      return std::nullopt;
+    }
+    if (!known) return std::nullopt;
+  }
+  return options;
+}
+
+}  // namespace ulpscope

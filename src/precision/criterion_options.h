@@ -1,0 +1,25 @@
+// Criteria from options, and options as words of a command line.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "precision/criterion.h"
+
+namespace ulpscope {
+
+/// The judge. `outputs` are those of the network. `host` outlives the criterion of a script.
+/// Throws Error(kInvalidArgument) for values that do not fit, and for names that are no outputs.
+std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, ScriptHost& host,
+                                          std::span<const std::string> outputs);
+
+/// The options as words of a command line, without defaults.
+std::vector<std::string> criterion_words(const CriterionOptions& options);
+
+/// The reverse. Nothing for words that it does not know.
+std::optional<CriterionOptions> read_criterion_words(const std::vector<std::string>& words);
+
+}  // namespace ulpscope
