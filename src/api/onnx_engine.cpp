@@ -19,13 +19,14 @@ namespace {
 struct BasePrecision {
   std::string_view name;
   DataType type;
-  bool BuildOptions::*flag;  // null: always enabled
+  bool BuildOptions::*flag;                  // null: always enabled
+  bool BuildOptions::*on_request = nullptr;  // for single layers
 };
 constexpr BasePrecision kPrecisions[] = {
     {"fp32", DataType::kFloat32, nullptr},
     {"tf32", DataType::kFloat32, &BuildOptions::tf32},
-    {"fp16", DataType::kFloat16, &BuildOptions::fp16},
-    {"bf16", DataType::kBFloat16, &BuildOptions::bf16},
+    {"fp16", DataType::kFloat16, &BuildOptions::fp16, &BuildOptions::fp16_on_request},
+    {"bf16", DataType::kBFloat16, &BuildOptions::bf16, &BuildOptions::bf16_on_request},
 };
 
 const BasePrecision& base_precision(const std::string& name) {
@@ -44,26 +45,13 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
   build.constraints = ConstraintMode::kObey;
   build.assume_lowest = true;
   if (base.flag != nullptr) build.*base.flag = true;
-  bool others_enabled = false;
   std::vector<std::string> words;
   for (const auto& [name, precision] : options.layer_precisions) words.push_back(name + ":" + precision);
   for (const auto& [id, type] : find_layer_precisions(
            network, words, {.where = "[engine] layer_precisions", .types = std::span(kLayerTypes).first(3)})) {
     network.layer(id).precision = type;
-    for (const BasePrecision& other : kPrecisions) {
-      if (other.type != type || other.flag == nullptr || other.type == DataType::kFloat32 || build.*other.flag)
-        continue;
-      build.*other.flag = true;
-      others_enabled = true;
-    }
-  }
-  // A type that was enabled for some layers must not spread to those that nobody named.
-  if (others_enabled) {
-    for (Layer& layer : network.layers) {
-      const bool computes = layer.op->precision == PrecisionRule::kCompute && !layer.outputs.empty() &&
-                            layer.outputs[0] != kNone && is_floating(network.tensor(layer.outputs[0]).type);
-      if (!layer.precision && computes) layer.precision = base.type;
-    }
+    for (const BasePrecision& other : kPrecisions)
+      if (other.type == type && other.on_request != nullptr) build.*other.on_request = true;
   }
   return build;
 }

@@ -23,9 +23,9 @@ bool is_enabled(Precision precision, const BuildOptions& options) {
     case Precision::kTF32:
       return options.tf32;
     case Precision::kFP16:
-      return options.fp16;
+      return options.fp16 || options.fp16_on_request;
     case Precision::kBF16:
-      return options.bf16;
+      return options.bf16 || options.bf16_on_request;
     case Precision::kFP8:
       return options.fp8;
     case Precision::kINT8:

@@ -32,6 +32,8 @@ struct Profile {
 struct BuildOptions {
   /// Enabled precisions beside fp32, which is always enabled.
   bool tf32 = false, fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  /// Enabled for layers that ask for them, and nobody's choice otherwise.
+  bool fp16_on_request = false, bf16_on_request = false;
   ConstraintMode constraints = ConstraintMode::kNone;
   Fusion fusion = Fusion::kFull;
   /// Skip the cost model: every layer without a constraint takes the lowest enabled precision.

@@ -31,8 +31,8 @@ std::vector<Tensor> Executable::run_subgraph(LayerId layer, Precision precision,
     options.int8 = false;
     options.scales.clear();
     options.fp8 = false;
-    options.fp16 &= options.assume_lowest && precision == Precision::kFP16;
-    options.bf16 &= options.assume_lowest && precision == Precision::kBF16;
+    options.fp16 = (options.fp16 || options.fp16_on_request) && options.assume_lowest && precision == Precision::kFP16;
+    options.bf16 = (options.bf16 || options.bf16_on_request) && options.assume_lowest && precision == Precision::kBF16;
     options.tf32 &= options.assume_lowest && (precision == Precision::kTF32 || options.strongly_typed);
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());

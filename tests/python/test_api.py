@@ -51,6 +51,38 @@ def test_layer_precisions_on_top_of_fp16(add_sub):
     assert np.array_equal(run(add_sub, precision="fp16", fusion="none", layer_precisions=kept), IN_FP32)
 
 
+def test_layer_precisions_leave_the_others_in_tf32():
+    nodes = [
+        helper.make_node("Gemm", ["x", "x"], ["y"], name="first"),
+        helper.make_node("MatMul", ["x", "x"], ["z"], name="second"),
+    ]
+    model = model_of(nodes, [value("x", shape=[1, 1])], [value("y", shape=[1, 1]), value("z", shape=[1, 1])])
+    x = np.float32([[1.2345678]])
+    for layers in ({}, {"second": "bfloat16"}):
+        engine = ulpscope.Engine(model, precision="tf32", layer_precisions=layers)
+        precisions = {layer.name: layer.precision for layer in engine.layers}
+        assert precisions == {"first": "tf32", "second": "bf16" if layers else "tf32"}
+        assert engine.run({"x": x})["y"] == np.float32(1.234375) ** 2
+
+
+def test_layer_precisions_do_not_spread_into_bodies():
+    """(x + 65504) - 65504 in the body of a Loop beside a layer in fp16."""
+    state = [value("i", TensorProto.INT64, []), value("k", TensorProto.BOOL, []), value("s")]
+    nodes = [
+        helper.make_node("Identity", ["k"], ["k2"]),
+        helper.make_node("Add", ["s", "c"], ["t"]),
+        helper.make_node("Sub", ["t", "c"], ["s2"]),
+    ]
+    body = helper.make_graph(nodes, "body", state, [value("k2", TensorProto.BOOL, []), value("s2")])
+    outer = [helper.make_node("Loop", ["n", "", "x"], ["y"], body=body), helper.make_node("Neg", ["x"], ["z"], name="Neg")]
+    constants = [
+        helper.make_tensor("c", TensorProto.FLOAT, [], [65504.0]),
+        helper.make_tensor("n", TensorProto.INT64, [], [1]),
+    ]
+    model = model_of(outer, [value("x")], [value("y"), value("z")], constants)
+    assert np.array_equal(run(model, layer_precisions={"Neg": "float16"}, fusion="none"), IN_FP32)
+
+
 def test_layer_precisions_on_top_of_fp32_do_not_spread(add_sub):
     engine = ulpscope.Engine(add_sub, layer_precisions={"Add": "float16"}, fusion="none")
     precisions = {layer.name: layer.precision for layer in engine.layers}
