@@ -79,7 +79,7 @@ enum class Function : std::uint8_t {
   kSoftsign,
   kMish,
   kSwish,  ///< x sigmoid(p x)
-  kGelu,   ///< With the attribute `approximate`.
+  kGelu,   ///< In the form that the attribute `approximate` says, or the operator (is_tanh_gelu).
   kClip,   ///< Between inputs 1 and 2; before opset 11, the attributes min and max.
   // Of two operands, or of any number.
   kAdd,
@@ -88,6 +88,7 @@ enum class Function : std::uint8_t {
   kDiv,
   kPow,
   kPRelu,
+  kBiasGelu,  ///< kGelu of the sum of the operands; the second may be absent.
   kMin,
   kMax,
   kSum,

@@ -65,6 +65,8 @@ struct Coefficients {
   float p = 0, q = 0;
 };
 Coefficients coefficients_of(const Layer& layer);
+/// Which of its two forms a Gelu has: with tanh, or with erf.
+bool is_tanh_gelu(const Layer& layer);
 
 /// NumPy's broadcasting of two shapes; nothing when they do not fit.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);

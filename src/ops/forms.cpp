@@ -4,47 +4,46 @@
 
 namespace ulpscope::ops {
 
-bool is_transposed_convolution(const Layer& layer) { return layer.op->name == "ConvTranspose"; }
-bool is_convolution(const Layer& layer) { return layer.op->name == "Conv" || is_transposed_convolution(layer); }
-bool is_resize(const Layer& layer) { return layer.op->name == "Resize" || layer.op->name == "Upsample"; }
-bool is_cast(const Layer& layer) { return layer.op->name == "Cast" || layer.op->name == "CastLike"; }
-bool is_quantize(const Layer& layer) { return layer.op->name == "QuantizeLinear"; }
-bool is_dequantize(const Layer& layer) { return layer.op->name == "DequantizeLinear"; }
-bool has_channel_parameters(const Layer& layer) { return layer.op->name == "InstanceNormalization"; }
+bool is_transposed_convolution(const Layer& layer) { return layer.op->function == Function::kConvTranspose; }
+bool is_convolution(const Layer& layer) { return is_convolution(layer.op->function); }
+bool is_resize(const Layer& layer) {
+  return layer.op->function == Function::kResize || layer.op->function == Function::kUpsample;
+}
+bool is_cast(const Layer& layer) { return layer.op->casts; }
+bool is_quantize(const Layer& layer) { return layer.op->function == Function::kQuantize; }
+bool is_dequantize(const Layer& layer) { return layer.op->function == Function::kDequantize; }
+bool has_channel_parameters(const Layer& layer) { return layer.op->function == Function::kInstanceNormalization; }
 
 bool is_view(const Layer& layer, std::span<const Tensor* const> values) {
-  const std::string_view op = layer.op->name;
-  if (op == "Dropout") {
-    if (layer.inputs.size() < 3 || layer.inputs[2] == kNone) return true;
-    const Tensor* training = values[2];
-    return training != nullptr && training->type() == DataType::kBool && training->size() == 1 &&
-           !training->data<bool>()[0];
-  }
-  return op == "Reshape" || op == "Squeeze" || op == "Unsqueeze" || op == "Flatten" || op == "Identity";
+  if (layer.op->function != Function::kDropout) return layer.op->views;
+  if (layer.inputs.size() < 3 || layer.inputs[2] == kNone) return true;
+  return values[2] != nullptr && !layer.op->is_random(values);  // training_mode
 }
 
 std::optional<std::int64_t> concatenation_axis(const Layer& layer, std::int64_t rank) {
-  if (layer.op->name != "Concat") return std::nullopt;
+  if (layer.op->function != Function::kConcat) return std::nullopt;
   const std::int64_t axis = layer.attributes.integer("axis", 1);
   return axis < 0 ? axis + rank : axis;
 }
 
 std::optional<std::vector<std::int64_t>> permutation(const Layer& layer, std::int64_t rank) {
-  if (layer.op->name != "Transpose") return std::nullopt;
+  if (layer.op->function != Function::kTranspose) return std::nullopt;
   std::vector<std::int64_t> reversed(static_cast<std::size_t>(rank));
   std::iota(reversed.rbegin(), reversed.rend(), 0);
   return layer.attributes.integers("perm", reversed);
 }
 
 std::optional<PoolForm> pool_form(const Layer& layer) {
-  if (layer.op->name == "MaxPool") return PoolForm::kMax;
-  if (layer.op->name != "AveragePool" || layer.attributes.integer("ceil_mode", 0) != 0) return std::nullopt;
+  if (layer.op->function == Function::kMaxPool) return PoolForm::kMax;
+  if (layer.op->function != Function::kAveragePool || layer.attributes.integer("ceil_mode", 0) != 0)
+    return std::nullopt;
   return layer.attributes.integer("count_include_pad", 0) != 0 ? PoolForm::kAverageIncludingPads
                                                                : PoolForm::kAverageExcludingPads;
 }
 
 bool is_spatial_mean(const Layer& layer, std::int64_t rank, int row_dims) {
-  return layer.op->name == "GlobalAveragePool" || (layer.op->name == "ReduceMean" && row_dims == 2 && rank == 4);
+  return layer.op->function == Function::kGlobalAveragePool ||
+         (layer.op->function == Function::kReduceMean && row_dims == 2 && rank == 4);
 }
 
 namespace {
@@ -65,7 +64,7 @@ bool repeats_whole_elements(const Layer& layer, const Shape& input, const Shape&
   if (input[0] != output[0] || input[1] != output[1] || input[2] == 0 || input[3] == 0 || output[2] % input[2] != 0 ||
       output[3] % input[3] != 0)
     return false;
-  if (layer.op->name != "Resize" || layer.opset < 11) return true;
+  if (layer.op->function != Function::kResize || layer.opset < 11) return true;
   // For whole factors, all of these pick the same source element.
   const std::string transform = layer.attributes.text("coordinate_transformation_mode", "half_pixel");
   const std::string rounding = layer.attributes.text("nearest_mode", "round_prefer_floor");
@@ -81,8 +80,8 @@ bool repeats_whole_elements(const Layer& layer, const Shape& input, const Shape&
 }
 
 std::optional<MatrixForm> matrix_form(const Layer& layer) {
-  if (layer.op->name == "MatMul") return MatrixForm{};
-  if (layer.op->name != "Gemm") return std::nullopt;
+  if (layer.op->function == Function::kMatMul) return MatrixForm{};
+  if (layer.op->function != Function::kGemm) return std::nullopt;
   return MatrixForm{layer.attributes.integer("transA", 0) != 0, layer.attributes.integer("transB", 0) != 0,
                     layer.attributes.real("alpha", 1.0f), layer.attributes.real("beta", 1.0f), false};
 }

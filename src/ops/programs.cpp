@@ -1,9 +1,9 @@
 #include "ops/programs.h"
 
-#include <array>
+#include <algorithm>
 #include <limits>
-#include <string_view>
-#include <unordered_map>
+
+#include "ops/common.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -11,81 +11,62 @@ namespace {
 using I = Instruction;
 
 /// The single float of a constant operand.
-std::optional<float> scalar(const Tensor* value) {
+std::optional<float> single_float(const Tensor* value) {
   if (value == nullptr || value->type() != DataType::kFloat32 || value->size() != 1) return std::nullopt;
   return value->data<float>()[0];
 }
 
-const std::unordered_map<std::string_view, I>& plain_unary() {
-  static const std::unordered_map<std::string_view, I> table{{"Neg", I::kNeg},           {"Abs", I::kAbs},
-                                                             {"Sign", I::kSign},         {"Reciprocal", I::kReciprocal},
-                                                             {"Sqrt", I::kSqrt},         {"Exp", I::kExp},
-                                                             {"Log", I::kLog},           {"Erf", I::kErf},
-                                                             {"Tanh", I::kTanh},         {"Sigmoid", I::kSigmoid},
-                                                             {"Sin", I::kSin},           {"Cos", I::kCos},
-                                                             {"Tan", I::kTan},           {"Asin", I::kAsin},
-                                                             {"Acos", I::kAcos},         {"Atan", I::kAtan},
-                                                             {"Sinh", I::kSinh},         {"Cosh", I::kCosh},
-                                                             {"Asinh", I::kAsinh},       {"Acosh", I::kAcosh},
-                                                             {"Atanh", I::kAtanh},       {"Floor", I::kFloor},
-                                                             {"Ceil", I::kCeil},         {"Round", I::kRound},
-                                                             {"Relu", I::kRelu},         {"HardSwish", I::kHardSwish},
-                                                             {"Softplus", I::kSoftplus}, {"Softsign", I::kSoftsign},
-                                                             {"Mish", I::kMish}};
-  return table;
-}
+using F = Function;
 
-const std::unordered_map<std::string_view, I>& plain_binary() {
-  static const std::unordered_map<std::string_view, I> table{
-      {"Add", I::kAdd},     {"Sub", I::kSub}, {"Mul", I::kMul}, {"Div", I::kDiv}, {"Pow", I::kPow},
-      {"PRelu", I::kPRelu}, {"Min", I::kMin}, {"Max", I::kMax}, {"Sum", I::kAdd}, {"Mean", I::kAdd}};
-  return table;
-}
-
-struct Parametric {
-  I instruction;
-  const char* p_name;
-  float p;
-  const char* q_name;
-  float q;
+struct Row {
+  Function function;
+  Instruction instruction;
 };
 
-const std::unordered_map<std::string_view, Parametric>& parametric_unary() {
-  static const std::unordered_map<std::string_view, Parametric> table{
-      {"LeakyRelu", {I::kLeakyRelu, "alpha", 0.01f, nullptr, 0}},
-      {"HardSigmoid", {I::kHardSigmoid, "alpha", 0.2f, "beta", 0.5f}},
-      {"Elu", {I::kElu, "alpha", 1.0f, nullptr, 0}},
-      {"Selu", {I::kSelu, "alpha", 1.67326319217681884765625f, "gamma", 1.05070102214813232421875f}},
-      {"Celu", {I::kCelu, "alpha", 1.0f, nullptr, 0}},
-      {"ThresholdedRelu", {I::kThresholdedRelu, "alpha", 1.0f, nullptr, 0}},
-      {"Swish", {I::kSwish, "alpha", 1.0f, nullptr, 0}},
-      {"QuickGelu", {I::kSwish, "alpha", 1.702f, nullptr, 0}}};
-  return table;
+/// Functions of one operand that are one instruction, with the coefficients of the operator as p and q.
+constexpr Row kUnary[] = {
+    {F::kNeg, I::kNeg},           {F::kAbs, I::kAbs},
+    {F::kSign, I::kSign},         {F::kReciprocal, I::kReciprocal},
+    {F::kSqrt, I::kSqrt},         {F::kExp, I::kExp},
+    {F::kLog, I::kLog},           {F::kErf, I::kErf},
+    {F::kTanh, I::kTanh},         {F::kSigmoid, I::kSigmoid},
+    {F::kSin, I::kSin},           {F::kCos, I::kCos},
+    {F::kTan, I::kTan},           {F::kAsin, I::kAsin},
+    {F::kAcos, I::kAcos},         {F::kAtan, I::kAtan},
+    {F::kSinh, I::kSinh},         {F::kCosh, I::kCosh},
+    {F::kAsinh, I::kAsinh},       {F::kAcosh, I::kAcosh},
+    {F::kAtanh, I::kAtanh},       {F::kFloor, I::kFloor},
+    {F::kCeil, I::kCeil},         {F::kRound, I::kRound},
+    {F::kRelu, I::kRelu},         {F::kHardSwish, I::kHardSwish},
+    {F::kSoftplus, I::kSoftplus}, {F::kSoftsign, I::kSoftsign},
+    {F::kMish, I::kMish},         {F::kLeakyRelu, I::kLeakyRelu},
+    {F::kElu, I::kElu},           {F::kSelu, I::kSelu},
+    {F::kCelu, I::kCelu},         {F::kThresholdedRelu, I::kThresholdedRelu},
+    {F::kSwish, I::kSwish},       {F::kHardSigmoid, I::kHardSigmoid},
+};
+
+/// Functions that are folded over their operands.
+constexpr Row kBinary[] = {{F::kAdd, I::kAdd}, {F::kSub, I::kSub},     {F::kMul, I::kMul}, {F::kDiv, I::kDiv},
+                           {F::kPow, I::kPow}, {F::kPRelu, I::kPRelu}, {F::kMin, I::kMin}, {F::kMax, I::kMax},
+                           {F::kSum, I::kAdd}, {F::kMean, I::kAdd}};
+
+constexpr Row kReductions[] = {{F::kReduceSum, I::kRowSum},
+                               {F::kReduceMean, I::kRowMean},
+                               {F::kReduceMax, I::kRowMax},
+                               {F::kReduceMin, I::kRowMin},
+                               {F::kReduceL1, I::kRowL1},
+                               {F::kReduceL2, I::kRowSumSquare},
+                               {F::kReduceSumSquare, I::kRowSumSquare}};
+
+std::optional<I> find(std::span<const Row> rows, Function function) {
+  const auto found = std::ranges::find(rows, function, &Row::function);
+  return found == rows.end() ? std::nullopt : std::optional(found->instruction);
 }
 
 constexpr std::uint32_t kAll = ~0u;
 
-bool is_reduction_name(std::string_view op) {
-  static constexpr std::array<std::string_view, 7> kNames{"ReduceSum", "ReduceMean", "ReduceMax",      "ReduceMin",
-                                                          "ReduceL1",  "ReduceL2",   "ReduceSumSquare"};
-  for (std::string_view name : kNames)
-    if (name == op) return true;
-  return false;
-}
-
-bool is_row_norm(std::string_view op) {
-  return op == "LayerNormalization" || op == "RMSNormalization" || op == "InstanceNormalization" ||
-         op == "SimplifiedLayerNormalization";
-}
-
-Register lower_reduction(Program& p, std::string_view op, Register x) {
-  if (op == "ReduceSum") return p.apply(I::kRowSum, x);
-  if (op == "ReduceMean") return p.apply(I::kRowMean, x);
-  if (op == "ReduceMax") return p.apply(I::kRowMax, x);
-  if (op == "ReduceMin") return p.apply(I::kRowMin, x);
-  if (op == "ReduceL1") return p.apply(I::kRowL1, x);
-  const Register sum = p.apply(I::kRowSumSquare, x);
-  return op == "ReduceL2" ? p.apply(I::kSqrt, sum) : sum;
+bool is_row_norm(Function f) {
+  return f == F::kLayerNormalization || f == F::kRmsNormalization || f == F::kInstanceNormalization;
 }
 
 Register lower_softmax(Program& p, Register x, bool logarithm) {
@@ -99,8 +80,7 @@ Register lower_softmax(Program& p, Register x, bool logarithm) {
 /// Two passes (mean first, then the squares of the differences): no cancellation.
 Register lower_norm(Program& p, const Layer& layer, std::span<const ProgramOperand> operands,
                     std::int64_t row_elements) {
-  const std::string_view op = layer.op->name;
-  const bool centred = op == "LayerNormalization" || op == "InstanceNormalization";
+  const bool centred = layer.op->function != F::kRmsNormalization;
   Register x = operands[0].reg;
   if (centred) x = p.apply(I::kSub, x, p.apply(I::kRowMean, x));
   const Register sum = p.apply(I::kRowSumSquare, x);
@@ -115,58 +95,54 @@ Register lower_norm(Program& p, const Layer& layer, std::span<const ProgramOpera
 }  // namespace
 
 ProgramSupport program_support(const Layer& layer, std::span<const Tensor* const> constants) {
-  const std::string_view op = layer.op->name;
+  const Function f = layer.op->function;
   const auto constant = [&](std::size_t i) { return i < constants.size() ? constants[i] : nullptr; };
   const auto absent = [&](std::size_t i) { return i >= layer.inputs.size() || layer.inputs[i] == kNone; };
-  if (plain_unary().contains(op) || parametric_unary().contains(op)) return {true, 1};
-  if (plain_binary().contains(op)) return {true, kAll};
-  if (op == "Gelu") return {true, 1};
-  if (op == "FastGelu" || op == "BiasGelu") return {true, kAll};
-  if (op == "Clip") return {(absent(1) || scalar(constant(1))) && (absent(2) || scalar(constant(2))), 1};
-  if (is_reduction_name(op)) return {true, 1};
-  if (op == "Softmax" || op == "LogSoftmax") return {true, 1};
-  if (is_row_norm(op)) return {true, kAll};
+  if (find(kUnary, f) || find(kReductions, f)) return {true, 1};
+  if (find(kBinary, f) || f == F::kBiasGelu || is_row_norm(f)) return {true, kAll};
+  if (f == F::kGelu || f == F::kSoftmax || f == F::kLogSoftmax) return {true, 1};
+  if (f == F::kClip) return {(absent(1) || single_float(constant(1))) && (absent(2) || single_float(constant(2))), 1};
   return {};
 }
 
 std::optional<Register> append_instructions(Program& p, const Layer& layer, std::span<const ProgramOperand> operands,
-                                    std::int64_t row_elements) {
-  const std::string_view op = layer.op->name;
+                                            std::int64_t row_elements) {
+  const Function f = layer.op->function;
   const Register x = operands[0].reg;
-  if (const auto found = plain_unary().find(op); found != plain_unary().end()) return p.apply(found->second, x);
-  if (const auto found = parametric_unary().find(op); found != parametric_unary().end()) {
-    const Parametric& u = found->second;
-    return p.apply(u.instruction, x, -1, layer.attributes.real(u.p_name, u.p),
-                   u.q_name ? layer.attributes.real(u.q_name, u.q) : 0);
+  if (const auto instruction = find(kUnary, f)) {
+    const Coefficients c = coefficients_of(layer);
+    return p.apply(*instruction, x, -1, c.p, c.q);
   }
-  if (const auto found = plain_binary().find(op); found != plain_binary().end()) {
-    if (op == "Pow") {
-      const auto exponent = scalar(operands[1].value);
+  if (const auto instruction = find(kBinary, f)) {
+    if (f == F::kPow) {
+      const auto exponent = single_float(operands[1].value);
       if (exponent == 2.0f) return p.apply(I::kSquare, x);
       if (exponent == 1.0f) return p.apply(I::kCopy, x);
     }
     Register result = x;
-    for (std::size_t i = 1; i < operands.size(); ++i) result = p.apply(found->second, result, operands[i].reg);
+    for (std::size_t i = 1; i < operands.size(); ++i) result = p.apply(*instruction, result, operands[i].reg);
     if (operands.size() == 1) result = p.apply(I::kCopy, x);
-    if (op == "Mean") result = p.apply(I::kDiv, result, p.constant(static_cast<float>(operands.size())));
+    if (f == F::kMean) result = p.apply(I::kDiv, result, p.constant(static_cast<float>(operands.size())));
     return result;
   }
-  if (op == "Gelu") return p.apply(layer.attributes.text("approximate", "none") == "tanh" ? I::kGeluTanh : I::kGelu, x);
-  if (op == "FastGelu" || op == "BiasGelu") {
-    const bool biased = operands.size() > 1 && operands[1].reg >= 0;
-    return p.apply(op == "FastGelu" ? I::kGeluTanh : I::kGelu, biased ? p.apply(I::kAdd, x, operands[1].reg) : x);
+  if (f == F::kGelu || f == F::kBiasGelu) {
+    const bool biased = f == F::kBiasGelu && operands.size() > 1 && operands[1].reg >= 0;
+    return p.apply(is_tanh_gelu(layer) ? I::kGeluTanh : I::kGelu, biased ? p.apply(I::kAdd, x, operands[1].reg) : x);
   }
-  if (op == "Clip") {
+  if (f == F::kClip) {
     constexpr float kMax = std::numeric_limits<float>::infinity();
     const auto bound = [&](std::size_t i, const char* name, float open) {
       if (layer.opset < 11) return layer.attributes.real(name, open);
-      return i < operands.size() && operands[i].value ? *scalar(operands[i].value) : open;
+      return i < operands.size() && operands[i].value ? *single_float(operands[i].value) : open;
     };
     return p.apply(I::kClip, x, -1, bound(1, "min", -kMax), bound(2, "max", kMax));
   }
-  if (is_reduction_name(op)) return lower_reduction(p, op, x);
-  if (op == "Softmax" || op == "LogSoftmax") return lower_softmax(p, x, op == "LogSoftmax");
-  if (is_row_norm(op)) return lower_norm(p, layer, operands, row_elements);
+  if (const auto instruction = find(kReductions, f)) {
+    const Register result = p.apply(*instruction, x);
+    return f == F::kReduceL2 ? p.apply(I::kSqrt, result) : result;
+  }
+  if (f == F::kSoftmax || f == F::kLogSoftmax) return lower_softmax(p, x, f == F::kLogSoftmax);
+  if (is_row_norm(f)) return lower_norm(p, layer, operands, row_elements);
   return std::nullopt;
 }
 

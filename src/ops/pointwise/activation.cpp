@@ -30,8 +30,6 @@ Value gelu_tanh_derivative(Value x) {
   return 0.5 * (1 + t) + x * (1 - square(t)) * (squared * (1.5 * kCubic * kFactor) + 0.5 * kFactor);
 }
 
-bool is_tanh_form(const Layer& layer) { return layer.attributes.text("approximate", "none") == "tanh"; }
-
 void run_gelu(KernelContext& ctx) {
   const std::string form = ctx.attributes().text("approximate", "none");
   if (form != "none" && form != "tanh") ctx.fail(fmt::format("expected approximate 'none' or 'tanh', got '{}'", form));
@@ -153,6 +151,10 @@ void adjoint_clip(AdjointContext& ctx) {
 }
 
 }  // namespace
+
+bool is_tanh_gelu(const Layer& layer) {
+  return layer.op->run == run_fast_gelu || layer.attributes.text("approximate", "none") == "tanh";
+}
 
 OpTable activation() {
   using F = Function;
@@ -295,10 +297,10 @@ OpTable activation() {
        .infer = infer_same_as_first,
        .run = run_gelu,
        .adjoint = pointwise_adjoint<[](P p) {
-         return is_tanh_form(p.ctx.layer()) ? gelu_tanh_derivative(p.x()) : gelu_derivative(p.x());
+         return is_tanh_gelu(p.ctx.layer()) ? gelu_tanh_derivative(p.x()) : gelu_derivative(p.x());
        }>},
       // BiasGelu, com.microsoft 1: Gelu of x plus a bias along the last axis.
-      binary<FloatTypes>({.name = "BiasGelu", .domain = "com.microsoft"}, kBiasGeluOf,
+      binary<FloatTypes>({.name = "BiasGelu", .domain = "com.microsoft", .function = F::kBiasGelu}, kBiasGeluOf,
                          adjoint_bias_gelu<gelu_derivative>),
       // FastGelu, com.microsoft 1: Gelu with the tanh approximation of x plus an optional bias.
       {.name = "FastGelu",
@@ -306,6 +308,7 @@ OpTable activation() {
        .inputs = {1, 2},
        .types = {kFloats},
        .kind = OpKind::kPointwise,
+       .function = F::kBiasGelu,
        .infer = infer_fast_gelu,
        .run = run_fast_gelu,
        .adjoint = adjoint_bias_gelu<gelu_tanh_derivative>},

@@ -2,6 +2,7 @@
 #include "core/parallel.h"
 #include "ops/onnx_types.h"
 #include "ops/quantization/scale_layout.h"
+#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -12,6 +13,7 @@ void infer_dequantize_linear(InferContext& ctx) {
   const std::int64_t number = ctx.attributes().integer("output_dtype", 0);
   const DataType type = number != 0 ? data_type_from_onnx(ctx.layer(), number) : ctx.type(1);
   ctx.set_type(0, type);
+  require_type_of_first(ctx, {2});
   if (type != DataType::kUndefined && (physical_type(type) != DataType::kFloat32 || is_storage_only(type)))
     ctx.fail(fmt::format("expected an output of float32, float16 or bfloat16, got {}", name_of(type)));
   if (const DataType source = ctx.type(0);
@@ -59,7 +61,8 @@ OpDef dequantize_linear() {
   return {.name = "DequantizeLinear",
           .since_version = 10,
           .inputs = {2, 3},
-          .types = {set_of(SourceTypes{}) | kFloats, kFloats, set_of(SourceTypes{}) | kFloats},
+          .types = {set_of(SourceTypes{}) | TypeSet{DataType::kFloat32}, kFloats,
+                    set_of(SourceTypes{}) | TypeSet{DataType::kFloat32}},
           .precision = PrecisionRule::kFixed,
           .function = Function::kDequantize,
           .weights = 0b110,

@@ -86,7 +86,7 @@ OpDef quantize_linear() {
   return {.name = "QuantizeLinear",
           .since_version = 10,
           .inputs = {2, 3},
-          .types = {kNumbers, kFloats | kIntegers, set_of(TargetTypes{}) | kFloats},
+          .types = {kNumbers, kFloats | kIntegers, set_of(TargetTypes{}) | TypeSet{DataType::kFloat32}},
           .precision = PrecisionRule::kFixed,
           .function = Function::kQuantize,
           .weights = 0b110,
