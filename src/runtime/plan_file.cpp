@@ -10,6 +10,7 @@
 
 #include "core/file.h"
 #include "core/memory.h"
+#include "formats/numeric_format.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -198,9 +199,12 @@ class Reader {
         *bytes > weights_.size() - offset)
       fail("a weight lies outside of the file");
     Tensor result = Tensor::borrow(type, std::move(shape), weights_.data() + offset, owner_);
+    // One element per byte, in the low bits.
+    const NumericFormat* format = format_of(type);
+    const int bits = type == DataType::kBool ? 1 : format != nullptr ? format->bits() : 8;
     const auto* elements = static_cast<const std::uint8_t*>(result.raw());
-    if (type == DataType::kBool && std::any_of(elements, elements + *bytes, [](std::uint8_t byte) { return byte > 1; }))
-      fail("a weight of type bool has elements other than 0 and 1");
+    if (bits < 8 && std::any_of(elements, elements + *bytes, [&](std::uint8_t byte) { return byte >> bits != 0; }))
+      fail(fmt::format("a weight has elements that are none of type {}", name_of(type)));
     return result;
   }
 
@@ -385,9 +389,9 @@ Assignment read_assignment(const Json& a, const Network& network) {
   if (!is_floating(result.int8_output) || result.int8_output == DataType::kFloat64)
     fail(fmt::format("int8 layers store {}, which none can", name_of(result.int8_output)));
   for (std::size_t t = 0; t < tensors; ++t) {
-    // Narrow floats are stored as one another; all else as it is.
+    // Floats that layers compute in are stored as one another; all else as it is.
     const DataType type = network.tensors[t].type, storage = result.storage[t];
-    const bool narrow = is_floating(type) && type != DataType::kFloat64;
+    const bool narrow = is_floating(type) && type != DataType::kFloat64 && !is_storage_only(type);
     if (type == DataType::kUndefined ||
         (narrow ? is_floating(storage) && storage != DataType::kFloat64 : storage == type))
       continue;

@@ -9,9 +9,9 @@
 
 #include "core/file.h"
 #include "engine/build_helpers.h"
-#include "engine/plan_file.h"
 #include "engine/random_network.h"
 #include "engine/tactics.h"
+#include "runtime/plan_file.h"
 
 namespace ulpscope::testing {
 namespace {

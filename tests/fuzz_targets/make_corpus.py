@@ -179,6 +179,8 @@ def write_tensors() -> None:
     put("bfloat16", TensorProto(data_type=TensorProto.BFLOAT16, dims=[2], raw_data=b"\x80\x3f\0\x40"))
     put("fp8", TensorProto(data_type=TensorProto.FLOAT8E4M3FN, dims=[2], raw_data=b"\x38\x40"))
     put("int4", TensorProto(data_type=TensorProto.INT4, dims=[3], raw_data=b"\x21\x03"))
+    put("uint4_typed", TensorProto(data_type=TensorProto.UINT4, dims=[3], int32_data=[0x21, 3]))
+    put("float4_typed", TensorProto(data_type=TensorProto.FLOAT4E2M1, dims=[2], int32_data=[0x57]))
     put("huge", TensorProto(data_type=FLOAT, dims=[2**40, 2**40], raw_data=b"\0" * 4))
     put("negative", TensorProto(data_type=FLOAT, dims=[-1], raw_data=b"\0" * 4))
     put("string", TensorProto(data_type=TensorProto.STRING, dims=[1], string_data=[b"a"]))

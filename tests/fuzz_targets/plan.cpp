@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/memory.h"
-#include "engine/plan_file.h"
 #include "fuzz_target.h"
 #include "ops/registry.h"
+#include "runtime/plan_file.h"
 
 namespace ulpscope::fuzz {
 namespace {
