@@ -5,8 +5,8 @@
 
 #include "convert/casts.h"
 #include "convert/lowerable.h"
-#include "formats/rounding.h"
 #include "engine/int8.h"
+#include "formats/rounding.h"
 
 namespace ulpscope {
 namespace {
