@@ -7,6 +7,7 @@
 #include "compare/name_values.h"
 #include "core/file.h"
 #include "engine/option_names.h"
+#include "engine/tactics.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -178,12 +179,13 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
     options.profiles.push_back(std::move(profile));
   }
   if (load_tactics) {
-    options.tactic_replay_json = read_file(*load_tactics);
-    if (options.tactic_replay_json.empty())
+    const std::string json = read_file(*load_tactics);
+    if (json.empty())
       throw Error(ErrorCode::kInvalidFile,
                   fmt::format("[tactics] '{}': expected a tactic replay (JSON), got an empty file; "
                               "try writing it again with --save-tactics",
                               *load_tactics));
+    options.tactic_replay = std::make_shared<const TacticReplay>(tactics_from_json(json));
   }
   return options;
 }

@@ -52,10 +52,9 @@ CalibrationOptions calibration_options(const TrtConfigArgs& config) {
 
 /// The samples that the options give, one at a time.
 CalibrationSource calibration_source(const NetworkArgs& args, ScriptHost& host, const LoadedModel& model) {
-  InputSource next = args.data.generates()
-                         ? generated_inputs(args.model, args.data, input_bindings(*model.network),
-                                            calibration_shapes(model.build), /*iterations=*/1)
-                         : loaded_inputs(args.data, host, "input data for calibration");
+  InputSource next = args.data.generates() ? generated_inputs(args.model, args.data, input_bindings(*model.network),
+                                                              calibration_shapes(model.build), /*iterations=*/1)
+                                           : loaded_inputs(args.data, host, "input data for calibration");
   return [next = std::move(next)]() -> std::optional<TensorsByName> {
     const auto sample = next();
     return sample ? std::optional(by_name(*sample)) : std::nullopt;
@@ -103,8 +102,8 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const CalibrationOptions options = calibration_options(config);
   const std::string total = data.generates() ? fmt::format(" of {}", data.iterations.value_or(1)) : std::string();
   Progress progress;
-  const Calibration made = calibrate(
-      model, calibration_source(args, host, model.loaded()), options, [&](std::size_t sample) {
+  const Calibration made =
+      calibrate(model, calibration_source(args, host, model.loaded()), options, [&](std::size_t sample) {
         check_interrupted();
         progress.show(fmt::format("calibrating, sample {}{}", sample + 1, total));
       });

@@ -1,4 +1,4 @@
-#include "tools/tool.h"
+#include "ulpscope/convert.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,7 +18,7 @@
 #include "tools/calibrate.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
-#include "ulpscope/convert.h"
+#include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -143,8 +143,8 @@ class ConvertTool : public Tool {
     if (convert_.relax && golden_) convert_.golden = by_name(load_golden(*golden_, *loaded.network).iterations);
     convert_.verify = !no_verify_;
     convert_.python_checks = !no_python_checks_;
-    const std::vector<TensorsByName> samples = by_name(
-        make_inputs(model_, data_, *host, input_bindings(*loaded.network), {}));
+    const std::vector<TensorsByName> samples =
+        by_name(make_inputs(model_, data_, *host, input_bindings(*loaded.network), {}));
     ConvertedModel made;
     {
       const DeferInterrupt defer;
@@ -183,9 +183,8 @@ class ConvertTool : public Tool {
   void read_answer_options() {
     convert_.answer = read_answer(*answer_path_);
     const AnswerFile& answer = *convert_.answer;
-    for (const auto& [name, flag] : {std::pair{"fp16", &TrtConfigArgs::fp16},
-                                     {"bf16", &TrtConfigArgs::bf16},
-                                     {"int8", &TrtConfigArgs::int8}}) {
+    for (const auto& [name, flag] :
+         {std::pair{"fp16", &TrtConfigArgs::fp16}, {"bf16", &TrtConfigArgs::bf16}, {"int8", &TrtConfigArgs::int8}}) {
       const bool allowed = std::ranges::find(answer.precisions, name) != answer.precisions.end();
       if (config_.*flag && !allowed)
         throw Error(ErrorCode::kInvalidArgument,

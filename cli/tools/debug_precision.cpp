@@ -1,19 +1,19 @@
-#include "tools/tool.h"
+#include "args/debug_precision.h"
 
 #include <fmt/format.h>
 
-#include "args/debug_precision.h"
 #include "console.h"
 #include "core/file.h"
-#include "runtime/engine.h"
 #include "interrupt.h"
 #include "precision/marking.h"
 #include "precision/strategy.h"
+#include "runtime/engine.h"
 #include "tools/check_command.h"
 #include "tools/comparing.h"
 #include "tools/golden_judge.h"
 #include "tools/iterative_debug.h"
 #include "tools/precision_setup.h"
+#include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

@@ -13,9 +13,9 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
-#include "ulpscope/answer.h"
 #include "tools/inspect.h"
 #include "tools/inspect_text.h"
+#include "ulpscope/answer.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

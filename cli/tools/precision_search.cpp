@@ -1,5 +1,3 @@
-#include "tools/tool.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,6 +12,7 @@
 #include "interrupt.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
+#include "tools/tool.h"
 #include "ulpscope/calibrate.h"
 #include "ulpscope/convert.h"
 #include "ulpscope/error.h"

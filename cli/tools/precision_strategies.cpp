@@ -1,5 +1,3 @@
-#include "tools/tool.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,14 +10,16 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
-#include "runtime/engine.h"
 #include "graph/outputs.h"
 #include "interrupt.h"
 #include "precision/marking.h"
+#include "precision/sample_pairs.h"
 #include "precision/strategy.h"
+#include "runtime/engine.h"
 #include "tools/comparing.h"
 #include "tools/golden_judge.h"
 #include "tools/precision_setup.h"
+#include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -231,7 +231,7 @@ class StrategyTool : public Tool {
       double error = 0;
       bool comparable = info.producer != kNone;
       for (std::size_t i = 0; i < outputs.size() && comparable; ++i) {
-        const Tensor* exact = find(golden.iterations[i], info.name);
+        const Tensor* exact = find_tensor(golden.iterations[i], info.name);
         comparable = exact != nullptr && exact->shape() == outputs[i][o].tensor.shape();
         if (comparable) error = std::max(error, largest_error(outputs[i][o].tensor, *exact));
       }
@@ -251,11 +251,6 @@ class StrategyTool : public Tool {
       ranking.push_back(layer);
     }
     return ranking;
-  }
-
-  static const Tensor* find(const TensorMap& tensors, const std::string& name) {
-    const auto found = std::ranges::find(tensors, name, &NamedTensor::name);
-    return found == tensors.end() ? nullptr : &found->tensor;
   }
 
   void report(const StrategyResult& result) {

@@ -1,4 +1,4 @@
-#include "tools/tool.h"
+#include "ulpscope/report.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include "core/file.h"
 #include "interrupt.h"
 #include "runners/worker.h"
+#include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
-#include "ulpscope/report.h"
 
 namespace ulpscope::cli {
 namespace {

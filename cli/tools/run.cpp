@@ -1,5 +1,3 @@
-#include "tools/tool.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -23,6 +21,7 @@
 #include "tools/run_onnx.h"
 #include "tools/run_options.h"
 #include "tools/run_plots.h"
+#include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

@@ -55,10 +55,10 @@ struct ConvertedModel {
     std::string layer, op, reason;
   };
   std::vector<KeptBack> kept_back;
-  int lowered = 0;         ///< Layers that compute in a narrow type.
-  int casts = 0;           ///< Cast nodes that were added.
+  int lowered = 0;          ///< Layers that compute in a narrow type.
+  int casts = 0;            ///< Cast nodes that were added.
   std::uint64_t bytes = 0;  ///< Of the file and its external data.
-  int checked = 0;         ///< Runs of the file that gave the bits of the assignment.
+  int checked = 0;          ///< Runs of the file that gave the bits of the assignment.
   /// The same choice for other tools, as the content of files: words for --layer-precisions, one per line; a network
   /// postprocess script for TensorRT up to 10; nodes_to_exclude of ModelOpt AutoCast and node_block_list of
   /// onnxconverter-common as JSON.

@@ -85,7 +85,8 @@ struct SearchPlan {
   std::string criterion;
   double forward_seconds = 0;  ///< One fp32 forward over the samples. A search costs some 10 to 30 of these.
 };
-/// Looks at everything that `search` looks at first, and runs the model once. Throws as `search`, but for no candidates.
+/// Looks at everything that `search` looks at first, and runs the model once. Throws as `search`, but for no
+/// candidates.
 ULPSCOPE_API SearchPlan plan_search(const Model& model, std::span<const TensorsByName> samples,
                                     const SearchOptions& options = {});
 

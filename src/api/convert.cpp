@@ -11,10 +11,10 @@
 #include "convert/relax.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
-#include "runtime/engine.h"
 #include "graph/layer_choice.h"
 #include "precision/criterion_options.h"
 #include "precision/repair.h"
+#include "runtime/engine.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -68,9 +68,9 @@ std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options
     tolerance = criterion_of(*options.answer, "[options] --relax");
   }
   const auto criterion = make_criterion(tolerance, model.scripts(), model.output_names());
-  const auto raised = find_layers_to_raise(choice.network, choice.build, samples, spec, choice.requested, *criterion,
-                                           ordered_outputs(*choice.network, options.golden),
-                                           tolerance.infinities_equal);
+  const auto raised =
+      find_layers_to_raise(choice.network, choice.build, samples, spec, choice.requested, *criterion,
+                           ordered_outputs(*choice.network, options.golden), tolerance.infinities_equal);
   std::vector<std::string> names;
   for (const LayerId id : raised) {
     choice.requested[static_cast<std::size_t>(id)] = DataType::kFloat32;
@@ -87,7 +87,7 @@ TensorMap typed_inputs(TensorMap inputs, const std::map<std::string, DataType>& 
   return inputs;
 }
 
-void log_conversion(const Conversion& made, const std::string& output, std::vector<std::string> checked) {
+void log_conversion(const TypedModel& made, const std::string& output, std::vector<std::string> checked) {
   if (made.checked > 0)
     checked.insert(checked.begin(), fmt::format("ulpscope ({} runs, equal in every bit)", made.checked));
   std::string integers;
@@ -103,7 +103,7 @@ void log_conversion(const Conversion& made, const std::string& output, std::vect
   if (!checked.empty()) log_info(fmt::format("Checked by {}", fmt::join(checked, ", ")));
 }
 
-Conversion write(const LoadedModel& model, const Choice& choice, const Specialization& spec,
+TypedModel write(const LoadedModel& model, const Choice& choice, const Specialization& spec,
                  std::vector<TensorMap> samples, std::vector<std::string> raised, const ConvertOptions& options,
                  const std::filesystem::path& path) {
   const Assignment assignment = assign_precisions(spec, choice.build, &choice.requested);
@@ -127,7 +127,7 @@ Conversion write(const LoadedModel& model, const Choice& choice, const Specializ
       if (options.interrupt) options.interrupt();
       checked = checks->check(file, typed_inputs(typed.samples.front(), options.io_types), bfloat16);
     };
-  Conversion made;
+  TypedModel made;
   model.with_bytes([&](std::span<const std::byte> bytes) {
     made = write_typed_model(spec, bytes, assignment, choice.repairs, typed, path);
   });
@@ -151,7 +151,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   std::vector<std::string> raised;
   if (options.relax) raised = relax(loaded, options, *spec, fitted, choice, result.answer);
   if (options.interrupt) options.interrupt();
-  const Conversion made = write(loaded, choice, *spec, std::move(fitted), std::move(raised), options, path);
+  const TypedModel made = write(loaded, choice, *spec, std::move(fitted), std::move(raised), options, path);
 
   const Assignment& assignment = made.assignment;
   for (std::size_t l = 0; l < network.layers.size(); ++l)

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/weights.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
 #include "engine/specialization.h"
-#include "backend/weights.h"
 #include "graph/network.h"
 #include "runners/onnx_checks.h"
 #include "runners/script_host.h"

@@ -115,9 +115,8 @@ std::shared_ptr<const Specialization> specialize_for(const Network& network, con
 namespace {
 
 [[noreturn]] void refuse_answer(const LoadedModel& model, const std::string& where, const std::string& difference) {
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("{}: expected an answer for '{}', got one for another model: {}", where, model.name,
-                          difference));
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: expected an answer for '{}', got one for another model: {}",
+                                                       where, model.name, difference));
 }
 
 }  // namespace

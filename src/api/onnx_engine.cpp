@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "runtime/engine.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
+#include "runtime/engine.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {

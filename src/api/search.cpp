@@ -72,14 +72,13 @@ SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> sa
   data.held_out = fitted_samples(*model.network, options.held_out);
   data.golden = ordered_outputs(*model.network, options.golden);
   const std::size_t own = data.samples.size(), all = own + data.held_out.size();
-  if (own == 0)
-    throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
+  if (own == 0) throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
   if (!data.golden.empty() && data.golden.size() != own && data.golden.size() != all)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[golden] expected results of {} iteration(s), one per sample{}, got {}; try saving them "
-                            "again with the same inputs",
-                            own, all == own ? "" : fmt::format(" (or {} with the held-out ones)", all),
-                            data.golden.size()));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("[golden] expected results of {} iteration(s), one per sample{}, got {}; try saving them "
+                    "again with the same inputs",
+                    own, all == own ? "" : fmt::format(" (or {} with the held-out ones)", all), data.golden.size()));
   if (data.golden.size() > own) {
     data.held_out_golden.assign(std::make_move_iterator(data.golden.begin() + static_cast<std::ptrdiff_t>(own)),
                                 std::make_move_iterator(data.golden.end()));

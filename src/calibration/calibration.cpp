@@ -10,8 +10,8 @@
 #include "compare/data_loader.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
-#include "runtime/executable.h"
 #include "engine/int8.h"
+#include "runtime/executable.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

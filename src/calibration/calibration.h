@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "backend/weights.h"
 #include "calibration/calibration_cache.h"
 #include "calibration/calibrators.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
 #include "engine/specialization.h"
-#include "backend/weights.h"
 #include "graph/network.h"
 #include "ulpscope/calibrate.h"
 
@@ -61,8 +61,9 @@ std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::
 /// none if it does not work for them (the build says why).
 std::vector<TensorId> wanted_tensors(const Network& network, const BuildOptions& build);
 
-/// Whether the scales of a cache are of this network. `wanted`: see wanted_tensors. Warns once of those that have none. Throws Error(kInvalidFile) when no name of the cache is one of the network: it belongs to
-/// another model. `source`: the file, for messages.
+/// Whether the scales of a cache are of this network. `wanted`: see wanted_tensors. Warns once of those that have none.
+/// Throws Error(kInvalidFile) when no name of the cache is one of the network: it belongs to another model. `source`:
+/// the file, for messages.
 void check_scales(const CalibrationCache& cache, const Network& network, std::span<const TensorId> wanted,
                   const std::string& source);
 

@@ -14,13 +14,13 @@
 #include "convert/proof.h"
 #include "core/temporary_folder.h"
 #include "engine/assign.h"
-#include "runtime/executable.h"
 #include "engine/int8.h"
 #include "engine/scale_shift.h"
 #include "graph/name_match.h"
 #include "onnx/import.h"
 #include "onnx/type_support.h"
 #include "ops/registry.h"
+#include "runtime/executable.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -67,7 +67,7 @@ class Converter {
     result_.assignment = assignment;
   }
 
-  Conversion run(const fs::path& path) {
+  TypedModel run(const fs::path& path) {
     check_assignment();
     choose_opset();
     keep_what_cannot_be_lowered();
@@ -423,7 +423,7 @@ class Converter {
   IntegerExport integers_;
   CastOptions casts_;
   TypedChanges changes_;
-  Conversion result_;
+  TypedModel result_;
 };
 
 }  // namespace
@@ -449,7 +449,7 @@ std::vector<std::pair<TensorId, DataType>> find_io_types(const Network& network,
   return result;
 }
 
-Conversion write_typed_model(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
+TypedModel write_typed_model(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
                              const std::vector<Repair>& repairs, const TypedModelOptions& options,
                              const fs::path& path) {
   return Converter(spec, model, assignment, repairs, options).run(path);

@@ -43,7 +43,7 @@ struct TypedModelOptions {
   std::uint64_t largest_model_file = 0;
 };
 
-struct Conversion {
+struct TypedModel {
   /// The assignment that the file computes: the one asked for, with layers in fp32 that the file cannot have lower.
   Assignment assignment;
   ExportReport file;
@@ -61,7 +61,7 @@ struct Conversion {
 /// constants that `repairs` clamped are those of the network. Logs what it does.
 /// Throws Error: kInvalidArgument for unknown names and types in io_types, kUnsupported when nothing can be lowered or
 /// for precisions that a file cannot say, kIo; InternalError when the file computes other bits.
-Conversion write_typed_model(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
+TypedModel write_typed_model(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,
                              const std::vector<Repair>& repairs, const TypedModelOptions& options,
                              const std::filesystem::path& path);
 

@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "engine/assign.h"
-#include "runtime/executable.h"
 #include "engine/option_names.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
+#include "runtime/executable.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -28,8 +28,7 @@ void compare(const Network& network, const Network& typed, std::size_t output, s
         fmt::format("[convert] the typed model does not compute what the assignment does: output '{}', sample {}, "
                     "--fusion {}: {}; "
                     "nothing was written",
-                    name, sample,
-                    name_of(level), what));
+                    name, sample, name_of(level), what));
   };
   if (expected.type() != actual.type() || expected.shape() != actual.shape())
     fail(fmt::format("expected {} {}, got {} {}", name_of(expected.type()), to_string(expected.shape()),

@@ -15,8 +15,8 @@ TemporaryFolder::TemporaryFolder(const std::filesystem::path& prefix) {
   std::filesystem::create_directories(prefix.parent_path(), failed);
   std::string name = prefix.string() + "XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
-    throw Error(ErrorCode::kIo, fmt::format("[files] {}: cannot write there: {}", prefix.parent_path().string(),
-                                            std::strerror(errno)));
+    throw Error(ErrorCode::kIo,
+                fmt::format("[files] {}: cannot write there: {}", prefix.parent_path().string(), std::strerror(errno)));
   path_ = name;
 }
 

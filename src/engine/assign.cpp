@@ -198,8 +198,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   const Requests requests = read_constraints(spec, options, requested, int8);
   const std::vector<Precision> allowed = allowed_precisions(options);  // int8 comes in per layer
   const Precision next_higher = allowed.front() == Precision::kTF32 ? Precision::kFP32 : allowed.front();
-  const TacticReplay replay =
-      options.tactic_replay_json.empty() ? TacticReplay{} : tactics_from_json(options.tactic_replay_json);
+  const TacticReplay nothing, &replay = options.tactic_replay ? *options.tactic_replay : nothing;
   if (options.fp8)
     log_once(LogLevel::kWarning,
              "fp8: no layer has an fp8 implementation, so layers keep the next higher enabled precision");

@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::string_view kFusions[] = {"none", "pointwise", "full"};
 constexpr std::pair<std::string_view, bool BuildOptions::*> kPrecisions[] = {{"tf32", &BuildOptions::tf32},
-                                                                            {"fp16", &BuildOptions::fp16},
-                                                                            {"bf16", &BuildOptions::bf16},
-                                                                            {"fp8", &BuildOptions::fp8},
-                                                                            {"int8", &BuildOptions::int8}};
+                                                                             {"fp16", &BuildOptions::fp16},
+                                                                             {"bf16", &BuildOptions::bf16},
+                                                                             {"fp8", &BuildOptions::fp8},
+                                                                             {"int8", &BuildOptions::int8}};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct Profile {
   std::map<std::string, Shape> min, opt, max;
 };
 
+struct TacticReplay;
+
 struct BuildOptions {
   /// Enabled precisions beside fp32, which is always enabled.
   bool tf32 = false, fp16 = false, bf16 = false, int8 = false, fp8 = false;
@@ -49,8 +52,8 @@ struct BuildOptions {
   std::string backend = "cpu";
   /// Threads for building and running; 0: one per core. The results do not depend on it.
   int threads = 0;
-  /// `--load-tactics`: the content of a tactic replay file; empty: choose anew.
-  std::string tactic_replay_json;
+  /// `--load-tactics`: the choices of another build (engine/tactics.h); null: choose anew.
+  std::shared_ptr<const TacticReplay> tactic_replay;
   /// int8: the scale of each tensor, by name: real value = scale * integer, symmetric. From a calibration cache.
   std::map<std::string, float> scales;
 };

@@ -134,9 +134,10 @@ std::vector<std::optional<DataType>> requested_types(const Network& network, con
   for (std::size_t l = 0; l < result.size(); ++l) {
     const Layer& layer = network.layers[l];
     if (kept[l] && lowered[l])
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] layer '{}' ({}): --keep and --lower both mean it; try naming it in one of them",
-                              layer.name, layer.op->name));
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[options] layer '{}' ({}): --keep and --lower both mean it; try naming it in one of them",
+                      layer.name, layer.op->name));
     if (has_precision(layer) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = DataType::kFloat32;
   }
   for (const auto& [id, type] :

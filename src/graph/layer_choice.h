@@ -22,8 +22,8 @@ std::vector<LayerId> find_layers(const Network& network, const std::vector<std::
                                  std::string_view option);
 
 /// "NAME:TYPE" per word; names may have colons. `where` ("[options] --io-types") starts messages, `named` ("tensor") is
-/// what the name is of. Throws Error(kInvalidArgument) for a word without a name, and for a type that is unknown or none
-/// of `types` (empty: all are fine).
+/// what the name is of. Throws Error(kInvalidArgument) for a word without a name, and for a type that is unknown or
+/// none of `types` (empty: all are fine).
 std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std::string>& words, std::string_view where,
                                                           std::string_view named, std::span<const DataType> types = {});
 
@@ -35,7 +35,7 @@ inline constexpr DataType kLayerTypes[] = {DataType::kFloat32, DataType::kFloat1
 struct LayerPrecisionRules {
   std::string_view where = "[options] --layer-precisions";  ///< Starts messages.
   std::span<const DataType> types;                          ///< As in parse_types.
-  bool any_name = false;      ///< Nodes, operators and patterns name layers, too.
+  bool any_name = false;                                    ///< Nodes, operators and patterns name layers, too.
   bool warn_unknown = false;  ///< A word that names no layer is a warning, and else an error.
 };
 

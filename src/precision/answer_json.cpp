@@ -1,5 +1,3 @@
-#include "ulpscope/answer.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +7,7 @@
 
 #include "core/file.h"
 #include "precision/json_values.h"
+#include "ulpscope/answer.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {

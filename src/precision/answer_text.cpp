@@ -1,5 +1,3 @@
-#include "precision/shell_word.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,6 +5,7 @@
 #include <cmath>
 
 #include "graph/assignment.h"
+#include "precision/shell_word.h"
 #include "ulpscope/answer.h"
 
 namespace ulpscope {

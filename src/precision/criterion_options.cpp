@@ -9,8 +9,8 @@ namespace {
 
 const CriterionOptions kDefaults;
 
-/// Calls `list(option, values)` for each option with a value per output, `value(option, member, default)` for those with
-/// one.
+/// Calls `list(option, values)` for each option with a value per output, `value(option, member, default)` for those
+/// with one.
 template <typename Options, typename List, typename Value>
 void for_each_option(Options& options, const List& list, const Value& value) {
   value("--metric", options.metric, kDefaults.metric);

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "calibration/equalize.h"
 #include "engine/specialization.h"
 #include "graph/assignment.h"
 #include "graph/network.h"
 #include "ulpscope/answer.h"
-#include "calibration/equalize.h"
 
 namespace ulpscope {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/options.h"
 #include "backend/weights.h"
+#include "engine/options.h"
 #include "graph/layer_choice.h"
 #include "graph/network.h"
 #include "precision/criterion.h"

@@ -22,8 +22,7 @@ std::size_t raised_count(const Levels& levels) noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(levels, [](std::uint8_t level) { return level != 0; }));
 }
 
-std::vector<LayerId> search_candidates(const Specialization& spec, const Assignment& low,
-                                       const SearchTask& options) {
+std::vector<LayerId> search_candidates(const Specialization& spec, const Assignment& low, const SearchTask& options) {
   const Network& network = *spec.network;
   std::vector<char> fixed(network.layers.size(), 0);
   for (const auto* list : {&options.keep, &options.lower})

@@ -8,10 +8,10 @@
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/cost.h"
-#include "runtime/executable.h"
-#include "runtime/plan_file.h"
 #include "engine/tactics.h"
 #include "ops/registry.h"
+#include "runtime/executable.h"
+#include "runtime/plan_file.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -200,9 +200,8 @@ std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, co
                     e.what()));
     return std::make_shared<Engine>(std::move(impl));
   }
-  if (!options.tactic_replay_json.empty())
-    check_replay(tactics_from_json(options.tactic_replay_json), *impl->network,
-                 impl->executable->plan_for(impl->build_shapes)->grouping());
+  if (options.tactic_replay)
+    check_replay(*options.tactic_replay, *impl->network, impl->executable->plan_for(impl->build_shapes)->grouping());
   return std::make_shared<Engine>(std::move(impl));
 }
 

@@ -51,9 +51,9 @@ int run(const std::vector<std::string>& words) {
   if (model_options.precisions.back() == "int8") {
     const Calibration made = calibrate(model, samples, {.algorithm = CalibrationAlgorithm::kMinMax});
     search_options.calibration_cache = folder / "int8.cache";
-    write_calibration_cache(search_options.calibration_cache,
-                            {.algorithm = std::string(cache_name_of(CalibrationAlgorithm::kMinMax)),
-                             .scales = made.scales});
+    write_calibration_cache(
+        search_options.calibration_cache,
+        {.algorithm = std::string(cache_name_of(CalibrationAlgorithm::kMinMax)), .scales = made.scales});
   }
   search_options.answer_path = folder / "answer.json";
   search_options.journal = folder / "journal.jsonl";
@@ -66,8 +66,8 @@ int run(const std::vector<std::string>& words) {
   std::printf("passed %d used %.17g value %.17g worst %s outputs %zu plan %zu\n", judged.passed(), judged.used,
               judged.value, judged.worst_output.c_str(), judged.outputs.size(),
               plan_search(model, samples, search_options).candidates.size());
-  std::ofstream(folder / "report.html")
-      << report(answer, {.output = folder / "report.html", .typed = folder / "typed.onnx"});
+  std::ofstream(folder / "report.html") << report(answer,
+                                                  {.output = folder / "report.html", .typed = folder / "typed.onnx"});
   return 0;
 }
 

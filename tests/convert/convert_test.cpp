@@ -118,7 +118,7 @@ struct Case {
       options.samples[0].push_back({network->tensor(network->inputs[i]).name, made.inputs()[i]});
   }
 
-  Conversion run(const BuildOptions& build, const std::vector<std::optional<DataType>>& requested,
+  TypedModel run(const BuildOptions& build, const std::vector<std::optional<DataType>>& requested,
                  const std::string& name) {
     const Assignment assignment = assign_precisions(*spec, build, &requested);
     return write_typed_model(*spec, std::as_bytes(std::span(bytes)), assignment, {}, options, scratch(name));
@@ -128,7 +128,7 @@ struct Case {
   bool converts(const BuildOptions& build, const std::vector<std::optional<DataType>>& requested,
                 const std::string& name, std::uint32_t seed) {
     try {
-      const Conversion result = run(build, requested, name);
+      const TypedModel result = run(build, requested, name);
       EXPECT_GT(result.checked, 0) << "seed " << seed;
       file = result.file;
       return true;
@@ -237,7 +237,7 @@ TEST(Convert, LargeModelsHaveExternalData) {
   build.fp16 = build.assume_lowest = true;
   test.options.largest_model_file = 1;  // as if it were more than 2 GB
   const std::vector<std::optional<DataType>> requested(test.network->layers.size());
-  const Conversion result = test.run(build, requested, "external");
+  const TypedModel result = test.run(build, requested, "external");
   EXPECT_GT(result.checked, 0);
   EXPECT_EQ(result.file.external, std::filesystem::exists(scratch("external").string() + ".data"));
 }
@@ -250,7 +250,7 @@ TEST(Convert, HandsOutAndTakesInOtherTypes) {
   const std::vector<std::optional<DataType>> requested(test.network->layers.size());
   for (const auto* ids : {&test.network->inputs, &test.network->outputs})
     for (TensorId id : *ids) test.options.io_types[test.network->tensor(id).name] = DataType::kFloat16;
-  const Conversion result = test.run(build, requested, "io");
+  const TypedModel result = test.run(build, requested, "io");
   EXPECT_GT(result.checked, 0);
   const auto typed = import_onnx(scratch("io"), op_registry());
   for (TensorId id : typed->inputs) EXPECT_EQ(typed->tensor(id).type, DataType::kFloat16);

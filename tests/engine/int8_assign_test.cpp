@@ -4,6 +4,7 @@
 
 #include "compare/log_capture.h"
 #include "engine/build_helpers.h"
+#include "engine/tactics.h"
 
 namespace ulpscope::testing {
 namespace {
@@ -155,7 +156,8 @@ TEST(Int8Choice, RefusesScalesThatAreNoNumbers) {
 TEST(Int8Choice, AReplayKeepsTheEpilogueOfAnInt8ProductInFloat) {
   const BuildOptions options = int8_options({{"x", 0.1f}});
   BuildOptions again = options;
-  again.tactic_replay_json = Engine::build(biased_product().load(), options)->tactic_replay_json();
+  again.tactic_replay = std::make_shared<const TacticReplay>(
+      tactics_from_json(Engine::build(biased_product().load(), options)->tactic_replay_json()));
   auto rows = report_of(*Engine::build(biased_product().load(), again));
   EXPECT_EQ(rows["MatMul"].precision, "int8");
   EXPECT_EQ(rows["Bias"].precision, "int8");

@@ -21,7 +21,7 @@ TEST(Tactics, AreChosenAgainWhenTheyAreLoaded) {
   EXPECT_THAT(json, HasSubstr("DataType.HALF"));
   // Costs alone would keep fp32.
   options.assume_lowest = false;
-  options.tactic_replay_json = json;
+  options.tactic_replay = std::make_shared<const TacticReplay>(tactics_from_json(json));
   const LogCapture log;
   auto rows = report_of(*Engine::build(needs_constraints().load(), options));
   for (const char* name : {"MatMul_0", "Add", "Sub", "MatMul_1"}) {
@@ -33,7 +33,8 @@ TEST(Tactics, AreChosenAgainWhenTheyAreLoaded) {
 
 TEST(Tactics, OfAnotherNetworkAreReported) {
   BuildOptions options = fp16_options();
-  options.tactic_replay_json = Engine::build(needs_constraints().load(), fp16_options())->tactic_replay_json();
+  options.tactic_replay = std::make_shared<const TacticReplay>(
+      tactics_from_json(Engine::build(needs_constraints().load(), fp16_options())->tactic_replay_json()));
   const LogCapture log;
   Model model;
   model.input("x", {2});
@@ -45,15 +46,15 @@ TEST(Tactics, OfAnotherNetworkAreReported) {
 
 TEST(Tactics, NeedTheirPrecisionEnabled) {
   BuildOptions options;
-  options.tactic_replay_json =
-      Engine::build(add_sub(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->tactic_replay_json();
+  options.tactic_replay = std::make_shared<const TacticReplay>(tactics_from_json(
+      Engine::build(add_sub(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->tactic_replay_json()));
   expect_error(ErrorCode::kBuild, {"'Add'", "fp16", "--fp16"}, [&] { Engine::build(add_sub(), options); });
 }
 
 TEST(Tactics, GiveWayToConstraints) {
   BuildOptions options = fp16_options(ConstraintMode::kObey);
-  options.tactic_replay_json =
-      Engine::build(add_sub(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->tactic_replay_json();
+  options.tactic_replay = std::make_shared<const TacticReplay>(tactics_from_json(
+      Engine::build(add_sub(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->tactic_replay_json()));
   auto network = add_sub();
   layer_named(*network, "Sub").precision = DataType::kFloat32;
   auto rows = report_of(*Engine::build(network, options));
