@@ -243,11 +243,16 @@ TEST(Damage, TacticsApplyOrSayWhyNot) {
   for (std::uint32_t seed = 0; seed < rounds(1000); ++seed) {
     std::mt19937 random(seed);
     BuildOptions options = fp16_options();
-    options.tactic_replay_json =
+    const std::string text =
         random() % 2 == 0
             ? damaged(good.dump(), random)
             : damaged_json(good, random).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-    works([&] { run_with_small_inputs(*Engine::build(network, options)); }, "seed " + std::to_string(seed));
+    works(
+        [&] {
+          options.tactic_replay = std::make_shared<const TacticReplay>(tactics_from_json(text));
+          run_with_small_inputs(*Engine::build(network, options));
+        },
+        "seed " + std::to_string(seed));
   }
   for (const char* number : {"-9223372036854775808", "18446744073709551615", "2147483654", "1e300", "\"1\"", "null"})
     works([&] { tactics_from_json(std::string("{\"replay\":{\"a\":{\"implementation\":") + number + "}}}"); }, number);

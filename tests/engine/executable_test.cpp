@@ -1,5 +1,5 @@
 // What is kept for input shapes, and what gives way.
-#include "engine/executable.h"
+#include "runtime/executable.h"
 
 #include <gtest/gtest.h>
 
