@@ -1,6 +1,7 @@
 // The answer of a search, and its journal.
+#include "ulpscope/answer.h"
+
 #include "fuzz_target.h"
-#include "precision/answer_json.h"
 #include "precision/journal.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

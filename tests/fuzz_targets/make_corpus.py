@@ -220,7 +220,7 @@ def write_arrays() -> None:
           (len(out.getvalue()) - 22).to_bytes(8, "little") + b"\1\0\0\0" + out.getvalue()[-22:-6] + b"\xff" * 4 + b"\0\0")
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_BZIP2) as archive:
-        archive.writestr("a.npy", npy(base.astype("<f4")))
+        archive.writestr(zipfile.ZipInfo("a.npy"), npy(base.astype("<f4")), zipfile.ZIP_BZIP2)
     write("npz", "bzip2.npz", out.getvalue())
 
     encoded = base64.b64encode(npy(np.float32([1, 2]))).decode()

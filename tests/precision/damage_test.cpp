@@ -4,9 +4,8 @@
 #include "calibration/calibration_cache.h"
 #include "core/file.h"
 #include "onnx/model_builder.h"
-#include "precision/answer_json.h"
-#include "precision/answer_text.h"
 #include "precision/journal.h"
+#include "ulpscope/answer.h"
 
 namespace ulpscope::testing {
 namespace {
