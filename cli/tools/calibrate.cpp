@@ -22,7 +22,7 @@ namespace {
 
 bool has_quantize_layers(const Network& network) {
   return std::ranges::any_of(network.layers, [](const Layer& layer) {
-    return layer.op->name == "QuantizeLinear" || layer.op->name == "DequantizeLinear";
+    return layer.op->function == Function::kQuantize || layer.op->function == Function::kDequantize;
   });
 }
 

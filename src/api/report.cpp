@@ -43,7 +43,7 @@ Value casts_of(const Network& network, const std::optional<std::set<std::string>
   const auto consumers = network.consumers();
   Value casts{Value::Array{}};
   for (const Layer& layer : network.layers) {
-    if (layer.op->name != "Cast" || layer.inputs.empty() || layer.outputs.empty()) continue;
+    if (layer.op->function != Function::kCast || layer.inputs.empty() || layer.outputs.empty()) continue;
     const TensorId from = layer.inputs[0], to = layer.outputs[0];
     if (from == kNone || to == kNone) continue;
     const LayerId producer = network.tensor(from).producer;

@@ -37,7 +37,7 @@ ReaderWeights weights_of(const Specialization& spec, const Edit& edit) {
   std::int64_t inner_out = 1;
   for (std::size_t d = axis + 1; d < edit.shape.size(); ++d) inner_out *= edit.shape[d];
   const std::int64_t inner = inner_of(edit), groups = layer.attributes.integer("group", 1);
-  const bool transposed = layer.op->name == "ConvTranspose" && groups > 1;
+  const bool transposed = layer.op->function == Function::kConvTranspose && groups > 1;
   ReaderWeights result;
   result.outputs = (outputs + stride - 1) / stride;
   result.length = static_cast<std::size_t>(value.size() / std::max<std::int64_t>(1, outputs));

@@ -43,7 +43,7 @@ std::optional<Fold> Folder::fold(TensorId tensor, bool copies) const {
 
 bool Folder::add_reader(LayerId id, Fold& fold) const {
   const Layer& layer = network_.layer(id);
-  const std::string_view op = layer.op->name;
+  const Function op = layer.op->function;
   const Tensor* weights = constant_input(network_, layer, 1);
   if (std::ranges::count(layer.inputs, fold.tensor) != 1 || layer.inputs[0] != fold.tensor || weights == nullptr)
     return false;
@@ -51,17 +51,17 @@ bool Folder::add_reader(LayerId id, Fold& fold) const {
   Edit edit{id, 1, 1, shape, 0, 0};
   std::int64_t channels = 0;
   std::size_t trailing = 0;
-  if (op == "MatMul" && shape.size() >= 2) {
+  if (op == Function::kMatMul && shape.size() >= 2) {
     edit.axis = shape.size() - 2;
     channels = shape[edit.axis];
-  } else if (op == "Gemm" && shape.size() == 2 && layer.attributes.integer("transA", 0) == 0) {
+  } else if (op == Function::kGemm && shape.size() == 2 && layer.attributes.integer("transA", 0) == 0) {
     edit.axis = layer.attributes.integer("transB", 0) != 0 ? 1 : 0;
     channels = shape[edit.axis];
-  } else if ((op == "Conv" || op == "ConvTranspose") && shape.size() >= 3) {
+  } else if ((op == Function::kConv || op == Function::kConvTranspose) && shape.size() >= 3) {
     const std::int64_t groups = layer.attributes.integer("group", 1);
     trailing = shape.size() - 2;
     if (groups < 1 || shape[0] % groups != 0) return false;
-    if (op == "Conv") {
+    if (op == Function::kConv) {
       edit.axis = 1;
       edit.per_group = groups == 1 ? 0 : shape[0] / groups;
       channels = shape[1] * groups;
@@ -97,17 +97,17 @@ bool Folder::fold_vector(LayerId id, std::size_t input, Fold& fold) const {
 
 bool Folder::fold_weights(LayerId id, Fold& fold) const {
   const Layer& layer = network_.layer(id);
-  const std::string_view op = layer.op->name;
+  const Function op = layer.op->function;
   const Tensor* weights = constant_input(network_, layer, 1);
   if (weights == nullptr) return false;
   const Shape& shape = weights->shape();
   Edit edit{id, 1, -1, shape, 0, 0};
   std::int64_t channels = 0;
-  if (op == "Conv" || op == "ConvTranspose") {
+  if (op == Function::kConv || op == Function::kConvTranspose) {
     if (shape.size() != fold.trailing + 2) return false;
     const std::int64_t groups = layer.attributes.integer("group", 1);
     channels = shape[0];
-    if (op == "ConvTranspose") {
+    if (op == Function::kConvTranspose) {
       if (groups < 1 || shape[0] % groups != 0) return false;
       edit.axis = 1;
       edit.per_group = groups == 1 ? 0 : shape[0] / groups;
@@ -116,7 +116,7 @@ bool Folder::fold_weights(LayerId id, Fold& fold) const {
     if (channels != fold.channels || (has_input(layer, 2) && !fold_vector(id, 2, fold))) return false;
   } else {
     if (fold.trailing != 0 || shape.size() < 2) return false;
-    const bool gemm = op == "Gemm";
+    const bool gemm = op == Function::kGemm;
     edit.axis = shape.size() - (gemm && layer.attributes.integer("transB", 0) != 0 ? 2 : 1);
     channels = shape[edit.axis];
     if (channels != fold.channels || (gemm && has_input(layer, 2) && !fold_pointwise(id, 2, -1, 0, fold))) return false;
@@ -134,32 +134,32 @@ bool Folder::fold_producer(TensorId tensor, Fold& fold) const {
   const LayerId id = network_.tensor(tensor).producer;
   if (id == kNone) return false;
   const Layer& layer = network_.layer(id);
-  const std::string_view op = layer.op->name;
+  const Function op = layer.op->function;
   if (layer.inputs.empty() || !layer.op->domain.empty() ||
       std::ranges::count_if(layer.outputs, [](TensorId t) { return t != kNone; }) != 1)
     return false;
   fold.passed.push_back(id);
   const auto constant = [&](std::size_t i) { return constant_input(network_, layer, i) != nullptr; };
-  if (op == "Mul") {
+  if (op == Function::kMul) {
     return (constant(1) && fold_pointwise(id, 1, -1, fold.trailing, fold)) ||
            (constant(0) && fold_pointwise(id, 0, -1, fold.trailing, fold));
   }
-  if (op == "Div") return constant(1) && fold_pointwise(id, 1, 1, fold.trailing, fold);
-  if (op == "Add" || op == "Sub") {
+  if (op == Function::kDiv) return constant(1) && fold_pointwise(id, 1, 1, fold.trailing, fold);
+  if (op == Function::kAdd || op == Function::kSub) {
     const std::size_t side = constant(1) ? 1 : 0;
     // A summand of one element has no int8 form, the vector that it would become has one.
     return constant(side) && constant_input(network_, layer, side)->size() > 1 &&
            fold_pointwise(id, side, -1, fold.trailing, fold) && pass(layer.inputs[1 - side], fold);
   }
-  if (op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose") return fold_weights(id, fold);
+  if (op == Function::kMatMul || op == Function::kGemm || op == Function::kConv || op == Function::kConvTranspose) return fold_weights(id, fold);
   // Axis 1 holds the channels where the reader is a convolution.
-  if (op == "BatchNormalization" || op == "InstanceNormalization")
+  if (op == Function::kBatchNormalization || op == Function::kInstanceNormalization)
     return fold.trailing > 0 && layer.attributes.integer("training_mode", 0) == 0 && fold_vector(id, 1, fold) &&
            fold_vector(id, 2, fold);
-  if (op == "LayerNormalization")
+  if (op == Function::kLayerNormalization)
     return fold.trailing == 0 && fold_vector(id, 1, fold) && (!has_input(layer, 2) || fold_vector(id, 2, fold));
-  if (op == "Relu" || op == "LeakyRelu" || op == "PRelu" || op == "Identity") return pass(layer.inputs[0], fold);
-  if (op == "MaxPool") return fold.trailing > 0 && pass(layer.inputs[0], fold);
+  if (op == Function::kRelu || op == Function::kLeakyRelu || op == Function::kPRelu || op == Function::kIdentity) return pass(layer.inputs[0], fold);
+  if (op == Function::kMaxPool) return fold.trailing > 0 && pass(layer.inputs[0], fold);
   return false;
 }
 

@@ -17,14 +17,12 @@ constexpr std::int64_t kMostFoldedElements = std::int64_t{1} << 20;
 
 /// Parameters with a type of their own.
 bool is_parameter(const Layer& layer, std::size_t input) {
-  const std::string_view op = layer.op->name;
-  return input > 0 && (op == "Resize" || op == "Upsample" || (op == "Dropout" && input == 1));
+  return input < 32 && (layer.op->parameters >> input & 1u) != 0;
 }
 
 /// Moves elements, but looks at them or computes with them.
 bool depends_on_elements(const Layer& layer) {
-  const std::string_view op = layer.op->name;
-  if (op == "TopK" || op == "Unique") return true;
+  if (layer.op->name == "TopK" || layer.op->name == "Unique") return true;
   const auto reduction = layer.attributes.all().find("reduction");
   return reduction != layer.attributes.all().end() && layer.attributes.text("reduction", "none") != "none";
 }
@@ -150,7 +148,7 @@ class Placer {
     if (layer.op->kind == OpKind::kConstant) return;
     const bool all_constant = std::all_of(layer.outputs.begin(), layer.outputs.end(),
                                           [&](TensorId t) { return t == kNone || typing_.constant[at(t)] != 0; });
-    if (layer.op->name == "Shape" || layer.op->name == "Size") {
+    if (layer.op->reads_shape_only) {
       takes_any_[at(id)] = 1;
       return;
     }
@@ -158,8 +156,8 @@ class Placer {
     if (layer.op->precision == PrecisionRule::kCompute) return spec_.numeric[at(id)] ? add_compute(id) : add_fixed(id);
     // What only moves elements of constants, as shapes have it, moves rounded ones as well.
     if (layer.op->precision == PrecisionRule::kMovement && writes_floats(layer)) return add_movement(id);
-    if (layer.op->name == "Cast" && layer.op->domain.empty()) return add_cast(id);
-    if (layer.op->name == "ConstantOfShape") return add_fill(id);
+    if (layer.op->function == Function::kCast && layer.op->domain.empty()) return add_cast(id);
+    if (layer.op->fills) return add_fill(id);
     // With another float beside it (the scale of QuantizeLinear), both have one type.
     const auto floats = std::ranges::count_if(
         layer.inputs, [&](TensorId input) { return input != kNone && is_lowerable(declared(input)); });

@@ -41,7 +41,7 @@ bool outputs_follow(const Specialization& spec, LayerId id, DataType type) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorId tensor = layer.inputs[i];
     if (tensor == kNone) continue;
-    const bool parameter = i > 0 && (layer.op->name == "Resize" || layer.op->name == "Upsample");
+    const bool parameter = i < 32 && (layer.op->parameters >> i & 1u) != 0;
     inputs[i].present = true;
     inputs[i].type = is_lowerable(spec.type(tensor)) && !parameter ? type : spec.type(tensor);
     inputs[i].shape = spec.shape(tensor) ? &*spec.shape(tensor) : nullptr;
@@ -140,7 +140,7 @@ class Converter {
     for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
       if (frozen_[l]) return;
       for (std::string_view op : {std::string_view("Cast"), layer.op->name})
-        if (const int since = onnx_accepts_since(op == "Cast" ? "" : layer.op->domain, op, result_.opset_before, type);
+        if (const int since = onnx_accepts_since(op == std::string_view("Cast") ? "" : layer.op->domain, op, result_.opset_before, type);
             since > 0)
           wanted.insert(since);
     });
@@ -174,7 +174,7 @@ class Converter {
     if (!onnx_accepts(layer.op->domain, layer.op->name, result_.opset_after, type))
       return fmt::format("ONNX has no {} {} at opset {}", name_of(type), layer.op->name, result_.opset_after);
     // These say their type themselves, and are told another one.
-    if (layer.op->name == "Cast" || layer.op->name == "ConstantOfShape") return {};
+    if (layer.op->function == Function::kCast || layer.op->fills) return {};
     if (!outputs_follow(spec_, id, type)) return fmt::format("not all of its outputs can be {}", name_of(type));
     return {};
   }

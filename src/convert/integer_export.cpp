@@ -62,7 +62,7 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
     }
     if (is_integer_constant(spec, layer, i)) continue;
     if (spec.shape_dependent[at(input)] && !fixed_shapes) return "an operand depends on the shapes of the inputs";
-    if (layer.op->name == "ConvTranspose" && layer.attributes.integer("group", 1) > 1)
+    if (layer.op->function == Function::kConvTranspose && layer.attributes.integer("group", 1) > 1)
       return "DequantizeLinear has no scales for the output channels of a ConvTranspose with groups";
     std::int64_t run = 0;
     const Tensor scales = symmetric_scales(spec.value(input), axis_of(spec, layer), run);
@@ -107,7 +107,7 @@ bool IntegerExport::read_narrow_alone(const Typing& typing, TensorId id) const {
   const auto is_narrow = [](DataType type) { return type == DataType::kFloat16 || type == DataType::kBFloat16; };
   return std::ranges::all_of(spec_.consumers[at(id)], [&](LayerId reader) {
     const Layer& layer = spec_.network->layer(reader);
-    if (layer.op->name == "Cast" && is_narrow(spec_.type(layer.outputs[0]))) return true;
+    if (layer.op->function == Function::kCast && is_narrow(spec_.type(layer.outputs[0]))) return true;
     for (std::size_t i = 0; i < layer.inputs.size(); ++i)
       if (layer.inputs[i] == id && !is_narrow(typing.reads[at(reader)][i].type)) return false;
     return true;

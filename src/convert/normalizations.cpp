@@ -21,7 +21,7 @@ LayerId absorbing_convolution(const Specialization& spec, const Grouping& groupi
   if (place == members.begin() || place == members.end()) return kNone;
   const LayerId before = *(place - 1);
   const Layer& convolution = network.layer(before);
-  if (convolution.op->name != "Conv" && convolution.op->name != "ConvTranspose") return kNone;
+  if (convolution.op->function != Function::kConv && convolution.op->function != Function::kConvTranspose) return kNone;
   const TensorId between = convolution.outputs[0];
   const auto& readers = spec.consumers[at(between)];
   if (!grouping.internal[at(between)] || readers.size() != 1 || readers[0] != id) return kNone;

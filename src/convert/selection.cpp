@@ -26,9 +26,9 @@ std::optional<float> limit(const Specialization& spec, const Layer& layer, std::
 /// round(f(x)) has the bits of f(round(x)) for every x, signs of zeros included. For Clip that holds where x cannot
 /// vanish beyond a limit of zero that has the other sign.
 bool commutes_with_rounding(const Specialization& spec, const Layer& layer) {
-  const std::string_view op = layer.op->name;
-  if (op == "Relu" || op == "Abs" || op == "Neg") return true;
-  if (op != "Clip") return false;
+  const Function op = layer.op->function;
+  if (op == Function::kRelu || op == Function::kAbs || op == Function::kNeg) return true;
+  if (op != Function::kClip) return false;
   const auto low = limit(spec, layer, 1, "min"), high = limit(spec, layer, 2, "max");
   if ((low && std::isnan(*low)) || (high && std::isnan(*high))) return false;
   if (low && *low == 0.0F && std::signbit(*low)) return false;
@@ -113,12 +113,12 @@ bool selects(const Layer& layer) {
   for (std::size_t o = 1; o < layer.outputs.size(); ++o)
     if (layer.outputs[o] != kNone) return false;
   // Absent attributes are the largest float32, which is not without effect on infinities.
-  if (layer.op->name == "Clip" && layer.opset < 11) return layer.attributes.has("min") && layer.attributes.has("max");
+  if (layer.op->function == Function::kClip && layer.opset < 11) return layer.attributes.has("min") && layer.attributes.has("max");
   return true;
 }
 
 void drop_inexact_limits(const Layer& layer, std::vector<DataType>& types) {
-  if (layer.op->name != "Clip" || layer.opset >= 11) return;
+  if (layer.op->function != Function::kClip || layer.opset >= 11) return;
   for (const char* name : {"min", "max"}) {
     const float value = layer.attributes.real(name, 0);
     std::erase_if(types, [&](DataType type) { return round_value(value, rounding_of(type)) != value; });

@@ -18,10 +18,6 @@ double bytes_per_element(Precision p) {
   return static_cast<double>(size_of(storage_of(p)));
 }
 
-bool is_recurrent(const Layer& layer) {
-  return layer.op->name == "LSTM" || layer.op->name == "GRU" || layer.op->name == "RNN";
-}
-
 }  // namespace
 
 LayerWork work_of(const Specialization& spec, const Layer& layer) {
@@ -34,27 +30,15 @@ LayerWork work_of(const Specialization& spec, const Layer& layer) {
   for (TensorId id : layer.outputs) out += elements_of(spec, id);
   work.activation_elements += out;
   work.operations = out;
-  if (layer.op->kind == OpKind::kContraction && layer.inputs.size() > 1 && spec.shape(layer.inputs[0]) &&
-      spec.shape(layer.inputs[1])) {
-    const Shape& a = *spec.shape(layer.inputs[0]);
-    const Shape& w = *spec.shape(layer.inputs[1]);
-    if (layer.op->name == "Conv" && w.size() > 1)
-      work.operations = 2 * out * elements_of(spec, layer.inputs[1]) / std::max<double>(1, static_cast<double>(w[0]));
-    else if (layer.op->name == "ConvTranspose" && !a.empty())
-      work.operations = 2 * elements_of(spec, layer.inputs[0]) * elements_of(spec, layer.inputs[1]) /
-                        std::max<double>(1, static_cast<double>(w[0]));
-    else if (layer.op->name == "Gemm")
-      work.operations = 2 * out * static_cast<double>(layer.attributes.integer("transA", 0) != 0 ? a[0] : a.back());
-    else if (!a.empty())
-      work.operations = 2 * out * static_cast<double>(a.back());
-    work.multiply_adds = work.operations / 2;
-  } else if (is_recurrent(layer) && spec.shape(layer.inputs[0])) {
-    // Every weight meets every step of every sequence once.
-    const Shape& x = *spec.shape(layer.inputs[0]);
-    work.multiply_adds = (elements_of(spec, layer.inputs[1]) + elements_of(spec, layer.inputs[2])) *
-                         static_cast<double>(x[0]) * static_cast<double>(x[1]);
-    work.operations = 2 * work.multiply_adds;
-  }
+  const auto known = [&](std::size_t i) { return i < layer.inputs.size() && layer.inputs[i] != kNone; };
+  const auto shape = [&](TensorId id) { return id != kNone && spec.shape(id) ? &*spec.shape(id) : nullptr; };
+  if (layer.op->multiply_adds == nullptr || !known(0) || !known(1) || !shape(layer.inputs[0]) ||
+      !shape(layer.inputs[1]) || !shape(layer.outputs[0]))
+    return work;
+  std::vector<const Shape*> shapes;
+  for (TensorId id : layer.inputs) shapes.push_back(shape(id));
+  work.multiply_adds = layer.op->multiply_adds(layer, shapes, *shape(layer.outputs[0]));
+  work.operations = 2 * work.multiply_adds;
   return work;
 }
 

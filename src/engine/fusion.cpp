@@ -26,54 +26,24 @@ std::int64_t rank_of(const Specialization& spec, TensorId id) {
   return id != kNone && spec.shape(id) ? static_cast<std::int64_t>(spec.shape(id)->size()) : -1;
 }
 
-/// The axes of a ReduceX layer when they are known, normalised and sorted; empty: unknown or none.
-std::vector<std::int64_t> reduction_axes(const Specialization& spec, const Layer& layer, std::int64_t rank) {
-  std::vector<std::int64_t> axes = layer.attributes.integers("axes");
-  if (layer.inputs.size() > 1 && layer.inputs[1] != kNone) {
-    const Tensor& value = spec.value(layer.inputs[1]);
-    if (!value || value.type() != DataType::kInt64) return {};
-    axes.assign(value.values<std::int64_t>().begin(), value.values<std::int64_t>().end());
-  }
-  if (axes.empty() && layer.attributes.integer("noop_with_empty_axes", 0) == 0)
-    for (std::int64_t d = 0; d < rank; ++d) axes.push_back(d);
-  for (std::int64_t& axis : axes) axis = axis < 0 ? axis + rank : axis;
-  std::sort(axes.begin(), axes.end());
-  return axes;
-}
-
 }  // namespace
 
 int row_dimensions(const Specialization& spec, const Layer& layer) {
   const std::int64_t rank = rank_of(spec, layer.inputs.empty() ? kNone : layer.inputs[0]);
-  if (rank < 1) return 0;
-  const auto innermost_from = [&](std::int64_t axis) {
-    axis = axis < 0 ? axis + rank : axis;
-    return axis >= 0 && axis < rank ? static_cast<int>(rank - axis) : 0;
-  };
-  const auto axis = [&](std::int64_t absent) { return layer.attributes.integer("axis", absent); };
-  const std::string_view op = layer.op->name;
-  switch (layer.op->kind) {
-    case OpKind::kSoftmax:
-      if (layer.opset < 13) return innermost_from(axis(1));
-      return innermost_from(axis(-1)) == 1 ? 1 : 0;
-    case OpKind::kNormalization:
-      if (op == "LayerNormalization" || op == "RMSNormalization" || op == "SimplifiedLayerNormalization")
-        return innermost_from(axis(-1));
-      if (op == "InstanceNormalization") return rank > 2 ? static_cast<int>(rank - 2) : 0;
-      return 0;
-    case OpKind::kReduction: {
-      const auto axes = reduction_axes(spec, layer, rank);
-      if (axes.empty() || axes.back() != rank - 1 || axes.front() != rank - static_cast<std::int64_t>(axes.size()))
-        return 0;
-      return static_cast<int>(axes.size());
-    }
-    default:
-      return 0;
-  }
+  // Reductions are rows whatever they compute; of normalizations, those with a program.
+  const bool normalizes = layer.op->kind == OpKind::kNormalization && layer.op->function != Function::kNone;
+  if (rank < 1 || layer.op->axes == nullptr ||
+      (layer.op->kind != OpKind::kReduction && layer.op->kind != OpKind::kSoftmax && !normalizes))
+    return 0;
+  const TensorId listed = layer.op->kind == OpKind::kReduction && layer.inputs.size() > 1 ? layer.inputs[1] : kNone;
+  if (listed != kNone && !spec.is_constant(listed)) return 0;
+  const auto axes = layer.op->axes(layer, rank, listed == kNone ? nullptr : &spec.value(listed));
+  if (!axes || axes->empty() || axes->front() != rank - static_cast<std::int64_t>(axes->size())) return 0;
+  return static_cast<int>(axes->size());
 }
 
 bool is_scale_shift(const Specialization& spec, const Layer& layer) {
-  if (layer.op->name != "BatchNormalization" || layer.inputs.size() < 5) return false;
+  if (layer.op->function != Function::kBatchNormalization || layer.inputs.size() < 5) return false;
   if (layer.attributes.integer("training_mode", 0) != 0) return false;
   if (layer.opset < 9 && layer.attributes.integer("spatial", 1) == 0) return false;  // Not one per channel.
   for (std::size_t i = 1; i < 5; ++i)
@@ -133,7 +103,7 @@ class Fuser {
   void find_integer_layers() {
     integers_.assign(network_.layers.size(), 0);
     const bool typed = std::any_of(network_.layers.begin(), network_.layers.end(),
-                                   [](const Layer& layer) { return layer.op->name == "DequantizeLinear"; });
+                                   [](const Layer& layer) { return layer.op->function == Function::kDequantize; });
     for (std::size_t l = 0; l < integers_.size(); ++l)
       integers_[l] = assignment_.precision[l] == Precision::kINT8 ||
                      (typed && spec_.numeric[l] && reads_integers(spec_, static_cast<LayerId>(l)));
@@ -194,7 +164,7 @@ class Fuser {
   bool is_handed_out_cast(TensorId id) const {
     for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(id)]) {
       const Layer& layer = network_.layer(consumer);
-      if (layer.op->name == "Cast" && spec_.output[static_cast<std::size_t>(layer.outputs[0])] &&
+      if (layer.op->function == Function::kCast && spec_.output[static_cast<std::size_t>(layer.outputs[0])] &&
           is_floating(spec_.type(layer.outputs[0])))
         return true;
     }
@@ -346,7 +316,7 @@ class Fuser {
     for (std::size_t s = 0; s < network_.layers.size(); ++s) {
       const Layer& softmax = network_.layers[s];
       const int row_group = group_of_[s];
-      if (softmax.op->name != "Softmax" || row_group == kNone) continue;
+      if (softmax.op->function != Function::kSoftmax || row_group == kNone) continue;
       const Draft& row = drafts_[static_cast<std::size_t>(row_group)];
       if (row.kind != GroupKind::kRow) continue;
       const int first = only_source(row);
@@ -355,8 +325,8 @@ class Fuser {
       const Draft& a = drafts_[static_cast<std::size_t>(first)];
       const Draft& b = drafts_[static_cast<std::size_t>(last)];
       if (a.kind != GroupKind::kContraction || b.kind != GroupKind::kContraction) continue;
-      if (network_.layer(a.layers.front()).op->name != "MatMul" ||
-          network_.layer(b.layers.front()).op->name != "MatMul")
+      if (network_.layer(a.layers.front()).op->function != Function::kMatMul ||
+          network_.layer(b.layers.front()).op->function != Function::kMatMul)
         continue;
       // An int8 product quantises stored values.
       if (is_int8(a.layers.front()) || is_int8(b.layers.front())) continue;

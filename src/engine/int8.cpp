@@ -25,12 +25,12 @@ bool is_constant_input(const Specialization& spec, const Layer& layer, std::size
   return i < layer.inputs.size() && layer.inputs[i] != kNone && spec.is_constant(layer.inputs[i]);
 }
 
-bool is_mean(const Layer& layer) { return layer.op->name == "ReduceMean" || layer.op->name == "ReduceSum"; }
+bool is_mean(const Layer& layer) { return layer.op->function == Function::kReduceMean || layer.op->function == Function::kReduceSum; }
 
 /// Pointwise steps between the mean of the squares and its root: + epsilon, / n, max.
 bool is_scalar_step(const Specialization& spec, const Layer& layer) {
-  const std::string_view op = layer.op->name;
-  return (op == "Add" || op == "Mul" || op == "Max" || op == "Div" || op == "Clip") && layer.inputs.size() > 1 &&
+  const Function op = layer.op->function;
+  return (op == Function::kAdd || op == Function::kMul || op == Function::kMax || op == Function::kDiv || op == Function::kClip) && layer.inputs.size() > 1 &&
          (is_constant_input(spec, layer, 0) || is_constant_input(spec, layer, 1));
 }
 
@@ -56,8 +56,8 @@ bool is_deviation(const Specialization& spec, TensorId id) {
   for (int step = 0; step < 3; ++step) {
     const Layer* layer = producer_of(spec, id);
     if (layer == nullptr) return false;
-    if (layer->op->name == "Sqrt") return comes_from_mean(spec, layer->inputs[0]);
-    if (layer->op->name == "Pow") {
+    if (layer->op->function == Function::kSqrt) return comes_from_mean(spec, layer->inputs[0]);
+    if (layer->op->function == Function::kPow) {
       if (!is_constant_input(spec, *layer, 1)) return false;
       const Tensor& exponent = spec.value(layer->inputs[1]);
       return exponent.type() == DataType::kFloat32 && exponent.size() == 1 &&
@@ -73,17 +73,17 @@ bool is_deviation(const Specialization& spec, TensorId id) {
 bool is_inverse_deviation(const Specialization& spec, TensorId id) {
   const Layer* layer = producer_of(spec, id);
   if (layer == nullptr) return false;
-  if (layer->op->name == "Reciprocal") return is_deviation(spec, layer->inputs[0]);
-  if (layer->op->name == "Div") return is_constant_input(spec, *layer, 0) && is_deviation(spec, layer->inputs[1]);
-  return layer->op->name == "Pow" && is_deviation(spec, id);
+  if (layer->op->function == Function::kReciprocal) return is_deviation(spec, layer->inputs[0]);
+  if (layer->op->function == Function::kDiv) return is_constant_input(spec, *layer, 0) && is_deviation(spec, layer->inputs[1]);
+  return layer->op->function == Function::kPow && is_deviation(spec, id);
 }
 
 /// The values are x / deviation: what a normalisation scales and shifts next.
 bool is_normalised(const Specialization& spec, TensorId id) {
   const Layer* layer = producer_of(spec, id);
   if (layer == nullptr || layer->inputs.size() < 2) return false;
-  if (layer->op->name == "Div") return is_deviation(spec, layer->inputs[1]);
-  if (layer->op->name != "Mul") return false;
+  if (layer->op->function == Function::kDiv) return is_deviation(spec, layer->inputs[1]);
+  if (layer->op->function != Function::kMul) return false;
   return is_inverse_deviation(spec, layer->inputs[0]) || is_inverse_deviation(spec, layer->inputs[1]);
 }
 
@@ -91,7 +91,7 @@ bool is_normalised(const Specialization& spec, TensorId id) {
 bool feeds_root(const Specialization& spec, TensorId id, int steps) {
   for (LayerId consumer : spec.consumers[static_cast<std::size_t>(id)]) {
     const Layer& layer = spec.network->layer(consumer);
-    if (layer.op->name == "Sqrt") return true;
+    if (layer.op->function == Function::kSqrt) return true;
     if (steps > 0 && is_scalar_step(spec, layer) && feeds_root(spec, layer.outputs[0], steps - 1)) return true;
   }
   return false;
@@ -100,7 +100,7 @@ bool feeds_root(const Specialization& spec, TensorId id, int steps) {
 /// An Add or Mul that is part of a normalisation in pointwise layers (of LayerNorm, RMSNorm and the like).
 bool is_inside_normalisation(const Specialization& spec, const Layer& layer) {
   const TensorId output = layer.outputs[0];
-  const bool mul = layer.op->name == "Mul";
+  const bool mul = layer.op->function == Function::kMul;
   // The square, before its mean.
   if (mul && layer.inputs[0] == layer.inputs[1])
     for (LayerId consumer : spec.consumers[static_cast<std::size_t>(output)])
@@ -115,14 +115,14 @@ bool is_inside_normalisation(const Specialization& spec, const Layer& layer) {
   const TensorId x = computed_operand(spec, layer);
   if (is_normalised(spec, x)) return true;
   const Layer* before = producer_of(spec, x);
-  return !mul && before != nullptr && before->op->name == "Mul" &&
+  return !mul && before != nullptr && before->op->function == Function::kMul &&
          (is_constant_input(spec, *before, 0) || is_constant_input(spec, *before, 1)) &&
          is_normalised(spec, computed_operand(spec, *before));
 }
 
 bool is_product(const Layer& layer) {
-  const std::string_view op = layer.op->name;
-  return op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose";
+  const Function op = layer.op->function;
+  return op == Function::kMatMul || op == Function::kGemm || op == Function::kConv || op == Function::kConvTranspose;
 }
 
 bool product_has_form(const Specialization& spec, const Layer& layer) {
@@ -154,7 +154,7 @@ bool is_channel_vector(const Specialization& spec, const Layer& product, TensorI
 
 /// Add has this layer's output on one side and a constant vector along its channels on the other.
 LayerId biased_product(const Specialization& spec, const Layer& add) {
-  if (add.op->name != "Add" || add.inputs.size() != 2) return kNone;
+  if (add.op->function != Function::kAdd || add.inputs.size() != 2) return kNone;
   for (std::size_t side = 0; side < 2; ++side) {
     const TensorId x = add.inputs[side];
     if (x == kNone || spec.is_constant(x)) continue;
@@ -213,15 +213,15 @@ bool has_int8_form(const Specialization& spec, LayerId id) {
   for (std::size_t o = 1; o < layer.outputs.size(); ++o)
     if (layer.outputs[o] != kNone) return false;
   if (!is_float(spec, layer.outputs[0]) || !is_float(spec, layer.inputs[0])) return false;
-  const std::string_view op = layer.op->name;
-  if (op == "AveragePool" || op == "GlobalAveragePool") return !spec.is_constant(layer.inputs[0]);
+  const Function op = layer.op->function;
+  if (op == Function::kAveragePool || op == Function::kGlobalAveragePool) return !spec.is_constant(layer.inputs[0]);
   if (is_product(layer)) return layer.inputs.size() > 1 && product_has_form(spec, layer);
-  if ((op != "Add" && op != "Mul") || layer.inputs.size() != 2 || layer.inputs[1] == kNone) return false;
+  if ((op != Function::kAdd && op != Function::kMul) || layer.inputs.size() != 2 || layer.inputs[1] == kNone) return false;
   // A factor or summand of one element is a step of its neighbour's epilogue, with nothing to gain from integers; so
   // are factors that differ by powers of two.
   for (TensorId input : layer.inputs)
     if (spec.is_constant(input) &&
-        (spec.value(input).size() == 1 || (op == "Mul" && differ_by_powers_of_two(spec.value(input)))))
+        (spec.value(input).size() == 1 || (op == Function::kMul && differ_by_powers_of_two(spec.value(input)))))
       return false;
   return is_float(spec, layer.inputs[1]) && biased_product(spec, layer) == kNone &&
          !is_inside_normalisation(spec, layer);
@@ -325,7 +325,7 @@ LayerId storing_cast(const Specialization& spec, LayerId product) {
   const auto& readers = spec.consumers[static_cast<std::size_t>(result)];
   if (spec.output[static_cast<std::size_t>(result)] || readers.size() != 1) return kNone;
   const Layer& cast = spec.network->layer(readers[0]);
-  if (cast.op->name != "Cast" || !cast.op->domain.empty()) return kNone;
+  if (cast.op->function != Function::kCast || !cast.op->domain.empty()) return kNone;
   const DataType type = spec.type(cast.outputs[0]);
   if (type != DataType::kFloat16 && type != DataType::kBFloat16) return kNone;
   return is_integer_product(spec, product) ? readers[0] : kNone;
@@ -333,7 +333,7 @@ LayerId storing_cast(const Specialization& spec, LayerId product) {
 
 LayerId product_of_cast(const Specialization& spec, LayerId cast) {
   const Layer& layer = spec.network->layer(cast);
-  if (layer.op->name != "Cast" || !layer.op->domain.empty() || layer.inputs[0] == kNone) return kNone;
+  if (layer.op->function != Function::kCast || !layer.op->domain.empty() || layer.inputs[0] == kNone) return kNone;
   const LayerId producer = spec.network->tensor(layer.inputs[0]).producer;
   if (producer == kNone || spec.network->layer(producer).outputs.empty()) return kNone;
   for (const LayerId product : {producer, product_of_bias(spec, producer)})
@@ -342,11 +342,11 @@ LayerId product_of_cast(const Specialization& spec, LayerId cast) {
 }
 
 std::size_t weight_channel_axis(const Specialization& spec, const Layer& layer) {
-  const std::string_view op = layer.op->name;
-  if (op == "Conv") return 0;
-  if (op == "ConvTranspose") return 1;
+  const Function op = layer.op->function;
+  if (op == Function::kConv) return 0;
+  if (op == Function::kConvTranspose) return 1;
   const std::size_t rank = dimensions_of(spec, layer.inputs[1]);
-  const bool transposed = op == "Gemm" && layer.attributes.integer("transB", 0) != 0;
+  const bool transposed = op == Function::kGemm && layer.attributes.integer("transB", 0) != 0;
   return rank - (transposed ? 2 : 1);
 }
 

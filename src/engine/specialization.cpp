@@ -60,7 +60,7 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
     numeric[l] = computes && (floats || (decides && reads_floats));
     // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
     // when it is itself handed out: then the floats that it was selected by are results, too. Or when it is quantised.
-    const bool dequantizes = layer.op->name == "DequantizeLinear";
+    const bool dequantizes = layer.op->function == Function::kDequantize;
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const TensorId id = layer.inputs[i];
       if (id == kNone) continue;

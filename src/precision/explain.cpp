@@ -192,7 +192,7 @@ class Explainer {
   }
 
   bool is_sum() const {
-    return (layer_.op->name == "Add" || layer_.op->name == "Sub") && precision() != Precision::kINT8;
+    return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) && precision() != Precision::kINT8;
   }
   void add_sum(const Tensor& a, const Tensor& b, const Tensor& out) { count_sums(a, b, out, precision(), sums_); }
 
@@ -382,7 +382,7 @@ class Explainer {
       const double most = mean(cancelled.large, count);
       result.text =
           fmt::format("cancellation: its operands lie around {:.5g}, where {} steps by {:g}; their {} is about {:.3g}",
-                      most, type(), step_at(most, range.mantissa_bits), layer_.op->name == "Sub" ? "difference" : "sum",
+                      most, type(), step_at(most, range.mantissa_bits), layer_.op->function == Function::kSub ? "difference" : "sum",
                       mean(cancelled.small, count));
     } else if (share(swallowed.count, sums_.total) >= kMany && !is_mask(0) && !is_mask(1)) {
       count = swallowed.count;
