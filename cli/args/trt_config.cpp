@@ -42,7 +42,7 @@ void declare_ignored(OptionTable& table) {
   value("--builder-optimization-level", "N", "Time to spend on building");
   value("--hardware-compatibility-level", "LEVEL", "GPUs that the engine runs on");
   value("--max-aux-streams", "N", "Auxiliary streams");
-  table.words({"--quantization-flags"}, Arity::kAny, "NAME", "Quantisation flags").ignore(kNoMeaning);
+  table.words({"--quantization-flags"}, Arity::kAny, "NAME", "Quantization flags").ignore(kNoMeaning);
   value("--profiling-verbosity", "LEVEL", "Annotations in the engine");
   flag("--weight-streaming", "Engine whose weights are streamed");
   value("--runtime-platform", "NAME", "Platform that the engine runs on");

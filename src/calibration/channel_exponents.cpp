@@ -88,7 +88,7 @@ class Chooser {
 
   double largest() const { return largest_; }
 
-  /// What the tensor is quantised up to.
+  /// What the tensor is quantized up to.
   double threshold(std::span<const std::int8_t> exponents) const {
     double most = 0;
     for (std::size_t k = 0; k < channels_; ++k)

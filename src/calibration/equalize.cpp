@@ -18,7 +18,7 @@
 namespace ulpscope {
 namespace {
 
-/// The layer quantises its constant with one scale for all channels.
+/// The layer quantizes its constant with one scale for all channels.
 bool quantizes_constant(const Specialization& spec, const Assignment& low, const Fold& fold, LayerId id) {
   const Layer& layer = spec.network->layer(id);
   if (low.precision[static_cast<std::size_t>(id)] != Precision::kINT8 || layer.op->kind == OpKind::kContraction)
@@ -31,9 +31,9 @@ bool suits(const Specialization& spec, const Assignment& low, const Fold& fold) 
   const Shape& shape = *spec.shape(fold.tensor);
   if (shape.size() < fold.trailing + 1 || shape[shape.size() - 1 - fold.trailing] != fold.channels) return false;
   for (LayerId reader : fold.readers) {
-    const auto quantised = quantised_inputs(spec, reader);
-    if (low.precision[static_cast<std::size_t>(reader)] != Precision::kINT8 || quantised.size() != 1 ||
-        quantised[0] != fold.tensor || is_integer_product(spec, reader))
+    const auto quantized = quantized_inputs(spec, reader);
+    if (low.precision[static_cast<std::size_t>(reader)] != Precision::kINT8 || quantized.size() != 1 ||
+        quantized[0] != fold.tensor || is_integer_product(spec, reader))
       return false;
   }
   return std::ranges::none_of(fold.passed, [&](LayerId layer) {

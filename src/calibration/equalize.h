@@ -21,7 +21,7 @@ namespace ulpscope {
 struct Equalization {
   std::string tensor;
   /// Where nothing around the tensor can take the factors, because others read it too or its producer has no constant:
-  /// a layer is added that multiplies by them, a step that quantising kernels do on the way, and the readers get its
+  /// a layer is added that multiplies by them, a step that quantizing kernels do on the way, and the readers get its
   /// output. The tensor itself stays as it is.
   bool copies = false;
   std::string producer;              ///< The layer that computes it; empty for an input,
@@ -35,7 +35,7 @@ struct Equalization {
 /// Gemm along their last axis, Conv and ConvTranspose along axis 1). Constants take the factors where those are the
 /// only readers, the tensor is no output, and it is computed by Mul or Div by a constant, by a product with constant
 /// weights or by a normalisation; between them may lie Add and Sub of constants, Relu, LeakyRelu, PRelu, MaxPool and
-/// Identity, if nothing else reads what lies between. Layers of `low` that quantise the constant take none. In network
+/// Identity, if nothing else reads what lies between. Layers of `low` that quantize the constant take none. In network
 /// order.
 std::vector<ChannelAxis> equalizable_tensors(const Specialization& spec, const Assignment& low);
 
@@ -49,7 +49,7 @@ std::vector<Equalization> find_equalizations(const Specialization& spec, const A
 /// Rescales the constants of the producer (or adds the layer that copies: ids of later layers grow by one) and of the
 /// readers, and sets the scale of the tensor or of its copy. Constants are replaced by new tensors, so that other
 /// layers that read them keep theirs. Scales of tensors between the producer and the tensor stay: they remain upper
-/// bounds, and no layer quantises by them. Throws Error(kInvalidArgument) for a tensor that the network does not have
+/// bounds, and no layer quantizes by them. Throws Error(kInvalidArgument) for a tensor that the network does not have
 /// or that cannot be equalised, for another number of channels, and for exponents by which a constant would not be
 /// rescaled exactly; then nothing was changed.
 void apply_equalization(Network& network, std::map<std::string, float>& scales, const Equalization& equalization);

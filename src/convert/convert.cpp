@@ -296,7 +296,7 @@ class Converter {
         integers_.add(result_.assignment, id, changes_);
     if (integers_.constants() > 0)
       result_.prepared.push_back(
-          fmt::format("{} constant(s) are stored as int8, {} per output channel, as the engine quantises them",
+          fmt::format("{} constant(s) are stored as int8, {} per output channel, as the engine quantizes them",
                       integers_.constants(), integers_.per_channel()));
   }
 

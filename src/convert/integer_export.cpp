@@ -40,9 +40,9 @@ std::int64_t axis_of(const Specialization& spec, const Layer& layer) {
 
 bool is_integer_constant(const Specialization& spec, const Layer& layer, std::size_t input) {
   const TensorId id = layer.inputs[input];
-  if (!is_product(layer)) return static_cast<bool>(dequantised_weights(spec, id, 0, 1));
+  if (!is_product(layer)) return static_cast<bool>(dequantized_weights(spec, id, 0, 1));
   return static_cast<bool>(
-      dequantised_weights(spec, id, weight_channel_axis(spec, layer), output_channels(spec, layer)));
+      dequantized_weights(spec, id, weight_channel_axis(spec, layer), output_channels(spec, layer)));
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
     if (input == kNone) continue;
     if (spec.type(input) != DataType::kFloat32) return "its types in the file are not float32";
     if (!spec.is_constant(input)) {
-      if (!dequantised(spec, input) && (assignment.scale.empty() || !usable(assignment.scale[at(input)])))
+      if (!dequantized(spec, input) && (assignment.scale.empty() || !usable(assignment.scale[at(input)])))
         return "the scale of an input is too small or too large";
       continue;
     }
@@ -73,7 +73,7 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
   return {};
 }
 
-TypedChanges::Quantised IntegerExport::quantize(LayerId id, std::size_t input) {
+TypedChanges::Quantized IntegerExport::quantize(LayerId id, std::size_t input) {
   const Layer& layer = spec_.network->layer(id);
   const auto own = weights_.find(id);
   const bool has_own = input == 1 && own != weights_.end();
@@ -82,7 +82,7 @@ TypedChanges::Quantised IntegerExport::quantize(LayerId id, std::size_t input) {
   if (!has_own)
     if (const auto found = shared_.find(key); found != shared_.end()) return found->second;
   const Tensor& values = has_own ? own->second : spec_.value(layer.inputs[input]);
-  TypedChanges::Quantised result;
+  TypedChanges::Quantized result;
   std::int64_t run = 0;
   result.axis = std::max<std::int64_t>(axis, 0);
   result.scales = symmetric_scales(values, axis, run);
@@ -90,7 +90,7 @@ TypedChanges::Quantised IntegerExport::quantize(LayerId id, std::size_t input) {
   std::vector<float> rounded(static_cast<std::size_t>(run));
   std::int64_t channel = 0;
   for (std::int64_t begin = 0; begin < values.size(); begin += run, channel = (channel + 1) % result.scales.size()) {
-    quantise_array(values.data<float>() + begin, rounded.data(), rounded.size(), result.scales.data<float>()[channel],
+    quantize_array(values.data<float>() + begin, rounded.data(), rounded.size(), result.scales.data<float>()[channel],
                    -127.0f, 127.0f, false);
     std::transform(rounded.begin(), rounded.end(), result.integers.data<std::int8_t>() + begin,
                    [](float v) { return static_cast<std::int8_t>(v); });
@@ -131,17 +131,17 @@ void IntegerExport::add(const Assignment& assignment, LayerId id, TypedChanges& 
   for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
     const TensorId input = layer.inputs[i];
     if (input == kNone) continue;
-    TypedChanges::Quantised entry;
+    TypedChanges::Quantized entry;
     if (spec_.is_constant(input)) {
       if (is_integer_constant(spec_, layer, i)) continue;
       entry = quantize(id, i);
     } else {
-      if (dequantised(spec_, input)) continue;
+      if (dequantized(spec_, input)) continue;
       entry.scales = Tensor::of<float>({}, {assignment.scale[at(input)]});
     }
     entry.layer = id;
     entry.input = i;
-    changes.quantised.push_back(std::move(entry));
+    changes.quantized.push_back(std::move(entry));
   }
 }
 

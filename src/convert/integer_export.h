@@ -24,7 +24,7 @@ class IntegerExport {
   /// The float weights of a convolution, where they are not those of the network (a BatchNormalization went in).
   void set_weights(LayerId convolution, Tensor weights) { weights_[convolution] = std::move(weights); }
 
-  /// Adds to `quantised`, `stored` and `copied`, by what `typing` says. REQUIRES: the layer's precision is int8, and it
+  /// Adds to `quantized`, `stored` and `copied`, by what `typing` says. REQUIRES: the layer's precision is int8, and it
   /// has no integer_obstacle() (or is the bias of such a product), or it is a narrow_bias().
   void add(const Assignment& assignment, LayerId id, TypedChanges& changes);
 
@@ -32,14 +32,14 @@ class IntegerExport {
   int per_channel() const noexcept { return per_channel_; }
 
  private:
-  TypedChanges::Quantised quantize(LayerId id, std::size_t input);
+  TypedChanges::Quantized quantize(LayerId id, std::size_t input);
   /// Nobody reads this float32 tensor but Casts to narrower types.
   bool read_narrow_alone(const Typing& typing, TensorId id) const;
 
   const Specialization& spec_;
   std::map<LayerId, Tensor> weights_;
-  /// Constants that several layers read in the same way are quantised once. By tensor and axis (-1: one scale).
-  std::map<std::pair<TensorId, std::int64_t>, TypedChanges::Quantised> shared_;
+  /// Constants that several layers read in the same way are quantized once. By tensor and axis (-1: one scale).
+  std::map<std::pair<TensorId, std::int64_t>, TypedChanges::Quantized> shared_;
   int constants_ = 0, per_channel_ = 0;
 };
 

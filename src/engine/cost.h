@@ -43,7 +43,7 @@ struct CostProblem {
 
   /// The total for one choice (an index into `choices`) per node.
   double energy(const std::vector<int>& choice) const;
-  /// On the target: int8 layers hand int8 to each other, and a boundary is a pass that quantises.
+  /// On the target: int8 layers hand int8 to each other, and a boundary is a pass that quantizes.
   DataType storage(int node, int choice) const {
     const Precision p = nodes[static_cast<std::size_t>(node)].choices[static_cast<std::size_t>(choice)];
     return p == Precision::kINT8 ? DataType::kInt8 : storage_of(p);

@@ -53,17 +53,17 @@ class Describer {
       if (spec_.folded[l]) continue;
       const auto id = static_cast<LayerId>(l);
       if (assignment_.precision[l] == Precision::kINT8) {
-        const std::vector<TensorId> inputs = quantised_inputs(spec_, id);
+        const std::vector<TensorId> inputs = quantized_inputs(spec_, id);
         integers_[l] = has_int8_form(spec_, id) &&
-                       std::ranges::all_of(inputs, [&](TensorId input) { return quantisation_of(input).scale > 0; });
+                       std::ranges::all_of(inputs, [&](TensorId input) { return quantization_of(input).scale > 0; });
       } else if (is_product(id)) {
         integers_[l] = is_integer_product(spec_, id);
       }
     }
   }
 
-  Quantisation quantisation_of(TensorId id) const {
-    if (const auto found = dequantised(spec_, id)) return *found;
+  Quantization quantization_of(TensorId id) const {
+    if (const auto found = dequantized(spec_, id)) return *found;
     return {assignment_.scale.empty() ? 0.0f : assignment_.scale[at(id)], false};
   }
 
@@ -112,7 +112,7 @@ class Describer {
     const bool constant = spec_.is_constant(tensor);
     const Rounding first = constant ? rounding_of_constant(tensor) : Rounding::kNone;
     if (integers_[at(id)] != 0 && index < 2)
-      return {tensor, Rounding::kNone, first, true, constant ? Quantisation{} : quantisation_of(tensor)};
+      return {tensor, Rounding::kNone, first, true, constant ? Quantization{} : quantization_of(tensor)};
     Operand result{tensor, load_rounding(id, index), first};
     result.exact = reads_inside(tensor, id) && store_rounding(tensor) != Rounding::kNone;
     return result;
@@ -299,7 +299,7 @@ class Describer {
     if (found != made.end() && !per_channel) return found->second;
     Operand read = operand(id, index);
     const bool quantize = read.integers && !spec_.is_constant(input);
-    const Quantisation q = read.quantization;
+    const Quantization q = read.quantization;
     if (quantize) read = {input, Rounding::kNone};
     const Register value = load(kernel, {Load::Source::kTensor, read, kNone, per_channel});
     return quantize ? kernel.program.apply(Instruction::kQuantize, value, -1, q.scale, q.is_unsigned ? 1.0f : 0.0f)
@@ -396,7 +396,7 @@ class Describer {
     for (std::size_t i = 1; i < l.inputs.size(); ++i)
       if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
     return integers_[at(convolution)] == 0 ||
-           !dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
+           !dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
   }
 
   const Specialization& spec_;

@@ -328,7 +328,7 @@ class Fuser {
       if (network_.layer(a.layers.front()).op->function != Function::kMatMul ||
           network_.layer(b.layers.front()).op->function != Function::kMatMul)
         continue;
-      // An int8 product quantises stored values.
+      // An int8 product quantizes stored values.
       if (is_int8(a.layers.front()) || is_int8(b.layers.front())) continue;
       if (!same_precision(a.layers.front(), row.layers.front()) ||
           !same_precision(b.layers.front(), row.layers.front()))

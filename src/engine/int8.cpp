@@ -227,7 +227,7 @@ bool has_int8_form(const Specialization& spec, LayerId id) {
          !is_inside_normalisation(spec, layer);
 }
 
-std::vector<TensorId> quantised_inputs(const Specialization& spec, LayerId id) {
+std::vector<TensorId> quantized_inputs(const Specialization& spec, LayerId id) {
   std::vector<TensorId> result;
   if (!has_int8_form(spec, id)) return result;
   const Layer& layer = spec.network->layer(id);
@@ -242,7 +242,7 @@ std::vector<TensorId> quantised_inputs(const Specialization& spec, LayerId id) {
 std::vector<TensorId> int8_tensors(const Specialization& spec) {
   std::vector<TensorId> result;
   for (std::size_t l = 0; l < spec.network->layers.size(); ++l) {
-    const std::vector<TensorId> inputs = quantised_inputs(spec, static_cast<LayerId>(l));
+    const std::vector<TensorId> inputs = quantized_inputs(spec, static_cast<LayerId>(l));
     result.insert(result.end(), inputs.begin(), inputs.end());
   }
   std::sort(result.begin(), result.end());
@@ -269,16 +269,16 @@ float symmetric_scale(float largest) {
   return scale < kSmallestScale ? 1.0f : scale;
 }
 
-std::optional<Quantisation> dequantised(const Specialization& spec, TensorId id) {
+std::optional<Quantization> dequantized(const Specialization& spec, TensorId id) {
   if (id == kNone || spec.is_constant(id)) return std::nullopt;
   const Layer* layer = plain_dequantize(spec, id);
   if (layer == nullptr) return std::nullopt;
   const Tensor& scales = spec.value(layer->inputs[1]);
   if (scales.size() != 1) return std::nullopt;
-  return Quantisation{scales.data<float>()[0], spec.type(layer->inputs[0]) == DataType::kUInt8};
+  return Quantization{scales.data<float>()[0], spec.type(layer->inputs[0]) == DataType::kUInt8};
 }
 
-Tensor dequantised_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels) {
+Tensor dequantized_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels) {
   const Layer* layer = plain_dequantize(spec, id);
   if (layer == nullptr || !spec.is_constant(id) || spec.type(layer->inputs[0]) != DataType::kInt8) return {};
   const Tensor& scales = spec.value(layer->inputs[1]);
@@ -295,23 +295,23 @@ Tensor dequantised_weights(const Specialization& spec, TensorId id, std::size_t 
 
 bool is_integer_product(const Specialization& spec, LayerId id) {
   const Layer& layer = spec.network->layer(id);
-  if (!is_product(layer) || !has_int8_form(spec, id) || !dequantised(spec, layer.inputs[0])) return false;
+  if (!is_product(layer) || !has_int8_form(spec, id) || !dequantized(spec, layer.inputs[0])) return false;
   const TensorId b = layer.inputs[1];
-  if (!spec.is_constant(b)) return dequantised(spec, b).has_value();
+  if (!spec.is_constant(b)) return dequantized(spec, b).has_value();
   return static_cast<bool>(
-      dequantised_weights(spec, b, weight_channel_axis(spec, layer), output_channels(spec, layer)));
+      dequantized_weights(spec, b, weight_channel_axis(spec, layer), output_channels(spec, layer)));
 }
 
 bool reads_integers(const Specialization& spec, LayerId id) {
   const Layer& layer = spec.network->layer(id);
   bool any = false;
   for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i)
-    any = any || dequantised(spec, layer.inputs[i]).has_value();
+    any = any || dequantized(spec, layer.inputs[i]).has_value();
   if (!any || !has_int8_form(spec, id)) return false;
   if (is_product(layer)) return is_integer_product(spec, id);
   for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
     const TensorId input = layer.inputs[i];
-    if (spec.is_constant(input) ? !dequantised_weights(spec, input, 0, 1) : !dequantised(spec, input)) return false;
+    if (spec.is_constant(input) ? !dequantized_weights(spec, input, 0, 1) : !dequantized(spec, input)) return false;
   }
   return true;
 }

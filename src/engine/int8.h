@@ -17,7 +17,7 @@ bool has_int8_form(const Specialization& spec, LayerId id);
 
 /// The activations that the layer reads as int8: each needs a scale. Each once, in the order of the inputs; constants
 /// bring their own scales. Empty for a layer without an int8 form.
-std::vector<TensorId> quantised_inputs(const Specialization& spec, LayerId id);
+std::vector<TensorId> quantized_inputs(const Specialization& spec, LayerId id);
 
 /// The tensors that need scales for all layers with an int8 form to use it: ascending, each once.
 std::vector<TensorId> int8_tensors(const Specialization& spec);
@@ -30,10 +30,10 @@ LayerId bias_of(const Specialization& spec, LayerId product);
 LayerId product_of_bias(const Specialization& spec, LayerId add);
 
 /// How an activation becomes integers: q = clamp(round_half_even(x / scale), -128, 127), or 0 to 255 when unsigned.
-struct Quantisation {
+struct Quantization {
   float scale = 0;
   bool is_unsigned = false;
-  friend bool operator==(const Quantisation&, const Quantisation&) = default;
+  friend bool operator==(const Quantization&, const Quantization&) = default;
 };
 
 /// Of scales in between, integers from -127 to 127 * scale / scale are the integers again. The largest is that of a
@@ -46,16 +46,16 @@ float symmetric_scale(float largest);
 
 /// What the DequantizeLinear layer that makes this tensor says, when it is one with a constant scale for the whole
 /// tensor, without a zero point (absent or 0), and with 8-bit integers behind it; else nothing.
-std::optional<Quantisation> dequantised(const Specialization& spec, TensorId id);
+std::optional<Quantization> dequantized(const Specialization& spec, TensorId id);
 
 /// The scales of constant weights that come out of a DequantizeLinear without a zero point: `channels` float32 scales
 /// along `axis`. Nothing when it has another form.
-Tensor dequantised_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels);
+Tensor dequantized_weights(const Specialization& spec, TensorId id, std::size_t axis, std::int64_t channels);
 
-/// A product of integers as the file has it: all operands come from dequantised() and dequantised_weights().
+/// A product of integers as the file has it: all operands come from dequantized() and dequantized_weights().
 bool is_integer_product(const Specialization& spec, LayerId id);
 
-/// A layer that reads integers in the file: an integer product, or Add, Mul or a pool of dequantised() values (and
+/// A layer that reads integers in the file: an integer product, or Add, Mul or a pool of dequantized() values (and
 /// constants with one scale).
 bool reads_integers(const Specialization& spec, LayerId id);
 

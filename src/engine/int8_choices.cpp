@@ -57,7 +57,7 @@ Int8Choices::Int8Choices(const Specialization& spec, const BuildOptions& options
     for (TensorId output : layer.outputs) {
       if (output == kNone) continue;
       float& scale = scales_[static_cast<std::size_t>(output)];
-      if (const auto quantisation = dequantised(spec, output)) scale = quantisation->scale;
+      if (const auto quantization = dequantized(spec, output)) scale = quantization->scale;
       if (scale == 0 && only_moves(layer) && layer.inputs[0] != kNone)
         scale = scales_[static_cast<std::size_t>(layer.inputs[0])];
     }
@@ -70,7 +70,7 @@ Int8Choices::Int8Choices(const Specialization& spec, const BuildOptions& options
 
 std::vector<TensorId> Int8Choices::missing(const Specialization& spec, LayerId id) const {
   if (!enabled_) return {};
-  std::vector<TensorId> result = quantised_inputs(spec, id);
+  std::vector<TensorId> result = quantized_inputs(spec, id);
   std::erase_if(result, [&](TensorId input) { return has_scale(input); });
   return result;
 }

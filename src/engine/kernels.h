@@ -24,7 +24,7 @@ struct Operand {
   /// Read as 8-bit integers: an activation by `quantization`; a constant brings its own scales, one per output channel
   /// of a product, else one for all.
   bool integers = false;
-  Quantisation quantization;
+  Quantization quantization;
   bool exact = false;  ///< What Store::exact left, not what is stored for others.
 
   friend bool operator==(const Operand&, const Operand&) = default;

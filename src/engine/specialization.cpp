@@ -17,23 +17,23 @@ constexpr FoldingLimits kFolded{.shapes = std::int64_t{1} << 26};
 
 bool is_lowerable_float(DataType type) { return is_floating(type) && type != DataType::kFloat64; }
 
-/// Integers that are values in another form: what quantisation makes, products of it, and what moves or adds these.
-std::vector<char> quantised_values(const Network& network, const std::vector<DataType>& types) {
+/// Integers that are values in another form: what quantization makes, products of it, and what moves or adds these.
+std::vector<char> quantized_values(const Network& network, const std::vector<DataType>& types) {
   constexpr std::array<std::string_view, 6> kMakers = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
                                                        "QLinearMatMul",  "MatMulInteger",         "ConvInteger"};
-  std::vector<char> quantised(network.tensors.size(), 0);
+  std::vector<char> quantized(network.tensors.size(), 0);
   for (const Layer& layer : network.layers) {
     const bool makes = std::ranges::find(kMakers, layer.op->name) != kMakers.end();
     const bool keeps = (layer.op->precision == PrecisionRule::kMovement || layer.op->kind == OpKind::kPointwise) &&
                        std::ranges::any_of(layer.inputs, [&](TensorId id) {
-                         return id != kNone && quantised[static_cast<std::size_t>(id)];
+                         return id != kNone && quantized[static_cast<std::size_t>(id)];
                        });
     for (TensorId id : layer.outputs)
       if (id != kNone && (makes || keeps) && !is_floating(types[static_cast<std::size_t>(id)]) &&
           types[static_cast<std::size_t>(id)] != DataType::kBool)
-        quantised[static_cast<std::size_t>(id)] = 1;
+        quantized[static_cast<std::size_t>(id)] = 1;
   }
-  return quantised;
+  return quantized;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
   const auto type = [&](TensorId id) { return types[static_cast<std::size_t>(id)]; };
   std::vector<char> reaches(network.tensors.size(), 0);
   for (TensorId id : network.outputs) reaches[static_cast<std::size_t>(id)] = 1;
-  const std::vector<char> quantised = quantised_values(network, types);
+  const std::vector<char> quantized = quantized_values(network, types);
   std::vector<char> numeric(network.layers.size(), 0);
   for (std::size_t l = network.layers.size(); l-- > 0;) {
     const Layer& layer = network.layers[l];
@@ -59,7 +59,7 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
     const bool computes = layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
     numeric[l] = computes && (floats || (decides && reads_floats));
     // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
-    // when it is itself handed out: then the floats that it was selected by are results, too. Or when it is quantised.
+    // when it is itself handed out: then the floats that it was selected by are results, too. Or when it is quantized.
     const bool dequantizes = layer.op->function == Function::kDequantize;
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const TensorId id = layer.inputs[i];
@@ -69,7 +69,7 @@ std::vector<char> numeric_layers(const Network& network, const std::vector<DataT
                              (layer.op->precision != PrecisionRule::kCompute || ops::is_resize(layer));
       if (!parameter &&
           (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) || type(id) == DataType::kBool ||
-           !floats || (dequantizes && i == 0) || quantised[static_cast<std::size_t>(id)]))
+           !floats || (dequantizes && i == 0) || quantized[static_cast<std::size_t>(id)]))
         reaches[static_cast<std::size_t>(id)] = 1;
     }
   }

@@ -184,8 +184,8 @@ ULPSCOPE_VECTOR_CLONES void round_small(const float* in, float* out, std::size_t
   }
 }
 
-template <bool dequantise>
-ULPSCOPE_VECTOR_CLONES void quantise_loop(const float* in, float* out, std::size_t count, float scale, float low,
+template <bool dequantize>
+ULPSCOPE_VECTOR_CLONES void quantize_loop(const float* in, float* out, std::size_t count, float scale, float low,
                                           float high) noexcept {
   constexpr float kMagic = 0x1.8p23f;  // adding it leaves no room for a fraction
   for (std::size_t i = 0; i < count; ++i) {
@@ -194,7 +194,7 @@ ULPSCOPE_VECTOR_CLONES void quantise_loop(const float* in, float* out, std::size
     x = x < low ? low : x;
     x = x > high ? high : x;
     const float q = (x + kMagic) - kMagic;
-    out[i] = dequantise ? q * scale : q;
+    out[i] = dequantize ? q * scale : q;
   }
 }
 
@@ -216,7 +216,7 @@ void widen_f16(const std::uint16_t* in, float* out, std::size_t count) noexcept 
   widen_portable(in, out, count);
 }
 
-ULPSCOPE_VECTOR_CLONES void quantise_columns(const float* in, float* out, std::size_t count, const float* scales,
+ULPSCOPE_VECTOR_CLONES void quantize_columns(const float* in, float* out, std::size_t count, const float* scales,
                                              float low, float high) noexcept {
   constexpr float kMagic = 0x1.8p23f;
   for (std::size_t i = 0; i < count; ++i) {
@@ -235,12 +235,12 @@ ULPSCOPE_VECTOR_CLONES void max_magnitudes(const float* in, float* largest, std:
   }
 }
 
-void quantise_array(const float* in, float* out, std::size_t count, float scale, float low, float high,
-                    bool dequantise) noexcept {
-  if (dequantise)
-    quantise_loop<true>(in, out, count, scale, low, high);
+void quantize_array(const float* in, float* out, std::size_t count, float scale, float low, float high,
+                    bool dequantize) noexcept {
+  if (dequantize)
+    quantize_loop<true>(in, out, count, scale, low, high);
   else
-    quantise_loop<false>(in, out, count, scale, low, high);
+    quantize_loop<false>(in, out, count, scale, low, high);
 }
 
 void round_array(const float* in, float* out, std::size_t count, Rounding rounding) noexcept {

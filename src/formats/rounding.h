@@ -101,11 +101,11 @@ void narrow_to_f16(const float* in, std::uint16_t* out, std::size_t count) noexc
 void widen_f16(const std::uint16_t* in, float* out, std::size_t count) noexcept;
 
 /// out[i] = in[i] / scale, to the nearest integer with ties to even, clamped to [low, high]; NaN gives 0. The integers
-/// are held in float32. `dequantise`: times scale again. `in` may equal `out`. REQUIRES: |low|, |high| < 2^22.
-void quantise_array(const float* in, float* out, std::size_t count, float scale, float low, float high,
-                    bool dequantise) noexcept;
+/// are held in float32. `dequantize`: times scale again. `in` may equal `out`. REQUIRES: |low|, |high| < 2^22.
+void quantize_array(const float* in, float* out, std::size_t count, float scale, float low, float high,
+                    bool dequantize) noexcept;
 /// The same with a scale per element, integers only.
-void quantise_columns(const float* in, float* out, std::size_t count, const float* scales, float low,
+void quantize_columns(const float* in, float* out, std::size_t count, const float* scales, float low,
                       float high) noexcept;
 /// largest[i] = max(largest[i], |in[i]|); NaN is left out.
 void max_magnitudes(const float* in, float* largest, std::size_t count) noexcept;

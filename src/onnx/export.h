@@ -30,7 +30,7 @@ struct TypedChanges {
   std::vector<Parameter> parameters;
   std::vector<std::pair<LayerId, float>> epsilons;
   /// An input that a layer reads as 8-bit integers, zero point 0, through a DequantizeLinear that layers share.
-  struct Quantised {
+  struct Quantized {
     LayerId layer;
     std::size_t input;
     /// Of a constant; null: an activation, which gets a QuantizeLinear before it. Layers that have these elements in
@@ -39,7 +39,7 @@ struct TypedChanges {
     Tensor scales;          ///< float32: one element and no dimension, or one per index of `axis`.
     std::int64_t axis = 0;  ///< Of the constant.
   };
-  std::vector<Quantised> quantised;
+  std::vector<Quantized> quantized;
   /// Layers that compute in float32, and whose output a Cast stores in this type.
   std::vector<std::pair<LayerId, DataType>> stored;
   /// Layers that compute and store float32, of which an Identity hands out a copy: a Cast right behind a product of
@@ -60,7 +60,7 @@ struct TypedChanges {
 
 struct ExportReport {
   int casts = 0;            ///< Nodes inserted.
-  int quantised = 0;        ///< Activations with a pair of QuantizeLinear and DequantizeLinear,
+  int quantized = 0;        ///< Activations with a pair of QuantizeLinear and DequantizeLinear,
   int integer_weights = 0;  ///< and constants stored as int8.
   int source_casts = 0;     ///< Nodes that the file had.
   int removed = 0;          ///< Nodes that nobody needs any more.

@@ -44,7 +44,7 @@ TypedEdit::TypedEdit(const ModelFile& file, const Network& network, const std::v
   collect_names(graph_, names_);
   for (const auto& [convolution, normalization] : changes.absorbed) absorbed_[normalization] = convolution;
   for (const auto& parameter : changes.parameters) parameters_[{parameter.layer, parameter.input}] = &parameter.value;
-  for (const auto& each : changes.quantised) quantised_[{each.layer, each.input}] = &each;
+  for (const auto& each : changes.quantized) quantized_[{each.layer, each.input}] = &each;
   replaced_.insert(changes.replaced.begin(), changes.replaced.end());
   for (const auto& info : file.proto.graph().value_info()) described_[info.name()] = &info;
   for (std::size_t o = 0; o < network.outputs.size(); ++o) handed_out_[network.outputs[o]] = typing_.outputs[o];

@@ -101,8 +101,8 @@ class TypedEdit {
     for (int i = 0; i < node.input_size(); ++i) {
       const TensorId id = tensor(node.input(i));
       if (id == kNone || parameters_.contains({layer, static_cast<std::size_t>(i)})) continue;
-      const auto quantised = quantised_.find({layer, static_cast<std::size_t>(i)});
-      if (layer != kNone && quantised != quantised_.end() && quantised->second->integers) continue;
+      const auto quantized = quantized_.find({layer, static_cast<std::size_t>(i)});
+      if (layer != kNone && quantized != quantized_.end() && quantized->second->integers) continue;
       function(i, id, read_of(index, static_cast<std::size_t>(i), id));
     }
   }
@@ -152,9 +152,9 @@ class TypedEdit {
   void add_node(const char* op, const std::string& name, const std::vector<std::string>& inputs,
                 const std::string& output, std::optional<std::int64_t> axis = std::nullopt);
 
-  std::string dequantised_activation(TensorId id, const TypedChanges::Quantised& how);
+  std::string dequantized_activation(TensorId id, const TypedChanges::Quantized& how);
 
-  std::string dequantised_weights(TensorId id, const TypedChanges::Quantised& how);
+  std::string dequantized_weights(TensorId id, const TypedChanges::Quantized& how);
 
   /// The node behind a layer that computes in float32: the Cast to what it stores, or the Identity of one that stores
   /// float32.
@@ -194,8 +194,8 @@ class TypedEdit {
   std::map<TensorId, DataType> handed_out_;
   std::map<LayerId, LayerId> absorbed_;
   std::map<std::pair<LayerId, std::size_t>, const Tensor*> parameters_;
-  std::map<std::pair<LayerId, std::size_t>, const TypedChanges::Quantised*> quantised_;
-  std::map<TensorId, std::string> dequantised_;                                  ///< Of activations.
+  std::map<std::pair<LayerId, std::size_t>, const TypedChanges::Quantized*> quantized_;
+  std::map<TensorId, std::string> dequantized_;                                  ///< Of activations.
   std::map<std::pair<const void*, std::int64_t>, std::string> integer_weights_;  ///< By elements and axis.
   std::string zero_;                                                             ///< The zero point of all of them.
   std::set<TensorId> replaced_;

@@ -70,12 +70,12 @@ void TypedEdit::edit_inputs(std::size_t index, onnx::NodeProto& node) {
     add_initializer(name, *value, type);
     node.set_input(static_cast<int>(key.second), name);
   }
-  for (auto each = quantised_.lower_bound({layer, 0}); layer != kNone && each != quantised_.end(); ++each) {
+  for (auto each = quantized_.lower_bound({layer, 0}); layer != kNone && each != quantized_.end(); ++each) {
     if (each->first.first != layer) break;
     const auto input = static_cast<int>(each->first.second);
     const TensorId id = network_.layer(layer).inputs[each->first.second];
-    node.set_input(input, each->second->integers ? dequantised_weights(id, *each->second)
-                                                 : dequantised_activation(id, *each->second));
+    node.set_input(input, each->second->integers ? dequantized_weights(id, *each->second)
+                                                 : dequantized_activation(id, *each->second));
   }
   Names renamed;
   for (const std::string& name : captured(node)) {
@@ -105,27 +105,27 @@ void TypedEdit::add_node(const char* op, const std::string& name, const std::vec
   nodes_.push_back(std::move(node));
 }
 
-std::string TypedEdit::dequantised_activation(TensorId id, const TypedChanges::Quantised& how) {
-  std::string& result = dequantised_[id];
+std::string TypedEdit::dequantized_activation(TensorId id, const TypedChanges::Quantized& how) {
+  std::string& result = dequantized_[id];
   if (!result.empty()) return result;
   const std::string& name = network_.tensor(id).name;
   const std::string source = name_in(id, DataType::kFloat32);
-  const std::string scale = fresh(name + "_scale"), quantised = fresh(name + "_int8");
+  const std::string scale = fresh(name + "_scale"), quantized = fresh(name + "_int8");
   result = fresh(name + "_dequantized");
   add_initializer(scale, how.scales, DataType::kFloat32);
   if (zero_.empty()) {
     zero_ = fresh("int8_zero_point");
     add_initializer(zero_, Tensor::of<std::int8_t>({}, {std::int8_t{0}}), DataType::kInt8);
   }
-  add_node("QuantizeLinear", name, {source, scale, zero_}, quantised);
-  add_node("DequantizeLinear", name, {quantised, scale, zero_}, result);
-  ++report_.quantised;
-  describe_as(name, quantised, DataType::kInt8);
+  add_node("QuantizeLinear", name, {source, scale, zero_}, quantized);
+  add_node("DequantizeLinear", name, {quantized, scale, zero_}, result);
+  ++report_.quantized;
+  describe_as(name, quantized, DataType::kInt8);
   describe_as(name, result, DataType::kFloat32);
   return result;
 }
 
-std::string TypedEdit::dequantised_weights(TensorId id, const TypedChanges::Quantised& how) {
+std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quantized& how) {
   std::string& result = integer_weights_[{how.integers.raw(), how.axis}];
   if (!result.empty()) return result;
   const std::string& name = network_.tensor(id).name;

@@ -197,10 +197,10 @@ class Explainer {
   void add_sum(const Tensor& a, const Tensor& b, const Tensor& out) { count_sums(a, b, out, precision(), sums_); }
 
   void add_input(std::size_t index, const Tensor& value) {
-    const bool quantised = precision() == Precision::kINT8;
+    const bool quantized = precision() == Precision::kINT8;
     const TensorId id = layer_.inputs[index];
-    const float scale = quantised && !low_.scale.empty() ? low_.scale[static_cast<std::size_t>(id)] : 0.0f;
-    if (quantised && scale == 0) return;
+    const float scale = quantized && !low_.scale.empty() ? low_.scale[static_cast<std::size_t>(id)] : 0.0f;
+    if (quantized && scale == 0) return;
     count_range(value, precision(), scale, inputs_[index]);
   }
   void add_output(const Tensor& exact, const Tensor& error) {

@@ -175,7 +175,7 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignment) {
 
 /// int8 with and without a narrow float type around it; scales of made-up sizes for everything that can have one.
 TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignmentInInt8) {
-  int converted = 0, quantised = 0;
+  int converted = 0, quantized = 0;
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     testing::RandomNetwork made(seed);
     Case test(made, made.network());
@@ -191,13 +191,13 @@ TEST_P(RandomTypedNetworks, ComputeTheBitsOfTheAssignmentInInt8) {
     try {
       if (!test.converts(build, random_requests(*test.network, random, 8, other), "int8", seed)) continue;
       ++converted;
-      quantised += test.file.quantised > 0 ? 1 : 0;
+      quantized += test.file.quantized > 0 ? 1 : 0;
     } catch (const InternalError& error) {
       ADD_FAILURE() << "seed " << seed << ": " << error.what();
     }
   }
   EXPECT_GE(converted, 40);
-  EXPECT_GE(quantised, 30);
+  EXPECT_GE(quantized, 30);
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, RandomTypedNetworks,

@@ -85,7 +85,7 @@ TEST(ExplicitInt8, MatMulWithBias) {
   weak.node("MatMul", {"x", "w"}, {"xw"}, "Layer");
   weak.node("Add", {"xw", "b"}, {"y"}, "Bias");
   add_pair(typed, "x", 0.05f);
-  add_weights(typed, "w", {k, n}, quantised_weights(w, scales, column), scales, 1);
+  add_weights(typed, "w", {k, n}, quantized_weights(w, scales, column), scales, 1);
   typed.node("MatMul", {"x_dq", "w_dq"}, {"xw"}, "Layer");
   typed.node("Add", {"xw", "b"}, {"y"}, "Bias");
   for (Model* model : {&weak, &typed}) model->output("y");
@@ -105,7 +105,7 @@ TEST(ExplicitInt8, ConvolutionWithBias) {
   *weak.graph().add_initializer() = float_tensor("w", {12, 8, 3, 3}, w);
   weak.node("Conv", {"x", "w", "b"}, {"y"}, "Layer");
   add_pair(typed, "x", 0.02f);
-  add_weights(typed, "w", {12, 8, 3, 3}, quantised_weights(w, scales, channel), scales, 0);
+  add_weights(typed, "w", {12, 8, 3, 3}, quantized_weights(w, scales, channel), scales, 0);
   typed.node("Conv", {"x_dq", "w_dq", "b"}, {"y"}, "Layer");
   for (Model* model : {&weak, &typed}) model->output("y");
   expect_same_bits(weak, {{"x", 0.02f}}, typed, {tensor({1, 8, 9, 9}, x)});
@@ -140,7 +140,7 @@ TEST(ExplicitInt8, AConstantOperandOfAPointwiseLayer) {
   *weak.graph().add_initializer() = float_tensor("c", {8, 16}, c);
   weak.node("Mul", {"x", "c"}, {"y"}, "Layer");
   add_pair(typed, "x", 0.013f);
-  add_weights(typed, "c", {8, 16}, quantised(c, scale, -127), {scale}, 0);
+  add_weights(typed, "c", {8, 16}, quantized(c, scale, -127), {scale}, 0);
   typed.node("Mul", {"x_dq", "c_dq"}, {"y"}, "Layer");
   for (Model* model : {&weak, &typed}) model->output("y");
   expect_same_bits(weak, {{"x", 0.013f}}, typed, {tensor({8, 16}, x)});

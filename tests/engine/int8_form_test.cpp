@@ -49,7 +49,7 @@ TEST(Int8Form, AProductOwnsItsBiasAndNothingElse) {
   EXPECT_EQ(product_of_bias(*spec, bias), product);
   EXPECT_EQ(bias_of(*spec, bias), kNone);
   EXPECT_EQ(product_of_bias(*spec, network->find_layer("Residual")), kNone);
-  EXPECT_THAT(names(*spec, quantised_inputs(*spec, product)), ElementsAre("x"));
+  EXPECT_THAT(names(*spec, quantized_inputs(*spec, product)), ElementsAre("x"));
   EXPECT_THAT(names(*spec, int8_tensors(*spec)), ::testing::UnorderedElementsAre("x", "z", "x2"));
 }
 

@@ -11,16 +11,16 @@
 
 namespace ulpscope::testing {
 
-inline std::int64_t quantised(float x, float scale, std::int64_t low = -128) {
+inline std::int64_t quantized(float x, float scale, std::int64_t low = -128) {
   const float ratio = x / scale;
   if (std::isnan(ratio)) return 0;
   return static_cast<std::int64_t>(
       std::clamp(std::nearbyint(static_cast<double>(ratio)), static_cast<double>(low), 127.0));
 }
 
-inline std::vector<std::int64_t> quantised(const std::vector<float>& x, float scale, std::int64_t low = -128) {
+inline std::vector<std::int64_t> quantized(const std::vector<float>& x, float scale, std::int64_t low = -128) {
   std::vector<std::int64_t> result;
-  for (float v : x) result.push_back(quantised(v, scale, low));
+  for (float v : x) result.push_back(quantized(v, scale, low));
   return result;
 }
 
@@ -34,10 +34,10 @@ std::vector<float> weight_scales(const std::vector<float>& w, std::size_t channe
 }
 
 template <typename ChannelOf>
-std::vector<std::int64_t> quantised_weights(const std::vector<float>& w, const std::vector<float>& scales,
+std::vector<std::int64_t> quantized_weights(const std::vector<float>& w, const std::vector<float>& scales,
                                             ChannelOf channel_of) {
   std::vector<std::int64_t> result;
-  for (std::size_t i = 0; i < w.size(); ++i) result.push_back(quantised(w[i], scales[channel_of(i)], -127));
+  for (std::size_t i = 0; i < w.size(); ++i) result.push_back(quantized(w[i], scales[channel_of(i)], -127));
   return result;
 }
 

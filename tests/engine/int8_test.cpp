@@ -49,7 +49,7 @@ std::vector<float> matmul_reference(const std::vector<float>& x, const std::vect
                                     std::size_t k, std::size_t n, float scale) {
   const auto column = [&](std::size_t i) { return i % n; };
   const auto scales = weight_scales(w, n, column);
-  const auto qx = quantised(x, scale), qw = quantised_weights(w, scales, column);
+  const auto qx = quantized(x, scale), qw = quantized_weights(w, scales, column);
   std::vector<float> result;
   for (std::size_t i = 0; i < m; ++i)
     for (std::size_t j = 0; j < n; ++j) {
@@ -129,7 +129,7 @@ TEST(Int8, ProductsOfActivations) {
   model.input("z", {2, 2, 32, 9});
   model.node("MatMul", {"x", "z"}, {"y"}, "MatMul");
   model.output("y");
-  const auto qx = quantised(x, 0.03f), qz = quantised(z, 0.02f);
+  const auto qx = quantized(x, 0.03f), qz = quantized(z, 0.02f);
   std::vector<float> expected;
   for (std::size_t b = 0; b < batch; ++b)
     for (std::size_t i = 0; i < m; ++i)
@@ -161,7 +161,7 @@ TEST(Int8, GemmWithItsFactorsAndTranspositions) {
     model.output("y");
     const auto row = [&](std::size_t i) { return i / k; };
     const auto scales = weight_scales(b, n, row);
-    const auto qa = quantised(a, 0.03f), qb = quantised_weights(b, scales, row);
+    const auto qa = quantized(a, 0.03f), qb = quantized_weights(b, scales, row);
     std::vector<float> expected;
     for (std::size_t i = 0; i < m; ++i)
       for (std::size_t j = 0; j < n; ++j) {
@@ -216,7 +216,7 @@ TEST(Int8, Convolutions) {
         return i / (area * second) / static_cast<std::size_t>(s.c / s.groups) * second + i / area % second;
       };
       const auto scales = weight_scales(w, static_cast<std::size_t>(s.m), channel);
-      const auto qx = quantised(x, 0.05f), qw = quantised_weights(w, scales, channel);
+      const auto qx = quantized(x, 0.05f), qw = quantized_weights(w, scales, channel);
       const auto sums = transposed ? convolve_transposed(s, qx, qw) : convolve(s, qx, qw);
       const std::size_t positions =
           static_cast<std::size_t>(transposed ? s.transposed_oh() * s.transposed_ow() : s.oh() * s.ow());
@@ -238,7 +238,7 @@ TEST(Int8, LongConvolutionsAreExact) {
   add_window(model.node("Conv", {"x", "w"}, {"y"}, "Conv"), s);
   weights(model, "w", {s.m, s.c, 3, 3}, w);
   model.output("y");
-  const auto sums = convolve(s, quantised(x, 1.0f), std::vector<std::int64_t>(w.size(), 127));
+  const auto sums = convolve(s, quantized(x, 1.0f), std::vector<std::int64_t>(w.size(), 127));
   std::vector<float> expected;
   for (std::int64_t sum : sums) expected.push_back(scaled(sum, 1.0f, 1.0f / 127.0f));
   expect_bits(model, {{"x", 1.0f}}, {tensor({1, s.c, s.h, s.w}, x)}, expected, {"Conv"});
@@ -248,7 +248,7 @@ TEST(Int8, PointwiseLayersComputeOnIntegersTimesTheirScales) {
   std::mt19937 random(6);
   const auto x = random_values(random, 6 * 40), z = random_values(random, 40), c = random_values(random, 6 * 40);
   const auto real = [](float v, float scale, std::int64_t low = -128) {
-    return static_cast<float>(quantised(v, scale, low)) * scale;
+    return static_cast<float>(quantized(v, scale, low)) * scale;
   };
   float largest = 0;
   for (float v : c) largest = std::max(largest, std::fabs(v));
@@ -287,7 +287,7 @@ TEST(Int8, AveragesOfIntegersTimesTheirScale) {
     }
     model.output("y");
     // A scale of 2^-5: the averages are exact in any order.
-    const auto q = quantised(x, 0.03125f);
+    const auto q = quantized(x, 0.03125f);
     std::vector<float> expected;
     const std::size_t window = global ? 4 : 2;
     for (std::size_t c = 0; c < 6; ++c)
@@ -338,7 +338,7 @@ TEST(Int8, OutputsAreStoredInTheNextHigherTypeAndBiasesNeverRoundedBefore) {
   }
 }
 
-TEST(Int8, BatchNormalizationIsFoldedBeforeTheWeightsAreQuantised) {
+TEST(Int8, BatchNormalizationIsFoldedBeforeTheWeightsAreQuantized) {
   std::mt19937 random(9);
   const ConvolutionShape s{1, 4, 6, 6, 5, 3, 3, 1, 1, 1, 1};
   const auto x = random_values(random, s.c * s.h * s.w), w = random_values(random, s.m * s.c * 9);
@@ -363,7 +363,7 @@ TEST(Int8, BatchNormalizationIsFoldedBeforeTheWeightsAreQuantised) {
   }
   const auto channel = [](std::size_t i) { return i / 36; };
   const auto scales = weight_scales(folded, 5, channel);
-  const auto sums = convolve(s, quantised(x, 0.04f), quantised_weights(folded, scales, channel));
+  const auto sums = convolve(s, quantized(x, 0.04f), quantized_weights(folded, scales, channel));
   std::vector<float> expected;
   for (std::size_t i = 0; i < sums.size(); ++i)
     expected.push_back(scaled(sums[i], 0.04f, scales[i / 36]) + bias[i / 36]);

@@ -42,7 +42,7 @@ TEST(Specialization, TellsArithmeticFromWhatIsFoldedOrUnused) {
   EXPECT_EQ(spec->value(network->find_tensor("folded")).data<float>()[0], 4);
 }
 
-TEST(Specialization, ValuesPassThroughQuantisation) {
+TEST(Specialization, ValuesPassThroughQuantization) {
   // Nothing of "First" reaches the output but through integers.
   Model model;
   model.input("x", {2, 3});
@@ -64,7 +64,7 @@ TEST(Specialization, ValuesPassThroughQuantisation) {
 }
 
 TEST(Specialization, ValuesPassThroughProductsOfIntegers) {
-  // As dynamic quantisation writes it.
+  // As dynamic quantization writes it.
   Model model;
   model.input("x", {2, 3});
   model.node("Exp", {"x"}, {"e"}, "First");

@@ -104,7 +104,7 @@ TEST(Rounding, ToOddMakesASecondRoundingHarmless) {
   EXPECT_EQ(round_to_f16(round_to_odd(value)), 1.0f + 0x1p-10f);
 }
 
-TEST(Rounding, ColumnsAreQuantisedAsValuesByThemselves) {
+TEST(Rounding, ColumnsAreQuantizedAsValuesByThemselves) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0, 50);
   for (std::size_t count : {1u, 5u, 16u, 37u, 100u}) {
@@ -115,11 +115,11 @@ TEST(Rounding, ColumnsAreQuantisedAsValuesByThemselves) {
     }
     in[count / 2] = NAN;
     in[count - 1] = -INFINITY;
-    quantise_columns(in.data(), out.data(), count, scales.data(), -127, 127);
+    quantize_columns(in.data(), out.data(), count, scales.data(), -127, 127);
     max_magnitudes(in.data(), largest.data(), count);
     for (std::size_t i = 0; i < count; ++i) {
       float alone;
-      quantise_array(&in[i], &alone, 1, scales[i], -127, 127, false);
+      quantize_array(&in[i], &alone, 1, scales[i], -127, 127, false);
       EXPECT_EQ(out[i], alone) << in[i] << " / " << scales[i];
       EXPECT_EQ(largest[i], std::isnan(in[i]) ? 0.0f : std::fabs(in[i]));
     }

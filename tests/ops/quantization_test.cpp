@@ -1,4 +1,4 @@
-// Rows of quantisation.
+// Rows of quantization.
 #include <limits>
 
 #include "ops/op_rows.h"

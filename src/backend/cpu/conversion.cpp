@@ -26,22 +26,22 @@ class RoundKernel final : public Kernel {
   const Rounding rounding_;
 };
 
-class QuantiseKernel final : public Kernel {
+class QuantizeKernel final : public Kernel {
  public:
-  explicit QuantiseKernel(const QuantiseSpec& spec) : spec_(spec) {}
+  explicit QuantizeKernel(const QuantizeSpec& spec) : spec_(spec) {}
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const Tensor& in = *inputs[0];
     if (!*outputs[0]) *outputs[0] = Tensor(DataType::kFloat32, in.shape());
     float* out = outputs[0]->data<float>();
     constexpr std::int64_t kGrain = 1 << 15;
     parallel_for(in.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      quantise_array(in.data<float>() + begin, out + begin, static_cast<std::size_t>(end - begin), spec_.scale,
-                     spec_.low, spec_.high, spec_.dequantise);
+      quantize_array(in.data<float>() + begin, out + begin, static_cast<std::size_t>(end - begin), spec_.scale,
+                     spec_.low, spec_.high, spec_.dequantize);
     });
   }
 
  private:
-  const QuantiseSpec spec_;
+  const QuantizeSpec spec_;
 };
 
 class IntegerSumKernel final : public Kernel {
@@ -61,8 +61,8 @@ class IntegerSumKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_quantise_kernel(const QuantiseSpec& spec) {
-  return std::make_unique<QuantiseKernel>(spec);
+std::unique_ptr<Kernel> make_quantize_kernel(const QuantizeSpec& spec) {
+  return std::make_unique<QuantizeKernel>(spec);
 }
 
 std::unique_ptr<Kernel> make_integer_sum_kernel() { return std::make_unique<IntegerSumKernel>(); }

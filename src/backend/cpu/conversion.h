@@ -12,13 +12,13 @@ namespace ulpscope::cpu {
 /// allocated.
 std::unique_ptr<Kernel> make_round_kernel(Rounding rounding);
 
-/// out = clamp(round(in / scale), low, high), times scale again with `dequantise`; float32, same layout, in place when
+/// out = clamp(round(in / scale), low, high), times scale again with `dequantize`; float32, same layout, in place when
 /// both are the same tensor. An output that is not allocated is allocated.
-struct QuantiseSpec {
+struct QuantizeSpec {
   float scale, low, high;
-  bool dequantise;
+  bool dequantize;
 };
-std::unique_ptr<Kernel> make_quantise_kernel(const QuantiseSpec& spec);
+std::unique_ptr<Kernel> make_quantize_kernel(const QuantizeSpec& spec);
 
 /// out = the sum of the inputs, added exactly and rounded once: partial sums of integers, each of them exact.
 std::unique_ptr<Kernel> make_integer_sum_kernel();

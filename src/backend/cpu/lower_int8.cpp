@@ -17,12 +17,12 @@ namespace {
 
 constexpr double kExact = 0x1p24;
 
-double largest_of(const Quantisation& q) { return q.is_unsigned ? 255 : 128; }
+double largest_of(const Quantization& q) { return q.is_unsigned ? 255 : 128; }
 
 }  // namespace
 
-QuantiseSpec quantise_spec(const Quantisation& q, bool dequantise) {
-  return {q.scale, q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantise};
+QuantizeSpec quantize_spec(const Quantization& q, bool dequantize) {
+  return {q.scale, q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantize};
 }
 
 Tensor Lowering::dequantized_weights(const Layer& l, const Tensor& values, const std::string& key, bool folded) {
@@ -43,13 +43,13 @@ Tensor Lowering::dequantized_constant(LayerId id, const Operand& operand) {
   if (l.op->kind == OpKind::kContraction)
     return dequantized_weights(l, value, integer_weights_key(id, tensor), false);
   // Integers times one scale already.
-  if (dequantised_weights(spec_, tensor, 0, 1)) return value;
+  if (dequantized_weights(spec_, tensor, 0, 1)) return value;
   return weights_.get(fmt::format("{}|int8 and back", constant_key(tensor)), [&] {
     float largest = 0;
     for (float v : value.values<float>()) largest = std::max(largest, std::fabs(v));
     const float scale = symmetric_scale(largest);
     Tensor result(DataType::kFloat32, value.shape());
-    quantise_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()), scale, -127.0f,
+    quantize_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()), scale, -127.0f,
                    127.0f, true);
     return result;
   });
@@ -65,7 +65,7 @@ std::string Lowering::integer_weights_key(LayerId id, TensorId tensor) const {
   const Layer& l = layer(id);
   const std::size_t axis = weight_channel_axis(spec_, l);
   // Scales that the file has are the layer's.
-  if (dequantised_weights(spec_, l.inputs[1], axis, output_channels(spec_, l)))
+  if (dequantized_weights(spec_, l.inputs[1], axis, output_channels(spec_, l)))
     return fmt::format("{}{}|{}", weights_.scope(), id, constant_key(tensor));
   return fmt::format("{}|{} axis {} groups {}", constant_key(tensor), l.op->name, axis,
                      l.attributes.integer("group", 1));
@@ -98,7 +98,7 @@ std::shared_ptr<const Lowering::IntegerWeights> Lowering::integer_weights(const 
       }
     };
     float low = -128.0f;
-    if (!folded) result->scales = dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels);
+    if (!folded) result->scales = dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels);
     if (!result->scales) {
       low = -127.0f;
       result->scales = Tensor(DataType::kFloat32, {channels});
@@ -121,17 +121,17 @@ std::shared_ptr<const Lowering::IntegerWeights> Lowering::integer_weights(const 
     const float* scales = result->scales.data<float>();
     if (by_rows)
       for_rows([&](std::int64_t channel, std::int64_t begin, std::size_t size) {
-        quantise_columns(in + begin, out + begin, size, scales + channel, low, 127.0f);
+        quantize_columns(in + begin, out + begin, size, scales + channel, low, 127.0f);
       });
     else
       for_runs([&](std::int64_t channel, std::int64_t begin) {
-        quantise_array(in + begin, out + begin, static_cast<std::size_t>(run), scales[channel], low, 127.0f, false);
+        quantize_array(in + begin, out + begin, static_cast<std::size_t>(run), scales[channel], low, 127.0f, false);
       });
     return std::static_pointer_cast<const void>(std::shared_ptr<const IntegerWeights>(std::move(result)));
   }));
 }
 
-Tensor Lowering::product_scales(const Quantisation& x, const Tensor& weights, const std::string& key) {
+Tensor Lowering::product_scales(const Quantization& x, const Tensor& weights, const std::string& key) {
   return weights_.get(fmt::format("{}|times {:08x}", key, std::bit_cast<std::uint32_t>(x.scale)), [&] {
     Tensor result(DataType::kFloat32, weights.shape());
     for (std::int64_t c = 0; c < weights.size(); ++c) result.data<float>()[c] = x.scale * weights.data<float>()[c];
@@ -139,8 +139,8 @@ Tensor Lowering::product_scales(const Quantisation& x, const Tensor& weights, co
   });
 }
 
-std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Quantisation& a,
-                                                    const std::optional<Quantisation>& b) {
+std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Quantization& a,
+                                                    const std::optional<Quantization>& b) {
   std::vector<std::int64_t> cuts{0};
   const double largest_b = b ? largest_of(*b) : 128;
   const auto whole = static_cast<std::int64_t>(kExact / (largest_of(a) * largest_b));
@@ -179,7 +179,7 @@ std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Q
   return cuts;
 }
 
-std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers, const Quantisation& x,
+std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers, const Quantization& x,
                                              const std::string& key) {
   const auto found = std::static_pointer_cast<const std::vector<Tensor>>(
       weights_.get_object(fmt::format("{}|parts {}", key, largest_of(x)), [&] {

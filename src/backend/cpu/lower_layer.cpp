@@ -195,14 +195,14 @@ bool Lowering::lower_quantization(const LayerKernel& kernel) {
   if (source == kNone) return false;
   const Home from = home(source);
   const int slot = define(l.outputs[0], from.layout);
-  add_step(make_quantise_kernel(quantise_spec(*dequantised(spec_, l.outputs[0]), true)), {from.slot}, {slot},
+  add_step(make_quantize_kernel(quantize_spec(*dequantized(spec_, l.outputs[0]), true)), {from.slot}, {slot},
            kernel.layer);
   return true;
 }
 
 TensorId Lowering::quantized_source(LayerId dequantize) const {
   const Layer& l = layer(dequantize);
-  if (!ops::is_dequantize(l) || !dequantised(spec_, l.outputs[0])) return kNone;
+  if (!ops::is_dequantize(l) || !dequantized(spec_, l.outputs[0])) return kNone;
   const LayerId producer = network_.tensor(l.inputs[0]).producer;
   if (producer == kNone || !ops::is_quantize(layer(producer))) return kNone;
   const Layer& q = layer(producer);

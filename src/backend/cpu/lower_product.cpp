@@ -143,7 +143,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
         results.done = user;
   }
   if (kernel.integers) {
-    std::optional<Quantisation> computed_b;
+    std::optional<Quantization> computed_b;
     if (!spec_.is_constant(b.tensor)) computed_b = b.quantization;
     const std::vector<std::int64_t> cuts = exact_slices(spec, a.quantization, computed_b);
     std::vector<std::unique_ptr<Kernel>> kernels;
@@ -282,7 +282,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
 
 bool Lowering::lower_integer_convolution(const ProductKernel& kernel, ConvolutionSpec spec) {
   const Layer& l = layer(kernel.layer);
-  const Quantisation& x = kernel.operands[0].quantization;
+  const Quantization& x = kernel.operands[0].quantization;
   // Scales and integers depend on how the layer uses its weights, too.
   const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer, spec.key);
   const auto weights = integer_weights(l, spec.weights, key, kernel.normalization != kNone);

@@ -177,9 +177,9 @@ int Lowering::read(const Operand& operand, Layout layout, LayerId reader) {
   return variants_[key] = variants_[rounded] = slot;
 }
 
-int Lowering::read_integers(const Operand& operand, Layout layout, bool dequantise, LayerId reader) {
+int Lowering::read_integers(const Operand& operand, Layout layout, bool dequantize, LayerId reader) {
   const TensorId id = operand.tensor;
-  const auto key = std::make_tuple(id, layout, dequantise);
+  const auto key = std::make_tuple(id, layout, dequantize);
   if (const auto found = integers_.find(key); found != integers_.end()) return found->second;
   const Home from = home(id);
   if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
@@ -189,7 +189,7 @@ int Lowering::read_integers(const Operand& operand, Layout layout, bool dequanti
     add_step(make_reorder_kernel(shape(id), layout, Rounding::kNone), {source}, {slot}, reader);
     source = slot;
   }
-  add_step(make_quantise_kernel(quantise_spec(operand.quantization, dequantise)), {source}, {slot}, reader);
+  add_step(make_quantize_kernel(quantize_spec(operand.quantization, dequantize)), {source}, {slot}, reader);
   return integers_[key] = slot;
 }
 

@@ -19,7 +19,7 @@ namespace ulpscope::cpu {
 Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
             std::span<const GraphFunction> subgraphs);
 
-QuantiseSpec quantise_spec(const Quantisation& quantization, bool dequantise);
+QuantizeSpec quantize_spec(const Quantization& quantization, bool dequantize);
 
 class Lowering {
  public:
@@ -55,7 +55,7 @@ class Lowering {
   /// The tensor's values in this layout, rounded; makes a conversion step when no slot has them yet.
   int read(const Operand& operand, Layout layout, LayerId reader);
   /// The same as 8-bit integers, or as these times their scale again.
-  int read_integers(const Operand& operand, Layout layout, bool dequantise, LayerId reader);
+  int read_integers(const Operand& operand, Layout layout, bool dequantize, LayerId reader);
   /// An operand of a layer that runs by itself: rounded, or through integers.
   int read_operand(LayerId id, const Operand& operand, Layout layout);
   /// Names a constant in the cache of prepared weights, which outlives this specialization.
@@ -144,13 +144,13 @@ class Lowering {
   /// `folded`: the values are no longer those of the file.
   std::shared_ptr<const IntegerWeights> integer_weights(const Layer& l, const Tensor& values, const std::string& key,
                                                         bool folded);
-  Tensor product_scales(const Quantisation& x, const Tensor& weights, const std::string& key);
+  Tensor product_scales(const Quantization& x, const Tensor& weights, const std::string& key);
   /// Where to cut k, first and last included, so that every sum of a piece is exact in float32. `b`: nothing when that
   /// is constant.
-  std::vector<std::int64_t> exact_slices(const MatMulSpec& spec, const Quantisation& a,
-                                         const std::optional<Quantisation>& b);
+  std::vector<std::int64_t> exact_slices(const MatMulSpec& spec, const Quantization& a,
+                                         const std::optional<Quantization>& b);
   /// Weights that add up to `integers`, each so small that every sum is exact in float32.
-  std::vector<Tensor> exact_parts(const Layer& l, const Tensor& integers, const Quantisation& x,
+  std::vector<Tensor> exact_parts(const Layer& l, const Tensor& integers, const Quantization& x,
                                   const std::string& key);
   /// Runs the kernels and adds up what they give; the slot of the sum.
   int add_integer_parts(std::vector<std::unique_ptr<Kernel>> kernels, const std::vector<int>& inputs,

@@ -20,7 +20,7 @@ double clamp(double x, double low, double high) { return smaller(larger(x, low),
 
 double quantize(float x, float scale, bool is_unsigned) {
   float result;
-  quantise_array(&x, &result, 1, scale, is_unsigned ? 0.0f : -128.0f, is_unsigned ? 255.0f : 127.0f, true);
+  quantize_array(&x, &result, 1, scale, is_unsigned ? 0.0f : -128.0f, is_unsigned ? 255.0f : 127.0f, true);
   return static_cast<double>(result);
 }
 

@@ -53,9 +53,9 @@ class Run {
 
   // --- Integers --------------------------------------------------------------------------------------------------------
 
-  static Tensor quantized(const Tensor& value, const Quantisation& q, bool dequantize) {
+  static Tensor quantized(const Tensor& value, const Quantization& q, bool dequantize) {
     Tensor result(DataType::kFloat32, value.shape());
-    quantise_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()), q.scale,
+    quantize_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()), q.scale,
                    q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantize);
     return result;
   }
@@ -64,7 +64,7 @@ class Run {
   Tensor weight_scales(const Layer& l, const Tensor& weights, bool folded) const {
     const std::int64_t channels = output_channels(spec_, l);
     if (!folded)
-      if (Tensor own = dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels)) return own;
+      if (Tensor own = dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels)) return own;
     Tensor scales(DataType::kFloat32, {channels});
     std::fill_n(scales.data<float>(), channels, 0.0f);
     for (std::int64_t i = 0; i < weights.size(); ++i) {
@@ -79,7 +79,7 @@ class Run {
   Tensor integers(const Layer& l, const Tensor& weights, const Tensor& scales, float low, bool dequantize) const {
     Tensor result(DataType::kFloat32, weights.shape());
     for (std::int64_t i = 0; i < weights.size(); ++i)
-      quantise_array(weights.data<float>() + i, result.data<float>() + i, 1,
+      quantize_array(weights.data<float>() + i, result.data<float>() + i, 1,
                      scales.data<float>()[weight_channel(spec_, l, weights.shape(), i)], low, 127.0f, dequantize);
     return result;
   }
@@ -93,11 +93,11 @@ class Run {
       const Tensor scales = weight_scales(l, value, false);
       return integers(l, value, scales, -128.0f, true);
     }
-    if (dequantised_weights(spec_, operand.tensor, 0, 1)) return value;  // Integers times one scale already.
+    if (dequantized_weights(spec_, operand.tensor, 0, 1)) return value;  // Integers times one scale already.
     float largest = 0;
     for (float v : value.values<float>()) largest = std::max(largest, std::fabs(v));
     Tensor result(DataType::kFloat32, value.shape());
-    quantise_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()),
+    quantize_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()),
                    symmetric_scale(largest), -127.0f, 127.0f, true);
     return result;
   }
@@ -169,7 +169,7 @@ class Run {
   /// Operands 0 and 1 become integers; gives what makes real numbers of their products, one per channel or for all.
   Tensor to_integers(const ProductKernel& kernel, std::vector<Tensor>& inputs) const {
     const Layer& l = layer(kernel.layer);
-    const Quantisation &x = kernel.operands[0].quantization, &y = kernel.operands[1].quantization;
+    const Quantization &x = kernel.operands[0].quantization, &y = kernel.operands[1].quantization;
     inputs[0] = quantized(inputs[0], x, false);
     if (!spec_.is_constant(kernel.operands[1].tensor)) {
       inputs[1] = quantized(inputs[1], y, false);
@@ -177,7 +177,7 @@ class Run {
     }
     const bool folded = kernel.normalization != kNone;
     Tensor scales = weight_scales(l, inputs[1], folded).clone();
-    const bool from_file = !folded && dequantised_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l),
+    const bool from_file = !folded && dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l),
                                                           output_channels(spec_, l));
     inputs[1] = integers(l, inputs[1], scales, from_file ? -128.0f : -127.0f, false);
     for (std::int64_t c = 0; c < scales.size(); ++c) scales.data<float>()[c] *= x.scale;

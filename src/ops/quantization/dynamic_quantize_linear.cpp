@@ -1,4 +1,4 @@
-// DynamicQuantizeLinear, ai.onnx 11: quantises to uint8 with the range of the data.
+// DynamicQuantizeLinear, ai.onnx 11: quantizes to uint8 with the range of the data.
 #include "core/parallel.h"
 #include "ops/quantization/quantization.h"
 #include "ops/type_rules.h"

@@ -1,4 +1,4 @@
-// QLinearConv, ai.onnx 10: a convolution of 8-bit integers, quantised again.
+// QLinearConv, ai.onnx 10: a convolution of 8-bit integers, quantized again.
 #include "ops/convolution/convolve.h"
 #include "ops/multiply_adds.h"
 #include "ops/quantization/quantization.h"

@@ -1,4 +1,4 @@
-// QLinearMatMul, ai.onnx 10, 21: a product of 8-bit matrices, quantised again.
+// QLinearMatMul, ai.onnx 10, 21: a product of 8-bit matrices, quantized again.
 #include "ops/contraction/matrix_product.h"
 #include "ops/multiply_adds.h"
 #include "ops/quantization/quantization.h"

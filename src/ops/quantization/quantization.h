@@ -1,4 +1,4 @@
-// Scales and zero points of quantised operators.
+// Scales and zero points of quantized operators.
 #pragma once
 
 #include <algorithm>
