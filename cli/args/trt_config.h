@@ -17,7 +17,7 @@ struct TrtConfigArgs {
   std::optional<std::string> save_tactics, load_tactics;
   std::optional<std::string> config_script, config_postprocess_script;
   bool strongly_typed = false;
-  std::optional<std::string> fusion, target, backend;
+  std::optional<std::string> fusion, target, backend, engine_backend;
   bool assume_lowest = false;
   std::optional<int> threads;
 

@@ -20,7 +20,8 @@ const Backend& find_backend(std::string_view name) {
     if (backend->name() == name) return *backend;
     names.push_back(backend->name());
   }
-  throw Error(ErrorCode::kNotFound, fmt::format("[build] backend '{}': expected one of {}", name, fmt::join(names, ", ")));
+  throw Error(ErrorCode::kNotFound,
+              fmt::format("[build] backend '{}': expected one of {}", name, fmt::join(names, ", ")));
 }
 
 }  // namespace ulpscope

@@ -41,7 +41,7 @@ class BoundSubgraphs final : public SubgraphRunner {
 class ReferenceKernel final : public Kernel {
  public:
   ReferenceKernel(const Layer& layer, std::vector<DataType> types, std::vector<Rounding> rounding, bool static_shapes,
-           GraphFunction graphs)
+                  GraphFunction graphs)
       : layer_(layer),
         types_(std::move(types)),
         rounding_(std::move(rounding)),

@@ -140,7 +140,8 @@ class Converter {
     for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
       if (frozen_[l]) return;
       for (std::string_view op : {std::string_view("Cast"), layer.op->name})
-        if (const int since = onnx_accepts_since(op == std::string_view("Cast") ? "" : layer.op->domain, op, result_.opset_before, type);
+        if (const int since = onnx_accepts_since(op == std::string_view("Cast") ? "" : layer.op->domain, op,
+                                                 result_.opset_before, type);
             since > 0)
           wanted.insert(since);
     });

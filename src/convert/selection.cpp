@@ -113,7 +113,8 @@ bool selects(const Layer& layer) {
   for (std::size_t o = 1; o < layer.outputs.size(); ++o)
     if (layer.outputs[o] != kNone) return false;
   // Absent attributes are the largest float32, which is not without effect on infinities.
-  if (layer.op->function == Function::kClip && layer.opset < 11) return layer.attributes.has("min") && layer.attributes.has("max");
+  if (layer.op->function == Function::kClip && layer.opset < 11)
+    return layer.attributes.has("min") && layer.attributes.has("max");
   return true;
 }
 

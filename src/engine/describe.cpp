@@ -203,7 +203,8 @@ class Describer {
     kernels_.emplace_back(std::move(kernel));
   }
 
-  // --- Programs --------------------------------------------------------------------------------------------------------
+  // --- Programs
+  // --------------------------------------------------------------------------------------------------------
 
   bool can_be_program(LayerId id) const {
     const Layer& l = layer(id);
@@ -342,11 +343,12 @@ class Describer {
   Tensor single(const Operand& constant) const {
     const Tensor& value = spec_.value(constant.tensor);
     if (value.size() != 1 || value.type() != DataType::kFloat32) return value;
-    return Tensor::of<float>(value.shape(), {round_value(round_value(value.data<float>()[0], constant.first),
-                                                         constant.rounding)});
+    return Tensor::of<float>(value.shape(),
+                             {round_value(round_value(value.data<float>()[0], constant.first), constant.rounding)});
   }
 
-  // --- Products --------------------------------------------------------------------------------------------------------
+  // --- Products
+  // --------------------------------------------------------------------------------------------------------
 
   bool is_only_read_by(TensorId id, LayerId reader) const {
     return internal(id) && spec_.consumers[at(id)].size() == 1 && spec_.consumers[at(id)][0] == reader;
@@ -370,8 +372,8 @@ class Describer {
       epilogue = epilogue.subspan(1);
     }
     const auto has_instructions = [&](LayerId member) { return is_stored_by_cast(member) || can_be_program(member); };
-    epilogue = epilogue.first(static_cast<std::size_t>(
-        std::ranges::find_if_not(epilogue, has_instructions) - epilogue.begin()));
+    epilogue = epilogue.first(
+        static_cast<std::size_t>(std::ranges::find_if_not(epilogue, has_instructions) - epilogue.begin()));
     const std::size_t done = static_cast<std::size_t>(epilogue.data() + epilogue.size() - members.data());
     ProgramKernel& program = kernel.epilogue;
     program.layers.assign(epilogue.begin(), epilogue.end());

@@ -19,19 +19,24 @@ const Layer* producer_of(const Specialization& spec, TensorId id) {
   return producer == kNone ? nullptr : &spec.network->layer(producer);
 }
 
-std::size_t dimensions_of(const Specialization& spec, TensorId id) { return spec.shape(id) ? spec.shape(id)->size() : 0; }
+std::size_t dimensions_of(const Specialization& spec, TensorId id) {
+  return spec.shape(id) ? spec.shape(id)->size() : 0;
+}
 
 bool is_constant_input(const Specialization& spec, const Layer& layer, std::size_t i) {
   return i < layer.inputs.size() && layer.inputs[i] != kNone && spec.is_constant(layer.inputs[i]);
 }
 
-bool is_mean(const Layer& layer) { return layer.op->function == Function::kReduceMean || layer.op->function == Function::kReduceSum; }
+bool is_mean(const Layer& layer) {
+  return layer.op->function == Function::kReduceMean || layer.op->function == Function::kReduceSum;
+}
 
 /// Pointwise steps between the mean of the squares and its root: + epsilon, / n, max.
 bool is_scalar_step(const Specialization& spec, const Layer& layer) {
   const Function op = layer.op->function;
-  return (op == Function::kAdd || op == Function::kMul || op == Function::kMax || op == Function::kDiv || op == Function::kClip) && layer.inputs.size() > 1 &&
-         (is_constant_input(spec, layer, 0) || is_constant_input(spec, layer, 1));
+  return (op == Function::kAdd || op == Function::kMul || op == Function::kMax || op == Function::kDiv ||
+          op == Function::kClip) &&
+         layer.inputs.size() > 1 && (is_constant_input(spec, layer, 0) || is_constant_input(spec, layer, 1));
 }
 
 /// The operand of a layer with one constant operand that is not the constant.
@@ -74,7 +79,8 @@ bool is_inverse_deviation(const Specialization& spec, TensorId id) {
   const Layer* layer = producer_of(spec, id);
   if (layer == nullptr) return false;
   if (layer->op->function == Function::kReciprocal) return is_deviation(spec, layer->inputs[0]);
-  if (layer->op->function == Function::kDiv) return is_constant_input(spec, *layer, 0) && is_deviation(spec, layer->inputs[1]);
+  if (layer->op->function == Function::kDiv)
+    return is_constant_input(spec, *layer, 0) && is_deviation(spec, layer->inputs[1]);
   return layer->op->function == Function::kPow && is_deviation(spec, id);
 }
 
@@ -134,7 +140,8 @@ bool product_has_form(const Specialization& spec, const Layer& layer) {
     return (dimensions_of(spec, a) == 3 || dimensions_of(spec, a) == 4) && spec.is_constant(b) &&
            (!bias || spec.is_constant(layer.inputs[2]));
   }
-  return dimensions_of(spec, a) >= 2 && dimensions_of(spec, b) >= 2 && dimensions_of(spec, a) <= 6 && dimensions_of(spec, b) <= 6;
+  return dimensions_of(spec, a) >= 2 && dimensions_of(spec, b) >= 2 && dimensions_of(spec, a) <= 6 &&
+         dimensions_of(spec, b) <= 6;
 }
 
 /// A constant vector along the output channels of a product of this shape.
@@ -216,7 +223,8 @@ bool has_int8_form(const Specialization& spec, LayerId id) {
   const Function op = layer.op->function;
   if (op == Function::kAveragePool || op == Function::kGlobalAveragePool) return !spec.is_constant(layer.inputs[0]);
   if (is_product(layer)) return layer.inputs.size() > 1 && product_has_form(spec, layer);
-  if ((op != Function::kAdd && op != Function::kMul) || layer.inputs.size() != 2 || layer.inputs[1] == kNone) return false;
+  if ((op != Function::kAdd && op != Function::kMul) || layer.inputs.size() != 2 || layer.inputs[1] == kNone)
+    return false;
   // A factor or summand of one element is a step of its neighbour's epilogue, with nothing to gain from integers; so
   // are factors that differ by powers of two.
   for (TensorId input : layer.inputs)
@@ -356,8 +364,7 @@ std::int64_t output_channels(const Specialization& spec, const Layer& layer) {
   return ops::is_transposed_convolution(layer) ? channels * layer.attributes.integer("group", 1) : channels;
 }
 
-std::int64_t weight_channel(const Specialization& spec, const Layer& l, const Shape& weights,
-                            std::int64_t element) {
+std::int64_t weight_channel(const Specialization& spec, const Layer& l, const Shape& weights, std::int64_t element) {
   const std::size_t axis = weight_channel_axis(spec, l);
   std::int64_t inner = 1;
   for (std::size_t d = axis + 1; d < weights.size(); ++d) inner *= weights[d];

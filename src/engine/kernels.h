@@ -8,10 +8,10 @@
 #include <variant>
 #include <vector>
 
-#include "formats/rounding.h"
 #include "engine/fusion.h"
 #include "engine/int8.h"
 #include "engine/specialization.h"
+#include "formats/rounding.h"
 #include "graph/program.h"
 
 namespace ulpscope {
@@ -86,9 +86,9 @@ struct ProductKernel {
 /// One layer by itself, as its operator defines it.
 struct LayerKernel {
   LayerId layer = kNone;
-  std::vector<Operand> operands;  ///< As the layer's inputs; integers: times their scales again.
-  std::vector<Store> outputs;     ///< As the layer's outputs.
-  bool open = false;              ///< Shapes are known at run time only.
+  std::vector<Operand> operands;           ///< As the layer's inputs; integers: times their scales again.
+  std::vector<Store> outputs;              ///< As the layer's outputs.
+  bool open = false;                       ///< Shapes are known at run time only.
   Precision precision = Precision::kFP32;  ///< Of its graphs, where it has some.
 };
 
@@ -99,8 +99,8 @@ struct Schedule {
   Grouping grouping;
   /// Per group, in their order, its kernels in theirs.
   std::vector<std::vector<KernelDescription>> kernels;
-  std::vector<Operand> outputs;      ///< The network's outputs, as they are handed out.
-  std::vector<DataType> storage;     ///< Per tensor: the type whose numbers its elements are, once stored.
+  std::vector<Operand> outputs;   ///< The network's outputs, as they are handed out.
+  std::vector<DataType> storage;  ///< Per tensor: the type whose numbers its elements are, once stored.
 };
 
 /// The bytes of everything that a kernel's values depend on, but for the values that it reads.

@@ -87,7 +87,7 @@ struct Program {
   enum class Kind : std::uint8_t { kLoad, kConstant, kResult };
   struct Value {
     Kind kind = Kind::kResult;
-    int load = -1;      ///< kLoad: which operand of the kernel.
+    int load = -1;       ///< kLoad: which operand of the kernel.
     float constant = 0;  ///< kConstant.
     Instruction instruction = Instruction::kCopy;
     Register a = -1, b = -1;  ///< Earlier registers; b of binary instructions only.

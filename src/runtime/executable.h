@@ -9,8 +9,8 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/options.h"
 #include "backend/backend.h"
+#include "engine/options.h"
 
 namespace ulpscope {
 

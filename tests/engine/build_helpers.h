@@ -1,6 +1,7 @@
 // Shared by the tests of the engine.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -12,9 +13,16 @@
 
 namespace ulpscope::testing {
 
+/// Options whose backend is the one that the tests run on: ULPSCOPE_TEST_BACKEND, else the default.
+inline BuildOptions tested_options() {
+  BuildOptions options;
+  if (const char* backend = std::getenv("ULPSCOPE_TEST_BACKEND")) options.backend = backend;
+  return options;
+}
+
 inline BuildOptions fp16_options(ConstraintMode mode = ConstraintMode::kNone, Fusion fusion = Fusion::kFull,
                                  bool lowest = false) {
-  BuildOptions options;
+  BuildOptions options = tested_options();
   options.fp16 = true;
   options.constraints = mode;
   options.fusion = fusion;

@@ -118,7 +118,7 @@ TEST(Determinism, LongProductsDoNotDependOnThreads) {
   const Tensor x = noise_tensor({64, 1536}, 22);
   std::vector<float> first;
   for (int threads : {1, 2, 3, 4, 8}) {
-    BuildOptions options;
+    BuildOptions options = tested_options();
     options.threads = threads;
     const std::vector<float> y = run_first(*Engine::build(network, options), {x});
     if (first.empty()) first = y;

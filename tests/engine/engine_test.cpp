@@ -47,7 +47,7 @@ TEST(Engine, RunsTheShapesThatComeOneAfterTheOther) {
 }
 
 TEST(Engine, ProfilesLimitTheShapes) {
-  BuildOptions options;
+  BuildOptions options = tested_options();
   options.profiles.push_back({{{"x", {2, 3}}}, {{"x", {4, 3}}}, {{"x", {8, 3}}}});
   const auto engine = Engine::build(dynamic_model().load(), options);
   for (std::int64_t batch : {2, 8})

@@ -49,7 +49,7 @@ void expect_same_bits(const Model& weak, const std::map<std::string, float>& sca
                       const std::vector<Tensor>& inputs) {
   for (Fusion fusion : {Fusion::kNone, Fusion::kPointwise, Fusion::kFull})
     for (int threads : {1, 2}) {
-      BuildOptions options;
+      BuildOptions options = tested_options();
       options.fusion = fusion;
       options.threads = threads;
       BuildOptions int8 = options, strong = options;

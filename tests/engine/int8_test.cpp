@@ -15,7 +15,7 @@ using ::testing::Not;
 using Scales = std::map<std::string, float>;
 
 BuildOptions int8_options(Scales scales, Fusion fusion = Fusion::kFull, int threads = 1) {
-  BuildOptions options;
+  BuildOptions options = tested_options();
   options.int8 = true;
   options.assume_lowest = true;
   options.fusion = fusion;

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "engine/build_helpers.h"
 #include "engine/assign.h"
 #include "engine/emulator.h"
 #include "runtime/engine.h"
@@ -29,7 +30,7 @@ bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 std::string describe(const Network& network, LayerId id) { return network.layer(id).name + " of " + network.name; }
 
 BuildOptions lowest(bool BuildOptions::*flag, Fusion fusion) {
-  BuildOptions options;
+  BuildOptions options = tested_options();
   if (flag != nullptr) options.*flag = true;
   options.assume_lowest = true;
   options.fusion = fusion;

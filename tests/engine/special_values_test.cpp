@@ -33,7 +33,7 @@ TEST_P(SpecialValues, PassThroughAFusedActivation) {
   const float pixels[]{kNaN, kInf, 4, -4};
   Tensor x(DataType::kFloat32, {1, kChannels, 1, 4});
   for (std::int64_t i = 0; i < x.size(); ++i) x.data<float>()[i] = pixels[i % 4];
-  BuildOptions options;
+  BuildOptions options = tested_options();
   options.fusion = fusion;
   options.threads = 1;
   const std::vector<float> y = run_first(*Engine::build(convolution_with(activation, residual), options), {x});
@@ -72,7 +72,7 @@ TEST(MaxPool, TakesSpecialValuesOfItsWindow) {
   integers("strides", {1, 2});
   integers("pads", {0, 1, 0, 0});
   model.output("y");
-  BuildOptions options;
+  BuildOptions options = tested_options();
   options.threads = 1;
   const Tensor x = Tensor::of<float>({1, 2, 1, 6}, {1, 2, kNaN, 3, -kInf, -kInf, 5, 4, 3, kInf, 2, 1});
   const std::vector<float> y = run_first(*Engine::build(model.load(), options), {x});

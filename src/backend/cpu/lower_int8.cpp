@@ -8,8 +8,8 @@
 
 #include "backend/cpu/lowering.h"
 #include "core/parallel.h"
-#include "formats/rounding.h"
 #include "engine/int8.h"
+#include "formats/rounding.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cpu {
@@ -25,7 +25,7 @@ QuantizeSpec quantize_spec(const Quantization& q, bool dequantize) {
   return {q.scale, q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantize};
 }
 
-Tensor Lowering::dequantized_weights(const Layer& l, const Tensor& values, const std::string& key, bool folded) {
+Tensor Lowering::weights_of_integers(const Layer& l, const Tensor& values, const std::string& key, bool folded) {
   const auto weights = integer_weights(l, values, key, folded);
   return weights_.get(key + "|int8 and back", [&] {
     Tensor result(DataType::kFloat32, values.shape());
@@ -40,8 +40,7 @@ Tensor Lowering::dequantized_constant(LayerId id, const Operand& operand) {
   const Layer& l = layer(id);
   const TensorId tensor = operand.tensor;
   const Tensor value = constant(operand);
-  if (l.op->kind == OpKind::kContraction)
-    return dequantized_weights(l, value, integer_weights_key(id, tensor), false);
+  if (l.op->kind == OpKind::kContraction) return weights_of_integers(l, value, integer_weights_key(id, tensor), false);
   // Integers times one scale already.
   if (dequantized_weights(spec_, tensor, 0, 1)) return value;
   return weights_.get(fmt::format("{}|int8 and back", constant_key(tensor)), [&] {
@@ -72,7 +71,7 @@ std::string Lowering::integer_weights_key(LayerId id, TensorId tensor) const {
 }
 
 std::shared_ptr<const Lowering::IntegerWeights> Lowering::integer_weights(const Layer& l, const Tensor& values,
-                                                                                const std::string& key, bool folded) {
+                                                                          const std::string& key, bool folded) {
   return std::static_pointer_cast<const IntegerWeights>(weights_.get_object(key + "|int8", [&] {
     auto result = std::make_shared<IntegerWeights>();
     const std::int64_t channels = output_channels(spec_, l), count = values.size();
@@ -140,7 +139,7 @@ Tensor Lowering::product_scales(const Quantization& x, const Tensor& weights, co
 }
 
 std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Quantization& a,
-                                                    const std::optional<Quantization>& b) {
+                                                 const std::optional<Quantization>& b) {
   std::vector<std::int64_t> cuts{0};
   const double largest_b = b ? largest_of(*b) : 128;
   const auto whole = static_cast<std::int64_t>(kExact / (largest_of(a) * largest_b));
@@ -180,7 +179,7 @@ std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Q
 }
 
 std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers, const Quantization& x,
-                                             const std::string& key) {
+                                          const std::string& key) {
   const auto found = std::static_pointer_cast<const std::vector<Tensor>>(
       weights_.get_object(fmt::format("{}|parts {}", key, largest_of(x)), [&] {
         const std::int64_t count = integers.size();

@@ -1,5 +1,5 @@
-// Layers by themselves: pooling, casts and movement where layouts can be kept, pairs of Q and DQ, and for all others the
-// operator's reference kernel.
+// Layers by themselves: pooling, casts and movement where layouts can be kept, pairs of Q and DQ, and for all others
+// the operator's reference kernel.
 #include <algorithm>
 
 #include "backend/cpu/lowering.h"
@@ -13,7 +13,8 @@ namespace {
 
 bool has_one_output(const LayerKernel& kernel) {
   return !kernel.outputs.empty() && kernel.outputs[0].tensor != kNone &&
-         std::all_of(kernel.outputs.begin() + 1, kernel.outputs.end(), [](const Store& s) { return s.tensor == kNone; });
+         std::all_of(kernel.outputs.begin() + 1, kernel.outputs.end(),
+                     [](const Store& s) { return s.tensor == kNone; });
 }
 
 }  // namespace
@@ -25,7 +26,8 @@ void Lowering::lower(const LayerKernel& kernel) {
   if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel))) return;
   std::vector<int> inputs;
   for (std::size_t i = 0; i < kernel.operands.size(); ++i)
-    inputs.push_back(kernel.operands[i].tensor == kNone ? -1 : read_operand(kernel.layer, kernel.operands[i], Layout::kDense));
+    inputs.push_back(
+        kernel.operands[i].tensor == kNone ? -1 : read_operand(kernel.layer, kernel.operands[i], Layout::kDense));
   run_reference(kernel, std::move(inputs));
 }
 
@@ -41,7 +43,7 @@ void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs)
   }
   const auto index = static_cast<std::size_t>(kernel.layer);
   add_step(make_reference_kernel(layer(kernel.layer), std::move(types), std::move(rounding), !kernel.open,
-                          index < subgraphs_.size() ? subgraphs_[index] : GraphFunction{}),
+                                 index < subgraphs_.size() ? subgraphs_[index] : GraphFunction{}),
            std::move(inputs), std::move(outputs), kernel.layer);
   for (const Store& output : kernel.outputs) settle(output, kernel.layer);
 }

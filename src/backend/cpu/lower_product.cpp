@@ -48,8 +48,11 @@ ProductShape matmul_shape(Shape a, Shape b) {
 }
 
 ProductShape gemm_shape(const ops::MatrixForm& form, const Shape& a, const Shape& output) {
-  ProductShape result{{.m = output[0], .n = output[1], .k = form.transpose_a ? a[0] : a[1],
-                       .transpose_a = form.transpose_a, .transpose_b = form.transpose_b},
+  ProductShape result{{.m = output[0],
+                       .n = output[1],
+                       .k = form.transpose_a ? a[0] : a[1],
+                       .transpose_a = form.transpose_a,
+                       .transpose_b = form.transpose_b},
                       true};
   return result;
 }
@@ -121,7 +124,8 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     results.scaling.scale = product_scales(a.quantization, weights->scales, spec.key_b);
   } else {
     spec.constant_b = constant(b);
-    spec.key_b = fmt::format("{}|{}|{}", constant_key(b.tensor), static_cast<int>(b.first), static_cast<int>(b.rounding));
+    spec.key_b =
+        fmt::format("{}|{}|{}", constant_key(b.tensor), static_cast<int>(b.first), static_cast<int>(b.rounding));
   }
   // The first addition of a constant vector along n rides on the product.
   const auto as_bias = [&](const Operand& candidate, Tensor& bias) {
@@ -139,7 +143,8 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   if (!kernel.integers && c.tensor == kNone && form->alpha == 1.0f) {
     Register user = -1;
     if (const Program::Value* next = only_use(kernel.epilogue, results.done, &user))
-      if (const Load* load = addend(kernel.epilogue, *next, results.done); load != nullptr && as_bias(load->operand, spec.bias))
+      if (const Load* load = addend(kernel.epilogue, *next, results.done);
+          load != nullptr && as_bias(load->operand, spec.bias))
         results.done = user;
   }
   if (kernel.integers) {
@@ -165,7 +170,8 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
 }
 
 /// alpha times the results plus beta times c, in place.
-void Lowering::add_addend(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, Results& results) {
+void Lowering::add_addend(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c,
+                          Results& results) {
   const Shape& domain = kernel.epilogue.domain;
   ProgramBuilder program(domain);
   std::vector<int> inputs{results.slot};
@@ -226,8 +232,9 @@ Tensor Lowering::convolution_bias(const ProductKernel& kernel, Rounding rounding
   const std::string bias_key = fmt::format("bias|{}|bn {}|{}", constant_key(own.tensor),
                                            scale_shift_key(layer(kernel.normalization)), static_cast<int>(rounding));
   return weights_.get(bias_key, [&] {
-    Tensor result = scaled_bias(spec_, l, {scale_or_shift(kernel.normalization, false, Rounding::kNone),
-                                           scale_or_shift(kernel.normalization, true, Rounding::kNone)});
+    Tensor result = scaled_bias(spec_, l,
+                                {scale_or_shift(kernel.normalization, false, Rounding::kNone),
+                                 scale_or_shift(kernel.normalization, true, Rounding::kNone)});
     round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
     return result;
   });
@@ -243,8 +250,14 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const bool transposed = ops::is_transposed_convolution(l);
   const ops::WindowGeometry g = transposed ? ops::conv_transpose_geometry(l, input, shape(l.inputs[1]))
                                            : ops::conv_geometry(l, input, shape(l.inputs[1]));
-  ConvolutionSpec spec{.input = input, .output = epilogue.domain, .strides = g.strides, .dilations = g.dilations,
-                       .pads_begin = g.pads_begin, .pads_end = g.pads_end, .groups = g.groups, .transposed = transposed};
+  ConvolutionSpec spec{.input = input,
+                       .output = epilogue.domain,
+                       .strides = g.strides,
+                       .dilations = g.dilations,
+                       .pads_begin = g.pads_begin,
+                       .pads_end = g.pads_end,
+                       .groups = g.groups,
+                       .transposed = transposed};
   const Rounding rounding = kernel.operands[1].rounding;
   spec.weights = convolution_weights(kernel, rounding, spec.key);
   if (kernel.integers) return lower_integer_convolution(kernel, std::move(spec));
@@ -333,7 +346,8 @@ void Lowering::lower_reference_product(const ProductKernel& kernel) {
     l.inputs.resize(3, kNone);
     inputs.resize(3, -1);
     Tensor weights = convolution_weights(kernel, rounding, key);
-    if (kernel.integers) weights = dequantized_weights(l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer, key), true);
+    if (kernel.integers)
+      weights = weights_of_integers(l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer, key), true);
     inputs[1] = constant_slot(std::move(weights));
     inputs[2] = constant_slot(convolution_bias(kernel, rounding, key));
   }

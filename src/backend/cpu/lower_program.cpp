@@ -66,8 +66,8 @@ Layout Lowering::layout_of(const ProgramKernel& kernel) const {
   if (kernel.row_dims > 0 || kernel.domain.size() < 3 || kernel.domain.size() > 4) return Layout::kDense;
   const bool channels_last = std::ranges::any_of(kernel.loads, [&](const Load& load) {
     const TensorId id = load.operand.tensor;
-    return load.source == Load::Source::kTensor && !spec_.is_constant(id) &&
-           home(id).layout == Layout::kChannelsLast && shape(id) == kernel.domain;
+    return load.source == Load::Source::kTensor && !spec_.is_constant(id) && home(id).layout == Layout::kChannelsLast &&
+           shape(id) == kernel.domain;
   });
   return channels_last ? Layout::kChannelsLast : Layout::kDense;
 }
@@ -166,7 +166,8 @@ void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& result
   ProgramBuilder program(in_memory_order(domain, results.layout));
   std::vector<int> inputs{results.slot}, outputs;
   std::vector<Register> registers(epilogue.program.values.size(), -1);
-  Register raw = program.input(in_memory_order(layout_strides(domain, results.layout), results.layout), Rounding::kNone);
+  Register raw =
+      program.input(in_memory_order(layout_strides(domain, results.layout), results.layout), Rounding::kNone);
   if (scaled) raw = compile_scaling(program, domain, results.layout, inputs, raw, results.scaling);
   registers[static_cast<std::size_t>(results.done)] = raw;
   compile(epilogue, {results.layout}, program, registers, inputs, static_cast<std::size_t>(results.done) + 1);

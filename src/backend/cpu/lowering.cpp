@@ -57,7 +57,8 @@ void Lowering::name_values(const Group& group, std::span<const KernelDescription
     }
   for (LayerId id : group.layers)
     for (TensorId tensor : layer(id).outputs) {
-      if (tensor == kNone || home(tensor).slot < 0 || schedule_.grouping.internal[static_cast<std::size_t>(tensor)] != 0)
+      if (tensor == kNone || home(tensor).slot < 0 ||
+          schedule_.grouping.internal[static_cast<std::size_t>(tensor)] != 0)
         continue;
       const std::size_t length = text.size();
       put(static_cast<std::uint64_t>(tensor));

@@ -138,7 +138,7 @@ class Lowering {
   /// A constant operand that is read as integers, times their scales.
   Tensor dequantized_constant(LayerId id, const Operand& operand);
   /// The weights of a product as integers times their scales; `key` and `folded` as for integer_weights().
-  Tensor dequantized_weights(const Layer& l, const Tensor& values, const std::string& key, bool folded);
+  Tensor weights_of_integers(const Layer& l, const Tensor& values, const std::string& key, bool folded);
   /// Names the integers of a product's weights: the same for layers, of any network, that use a constant in one way.
   std::string integer_weights_key(LayerId id, TensorId tensor) const;
   /// `folded`: the values are no longer those of the file.

@@ -146,7 +146,8 @@ std::vector<char> CpuPlan::reuse(ActivationStore& store) const {
       known[static_cast<std::size_t>(value.slot)] = 1;
     }
   const auto want = [&](int slot) {
-    for (; slot >= 0 && !known[static_cast<std::size_t>(slot)]; slot = made_.slots[static_cast<std::size_t>(slot)].alias)
+    for (; slot >= 0 && !known[static_cast<std::size_t>(slot)];
+         slot = made_.slots[static_cast<std::size_t>(slot)].alias)
       wanted[static_cast<std::size_t>(slot)] = 1;
   };
   for (int slot : made_.outputs) want(slot);
@@ -177,7 +178,8 @@ std::vector<Tensor> CpuPlan::run(std::span<const Tensor> inputs, ActivationStore
     handed_out[i] = 1;
   }
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
-    if (made_.slots[i].alias >= 0) bound_[i] = bound_[static_cast<std::size_t>(made_.slots[i].alias)].reshaped(made_.slots[i].shape);
+    if (made_.slots[i].alias >= 0)
+      bound_[i] = bound_[static_cast<std::size_t>(made_.slots[i].alias)].reshaped(made_.slots[i].shape);
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
   auto value = made_.values.begin();

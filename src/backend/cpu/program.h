@@ -33,8 +33,8 @@ class ProgramBuilder {
   /// One value for each row (or for all) instead of one per element.
   bool is_full(Register r) const { return registers_[static_cast<std::size_t>(r)].kind == Kind::kFull; }
 
-  /// Nothing when an input's strides within a row have no single step (a broadcast pattern that rows cannot express), or
-  /// when rows are empty.
+  /// Nothing when an input's strides within a row have no single step (a broadcast pattern that rows cannot express),
+  /// or when rows are empty.
   std::unique_ptr<Kernel> finish();
 
  private:

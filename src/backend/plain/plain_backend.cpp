@@ -51,7 +51,8 @@ class Run {
     values_[static_cast<std::size_t>(store.tensor)] = rounded(value, store.rounding);
   }
 
-  // --- Integers --------------------------------------------------------------------------------------------------------
+  // --- Integers
+  // --------------------------------------------------------------------------------------------------------
 
   static Tensor quantized(const Tensor& value, const Quantization& q, bool dequantize) {
     Tensor result(DataType::kFloat32, value.shape());
@@ -102,7 +103,8 @@ class Run {
     return result;
   }
 
-  // --- Kernels ---------------------------------------------------------------------------------------------------------
+  // --- Kernels
+  // ---------------------------------------------------------------------------------------------------------
 
   /// The operator's reference kernel.
   std::vector<Tensor> evaluate(const Layer& l, LayerId id, const std::vector<Tensor>& inputs,
@@ -137,11 +139,14 @@ class Run {
     std::vector<Tensor> inputs;
     for (const Operand& operand : kernel.operands) {
       const bool present = operand.tensor != kNone;
-      inputs.push_back(present ? read({operand.tensor, operand.integers || kernel.normalization != kNone
-                                                           ? Rounding::kNone
-                                                           : operand.rounding,
-                                       operand.first, false, {}, operand.exact})
-                               : Tensor());
+      inputs.push_back(
+          present ? read({operand.tensor,
+                          operand.integers || kernel.normalization != kNone ? Rounding::kNone : operand.rounding,
+                          operand.first,
+                          false,
+                          {},
+                          operand.exact})
+                  : Tensor());
     }
     if (kernel.normalization != kNone) {
       inputs[0] = rounded(inputs[0], kernel.operands[0].rounding);
@@ -177,8 +182,8 @@ class Run {
     }
     const bool folded = kernel.normalization != kNone;
     Tensor scales = weight_scales(l, inputs[1], folded).clone();
-    const bool from_file = !folded && dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l),
-                                                          output_channels(spec_, l));
+    const bool from_file =
+        !folded && dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
     inputs[1] = integers(l, inputs[1], scales, from_file ? -128.0f : -127.0f, false);
     for (std::int64_t c = 0; c < scales.size(); ++c) scales.data<float>()[c] *= x.scale;
     return scales;
@@ -207,7 +212,9 @@ class Run {
     std::vector<std::vector<float>> registers;
     for (const Program::Value& v : kernel.program.values) {
       std::vector<float> out(static_cast<std::size_t>(count), v.constant);
-      const auto operand = [&](Register r) -> const std::vector<float>& { return registers[static_cast<std::size_t>(r)]; };
+      const auto operand = [&](Register r) -> const std::vector<float>& {
+        return registers[static_cast<std::size_t>(r)];
+      };
       if (v.kind == Program::Kind::kLoad) {
         out = load(kernel, kernel.loads[static_cast<std::size_t>(v.load)], result);
       } else if (v.kind == Program::Kind::kResult && is_row_reduction(v.instruction)) {
@@ -266,7 +273,7 @@ class Run {
   const Specialization& spec_;
   const Schedule& schedule_;
   const std::span<const GraphFunction> subgraphs_;
-  std::vector<Tensor> values_;         ///< Per tensor, as stored.
+  std::vector<Tensor> values_;        ///< Per tensor, as stored.
   std::map<TensorId, Tensor> exact_;  ///< See Store::exact.
 };
 
