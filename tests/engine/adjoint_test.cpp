@@ -5,7 +5,6 @@
 
 #include <random>
 
-#include "engine/build_helpers.h"
 #include "engine/assign.h"
 #include "runtime/executable.h"
 #include "graph/evaluate.h"
@@ -172,7 +171,7 @@ void check(const Network& single, const Network& twice, const Shape& shape) {
   }
   const std::vector<Tensor> expected = evaluate(exact.network, inputs);
   for (Fusion fusion : {Fusion::kNone, Fusion::kFull}) {
-    BuildOptions options = tested_options();
+    BuildOptions options;
     options.fusion = fusion;
     const auto spec = specialize(fast.network, shapes);
     Executable executable(fast.network, assign_precisions(*spec, options), options, spec);
