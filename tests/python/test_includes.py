@@ -6,7 +6,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ORDER = ["core", "formats", "graph", "onnx", "ops", "backend", "engine", "compare", "runners", "calibration", "precision", "convert", "api"]
+ORDER = ["core", "formats", "graph", "onnx", "ops", "engine", "backend", "runtime", "compare", "runners", "calibration", "precision", "convert", "api"]
 # Siblings: import and operators know the network, not each other.
 FORBIDDEN = {("ops", "onnx")}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/', re.MULTILINE)
