@@ -291,10 +291,14 @@ class Converter {
   }
 
   void prepare_integers() {
-    for (std::size_t l = 0; l < network_.layers.size(); ++l)
-      if (const auto id = static_cast<LayerId>(l);
-          runs_on_integers(spec_, result_.assignment, id) || narrow_bias(spec_, result_.assignment, id))
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      const auto id = static_cast<LayerId>(l);
+      if (runs_on_integers(spec_, result_.assignment, id) || narrow_bias(spec_, result_.assignment, id))
         integers_.add(result_.assignment, id, changes_);
+      else if (is_narrow(precision(l)) && network_.layers[l].op->kind == OpKind::kPointwise && !frozen_[l] &&
+               reads_integers(spec_, id))
+        changes_.copied.push_back(id);  // It stands alone, and what it reads comes out of a Cast: followers would join.
+    }
     if (integers_.constants() > 0)
       result_.prepared.push_back(
           fmt::format("{} constant(s) are stored as int8, {} per output channel, as the engine quantizes them",
