@@ -32,12 +32,16 @@ LayerWork work_of(const Specialization& spec, const Layer& layer) {
   work.operations = out;
   const auto known = [&](std::size_t i) { return i < layer.inputs.size() && layer.inputs[i] != kNone; };
   const auto shape = [&](TensorId id) { return id != kNone && spec.shape(id) ? &*spec.shape(id) : nullptr; };
+  // Recurrent layers may be asked for their last state alone.
+  const Shape* output = shape(layer.outputs[0]);
+  const Shape none;
+  if (output == nullptr && layer.op->kind != OpKind::kContraction) output = &none;
   if (layer.op->multiply_adds == nullptr || !known(0) || !known(1) || !shape(layer.inputs[0]) ||
-      !shape(layer.inputs[1]) || !shape(layer.outputs[0]))
+      !shape(layer.inputs[1]) || output == nullptr)
     return work;
   std::vector<const Shape*> shapes;
   for (TensorId id : layer.inputs) shapes.push_back(shape(id));
-  work.multiply_adds = layer.op->multiply_adds(layer, shapes, *shape(layer.outputs[0]));
+  work.multiply_adds = layer.op->multiply_adds(layer, shapes, *output);
   work.operations = 2 * work.multiply_adds;
   return work;
 }
