@@ -42,13 +42,14 @@ def _nearest(node: Node, at: np.ndarray) -> np.ndarray:
     return np.floor(at) if how == "floor" else np.ceil(at)
 
 
-def _weights(node: Node, mode: str, size: int, out: int, scale: float) -> np.ndarray:
+def _weights(node: Node, mode: str, size: int, out: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """The weights, and how much each may be off, in 64 units of float32's rounding: positions in float32 move them."""
     at = _source(node, np.arange(out, dtype=np.float64), size, out, scale)
     matrix = np.zeros((out, size))
     rows = np.arange(out)
     if mode == "nearest":
         matrix[rows, np.clip(_nearest(node, at), 0, size - 1).astype(int)] = 1
-        return matrix
+        return matrix, np.zeros_like(matrix)
     if node.get("antialias", 0) or node.get("exclude_outside", 0):
         raise Unsupported("Resize with antialias or exclude_outside")
     low = np.floor(at)
@@ -60,9 +61,12 @@ def _weights(node: Node, mode: str, size: int, out: int, scale: float) -> np.nda
         near = lambda t: ((a + 2) * t - (a + 3)) * t * t + 1
         far = lambda t: ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
         taps = {-1: far(1 + part), 0: near(part), 1: near(1 - part), 2: far(2 - part)}
+    off = np.zeros_like(matrix)
     for offset, weight in taps.items():
-        np.add.at(matrix, (rows, np.clip(low + offset, 0, size - 1).astype(int)), weight)
-    return matrix
+        index = (rows, np.clip(low + offset, 0, size - 1).astype(int))
+        np.add.at(matrix, index, weight)
+        np.add.at(off, index, np.abs(weight) + 0.125)
+    return matrix, off
 
 
 def resize(node: Node, x: Inputs) -> Value:
@@ -89,13 +93,12 @@ def resize(node: Node, x: Inputs) -> Value:
             scale = out / size
         if out == size and scale == 1:
             continue
-        matrix = _weights(node, mode, size, out, scale)
+        matrix, off = _weights(node, mode, size, out, scale)
         exact = exact and mode == "nearest"
         apply = lambda v, m: np.moveaxis(np.tensordot(m, v, (1, axis)), 0, axis)  # noqa: B023
         if mode == "nearest":
             index = np.argmax(matrix, 1)
             apply = lambda v, m: np.take(v, index, axis)  # noqa: B023
-        y, magnitude = apply(y, matrix), apply(magnitude, np.abs(matrix))
+        y, magnitude = apply(y, matrix), apply(magnitude, np.abs(matrix) if mode == "nearest" else off)
         e = None if e is None else apply(e, np.abs(matrix))
-    # Positions in float32 move the weights, too.
     return result(y, data.type, e, None if exact else 64 * EPSILON * magnitude)
