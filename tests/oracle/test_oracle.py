@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import typing
 
 import ml_dtypes
 import numpy as np
@@ -355,32 +354,6 @@ def test_what_steers_shapes_stays_in_float32():
 # The engine ----------------------------------------------------------------------------------------------------------
 
 
-#: Where the engine breaks the rules.
-BROKEN = {
-    "a reduction that drops its dimension is stored": "it is read as if it were one value per row",
-    "spatial = 0": "it is taken for a scale and shift per channel",
-    "scores whose shape is read": "a Shape that is never run counts as a reader",
-    "conv_bn_and_its_shape": "a Shape that is never run counts as a reader",
-    "conv3d_bn": "it is not folded",
-    "folded_constant": "a folded constant has a say in the storage type",
-    "computed_scale": "what computes a scale is taken for a computation of shapes",
-    "computed_bound": "what computes a bound is taken for a computation of shapes",
-    "int8_gemm": "the bias of a Gemm of integers is rounded",
-    "int8_cast": "what follows the Cast that stores a product of integers reads a stored value",
-}
-BROKEN_IN_MIXTURES = {
-    **{name: reason for name, reason in BROKEN.items() if name != "int8_cast"},
-    "int8_matmul": "a type that one layer asks for becomes the type that products of integers store",
-    "branches": "a type that one layer asks for becomes that of bodies",
-}
-
-
-def cases(names: typing.Iterable[str], broken: dict[str, str]) -> list:
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(reason=broken[name])) if name in broken else name for name in names
-    ]
-
-
 def disagreements(model: bytes, feed: dict[str, np.ndarray], precisions=PRECISIONS) -> list[str]:
     import ulpscope
 
@@ -402,19 +375,19 @@ def test_engine_on_the_networks_of_the_gpu(name):
     assert not disagreements(model, feed)
 
 
-@pytest.mark.parametrize("name", cases(NETWORKS, BROKEN))
+@pytest.mark.parametrize("name", list(NETWORKS))
 def test_engine_on_every_family(name):
     network = NETWORKS[name]
     assert not disagreements(network.model, network.feed)
 
 
-@pytest.mark.parametrize("name", cases([name for name, (_, _, layers, _) in GROUPS.items() if not layers], BROKEN))
+@pytest.mark.parametrize("name", [name for name, (_, _, layers, _) in GROUPS.items() if not layers])
 def test_engine_on_the_groups(name):
     network = GROUPS[name][0]
     assert not disagreements(network.model, network.feed)
 
 
-@pytest.mark.parametrize("name", cases(NETWORKS, BROKEN_IN_MIXTURES))
+@pytest.mark.parametrize("name", list(NETWORKS))
 def test_engine_in_mixtures_of_precisions(name):
     import ulpscope
 
