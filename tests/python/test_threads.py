@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -118,3 +121,11 @@ def test_convolutions_of_any_shape(op: str, seed: int) -> None:
     expected = run(model, feed, threads=1)
     for threads in (2, 3):
         np.testing.assert_array_equal(run(model, feed, threads=threads), expected, err_msg=f"{op} {shape} {attributes}")
+
+
+@pytest.mark.skipif("ONEDNN_MAX_CPU_ISA" in os.environ, reason="this is that run")
+def test_the_same_without_avx512() -> None:
+    environment = dict(os.environ, ONEDNN_MAX_CPU_ISA="AVX2", ULPSCOPE_ISA="avx2")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

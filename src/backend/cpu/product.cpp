@@ -374,7 +374,7 @@ bool may_split_by_threads(std::string_view implementation, const ConvolutionSpec
   const bool brgemm =
       implementation.find("brgconv") != std::string_view::npos && implementation.find("1x1") == std::string_view::npos;
   if (!brgemm && implementation.find("gemm") == std::string_view::npos) return false;
-  if (brgemm && spec.transposed) return true;
+  if (brgemm ? spec.transposed : products_depend_on_threads()) return true;
   const std::int64_t blocks = spec.groups * ((spec.output[1] / spec.groups + 63) / 64);
   const std::int64_t pieces = spec.output[0] * blocks * (spec.output.size() > 3 ? spec.output[2] : 1);
   return pieces < std::max<std::int64_t>(48, 3 * static_cast<std::int64_t>(std::thread::hardware_concurrency()));
