@@ -42,8 +42,8 @@ struct TypedChanges {
   std::vector<Quantized> quantized;
   /// Layers that compute in float32, and whose output a Cast stores in this type.
   std::vector<std::pair<LayerId, DataType>> stored;
-  /// Layers that compute and store float32, of which an Identity hands out a copy: a Cast right behind a product of
-  /// integers would be what the product stores.
+  /// Layers of which an Identity hands out a copy, since they store what they compute: a Cast right behind a product of
+  /// integers would be what the product stores, and layers behind a sum of dequantized values would join it.
   std::vector<LayerId> copied;
   /// A convolution and the BatchNormalization that went into its parameters: the node disappears.
   std::vector<std::pair<LayerId, LayerId>> absorbed;
