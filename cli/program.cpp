@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <iterator>
 #include <new>
+#include <set>
 #include <system_error>
 
 #include "args/logging.h"
@@ -84,9 +85,8 @@ std::string group_help(const std::string& group) {
       text += fmt::format("  {:<24}{}\n", entry.name, entry.make()->summary());
   if (text.empty()) return "";
   return fmt::format(
-      "usage: ulpscope {} [-h] TOOL ...\n\nTools:\n{}\n`ulpscope {} TOOL --help` shows the options of a "
-      "tool.\n",
-      group, text, group);
+      "usage: ulpscope {} [-h] TOOL ...\n\nTools:\n{}\n`ulpscope {} TOOL --help` shows the options of a tool.\n", group,
+      text, group);
 }
 
 int usage_error(const std::string& usage, const std::string& program, const std::string& message) {
@@ -95,7 +95,7 @@ int usage_error(const std::string& usage, const std::string& program, const std:
 }
 
 /// What the first option that does not exist may have meant; options that have no effect are not suggested.
-std::string meant_options(const OptionTable& table, const ParseResult& parsed) {
+std::string meant_options(const OptionTable& table, const Arguments& parsed) {
   std::vector<std::string> names;
   for (const Option& option : table.options())
     if (option.instead.empty()) names.insert(names.end(), option.names.begin(), option.names.end());
@@ -133,18 +133,20 @@ int guarded(Body&& body) {
   }
 }
 
-int run_tool(Tool& tool, const LoggingArgs& logging, const ParseResult& parsed, const std::string& command) {
+int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, const std::string& command) {
   const auto start = std::chrono::steady_clock::now();
   return guarded([&] {
     logging.apply();
     tool.command = command;
-    for (const Option* option : parsed.ignored)
-      log_warning(fmt::format("[options] {} has no effect: {}", option->names[0], option->instead));
+    std::set<const Option*> warned;
+    for (const auto& [option, values] : parsed.occurrences)
+      if (option->support == Support::kIgnored && warned.insert(option).second)
+        log_warning(fmt::format("[options] {} has no effect: {}", option->names[0], option->instead));
     if (tool.announces()) log(kStartLevel, "RUNNING | Command: " + command);
     int status = guarded([&] {
-      if (parsed.refused != nullptr)
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("[options] {}: {}", parsed.refused->names[0], parsed.refused->instead));
+      for (const auto& [option, values] : parsed.occurrences)
+        if (option->support == Support::kRefused)
+          throw Error(ErrorCode::kUnsupported, fmt::format("[options] {}: {}", option->names[0], option->instead));
       return tool.run();
     });
     if (status == 0 && !console_is_sound()) {
@@ -184,7 +186,7 @@ int run_program(const std::vector<std::string>& words) {
     tool->declare(table);
     try {
       const std::vector<std::string> arguments(rest.begin() + static_cast<std::ptrdiff_t>(used), rest.end());
-      const ParseResult parsed = parse(table, arguments);
+      const Arguments parsed = parse(table, arguments);
       if (parsed.help) {
         fmt::print("{}", table.help());
         return 0;

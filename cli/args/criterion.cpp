@@ -33,27 +33,22 @@ void check_criterion_usage(const CriterionArgs& args, const ComparisonArgs& comp
 
 void CriterionArgs::declare(OptionTable& table) {
   table.section("Criterion", "what accuracy is good enough.");
-  table
+  table.ours()
       .value({"--metric"}, metric, "NAME",
              "Judge by a metric instead of --atol and --rtol; the worst output and sample decide. Errors: rel-l2, "
-             "rel-max, "
-             "one-minus-cos, kl (nats, over the last axis); better if higher: psnr, snr (dB), top-k, iou")
+             "rel-max, one-minus-cos, kl (nats, over the last axis); better if higher: psnr, snr (dB), top-k, iou")
       .choose(metric_names())
-      .exclude("--metric-script")
-      .ours();
-  table
+      .exclude("--metric-script");
+  table.ours()
       .value(
           {"--metric-script"}, metric_script, "FILE.py[:FUNC]",
           "Python function `metric(golden, candidate)` over lists of dictionaries of arrays, one per sample; returns "
           "a number, or one per output. Lower is better unless it has an attribute higher_is_better = True")
-      .exclude("--metric")
-      .ours();
-  table
-      .list({"--threshold"}, threshold, "[OUTPUT:]X",
-            "What the metric must meet; with names alone, only those outputs are judged")
-      .ours();
-  table.integer({"--top-k"}, top_k, "K", "For --metric top-k: the K largest of each row (default: 1)").ours();
-  table.number({"--iou-level"}, iou_level, "X", "For --metric iou: masks are values above X (default: 0.5)").ours();
+      .exclude("--metric");
+  table.ours().list({"--threshold"}, threshold, "[OUTPUT:]X",
+                    "What the metric must meet; with names alone, only those outputs are judged");
+  table.ours().value({"--top-k"}, top_k, "K", "For --metric top-k: the K largest of each row (default: 1)");
+  table.ours().value({"--iou-level"}, iou_level, "X", "For --metric iou: masks are values above X (default: 0.5)");
 }
 
 CriterionOptions criterion_options(const CriterionArgs& args, const ComparisonArgs& comparison) {

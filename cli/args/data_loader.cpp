@@ -7,13 +7,13 @@
 namespace ulpscope::cli {
 void DataLoaderArgs::declare(OptionTable& table) {
   table.section("Data Loader", "loading or generating input data for inference.");
-  table.integer({"--seed"}, seed, "N", "Seed of generated inputs (default: 1); equal to NumPy's RandomState");
+  table.value({"--seed"}, seed, "N", "Seed of generated inputs (default: 1); equal to NumPy's RandomState");
   table.list({"--val-range"}, val_range, "[NAME:][MIN,MAX]", "Range of generated values (default: [0,1])");
-  table.number({"--int-min"}, int_min, "X", "Older form of --val-range").ours();
-  table.number({"--int-max"}, int_max, "X", "Older form of --val-range").ours();
-  table.number({"--float-min"}, float_min, "X", "Older form of --val-range").ours();
-  table.number({"--float-max"}, float_max, "X", "Older form of --val-range").ours();
-  table.integer({"--iterations", "--iters"}, iterations, "N", "Sets of inputs to generate and run (default: 1)");
+  table.ours().value({"--int-min"}, int_min, "X", "Older form of --val-range");
+  table.ours().value({"--int-max"}, int_max, "X", "Older form of --val-range");
+  table.ours().value({"--float-min"}, float_min, "X", "Older form of --val-range");
+  table.ours().value({"--float-max"}, float_max, "X", "Older form of --val-range");
+  table.value({"--iterations", "--iters"}, iterations, "N", "Sets of inputs to generate and run (default: 1)");
   table.words({"--data-loader-backend-module"}, Arity::kOne, "NAME", "Module that generates inputs")
       .choose({"numpy", "torch"})
       .ignore("inputs are those of NumPy");
@@ -24,8 +24,7 @@ void DataLoaderArgs::declare(OptionTable& table) {
       .exclude("--data-loader-script");
   table
       .value({"--data-loader-script"}, script, "FILE.py[:FUNC]",
-             "Python function `load_data` that yields a dictionary of "
-             "arrays per iteration")
+             "Python function `load_data` that yields a dictionary of arrays per iteration")
       .exclude("--load-inputs");
 }
 

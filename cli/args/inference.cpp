@@ -8,7 +8,7 @@ namespace ulpscope::cli {
 
 void InferenceArgs::declare(OptionTable& table) {
   table.section("Comparator Inference", "running inference.");
-  table.integer({"--warm-up"}, warm_up, "N", "Untimed runs before the first iteration of each runner (default: 0)");
+  table.value({"--warm-up"}, warm_up, "N", "Untimed runs before the first iteration of each runner (default: 0)");
   table.flag({"--use-subprocess"}, use_subprocess, "Give each Python runner a process of its own");
   python.declare(table);
   table.value({"--save-inputs", "--save-input-data"}, save_inputs, "FILE", "Write the inputs (JSON)");

@@ -11,9 +11,8 @@ void ModelArgs::declare(OptionTable& table, bool required, bool shapes) {
   table.section("Model", "the model");
   table.positional(
       "MODEL", model,
-      "The model: an ONNX file (.onnx), an engine (.engine, .plan) or a Python script that "
-      "defines `load_network` (file.py or file.py:function). Put it first: lists take every word up to the "
-      "next option",
+      "The model: an ONNX file (.onnx), an engine (.engine, .plan) or a Python script that defines `load_network` "
+      "(file.py or file.py:function). Put it first: lists take every word up to the next option",
       required);
   table.value({"--model-type"}, type_name, "TYPE", "Type of the model, where the extension does not tell")
       .choose({"frozen", "keras", "ckpt", "onnx", "engine", "uff", "trt-network-script", "caffe"});

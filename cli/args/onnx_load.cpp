@@ -32,8 +32,8 @@ void OnnxLoadArgs::declare(OptionTable& table, bool outputs_and_saving) {
   table.value({"--save-onnx"}, save_path, "FILE", save_help);
   table.optional_value({"--save-external-data", "--external-data-path"}, save_external_data, "FILE",
                        "Write its weights to a file beside it (default name: that of the model with .data)");
-  table.integer({"--external-data-size-threshold"}, size_threshold, "BYTES",
-                "Smaller weights stay in the model (default: 1024)");
+  table.value({"--external-data-size-threshold"}, size_threshold, "BYTES",
+              "Smaller weights stay in the model (default: 1024)");
   table.flag({"--no-save-all-tensors-to-one-file"}, many_files, "Write each weight to a file of its own");
 }
 

@@ -9,8 +9,7 @@ namespace ulpscope::cli {
 void OnnxrtArgs::declare(OptionTable& table) {
   table.section("ONNX-Runtime Session Creation", "creating an ONNX Runtime session.");
   table.list({"--providers", "--execution-providers"}, providers, "NAME",
-             "Execution providers in order of priority; "
-             "parts of names in any case (cpu, cuda). Default: cpu");
+             "Execution providers in order of priority; parts of names in any case (cpu, cuda). Default: cpu");
   table.value({"--graph-optimization-level"}, optimization_level, "LEVEL",
               "ORT_DISABLE_ALL turns graph optimisations "
               "off; ORT_ENABLE_ALL is the default, and stands for the levels between");

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <sstream>
+#include <utility>
 
 namespace ulpscope::cli {
 namespace {
@@ -76,84 +77,15 @@ void OptionTable::section(std::string title, std::string description) {
   sections_.push_back({std::move(title), std::move(description)});
 }
 
-Option& OptionTable::add(std::vector<std::string> names, Arity arity, std::string metavar, std::string help) {
-  Option option;
-  option.names = std::move(names);
-  option.arity = arity;
-  option.metavar = std::move(metavar);
-  option.help = std::move(help);
-  option.section = sections_.size() - 1;
-  return options_.emplace_back(std::move(option));
-}
-
-Option& OptionTable::flag(std::vector<std::string> names, bool& target, std::string help) {
-  Option& option = add(std::move(names), Arity::kNone, "", std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::count(std::vector<std::string> names, int& target, std::string help) {
-  Option& option = add(std::move(names), Arity::kNone, "", std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::ordered(std::string name, Ordered& target, std::string help) {
-  Option& option = add({std::move(name)}, Arity::kNone, "", std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::value(std::vector<std::string> names, std::optional<std::string>& target, std::string metavar,
-                           std::string help) {
-  Option& option = add(std::move(names), Arity::kOne, std::move(metavar), std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::optional_value(std::vector<std::string> names, std::optional<std::string>& target,
-                                    std::string metavar, std::string help) {
-  Option& option = add(std::move(names), Arity::kOptional, std::move(metavar), std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::integer(std::vector<std::string> names, std::optional<int>& target, std::string metavar,
-                             std::string help) {
-  Option& option = add(std::move(names), Arity::kOne, std::move(metavar), std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::number(std::vector<std::string> names, std::optional<double>& target, std::string metavar,
-                            std::string help) {
-  Option& option = add(std::move(names), Arity::kOne, std::move(metavar), std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::list(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar,
-                          std::string help) {
-  Option& option = add(std::move(names), Arity::kSome, std::move(metavar), std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::rest(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar,
-                          std::string help) {
-  Option& option = add(std::move(names), Arity::kRest, std::move(metavar), std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::repeated(std::vector<std::string> names, Repeated& target, std::string metavar, std::string help) {
-  Option& option = add(std::move(names), Arity::kSome, std::move(metavar), std::move(help));
-  option.target = &target;
-  return option;
-}
-
-Option& OptionTable::words(std::vector<std::string> names, Arity arity, std::string metavar, std::string help) {
-  return add(std::move(names), arity, std::move(metavar), std::move(help));
+Option& OptionTable::add(std::vector<std::string> names, Arity arity, Option::Target target, std::string metavar,
+                         std::string help) {
+  return options_.emplace_back(Option{.names = std::move(names),
+                                      .arity = arity,
+                                      .metavar = std::move(metavar),
+                                      .help = std::move(help),
+                                      .target = target,
+                                      .own = std::exchange(next_is_own_, false),
+                                      .section = sections_.size() - 1});
 }
 
 void OptionTable::positional(std::string metavar, std::optional<std::string>& target, std::string help, bool required) {

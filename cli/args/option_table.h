@@ -38,9 +38,9 @@ struct Option {
   Arity arity = Arity::kNone;
   std::string metavar;
   std::string help;
-  std::variant<std::monostate, bool*, int*, std::optional<int>*, std::optional<double>*, std::optional<std::string>*,
-               std::vector<std::string>*, Repeated*, Ordered*>
-      target;
+  using Target = std::variant<std::monostate, bool*, int*, std::optional<int>*, std::optional<double>*,
+                              std::optional<std::string>*, std::vector<std::string>*, Repeated*, Ordered*>;
+  Target target;
   std::vector<std::string> choices;
   bool integers = false;  ///< Each value of a list must be an integer.
   std::string excludes;   ///< Canonical name of the option that must not be given too.
@@ -60,7 +60,6 @@ struct Option {
   Option& exclude(std::string name) { return excludes = std::move(name), *this; }
   Option& ignore(std::string why) { return support = Support::kIgnored, instead = std::move(why), *this; }
   Option& refuse(std::string why) { return support = Support::kRefused, instead = std::move(why), *this; }
-  Option& ours() { return own = true, *this; }
 };
 
 struct Section {
@@ -81,22 +80,42 @@ class OptionTable {
   /// Starts a group of options: "Title:" and "Options related to <description>" in the help text.
   void section(std::string title, std::string description);
 
-  Option& flag(std::vector<std::string> names, bool& target, std::string help);
-  Option& count(std::vector<std::string> names, int& target, std::string help);
-  Option& ordered(std::string name, Ordered& target, std::string help);
-  Option& value(std::vector<std::string> names, std::optional<std::string>& target, std::string metavar,
-                std::string help);
+  /// The next option is no option of Polygraphy.
+  OptionTable& ours() { return next_is_own_ = true, *this; }
+
+  using Names = std::vector<std::string>;
+  Option& flag(Names names, bool& target, std::string help) {
+    return add(std::move(names), Arity::kNone, &target, "", std::move(help));
+  }
+  Option& count(Names names, int& target, std::string help) {
+    return add(std::move(names), Arity::kNone, &target, "", std::move(help));
+  }
+  Option& ordered(std::string name, Ordered& target, std::string help) {
+    return add({std::move(name)}, Arity::kNone, &target, "", std::move(help));
+  }
+  /// One value: a text, an integer or a number.
+  template <typename T>
+  Option& value(Names names, std::optional<T>& target, std::string metavar, std::string help) {
+    return add(std::move(names), Arity::kOne, &target, std::move(metavar), std::move(help));
+  }
   /// A value that may be left out: the target is then the empty text.
-  Option& optional_value(std::vector<std::string> names, std::optional<std::string>& target, std::string metavar,
-                         std::string help);
-  Option& integer(std::vector<std::string> names, std::optional<int>& target, std::string metavar, std::string help);
-  Option& number(std::vector<std::string> names, std::optional<double>& target, std::string metavar, std::string help);
-  Option& list(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar, std::string help);
+  Option& optional_value(Names names, std::optional<std::string>& target, std::string metavar, std::string help) {
+    return add(std::move(names), Arity::kOptional, &target, std::move(metavar), std::move(help));
+  }
+  Option& list(Names names, std::vector<std::string>& target, std::string metavar, std::string help) {
+    return add(std::move(names), Arity::kSome, &target, std::move(metavar), std::move(help));
+  }
   /// Takes all words that are left, to hand them to another program.
-  Option& rest(std::vector<std::string> names, std::vector<std::string>& target, std::string metavar, std::string help);
-  Option& repeated(std::vector<std::string> names, Repeated& target, std::string metavar, std::string help);
+  Option& rest(Names names, std::vector<std::string>& target, std::string metavar, std::string help) {
+    return add(std::move(names), Arity::kRest, &target, std::move(metavar), std::move(help));
+  }
+  Option& repeated(Names names, Repeated& target, std::string metavar, std::string help) {
+    return add(std::move(names), Arity::kSome, &target, std::move(metavar), std::move(help));
+  }
   /// Words that are accepted without a target: combine with ignore() or refuse().
-  Option& words(std::vector<std::string> names, Arity arity, std::string metavar, std::string help);
+  Option& words(Names names, Arity arity, std::string metavar, std::string help) {
+    return add(std::move(names), arity, {}, std::move(metavar), std::move(help));
+  }
 
   /// The positional argument; at most one, optional unless `required`.
   void positional(std::string metavar, std::optional<std::string>& target, std::string help, bool required = false);
@@ -119,11 +138,12 @@ class OptionTable {
   std::string help() const;
 
  private:
-  Option& add(std::vector<std::string> names, Arity arity, std::string metavar, std::string help);
+  Option& add(Names names, Arity arity, Option::Target target, std::string metavar, std::string help);
 
   std::string program_, description_;
   std::vector<Section> sections_;
   std::vector<Option> options_;
+  bool next_is_own_ = false;
   std::optional<std::string>* positional_ = nullptr;
   std::string positional_metavar_, positional_help_;
   std::size_t positional_section_ = 0;

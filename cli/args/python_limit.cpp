@@ -7,13 +7,10 @@
 namespace ulpscope::cli {
 
 void PythonLimitArgs::declare(OptionTable& table) {
-  table
-      .number(
-          {"--python-time-limit"}, time_limit, "SECONDS",
-          "Longest that one call into Python may take: a "
-          "script's function, one inference of ONNX Runtime (default: 60 for scripts that define or edit a network or "
-          "a config, else 600; 0: no limit)")
-      .ours();
+  table.ours().value(
+      {"--python-time-limit"}, time_limit, "SECONDS",
+      "Longest that one call into Python may take: a script's function, one inference of ONNX Runtime (default: "
+      "60 for scripts that define or edit a network or a config, else 600; 0: no limit)");
 }
 
 std::chrono::milliseconds PythonLimitArgs::call_limit() const {

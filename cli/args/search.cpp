@@ -51,72 +51,56 @@ int rank_of(Precision precision) {
 
 void SearchArgs::declare(OptionTable& table) {
   table.section("Search", "finding the layers that need more precision.");
-  table
+  table.ours()
       .list({"-p", "--precision"}, ladder, "TYPE",
             "What layers may be raised to, where --fp16, --bf16 or --int8 is too coarse: float32 (default), float16, "
             "bfloat16, also several. `--int8 --precision float16 float32` tries float16 for the layers that int8 does "
             "not suit, and enables it")
-      .choose({"float32", "float16", "bfloat16"})
-      .ours();
-  table
+      .choose({"float32", "float16", "bfloat16"});
+  table.ours()
       .list({"--hold-out"}, hold_out, "FILE",
             "Inputs (JSON) that the answer is checked with, at the whole tolerance, but not searched on. Default: "
             "every fourth sample is kept back for this, if there are four or more")
-      .exclude("--no-hold-out")
-      .ours();
-  table.flag({"--no-hold-out"}, no_hold_out, "Search on all samples; nothing checks the answer then").ours();
-  table
+      .exclude("--no-hold-out");
+  table.ours().flag({"--no-hold-out"}, no_hold_out, "Search on all samples; nothing checks the answer then");
+  table.ours()
       .value({"--objective"}, objective, "NAME",
              "smallest (default): few layers; cheapest: few multiply-adds in higher precision")
-      .choose({"smallest", "cheapest"})
-      .ours();
-  table
-      .number({"--margin"}, margin, "F",
-              "Search at F times the tolerance (default: 0.5), so that the answer holds on other data; 1 is the "
-              "tolerance itself")
-      .ours();
-  table.flag({"--shrink"}, shrink, "Take single layers out of the set that was found, as far as it still passes")
-      .ours();
-  table
-      .list(
-          {"--keep"}, keep, "LAYER",
-          "Layers that stay in the highest precision: names of layers or ONNX nodes, patterns (*attention*), operator "
-          "types (Softmax)")
-      .ours();
-  table.list({"--lower"}, lower, "LAYER", "Layers that stay in the lowest precision; named in the same way").ours();
-  table.flag({"--no-repair"}, no_repair, "Leave constants beyond the range of float16 as they are").ours();
-  table.integer({"--max-trials"}, max_trials, "N", "Evaluate the samples of the search at most N times").ours();
-  table
-      .value({"--time-limit"}, time_limit, "TIME",
-             "End after this time (30s, 2m, 1h; a number is in seconds) with the best that was found")
-      .ours();
-  table
-      .value({"--memory-limit"}, memory_limit, "BYTES",
-             "For activations that trials share (512M, 2G; default: 1G). Results do not depend on it")
-      .ours();
-  table.flag({"--dry-run"}, dry_run, "Say what would be searched, and run no trial").ours();
+      .choose({"smallest", "cheapest"});
+  table.ours().value({"--margin"}, margin, "F",
+                     "Search at F times the tolerance (default: 0.5), so that the answer holds on other data; 1 is the "
+                     "tolerance itself");
+  table.ours().flag({"--shrink"}, shrink,
+                    "Take single layers out of the set that was found, as far as it still passes");
+  table.ours().list(
+      {"--keep"}, keep, "LAYER",
+      "Layers that stay in the highest precision: names of layers or ONNX nodes, patterns (*attention*), operator "
+      "types (Softmax)");
+  table.ours().list({"--lower"}, lower, "LAYER", "Layers that stay in the lowest precision; named in the same way");
+  table.ours().flag({"--no-repair"}, no_repair, "Leave constants beyond the range of float16 as they are");
+  table.ours().value({"--max-trials"}, max_trials, "N", "Evaluate the samples of the search at most N times");
+  table.ours().value({"--time-limit"}, time_limit, "TIME",
+                     "End after this time (30s, 2m, 1h; a number is in seconds) with the best that was found");
+  table.ours().value({"--memory-limit"}, memory_limit, "BYTES",
+                     "For activations that trials share (512M, 2G; default: 1G). Results do not depend on it");
+  table.ours().flag({"--dry-run"}, dry_run, "Say what would be searched, and run no trial");
 
   table.section("Answer", "what is kept of the search.");
-  table
-      .value({"--save-answer"}, answer, "FILE",
-             "Write the answer (JSON) to this file (default: MODEL's name with .answer.json in the working directory)")
-      .ours();
-  table
-      .value({"--save-layer-precisions"}, layer_precisions_file, "FILE",
-             "Write the layers and their precisions as words for --layer-precisions, one per line")
-      .ours();
-  table
+  table.ours().value(
+      {"--save-answer"}, answer, "FILE",
+      "Write the answer (JSON) to this file (default: MODEL's name with .answer.json in the working directory)");
+  table.ours().value({"--save-layer-precisions"}, layer_precisions_file, "FILE",
+                     "Write the layers and their precisions as words for --layer-precisions, one per line");
+  table.ours()
       .value({"--journal"}, journal, "FILE",
              "Write a line of JSON per finished trial to this file (default: beside the answer, .journal.jsonl)")
-      .exclude("--no-journal")
-      .ours();
-  table.flag({"--no-journal"}, no_journal, "Keep no journal").ours();
-  table
+      .exclude("--no-journal");
+  table.ours().flag({"--no-journal"}, no_journal, "Keep no journal");
+  table.ours()
       .flag({"--continue"}, resume,
             "Go on with the journal of a search that was ended: no finished trial is repeated, and the answer is the "
             "same as without the interruption")
-      .exclude("--no-journal")
-      .ours();
+      .exclude("--no-journal");
 }
 
 SearchOptions SearchArgs::options() const {

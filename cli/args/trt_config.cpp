@@ -37,7 +37,8 @@ void declare_ignored(OptionTable& table) {
   flag("--use-dla", "Run on the deep learning accelerator");
   flag("--allow-gpu-fallback", "For --use-dla");
   table.words({"--pool-limit", "--memory-pool-limit"}, Arity::kSome, "POOL:BYTES", "Memory limits").ignore(kNoMeaning);
-  value("--workspace", "BYTES", "Memory limit").ours();
+  table.ours();
+  value("--workspace", "BYTES", "Memory limit");
   table.words({"--preview-features"}, Arity::kAny, "NAME", "Preview features").ignore(kNoMeaning);
   value("--builder-optimization-level", "N", "Time to spend on building");
   value("--hardware-compatibility-level", "LEVEL", "GPUs that the engine runs on");
@@ -60,8 +61,7 @@ Shape find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const
 void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
   table.section("TensorRT Builder Configuration", "what the engine is built for.");
   table.repeated({"--trt-min-shapes"}, min_shapes, "NAME:[D0,D1,..]",
-                 "Smallest input shapes; once per profile. "
-                 "Default: the shapes of the inputs");
+                 "Smallest input shapes; once per profile. Default: the shapes of the inputs");
   table.repeated({"--trt-opt-shapes"}, opt_shapes, "NAME:[D0,D1,..]", "Input shapes that the engine is tuned for");
   table.repeated({"--trt-max-shapes"}, max_shapes, "NAME:[D0,D1,..]", "Largest input shapes");
   table.flag({"--tf32"}, tf32, "Allow tf32");
@@ -76,20 +76,20 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
           "they have no effect; prefer: where possible, with a warning where not; obey: or the build fails. Default: " +
               default_constraints)
       .choose({"prefer", "obey", "none"});
-  table.flag({"--obey-precision-constraints"}, obey, "Older form of --precision-constraints obey")
-      .exclude("--precision-constraints")
-      .ours();
-  table.flag({"--strict-types"}, strict, "Older form of --precision-constraints obey")
-      .exclude("--precision-constraints")
-      .ours();
+  table.ours()
+      .flag({"--obey-precision-constraints"}, obey, "Older form of --precision-constraints obey")
+      .exclude("--precision-constraints");
+  table.ours()
+      .flag({"--strict-types"}, strict, "Older form of --precision-constraints obey")
+      .exclude("--precision-constraints");
   table.value({"--calibration-cache"}, calibration_cache, "FILE",
               "Scales for int8. Read if the file is there and not empty; else made by calibration with the inputs, and "
               "written");
   table.value({"--calib-base-cls", "--calibration-base-class"}, calib_base_cls, "NAME",
               "How int8 is calibrated: IInt8EntropyCalibrator2 (default; short: entropy), IInt8EntropyCalibrator, "
               "IInt8MinMaxCalibrator (max) or IInt8LegacyCalibrator (percentile)");
-  table.number({"--quantile"}, quantile, "Q",
-               "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
+  table.value({"--quantile"}, quantile, "Q",
+              "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
   table.value({"--save-tactics", "--save-tactic-replay"}, save_tactics, "FILE", "Write the chosen tactics (JSON)")
       .exclude("--load-tactics");
   table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
@@ -102,31 +102,23 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
   declare_ignored(table);
 
   table.section("Ulpscope Engine", "what ulpscope has beyond TensorRT.");
-  table
+  table.ours()
       .value({"--fusion"}, fusion, "LEVEL",
-             "Which neighbouring layers of one precision become one group, in which "
-             "nothing is rounded (default: full)")
-      .choose({"none", "pointwise", "full"})
-      .ours();
-  table
-      .flag({"--assume-lowest"}, assume_lowest,
-            "Skip the costs: layers without a constraint take the lowest allowed "
-            "precision")
-      .ours();
-  table
+             "Which neighbouring layers of one precision become one group, in which nothing is rounded (default: full)")
+      .choose({"none", "pointwise", "full"});
+  table.ours().flag({"--assume-lowest"}, assume_lowest,
+                    "Skip the costs: layers without a constraint take the lowest allowed precision");
+  table.ours()
       .value({"--backend"}, engine_backend, "NAME",
              "What carries out the engine's kernels: cpu (default), or plain, the "
              "simplest code that follows the same descriptions")
-      .choose({"cpu", "plain"})
-      .ours();
-  table.value({"--target"}, target, "GPU", "The GPU whose costs decide: h200 (default), a100, l4, t4 or orin").ours();
-  table.integer({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it").ours();
-  table
+      .choose({"cpu", "plain"});
+  table.ours().value({"--target"}, target, "GPU", "The GPU whose costs decide: h200 (default), a100, l4, t4 or orin");
+  table.ours().value({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it");
+  table.ours()
       .value({"--trt-backend"}, backend, "NAME",
-             "What --trt means: ulpscope (default), or the real tensorrt, through "
-             "its Python package")
-      .choose({"ulpscope", "tensorrt"})
-      .ours();
+             "What --trt means: ulpscope (default), or the real tensorrt, through its Python package")
+      .choose({"ulpscope", "tensorrt"});
 }
 
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {

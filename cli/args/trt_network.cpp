@@ -43,16 +43,12 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
       .ignore("tensors are handed over in row-major order");
   table.list({"--trt-network-postprocess-script", "--trt-npps"}, postprocess_scripts, "FILE.py[:FUNC]",
              "Python functions `postprocess(network)` that edit the network after it was read, in this order");
-  table
-      .list(
-          {"--clamp-constants"}, clamp_constants, "NAME[:LIMIT]",
-          "Limit the magnitudes of these constants (initializers, outputs of Constant nodes), such as attention masks "
-          "of -3.4e38 that float16 cannot hold (default limit: 32752, half of its largest value)")
-      .ours();
-  table
-      .value({"--repairs"}, repairs, "ANSWER.json",
-             "Do the repairs of an answer of `precision search` again: clamped constants, equalised channels")
-      .ours();
+  table.ours().list(
+      {"--clamp-constants"}, clamp_constants, "NAME[:LIMIT]",
+      "Limit the magnitudes of these constants (initializers, outputs of Constant nodes), such as attention masks "
+      "of -3.4e38 that float16 cannot hold (default limit: 32752, half of its largest value)");
+  table.ours().value({"--repairs"}, repairs, "ANSWER.json",
+                     "Do the repairs of an answer of `precision search` again: clamped constants, equalised channels");
   table.flag({"--strongly-typed"}, strongly_typed, "Types are those written in the file, as in TensorRT 11");
   table.words({"--mark-debug"}, Arity::kSome, "NAME", "Debug tensors").ignore("use --trt-outputs");
   table.words({"--mark-unfused-tensors-as-debug-tensors"}, Arity::kNone, "", "Debug tensors")

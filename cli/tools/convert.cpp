@@ -50,15 +50,11 @@ class ConvertTool : public Tool {
         .value({"--convert-to"}, convert_to_, "KIND",
                "onnx: the typed model; trt: an engine of ulpscope, for `run` (default: by the extension of FILE)")
         .choose({"onnx", "trt"});
-    table
-        .list({"--io-types"}, io_types_, "NAME:TYPE",
-              "Types of network inputs and outputs: float32, float16 or bfloat16. Others keep theirs")
-        .ours();
+    table.ours().list({"--io-types"}, io_types_, "NAME:TYPE",
+                      "Types of network inputs and outputs: float32, float16 or bfloat16. Others keep theirs");
     table.section("Precision", "which layers compute in which type.");
-    table
-        .value({"--answer"}, answer_path_, "FILE",
-               "The answer of `precision search`: types, kept layers, clamped constants and fusion")
-        .ours();
+    table.ours().value({"--answer"}, answer_path_, "FILE",
+                       "The answer of `precision search`: types, kept layers, clamped constants and fusion");
     table.flag({"--fp16"}, config_.fp16, "Lower layers to float16");
     table.flag({"--bf16"}, config_.bf16, "Lower layers to bfloat16");
     table.flag({"--int8"}, config_.int8,
@@ -69,46 +65,37 @@ class ConvertTool : public Tool {
     table.value({"--calib-base-cls", "--calibration-base-class"}, config_.calib_base_cls, "NAME",
                 "How int8 is calibrated: IInt8EntropyCalibrator2 (default; short: entropy), IInt8EntropyCalibrator, "
                 "IInt8MinMaxCalibrator (max) or IInt8LegacyCalibrator (percentile)");
-    table.number({"--quantile"}, config_.quantile, "Q",
-                 "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
-    table
-        .list({"--keep"}, convert_.keep, "NAME",
-              "Layers that stay in float32: names of layers or nodes, operators (Softmax), patterns")
-        .ours();
-    table.list({"--lower"}, convert_.lower, "NAME", "Lower these alone, and keep all others").ours();
+    table.value({"--quantile"}, config_.quantile, "Q",
+                "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
+    table.ours().list({"--keep"}, convert_.keep, "NAME",
+                      "Layers that stay in float32: names of layers or nodes, operators (Softmax), patterns");
+    table.ours().list({"--lower"}, convert_.lower, "NAME", "Lower these alone, and keep all others");
     table.list({"--layer-precisions"}, convert_.layer_precisions, "LAYER:TYPE",
                "Compute precision of layers: float32, float16, bfloat16 or int8");
-    table
-        .list({"--clamp-constants"}, network_.clamp_constants, "NAME[:LIMIT]",
-              "Limit the magnitudes of these constants, such as attention masks of -3.4e38 that float16 cannot hold "
-              "(default limit: 32752, half of its largest value)")
-        .ours();
-    table
+    table.ours().list(
+        {"--clamp-constants"}, network_.clamp_constants, "NAME[:LIMIT]",
+        "Limit the magnitudes of these constants, such as attention masks of -3.4e38 that float16 cannot hold "
+        "(default limit: 32752, half of its largest value)");
+    table.ours()
         .value({"--fusion"}, config_.fusion, "LEVEL",
                "The level of fusion that the results are the same at: decides whether BatchNormalization is multiplied "
                "into convolutions (default: full)")
-        .choose({"none", "pointwise", "full"})
-        .ours();
-    table.value({"--target"}, config_.target, "GPU", "For --convert-to trt: the GPU whose costs are reported").ours();
-    table.integer({"--threads"}, config_.threads, "N", "Threads (default: one per core)").ours();
+        .choose({"none", "pointwise", "full"});
+    table.ours().value({"--target"}, config_.target, "GPU", "For --convert-to trt: the GPU whose costs are reported");
+    table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
     declare_relax(table);
     table.section("Also written", "other forms of the same choice.");
-    table
-        .value({"--save-layer-precisions"}, save_layer_precisions_, "FILE",
-               "Words for --layer-precisions, one per line")
-        .ours();
-    table
-        .value({"--save-postprocess-script"}, save_script_, "FILE.py",
-               "A network postprocess script that sets the precisions in TensorRT up to 10")
-        .ours();
-    table
-        .value({"--save-exclusions"}, save_exclusions_, "FILE.json",
-               "nodes_to_exclude of ModelOpt AutoCast, and node_block_list of onnxconverter-common's float16 converter")
-        .ours();
-    table.flag({"--print-commands"}, print_commands_, "Commands that build the typed model with TensorRT 11").ours();
+    table.ours().value({"--save-layer-precisions"}, save_layer_precisions_, "FILE",
+                       "Words for --layer-precisions, one per line");
+    table.ours().value({"--save-postprocess-script"}, save_script_, "FILE.py",
+                       "A network postprocess script that sets the precisions in TensorRT up to 10");
+    table.ours().value(
+        {"--save-exclusions"}, save_exclusions_, "FILE.json",
+        "nodes_to_exclude of ModelOpt AutoCast, and node_block_list of onnxconverter-common's float16 converter");
+    table.ours().flag({"--print-commands"}, print_commands_, "Commands that build the typed model with TensorRT 11");
     table.section("Checks", "what is checked before the file is written.");
-    table.flag({"--no-verify"}, no_verify_, "Do not run the new model against the old one").ours();
-    table.flag({"--no-python-checks"}, no_python_checks_, "Leave out onnx.checker and ONNX Runtime").ours();
+    table.ours().flag({"--no-verify"}, no_verify_, "Do not run the new model against the old one");
+    table.ours().flag({"--no-python-checks"}, no_python_checks_, "Leave out onnx.checker and ONNX Runtime");
     data_.declare(table);
     onnx_.declare(table, false);
     limits_.declare(table);
@@ -157,18 +144,15 @@ class ConvertTool : public Tool {
  private:
   void declare_relax(OptionTable& table) {
     table.section("Fewer casts", "what --relax may raise.");
-    table
-        .flag({"--relax"}, convert_.relax,
-              "Neighbours of kept layers may stay in float32, too, where that saves more time as casts than it costs; "
-              "the outputs are held against the tolerance of the answer, or of the options below, first")
-        .ours();
-    table
-        .value({"--golden"}, golden_, "FILE",
-               "Results to compare with (default: those that the answer was found with, or the model in float32)")
-        .ours();
-    table
-        .value({"--save-answer"}, save_answer_, "FILE", "With --answer: the answer with the layers that --relax raised")
-        .ours();
+    table.ours().flag(
+        {"--relax"}, convert_.relax,
+        "Neighbours of kept layers may stay in float32, too, where that saves more time as casts than it costs; "
+        "the outputs are held against the tolerance of the answer, or of the options below, first");
+    table.ours().value(
+        {"--golden"}, golden_, "FILE",
+        "Results to compare with (default: those that the answer was found with, or the model in float32)");
+    table.ours().value({"--save-answer"}, save_answer_, "FILE",
+                       "With --answer: the answer with the layers that --relax raised");
     table.list({"--rtol", "--rel-tol"}, comparison_.rtol, "[NAME:]X", "For --relax: relative tolerance");
     table.list({"--atol", "--abs-tol"}, comparison_.atol, "[NAME:]X", "For --relax: absolute tolerance");
     criterion_.declare(table);

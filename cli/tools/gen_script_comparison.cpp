@@ -122,8 +122,7 @@ std::string execution_code(const RunOptions& options, PythonScript& script,
                                    .text();
   if (args.save_accuracy_results) {
     text += fmt::format(
-        "# Accuracy Comparison\naccuracy_results = {}\naccuracy_results.save({})\nsuccess = "
-        "bool(accuracy_results)\n",
+        "# Accuracy Comparison\naccuracy_results = {}\naccuracy_results.save({})\nsuccess = bool(accuracy_results)\n",
         accuracy, python_string(*args.save_accuracy_results));
   } else {
     text += fmt::format("# Accuracy Comparison\nsuccess = bool({})\n", accuracy);

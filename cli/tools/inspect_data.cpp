@@ -184,11 +184,11 @@ class InspectDataTool : public Tool {
     table.flag({"-a", "--all"}, options_.all, "Show all iterations, not the first alone");
     table.flag({"-s", "--show-values"}, options_.show_values, "Show the values too");
     table.flag({"--histogram"}, options_.histogram, "Show how the values are distributed");
-    table.integer({"-n", "--num-items"}, num_items_, "N",
-                  "Values at the beginning and end of each dimension of large arrays; -1: all (default: 3)");
-    table.integer({"--line-width"}, line_width_, "N", "Characters per line of values; -1: no limit (default: 75)");
-    table.flag({"--json"}, options_.json, "Print a JSON object (docs/formats.md) instead; log lines go to stderr")
-        .ours();
+    table.value({"-n", "--num-items"}, num_items_, "N",
+                "Values at the beginning and end of each dimension of large arrays; -1: all (default: 3)");
+    table.value({"--line-width"}, line_width_, "N", "Characters per line of values; -1: no limit (default: 75)");
+    table.ours().flag({"--json"}, options_.json,
+                      "Print a JSON object (docs/formats.md) instead; log lines go to stderr");
   }
   int run() override {
     const auto check = [](const std::optional<int>& value, const char* option, int fallback) {

@@ -276,7 +276,7 @@ class InspectDiffTool : public Tool {
     table.section("Files", "what is compared.");
     table.positional("A", a_, "The first file", true);
     table.more_positionals({"B"}, b_, "The second file");
-    table.flag({"--json"}, json_, "Print a JSON object (docs/formats.md) instead; log lines go to stderr").ours();
+    table.ours().flag({"--json"}, json_, "Print a JSON object (docs/formats.md) instead; log lines go to stderr");
   }
   int run() override {
     if (json_) move_log_to_stderr();

@@ -42,7 +42,7 @@ class InspectModelTool : public Tool {
         .choose({"layers", "attrs", "weights"});
     table.value({"--convert-to", "--display-as"}, convert_to_, "FORMAT", "Show the engine instead of the ONNX file")
         .choose({"trt"});
-    table.flag({"--json"}, json_, "Print a JSON object (docs/formats.md) instead; log lines go to stderr").ours();
+    table.ours().flag({"--json"}, json_, "Print a JSON object (docs/formats.md) instead; log lines go to stderr");
     table.words({"--list-unbounded-dds"}, Arity::kNone, "", "List tensors whose size depends on data")
         .refuse("the engine plans for any size; use polygraphy inspect model");
     table.words({"--combine-tensor-info"}, Arity::kOne, "FILE", "Formats of TensorRT's tensors")

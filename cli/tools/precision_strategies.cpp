@@ -88,7 +88,7 @@ class StrategyTool : public Tool {
                "Precision of marked layers: float32 (default), or float16, which turns --fp16 on")
         .choose({"float32", "float16"});
     table.flag({"-s", "--show-output"}, show_output_, "Show the whole comparison of each try");
-    if (kind_ == Kind::kWorstFirst) table.integer({"--top"}, top_, "N", "Layers added per round (default: 5)");
+    if (kind_ == Kind::kWorstFirst) table.value({"--top"}, top_, "N", "Layers added per round (default: 5)");
     options_.model.declare(table, /*required=*/true);
     options_.onnx.declare(table);
     options_.config.declare(table, "obey");

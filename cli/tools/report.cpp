@@ -32,8 +32,8 @@ class ReportTool : public Tool {
   void declare(OptionTable& table) override {
     table.section("Answer", "what is shown.");
     table.positional("ANSWER", answer_, "The answer of `precision search` (.answer.json)", /*required=*/true);
-    table.value({"--typed"}, typed_, "FILE", "A typed model that `convert` made of it: the page lists its casts")
-        .ours();
+    table.ours().value({"--typed"}, typed_, "FILE",
+                       "A typed model that `convert` made of it: the page lists its casts");
     table.section("Output", "the page.");
     table.value({"-o", "--output"}, output_, "FILE",
                 "Where to write the page (default: ANSWER's name with .html, in the current folder)");

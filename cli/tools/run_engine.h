@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "runtime/engine.h"
 #include "runners/script_host.h"
+#include "runtime/engine.h"
 #include "tools/run_options.h"
 
 namespace ulpscope::cli {

@@ -51,7 +51,8 @@ class ULPSCOPE_API Tensor {
   const void* raw() const noexcept { return data_; }
 
   /// The elements. T must be the C++ type of the element type (float, double, std::int64_t, bool, ...; std::uint16_t
-  /// for the bits of float16 and bfloat16, std::uint8_t for those of narrower types). Throws InternalError if it is not.
+  /// for the bits of float16 and bfloat16, std::uint8_t for those of narrower types). Throws InternalError if it is
+  /// not.
   template <typename T>
   T* data();
   template <typename T>

@@ -133,9 +133,8 @@ Json parse(std::string_view text, const std::string& where) {
   if (!text.empty() && static_cast<std::uint8_t>(text.front()) == 0x80) {
     fail(where,
          "expected JSON, got a Python pickle. Pickles can run code, so they are not read. If you trust the file, "
-         "convert it in the environment that wrote it: "
-         "python3 -c \"import pickle, sys; from polygraphy.json import save_json; "
-         "save_json(pickle.load(open(sys.argv[1], 'rb')), sys.argv[2])\" FILE FILE.json");
+         "convert it in the environment that wrote it: python3 -c \"import pickle, sys; from polygraphy.json import "
+         "save_json; save_json(pickle.load(open(sys.argv[1], 'rb')), sys.argv[2])\" FILE FILE.json");
   }
   if (text.starts_with("PK") || text.starts_with("\x93NUMPY"))
     fail(where,

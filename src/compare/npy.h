@@ -8,7 +8,8 @@
 
 namespace ulpscope {
 
-/// A version 1.0 file in C order. bfloat16 and what ulpscope only holds (float8, int4, ...) have no NumPy type: Error(kUnsupported) with advice.
+/// A version 1.0 file in C order. bfloat16 and what ulpscope only holds (float8, int4, ...) have no NumPy type:
+/// Error(kUnsupported) with advice.
 std::string encode_npy(const Tensor& tensor);
 
 /// The array of an .npy file, or the first array of an .npz archive (stored or deflated). Fortran order and big-endian

@@ -14,11 +14,12 @@ namespace ulpscope {
 /// The memory of this machine in bytes, or of the control group that the process runs in, if that is less.
 std::uint64_t machine_memory() noexcept;
 
-/// Memory for elements, aligned to 64 bytes; freed by std::free. Large blocks ask for huge pages, without which the first
-/// touch of every 4 KiB costs as much as filling them. Throws std::bad_alloc.
+/// Memory for elements, aligned to 64 bytes; freed by std::free. Large blocks ask for huge pages, without which the
+/// first touch of every 4 KiB costs as much as filling them. Throws std::bad_alloc.
 void* allocate_elements(std::size_t bytes);
 
-/// The bytes of a tensor; nothing where 64 bits cannot count them, nor those along its other dimensions if one is 0. REQUIRES: no negative dimension.
+/// The bytes of a tensor; nothing where 64 bits cannot count them, nor those along its other dimensions if one is 0.
+/// REQUIRES: no negative dimension.
 std::optional<std::uint64_t> bytes_of(DataType type, const Shape& shape) noexcept;
 
 /// "3.5 GiB".

@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 
-#include "runtime/engine.h"
 #include "runners/runner.h"
+#include "runtime/engine.h"
 
 namespace ulpscope {
 

@@ -7,7 +7,6 @@
 
 #include "args/debug_precision.h"
 #include "args/logging.h"
-#include "args/normalize.h"
 #include "args/parser.h"
 #include "tools/run_options.h"
 
@@ -27,8 +26,7 @@ int main(int argc, char** argv) {
   json out;
   try {
     const std::vector<std::string> words(argv + (debugging ? 2 : 1), argv + argc);
-    const NormalizedArguments arguments = normalize(table, words);
-    const ParseResult parsed = parse(table, words);
+    const Arguments arguments = parse(table, words);
     out["unrecognized"] = arguments.unrecognized;
     out["help"] = arguments.help;
     out["model"] = nullptr;
@@ -48,7 +46,7 @@ int main(int argc, char** argv) {
       }
     }
     out["options"] = given;
-    // What the parser set, to see that nothing is lost behind normalisation.
+    // What the parser set, to see that nothing is lost on the way to the targets.
     out["runners"] = options.runners.runners;
     json parsed_values = json::object();
     for (const Option& option : table.options()) {
