@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "args/option_table.h"
+#include "onnx/import.h"
 #include "ulpscope/shape.h"
 
 namespace ulpscope::cli {
@@ -31,6 +32,25 @@ struct ModelArgs {
   /// Throws Error when writing `output`, which `option` names, would replace the model, and when it is no file.
   void check_not_replaced(const std::string& option, const std::string& output) const;
   std::vector<std::pair<std::string, Shape>> shapes() const;
+};
+
+// How ONNX files are read and which of their values are outputs.
+
+struct OnnxLoadArgs {
+  std::vector<std::string> outputs, exclude_outputs;
+  std::optional<std::string> external_data_dir;
+  bool ignore_external_data = false;
+  std::vector<std::string> outputs_by_type;
+  bool fp_to_fp16 = false;
+  std::optional<std::string> save_path;
+  std::string save_help = "Write the model that ONNX Runtime is given";
+  std::optional<std::string> save_external_data;  ///< A file name; empty: the default one.
+  std::optional<int> size_threshold;
+  bool many_files = false;
+
+  /// `outputs_and_saving`: with the options that choose outputs, and those that write models.
+  void declare(OptionTable& table, bool outputs_and_saving = true);
+  ImportOptions import_options() const;
 };
 
 }  // namespace ulpscope::cli

@@ -3,7 +3,6 @@
 
 #include "args/data_loader.h"
 #include "args/model.h"
-#include "args/onnx_load.h"
 #include "args/trt_config.h"
 #include "args/trt_network.h"
 

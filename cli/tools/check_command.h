@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "args/iterative_debug.h"
+#include "args/debug.h"
 
 namespace ulpscope::cli {
 

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "args/criterion.h"
+#include "args/inference.h"
 #include "args/network_args.h"
-#include "args/python_limit.h"
 #include "compare/data_loader.h"
 #include "core/file.h"
 #include "core/parallel.h"

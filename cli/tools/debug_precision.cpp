@@ -1,7 +1,6 @@
-#include "args/debug_precision.h"
-
 #include <fmt/format.h>
 
+#include "args/debug.h"
 #include "console.h"
 #include "core/file.h"
 #include "interrupt.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "args/iterative_debug.h"
+#include "args/debug.h"
 
 namespace ulpscope::cli {
 

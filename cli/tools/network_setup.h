@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "api/loaded_model.h"
+#include "args/inference.h"
 #include "args/network_args.h"
-#include "args/python_limit.h"
 #include "compare/data_loader.h"
 #include "compare/tensor_map.h"
 #include "runners/script_host.h"

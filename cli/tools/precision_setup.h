@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "args/precision.h"
+#include "args/debug.h"
 #include "compare/comparison.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"

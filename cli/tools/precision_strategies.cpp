@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "args/onnxrt.h"
+#include "args/runners.h"
 #include "compare/difference.h"
 #include "compare/statistics.h"
 #include "console.h"

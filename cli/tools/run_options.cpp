@@ -1,6 +1,6 @@
 #include "tools/run_options.h"
 
-#include "args/tensorflow.h"
+#include "args/runners.h"
 
 namespace ulpscope::cli {
 

@@ -6,9 +6,7 @@
 #include "args/inference.h"
 #include "args/model.h"
 #include "args/network_args.h"
-#include "args/onnx_load.h"
-#include "args/onnxrt.h"
-#include "args/runner_select.h"
+#include "args/runners.h"
 #include "args/trt_config.h"
 #include "args/trt_network.h"
 

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "args/debug_precision.h"
+#include "args/debug.h"
 #include "args/logging.h"
 #include "args/parser.h"
 #include "tools/run_options.h"

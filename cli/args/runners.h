@@ -1,11 +1,19 @@
-// ONNX Runtime's session.
+// Which runners yield outputs.
 #pragma once
 
-#include "args/onnx_load.h"
+#include "args/model.h"
 #include "args/option_table.h"
 #include "runners/onnxruntime_runner.h"
 
 namespace ulpscope::cli {
+
+struct RunnerSelectArgs {
+  Ordered runners;  ///< "--trt", "--onnxrt", in the order typed.
+
+  void declare(OptionTable& table);
+};
+
+// ONNX Runtime's session.
 
 struct OnnxrtArgs {
   std::vector<std::string> providers;
@@ -17,5 +25,9 @@ struct OnnxrtArgs {
 
 /// True for `mark all` and `*`.
 bool marks_all(const std::vector<std::string>& outputs);
+
+// Polygraphy's options for TensorFlow: known, so that their abbreviations mean here what they mean there, and refused.
+
+void declare_tensorflow_options(OptionTable& table);
 
 }  // namespace ulpscope::cli

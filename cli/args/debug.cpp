@@ -1,6 +1,19 @@
-#include "args/iterative_debug.h"
+#include "args/debug.h"
 
 namespace ulpscope::cli {
+
+void PrecisionOptions::declare_search(OptionTable& table) {
+  table.ours().value(
+      {"--golden"}, golden, "FILE",
+      "Results to compare with, as --save-outputs of `run` writes them, whatever the file is called. All of its "
+      "iterations count");
+  table.ours()
+      .flag({"--cost-model"}, cost_model,
+            "Layers that are not marked may stay in a higher precision where that costs less on the target. Default: "
+            "they take the lowest enabled precision, as with --assume-lowest")
+      .exclude("--assume-lowest");
+  python.declare(table);
+}
 
 void CheckArgs::declare(OptionTable& table) {
   table.section("Pass/Fail Reporting", "telling whether a try passed.");
@@ -47,6 +60,30 @@ void IterationArgs::declare(OptionTable& table) {
   table.value({"--save-debug-replay"}, save_replay, "FILE",
               "Where the verdicts of all tries are written (default: polygraphy_debug_replay.json). A second file with "
               "the suffix _skip_current counts the try at hand as failed: load it after a crash");
+}
+
+void DebugPrecisionArgs::declare(OptionTable& table) {
+  table.section("Precision", "how layers are chosen.");
+  table
+      .value({"--mode"}, mode, "MODE",
+             "bisect (default): by halves, from all layers; linear: one layer more per try, from none")
+      .choose({"bisect", "linear"});
+  table
+      .value({"--dir", "--direction"}, direction, "DIRECTION",
+             "forward (default): the first layers, from the inputs; reverse: the last layers, from the outputs")
+      .choose({"forward", "reverse"});
+  table.value({"-p", "--precision"}, type, "TYPE", "Precision of marked layers: float32 (default), or float16")
+      .choose({"float32", "float16"});
+  precision.declare_search(table);
+  check.declare(table);
+  artifacts.declare(table);
+  iteration.declare(table);
+  precision.model.declare(table, /*required=*/true);
+  precision.onnx.declare(table, /*outputs_and_saving=*/false);
+  precision.data.declare(table);
+  precision.config.declare(table, "obey");
+  precision.network.declare(table, precision.config.strongly_typed, /*engine=*/false);
+  precision.comparison.declare(table);
 }
 
 }  // namespace ulpscope::cli
