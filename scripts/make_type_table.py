@@ -5,6 +5,7 @@
 `tests/python/test_type_table.py` holds the source to it.
 """
 
+import textwrap
 from collections import defaultdict
 
 import onnx.defs
@@ -68,12 +69,12 @@ def means_the_same(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> bool:
 
 
 def table() -> list[str]:
-    """One line of C++ per operator."""
+    """Rows of C++, as many to a line as fit."""
     versions = defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "":
             versions[schema.name].append(schema)
-    lines = []
+    rows = []
     for name in sorted(versions):
         before, entries = None, []
         for schema in sorted(versions[name], key=lambda s: s.since_version):
@@ -82,10 +83,10 @@ def table() -> list[str]:
                 flags |= FLOAT16 if accepts(schema, "tensor(float16)") else 0
                 flags |= BFLOAT16 if accepts(schema, "tensor(bfloat16)") else 0
                 flags |= SAME_AS_BEFORE if before is not None and means_the_same(before, schema) else 0
-            entries.append(f"{{{schema.since_version}, {flags}}}")
+            entries.append(f"{{{schema.since_version},{flags}}}")
             before = schema
-        lines.append(f'    {{"{name}", {{{", ".join(entries)}}}}},')
-    return lines
+        rows.append(f'{{"{name}",{{{",".join(entries)}}}}},')
+    return textwrap.wrap(" ".join(rows), 120, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 if __name__ == "__main__":

@@ -77,141 +77,73 @@ MetricNames names_of(Metric metric) {
   throw InternalError("names_of: unknown metric");
 }
 
-/// A JSON text that grows; Python's NaN and Infinity included, which JSON proper lacks.
-class Writer {
- public:
-  std::string take() { return std::move(text_); }
+using Json = nlohmann::ordered_json;
 
-  void open(char bracket) {
-    text_ += bracket;
-    brackets_ += bracket == '{' ? '}' : ']';
-    first_ = true;
-  }
-  void close() {
-    const char bracket = brackets_.back();
-    brackets_.pop_back();
-    if (!first_) line();
-    text_ += bracket;
-    first_ = false;
-  }
-  void item() {
-    if (!first_) text_ += ',';
-    first_ = false;
-    line();
-  }
-  void key(const std::string& name) {
-    item();
-    text_ += quoted(name) + ": ";
-  }
-  void raw(const std::string& value) { text_ += value; }
-  void field(const std::string& name, const std::string& value) {
-    key(name);
-    text_ += quoted(value);
-  }
-  void field(const std::string& name, std::optional<double> value) {
-    key(name);
-    text_ += value ? number(*value) : "null";
-  }
+/// Python's NaN and infinities, which JSON lacks, are texts that begin with this character until the end.
+constexpr char kNoText = '\x01';
 
-  static std::string quoted(const std::string& text) {
-    return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  }
+Json number(std::optional<double> value) {
+  if (!value) return nullptr;
+  if (std::isfinite(*value)) return *value;
+  return kNoText + std::string(std::isnan(*value) ? "NaN" : *value > 0 ? "Infinity" : "-Infinity");
+}
 
- private:
-  static std::string number(double value) {
-    if (std::isnan(value)) return "NaN";
-    if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-    return python_float(value);
-  }
-  void line() {
-    text_ += '\n';
-    text_.append(4 * brackets_.size(), ' ');
-  }
-
-  std::string text_, brackets_;
-  bool first_ = true;
-};
+std::string dump(const Json& json) {
+  std::string text = json.dump(4, ' ', true, Json::error_handler_t::replace);
+  for (const std::string word : {"NaN", "Infinity", "-Infinity"})
+    for (std::size_t at = 0; (at = text.find("\"\\u0001" + word + '"', at)) != std::string::npos;)
+      text.replace(at, word.size() + 8, word);
+  return text;
+}
 
 constexpr const char* kClass = "polygraphy_class";
 
-void write_simple(Writer& json, const OutputVerdict& verdict) {
+Json simple_json(const OutputVerdict& verdict) {
   const ErrorMetrics& metrics = *verdict.metrics;
-  json.open('{');
-  json.field("max_absdiff", metrics.max_abs);
-  json.field("max_reldiff", metrics.max_rel);
-  json.field("mean_absdiff", metrics.mean_abs);
-  json.field("mean_reldiff", metrics.mean_rel);
-  json.field("median_absdiff", metrics.median_abs);
-  json.field("median_reldiff", metrics.median_rel);
-  json.field("quantile_absdiff", metrics.quantile_abs);
-  json.field("quantile_reldiff", metrics.quantile_rel);
-  json.key("thresholds");
-  json.open('{');
-  json.field("check_error_stat", verdict.tolerance.stat);
-  json.field("atol", verdict.tolerance.absolute);
-  json.field("rtol", verdict.tolerance.relative);
-  json.field(kClass, "SimpleThreshold");
-  json.close();
-  json.key("passed");  // the numbers tell the verdict, except that on single elements
-  json.raw(verdict.tolerance.stat != "elemwise" ? "null" : verdict.passed ? "true" : "false");
-  json.field(kClass, "OutputCompareResult");
-  json.close();
+  const ErrorTolerance& tolerance = verdict.tolerance;
+  return {{"max_absdiff", number(metrics.max_abs)},
+          {"max_reldiff", number(metrics.max_rel)},
+          {"mean_absdiff", number(metrics.mean_abs)},
+          {"mean_reldiff", number(metrics.mean_rel)},
+          {"median_absdiff", number(metrics.median_abs)},
+          {"median_reldiff", number(metrics.median_rel)},
+          {"quantile_absdiff", number(metrics.quantile_abs)},
+          {"quantile_reldiff", number(metrics.quantile_rel)},
+          {"thresholds",
+           {{"check_error_stat", tolerance.stat},
+            {"atol", number(tolerance.absolute)},
+            {"rtol", number(tolerance.relative)},
+            {kClass, "SimpleThreshold"}}},
+          // The numbers tell the verdict, except that on single elements.
+          {"passed", tolerance.stat == "elemwise" ? Json(verdict.passed) : Json()},
+          {kClass, "OutputCompareResult"}};
 }
 
-void write_metric(Writer& json, const MetricCheck& check) {
+Json metric_json(const MetricCheck& check) {
   const MetricNames names = names_of(check.metric);
-  json.open('{');
-  json.field(names.field, check.value);
-  json.key("thresholds");
-  json.open('{');
-  json.field("threshold", check.threshold);
-  json.field(kClass, names.threshold);
-  json.close();
-  json.field(kClass, names.result);
-  json.close();
+  return {{names.field, number(check.value)},
+          {"thresholds", {{"threshold", number(check.threshold)}, {kClass, names.threshold}}},
+          {kClass, names.result}};
 }
 
 /// Check number `check` of the verdicts of one function.
-void write_function(Writer& json, const AccuracyResult& accuracy, std::size_t function, std::size_t check) {
-  json.item();
-  json.open('{');
-  json.key("lst");
-  json.open('[');
+Json function_json(const AccuracyResult& accuracy, std::size_t function, std::size_t check) {
+  Json pairs = Json::array();
   for (const PairVerdict& pair : accuracy.pairs) {
-    json.item();
-    json.open('[');
-    json.item();
-    json.open('[');
-    for (const std::string* name : {&pair.first, &pair.second}) {
-      json.item();
-      json.raw(Writer::quoted(*name));
-    }
-    json.close();
-    json.item();
-    json.open('[');
+    Json iterations = Json::array();
     for (const IterationVerdict& iteration : pair.iterations) {
-      json.item();
-      json.open('{');
-      for (const OutputVerdict& verdict : iteration) {
-        if (verdict.function != function) continue;
-        json.key(verdict.output);
-        if (verdict.metrics) {
-          write_simple(json, verdict);
-        } else if (check < verdict.checks.size()) {
-          write_metric(json, verdict.checks[check]);
-        } else {
-          json.raw(verdict.passed ? "true" : "false");
-        }
-      }
-      json.close();
+      Json& outputs = iterations.emplace_back(Json::object());
+      for (const OutputVerdict& verdict : iteration)
+        if (verdict.function == function)
+          outputs[verdict.output] = verdict.metrics                 ? simple_json(verdict)
+                                    : check < verdict.checks.size() ? metric_json(verdict.checks[check])
+                                                                    : Json(verdict.passed);
     }
-    json.close();
-    json.close();
+    pairs.push_back(Json::array({Json::array({pair.first, pair.second}), std::move(iterations)}));
   }
-  json.close();
-  json.field("aggregation", accuracy.averaged ? "average" : "per_sample");
-  json.field(kClass, "AccuracyResult");
-  json.close();
+  return {{"lst", std::move(pairs)},
+          {"aggregation", accuracy.averaged ? "average" : "per_sample"},
+          {kClass, "AccuracyResult"}};
 }
 
 std::size_t checks_of(const AccuracyResult& accuracy, std::size_t function) {
@@ -240,18 +172,11 @@ IterationVerdict average_verdicts(const std::vector<IterationVerdict>& iteration
 }
 
 std::string accuracy_to_json(const AccuracyResult& accuracy) {
-  Writer json;
-  json.open('{');
-  json.key("lst");
-  json.open('[');
-  for (std::size_t function = 0; function < accuracy.functions; ++function) {
-    const std::size_t checks = checks_of(accuracy, function);
-    for (std::size_t check = 0; check < checks; ++check) write_function(json, accuracy, function, check);
-  }
-  json.close();
-  json.field(kClass, "AccuracyResults");
-  json.close();
-  return json.take();
+  Json functions = Json::array();
+  for (std::size_t function = 0; function < accuracy.functions; ++function)
+    for (std::size_t check = 0; check < checks_of(accuracy, function); ++check)
+      functions.push_back(function_json(accuracy, function, check));
+  return dump({{"lst", std::move(functions)}, {kClass, "AccuracyResults"}});
 }
 
 void save_accuracy(const std::filesystem::path& path, const AccuracyResult& accuracy) {

@@ -1,5 +1,6 @@
 #include "compare/random_state.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <string>
@@ -8,9 +9,6 @@
 
 namespace ulpscope {
 namespace {
-
-constexpr std::size_t kStateSize = 624;
-constexpr std::size_t kShift = 397;
 
 /// Draws of 1, 8 or 16 bits from words of 32 bits, the low bits first.
 class BufferedBits {
@@ -34,14 +32,13 @@ class BufferedBits {
   int left_ = 0;
 };
 
-std::uint64_t mask_of(std::uint64_t range) {
-  return range == 0 ? 0 : std::numeric_limits<std::uint64_t>::max() >> std::countl_zero(range);
-}
-
+/// Elements of type T, uniform by masked rejection; NumPy draws nothing for a range of 0.
 template <typename T, typename Draw>
-void fill(T* out, std::int64_t count, std::uint64_t offset, std::uint64_t range, const Draw& draw) {
-  const std::uint64_t mask = mask_of(range);
-  for (std::int64_t i = 0; i < count; ++i) {
+void fill(Tensor& result, std::uint64_t offset, std::uint64_t range, const Draw& draw) {
+  T* out = static_cast<T*>(result.raw());
+  if (range == 0) return std::fill_n(out, result.size(), static_cast<T>(offset)), void();
+  const std::uint64_t mask = std::numeric_limits<std::uint64_t>::max() >> std::countl_zero(range);
+  for (std::int64_t i = 0; i < result.size(); ++i) {
     std::uint64_t value;
     do value = draw() & mask;
     while (value > range);
@@ -77,34 +74,7 @@ Bounds bounds_of(DataType type) {
 
 }  // namespace
 
-RandomState::RandomState(std::uint32_t seed) : position_(kStateSize) {
-  // init_genrand of the reference implementation.
-  for (std::size_t i = 0; i < kStateSize; ++i) {
-    state_[i] = seed;
-    seed = 1812433253u * (seed ^ (seed >> 30)) + static_cast<std::uint32_t>(i) + 1u;
-  }
-}
-
-void RandomState::refill() noexcept {
-  const auto twist = [](std::uint32_t high, std::uint32_t low) {
-    const std::uint32_t y = (high & 0x80000000u) | (low & 0x7fffffffu);
-    return (y >> 1) ^ ((low & 1u) != 0 ? 0x9908b0dfu : 0u);
-  };
-  for (std::size_t i = 0; i < kStateSize; ++i)
-    state_[i] = state_[(i + kShift) % kStateSize] ^ twist(state_[i], state_[(i + 1) % kStateSize]);
-  position_ = 0;
-}
-
-std::uint32_t RandomState::next_uint32() noexcept {
-  if (position_ == kStateSize) refill();
-  std::uint32_t y = state_[position_++];
-  y ^= y >> 11;
-  y ^= (y << 7) & 0x9d2c5680u;
-  y ^= (y << 15) & 0xefc60000u;
-  return y ^ (y >> 18);
-}
-
-double RandomState::next_double() noexcept {
+double RandomState::next_double() {
   const std::uint32_t high = next_uint32() >> 5;
   const std::uint32_t low = next_uint32() >> 6;
   return (high * 67108864.0 + low) / 9007199254740992.0;
@@ -129,51 +99,24 @@ Tensor RandomState::randint(std::int64_t low, std::int64_t high, const Shape& sh
     throw Error(ErrorCode::kInvalidArgument, where() + "the range is outside of the type; try a narrower range");
 
   Tensor result(type, shape);
-  const std::int64_t count = result.size();
-  const std::uint64_t offset = static_cast<std::uint64_t>(low);
-  const std::uint64_t range = static_cast<std::uint64_t>(last) - offset;
-  const auto word = [this] { return std::uint64_t{next_uint32()}; };
-  const auto two_words = [this] {
-    const std::uint64_t upper = next_uint32();
-    return upper << 32 | next_uint32();
-  };
-  if (range == 0) {  // NumPy draws nothing then.
-    const auto nothing = [] { return std::uint64_t{0}; };
-    switch (size_of(type)) {
-      case 1:
-        fill(static_cast<std::uint8_t*>(result.raw()), count, offset, 0, nothing);
-        break;
-      case 2:
-        fill(static_cast<std::uint16_t*>(result.raw()), count, offset, 0, nothing);
-        break;
-      case 4:
-        fill(static_cast<std::uint32_t*>(result.raw()), count, offset, 0, nothing);
-        break;
-      default:
-        fill(static_cast<std::uint64_t*>(result.raw()), count, offset, 0, nothing);
-        break;
-    }
-    return result;
-  }
-  switch (size_of(type)) {
-    case 1: {
-      BufferedBits bits(*this, type == DataType::kBool ? 1 : 8);
-      fill(static_cast<std::uint8_t*>(result.raw()), count, offset, range, [&] { return std::uint64_t{bits.next()}; });
-      break;
-    }
-    case 2: {
-      BufferedBits bits(*this, 16);
-      fill(static_cast<std::uint16_t*>(result.raw()), count, offset, range, [&] { return std::uint64_t{bits.next()}; });
-      break;
-    }
-    case 4:
-      fill(static_cast<std::uint32_t*>(result.raw()), count, offset, range, word);
-      break;
-    default:
-      if (range <= 0xffffffffu)
-        fill(static_cast<std::uint64_t*>(result.raw()), count, offset, range, word);
-      else
-        fill(static_cast<std::uint64_t*>(result.raw()), count, offset, range, two_words);
+  const std::uint64_t offset = static_cast<std::uint64_t>(low), range = static_cast<std::uint64_t>(last) - offset;
+  const std::size_t width = size_of(type);
+  BufferedBits bits(*this, type == DataType::kBool ? 1 : width == 1 ? 8 : 16);
+  const auto few = [&] { return std::uint64_t{bits.next()}; };
+  const auto word = [&] { return std::uint64_t{next_uint32()}; };
+  if (width == 1) {
+    fill<std::uint8_t>(result, offset, range, few);
+  } else if (width == 2) {
+    fill<std::uint16_t>(result, offset, range, few);
+  } else if (width == 4) {
+    fill<std::uint32_t>(result, offset, range, word);
+  } else if (range <= 0xffffffffu) {
+    fill<std::uint64_t>(result, offset, range, word);
+  } else {
+    fill<std::uint64_t>(result, offset, range, [&] {
+      const std::uint64_t upper = next_uint32();
+      return upper << 32 | next_uint32();
+    });
   }
   return result;
 }

@@ -1,8 +1,8 @@
 // numpy.random.RandomState, bit by bit: MT19937 (Matsumoto and Nishimura, 1998) and NumPy's legacy distributions.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <random>
 
 #include "ulpscope/tensor.h"
 
@@ -11,11 +11,11 @@ namespace ulpscope {
 class RandomState {
  public:
   /// As RandomState(seed) with an integer below 2^32.
-  explicit RandomState(std::uint32_t seed);
+  explicit RandomState(std::uint32_t seed) : words_(seed) {}
 
-  std::uint32_t next_uint32() noexcept;
+  std::uint32_t next_uint32() { return static_cast<std::uint32_t>(words_()); }
   /// Uniform in [0, 1) with 53 bits, as random_sample().
-  double next_double() noexcept;
+  double next_double();
 
   /// random_sample(shape): float64.
   Tensor random_sample(const Shape& shape);
@@ -26,9 +26,7 @@ class RandomState {
   Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, DataType type);
 
  private:
-  void refill() noexcept;
-  std::array<std::uint32_t, 624> state_;
-  std::size_t position_;
+  std::mt19937 words_;
 };
 
 }  // namespace ulpscope

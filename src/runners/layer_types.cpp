@@ -1,6 +1,7 @@
 // Which TensorRT layer type an ONNX operator becomes (onnx-tensorrt's documentation of supported operators).
-#include <map>
+#include <ranges>
 #include <string_view>
+#include <unordered_map>
 
 #include "graph/network.h"
 #include "runners/network_exchange.h"
@@ -8,159 +9,75 @@
 namespace ulpscope {
 namespace {
 
-const std::map<std::string_view, std::string_view>& types_by_operator() {
-  static const std::map<std::string_view, std::string_view> types{
-      {"Constant", "CONSTANT"},
-      {"Identity", "IDENTITY"},
-      {"Dropout", "IDENTITY"},
-      {"Cast", "CAST"},
-      {"CastLike", "CAST"},
-      {"Conv", "CONVOLUTION"},
-      {"ConvInteger", "CONVOLUTION"},
-      {"ConvTranspose", "DECONVOLUTION"},
-      {"MatMul", "MATRIX_MULTIPLY"},
-      {"Gemm", "MATRIX_MULTIPLY"},
-      {"MatMulInteger", "MATRIX_MULTIPLY"},
-      {"Einsum", "EINSUM"},
-      {"Add", "ELEMENTWISE"},
-      {"Sub", "ELEMENTWISE"},
-      {"Mul", "ELEMENTWISE"},
-      {"Div", "ELEMENTWISE"},
-      {"Pow", "ELEMENTWISE"},
-      {"Max", "ELEMENTWISE"},
-      {"Min", "ELEMENTWISE"},
-      {"Sum", "ELEMENTWISE"},
-      {"Mean", "ELEMENTWISE"},
-      {"Mod", "ELEMENTWISE"},
-      {"And", "ELEMENTWISE"},
-      {"Or", "ELEMENTWISE"},
-      {"Xor", "ELEMENTWISE"},
-      {"Equal", "ELEMENTWISE"},
-      {"Greater", "ELEMENTWISE"},
-      {"Less", "ELEMENTWISE"},
-      {"GreaterOrEqual", "ELEMENTWISE"},
-      {"LessOrEqual", "ELEMENTWISE"},
-      {"BitShift", "ELEMENTWISE"},
-      {"Relu", "ACTIVATION"},
-      {"Sigmoid", "ACTIVATION"},
-      {"Tanh", "ACTIVATION"},
-      {"LeakyRelu", "ACTIVATION"},
-      {"Elu", "ACTIVATION"},
-      {"Selu", "ACTIVATION"},
-      {"Softsign", "ACTIVATION"},
-      {"Softplus", "ACTIVATION"},
-      {"Clip", "ACTIVATION"},
-      {"HardSigmoid", "ACTIVATION"},
-      {"HardSwish", "ACTIVATION"},
-      {"ThresholdedRelu", "ACTIVATION"},
-      {"Gelu", "ACTIVATION"},
-      {"Celu", "ACTIVATION"},
-      {"Mish", "ACTIVATION"},
-      {"Swish", "ACTIVATION"},
-      {"PRelu", "PARAMETRIC_RELU"},
-      {"Exp", "UNARY"},
-      {"Log", "UNARY"},
-      {"Sqrt", "UNARY"},
-      {"Reciprocal", "UNARY"},
-      {"Abs", "UNARY"},
-      {"Neg", "UNARY"},
-      {"Sin", "UNARY"},
-      {"Cos", "UNARY"},
-      {"Tan", "UNARY"},
-      {"Sinh", "UNARY"},
-      {"Cosh", "UNARY"},
-      {"Asin", "UNARY"},
-      {"Acos", "UNARY"},
-      {"Atan", "UNARY"},
-      {"Asinh", "UNARY"},
-      {"Acosh", "UNARY"},
-      {"Atanh", "UNARY"},
-      {"Ceil", "UNARY"},
-      {"Floor", "UNARY"},
-      {"Erf", "UNARY"},
-      {"Not", "UNARY"},
-      {"Sign", "UNARY"},
-      {"Round", "UNARY"},
-      {"IsInf", "UNARY"},
-      {"IsNaN", "UNARY"},
-      {"Softmax", "SOFTMAX"},
-      {"LogSoftmax", "SOFTMAX"},
-      {"Hardmax", "SOFTMAX"},
-      {"MaxPool", "POOLING"},
-      {"AveragePool", "POOLING"},
-      {"LpPool", "POOLING"},
-      {"GlobalAveragePool", "REDUCE"},
-      {"GlobalMaxPool", "REDUCE"},
-      {"GlobalLpPool", "REDUCE"},
-      {"ReduceSum", "REDUCE"},
-      {"ReduceMean", "REDUCE"},
-      {"ReduceMax", "REDUCE"},
-      {"ReduceMin", "REDUCE"},
-      {"ReduceProd", "REDUCE"},
-      {"ReduceL1", "REDUCE"},
-      {"ReduceL2", "REDUCE"},
-      {"ReduceLogSum", "REDUCE"},
-      {"ReduceLogSumExp", "REDUCE"},
-      {"ReduceSumSquare", "REDUCE"},
-      {"BatchNormalization", "SCALE"},
-      {"InstanceNormalization", "NORMALIZATION"},
-      {"LayerNormalization", "NORMALIZATION"},
-      {"GroupNormalization", "NORMALIZATION"},
-      {"RMSNormalization", "NORMALIZATION"},
-      {"LRN", "LRN"},
-      {"Reshape", "SHUFFLE"},
-      {"Transpose", "SHUFFLE"},
-      {"Flatten", "SHUFFLE"},
-      {"DepthToSpace", "SHUFFLE"},
-      {"SpaceToDepth", "SHUFFLE"},
-      {"Squeeze", "SQUEEZE"},
-      {"Unsqueeze", "UNSQUEEZE"},
-      {"Concat", "CONCATENATION"},
-      {"Slice", "SLICE"},
-      {"Split", "SLICE"},
-      {"Expand", "SLICE"},
-      {"Tile", "SLICE"},
-      {"Pad", "PADDING"},
-      {"Gather", "GATHER"},
-      {"GatherElements", "GATHER"},
-      {"GatherND", "GATHER"},
-      {"ScatterElements", "SCATTER"},
-      {"ScatterND", "SCATTER"},
-      {"TopK", "TOPK"},
-      {"ArgMax", "TOPK"},
-      {"ArgMin", "TOPK"},
-      {"Resize", "RESIZE"},
-      {"Upsample", "RESIZE"},
-      {"GridSample", "GRID_SAMPLE"},
-      {"Shape", "SHAPE"},
-      {"Size", "SHAPE"},
-      {"Where", "SELECT"},
-      {"OneHot", "ONE_HOT"},
-      {"NonZero", "NON_ZERO"},
-      {"Range", "FILL"},
-      {"ConstantOfShape", "FILL"},
-      {"RandomUniform", "FILL"},
-      {"RandomNormal", "FILL"},
-      {"CumSum", "CUMULATIVE"},
-      {"QuantizeLinear", "QUANTIZE"},
-      {"DequantizeLinear", "DEQUANTIZE"},
-      {"NonMaxSuppression", "NMS"},
-      {"ReverseSequence", "REVERSE_SEQUENCE"},
-      {"If", "CONDITION"},
-      {"Loop", "TRIP_LIMIT"},
-      {"Scan", "TRIP_LIMIT"},
-      {"LSTM", "RECURRENCE"},
-      {"GRU", "RECURRENCE"},
-      {"RNN", "RECURRENCE"},
-  };
-  return types;
-}
+struct Row {
+  std::string_view type;
+  std::string_view operators;  ///< Separated by blanks.
+};
+
+constexpr Row kRows[] = {
+    {"CONSTANT", "Constant"},
+    {"IDENTITY", "Identity Dropout"},
+    {"CAST", "Cast CastLike"},
+    {"CONVOLUTION", "Conv ConvInteger"},
+    {"DECONVOLUTION", "ConvTranspose"},
+    {"MATRIX_MULTIPLY", "MatMul Gemm MatMulInteger"},
+    {"EINSUM", "Einsum"},
+    {"ELEMENTWISE",
+     "Add Sub Mul Div Pow Max Min Sum Mean Mod And Or Xor Equal Greater Less GreaterOrEqual LessOrEqual "
+     "BitShift"},
+    {"ACTIVATION",
+     "Relu Sigmoid Tanh LeakyRelu Elu Selu Softsign Softplus Clip HardSigmoid HardSwish ThresholdedRelu "
+     "Gelu Celu Mish Swish"},
+    {"PARAMETRIC_RELU", "PRelu"},
+    {"UNARY",
+     "Exp Log Sqrt Reciprocal Abs Neg Sin Cos Tan Sinh Cosh Asin Acos Atan Asinh Acosh Atanh Ceil Floor "
+     "Erf Not Sign Round IsInf IsNaN"},
+    {"SOFTMAX", "Softmax LogSoftmax Hardmax"},
+    {"POOLING", "MaxPool AveragePool LpPool"},
+    {"REDUCE",
+     "GlobalAveragePool GlobalMaxPool GlobalLpPool ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd "
+     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare"},
+    {"SCALE", "BatchNormalization"},
+    {"NORMALIZATION", "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization"},
+    {"LRN", "LRN"},
+    {"SHUFFLE", "Reshape Transpose Flatten DepthToSpace SpaceToDepth"},
+    {"SQUEEZE", "Squeeze"},
+    {"UNSQUEEZE", "Unsqueeze"},
+    {"CONCATENATION", "Concat"},
+    {"SLICE", "Slice Split Expand Tile"},
+    {"PADDING", "Pad"},
+    {"GATHER", "Gather GatherElements GatherND"},
+    {"SCATTER", "ScatterElements ScatterND"},
+    {"TOPK", "TopK ArgMax ArgMin"},
+    {"RESIZE", "Resize Upsample"},
+    {"GRID_SAMPLE", "GridSample"},
+    {"SHAPE", "Shape Size"},
+    {"SELECT", "Where"},
+    {"ONE_HOT", "OneHot"},
+    {"NON_ZERO", "NonZero"},
+    {"FILL", "Range ConstantOfShape RandomUniform RandomNormal"},
+    {"CUMULATIVE", "CumSum"},
+    {"QUANTIZE", "QuantizeLinear"},
+    {"DEQUANTIZE", "DequantizeLinear"},
+    {"NMS", "NonMaxSuppression"},
+    {"REVERSE_SEQUENCE", "ReverseSequence"},
+    {"CONDITION", "If"},
+    {"TRIP_LIMIT", "Loop Scan"},
+    {"RECURRENCE", "LSTM GRU RNN"},
+};
 
 }  // namespace
 
 std::string_view tensorrt_layer_type(const Layer& layer) {
-  const auto found = types_by_operator().find(layer.op->name);
-  return found == types_by_operator().end() || !layer.op->domain.empty() ? "PLUGIN_V2" : found->second;
+  static const std::unordered_map<std::string_view, std::string_view> types = [] {
+    std::unordered_map<std::string_view, std::string_view> result;
+    for (const auto& [type, operators] : kRows)
+      for (const auto& name : std::views::split(operators, ' '))
+        result.emplace(std::string_view(name.begin(), name.end()), type);
+    return result;
+  }();
+  const auto found = types.find(layer.op->name);
+  return found == types.end() || !layer.op->domain.empty() ? "PLUGIN_V2" : found->second;
 }
 
 }  // namespace ulpscope

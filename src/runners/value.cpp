@@ -38,51 +38,14 @@ void Value::throw_not(std::string_view expected) const {
               fmt::format("[script] worker: expected {}, got {}", expected, kKindNames[data_.index()]));
 }
 
-bool Value::boolean() const {
-  if (const bool* value = std::get_if<bool>(&data_)) return *value;
-  throw_not("a bool");
-}
-
 std::int64_t Value::integer() const {
-  if (const auto* value = std::get_if<std::int64_t>(&data_)) return *value;
   if (const bool* value = std::get_if<bool>(&data_)) return *value ? 1 : 0;
-  throw_not("an integer");
+  return as<std::int64_t>("an integer");
 }
 
 double Value::real() const {
-  if (const double* value = std::get_if<double>(&data_)) return *value;
   if (const auto* value = std::get_if<std::int64_t>(&data_)) return static_cast<double>(*value);
-  throw_not("a number");
-}
-
-const std::string& Value::text() const {
-  if (const auto* value = std::get_if<std::string>(&data_)) return *value;
-  throw_not("a string");
-}
-
-const Value::Array& Value::array() const {
-  if (const auto* value = std::get_if<Array>(&data_)) return *value;
-  throw_not("a list");
-}
-
-Value::Array& Value::array() {
-  if (auto* value = std::get_if<Array>(&data_)) return *value;
-  throw_not("a list");
-}
-
-const Value::Map& Value::map() const {
-  if (const auto* value = std::get_if<Map>(&data_)) return *value;
-  throw_not("a dict");
-}
-
-Value::Map& Value::map() {
-  if (auto* value = std::get_if<Map>(&data_)) return *value;
-  throw_not("a dict");
-}
-
-const Tensor& Value::tensor() const {
-  if (const auto* value = std::get_if<Tensor>(&data_)) return *value;
-  throw_not("an array");
+  return as<double>("a number");
 }
 
 Shape Value::shape() const {

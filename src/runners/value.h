@@ -42,15 +42,15 @@ class Value {
 
   /// The value as this type. Throws Error(kScript), saying what was expected and what is there: values come from
   /// scripts. `integer` takes bools, `real` takes integers.
-  bool boolean() const;
+  bool boolean() const { return as<bool>("a bool"); }
   std::int64_t integer() const;
   double real() const;
-  const std::string& text() const;
-  const Array& array() const;
-  Array& array();
-  const Map& map() const;
-  Map& map();
-  const Tensor& tensor() const;
+  const std::string& text() const { return as<std::string>("a string"); }
+  const Array& array() const { return as<Array>("a list"); }
+  Array& array() { return const_cast<Array&>(std::as_const(*this).array()); }
+  const Map& map() const { return as<Map>("a dict"); }
+  Map& map() { return const_cast<Map&>(std::as_const(*this).map()); }
+  const Tensor& tensor() const { return as<Tensor>("an array"); }
   Shape shape() const;
   std::vector<std::string> strings() const;
 
@@ -64,6 +64,11 @@ class Value {
   const auto& variant() const noexcept { return data_; }
 
  private:
+  template <typename T>
+  const T& as(std::string_view expected) const {
+    if (const T* value = std::get_if<T>(&data_)) return *value;
+    throw_not(expected);
+  }
   [[noreturn]] void throw_not(std::string_view expected) const;
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Map, Tensor> data_;
 };
