@@ -1,10 +1,6 @@
 """`precision search` as a program: answers, files, exit statuses, mistakes, and ends before the end."""
 import json
-import os
 import shlex
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -396,83 +392,6 @@ def test_journals_that_are_broken(search, tmp_path):
         outcome = search("--continue")
         assert outcome.code == 1 and "journal" in outcome.err, (text[:30], outcome)
         assert journal.read_text() == text
-
-
-def chain(length=24, n=64):
-    """Additions of 2000 and their reverse: many layers that matter."""
-    nodes, value = [], "x"
-    for i in range(length):
-        nodes.append(helper.make_node("Add" if i % 2 == 0 else "Sub", [value, "c"], [f"t{i}"], name=f"layer_{i}"))
-        value = f"t{i}"
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [n]) for name in ("x", value)]
-    graph = helper.make_graph(nodes, "chain", infos[:1], infos[1:],
-                              [numpy_helper.from_array(np.full((1,), 2000, np.float32), "c")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-
-
-SLOW = """
-import time
-def metric(golden, candidate):
-    time.sleep(0.3)
-    return max(float(abs(g[k] - c[k]).max()) for g, c in zip(golden, candidate) for k in g)
-"""
-
-
-@pytest.fixture
-def start(binary, tmp_path):
-    """Starts a slow search and waits until `trials` are in its journal."""
-    onnx.save(chain(), tmp_path / "chain.onnx")
-    (tmp_path / "slow.py").write_text(SLOW)
-    words = [str(binary), "precision", "search", "chain.onnx", "--fp16", "--fusion", "none", "--metric-script", "slow.py",
-             "--threshold", "0.2", "--shrink"]
-
-    def call(*more, trials=2):
-        environment = dict(os.environ)
-        environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
-        process = subprocess.Popen([*words, *more], cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
-        journal = tmp_path / "chain.journal.jsonl"
-        while process.poll() is None and trials is not None:
-            if journal.exists() and journal.read_text().count("\n") > trials:
-                break
-            time.sleep(0.01)
-        return process
-
-    return call
-
-
-def test_kill_and_continue(start, tmp_path):
-    process = start(trials=None)
-    assert process.wait(timeout=100) == 0, process.communicate()
-    process.communicate()
-    expected = answer_of(tmp_path, "chain.answer.json")
-    count = len(trials_of(tmp_path / "chain.journal.jsonl"))
-    assert count >= 4
-    (tmp_path / "chain.journal.jsonl").unlink()
-    (tmp_path / "chain.answer.json").unlink()
-    process = start()
-    process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=100) == -signal.SIGKILL
-    process.communicate()
-    finished = trials_of(tmp_path / "chain.journal.jsonl")
-    assert 2 <= len(finished) < count
-    process = start("--continue", trials=None)
-    assert process.wait(timeout=100) == 0
-    process.communicate()
-    after = trials_of(tmp_path / "chain.journal.jsonl")
-    assert after[:len(finished)] == finished
-    assert len({key(trial) for trial in after}) == len(after) == count
-    assert comparable(answer_of(tmp_path, "chain.answer.json")) == comparable(expected)
-
-
-def test_interrupt_shows_the_best_so_far(start, tmp_path):
-    process = start()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=100)
-    assert process.returncode == 130, (out, err)
-    assert "Ctrl-C" in out and "Saving answer" in out
-    assert len(trials_of(tmp_path / "chain.journal.jsonl")) >= 2
-    assert answer_of(tmp_path, "chain.answer.json")["version"] == 1
 
 
 def test_the_typed_model_of_an_answer(search, run, tmp_path):

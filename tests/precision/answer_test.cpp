@@ -1,4 +1,6 @@
 // The answer as JSON, and as text.
+#include "ulpscope/answer.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,9 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
-#include "ulpscope/answer.h"
-#include "precision/shell_word.h"
 #include "precision/fingerprint.h"
+#include "precision/shell_word.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::testing {

@@ -1,0 +1,138 @@
+// The reasons that a search gives, on networks with one cause each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "engine/build_helpers.h"
+#include "precision/search_helpers.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Sum or difference of x and a constant, then more layers that need raising by the tolerance.
+Answer sum_of(const std::string& op, const std::vector<float>& operand, double low, double high, double tolerance) {
+  Model model;
+  const auto n = static_cast<std::int64_t>(operand.size());
+  model.input("x", {n});
+  model.node(op, {"x", "c"}, {"y"}, "Sum");
+  *model.graph().add_initializer() = float_tensor("c", {n}, operand);
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {n}, low, high);
+  return run(data, *make_metric_criterion(MetricKind::kRelativeL2, tolerance), fp16_search());
+}
+
+TEST(Reasons, NameCancellationWhereItIs) {
+  const auto row = kept_rows(sum_of("Sub", std::vector<float>(32, 1000.0f), 1000.5, 1002.5, 1e-4)).at("Sum");
+  EXPECT_EQ(row.reason.kind, ReasonKind::kCancellation) << row.reason.text;
+  EXPECT_THAT(row.reason.text, HasSubstr("where fp16 steps by 0.5; their difference is about 1."));
+  EXPECT_EQ(row.reason.count, 96);
+}
+
+TEST(Reasons, NameWhatIsSwallowed) {
+  const auto row = kept_rows(sum_of("Add", std::vector<float>(32, 4096.0f), 0.1, 1, 1e-5)).at("Sum");
+  EXPECT_EQ(row.reason.kind, ReasonKind::kCancellation) << row.reason.text;
+  EXPECT_THAT(row.reason.text, HasSubstr("where fp16 steps by 4; what is added (about 0."));
+  EXPECT_EQ(row.reason.tensor, "c");
+}
+
+/// What a mask covers is meant to be lost.
+TEST(Reasons, DoNotBlameMasks) {
+  Model model;
+  model.input("x", {4, 32});
+  std::vector<float> mask(32, -32752.0f);
+  std::fill(mask.begin(), mask.begin() + 8, 0.0f);
+  model.node("Add", {"x", "mask"}, {"s"}, "Sum");
+  model.node("Softmax", {"s"}, {"y"}, "Softmax");
+  *model.graph().add_initializer() = float_tensor("mask", {1, 32}, mask);
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {4, 32}, -4, 4);
+  const auto rows = kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-5), fp16_search()));
+  EXPECT_EQ(rows.at("Sum").reason.kind, ReasonKind::kRounding) << rows.at("Sum").reason.text;
+}
+
+/// Elements of a Mul, with a tolerance that rounding fails: overflow and underflow of operand and of result.
+Reason reason_of_product(float factor, double low, double high) {
+  Model model;
+  model.input("x", {32});
+  model.node("Mul", {"x", "c"}, {"y"}, "Product");
+  *model.graph().add_initializer() = float_tensor("c", {1}, {factor});
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {32}, low, high);
+  SearchTask options = fp16_search();
+  options.repair = false;
+  return kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-5), options)).at("Product").reason;
+}
+
+TEST(Reasons, NameTheTensorThatLeavesTheRange) {
+  const Reason weights_over = reason_of_product(1e6f, 1e-4, 2e-4);
+  EXPECT_EQ(weights_over.kind, ReasonKind::kOverflow) << weights_over.text;
+  EXPECT_EQ(weights_over.tensor, "c");
+  EXPECT_EQ(weights_over.count, 1);
+  EXPECT_EQ(weights_over.largest, 1e6);
+  const Reason result_over = reason_of_product(1000.0f, 100, 200);
+  EXPECT_EQ(result_over.kind, ReasonKind::kOverflow) << result_over.text;
+  EXPECT_EQ(result_over.tensor, "y");
+  EXPECT_EQ(result_over.count, 96);
+  EXPECT_EQ(result_over.total, 96);
+  const Reason weights_under = reason_of_product(1.5e-7f, 100, 200);
+  EXPECT_EQ(weights_under.kind, ReasonKind::kUnderflow) << weights_under.text;
+  EXPECT_EQ(weights_under.tensor, "c");
+  EXPECT_EQ(weights_under.largest, static_cast<double>(1.5e-7f));
+  const Reason result_under = reason_of_product(1e-4f, 1e-4, 1e-3);
+  EXPECT_EQ(result_under.kind, ReasonKind::kUnderflow) << result_under.text;
+  EXPECT_EQ(result_under.tensor, "y");
+  const Reason rounding = reason_of_product(1.1f, 1, 2);
+  EXPECT_EQ(rounding.kind, ReasonKind::kRounding) << rounding.text;
+}
+
+/// Small values beside large ones, as behind a softmax, cost less than the steps at the large ones.
+TEST(Reasons, DoNotBlameSmallValuesBesideLargeOnes) {
+  Model model;
+  model.input("x", {4, 32});
+  model.node("Mul", {"x", "scale"}, {"s"}, "Scale");
+  model.node("Softmax", {"s"}, {"p"}, "Softmax");
+  model.node("MatMul", {"p", "w"}, {"y"}, "Product");
+  *model.graph().add_initializer() = float_tensor("scale", {1}, {20});
+  *model.graph().add_initializer() = float_tensor("w", {32, 4}, floats(values_in({32, 4}, -1, 1, 7)));
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {4, 32}, -1, 1);
+  const auto rows = kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-6), fp16_search()));
+  EXPECT_EQ(rows.at("Product").reason.kind, ReasonKind::kRounding) << rows.at("Product").reason.text;
+}
+
+/// What int8 loses: by clipping, or by steps that are too coarse.
+Reason int8_reason(double low, double high, float scale) {
+  Model model;
+  model.input("x", {4, 16});
+  model.node("MatMul", {"x", "w"}, {"y"}, "Product");
+  *model.graph().add_initializer() = float_tensor("w", {16, 16}, floats(values_in({16, 16}, -1, 1, 3)));
+  model.output("y");
+  const SearchData data = data_for(model.load(), "x", {4, 16}, low, high);
+  SearchTask options = fp16_search();
+  options.build.fp16 = false;
+  options.build.int8 = true;
+  options.build.scales = {{"x", scale}, {"y", 0.1f}};
+  return kept_rows(run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-5), options)).at("Product").reason;
+}
+
+TEST(Reasons, TellClippingFromCoarseSteps) {
+  const Reason clipped = int8_reason(-1, 1, 0.5f / 127);
+  EXPECT_EQ(clipped.kind, ReasonKind::kSaturation) << clipped.text;
+  EXPECT_EQ(clipped.tensor, "x");
+  EXPECT_GT(clipped.count, 50);
+  EXPECT_LT(clipped.count, 150);
+  const Reason barely = int8_reason(-1, 1, 0.99f / 127);
+  EXPECT_EQ(barely.kind, ReasonKind::kRounding) << barely.text;
+  const Reason coarse = int8_reason(-1, 1, 100.0f / 127);
+  EXPECT_EQ(coarse.kind, ReasonKind::kResolution) << coarse.text;
+  EXPECT_EQ(coarse.tensor, "x");
+}
+
+}  // namespace
+}  // namespace ulpscope::testing
