@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from cli_support import needs_constraints
-from convert_support import FLOAT, HALF, MADE, SHAPES, assert_converted, casts, info, model, nested_functions, output_read_inside, own_casts, save, shared_initializer, values
+from convert_support import FLOAT, HALF, MADE, SHAPES, assert_converted, casts, info, model, nested_functions, output_read_inside, save, shared_initializer, values
 
 
 @pytest.mark.parametrize("fusion", ["none", "full"])

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from convert_support import SHAPES, assert_converted, info, model, own_casts, resnet_like, save, shared_initializer, unnamed_nodes, values, with_if
+from convert_support import SHAPES, assert_converted, info, model, save, values
 
 
 def kinds_of_products():

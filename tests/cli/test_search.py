@@ -1,7 +1,6 @@
 """`precision search` as a program: answers, files, exit statuses, mistakes, and ends before the end."""
 import json
 import shlex
-import time
 
 import numpy as np
 import onnx
@@ -284,7 +283,6 @@ def test_files_that_hold_no_samples(run, model, tmp_path, text, message):
 
 
 METRICS = """
-import time
 def good(golden, candidate):
     return max(float(abs(g["matmul_out_3"] - c["matmul_out_3"]).max()) for g, c in zip(golden, candidate))
 def raises(golden, candidate):

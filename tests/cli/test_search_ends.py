@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from search_support import answer_of, comparable, key, masked_attention, relative_errors, save_inputs
+from search_support import answer_of, comparable, key, masked_attention, relative_errors, save_inputs, trials_of
 
 OPTIONS = ["--int8", "--fp16", "--metric", "rel-l2", "--threads", "1"]
 
