@@ -86,11 +86,11 @@ void layer_norm(benchmark::State& state) {
   ProgramBuilder program({rows, width}, 1);
   const int x = program.input({width, 1}, Rounding::kNone);
   const int scale = program.input({0, 1}, Rounding::kNone), shift = program.input({0, 1}, Rounding::kNone);
-  const int centred = program.apply(Instruction::kSub, x, program.apply(Instruction::kRowMean, x));
-  const int variance = program.apply(Instruction::kRowMean, program.apply(Instruction::kSquare, centred));
+  const int centered = program.apply(Instruction::kSub, x, program.apply(Instruction::kRowMean, x));
+  const int variance = program.apply(Instruction::kRowMean, program.apply(Instruction::kSquare, centered));
   const int factor =
       program.apply(Instruction::kRsqrt, program.apply(Instruction::kAdd, variance, program.constant(1e-5f)));
-  const int scaled = program.apply(Instruction::kMul, program.apply(Instruction::kMul, centred, factor), scale);
+  const int scaled = program.apply(Instruction::kMul, program.apply(Instruction::kMul, centered, factor), scale);
   program.output(program.apply(Instruction::kAdd, scaled, shift), Rounding::kNone);
   run(state, *program.finish(), {filled({rows, width}), filled({width}), filled({width})}, {rows, width});
 }

@@ -37,7 +37,7 @@ class Comparison {
 
   Levels levels_of(const std::vector<int>& raised) const {
     Levels levels = space_->lowest();
-    for (int i : raised) levels[static_cast<std::size_t>(i)] = space_->highest_level();
+    for (int i : raised) levels[i] = space_->highest_level();
     return levels;
   }
 

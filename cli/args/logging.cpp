@@ -68,7 +68,7 @@ void LoggingArgs::apply() const {
   install_console(options);
 
   const int index = std::clamp(kDefaultIndex - verbose + quiet, 0, static_cast<int>(kLevels.size()) - 1);
-  LogLevel level = kLevels[static_cast<std::size_t>(index)].level;
+  LogLevel level = kLevels[index].level;
   for (const std::string& word : verbosity) {
     const auto [path, name] = split_name(word);
     const LogLevel named = level_from_name(name);

@@ -88,8 +88,8 @@ void TrtNetworkArgs::mark_outputs_by_type(Network& network) const {
       if (std::ranges::find(known, op) == known.end()) known.push_back(op);
       if (lower(op) != lower(type)) continue;
       found = true;
-      for (const TensorId output : layer.outputs)
-        if (output != kNone && std::ranges::find(marked, output) == marked.end()) marked.push_back(output);
+      for (TensorId output : present(layer.outputs))
+        if (std::ranges::find(marked, output) == marked.end()) marked.push_back(output);
     }
     if (!found)
       throw Error(ErrorCode::kInvalidArgument,

@@ -115,9 +115,9 @@ class DebugPrecisionTool : public Tool {
     }
   }
 
-  void write_engine(const std::vector<std::optional<DataType>>& requested) {
+  void write_engine(const LayerTypes& requested) {
     const auto network = std::make_shared<Network>(*setup_.network);
-    for (std::size_t l = 0; l < requested.size(); ++l) network->layers[l].precision = requested[l];
+    for (LayerId l : requested.ids()) network->layers[l].precision = requested[l];
     const auto engine = Engine::build(network, setup_.build);
     check_interrupted();
     const WritingFile writing;
@@ -153,7 +153,7 @@ class DebugPrecisionTool : public Tool {
   DebugPrecisionArgs args_;
   DataType higher_ = DataType::kFloat32;
   PrecisionSetup setup_;
-  std::vector<char> markable_;
+  IdMap<LayerId, char> markable_;
   // With --golden.
   std::vector<CompareFunction> functions_;
   GoldenResults golden_;

@@ -141,7 +141,7 @@ class StrategyTool : public Tool {
  private:
   void warn_if_nothing_is_low() {
     const Assignment lowest = trials_->assign(mark_layers(*setup_.network, markable_, {}, higher_));
-    for (std::size_t l = 0; l < markable_.size(); ++l)
+    for (LayerId l : markable_.ids())
       if (markable_[l] && lowest.precision[l] != *precision_from_type(higher_) &&
           setup_.network->layers[l].op->precision == PrecisionRule::kCompute)
         return;
@@ -225,7 +225,7 @@ class StrategyTool : public Tool {
     const Assignment lowest = marked.assign(mark_layers(*network, markable_, {}, higher_));
     const std::vector<TensorMap> outputs = marked.run(lowest);
     std::vector<double> errors;
-    std::vector<int> producers;
+    std::vector<LayerId> producers;
     for (std::size_t o = 0; o < network->outputs.size(); ++o) {
       const TensorInfo& info = network->tensor(network->outputs[o]);
       double error = 0;
@@ -241,14 +241,14 @@ class StrategyTool : public Tool {
     }
     std::vector<int> ranking;
     for (const int index : rank_by_error_growth(errors)) {
-      const int layer = producers[static_cast<std::size_t>(index)];
-      const auto l = static_cast<std::size_t>(layer);
+      const LayerId l = producers[index];
       if (!markable_[l] || network->layers[l].op->precision != PrecisionRule::kCompute ||
-          lowest.precision[l] == *precision_from_type(higher_) || std::ranges::find(ranking, layer) != ranking.end())
+          lowest.precision[l] == *precision_from_type(higher_) ||
+          std::ranges::find(ranking, l.number()) != ranking.end())
         continue;
       log_verbose(fmt::format("{}. {} | largest absolute difference {:.4g}", ranking.size() + 1,
-                              network->layers[l].name, errors[static_cast<std::size_t>(index)]));
-      ranking.push_back(layer);
+                              network->layers[l].name, errors[index]));
+      ranking.push_back(l.number());
     }
     return ranking;
   }
@@ -266,8 +266,8 @@ class StrategyTool : public Tool {
     }
     std::vector<std::string> precisions;
     for (const int layer : layers)
-      if (markable_[static_cast<std::size_t>(layer)])
-        precisions.push_back(fmt::format("{}:{}", setup_.network->layer(layer).name, name_of(higher_)));
+      if (const LayerId l(layer); markable_[l])
+        precisions.push_back(fmt::format("{}:{}", setup_.network->layer(l).name, name_of(higher_)));
     if (!precisions.empty())
       log(precisions.size() <= kShownPrecisions ? LogLevel::kInfo : LogLevel::kVerbose,
           fmt::format(
@@ -288,7 +288,7 @@ class StrategyTool : public Tool {
     if (!options_.network.save_engine && !options_.config.save_tactics) return;
     const auto network = std::make_shared<Network>(*setup_.network);
     const auto requested = mark_layers(*network, markable_, layers, higher_);
-    for (std::size_t l = 0; l < requested.size(); ++l) network->layers[l].precision = requested[l];
+    for (LayerId l : requested.ids()) network->layers[l].precision = requested[l];
     const auto engine = Engine::build(network, setup_.build);
     const WritingFile writing;
     if (options_.network.save_engine) {
@@ -314,7 +314,7 @@ class StrategyTool : public Tool {
   GoldenResults golden_;
   std::vector<TensorMap> samples_;
   std::unique_ptr<Trials> trials_;
-  std::vector<char> markable_;
+  IdMap<LayerId, char> markable_;
 };
 
 }  // namespace

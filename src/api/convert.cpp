@@ -26,7 +26,7 @@ struct Choice {
   std::shared_ptr<Network> network;
   BuildOptions build;
   std::vector<Repair> repairs;  ///< All that were done.
-  std::vector<std::optional<DataType>> requested;
+  LayerTypes requested;
 };
 
 Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
@@ -43,7 +43,7 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
     choice.repairs.insert(choice.repairs.end(), repairs.begin(), repairs.end());
   }
   choice.requested = requested_types(*choice.network, options.keep, options.lower, options.layer_precisions);
-  for (std::size_t l = 0; l < choice.requested.size(); ++l)
+  for (LayerId l : choice.requested.ids())
     if (!choice.requested[l]) choice.requested[l] = choice.network->layers[l].precision;
   if (!options.answer) return choice;
   const std::string where = fmt::format("[convert] --answer {}", options.answer->path.string());
@@ -73,7 +73,7 @@ std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options
                            ordered_outputs(*choice.network, options.golden), tolerance.infinities_equal);
   std::vector<std::string> names;
   for (const LayerId id : raised) {
-    choice.requested[static_cast<std::size_t>(id)] = DataType::kFloat32;
+    choice.requested[id] = DataType::kFloat32;
     names.push_back(choice.network->layer(id).name);
   }
   if (answer) add_raised_layers(*choice.network, raised, *answer);
@@ -154,7 +154,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   const TypedModel made = write(loaded, choice, *spec, std::move(fitted), std::move(raised), options, path);
 
   const Assignment& assignment = made.assignment;
-  for (std::size_t l = 0; l < network.layers.size(); ++l)
+  for (LayerId l : network.layers.ids())
     if (spec->numeric[l])
       result.layers.push_back(
           {network.layers[l].name, std::string(network.layers[l].op->name), assignment.precision[l]});
@@ -176,7 +176,7 @@ void convert_to_engine(const Model& model, const std::filesystem::path& path, co
   const Choice choice = make_choice(model.loaded(), options);
   Network& network = *choice.network;
   for (const auto& [id, type] : find_io_types(network, options.io_types)) network.tensor(id).type = type;
-  for (std::size_t l = 0; l < choice.requested.size(); ++l) network.layers[l].precision = choice.requested[l];
+  for (LayerId l : choice.requested.ids()) network.layers[l].precision = choice.requested[l];
   const auto engine = Engine::build(choice.network, choice.build);
   if (options.interrupt) options.interrupt();
   engine->save(path);

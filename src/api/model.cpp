@@ -129,12 +129,12 @@ void check_answer_model(const LoadedModel& model, const AnswerFile& answer, cons
 }
 
 void request_kept_layers(const LoadedModel& model, const Network& network, const AnswerFile& answer,
-                         const std::string& where, std::vector<std::optional<DataType>>& requested) {
+                         const std::string& where, LayerTypes& requested) {
   for (const KeptLayer& kept : answer.answer.kept) {
     const LayerId id = network.find_layer(kept.name);
     if (id == kNone)
       refuse_answer(model, where, fmt::format("it keeps the layer '{}', which the model does not have", kept.name));
-    auto& type = requested[static_cast<std::size_t>(id)];
+    auto& type = requested[id];
     if (type == DataType::kFloat32) continue;  // more is kept than the answer needs
     if (type && *type != storage_of(kept.precision))
       throw Error(ErrorCode::kInvalidArgument,

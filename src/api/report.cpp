@@ -43,12 +43,11 @@ Value casts_of(const Network& network, const std::optional<std::set<std::string>
   const auto consumers = network.consumers();
   Value casts{Value::Array{}};
   for (const Layer& layer : network.layers) {
-    if (layer.op->function != Function::kCast || layer.inputs.empty() || layer.outputs.empty()) continue;
+    if (layer.op->function != Function::kCast || layer.input(0) == kNone || layer.output(0) == kNone) continue;
     const TensorId from = layer.inputs[0], to = layer.outputs[0];
-    if (from == kNone || to == kNone) continue;
     const LayerId producer = network.tensor(from).producer;
     Value readers{Value::Array{}};
-    for (const LayerId id : consumers[static_cast<std::size_t>(to)]) readers.push(network.layer(id).name);
+    for (const LayerId id : consumers[to]) readers.push(network.layer(id).name);
     if (network.is_output(to)) readers.push(fmt::format("the output {}", network.tensor(to).name));
     const std::string_view origin = !added ? "" : added->contains(layer.name) ? "added" : "of the source";
     casts.push(Value::Map{{"name", layer.name},

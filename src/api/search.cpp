@@ -40,9 +40,7 @@ void place_layers(const Network& network, const SearchOptions& options, SearchTa
                   fmt::format("[options] layer '{}': --keep and --lower contradict each other; expected it in one of "
                               "them only",
                               network.layer(id).name));
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
-    const auto id = static_cast<LayerId>(l);
+  for (const auto& [id, layer] : network.layers.items()) {
     if (!layer.precision || !has_precision(layer)) continue;
     const bool kept = std::ranges::find(task.keep, id) != task.keep.end();
     const bool highest = precision_from_type(*layer.precision) == task.ladder.back();
@@ -238,14 +236,14 @@ SearchPlan plan_search(const Model& model, std::span<const TensorsByName> sample
   const Prepared prepared = prepare(model, samples, options);
   const auto& [task, data, criterion] = prepared;
   Trials trials(data.network, task.build, data.samples);
-  std::vector<std::optional<DataType>> requested;
+  LayerTypes requested;
   for (const Layer& layer : data.network->layers) requested.push_back(layer.precision);
-  for (const LayerId id : task.keep) requested[static_cast<std::size_t>(id)] = storage_of(task.ladder.back());
+  for (const LayerId id : task.keep) requested[id] = storage_of(task.ladder.back());
   const Assignment low = trials.assign(requested);
   SearchPlan plan;
   for (const LayerId id : search_candidates(*trials.specialization(), low, task)) {
     const Layer& layer = data.network->layer(id);
-    plan.candidates.push_back({layer.name, std::string(layer.op->name), low.precision[static_cast<std::size_t>(id)]});
+    plan.candidates.push_back({layer.name, std::string(layer.op->name), low.precision[id]});
   }
   plan.layers = data.network->layers.size();
   plan.samples = data.samples.size();

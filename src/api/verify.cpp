@@ -28,7 +28,7 @@ Judgement verify(const Model& model, const AnswerFile& answer, std::span<const T
   const auto repaired = std::make_shared<Network>(*loaded.network);
   if (build.scales.empty()) build.scales = answer.scales;
   apply_repairs(*repaired, build.scales, answer.answer.repairs);
-  std::vector<std::optional<DataType>> requested;
+  LayerTypes requested;
   for (const Layer& layer : repaired->layers) requested.push_back(layer.precision);
   request_kept_layers(loaded, *repaired, answer, where, requested);
   Trials trials(repaired, build, fitted, loaded.weights);

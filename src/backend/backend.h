@@ -49,7 +49,8 @@ class Backend {
   /// Prepares the constants that `weights` has not prepared yet, and lowers every description to steps. `weights` and
   /// `subgraphs` (per layer: what runs its graphs; empty for layers without) outlive the plan. Throws Error(kBuild).
   virtual std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule,
-                                           WeightCache& weights, std::span<const GraphFunction> subgraphs) const = 0;
+                                           WeightCache& weights,
+                                           const IdMap<LayerId, GraphFunction>& subgraphs) const = 0;
 };
 
 /// "cpu", the fast one, or "plain", the simplest code that follows the descriptions (docs/adding_a_backend.md). Throws

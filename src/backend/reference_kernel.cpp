@@ -27,8 +27,7 @@ class BoundSubgraphs final : public SubgraphRunner {
 
   std::vector<Tensor> run(std::string_view attribute, std::span<const Tensor> inputs) override {
     std::vector<Tensor> all(inputs.begin(), inputs.end());
-    for (int capture : layer_.attributes.required_graph(attribute).captures)
-      all.push_back(*inputs_[static_cast<std::size_t>(capture)]);
+    for (int capture : layer_.attributes.required_graph(attribute).captures) all.push_back(*inputs_[capture]);
     return graphs_(attribute, all);
   }
 

@@ -177,7 +177,7 @@ class Calibrator {
       floats.push_back(value.type() == DataType::kFloat32 ? value : value.cast(DataType::kFloat32));
     parallel_for(static_cast<std::int64_t>(floats.size()), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i)
-        histograms_[first + static_cast<std::size_t>(i)].add(floats[static_cast<std::size_t>(i)].values<float>());
+        histograms_[first + static_cast<std::size_t>(i)].add(floats[i].values<float>());
     });
   }
 
@@ -348,8 +348,8 @@ void check_scales(const CalibrationCache& cache, const Network& network, std::sp
     std::vector<std::string> names;
     for (TensorId id : network.inputs) names.push_back(network.tensor(id).name);
     for (const Layer& layer : network.layers)
-      for (TensorId id : layer.outputs)
-        if (id != kNone && layer.op->kind != OpKind::kConstant) names.push_back(network.tensor(id).name);
+      for (TensorId id : present(layer.outputs))
+        if (layer.op->kind != OpKind::kConstant) names.push_back(network.tensor(id).name);
     throw Error(ErrorCode::kInvalidFile,
                 fmt::format("[calibration cache] '{}': expected scales of tensors of this network, such as {}; got {}; "
                             "try the cache of this model, or the name of a new file to calibrate into",

@@ -160,7 +160,7 @@ void MagnitudeHistogram::add(std::span<const float> values) noexcept {
   const float to_bin = std::ldexp(static_cast<float>(kBins), -exponent_);
   for (float value : values) {
     const float magnitude = std::abs(value);
-    if (magnitude > 0 && magnitude < kMaskMagnitude) ++bins_[static_cast<std::size_t>(magnitude * to_bin)];
+    if (magnitude > 0 && magnitude < kMaskMagnitude) ++bins_[magnitude * to_bin];
   }
 }
 

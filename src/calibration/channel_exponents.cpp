@@ -81,7 +81,7 @@ class Chooser {
     for (const ReaderWeights& reader : readers_)
       for (std::int64_t o = 0; o < reader.outputs; ++o)
         for (std::size_t i = 0; i < reader.length; ++i) {
-          float& most = weight_[static_cast<std::size_t>(reader.channels_of(o)[i])];
+          float& most = weight_[reader.channels_of(o)[i]];
           most = std::max(most, std::abs(reader.value[static_cast<std::size_t>(o) * reader.length + i]));
         }
   }
@@ -136,7 +136,7 @@ class Chooser {
     std::vector<double> errors;
     for (const auto& candidate : candidates) errors.push_back(error(candidate));
     const auto best = std::ranges::min_element(errors) - errors.begin();
-    return candidates[static_cast<std::size_t>(best)];
+    return candidates[best];
   }
 
  private:
@@ -150,9 +150,9 @@ class Chooser {
       noise.resize(length);
       square.resize(length);
       for (std::size_t i = 0; i < length; ++i) {
-        factor[i] = factors[static_cast<std::size_t>(channel[i])];
-        noise[i] = noises[static_cast<std::size_t>(channel[i])];
-        square[i] = squares[static_cast<std::size_t>(channel[i])];
+        factor[i] = factors[channel[i]];
+        noise[i] = noises[channel[i]];
+        square[i] = squares[channel[i]];
       }
     }
 

@@ -15,14 +15,10 @@ const Tensor* float_constant(const Network& network, TensorId id) {
   return &info.value;
 }
 
-bool has_input(const Layer& layer, std::size_t index) {
-  return index < layer.inputs.size() && layer.inputs[index] != kNone;
-}
-
 }  // namespace
 
 const Tensor* constant_input(const Network& network, const Layer& layer, std::size_t index) {
-  return index < layer.inputs.size() ? float_constant(network, layer.inputs[index]) : nullptr;
+  return float_constant(network, layer.input(index));
 }
 
 std::optional<Fold> Folder::fold(TensorId tensor, bool copies) const {
@@ -30,7 +26,7 @@ std::optional<Fold> Folder::fold(TensorId tensor, bool copies) const {
   result.tensor = tensor;
   result.copies = copies;
   if (network_.tensor(tensor).value || (!copies && network_.is_output(tensor))) return {};
-  for (LayerId id : consumers_[static_cast<std::size_t>(tensor)]) {
+  for (LayerId id : consumers_[tensor]) {
     if (add_reader(id, result))
       result.readers.push_back(id);
     else if (!copies)
@@ -57,7 +53,7 @@ bool Folder::add_reader(LayerId id, Fold& fold) const {
   } else if (op == Function::kGemm && shape.size() == 2 && layer.attributes.integer("transA", 0) == 0) {
     edit.axis = layer.attributes.integer("transB", 0) != 0 ? 1 : 0;
     channels = shape[edit.axis];
-  } else if ((op == Function::kConv || op == Function::kConvTranspose) && shape.size() >= 3) {
+  } else if (is_convolution(op) && shape.size() >= 3) {
     const std::int64_t groups = layer.attributes.integer("group", 1);
     trailing = shape.size() - 2;
     if (groups < 1 || shape[0] % groups != 0) return false;
@@ -103,7 +99,7 @@ bool Folder::fold_weights(LayerId id, Fold& fold) const {
   const Shape& shape = weights->shape();
   Edit edit{id, 1, -1, shape, 0, 0};
   std::int64_t channels = 0;
-  if (op == Function::kConv || op == Function::kConvTranspose) {
+  if (is_convolution(op)) {
     if (shape.size() != fold.trailing + 2) return false;
     const std::int64_t groups = layer.attributes.integer("group", 1);
     channels = shape[0];
@@ -113,13 +109,14 @@ bool Folder::fold_weights(LayerId id, Fold& fold) const {
       edit.per_group = groups == 1 ? 0 : shape[0] / groups;
       channels = shape[1] * groups;
     }
-    if (channels != fold.channels || (has_input(layer, 2) && !fold_vector(id, 2, fold))) return false;
+    if (channels != fold.channels || (layer.input(2) != kNone && !fold_vector(id, 2, fold))) return false;
   } else {
     if (fold.trailing != 0 || shape.size() < 2) return false;
     const bool gemm = op == Function::kGemm;
     edit.axis = shape.size() - (gemm && layer.attributes.integer("transB", 0) != 0 ? 2 : 1);
     channels = shape[edit.axis];
-    if (channels != fold.channels || (gemm && has_input(layer, 2) && !fold_pointwise(id, 2, -1, 0, fold))) return false;
+    if (channels != fold.channels || (gemm && layer.input(2) != kNone && !fold_pointwise(id, 2, -1, 0, fold)))
+      return false;
   }
   fold.edits.push_back(std::move(edit));
   return true;
@@ -127,7 +124,7 @@ bool Folder::fold_weights(LayerId id, Fold& fold) const {
 
 bool Folder::pass(TensorId input, Fold& fold) const {
   if (input == kNone || network_.tensor(input).value || network_.is_output(input)) return false;
-  return consumers_[static_cast<std::size_t>(input)].size() == 1 && fold_producer(input, fold);
+  return consumers_[input].size() == 1 && fold_producer(input, fold);
 }
 
 bool Folder::fold_producer(TensorId tensor, Fold& fold) const {
@@ -151,14 +148,15 @@ bool Folder::fold_producer(TensorId tensor, Fold& fold) const {
     return constant(side) && constant_input(network_, layer, side)->size() > 1 &&
            fold_pointwise(id, side, -1, fold.trailing, fold) && pass(layer.inputs[1 - side], fold);
   }
-  if (op == Function::kMatMul || op == Function::kGemm || op == Function::kConv || op == Function::kConvTranspose) return fold_weights(id, fold);
+  if (is_product(op)) return fold_weights(id, fold);
   // Axis 1 holds the channels where the reader is a convolution.
   if (op == Function::kBatchNormalization || op == Function::kInstanceNormalization)
     return fold.trailing > 0 && layer.attributes.integer("training_mode", 0) == 0 && fold_vector(id, 1, fold) &&
            fold_vector(id, 2, fold);
   if (op == Function::kLayerNormalization)
-    return fold.trailing == 0 && fold_vector(id, 1, fold) && (!has_input(layer, 2) || fold_vector(id, 2, fold));
-  if (op == Function::kRelu || op == Function::kLeakyRelu || op == Function::kPRelu || op == Function::kIdentity) return pass(layer.inputs[0], fold);
+    return fold.trailing == 0 && fold_vector(id, 1, fold) && (layer.input(2) == kNone || fold_vector(id, 2, fold));
+  if (op == Function::kRelu || op == Function::kLeakyRelu || op == Function::kPRelu || op == Function::kIdentity)
+    return pass(layer.inputs[0], fold);
   if (op == Function::kMaxPool) return fold.trailing > 0 && pass(layer.inputs[0], fold);
   return false;
 }
@@ -186,7 +184,7 @@ std::optional<Tensor> rescaled(const Tensor& value, const Edit& edit, std::span<
   for (std::size_t k = 0; k < factors.size(); ++k) factors[k] = std::ldexp(1.0f, edit.sign * exponents[k]);
   bool rounds = false;
   for (std::int64_t block = 0; block < result.size() / inner; ++block) {
-    const float factor = factors[static_cast<std::size_t>(channel_of(edit, block * inner, inner))];
+    const float factor = factors[channel_of(edit, block * inner, inner)];
     const float* from = in + (grown ? block / length : block) * inner;
     float* to = out + block * inner;
     // A product with a power of two is exact while it stays a normal number; so do zeros, infinities and NaN.

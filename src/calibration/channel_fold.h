@@ -56,7 +56,7 @@ class Folder {
   bool fold_producer(TensorId tensor, Fold& fold) const;
 
   const Network& network_;
-  const std::vector<std::vector<LayerId>> consumers_;
+  const IdMap<TensorId, std::vector<LayerId>> consumers_;
 };
 
 /// The float32 constant that a layer reads there, or null.

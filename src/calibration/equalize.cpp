@@ -21,8 +21,7 @@ namespace {
 /// The layer quantizes its constant with one scale for all channels.
 bool quantizes_constant(const Specialization& spec, const Assignment& low, const Fold& fold, LayerId id) {
   const Layer& layer = spec.network->layer(id);
-  if (low.precision[static_cast<std::size_t>(id)] != Precision::kINT8 || layer.op->kind == OpKind::kContraction)
-    return false;
+  if (low.precision[id] != Precision::kINT8 || layer.op->kind == OpKind::kContraction) return false;
   const bool edited = std::ranges::any_of(fold.edits, [&](const Edit& edit) { return edit.layer == id; });
   return edited && product_of_bias(spec, id) == kNone;
 }
@@ -32,13 +31,12 @@ bool suits(const Specialization& spec, const Assignment& low, const Fold& fold) 
   if (shape.size() < fold.trailing + 1 || shape[shape.size() - 1 - fold.trailing] != fold.channels) return false;
   for (LayerId reader : fold.readers) {
     const auto quantized = quantized_inputs(spec, reader);
-    if (low.precision[static_cast<std::size_t>(reader)] != Precision::kINT8 || quantized.size() != 1 ||
-        quantized[0] != fold.tensor || is_integer_product(spec, reader))
+    if (low.precision[reader] != Precision::kINT8 || quantized.size() != 1 || quantized[0] != fold.tensor ||
+        is_integer_product(spec, reader))
       return false;
   }
-  return std::ranges::none_of(fold.passed, [&](LayerId layer) {
-    return spec.folded[static_cast<std::size_t>(layer)] || quantizes_constant(spec, low, fold, layer);
-  });
+  return std::ranges::none_of(
+      fold.passed, [&](LayerId layer) { return spec.folded[layer] || quantizes_constant(spec, low, fold, layer); });
 }
 
 std::optional<Fold> usable_fold(const Specialization& spec, const Assignment& low, const Folder& folder, TensorId id) {
@@ -71,7 +69,7 @@ std::string add_copy(Network& network, const Fold& fold, std::span<const std::in
   TensorInfo copy = network.tensor(fold.tensor);
   copy.name = free_name(network, copy.name + "/equalised");
   const std::string name = copy.name;
-  const LayerId at = copy.producer == kNone ? 0 : copy.producer + 1;
+  const LayerId at(copy.producer.number() + 1);
   Layer layer;
   layer.name = name;
   layer.op = op_registry().find("", "Mul");
@@ -80,9 +78,9 @@ std::string add_copy(Network& network, const Fold& fold, std::span<const std::in
   const TensorId output = network.add_tensor(std::move(copy));
   layer.outputs = {output};
   for (LayerId reader : fold.readers) std::ranges::replace(network.layer(reader).inputs, fold.tensor, output);
-  network.layers.insert(network.layers.begin() + at, std::move(layer));
+  network.layers.insert(at, std::move(layer));
   for (TensorInfo& info : network.tensors)
-    if (info.producer != kNone && info.producer >= at) ++info.producer;
+    if (info.producer >= at) info.producer = LayerId(info.producer.number() + 1);
   network.tensor(output).producer = at;
   network.rebuild_index();
   return name;

@@ -31,17 +31,17 @@ struct Equalization {
   float scale_before = 0, scale_after = 0;  ///< int8 scales of the tensor, or of its copy.
 };
 
-/// The tensors that can be equalised, with their channel axes: read by int8 products with constant weights (MatMul and
+/// The tensors that can be equalized, with their channel axes: read by int8 products with constant weights (MatMul and
 /// Gemm along their last axis, Conv and ConvTranspose along axis 1). Constants take the factors where those are the
 /// only readers, the tensor is no output, and it is computed by Mul or Div by a constant, by a product with constant
-/// weights or by a normalisation; between them may lie Add and Sub of constants, Relu, LeakyRelu, PRelu, MaxPool and
+/// weights or by a normalization; between them may lie Add and Sub of constants, Relu, LeakyRelu, PRelu, MaxPool and
 /// Identity, if nothing else reads what lies between. Layers of `low` that quantize the constant take none. In network
 /// order.
 std::vector<ChannelAxis> equalizable_tensors(const Specialization& spec, const Assignment& low);
 
-/// Chooses exponents for them that minimise the estimated squared error of their readers in int8: of activation steps
+/// Chooses exponents for them that minimize the estimated squared error of their readers in int8: of activation steps
 /// and of weight steps, each output channel with its own. Returned are those whose estimate falls by at least half.
-/// `ranges`: of the equalisable tensors; those without an entry or without a scale in `scales` are left out.
+/// `ranges`: of the equalizable tensors; those without an entry or without a scale in `scales` are left out.
 std::vector<Equalization> find_equalizations(const Specialization& spec, const Assignment& low,
                                              const std::map<std::string, ChannelRange>& ranges,
                                              const std::map<std::string, float>& scales);
@@ -50,7 +50,7 @@ std::vector<Equalization> find_equalizations(const Specialization& spec, const A
 /// readers, and sets the scale of the tensor or of its copy. Constants are replaced by new tensors, so that other
 /// layers that read them keep theirs. Scales of tensors between the producer and the tensor stay: they remain upper
 /// bounds, and no layer quantizes by them. Throws Error(kInvalidArgument) for a tensor that the network does not have
-/// or that cannot be equalised, for another number of channels, and for exponents by which a constant would not be
+/// or that cannot be equalized, for another number of channels, and for exponents by which a constant would not be
 /// rescaled exactly; then nothing was changed.
 void apply_equalization(Network& network, std::map<std::string, float>& scales, const Equalization& equalization);
 

@@ -40,8 +40,8 @@ class PairCut {
   }
 
  private:
-  int variable(int node) const { return variable_[static_cast<std::size_t>(node)]; }
-  DataType type(int node) const { return types_[static_cast<std::size_t>(node)]; }
+  int variable(int node) const { return variable_[node]; }
+  DataType type(int node) const { return types_[node]; }
 
   void add_value(const CastProblem::Value& value) {
     const int producer = variable(value.producer);
@@ -97,9 +97,9 @@ int CastProblem::casts(const std::vector<DataType>& types) const {
   int result = 0;
   for (const Value& value : values) {
     std::vector<DataType> wanted;
-    const DataType written = types[static_cast<std::size_t>(value.producer)];
+    const DataType written = types[value.producer];
     for (int reader : value.readers) {
-      const DataType type = types[static_cast<std::size_t>(reader)];
+      const DataType type = types[reader];
       if (type != written && !contains(wanted, type)) wanted.push_back(type);
     }
     result += static_cast<int>(wanted.size());
@@ -111,14 +111,12 @@ double CastProblem::cost(const std::vector<DataType>& types) const {
   for (std::size_t n = 0; n < nodes.size(); ++n)
     if (!contains(nodes[n].types, types[n])) return std::numeric_limits<double>::infinity();
   for (const Value& value : values) {
-    const DataType written = types[static_cast<std::size_t>(value.producer)];
+    const DataType written = types[value.producer];
     if (contains(value.exact, written)) continue;
-    const bool narrowed = value.exact_reader || std::any_of(value.readers.begin(), value.readers.end(), [&](int r) {
-                            return types[static_cast<std::size_t>(r)] != written;
-                          });
+    const bool narrowed = value.exact_reader || std::any_of(value.readers.begin(), value.readers.end(),
+                                                            [&](int r) { return types[r] != written; });
     // A node that has no choice writes what it writes: its elements are exact by definition.
-    if (narrowed && nodes[static_cast<std::size_t>(value.producer)].types.size() > 1)
-      return std::numeric_limits<double>::infinity();
+    if (narrowed && nodes[value.producer].types.size() > 1) return std::numeric_limits<double>::infinity();
   }
   double result = casts(types);
   for (std::size_t n = 0; n < nodes.size(); ++n)

@@ -29,9 +29,9 @@ bool depends_on_elements(const Layer& layer) {
 
 class Placer {
  public:
-  /// `bound`: per layer, true if it takes the assignment's type although it could have another one.
+  /// `bound`: true if it takes the assignment's type although it could have another one.
   Placer(const Specialization& spec, const Assignment& assignment, const CastOptions& options,
-         const std::vector<char>& bound)
+         const IdMap<LayerId, char>& bound)
       : spec_(spec), network_(*spec.network), assignment_(assignment), options_(options), bound_(bound) {}
 
   Typing run() {
@@ -40,7 +40,7 @@ class Placer {
     for (std::size_t i = 0; i < network_.inputs.size(); ++i) add_input(i);
     node_of_layer_.assign(network_.layers.size(), -1);
     takes_any_.assign(network_.layers.size(), 0);
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) add_layer(static_cast<LayerId>(l));
+    for (LayerId l : network_.layers.ids()) add_layer(l);
     typing_.outputs.resize(network_.outputs.size());
     for (std::size_t o = 0; o < network_.outputs.size(); ++o) add_output(o);
     for (auto& value : problem_.values) {
@@ -54,27 +54,26 @@ class Placer {
 
  private:
   DataType declared(TensorId id) const { return spec_.type(id); }
-  bool frozen(LayerId id) const { return !options_.frozen.empty() && options_.frozen[at(id)] != 0; }
+  bool frozen(LayerId id) const { return !options_.frozen.empty() && options_.frozen[id] != 0; }
   bool expressible(LayerId id, DataType type) const { return !options_.expressible || options_.expressible(id, type); }
 
   void find_constants() {
     typing_.constant.assign(network_.tensors.size(), 0);
-    for (std::size_t t = 0; t < network_.tensors.size(); ++t) {
-      const TensorId id = static_cast<TensorId>(t);
+    for (TensorId id : network_.tensors.ids()) {
       if (!spec_.is_constant(id) || !is_lowerable(declared(id))) continue;
       const LayerId producer = network_.tensor(id).producer;
       if (producer == kNone || network_.layer(producer).op->kind == OpKind::kConstant)
-        typing_.constant[t] = network_.tensor(id).value ? 1 : 0;
+        typing_.constant[id] = network_.tensor(id).value ? 1 : 0;
       else
-        typing_.constant[t] = !frozen(producer) && declared(id) == DataType::kFloat32 &&
-                              (options_.fixed_shapes || !spec_.shape_dependent[t]) &&
-                              spec_.value(id).size() <= kMostFoldedElements;
+        typing_.constant[id] = !frozen(producer) && declared(id) == DataType::kFloat32 &&
+                               (options_.fixed_shapes || !spec_.shape_dependent[id]) &&
+                               spec_.value(id).size() <= kMostFoldedElements;
     }
   }
 
   void find_low_types() {
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      const DataType type = assignment_.stored_by(static_cast<LayerId>(l));
+    for (LayerId l : network_.layers.ids()) {
+      const DataType type = assignment_.stored_by(l);
       if (type != DataType::kFloat32 && std::find(low_.begin(), low_.end(), type) == low_.end()) low_.push_back(type);
     }
     std::sort(low_.begin(), low_.end());
@@ -85,12 +84,12 @@ class Placer {
     return static_cast<int>(problem_.nodes.size()) - 1;
   }
 
-  CastProblem::Value& value_of(TensorId id) { return problem_.values[at(value_[at(id)])]; }
+  CastProblem::Value& value_of(TensorId id) { return problem_.values[value_[id]]; }
 
   /// The value of a tensor that `node` writes. `stored`: the type that holds its elements.
   void add_value(TensorId id, int node, std::vector<DataType> exact) {
     if (value_.empty()) value_.assign(network_.tensors.size(), -1);
-    value_[at(id)] = static_cast<std::int32_t>(problem_.values.size());
+    value_[id] = static_cast<int>(problem_.values.size());
     if (std::find(exact.begin(), exact.end(), DataType::kFloat32) == exact.end()) exact.push_back(DataType::kFloat32);
     CastProblem::Value value;
     value.producer = node;
@@ -99,7 +98,7 @@ class Placer {
   }
 
   bool has_value(TensorId id) const {
-    return id != kNone && !value_.empty() && value_[at(id)] >= 0 && !typing_.constant[at(id)];
+    return id != kNone && !value_.empty() && value_[id] >= 0 && !typing_.constant[id];
   }
 
   void read(TensorId id, int node) {
@@ -139,31 +138,30 @@ class Placer {
   }
 
   bool writes_floats(const Layer& layer) const {
-    return std::any_of(layer.outputs.begin(), layer.outputs.end(),
-                       [&](TensorId id) { return id != kNone && is_lowerable(declared(id)); });
+    return std::ranges::any_of(present(layer.outputs), [&](TensorId id) { return is_lowerable(declared(id)); });
   }
 
   void add_layer(LayerId id) {
     const Layer& layer = network_.layer(id);
     if (layer.op->kind == OpKind::kConstant) return;
-    const bool all_constant = std::all_of(layer.outputs.begin(), layer.outputs.end(),
-                                          [&](TensorId t) { return t == kNone || typing_.constant[at(t)] != 0; });
+    const bool all_constant =
+        std::ranges::all_of(present(layer.outputs), [&](TensorId t) { return typing_.constant[t] != 0; });
     if (layer.op->reads_shape_only) {
-      takes_any_[at(id)] = 1;
+      takes_any_[id] = 1;
       return;
     }
     if (frozen(id) || all_constant || layer.op->kind == OpKind::kControl) return add_fixed(id);
-    if (layer.op->precision == PrecisionRule::kCompute) return spec_.numeric[at(id)] ? add_compute(id) : add_fixed(id);
+    if (layer.op->precision == PrecisionRule::kCompute) return spec_.numeric[id] ? add_compute(id) : add_fixed(id);
     // What only moves elements of constants, as shapes have it, moves rounded ones as well.
     if (layer.op->precision == PrecisionRule::kMovement && writes_floats(layer)) return add_movement(id);
     if (layer.op->function == Function::kCast && layer.op->domain.empty()) return add_cast(id);
     if (layer.op->fills) return add_fill(id);
     // With another float beside it (the scale of QuantizeLinear), both have one type.
-    const auto floats = std::ranges::count_if(
-        layer.inputs, [&](TensorId input) { return input != kNone && is_lowerable(declared(input)); });
+    const auto floats =
+        std::ranges::count_if(present(layer.inputs), [&](TensorId input) { return is_lowerable(declared(input)); });
     if (!writes_floats(layer) && layer.op->precision == PrecisionRule::kFixed && floats < 2 &&
         std::all_of(low_.begin(), low_.end(), [&](DataType low) { return expressible(id, low); })) {
-      takes_any_[at(id)] = 1;
+      takes_any_[id] = 1;
       for (TensorId input : layer.inputs)
         if (has_value(input)) value_of(input).exact_reader = true;
       return;
@@ -176,8 +174,8 @@ class Placer {
     const Layer& layer = network_.layer(id);
     for (TensorId input : layer.inputs)
       if (has_value(input)) read_as(input, declared(input));
-    for (TensorId output : layer.outputs)
-      if (output != kNone && is_lowerable(declared(output)) && !typing_.constant[at(output)])
+    for (TensorId output : present(layer.outputs))
+      if (is_lowerable(declared(output)) && !typing_.constant[output])
         add_value(output, add_node({declared(output)}), {declared(output)});
   }
 
@@ -195,13 +193,13 @@ class Placer {
   void add_compute(LayerId id) {
     const Layer& layer = network_.layer(id);
     if (runs_on_integers(spec_, assignment_, id) || narrow_bias(spec_, assignment_, id)) return add_int8(id);
-    const DataType type = storage_of(assignment_.precision[at(id)]);
+    const DataType type = storage_of(assignment_.precision[id]);
     std::vector<DataType> exact{type};
     const int node = add_node(types_of_selection(id, type, exact));
-    node_of_layer_[at(id)] = node;
+    node_of_layer_[id] = node;
     read_inputs(layer, node);
-    for (TensorId output : layer.outputs)
-      if (output != kNone && is_lowerable(declared(output))) add_value(output, node, exact);
+    for (TensorId output : present(layer.outputs))
+      if (is_lowerable(declared(output))) add_value(output, node, exact);
   }
 
   /// The narrow types that hold everything that the layer reads.
@@ -212,7 +210,7 @@ class Placer {
       if (id == kNone || is_parameter(layer, i) || !is_lowerable(declared(id))) continue;
       std::erase_if(types, [&](DataType type) {
         if (!has_value(id)) return declared(id) != DataType::kFloat32 || !holds(spec_, id, type);
-        const auto& exact = problem_.values[at(value_[at(id)])].exact;
+        const auto& exact = problem_.values[value_[id]].exact;
         return std::find(exact.begin(), exact.end(), type) == exact.end();
       });
     }
@@ -223,8 +221,7 @@ class Placer {
   /// Others have the assignment's type.
   std::vector<DataType> types_of_selection(LayerId id, DataType type, std::vector<DataType>& exact) const {
     const Layer& layer = network_.layer(id);
-    if (!options_.free_selection || bound_[at(id)] || !selects(layer) ||
-        declared(layer.outputs[0]) != DataType::kFloat32)
+    if (!options_.free_selection || bound_[id] || !selects(layer) || declared(layer.outputs[0]) != DataType::kFloat32)
       return {type};
     std::vector<DataType> held = held_types(layer);
     drop_inexact_limits(layer, held);
@@ -233,9 +230,9 @@ class Placer {
       std::vector<DataType> own{type};
       drop_inexact_limits(layer, own);
       const bool rounded = std::all_of(layer.inputs.begin(), layer.inputs.end(), [&](TensorId input) {
-        if (input == kNone || !is_lowerable(declared(input)) || typing_.constant[at(input)]) return true;
+        if (input == kNone || !is_lowerable(declared(input)) || typing_.constant[input]) return true;
         if (!has_value(input)) return false;
-        const auto& values = problem_.values[at(value_[at(input)])].exact;
+        const auto& values = problem_.values[value_[input]].exact;
         return std::find(values.begin(), values.end(), type) != values.end();
       });
       if (own.empty() || !rounded) return {type};
@@ -259,11 +256,11 @@ class Placer {
   void add_movement(LayerId id) {
     const Layer& layer = network_.layer(id);
     DataType stored = DataType::kFloat32;
-    for (TensorId output : layer.outputs)
-      if (output != kNone && is_lowerable(declared(output))) stored = assignment_.storage[at(output)];
+    for (TensorId output : present(layer.outputs))
+      if (is_lowerable(declared(output))) stored = assignment_.storage[output];
     std::vector<DataType> types = choices(id);
-    if (depends_on_elements(layer) || std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId t) {
-          return t != kNone && is_lowerable(declared(t)) && declared(t) != DataType::kFloat32;
+    if (depends_on_elements(layer) || std::ranges::any_of(present(layer.outputs), [&](TensorId t) {
+          return is_lowerable(declared(t)) && declared(t) != DataType::kFloat32;
         }))
       types = {stored};
     // What is moved without a look at it is what it was.
@@ -272,10 +269,10 @@ class Placer {
       for (DataType type : held_types(layer))
         if (type != stored) exact.push_back(type);
     const int node = add_node(std::move(types));
-    node_of_layer_[at(id)] = node;
+    node_of_layer_[id] = node;
     read_inputs(layer, node);
-    for (TensorId output : layer.outputs)
-      if (output != kNone && is_lowerable(declared(output))) add_value(output, node, exact);
+    for (TensorId output : present(layer.outputs))
+      if (is_lowerable(declared(output))) add_value(output, node, exact);
   }
 
   void add_cast(LayerId id) {
@@ -284,7 +281,7 @@ class Placer {
     const DataType from = declared(input);
     if (declared(output) != DataType::kFloat32) {
       // To an integer or to a narrow type of the model's own choice: takes any type that has the exact values.
-      takes_any_[at(id)] = 1;
+      takes_any_[id] = 1;
       if (has_value(input)) value_of(input).exact_reader = true;
       if (is_lowerable(declared(output))) add_value(output, add_node({declared(output)}), {declared(output)});
       return;
@@ -296,13 +293,13 @@ class Placer {
       if (from == DataType::kBool || from == DataType::kInt8 || from == DataType::kUInt8) exact = low_;
       if (size_of(from) >= 4) without = {DataType::kBFloat16};
       const int node = add_node(choices(id, without));
-      node_of_layer_[at(id)] = node;
+      node_of_layer_[id] = node;
       return add_value(output, node, std::move(exact));
     }
     // Between floats: a value that is rounded already stays in its type.
-    if (typing_.constant[at(input)] || !has_value(input)) return add_fixed(id);
+    if (typing_.constant[input] || !has_value(input)) return add_fixed(id);
     const int node = add_node(choices(id));
-    node_of_layer_[at(id)] = node;
+    node_of_layer_[id] = node;
     const std::vector<DataType> exact = value_of(input).exact;
     read(input, node);
     add_value(output, node, exact);
@@ -321,24 +318,23 @@ class Placer {
     for (DataType low : low_)
       if (round_value(element, rounding_of(low)) == element) exact.push_back(low);
     const int node = add_node(choices(id));
-    node_of_layer_[at(id)] = node;
+    node_of_layer_[id] = node;
     add_value(output, node, std::move(exact));
   }
 
   void fill(const std::vector<DataType>& types) {
     typing_.casts = problem_.casts(types);
-    for (std::size_t l = 0; l < network_.layers.size(); ++l)
+    for (LayerId l : network_.layers.ids())
       if (network_.layers[l].op->precision == PrecisionRule::kCompute && node_of_layer_[l] >= 0 &&
-          types[at(node_of_layer_[l])] != storage_of(assignment_.precision[l]))
-        typing_.moved.push_back({static_cast<LayerId>(l), types[at(node_of_layer_[l])]});
+          types[node_of_layer_[l]] != storage_of(assignment_.precision[l]))
+        typing_.moved.push_back({l, types[node_of_layer_[l]]});
     typing_.written.resize(network_.tensors.size());
-    for (std::size_t t = 0; t < network_.tensors.size(); ++t)
+    for (TensorId t : network_.tensors.ids())
       typing_.written[t] = value_.empty() || value_[t] < 0 || typing_.constant[t]
                                ? spec_.inferred.types[t]
-                               : types[at(problem_.values[at(value_[t])].producer)];
+                               : types[problem_.values[value_[t]].producer];
     typing_.reads.resize(network_.layers.size());
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      const Layer& layer = network_.layers[l];
+    for (const auto& [l, layer] : network_.layers.items()) {
       auto& reads = typing_.reads[l];
       reads.resize(layer.inputs.size());
       const int node = node_of_layer_[l];
@@ -347,22 +343,21 @@ class Placer {
         if (id == kNone || !is_lowerable(declared(id))) continue;
         if (takes_any_[l]) continue;
         reads[i].type = declared(id);
-        if (typing_.constant[at(id)] && narrow_bias(spec_, assignment_, static_cast<LayerId>(l)))
+        if (typing_.constant[id] && narrow_bias(spec_, assignment_, l))
           reads[i].first = rounding_of(assignment_.precision[l]);
         if (node < 0 || is_parameter(layer, i)) continue;
-        reads[i].type = types[at(node)];
-        if (!typing_.constant[at(id)]) continue;
+        reads[i].type = types[node];
+        if (!typing_.constant[id]) continue;
         // A constant takes the steps of its reader: rounded to the type that is stored, then held in a wider one.
         if (layer.op->precision == PrecisionRule::kMovement && reads[i].type == DataType::kFloat32)
-          for (TensorId output : layer.outputs)
-            if (output != kNone && is_lowerable(declared(output)))
-              reads[i].first = rounding_of(assignment_.storage[at(output)]);
+          for (TensorId output : present(layer.outputs))
+            if (is_lowerable(declared(output))) reads[i].first = rounding_of(assignment_.storage[output]);
         if (layer.op->precision == PrecisionRule::kCompute && reads[i].type == DataType::kFloat32)
           reads[i].first = rounding_of(assignment_.precision[l]);
         if (const LayerId producer = network_.tensor(id).producer;
             producer != kNone && network_.layer(producer).op->kind == OpKind::kConstant &&
-            assignment_.storage[at(id)] != declared(id))
-          reads[i].first = rounding_of(assignment_.storage[at(id)]);
+            assignment_.storage[id] != declared(id))
+          reads[i].first = rounding_of(assignment_.storage[id]);
       }
     }
   }
@@ -371,22 +366,22 @@ class Placer {
   const Network& network_;
   const Assignment& assignment_;
   const CastOptions& options_;
-  const std::vector<char>& bound_;
+  const IdMap<LayerId, char>& bound_;
   Typing typing_;
   CastProblem problem_;
   std::vector<DataType> low_;
-  std::vector<std::int32_t> value_;  ///< Per tensor.
-  std::vector<int> node_of_layer_;   ///< -1: reads and writes declared types.
-  std::vector<char> takes_any_;      ///< Per layer: it reads exact values of whatever type.
-  std::map<DataType, int> fixed_;    ///< The node that reads in a type, plus 1.
+  IdMap<TensorId, int> value_;         ///< -1: none.
+  IdMap<LayerId, int> node_of_layer_;  ///< -1: reads and writes declared types.
+  IdMap<LayerId, char> takes_any_;     ///< It reads exact values of whatever type.
+  std::map<DataType, int> fixed_;      ///< The node that reads in a type, plus 1.
 };
 
 }  // namespace
 
 bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id) {
   const Layer& layer = spec.network->layer(id);
-  return assignment.precision[at(id)] == Precision::kINT8 ||
-         (layer.op->kind == OpKind::kContraction && spec.numeric[at(id)] &&
+  return assignment.precision[id] == Precision::kINT8 ||
+         (layer.op->kind == OpKind::kContraction && spec.numeric[id] &&
           spec.type(layer.outputs[0]) == DataType::kFloat32 && is_integer_product(spec, id));
 }
 
@@ -399,19 +394,19 @@ LayerId grouped_bias(const Specialization& spec, const Assignment& assignment, L
 }
 
 bool narrow_bias(const Specialization& spec, const Assignment& assignment, LayerId id) {
-  const Precision precision = assignment.precision[at(id)];
+  const Precision precision = assignment.precision[id];
   if (precision != Precision::kFP16 && precision != Precision::kBF16) return false;
   const LayerId product = product_of_bias(spec, id);
   return product != kNone && grouped_bias(spec, assignment, product) == id;
 }
 
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options) {
-  std::vector<char> bound(spec.network->layers.size(), 0);
+  IdMap<LayerId, char> bound(spec.network->layers.size(), 0);
   for (;;) {
     Typing typing = Placer(spec, assignment, options, bound).run();
     const std::vector<LayerId> conflicting = fusion_conflicts(spec, assignment, typing.moved);
     if (conflicting.empty()) return typing;
-    for (LayerId id : conflicting) bound[at(id)] = 1;
+    for (LayerId id : conflicting) bound[id] = 1;
   }
 }
 
@@ -434,11 +429,11 @@ bool is_light(const Layer& layer) {
 }  // namespace
 
 std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assignment& assignment,
-                                          const CastOptions& options, const std::vector<char>& may_raise,
+                                          const CastOptions& options, const IdMap<LayerId, char>& may_raise,
                                           const Target& target) {
   const Network& network = *spec.network;
-  std::vector<std::vector<Precision>> choices(network.layers.size());
-  for (std::size_t l = 0; l < choices.size(); ++l) {
+  IdMap<LayerId, std::vector<Precision>> choices(network.layers.size());
+  for (LayerId l : choices.ids()) {
     const Precision precision = assignment.precision[l];
     choices[l] = {precision};
     const bool narrow = precision == Precision::kFP16 || precision == Precision::kBF16;
@@ -451,9 +446,9 @@ std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assi
   Assignment after = assignment;
   for (std::size_t n = 0; n < chosen.size(); ++n) {
     const LayerId layer = problem.nodes[n].layer;
-    const Precision precision = problem.nodes[n].choices[static_cast<std::size_t>(chosen[n])];
-    if (precision == assignment.precision[at(layer)]) continue;
-    after.precision[at(layer)] = precision;
+    const Precision precision = problem.nodes[n].choices[chosen[n]];
+    if (precision == assignment.precision[layer]) continue;
+    after.precision[layer] = precision;
     raised.push_back(layer);
   }
   if (raised.empty()) return {};

@@ -14,7 +14,7 @@ namespace ulpscope {
 
 struct CastOptions {
   /// Per layer: it reads and writes the declared types (it is inside of a function that stays as it is). Empty: none.
-  std::vector<char> frozen;
+  IdMap<LayerId, char> frozen;
   /// Whether the file can have the layer in a narrow float type.
   std::function<bool(LayerId, DataType)> expressible;
   /// Types of the network's inputs and outputs; kUndefined, or empty: as declared.
@@ -29,7 +29,7 @@ struct CastOptions {
 /// choose among values that are rounded already (Relu, Clip, Max, Min, Abs, Neg, and maxima of windows and axes) take
 /// the type that leaves the fewest casts. Rounding happens to the same values as under the assignment, so the results
 /// have the same bits at every level of fusion: a layer keeps the assignment's type where another one would let
-/// neighbours fuse that round between them, or part some that do not. A layer in int8 reads float32, which its
+/// neighbors fuse that round between them, or part some that do not. A layer in int8 reads float32, which its
 /// DequantizeLinear gives, and writes what it stores; a product with a grouped_bias() leaves that to the bias.
 /// REQUIRES: no layer computes in fp8, `assignment.pinned` is all 0, and `expressible` holds for every layer in fp16 or
 /// bf16.
@@ -40,7 +40,7 @@ Typing place_casts(const Specialization& spec, const Assignment& assignment, con
 /// `may_raise`: per layer. `target`: the GPU whose times are compared. In network order; empty where that leaves as
 /// many casts as before.
 std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assignment& assignment,
-                                          const CastOptions& options, const std::vector<char>& may_raise,
+                                          const CastOptions& options, const IdMap<LayerId, char>& may_raise,
                                           const Target& target);
 
 /// The layer reads integers: because of its precision, or a product whose operands come out of DequantizeLinear.

@@ -84,25 +84,24 @@ class Converter {
   }
 
  private:
-  Precision precision(std::size_t layer) const { return result_.assignment.precision[layer]; }
+  Precision precision(LayerId layer) const { return result_.assignment.precision[layer]; }
 
   void check_assignment() {
     bool narrow = false, narrow_in_file = false;
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      const Layer& layer = network_.layers[l];
+    for (const auto& [l, layer] : network_.layers.items()) {
       if (precision(l) == Precision::kFP8 || precision(l) == Precision::kTF32)
         refuse(ErrorCode::kUnsupported,
                fmt::format("layer '{}': {} has no form in the typed file; expected fp32, fp16, bf16 or int8",
                            layer.name, name_of(precision(l))));
-      const bool declared_narrow = std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId id) {
-        return id != kNone && is_lowerable(spec_.type(id)) && spec_.type(id) != DataType::kFloat32;
+      const bool declared_narrow = std::ranges::any_of(present(layer.outputs), [&](TensorId id) {
+        return is_lowerable(spec_.type(id)) && spec_.type(id) != DataType::kFloat32;
       });
       if (declared_narrow && spec_.numeric[l]) narrow_in_file = true;
       const bool lowered = is_narrow(precision(l)) || precision(l) == Precision::kINT8;
       if (lowered && spec_.numeric[l] && !declared_narrow) narrow = true;
     }
-    for (std::size_t t = 0; t < network_.tensors.size(); ++t)
-      if (result_.assignment.pinned.size() > t && result_.assignment.pinned[t])
+    for (TensorId t : network_.tensors.ids())
+      if (!result_.assignment.pinned.empty() && result_.assignment.pinned[t])
         refuse(ErrorCode::kUnsupported,
                fmt::format("tensor '{}': its type is requested apart from its layer's precision, which a typed file "
                            "cannot say; try a precision for the layer instead",
@@ -118,13 +117,13 @@ class Converter {
   /// The layers that shall compute in a narrow type.
   template <typename Function>
   void for_each_lowered(Function&& function) const {
-    for (std::size_t l = 0; l < network_.layers.size(); ++l)
+    for (LayerId l : network_.layers.ids())
       if (is_narrow(precision(l)) && spec_.numeric[l]) function(l, network_.layers[l], storage_of(precision(l)));
   }
 
-  /// Per tensor; -1: not known.
-  std::vector<int> ranks() const {
-    std::vector<int> result;
+  /// -1: not known.
+  IdMap<TensorId, int> ranks() const {
+    IdMap<TensorId, int> result;
     for (const auto& shape : spec_.inferred.shapes) result.push_back(shape ? static_cast<int>(shape->size()) : -1);
     return result;
   }
@@ -137,7 +136,7 @@ class Converter {
                       exporter_.inlined()));
     result_.opset_before = result_.opset_after = exporter_.opset();
     std::set<int> wanted;
-    for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
+    for_each_lowered([&](LayerId l, const Layer& layer, DataType type) {
       if (frozen_[l]) return;
       for (std::string_view op : {std::string_view("Cast"), layer.op->name})
         if (const int since = onnx_accepts_since(op == std::string_view("Cast") ? "" : layer.op->domain, op,
@@ -169,7 +168,7 @@ class Converter {
   /// Empty: the file can have the layer in this type.
   std::string obstacle(LayerId id, DataType type) const {
     const Layer& layer = network_.layer(id);
-    if (frozen_[at(id)]) return "it is inside of a model-local function, which stays as it is";
+    if (frozen_[id]) return "it is inside of a model-local function, which stays as it is";
     if (!onnx_accepts("", "Cast", result_.opset_after, type))
       return fmt::format("opset {} has no {}", result_.opset_after, name_of(type));
     if (!onnx_accepts(layer.op->domain, layer.op->name, result_.opset_after, type))
@@ -188,28 +187,27 @@ class Converter {
   /// Layers in int8 that the file cannot have so take what int8 layers store, if they can, and their bias with them.
   void keep_what_cannot_be_integers() {
     Assignment& assignment = result_.assignment;
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      const auto id = static_cast<LayerId>(l);
-      if (precision(l) != Precision::kINT8 || product_of_bias(spec_, id) != kNone) continue;
-      std::string reason = frozen_[l] ? "it is inside of a model-local function, which stays as it is"
+    for (LayerId id : network_.layers.ids()) {
+      if (precision(id) != Precision::kINT8 || product_of_bias(spec_, id) != kNone) continue;
+      std::string reason = frozen_[id] ? "it is inside of a model-local function, which stays as it is"
                            : result_.opset_after < kInt8Opset
                                ? fmt::format("opset {} has no DequantizeLinear per channel", result_.opset_after)
                                : integer_obstacle(spec_, assignment, id, casts_fixed_shapes());
       const LayerId bias = bias_of(spec_, id);
-      if (reason.empty() && bias != kNone && precision(at(bias)) == Precision::kINT8 && frozen_[at(bias)])
+      if (reason.empty() && bias != kNone && precision(bias) == Precision::kINT8 && frozen_[bias])
         reason = "its bias is inside of a model-local function, which stays as it is";
       if (reason.empty()) {
         ++result_.lowered;
         continue;
       }
       for (LayerId each : {id, bias}) {
-        if (each == kNone || precision(at(each)) != Precision::kINT8) continue;
+        if (each == kNone || precision(each) != Precision::kINT8) continue;
         const DataType type = assignment.int8_output;
         const bool narrow = type != DataType::kFloat32 && obstacle(each, type).empty();
-        assignment.precision[at(each)] = narrow ? *precision_from_type(type) : Precision::kFP32;
-        if (assignment.reason.size() > at(each)) assignment.reason[at(each)] = reason;
+        assignment.precision[each] = narrow ? *precision_from_type(type) : Precision::kFP32;
+        if (!assignment.reason.empty()) assignment.reason[each] = reason;
       }
-      result_.kept.push_back({network_.layers[l].name, std::string(network_.layers[l].op->name), std::move(reason)});
+      result_.kept.push_back({network_.layers[id].name, std::string(network_.layers[id].op->name), std::move(reason)});
     }
   }
 
@@ -223,18 +221,18 @@ class Converter {
   void keep_what_cannot_be_lowered() {
     Assignment& assignment = result_.assignment;
     keep_what_cannot_be_integers();
-    for_each_lowered([&](std::size_t l, const Layer& layer, DataType type) {
-      std::string reason = obstacle(static_cast<LayerId>(l), type);
+    for_each_lowered([&](LayerId l, const Layer& layer, DataType type) {
+      std::string reason = obstacle(l, type);
       // What the file has in a narrow type stays as it is.
-      const bool as_in_file = std::any_of(layer.outputs.begin(), layer.outputs.end(),
-                                          [&](TensorId id) { return id != kNone && spec_.type(id) == type; });
+      const bool as_in_file =
+          std::ranges::any_of(present(layer.outputs), [&](TensorId id) { return spec_.type(id) == type; });
       if (as_in_file) return;
       if (reason.empty()) {
         ++result_.lowered;
         return;
       }
       assignment.precision[l] = Precision::kFP32;
-      if (assignment.reason.size() > l) assignment.reason[l] = reason;
+      if (!assignment.reason.empty()) assignment.reason[l] = reason;
       result_.kept.push_back({layer.name, std::string(layer.op->name), std::move(reason)});
     });
     if (result_.kept.empty()) return;
@@ -283,19 +281,18 @@ class Converter {
   void check_outputs() const {
     for (std::size_t o = 0; o < network_.outputs.size(); ++o) {
       const TensorId id = network_.outputs[o];
-      if (network_.tensor(id).producer == kNone && changes_.typing.written[at(id)] != changes_.typing.outputs[o] &&
-          is_lowerable(changes_.typing.written[at(id)]))
+      if (network_.tensor(id).producer == kNone && changes_.typing.written[id] != changes_.typing.outputs[o] &&
+          is_lowerable(changes_.typing.written[id]))
         refuse(ErrorCode::kUnsupported,
                fmt::format("'{}' is an input and an output; both need one type", network_.tensor(id).name));
     }
   }
 
   void prepare_integers() {
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      const auto id = static_cast<LayerId>(l);
+    for (LayerId id : network_.layers.ids()) {
       if (runs_on_integers(spec_, result_.assignment, id) || narrow_bias(spec_, result_.assignment, id))
         integers_.add(result_.assignment, id, changes_);
-      else if (is_narrow(precision(l)) && network_.layers[l].op->kind == OpKind::kPointwise && !frozen_[l] &&
+      else if (is_narrow(precision(id)) && network_.layers[id].op->kind == OpKind::kPointwise && !frozen_[id] &&
                reads_integers(spec_, id))
         changes_.copied.push_back(id);  // It stands alone, and what it reads comes out of a Cast: followers would join.
     }
@@ -306,20 +303,19 @@ class Converter {
   }
 
   void prepare_constants() {
-    changes_.folded.resize(network_.tensors.size());
+    changes_.computed_constants.resize(network_.tensors.size());
     int folded = 0;
-    for (std::size_t t = 0; t < network_.tensors.size(); ++t) {
+    for (TensorId t : network_.tensors.ids()) {
       const LayerId producer = network_.tensors[t].producer;
       if (!changes_.typing.constant[t] || producer == kNone || network_.layer(producer).op->kind == OpKind::kConstant)
         continue;
-      changes_.folded[t] = spec_.inferred.values[t];
+      changes_.computed_constants[t] = spec_.inferred.values[t];
       const auto& readers = spec_.consumers[t];
       folded += std::any_of(readers.begin(), readers.end(), [&](LayerId reader) {
         const Layer& layer = network_.layer(reader);
         for (std::size_t i = 0; i < layer.inputs.size(); ++i)
-          if (layer.inputs[i] == static_cast<TensorId>(t) &&
-              changes_.typing.reads[at(reader)][i].type != spec_.inferred.types[t] &&
-              changes_.typing.reads[at(reader)][i].type != DataType::kUndefined)
+          if (layer.inputs[i] == t && changes_.typing.reads[reader][i].type != spec_.inferred.types[t] &&
+              changes_.typing.reads[reader][i].type != DataType::kUndefined)
             return true;
         return false;
       });
@@ -339,12 +335,11 @@ class Converter {
       result_.prepared.push_back(fmt::format("constant '{}' is clamped to {}", repair.name, repair.limit));
     }
     int infinite = 0;
-    for (std::size_t l = 0; l < network_.layers.size(); ++l)
+    for (LayerId l : network_.layers.ids())
       for (std::size_t i = 0; i < network_.layers[l].inputs.size(); ++i) {
         const TensorId id = network_.layers[l].inputs[i];
-        if (id == kNone || !changes_.typing.constant[at(id)] ||
-            changes_.typing.reads[l][i].type != DataType::kFloat16 || spec_.type(id) != DataType::kFloat32 ||
-            is_scale_shift(spec_, network_.layers[l]))
+        if (id == kNone || !changes_.typing.constant[id] || changes_.typing.reads[l][i].type != DataType::kFloat16 ||
+            spec_.type(id) != DataType::kFloat32 || is_scale_shift(spec_, network_.layers[l]))
           continue;
         const auto values = spec_.value(id).values<float>();
         infinite += std::any_of(values.begin(), values.end(),
@@ -360,7 +355,7 @@ class Converter {
   void describe() {
     std::map<std::string, int> counts;
     std::vector<std::string> high;
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+    for (LayerId l : network_.layers.ids()) {
       if (!spec_.numeric[l]) continue;
       ++counts[std::string(name_of(precision(l)))];
       if (precision(l) == Precision::kFP32) high.push_back(network_.layers[l].name);
@@ -424,7 +419,7 @@ class Converter {
   const std::vector<Repair>& repairs_;
   const TypedModelOptions& options_;
   TypedExporter exporter_;
-  std::vector<char> frozen_;
+  IdMap<LayerId, char> frozen_;
   IntegerExport integers_;
   CastOptions casts_;
   TypedChanges changes_;

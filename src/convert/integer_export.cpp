@@ -19,7 +19,7 @@ bool usable(float scale) { return scale >= kSmallestScale && scale <= kLargestSc
 /// Of the constants that a layer in int8 reads: max |x| / 127 of every channel of `axis`, or of everything.
 Tensor symmetric_scales(const Tensor& values, std::int64_t axis, std::int64_t& run) {
   const Shape& shape = values.shape();
-  const std::int64_t channels = axis < 0 ? 1 : shape[static_cast<std::size_t>(axis)];
+  const std::int64_t channels = axis < 0 ? 1 : shape[axis];
   run = axis < 0 ? values.size() : 1;
   for (std::size_t d = static_cast<std::size_t>(axis + 1); axis >= 0 && d < shape.size(); ++d) run *= shape[d];
   Tensor scales(DataType::kFloat32, axis < 0 ? Shape{} : Shape{channels});
@@ -56,12 +56,12 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
     if (input == kNone) continue;
     if (spec.type(input) != DataType::kFloat32) return "its types in the file are not float32";
     if (!spec.is_constant(input)) {
-      if (!dequantized(spec, input) && (assignment.scale.empty() || !usable(assignment.scale[at(input)])))
+      if (!dequantized(spec, input) && (assignment.scale.empty() || !usable(assignment.scale[input])))
         return "the scale of an input is too small or too large";
       continue;
     }
     if (is_integer_constant(spec, layer, i)) continue;
-    if (spec.shape_dependent[at(input)] && !fixed_shapes) return "an operand depends on the shapes of the inputs";
+    if (spec.shape_dependent[input] && !fixed_shapes) return "an operand depends on the shapes of the inputs";
     if (layer.op->function == Function::kConvTranspose && layer.attributes.integer("group", 1) > 1)
       return "DequantizeLinear has no scales for the output channels of a ConvTranspose with groups";
     std::int64_t run = 0;
@@ -105,11 +105,11 @@ bool IntegerExport::read_narrow_alone(const Typing& typing, TensorId id) const {
   for (std::size_t o = 0; o < spec_.network->outputs.size(); ++o)
     if (spec_.network->outputs[o] == id && typing.outputs[o] == DataType::kFloat32) return false;
   const auto is_narrow = [](DataType type) { return type == DataType::kFloat16 || type == DataType::kBFloat16; };
-  return std::ranges::all_of(spec_.consumers[at(id)], [&](LayerId reader) {
+  return std::ranges::all_of(spec_.consumers[id], [&](LayerId reader) {
     const Layer& layer = spec_.network->layer(reader);
     if (layer.op->function == Function::kCast && is_narrow(spec_.type(layer.outputs[0]))) return true;
     for (std::size_t i = 0; i < layer.inputs.size(); ++i)
-      if (layer.inputs[i] == id && !is_narrow(typing.reads[at(reader)][i].type)) return false;
+      if (layer.inputs[i] == id && !is_narrow(typing.reads[reader][i].type)) return false;
     return true;
   });
 }
@@ -137,7 +137,7 @@ void IntegerExport::add(const Assignment& assignment, LayerId id, TypedChanges& 
       entry = quantize(id, i);
     } else {
       if (dequantized(spec_, input)) continue;
-      entry.scales = Tensor::of<float>({}, {assignment.scale[at(input)]});
+      entry.scales = Tensor::of<float>({}, {assignment.scale[input]});
     }
     entry.layer = id;
     entry.input = i;

@@ -1,9 +1,6 @@
 // Small questions that all of convert/ asks.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "graph/assignment.h"
 
 namespace ulpscope {
@@ -14,8 +11,5 @@ inline bool is_lowerable(DataType type) {
 }
 
 inline bool is_narrow(Precision precision) { return precision == Precision::kFP16 || precision == Precision::kBF16; }
-
-/// The index of a layer or tensor.
-inline std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 }  // namespace ulpscope

@@ -14,22 +14,21 @@ namespace {
 /// The convolution whose parameters take in this layer; kNone: none does.
 LayerId absorbing_convolution(const Specialization& spec, const Grouping& grouping, LayerId id) {
   const Network& network = *spec.network;
-  const int index = grouping.group_of[at(id)];
+  const int index = grouping.group_of[id];
   if (index < 0) return kNone;
-  const auto& members = grouping.groups[at(index)].layers;
+  const auto& members = grouping.groups[index].layers;
   const auto place = std::find(members.begin(), members.end(), id);
   if (place == members.begin() || place == members.end()) return kNone;
   const LayerId before = *(place - 1);
   const Layer& convolution = network.layer(before);
-  if (convolution.op->function != Function::kConv && convolution.op->function != Function::kConvTranspose) return kNone;
+  if (!is_convolution(convolution.op->function)) return kNone;
   const TensorId between = convolution.outputs[0];
-  const auto& readers = spec.consumers[at(between)];
-  if (!grouping.internal[at(between)] || readers.size() != 1 || readers[0] != id) return kNone;
+  const auto& readers = spec.consumers[between];
+  if (!grouping.internal[between] || readers.size() != 1 || readers[0] != id) return kNone;
   if (network.layer(id).inputs[0] != between) return kNone;
   const auto& shape = spec.shape(convolution.inputs[0]);
   if (!shape || shape->size() < 3 || shape->size() > 4 || !spec.is_constant(convolution.inputs[1])) return kNone;
-  if (convolution.inputs.size() > 2 && convolution.inputs[2] != kNone && !spec.is_constant(convolution.inputs[2]))
-    return kNone;
+  if (convolution.input(2) != kNone && !spec.is_constant(convolution.inputs[2])) return kNone;
   return before;
 }
 
@@ -41,15 +40,13 @@ std::vector<std::string> prepare_normalizations(const Specialization& spec, cons
   std::vector<std::string> sentences;
   const Grouping grouping = fuse(spec, assignment, fusion);
   int prepared = 0;
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
-    const LayerId id = static_cast<LayerId>(l);
-    if (!spec.numeric[l] || layer.outputs.empty() || layer.outputs[0] == kNone) continue;
+  for (const auto& [id, layer] : network.layers.items()) {
+    if (!spec.numeric[id] || layer.output(0) == kNone) continue;
     if (spec.type(layer.outputs[0]) != DataType::kFloat32 || !is_scale_shift(spec, layer)) continue;
     const LayerId convolution = absorbing_convolution(spec, grouping, id);
-    const bool in_int8 = convolution != kNone && assignment.precision[at(convolution)] == Precision::kINT8;
-    if (!in_int8 && !is_narrow(assignment.precision[l])) continue;
-    const DataType type = storage_of(assignment.precision[l]);
+    const bool in_int8 = convolution != kNone && assignment.precision[convolution] == Precision::kINT8;
+    if (!in_int8 && !is_narrow(assignment.precision[id])) continue;
+    const DataType type = storage_of(assignment.precision[id]);
     if (convolution != kNone) {
       const ScaleShift channels = scale_shift(spec, layer, Rounding::kNone);
       const Layer& conv = network.layer(convolution);

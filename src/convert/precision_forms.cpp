@@ -15,18 +15,18 @@ std::string_view type_name(Precision precision) {
 /// The ONNX nodes of layers that stay in float32.
 std::vector<std::string> kept_nodes(const Network& network, const Specialization& spec, const Assignment& assignment) {
   std::vector<std::string> names;
-  for (std::size_t l = 0; l < network.layers.size(); ++l)
+  for (LayerId l : network.layers.ids())
     if (spec.numeric[l] && assignment.precision[l] == Precision::kFP32)
       names.insert(names.end(), network.layers[l].nodes.begin(), network.layers[l].nodes.end());
   return names;
 }
 
 /// Layers that stay in float32 or were asked for in a type; others take the lowest one that is allowed.
-std::vector<std::pair<std::string, std::string>> constrained_layers(
-    const Network& network, const Specialization& spec, const Assignment& assignment,
-    const std::vector<std::optional<DataType>>& requested) {
+std::vector<std::pair<std::string, std::string>> constrained_layers(const Network& network, const Specialization& spec,
+                                                                    const Assignment& assignment,
+                                                                    const LayerTypes& requested) {
   std::vector<std::pair<std::string, std::string>> layers;
-  for (std::size_t l = 0; l < network.layers.size(); ++l)
+  for (LayerId l : network.layers.ids())
     if (spec.numeric[l] && (requested[l] || assignment.precision[l] == Precision::kFP32))
       layers.emplace_back(network.layers[l].name, type_name(assignment.precision[l]));
   return layers;
@@ -46,13 +46,13 @@ std::string escaped(const std::string& name) {
 
 std::string layer_precisions_form(const Network& network, const Specialization& spec, const Assignment& assignment) {
   std::string text;
-  for (std::size_t l = 0; l < network.layers.size(); ++l)
+  for (LayerId l : network.layers.ids())
     if (spec.numeric[l]) text += fmt::format("{}:{}\n", network.layers[l].name, type_name(assignment.precision[l]));
   return text;
 }
 
 std::string postprocess_script(const Network& network, const Specialization& spec, const Assignment& assignment,
-                               const std::vector<std::optional<DataType>>& requested, std::string_view flags) {
+                               const LayerTypes& requested, std::string_view flags) {
   std::string text = fmt::format(
       "\"\"\"Sets precisions of layers in a weakly typed network (TensorRT up to 10): postprocess(network).\n\n"
       "polygraphy run MODEL --trt{} --precision-constraints obey --trt-network-postprocess-script THIS_FILE\n"

@@ -20,7 +20,7 @@ std::string layer_precisions_form(const Network& network, const Specialization& 
 /// stay in float32, and those with an entry in `requested` (one per layer); others take the lowest precision that the
 /// builder allows. `flags` are the builder's (" --fp16"), for the command in the script's text.
 std::string postprocess_script(const Network& network, const Specialization& spec, const Assignment& assignment,
-                               const std::vector<std::optional<DataType>>& requested, std::string_view flags);
+                               const LayerTypes& requested, std::string_view flags);
 
 /// The ONNX nodes in float32, as JSON: `nodes_to_exclude` of ModelOpt AutoCast (regular expressions) and
 /// `node_block_list` of onnxconverter-common's float16 converter (names).

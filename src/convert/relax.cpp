@@ -15,12 +15,11 @@ namespace ulpscope {
 
 std::vector<LayerId> find_layers_to_raise(const std::shared_ptr<const Network>& network, const BuildOptions& build,
                                           const std::vector<TensorMap>& samples, const Specialization& spec,
-                                          const std::vector<std::optional<DataType>>& requested,
-                                          const Criterion& criterion, std::vector<TensorMap> golden,
-                                          bool infinities_equal) {
+                                          const LayerTypes& requested, const Criterion& criterion,
+                                          std::vector<TensorMap> golden, bool infinities_equal) {
   const Assignment before = assign_precisions(spec, build, &requested);
-  std::vector<char> may_raise(network->layers.size());
-  for (std::size_t l = 0; l < may_raise.size(); ++l) may_raise[l] = !requested[l];
+  IdMap<LayerId, char> may_raise(network->layers.size());
+  for (LayerId l : may_raise.ids()) may_raise[l] = !requested[l];
   const std::vector<LayerId> raised = raised_to_save_casts(spec, before, {}, may_raise, find_target(build.target));
   if (raised.empty()) {
     log_info("[convert] --relax: no layer saves more as casts in float32 than it costs there");
@@ -29,7 +28,7 @@ std::vector<LayerId> find_layers_to_raise(const std::shared_ptr<const Network>& 
   auto completed = requested;
   std::vector<std::string> names;
   for (const LayerId id : raised) {
-    completed[static_cast<std::size_t>(id)] = DataType::kFloat32;
+    completed[id] = DataType::kFloat32;
     names.push_back(network->layer(id).name);
   }
   const Assignment after = assign_precisions(spec, build, &completed);

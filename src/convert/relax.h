@@ -19,9 +19,8 @@ namespace ulpscope {
 /// results that do not fit.
 std::vector<LayerId> find_layers_to_raise(const std::shared_ptr<const Network>& network, const BuildOptions& build,
                                           const std::vector<TensorMap>& samples, const Specialization& spec,
-                                          const std::vector<std::optional<DataType>>& requested,
-                                          const Criterion& criterion, std::vector<TensorMap> golden,
-                                          bool infinities_equal);
+                                          const LayerTypes& requested, const Criterion& criterion,
+                                          std::vector<TensorMap> golden, bool infinities_equal);
 
 /// The answer with these layers among those that are kept.
 void add_raised_layers(const Network& network, const std::vector<LayerId>& raised, AnswerFile& file);

@@ -14,7 +14,7 @@ namespace {
 
 /// A limit of Clip; nothing: absent. NaN: not known.
 std::optional<float> limit(const Specialization& spec, const Layer& layer, std::size_t input, const char* attribute) {
-  if (input < layer.inputs.size() && layer.inputs[input] != kNone) {
+  if (layer.input(input) != kNone) {
     const Tensor& value = spec.value(layer.inputs[input]);
     if (!value || value.size() != 1 || value.type() != DataType::kFloat32) return std::nanf("");
     return value.data<float>()[0];
@@ -46,23 +46,22 @@ class Conflicts {
         old_(fuse(spec, before, level)),
         new_(fuse(spec, after, level)),
         moved_(network_.layers.size(), 0) {
-    for (std::size_t l = 0; l < moved_.size(); ++l) moved_[l] = before.precision[l] != after.precision[l];
+    for (LayerId l : moved_.ids()) moved_[l] = before.precision[l] != after.precision[l];
   }
 
-  void collect(std::vector<char>& conflicting) const {
-    for (std::size_t t = 0; t < network_.tensors.size(); ++t) {
-      const auto id = static_cast<TensorId>(t);
+  void collect(IdMap<LayerId, char>& conflicting) const {
+    for (TensorId id : network_.tensors.ids()) {
       const LayerId producer = network_.tensor(id).producer;
       if (producer == kNone || spec_.is_constant(id)) continue;
-      if (before_.storage[t] == DataType::kFloat32 && after_.storage[t] == DataType::kFloat32) continue;
-      for (LayerId reader : spec_.consumers[t]) {
+      if (before_.storage[id] == DataType::kFloat32 && after_.storage[id] == DataType::kFloat32) continue;
+      for (LayerId reader : spec_.consumers[id]) {
         if (joined(old_, producer, reader) == joined(new_, producer, reader)) continue;
         if (is_rounded(id) || is_rounded_later(reader)) continue;
-        if (moved_[at(producer)]) conflicting[at(producer)] = 1;
-        if (moved_[at(reader)]) conflicting[at(reader)] = 1;
+        if (moved_[producer]) conflicting[producer] = 1;
+        if (moved_[reader]) conflicting[reader] = 1;
         // Groups that came out otherwise, some layers away.
-        if (!moved_[at(producer)] && !moved_[at(reader)])
-          for (std::size_t l = 0; l < moved_.size(); ++l) conflicting[l] |= moved_[l];
+        if (!moved_[producer] && !moved_[reader])
+          for (LayerId l : moved_.ids()) conflicting[l] |= moved_[l];
       }
     }
   }
@@ -70,8 +69,8 @@ class Conflicts {
  private:
   /// The reader takes what the producer computed before it is rounded.
   static bool joined(const Grouping& grouping, LayerId producer, LayerId reader) {
-    const int group = grouping.group_of[at(producer)];
-    return group != kNone && group == grouping.group_of[at(reader)];
+    const int group = grouping.group_of[producer];
+    return group != kNone && group == grouping.group_of[reader];
   }
   bool ever_joined(LayerId producer, LayerId reader) const {
     return producer != kNone && (joined(old_, producer, reader) || joined(new_, producer, reader));
@@ -82,17 +81,16 @@ class Conflicts {
     const LayerId producer = network_.tensor(id).producer;
     if (producer == kNone || !selects(network_.layer(producer))) return false;
     const auto& inputs = network_.layer(producer).inputs;
-    return std::all_of(inputs.begin(), inputs.end(), [&](TensorId input) {
-      return input == kNone || spec_.is_constant(input) || !ever_joined(network_.tensor(input).producer, producer) ||
-             is_rounded(input);
+    return std::ranges::all_of(present(inputs), [&](TensorId input) {
+      return spec_.is_constant(input) || !ever_joined(network_.tensor(input).producer, producer) || is_rounded(input);
     });
   }
 
   /// What it reads may as well be rounded behind it, where everybody takes it rounded.
   bool is_rounded_later(LayerId id) const {
     const Layer& layer = network_.layer(id);
-    if (!moved_[at(id)] || !commutes_with_rounding(spec_, layer)) return false;
-    const auto& readers = spec_.consumers[at(layer.outputs[0])];
+    if (!moved_[id] || !commutes_with_rounding(spec_, layer)) return false;
+    const auto& readers = spec_.consumers[layer.outputs[0]];
     return std::all_of(readers.begin(), readers.end(),
                        [&](LayerId reader) { return !ever_joined(id, reader) || is_rounded_later(reader); });
   }
@@ -101,7 +99,7 @@ class Conflicts {
   const Network& network_;
   const Assignment &before_, &after_;
   const Grouping old_, new_;
-  std::vector<char> moved_;
+  IdMap<LayerId, char> moved_;
 };
 
 }  // namespace
@@ -110,8 +108,7 @@ bool selects(const Layer& layer) {
   static constexpr std::array<std::string_view, 10> kOps{"Relu", "Clip",    "Max",           "Min",       "Abs",
                                                          "Neg",  "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin"};
   if (!layer.op->domain.empty() || std::find(kOps.begin(), kOps.end(), layer.op->name) == kOps.end()) return false;
-  for (std::size_t o = 1; o < layer.outputs.size(); ++o)
-    if (layer.outputs[o] != kNone) return false;
+  if (!layer.has_one_output()) return false;
   // Absent attributes are the largest float32, which is not without effect on infinities.
   if (layer.op->function == Function::kClip && layer.opset < 11)
     return layer.attributes.has("min") && layer.attributes.has("max");
@@ -138,14 +135,14 @@ std::vector<LayerId> fusion_conflicts(const Specialization& spec, const Assignme
                                       const std::vector<std::pair<LayerId, DataType>>& moved) {
   if (moved.empty()) return {};
   Assignment after = assignment;
-  for (const auto& [layer, type] : moved) after.precision[at(layer)] = *precision_from_type(type);
+  for (const auto& [layer, type] : moved) after.precision[layer] = *precision_from_type(type);
   derive_storage(*spec.network, spec.inferred, false, false, after);
-  std::vector<char> conflicting(spec.network->layers.size(), 0);
+  IdMap<LayerId, char> conflicting(spec.network->layers.size(), 0);
   for (Fusion level : {Fusion::kPointwise, Fusion::kFull})
     Conflicts(spec, assignment, after, level).collect(conflicting);
   std::vector<LayerId> result;
-  for (std::size_t l = 0; l < conflicting.size(); ++l)
-    if (conflicting[l]) result.push_back(static_cast<LayerId>(l));
+  for (LayerId l : conflicting.ids())
+    if (conflicting[l]) result.push_back(l);
   return result;
 }
 

@@ -53,10 +53,10 @@ std::string_view flag_of(Precision precision) {
 
 /// The type that a typed file gives to a layer's arithmetic: that of its output, or of its first float input.
 DataType declared_type(const Specialization& spec, const Layer& layer) {
-  for (TensorId output : layer.outputs)
-    if (output != kNone && is_floating(spec.type(output))) return spec.type(output);
-  for (TensorId input : layer.inputs)
-    if (input != kNone && is_floating(spec.type(input))) return spec.type(input);
+  for (TensorId output : present(layer.outputs))
+    if (is_floating(spec.type(output))) return spec.type(output);
+  for (TensorId input : present(layer.inputs))
+    if (is_floating(spec.type(input))) return spec.type(input);
   return DataType::kFloat32;
 }
 
@@ -67,8 +67,8 @@ std::string refusal(const Specialization& spec, LayerId id, DataType asked, cons
   const auto precision = precision_from_type(asked);
   if (!precision) {
     // A type that no arithmetic runs in is fine where the layer works on exactly that type.
-    for (TensorId output : layer.outputs)
-      if (output != kNone && spec.type(output) == asked) return {};
+    for (TensorId output : present(layer.outputs))
+      if (spec.type(output) == asked) return {};
     return fmt::format("no implementation computes in {}", name_of(asked));
   }
   if (!is_enabled(*precision, options))
@@ -89,20 +89,14 @@ void refuse(const Layer& layer, DataType asked, const std::string& reason, const
   log_warning(message + "; the engine chooses");
 }
 
-struct Requests {
-  std::vector<std::optional<Precision>> fixed;  ///< Per layer.
-};
+using Requests = IdMap<LayerId, std::optional<Precision>>;
 
-using RequestedTypes = std::vector<std::optional<DataType>>;
-
-Requests read_constraints(const Specialization& spec, const BuildOptions& options, const RequestedTypes* requested,
+Requests read_constraints(const Specialization& spec, const BuildOptions& options, const LayerTypes* requested,
                           const Int8Choices& int8) {
   const Network& network = *spec.network;
-  Requests requests;
-  requests.fixed.resize(network.layers.size());
+  Requests requests(network.layers.size());
   std::vector<std::string> ignored;
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
+  for (const auto& [l, layer] : network.layers.items()) {
     const bool typed =
         std::any_of(layer.output_types.begin(), layer.output_types.end(), [](const auto& t) { return t.has_value(); });
     const std::optional<DataType> asked = requested != nullptr ? (*requested)[l] : layer.precision;
@@ -117,9 +111,9 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
                                 layer.op->name));
       continue;
     }
-    const std::string reason = refusal(spec, static_cast<LayerId>(l), *asked, options, int8);
+    const std::string reason = refusal(spec, l, *asked, options, int8);
     if (reason.empty())
-      requests.fixed[l] = precision_from_type(*asked);
+      requests[l] = precision_from_type(*asked);
     else
       refuse(layer, *asked, reason, options);
   }
@@ -134,19 +128,19 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
 /// The bias of a product that runs in int8 is one layer with it; elsewhere it takes the next higher precision.
 void settle_biases(const Specialization& spec, const BuildOptions& options, const Requests& requests,
                    Precision next_higher, Assignment& assignment) {
-  for (std::size_t l = 0; l < spec.network->layers.size(); ++l) {
-    const LayerId id = static_cast<LayerId>(l), product = product_of_bias(spec, id);
+  for (LayerId l : spec.network->layers.ids()) {
+    const LayerId product = product_of_bias(spec, l);
     if (product == kNone || spec.folded[l] || !spec.numeric[l]) continue;
     const Layer& owner = spec.network->layer(product);
     const bool stored = constraints_hold(options) && owner.output_type(0);
-    const bool int8 = assignment.precision[static_cast<std::size_t>(product)] == Precision::kINT8 && !stored;
-    const std::optional<Precision> asked = requests.fixed[l];
+    const bool int8 = assignment.precision[product] == Precision::kINT8 && !stored;
+    const std::optional<Precision> asked = requests[l];
     if (int8 && (!asked || *asked == Precision::kINT8)) {
       assignment.precision[l] = Precision::kINT8;
       if (!asked) assignment.reason[l] = fmt::format("the bias of '{}'", owner.name);
     } else if (assignment.precision[l] == Precision::kINT8) {
       if (asked)
-        refuse(spec.network->layer(id), DataType::kInt8,
+        refuse(spec.network->layer(l), DataType::kInt8,
                fmt::format("it is the bias of '{}', which {}", owner.name,
                            stored ? "has an output type of its own" : "does not run in int8"),
                options);
@@ -183,7 +177,7 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
     result.precision.push_back(precision_from_type(declared_type(spec, layer)).value_or(Precision::kFP32));
     if (options.tf32 && result.precision.back() == Precision::kFP32 && layer.op->kind == OpKind::kContraction)
       result.precision.back() = Precision::kTF32;
-    result.reason.emplace_back("the type in the file");
+    result.reason.push_back("the type in the file");
   }
   derive_storage(network, spec.inferred, false, true, result);
   return result;
@@ -191,7 +185,7 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
 
 }  // namespace
 
-Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const RequestedTypes* requested) {
+Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const LayerTypes* requested) {
   if (options.strongly_typed) return assign_strongly_typed(spec, options);
   const Network& network = *spec.network;
   const Int8Choices int8(spec, options);
@@ -208,20 +202,19 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
   result.scale = int8.scales();
   result.int8_output = storage_of(allowed.front());
   std::vector<TensorId> without_scale;
-  std::vector<std::vector<Precision>> choices(network.layers.size());
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
+  IdMap<LayerId, std::vector<Precision>> choices(network.layers.size());
+  for (const auto& [l, layer] : network.layers.items()) {
     auto& choice = choices[l];
     const DataType declared = declared_type(spec, layer);
-    const std::vector<TensorId> missing = int8.missing(spec, static_cast<LayerId>(l));
+    const std::vector<TensorId> missing = int8.missing(spec, l);
     // Requests beside the network's change from trial to trial: they do not change the warning.
-    if ((requested != nullptr || !requests.fixed[l]) && declared == DataType::kFloat32)
+    if ((requested != nullptr || !requests[l]) && declared == DataType::kFloat32)
       without_scale.insert(without_scale.end(), missing.begin(), missing.end());
     if (layer.op->kind == OpKind::kControl) {
       // That of its bodies. Costs do not look into them.
-      const bool asked = requests.fixed[l].has_value();
+      const bool asked = requests[l].has_value();
       result.reason[l] = asked ? "its bodies: requested" : "its bodies";
-      choice = {asked ? *requests.fixed[l] : options.assume_lowest ? allowed.front() : Precision::kFP32};
+      choice = {asked ? *requests[l] : options.assume_lowest ? allowed.front() : Precision::kFP32};
     } else if (layer.op->precision != PrecisionRule::kCompute) {
       result.reason[l] = layer.op->precision == PrecisionRule::kMovement ? "follows its input" : "no float arithmetic";
       choice = {Precision::kFP32};
@@ -233,9 +226,9 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
                              ? "computes shapes, lengths or indices: stays in fp32"
                              : "no narrow float arithmetic";
       choice = {Precision::kFP32};
-    } else if (requests.fixed[l]) {
+    } else if (requests[l]) {
       result.reason[l] = options.constraints == ConstraintMode::kObey ? "requested (obey)" : "requested (prefer)";
-      choice = {*requests.fixed[l]};
+      choice = {*requests[l]};
     } else if (declared == DataType::kFloat16 || declared == DataType::kBFloat16) {
       result.reason[l] = "the type in the file";
       choice = {*precision_from_type(declared)};
@@ -247,11 +240,11 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
       result.reason[l] = "replayed tactic";
       choice = {replayed->second};
       // The file names the precision of a group; layers without an int8 form are the epilogue of one.
-      if (replayed->second == Precision::kINT8 && !int8.possible(static_cast<LayerId>(l))) choice = {next_higher};
+      if (replayed->second == Precision::kINT8 && !int8.possible(l)) choice = {next_higher};
     } else {
       choice = allowed;
       if (layer.op->kind != OpKind::kContraction) std::erase(choice, Precision::kTF32);
-      if (int8.possible(static_cast<LayerId>(l))) choice.insert(choice.begin(), Precision::kINT8);
+      if (int8.possible(l)) choice.insert(choice.begin(), Precision::kINT8);
       if (options.assume_lowest) {
         result.reason[l] = missing.empty() ? "the lowest enabled precision"
                                            : fmt::format("no int8 scale for '{}': the next higher enabled precision",

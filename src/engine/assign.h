@@ -13,6 +13,6 @@ namespace ulpscope {
 /// Logs warnings for constraints that have no effect; throws Error(kBuild), naming the layer, for one that cannot be
 /// obeyed. Deterministic. `requested`, per layer: instead of `Layer::precision`; nothing: the engine's choice.
 Assignment assign_precisions(const Specialization& spec, const BuildOptions& options,
-                             const std::vector<std::optional<DataType>>* requested = nullptr);
+                             const LayerTypes* requested = nullptr);
 
 }  // namespace ulpscope

@@ -12,9 +12,9 @@
 namespace ulpscope {
 
 void choose_by_cost(const Specialization& spec, const BuildOptions& options,
-                    const std::vector<std::vector<Precision>>& choices, Assignment& assignment) {
+                    const IdMap<LayerId, std::vector<Precision>>& choices, Assignment& assignment) {
   const Target target = find_target(options.target);
-  std::vector<std::vector<Precision>> available = choices;
+  auto available = choices;
   for (auto& choice : available) {
     if (choice.size() < 2) continue;
     for (Precision p : choice)
@@ -33,12 +33,11 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
   const auto has_int8 = [](const std::vector<Precision>& c) {
     return std::find(c.begin(), c.end(), Precision::kINT8) != c.end();
   };
-  std::vector<std::vector<Precision>> costed = available;
+  auto costed = available;
   for (const Group& group : grouping.groups) {
-    if (group.kind != GroupKind::kContraction || !has_int8(available[static_cast<std::size_t>(group.layers[0])]))
-      continue;
+    if (group.kind != GroupKind::kContraction || !has_int8(available[group.layers[0]])) continue;
     for (LayerId id : group.layers)
-      if (auto& choice = costed[static_cast<std::size_t>(id)]; choice.size() > 1 && !has_int8(choice))
+      if (auto& choice = costed[id]; choice.size() > 1 && !has_int8(choice))
         choice.insert(choice.begin(), Precision::kINT8);
   }
   const CostProblem problem = make_cost_problem(spec, grouping, target, costed);
@@ -48,8 +47,8 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
   const double best = problem.energy(chosen), all_high = problem.energy(high);
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     const auto& node = problem.nodes[n];
-    const std::size_t layer = static_cast<std::size_t>(node.layer);
-    const Precision precision = node.choices[static_cast<std::size_t>(chosen[n])];
+    const LayerId layer = node.layer;
+    const Precision precision = node.choices[chosen[n]];
     assignment.precision[layer] = precision;
     if (precision == Precision::kINT8 && !has_int8(available[layer])) {
       assignment.precision[layer] = available[layer].front();
@@ -68,7 +67,7 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
                   "reformats cost",
                   target.name, gain)
             : fmt::format("cheapest for the network on {}: {:.2f} us instead of {:.2f} us", target.name,
-                          node.cost[static_cast<std::size_t>(chosen[n])], node.cost.back());
+                          node.cost[chosen[n]], node.cost.back());
   }
   log_verbose(
       fmt::format("Estimated time on {}: {:.2f} us as chosen, {:.2f} us with every free layer in its highest precision",

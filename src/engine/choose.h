@@ -13,6 +13,6 @@ namespace ulpscope {
 /// of the sum of tactic times, launches and reformats on the target. With two precisions in play the minimum is exact
 /// (one minimum cut); with more, alpha expansion.
 void choose_by_cost(const Specialization& spec, const BuildOptions& options,
-                    const std::vector<std::vector<Precision>>& choices, Assignment& assignment);
+                    const IdMap<LayerId, std::vector<Precision>>& choices, Assignment& assignment);
 
 }  // namespace ulpscope

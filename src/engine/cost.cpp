@@ -22,22 +22,18 @@ double bytes_per_element(Precision p) {
 
 LayerWork work_of(const Specialization& spec, const Layer& layer) {
   LayerWork work;
-  for (TensorId id : layer.inputs) {
-    if (id == kNone) continue;
+  for (TensorId id : present(layer.inputs))
     (spec.is_constant(id) ? work.weight_elements : work.activation_elements) += elements_of(spec, id);
-  }
   double out = 0;
   for (TensorId id : layer.outputs) out += elements_of(spec, id);
   work.activation_elements += out;
   work.operations = out;
-  const auto known = [&](std::size_t i) { return i < layer.inputs.size() && layer.inputs[i] != kNone; };
   const auto shape = [&](TensorId id) { return id != kNone && spec.shape(id) ? &*spec.shape(id) : nullptr; };
   // Recurrent layers may be asked for their last state alone.
   const Shape* output = shape(layer.outputs[0]);
   const Shape none;
   if (output == nullptr && layer.op->kind != OpKind::kContraction) output = &none;
-  if (layer.op->multiply_adds == nullptr || !known(0) || !known(1) || !shape(layer.inputs[0]) ||
-      !shape(layer.inputs[1]) || output == nullptr)
+  if (layer.op->multiply_adds == nullptr || !shape(layer.input(0)) || !shape(layer.input(1)) || output == nullptr)
     return work;
   std::vector<const Shape*> shapes;
   for (TensorId id : layer.inputs) shapes.push_back(shape(id));
@@ -48,8 +44,8 @@ LayerWork work_of(const Specialization& spec, const Layer& layer) {
 
 double CostProblem::energy(const std::vector<int>& choice) const {
   double total = 0;
-  for (std::size_t n = 0; n < nodes.size(); ++n) total += nodes[n].cost[static_cast<std::size_t>(choice[n])];
-  const auto stored = [&](int node) { return storage(node, choice[static_cast<std::size_t>(node)]); };
+  for (std::size_t n = 0; n < nodes.size(); ++n) total += nodes[n].cost[choice[n]];
+  const auto stored = [&](int node) { return storage(node, choice[node]); };
   for (const Value& value : values) {
     const DataType own = value.producer < 0 ? DataType::kFloat32 : stored(value.producer);
     std::set<DataType> casts;
@@ -64,17 +60,16 @@ double CostProblem::energy(const std::vector<int>& choice) const {
 }
 
 CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,
-                              const std::vector<std::vector<Precision>>& choices) {
+                              const IdMap<LayerId, std::vector<Precision>>& choices) {
   const Network& network = *spec.network;
   CostProblem problem;
-  std::vector<int> node_of(network.layers.size(), -1);
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+  IdMap<LayerId, int> node_of(network.layers.size(), -1);
+  for (LayerId l : network.layers.ids()) {
     if (!spec.numeric[l]) continue;
     node_of[l] = static_cast<int>(problem.nodes.size());
     const int group = grouping.group_of[l];
-    const bool head =
-        group < 0 || grouping.groups[static_cast<std::size_t>(group)].layers.front() == static_cast<LayerId>(l);
-    CostProblem::Node node{static_cast<LayerId>(l), choices[l], {}};
+    const bool head = group < 0 || grouping.groups[group].layers.front() == l;
+    CostProblem::Node node{l, choices[l], {}};
     const LayerWork work = work_of(spec, network.layers[l]);
     for (Precision p : choices[l]) {
       // Followers of a group work on values that are already there; what a broken group costs is in the links.
@@ -86,53 +81,48 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     problem.nodes.push_back(std::move(node));
   }
   // Movement layers pass values on in the type that they have: consumers behind them are consumers of what is before.
-  std::vector<std::set<TensorId>> sources(network.tensors.size());
+  IdMap<TensorId, std::set<TensorId>> sources(network.tensors.size());
   std::map<TensorId, CostProblem::Value> values;
   for (TensorId id : network.inputs)
-    if (is_floating(spec.type(id))) sources[static_cast<std::size_t>(id)] = {id};
-  const double cast_launch = target.launch_us;
+    if (is_floating(spec.type(id))) sources[id] = {id};
   const auto value_of = [&](TensorId id) -> CostProblem::Value& {
     auto [found, made] = values.try_emplace(id);
     if (made) {
       const LayerId producer = network.tensor(id).producer;
-      found->second.producer = producer == kNone ? -1 : node_of[static_cast<std::size_t>(producer)];
-      found->second.cast_us = cast_launch + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3);
+      found->second.producer = producer == kNone ? -1 : node_of[producer];
+      found->second.cast_us = target.launch_us + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3);
     }
     return found->second;
   };
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
+  for (const auto& [l, layer] : network.layers.items()) {
     if (spec.folded[l]) continue;
-    for (TensorId output : layer.outputs) {
-      if (output == kNone || !is_floating(spec.type(output))) continue;
+    for (TensorId output : present(layer.outputs)) {
+      if (!is_floating(spec.type(output))) continue;
       if (layer.op->precision == PrecisionRule::kMovement) {
-        for (TensorId input : layer.inputs)
-          if (input != kNone)
-            sources[static_cast<std::size_t>(output)].insert(sources[static_cast<std::size_t>(input)].begin(),
-                                                             sources[static_cast<std::size_t>(input)].end());
+        for (TensorId input : present(layer.inputs))
+          sources[output].insert(sources[input].begin(), sources[input].end());
       } else {
-        sources[static_cast<std::size_t>(output)] = {output};
+        sources[output] = {output};
       }
     }
     if (node_of[l] < 0) continue;
-    for (TensorId input : layer.inputs) {
-      if (input == kNone || spec.is_constant(input)) continue;
-      for (TensorId source : sources[static_cast<std::size_t>(input)]) {
+    for (TensorId input : present(layer.inputs)) {
+      if (spec.is_constant(input)) continue;
+      for (TensorId source : sources[input]) {
         auto& consumers = value_of(source).consumers;
         if (std::find(consumers.begin(), consumers.end(), node_of[l]) == consumers.end())
           consumers.push_back(node_of[l]);
         const LayerId producer = network.tensor(source).producer;
-        if (producer == kNone || node_of[static_cast<std::size_t>(producer)] < 0) continue;
-        if (source == input && grouping.group_of[l] >= 0 &&
-            grouping.group_of[l] == grouping.group_of[static_cast<std::size_t>(producer)])
+        if (producer == kNone || node_of[producer] < 0) continue;
+        if (source == input && grouping.group_of[l] >= 0 && grouping.group_of[l] == grouping.group_of[producer])
           problem.links.push_back(
-              {node_of[static_cast<std::size_t>(producer)], node_of[l],
+              {node_of[producer], node_of[l],
                target.launch_us + elements_of(spec, source) * 8 / (target.bandwidth_gb_per_s * 1e3)});
       }
     }
   }
   for (TensorId id : network.outputs)
-    for (TensorId source : sources[static_cast<std::size_t>(id)])
+    for (TensorId source : sources[id])
       if (spec.type(id) == DataType::kFloat32) value_of(source).output = true;
   for (auto& [id, value] : values) problem.values.push_back(std::move(value));
   return problem;
@@ -145,9 +135,8 @@ bool two_types(const CostProblem& problem, DataType& low) {
   std::set<DataType> types;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     std::set<DataType> own;
-    for (std::size_t c = 0; c < problem.nodes[n].choices.size(); ++c) {
+    for (std::size_t c = 0; c < problem.nodes[n].choices.size(); ++c)
       if (!own.insert(problem.storage(static_cast<int>(n), static_cast<int>(c))).second) return false;
-    }
     types.insert(own.begin(), own.end());
   }
   types.insert(DataType::kFloat32);
@@ -163,17 +152,16 @@ std::vector<int> minimize_two(const CostProblem& problem, DataType low) {
   const int count = static_cast<int>(problem.nodes.size());
   MinCut cut(count);
   const auto index_of = [&](int node, DataType type) {
-    const auto& choices = problem.nodes[static_cast<std::size_t>(node)].choices;
+    const auto& choices = problem.nodes[node].choices;
     for (std::size_t c = 0; c < choices.size(); ++c)
       if (problem.storage(node, static_cast<int>(c)) == type) return static_cast<int>(c);
     return -1;
   };
   for (int n = 0; n < count; ++n) {
     const int narrow = index_of(n, low), wide = index_of(n, DataType::kFloat32);
-    const auto& cost = problem.nodes[static_cast<std::size_t>(n)].cost;
-    cut.add_terminal(
-        n, low != DataType::kFloat32 && narrow >= 0 ? cost[static_cast<std::size_t>(narrow)] : MinCut::kInfinite,
-        wide >= 0 ? cost[static_cast<std::size_t>(wide)] : MinCut::kInfinite);
+    const auto& cost = problem.nodes[n].cost;
+    cut.add_terminal(n, low != DataType::kFloat32 && narrow >= 0 ? cost[narrow] : MinCut::kInfinite,
+                     wide >= 0 ? cost[wide] : MinCut::kInfinite);
   }
   for (const CostProblem::Value& value : problem.values) {
     // Wide value, some narrow reader: one cast.
@@ -195,7 +183,7 @@ std::vector<int> minimize_two(const CostProblem& problem, DataType low) {
   std::vector<int> result(problem.nodes.size());
   for (int n = 0; n < count; ++n) {
     const int wanted = index_of(n, cut.on_source_side(n) ? DataType::kFloat32 : low);
-    result[static_cast<std::size_t>(n)] = wanted >= 0 ? wanted : 0;
+    result[n] = wanted >= 0 ? wanted : 0;
   }
   return result;
 }
@@ -206,17 +194,13 @@ std::vector<int> expand(const CostProblem& problem, const std::vector<int>& curr
   MinCut cut(count);
   std::vector<int> moved = current;
   for (int n = 0; n < count; ++n) {
-    const auto& node = problem.nodes[static_cast<std::size_t>(n)];
+    const auto& node = problem.nodes[n];
     const auto found = std::find(node.choices.begin(), node.choices.end(), alpha);
     const bool possible = found != node.choices.end();
-    if (possible) moved[static_cast<std::size_t>(n)] = static_cast<int>(found - node.choices.begin());
-    cut.add_terminal(
-        n, possible ? node.cost[static_cast<std::size_t>(moved[static_cast<std::size_t>(n)])] : MinCut::kInfinite,
-        node.cost[static_cast<std::size_t>(current[static_cast<std::size_t>(n)])]);
+    if (possible) moved[n] = static_cast<int>(found - node.choices.begin());
+    cut.add_terminal(n, possible ? node.cost[moved[n]] : MinCut::kInfinite, node.cost[current[n]]);
   }
-  const auto type = [&](int node, bool sink) {
-    return problem.storage(node, (sink ? moved : current)[static_cast<std::size_t>(node)]);
-  };
+  const auto type = [&](int node, bool sink) { return problem.storage(node, (sink ? moved : current)[node]); };
   // Differences of types cost a constant: a metric, so the pairwise terms below are submodular.
   const auto pair = [&](int a, int b, double cost) {
     const auto theta = [&](bool x, bool y) { return type(a, x) != type(b, y) ? cost : 0.0; };
@@ -242,7 +226,7 @@ std::vector<int> expand(const CostProblem& problem, const std::vector<int>& curr
   cut.solve();
   std::vector<int> result = current;
   for (int n = 0; n < count; ++n)
-    if (!cut.on_source_side(n)) result[static_cast<std::size_t>(n)] = moved[static_cast<std::size_t>(n)];
+    if (!cut.on_source_side(n)) result[n] = moved[n];
   return result;
 }
 
@@ -286,24 +270,21 @@ std::vector<int> minimize(const CostProblem& problem) {
 double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
                      const Target& target) {
   double operations = 0, bytes = 0;
-  const Precision p = assignment.precision[static_cast<std::size_t>(group.layers.front())];
+  const Precision p = assignment.precision[group.layers.front()];
   std::set<TensorId> inside;
   for (LayerId id : group.layers)
     for (TensorId output : spec.network->layer(id).outputs) inside.insert(output);
   for (LayerId id : group.layers) {
     const Layer& layer = spec.network->layer(id);
     operations += work_of(spec, layer).operations;
-    for (TensorId input : layer.inputs)
-      if (input != kNone && !inside.contains(input))
-        bytes += elements_of(spec, input) *
-                 (spec.is_constant(input)
-                      ? bytes_per_element(p)
-                      : static_cast<double>(size_of(assignment.storage[static_cast<std::size_t>(input)])));
+    for (TensorId input : present(layer.inputs))
+      if (!inside.contains(input))
+        bytes +=
+            elements_of(spec, input) *
+            (spec.is_constant(input) ? bytes_per_element(p) : static_cast<double>(size_of(assignment.storage[input])));
   }
   for (TensorId output : spec.network->layer(group.layers.back()).outputs)
-    if (output != kNone)
-      bytes += elements_of(spec, output) *
-               static_cast<double>(size_of(assignment.storage[static_cast<std::size_t>(output)]));
+    if (output != kNone) bytes += elements_of(spec, output) * static_cast<double>(size_of(assignment.storage[output]));
   return target.launch_us + target.work_us(operations, bytes, target.has(p) ? p : Precision::kFP32);
 }
 

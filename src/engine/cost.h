@@ -32,7 +32,7 @@ struct CostProblem {
     std::vector<int> consumers;  ///< Nodes.
     double cast_us = 0;
   };
-  /// Neighbours that would be one group: paid when their storage types differ.
+  /// Neighbors that would be one group: paid when their storage types differ.
   struct Link {
     int a, b;
     double broken_us;
@@ -45,13 +45,13 @@ struct CostProblem {
   double energy(const std::vector<int>& choice) const;
   /// On the target: int8 layers hand int8 to each other, and a boundary is a pass that quantizes.
   DataType storage(int node, int choice) const {
-    const Precision p = nodes[static_cast<std::size_t>(node)].choices[static_cast<std::size_t>(choice)];
+    const Precision p = nodes[node].choices[choice];
     return p == Precision::kINT8 ? DataType::kInt8 : storage_of(p);
   }
 };
 
 CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,
-                              const std::vector<std::vector<Precision>>& choices);
+                              const IdMap<LayerId, std::vector<Precision>>& choices);
 
 /// The minimum. Exact when every node chooses among the same two storage types; else alpha expansion from the best
 /// uniform choice (Boykov, Veksler and Zabih, "Fast approximate energy minimization via graph cuts", 2001).

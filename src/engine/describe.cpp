@@ -14,8 +14,6 @@
 namespace ulpscope {
 namespace {
 
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 class Describer {
  public:
   Describer(const Specialization& spec, const Assignment& assignment, Grouping grouping)
@@ -26,16 +24,16 @@ class Describer {
 
   Schedule run() {
     find_integer_layers();
-    for (std::size_t id = 0; id < schedule_.storage.size(); ++id)
+    for (TensorId id : network_.tensors.ids())
       schedule_.storage[id] = schedule_.grouping.internal[id] != 0 ? DataType::kFloat32 : assignment_.storage[id];
-    for (TensorId id : network_.inputs) schedule_.storage[at(id)] = spec_.type(id);
+    for (TensorId id : network_.inputs) schedule_.storage[id] = spec_.type(id);
     for (const Group& group : schedule_.grouping.groups) {
       kernels_.clear();
       describe_group(group);
       schedule_.kernels.push_back(std::move(kernels_));
     }
     for (TensorId id : network_.outputs)
-      schedule_.outputs.push_back({id, rounding_of(assignment_.storage[at(id)]),
+      schedule_.outputs.push_back({id, rounding_of(assignment_.storage[id]),
                                    spec_.is_constant(id) ? rounding_of_constant(id) : Rounding::kNone});
     return std::move(schedule_);
   }
@@ -43,35 +41,34 @@ class Describer {
  private:
   const Layer& layer(LayerId id) const { return network_.layer(id); }
   const Shape& shape(TensorId id) const { return *spec_.shape(id); }
-  bool internal(TensorId id) const { return schedule_.grouping.internal[at(id)] != 0; }
+  bool internal(TensorId id) const { return schedule_.grouping.internal[id] != 0; }
   bool is_product(LayerId id) const { return layer(id).op->kind == OpKind::kContraction; }
 
   /// The layers that read 8-bit integers: because of their precision, or since the file has it so.
   void find_integer_layers() {
     integers_.assign(network_.layers.size(), 0);
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      if (spec_.folded[l]) continue;
-      const auto id = static_cast<LayerId>(l);
-      if (assignment_.precision[l] == Precision::kINT8) {
+    for (LayerId id : network_.layers.ids()) {
+      if (spec_.folded[id]) continue;
+      if (assignment_.precision[id] == Precision::kINT8) {
         const std::vector<TensorId> inputs = quantized_inputs(spec_, id);
-        integers_[l] = has_int8_form(spec_, id) &&
-                       std::ranges::all_of(inputs, [&](TensorId input) { return quantization_of(input).scale > 0; });
+        integers_[id] = has_int8_form(spec_, id) &&
+                        std::ranges::all_of(inputs, [&](TensorId input) { return quantization_of(input).scale > 0; });
       } else if (is_product(id)) {
-        integers_[l] = is_integer_product(spec_, id);
+        integers_[id] = is_integer_product(spec_, id);
       }
     }
   }
 
   Quantization quantization_of(TensorId id) const {
     if (const auto found = dequantized(spec_, id)) return *found;
-    return {assignment_.scale.empty() ? 0.0f : assignment_.scale[at(id)], false};
+    return {assignment_.scale.empty() ? 0.0f : assignment_.scale[id], false};
   }
 
   /// What a kernel of these layers of a group leaves of the tensor.
   Store store(TensorId id, std::span<const LayerId> members) const {
     if (id == kNone) return {};
     Store result{id, store_rounding(id)};
-    result.exact = result.rounding != Rounding::kNone && std::ranges::any_of(spec_.consumers[at(id)], [&](LayerId r) {
+    result.exact = result.rounding != Rounding::kNone && std::ranges::any_of(spec_.consumers[id], [&](LayerId r) {
                      return reads_inside(id, r) && std::ranges::find(members, r) == members.end();
                    });
     return result;
@@ -79,7 +76,7 @@ class Describer {
 
   Rounding store_rounding(TensorId id) const {
     const bool kept = internal(id) || spec_.type(id) == DataType::kFloat64;
-    return kept ? Rounding::kNone : rounding_of(assignment_.storage[at(id)]);
+    return kept ? Rounding::kNone : rounding_of(assignment_.storage[id]);
   }
 
   /// The reader is in one group with the layer that computes the tensor, and no product: it reads what is not rounded.
@@ -87,21 +84,21 @@ class Describer {
     const LayerId producer = network_.tensor(id).producer;
     if (producer == kNone || spec_.is_constant(id) || is_product(reader)) return false;
     const auto& group_of = schedule_.grouping.group_of;
-    return group_of[at(producer)] != kNone && group_of[at(producer)] == group_of[at(reader)];
+    return group_of[producer] != kNone && group_of[producer] == group_of[reader];
   }
 
   /// How a layer rounds what it reads as input `index`.
   Rounding load_rounding(LayerId id, std::size_t index) const {
     const Layer& l = layer(id);
     const TensorId tensor = l.inputs[index];
-    if (integers_[at(id)] != 0) return Rounding::kNone;  // Operands are integers; a bias is added as it is.
-    if (!spec_.numeric[at(id)] || l.op->precision != PrecisionRule::kCompute) return Rounding::kNone;
+    if (integers_[id] != 0) return Rounding::kNone;  // Operands are integers; a bias is added as it is.
+    if (!spec_.numeric[id] || l.op->precision != PrecisionRule::kCompute) return Rounding::kNone;
     if (spec_.type(tensor) == DataType::kFloat64 || !is_floating(spec_.type(tensor))) return Rounding::kNone;
     // Values inside of a group are not rounded, except the operands of its products.
     if (reads_inside(tensor, id)) return Rounding::kNone;
     // Parameters are no operands: they are read as they are.
     if (index > 0 && ops::is_resize(l)) return Rounding::kNone;
-    const Precision p = assignment_.precision[at(id)];
+    const Precision p = assignment_.precision[id];
     if (p == Precision::kTF32 && !is_product(id)) return Rounding::kNone;
     return rounding_of(p);
   }
@@ -111,7 +108,7 @@ class Describer {
     if (tensor == kNone) return {};
     const bool constant = spec_.is_constant(tensor);
     const Rounding first = constant ? rounding_of_constant(tensor) : Rounding::kNone;
-    if (integers_[at(id)] != 0 && index < 2)
+    if (integers_[id] != 0 && index < 2)
       return {tensor, Rounding::kNone, first, true, constant ? Quantization{} : quantization_of(tensor)};
     Operand result{tensor, load_rounding(id, index), first};
     result.exact = reads_inside(tensor, id) && store_rounding(tensor) != Rounding::kNone;
@@ -123,7 +120,7 @@ class Describer {
     const LayerId producer = network_.tensor(id).producer;
     const bool stored = producer != kNone && layer(producer).op->kind == OpKind::kConstant &&
                         spec_.value(id).type() == DataType::kFloat32;
-    return stored ? rounding_of(assignment_.storage[at(id)]) : Rounding::kNone;
+    return stored ? rounding_of(assignment_.storage[id]) : Rounding::kNone;
   }
 
   std::vector<Operand> operands(LayerId id) const {
@@ -140,14 +137,10 @@ class Describer {
   }
 
   /// The shape is known before anything runs.
-  bool is_settled(TensorId id) const { return spec_.shape(id) && open_[at(id)] == 0; }
+  bool is_settled(TensorId id) const { return spec_.shape(id) && open_[id] == 0; }
   /// Held as float32.
   bool is_float(TensorId id) const {
     return is_floating(spec_.type(id)) && physical_type(spec_.type(id)) == DataType::kFloat32;
-  }
-  bool has_one_output(const Layer& l) const {
-    return !l.outputs.empty() && l.outputs[0] != kNone &&
-           std::all_of(l.outputs.begin() + 1, l.outputs.end(), [](TensorId id) { return id == kNone; });
   }
 
   void describe_group(const Group& group) {
@@ -192,14 +185,13 @@ class Describer {
 
   void describe_layer(LayerId id) {
     const Layer& l = layer(id);
-    LayerKernel kernel{id, operands(id), {}, false, assignment_.precision[at(id)]};
-    for (TensorId input : l.inputs) kernel.open |= input != kNone && open_[at(input)] != 0;
+    LayerKernel kernel{id, operands(id), {}, false, assignment_.precision[id]};
+    for (TensorId input : l.inputs) kernel.open |= input != kNone && open_[input] != 0;
     for (TensorId output : l.outputs) {
       kernel.outputs.push_back(store(output, {&id, 1}));
       kernel.open |= output != kNone && !spec_.shape(output);
     }
-    for (TensorId output : l.outputs)
-      if (output != kNone) open_[at(output)] = kernel.open;
+    for (TensorId output : present(l.outputs)) open_[output] = kernel.open;
     kernels_.emplace_back(std::move(kernel));
   }
 
@@ -208,7 +200,7 @@ class Describer {
 
   bool can_be_program(LayerId id) const {
     const Layer& l = layer(id);
-    if (!has_one_output(l) || !spec_.shape(l.outputs[0]) || !is_float(l.outputs[0])) return false;
+    if (!l.has_one_output() || !spec_.shape(l.outputs[0]) || !is_float(l.outputs[0])) return false;
     if (is_scale_shift(spec_, l)) return true;
     const ops::ProgramSupport support = ops::program_support(l, constants(l));
     if (!support.supported || (l.op->kind != OpKind::kPointwise && row_dimensions(spec_, l) == 0)) return false;
@@ -276,8 +268,8 @@ class Describer {
   }
 
   bool is_read_outside(TensorId id, std::span<const LayerId> members) const {
-    return std::ranges::any_of(spec_.consumers[at(id)], [&](LayerId reader) {
-      return !spec_.folded[at(reader)] && std::ranges::find(members, reader) == members.end();
+    return std::ranges::any_of(spec_.consumers[id], [&](LayerId reader) {
+      return !spec_.folded[reader] && std::ranges::find(members, reader) == members.end();
     });
   }
 
@@ -285,8 +277,7 @@ class Describer {
   static Register load(ProgramKernel& kernel, const Load& what) {
     for (std::size_t r = 0; r < kernel.program.values.size(); ++r) {
       const Program::Value& value = kernel.program.values[r];
-      if (value.kind == Program::Kind::kLoad && kernel.loads[static_cast<std::size_t>(value.load)] == what)
-        return static_cast<Register>(r);
+      if (value.kind == Program::Kind::kLoad && kernel.loads[value.load] == what) return static_cast<Register>(r);
     }
     kernel.loads.push_back(what);
     return kernel.program.load(static_cast<int>(kernel.loads.size()) - 1);
@@ -314,7 +305,7 @@ class Describer {
       return true;
     }
     if (is_scale_shift(spec_, l)) {
-      const Rounding rounding = rounding_of(assignment_.precision[at(id)]);
+      const Rounding rounding = rounding_of(assignment_.precision[id]);
       const auto parameter = [&](Load::Source source) {
         return load(kernel, {source, {kNone, rounding == Rounding::kTF32 ? Rounding::kNone : rounding}, id, true});
       };
@@ -351,19 +342,19 @@ class Describer {
   // --------------------------------------------------------------------------------------------------------
 
   bool is_only_read_by(TensorId id, LayerId reader) const {
-    return internal(id) && spec_.consumers[at(id)].size() == 1 && spec_.consumers[at(id)][0] == reader;
+    return internal(id) && spec_.consumers[id].size() == 1 && spec_.consumers[id][0] == reader;
   }
 
   /// members[0] is the product, the others are its epilogue as far as they have instructions. How many are described.
   std::size_t describe_product(std::span<const LayerId> members) {
     const LayerId id = members[0];
     const Layer& l = layer(id);
-    if (!has_one_output(l) || !spec_.shape(l.outputs[0]) || !is_float(l.outputs[0])) return 0;
+    if (!l.has_one_output() || !spec_.shape(l.outputs[0]) || !is_float(l.outputs[0])) return 0;
     if (!ops::is_convolution(l) && !ops::matrix_form(l)) return 0;
-    for (TensorId input : l.inputs)
-      if (input != kNone && (!is_settled(input) || !is_float(input))) return 0;
+    for (TensorId input : present(l.inputs))
+      if ((!is_settled(input) || !is_float(input))) return 0;
     ProductKernel kernel{id, operands(id)};
-    kernel.integers = integers_[at(id)] != 0;
+    kernel.integers = integers_[id] != 0;
     kernel.result = l.outputs[0];
     std::span<const LayerId> epilogue = members.subspan(1);
     if (!epilogue.empty() && is_only_read_by(kernel.result, epilogue[0]) && takes_normalization(id, epilogue[0])) {
@@ -397,7 +388,7 @@ class Describer {
     if (!ops::is_convolution(l) || !is_scale_shift(spec_, layer(normalization))) return false;
     for (std::size_t i = 1; i < l.inputs.size(); ++i)
       if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
-    return integers_[at(convolution)] == 0 ||
+    return integers_[convolution] == 0 ||
            !dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
   }
 
@@ -406,8 +397,8 @@ class Describer {
   const Assignment& assignment_;
   Schedule schedule_;
   std::vector<KernelDescription> kernels_;  ///< Of the group at hand.
-  std::vector<char> integers_;              ///< Per layer.
-  std::vector<char> open_;                  ///< Per tensor: its shape is known at run time only.
+  IdMap<LayerId, char> integers_;           ///< Per layer.
+  IdMap<TensorId, char> open_;              ///< Per tensor: its shape is known at run time only.
 };
 
 }  // namespace

@@ -29,13 +29,13 @@ std::int64_t rank_of(const Specialization& spec, TensorId id) {
 }  // namespace
 
 int row_dimensions(const Specialization& spec, const Layer& layer) {
-  const std::int64_t rank = rank_of(spec, layer.inputs.empty() ? kNone : layer.inputs[0]);
+  const std::int64_t rank = rank_of(spec, layer.input(0));
   // Reductions are rows whatever they compute; of normalizations, those with a program.
   const bool normalizes = layer.op->kind == OpKind::kNormalization && layer.op->function != Function::kNone;
   if (rank < 1 || layer.op->axes == nullptr ||
       (layer.op->kind != OpKind::kReduction && layer.op->kind != OpKind::kSoftmax && !normalizes))
     return 0;
-  const TensorId listed = layer.op->kind == OpKind::kReduction && layer.inputs.size() > 1 ? layer.inputs[1] : kNone;
+  const TensorId listed = layer.op->kind == OpKind::kReduction ? layer.input(1) : kNone;
   if (listed != kNone && !spec.is_constant(listed)) return 0;
   const auto axes = layer.op->axes(layer, rank, listed == kNone ? nullptr : &spec.value(listed));
   if (!axes || axes->empty() || axes->front() != rank - static_cast<std::int64_t>(axes->size())) return 0;
@@ -48,9 +48,7 @@ bool is_scale_shift(const Specialization& spec, const Layer& layer) {
   if (layer.opset < 9 && layer.attributes.integer("spatial", 1) == 0) return false;  // Not one per channel.
   for (std::size_t i = 1; i < 5; ++i)
     if (layer.inputs[i] == kNone || spec.value(layer.inputs[i]).type() != DataType::kFloat32) return false;
-  for (std::size_t o = 1; o < layer.outputs.size(); ++o)
-    if (layer.outputs[o] != kNone) return false;
-  return true;
+  return layer.has_one_output();
 }
 
 namespace {
@@ -70,14 +68,11 @@ class Fuser {
   }
 
   Grouping run() {
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      if (spec_.folded[l]) continue;
-      const LayerId id = static_cast<LayerId>(l);
+    for (LayerId id : network_.layers.ids()) {
+      if (spec_.folded[id]) continue;
       const Role role = role_of(id);
       const LayerId product = product_to_follow(id);
-      int group = product != kNone          ? group_of_[static_cast<std::size_t>(product)]
-                  : level_ == Fusion::kNone ? kNone
-                                            : choose_group(id, role);
+      int group = product != kNone ? group_of_[product] : level_ == Fusion::kNone ? kNone : choose_group(id, role);
       if (group == kNone)
         group = open_group(id, role);
       else
@@ -104,9 +99,9 @@ class Fuser {
     integers_.assign(network_.layers.size(), 0);
     const bool typed = std::any_of(network_.layers.begin(), network_.layers.end(),
                                    [](const Layer& layer) { return layer.op->function == Function::kDequantize; });
-    for (std::size_t l = 0; l < integers_.size(); ++l)
-      integers_[l] = assignment_.precision[l] == Precision::kINT8 ||
-                     (typed && spec_.numeric[l] && reads_integers(spec_, static_cast<LayerId>(l)));
+    for (LayerId l : network_.layers.ids())
+      integers_[l] =
+          assignment_.precision[l] == Precision::kINT8 || (typed && spec_.numeric[l] && reads_integers(spec_, l));
   }
 
   /// The product of integers that this layer belongs to whatever the level: its bias, or the Cast to what it stores.
@@ -115,8 +110,7 @@ class Fuser {
     const LayerId product = product_of_cast(spec_, id);
     if (product == kNone || !is_int8(product)) return kNone;
     const LayerId before = network_.tensor(network_.layer(id).inputs[0]).producer;
-    if (assignment_.precision[static_cast<std::size_t>(product)] != Precision::kFP32 ||
-        group_of_[static_cast<std::size_t>(before)] != group_of_[static_cast<std::size_t>(product)] ||
+    if (assignment_.precision[product] != Precision::kFP32 || group_of_[before] != group_of_[product] ||
         !stays_inside(network_.layer(id).inputs[0]))
       return kNone;
     return product;
@@ -124,17 +118,13 @@ class Fuser {
 
   Role role_of(LayerId id) const {
     const Layer& layer = network_.layer(id);
-    if (!spec_.numeric[static_cast<std::size_t>(id)] || layer.outputs.empty() || layer.outputs[0] == kNone)
+    if (!spec_.numeric[id] || !layer.has_one_output() || !spec_.shape(layer.outputs[0]) ||
+        !is_floating(spec_.type(layer.outputs[0])) || spec_.type(layer.outputs[0]) == DataType::kFloat64)
       return Role::kAlone;
-    for (std::size_t o = 1; o < layer.outputs.size(); ++o)
-      if (layer.outputs[o] != kNone) return Role::kAlone;
-    if (!spec_.shape(layer.outputs[0]) || !is_floating(spec_.type(layer.outputs[0])) ||
-        spec_.type(layer.outputs[0]) == DataType::kFloat64)
-      return Role::kAlone;
-    for (TensorId input : layer.inputs)
-      if (input != kNone && !spec_.shape(input)) return Role::kAlone;
+    for (TensorId input : present(layer.inputs))
+      if (!spec_.shape(input)) return Role::kAlone;
     if (layer.op->kind == OpKind::kContraction) return Role::kContraction;
-    // Other int8 layers read integers made of stored values and store what they compute: no neighbour joins them.
+    // Other int8 layers read integers made of stored values and store what they compute: no neighbor joins them.
     if (is_int8(id) && int8_product_of(id) == kNone) return Role::kAlone;
     if (layer.op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer)) return Role::kPointwise;
     if (level_ == Fusion::kFull && row_dimensions(spec_, layer) > 0) return Role::kRow;
@@ -155,16 +145,16 @@ class Fuser {
 
   bool stays_inside(TensorId id) const {
     // Network outputs and tensors with a requested type are stored.
-    if (spec_.output[static_cast<std::size_t>(id)] || assignment_.pinned[static_cast<std::size_t>(id)]) return false;
+    if (spec_.output[id] || assignment_.pinned[id]) return false;
     if (is_handed_out_cast(id)) return false;
-    return assignment_.storage[static_cast<std::size_t>(id)] == stored_by(network_.tensor(id).producer);
+    return assignment_.storage[id] == stored_by(network_.tensor(id).producer);
   }
 
   /// A network output in another float type: a typed file has the stored value and a Cast that hands it out.
   bool is_handed_out_cast(TensorId id) const {
-    for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(id)]) {
+    for (LayerId consumer : spec_.consumers[id]) {
       const Layer& layer = network_.layer(consumer);
-      if (layer.op->function == Function::kCast && spec_.output[static_cast<std::size_t>(layer.outputs[0])] &&
+      if (layer.op->function == Function::kCast && spec_.output[layer.outputs[0]] &&
           is_floating(spec_.type(layer.outputs[0])))
         return true;
     }
@@ -180,7 +170,7 @@ class Fuser {
     return stores ? spec_.type(network_.layer(id).outputs[0]) : assignment_.stored_by(id);
   }
 
-  bool is_int8(LayerId id) const { return integers_[static_cast<std::size_t>(id)] != 0; }
+  bool is_int8(LayerId id) const { return integers_[id] != 0; }
 
   /// The int8 product whose bias this layer is: one group with it at every level, so that the sum is rounded once.
   LayerId int8_product_of(LayerId id) const {
@@ -194,13 +184,9 @@ class Fuser {
   /// Nobody outside of the group and before `position` reads what its layers compute.
   bool can_extend_to(const Draft& draft, int group, LayerId position) const {
     for (LayerId member : draft.layers)
-      for (TensorId output : network_.layer(member).outputs) {
-        if (output == kNone) continue;
-        for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(output)])
-          if (consumer < position && group_of_[static_cast<std::size_t>(consumer)] != group &&
-              !spec_.folded[static_cast<std::size_t>(consumer)])
-            return false;
-      }
+      for (TensorId output : present(network_.layer(member).outputs))
+        for (LayerId consumer : spec_.consumers[output])
+          if (consumer < position && group_of_[consumer] != group && !spec_.folded[consumer]) return false;
     return true;
   }
 
@@ -210,7 +196,7 @@ class Fuser {
     return std::ranges::all_of(network_.layer(id).inputs, [&](TensorId input) {
       if (input == kNone || spec_.is_constant(input)) return true;
       const LayerId producer = network_.tensor(input).producer;
-      if (producer == kNone || group_of_[static_cast<std::size_t>(producer)] != group) return true;
+      if (producer == kNone || group_of_[producer] != group) return true;
       const Shape& shape = *spec_.shape(input);
       return shape == draft.domain || shape == row_shape(draft.domain, draft.row_dims) || num_elements(shape) == 1;
     });
@@ -238,13 +224,13 @@ class Fuser {
   int choose_group(LayerId id, Role role) {
     if (role == Role::kAlone || role == Role::kContraction) return kNone;
     std::vector<int> candidates;
-    for (TensorId input : network_.layer(id).inputs) {
-      if (input == kNone || spec_.is_constant(input)) continue;
+    for (TensorId input : present(network_.layer(id).inputs)) {
+      if (spec_.is_constant(input)) continue;
       const LayerId producer = network_.tensor(input).producer;
       if (producer == kNone) continue;
-      const int group = group_of_[static_cast<std::size_t>(producer)];
+      const int group = group_of_[producer];
       if (group == kNone || std::find(candidates.begin(), candidates.end(), group) != candidates.end()) continue;
-      const Draft& draft = drafts_[static_cast<std::size_t>(group)];
+      const Draft& draft = drafts_[group];
       if (stays_inside(input) && same_precision(producer, id) && fits(draft, id, role) &&
           reads_aligned(draft, group, id) && can_extend_to(draft, group, id))
         candidates.push_back(group);
@@ -252,17 +238,16 @@ class Fuser {
     if (candidates.empty()) return kNone;
     // The most recent one: its values are the freshest. Further ones are merged into it where both are free of
     // products.
-    std::sort(candidates.begin(), candidates.end(), [&](int a, int b) {
-      return drafts_[static_cast<std::size_t>(a)].layers.back() > drafts_[static_cast<std::size_t>(b)].layers.back();
-    });
+    std::sort(candidates.begin(), candidates.end(),
+              [&](int a, int b) { return drafts_[a].layers.back() > drafts_[b].layers.back(); });
     const int chosen = candidates.front();
     for (std::size_t i = 1; i < candidates.size(); ++i) merge(chosen, candidates[i], id);
     return chosen;
   }
 
   void merge(int into, int from, LayerId position) {
-    Draft& a = drafts_[static_cast<std::size_t>(into)];
-    Draft& b = drafts_[static_cast<std::size_t>(from)];
+    Draft& a = drafts_[into];
+    Draft& b = drafts_[from];
     const auto free = [](const Draft& d) { return d.kind == GroupKind::kPointwise || d.kind == GroupKind::kRow; };
     if (!free(a) || !free(b) || a.domain != b.domain ||
         (a.row_dims != 0 && b.row_dims != 0 && a.row_dims != b.row_dims))
@@ -272,7 +257,7 @@ class Fuser {
     std::sort(a.layers.begin(), a.layers.end());
     a.row_dims = std::max(a.row_dims, b.row_dims);
     if (b.kind == GroupKind::kRow) a.kind = GroupKind::kRow;
-    for (LayerId member : b.layers) group_of_[static_cast<std::size_t>(member)] = into;
+    for (LayerId member : b.layers) group_of_[member] = into;
     b.merged = true;
     b.layers.clear();
   }
@@ -296,34 +281,33 @@ class Fuser {
         break;
     }
     if (role != Role::kAlone) draft.domain = domain_of(id, role);
-    group_of_[static_cast<std::size_t>(id)] = static_cast<int>(drafts_.size());
+    group_of_[id] = static_cast<int>(drafts_.size());
     drafts_.push_back(std::move(draft));
     return static_cast<int>(drafts_.size()) - 1;
   }
 
   void join(int group, LayerId id, Role role) {
-    Draft& draft = drafts_[static_cast<std::size_t>(group)];
+    Draft& draft = drafts_[group];
     draft.layers.push_back(id);
     if (role == Role::kRow) {
       draft.kind = GroupKind::kRow;
       draft.row_dims = row_dimensions(spec_, network_.layer(id));
     }
-    group_of_[static_cast<std::size_t>(id)] = group;
+    group_of_[id] = group;
   }
 
   /// product -> softmax -> product, of one precision, with nothing else reading in between.
   void find_attention() {
-    for (std::size_t s = 0; s < network_.layers.size(); ++s) {
-      const Layer& softmax = network_.layers[s];
+    for (const auto& [s, softmax] : network_.layers.items()) {
       const int row_group = group_of_[s];
       if (softmax.op->function != Function::kSoftmax || row_group == kNone) continue;
-      const Draft& row = drafts_[static_cast<std::size_t>(row_group)];
+      const Draft& row = drafts_[row_group];
       if (row.kind != GroupKind::kRow) continue;
       const int first = only_source(row);
       const int last = only_sink(row, row_group);
       if (first == kNone || last == kNone || first == last) continue;
-      const Draft& a = drafts_[static_cast<std::size_t>(first)];
-      const Draft& b = drafts_[static_cast<std::size_t>(last)];
+      const Draft& a = drafts_[first];
+      const Draft& b = drafts_[last];
       if (a.kind != GroupKind::kContraction || b.kind != GroupKind::kContraction) continue;
       if (network_.layer(a.layers.front()).op->function != Function::kMatMul ||
           network_.layer(b.layers.front()).op->function != Function::kMatMul)
@@ -335,11 +319,11 @@ class Fuser {
         continue;
       if (!read_only_by(first, {first, row_group, last}) || !read_only_by(row_group, {first, row_group, last}))
         continue;
-      Draft& target = drafts_[static_cast<std::size_t>(last)];
+      Draft& target = drafts_[last];
       for (int source : {first, row_group}) {
-        Draft& draft = drafts_[static_cast<std::size_t>(source)];
+        Draft& draft = drafts_[source];
         target.layers.insert(target.layers.end(), draft.layers.begin(), draft.layers.end());
-        for (LayerId member : draft.layers) group_of_[static_cast<std::size_t>(member)] = last;
+        for (LayerId member : draft.layers) group_of_[member] = last;
         draft.merged = true;
         draft.layers.clear();
       }
@@ -352,10 +336,10 @@ class Fuser {
   int only_source(const Draft& draft) const {
     int source = kNone;
     for (LayerId member : draft.layers)
-      for (TensorId input : network_.layer(member).inputs) {
-        if (input == kNone || spec_.is_constant(input) || network_.tensor(input).producer == kNone) continue;
-        const int group = group_of_[static_cast<std::size_t>(network_.tensor(input).producer)];
-        if (group == kNone || drafts_[static_cast<std::size_t>(group)].kind != GroupKind::kContraction) continue;
+      for (TensorId input : present(network_.layer(member).inputs)) {
+        if (spec_.is_constant(input) || network_.tensor(input).producer == kNone) continue;
+        const int group = group_of_[network_.tensor(input).producer];
+        if (group == kNone || drafts_[group].kind != GroupKind::kContraction) continue;
         // What comes in another precision is stored: an operand like any other.
         if (!same_precision(network_.tensor(input).producer, member)) continue;
         if (source != kNone && source != group) return kNone;
@@ -369,11 +353,11 @@ class Fuser {
     int sink = kNone;
     for (LayerId member : draft.layers) {
       const TensorId output = network_.layer(member).outputs[0];
-      for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(output)]) {
-        const int group = group_of_[static_cast<std::size_t>(consumer)];
+      for (LayerId consumer : spec_.consumers[output]) {
+        const int group = group_of_[consumer];
         if (group == self) continue;
-        if (sink != kNone || group == kNone || spec_.output[static_cast<std::size_t>(output)]) return kNone;
-        if (drafts_[static_cast<std::size_t>(group)].layers.front() != consumer) return kNone;
+        if (sink != kNone || group == kNone || spec_.output[output]) return kNone;
+        if (drafts_[group].layers.front() != consumer) return kNone;
         sink = group;
       }
     }
@@ -382,9 +366,9 @@ class Fuser {
 
   /// Scores that somebody else reads would have to be stored: no GPU keeps such an attention in one kernel.
   bool read_only_by(int group, std::initializer_list<int> family) const {
-    for (LayerId member : drafts_[static_cast<std::size_t>(group)].layers)
-      for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(network_.layer(member).outputs[0])]) {
-        const int other = group_of_[static_cast<std::size_t>(consumer)];
+    for (LayerId member : drafts_[group].layers)
+      for (LayerId consumer : spec_.consumers[network_.layer(member).outputs[0]]) {
+        const int other = group_of_[consumer];
         if (std::find(family.begin(), family.end(), other) == family.end()) return false;
       }
     return true;
@@ -395,17 +379,15 @@ class Fuser {
     std::vector<int> order;
     for (std::size_t g = 0; g < drafts_.size(); ++g)
       if (!drafts_[g].merged) order.push_back(static_cast<int>(g));
-    std::sort(order.begin(), order.end(), [&](int a, int b) {
-      return drafts_[static_cast<std::size_t>(a)].layers.back() < drafts_[static_cast<std::size_t>(b)].layers.back();
-    });
+    std::sort(order.begin(), order.end(),
+              [&](int a, int b) { return drafts_[a].layers.back() < drafts_[b].layers.back(); });
     result.group_of.assign(network_.layers.size(), kNone);
     result.internal.assign(network_.tensors.size(), 0);
     for (int g : order) {
-      Draft& draft = drafts_[static_cast<std::size_t>(g)];
+      Draft& draft = drafts_[g];
       Group group{draft.kind, std::move(draft.layers)};
       if (group.layers.size() == 1) group.kind = GroupKind::kSingle;
-      for (LayerId member : group.layers)
-        result.group_of[static_cast<std::size_t>(member)] = static_cast<int>(result.groups.size());
+      for (LayerId member : group.layers) result.group_of[member] = static_cast<int>(result.groups.size());
       result.groups.push_back(std::move(group));
     }
     for (const Group& group : result.groups)
@@ -417,21 +399,20 @@ class Fuser {
     if (group.layers.size() == 1) return;
     const TensorId output = network_.layer(member).outputs[0];
     if (!stays_inside(output)) return;
-    for (LayerId consumer : spec_.consumers[static_cast<std::size_t>(output)]) {
-      if (result.group_of[static_cast<std::size_t>(consumer)] != result.group_of[static_cast<std::size_t>(member)])
-        return;
+    for (LayerId consumer : spec_.consumers[output]) {
+      if (result.group_of[consumer] != result.group_of[member]) return;
       // The second product of an attention group reads its operand in the group's precision, as tensor cores do.
       if (network_.layer(consumer).op->kind == OpKind::kContraction) return;
     }
-    result.internal[static_cast<std::size_t>(output)] = 1;
+    result.internal[output] = 1;
   }
 
   const Specialization& spec_;
   const Network& network_;
   const Assignment& assignment_;
   const Fusion level_;
-  std::vector<char> integers_;  ///< Per layer: it reads integers.
-  std::vector<int> group_of_;
+  IdMap<LayerId, char> integers_;  ///< Per layer: it reads integers.
+  IdMap<LayerId, int> group_of_;
   std::vector<Draft> drafts_;
 };
 

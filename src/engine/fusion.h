@@ -15,7 +15,7 @@ enum class GroupKind : std::uint8_t {
   kSingle,       ///< One layer.
   kPointwise,    ///< A chain (or net) of pointwise layers.
   kContraction,  ///< A matrix product or convolution with its epilogue.
-  kRow,          ///< Pointwise layers and reductions over the innermost axes: normalisation, softmax.
+  kRow,          ///< Pointwise layers and reductions over the innermost axes: normalization, softmax.
   kAttention,    ///< Two products with the softmax between them.
 };
 
@@ -27,9 +27,9 @@ struct Group {
 };
 
 struct Grouping {
-  std::vector<Group> groups;   ///< In execution order. Constant and folded layers are in none.
-  std::vector<int> group_of;   ///< Per layer; kNone for folded layers.
-  std::vector<char> internal;  ///< Per tensor: lives inside of one group only, never stored, never rounded.
+  std::vector<Group> groups;       ///< In execution order. Constant and folded layers are in none.
+  IdMap<LayerId, int> group_of;    ///< Per layer; kNone for folded layers.
+  IdMap<TensorId, char> internal;  ///< Per tensor: lives inside of one group only, never stored, never rounded.
 };
 
 /// Deterministic; O(layers * inputs).
@@ -38,7 +38,7 @@ Grouping fuse(const Specialization& spec, const Assignment& assignment, Fusion l
 /// "a + b + c", as engines name fused layers.
 std::string group_name(const Network& network, const Group& group);
 
-/// The axes that a reduction, softmax or normalisation layer works over are the innermost ones: it can be part of a row
+/// The axes that a reduction, softmax or normalization layer works over are the innermost ones: it can be part of a row
 /// group. Returns how many innermost dimensions form the row; 0 when it cannot.
 int row_dimensions(const Specialization& spec, const Layer& layer);
 

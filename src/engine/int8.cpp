@@ -24,7 +24,7 @@ std::size_t dimensions_of(const Specialization& spec, TensorId id) {
 }
 
 bool is_constant_input(const Specialization& spec, const Layer& layer, std::size_t i) {
-  return i < layer.inputs.size() && layer.inputs[i] != kNone && spec.is_constant(layer.inputs[i]);
+  return layer.input(i) != kNone && spec.is_constant(layer.inputs[i]);
 }
 
 bool is_mean(const Layer& layer) {
@@ -84,8 +84,8 @@ bool is_inverse_deviation(const Specialization& spec, TensorId id) {
   return layer->op->function == Function::kPow && is_deviation(spec, id);
 }
 
-/// The values are x / deviation: what a normalisation scales and shifts next.
-bool is_normalised(const Specialization& spec, TensorId id) {
+/// The values are x / deviation: what a normalization scales and shifts next.
+bool is_normalized(const Specialization& spec, TensorId id) {
   const Layer* layer = producer_of(spec, id);
   if (layer == nullptr || layer->inputs.size() < 2) return false;
   if (layer->op->function == Function::kDiv) return is_deviation(spec, layer->inputs[1]);
@@ -93,9 +93,9 @@ bool is_normalised(const Specialization& spec, TensorId id) {
   return is_inverse_deviation(spec, layer->inputs[0]) || is_inverse_deviation(spec, layer->inputs[1]);
 }
 
-/// Somebody reads the tensor as what a normalisation takes the root of.
+/// Somebody reads the tensor as what a normalization takes the root of.
 bool feeds_root(const Specialization& spec, TensorId id, int steps) {
-  for (LayerId consumer : spec.consumers[static_cast<std::size_t>(id)]) {
+  for (LayerId consumer : spec.consumers[id]) {
     const Layer& layer = spec.network->layer(consumer);
     if (layer.op->function == Function::kSqrt) return true;
     if (steps > 0 && is_scalar_step(spec, layer) && feeds_root(spec, layer.outputs[0], steps - 1)) return true;
@@ -103,42 +103,38 @@ bool feeds_root(const Specialization& spec, TensorId id, int steps) {
   return false;
 }
 
-/// An Add or Mul that is part of a normalisation in pointwise layers (of LayerNorm, RMSNorm and the like).
-bool is_inside_normalisation(const Specialization& spec, const Layer& layer) {
+/// An Add or Mul that is part of a normalization in pointwise layers (of LayerNorm, RMSNorm and the like).
+bool is_inside_normalization(const Specialization& spec, const Layer& layer) {
   const TensorId output = layer.outputs[0];
   const bool mul = layer.op->function == Function::kMul;
   // The square, before its mean.
   if (mul && layer.inputs[0] == layer.inputs[1])
-    for (LayerId consumer : spec.consumers[static_cast<std::size_t>(output)])
+    for (LayerId consumer : spec.consumers[output])
       if (is_mean(spec.network->layer(consumer))) return true;
   // Epsilon or 1 / n, before or after the root.
   if (comes_from_mean(spec, output) && feeds_root(spec, output, 3)) return true;
   if (is_deviation(spec, output)) return true;
-  if (mul && is_normalised(spec, output)) return true;
+  if (mul && is_normalized(spec, output)) return true;
   // Scale and shift.
   const bool constant = is_constant_input(spec, layer, 0) || is_constant_input(spec, layer, 1);
   if (!constant) return false;
   const TensorId x = computed_operand(spec, layer);
-  if (is_normalised(spec, x)) return true;
+  if (is_normalized(spec, x)) return true;
   const Layer* before = producer_of(spec, x);
   return !mul && before != nullptr && before->op->function == Function::kMul &&
          (is_constant_input(spec, *before, 0) || is_constant_input(spec, *before, 1)) &&
-         is_normalised(spec, computed_operand(spec, *before));
+         is_normalized(spec, computed_operand(spec, *before));
 }
 
-bool is_product(const Layer& layer) {
-  const Function op = layer.op->function;
-  return op == Function::kMatMul || op == Function::kGemm || op == Function::kConv || op == Function::kConvTranspose;
-}
+bool is_product(const Layer& layer) { return is_product(layer.op->function); }
 
 bool product_has_form(const Specialization& spec, const Layer& layer) {
   const TensorId a = layer.inputs[0], b = layer.inputs[1];
   if (b == kNone || spec.is_constant(a) || !is_float(spec, b) || !spec.shape(a) || !spec.shape(b)) return false;
   const bool convolution = ops::is_convolution(layer);
   if (convolution) {
-    const bool bias = layer.inputs.size() > 2 && layer.inputs[2] != kNone;
     return (dimensions_of(spec, a) == 3 || dimensions_of(spec, a) == 4) && spec.is_constant(b) &&
-           (!bias || spec.is_constant(layer.inputs[2]));
+           (layer.input(2) == kNone || spec.is_constant(layer.inputs[2]));
   }
   return dimensions_of(spec, a) >= 2 && dimensions_of(spec, b) >= 2 && dimensions_of(spec, a) <= 6 &&
          dimensions_of(spec, b) <= 6;
@@ -187,12 +183,12 @@ const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
   const LayerId producer = spec.network->tensor(id).producer;
   if (producer == kNone) return nullptr;
   const Layer& layer = spec.network->layer(producer);
-  if (!ops::is_dequantize(layer) || layer.inputs.size() < 2 || !is_constant_input(spec, layer, 1) ||
-      !usable_scales(spec.value(layer.inputs[1])) || layer.attributes.integer("block_size", 0) != 0)
+  if (!ops::is_dequantize(layer) || !is_constant_input(spec, layer, 1) || !usable_scales(spec.value(layer.inputs[1])) ||
+      layer.attributes.integer("block_size", 0) != 0)
     return nullptr;
   const DataType source = spec.type(layer.inputs[0]);
   if (source != DataType::kInt8 && source != DataType::kUInt8) return nullptr;
-  if (layer.inputs.size() > 2 && layer.inputs[2] != kNone) {
+  if (layer.input(2) != kNone) {
     if (!spec.is_constant(layer.inputs[2])) return nullptr;
     const Tensor& zero = spec.value(layer.inputs[2]);
     const auto* bytes = static_cast<const unsigned char*>(zero.raw());
@@ -213,26 +209,23 @@ bool differ_by_powers_of_two(const Tensor& value) {
 
 bool has_int8_form(const Specialization& spec, LayerId id) {
   const Layer& layer = spec.network->layer(id);
-  if (!spec.numeric[static_cast<std::size_t>(id)] || spec.folded[static_cast<std::size_t>(id)] ||
-      layer.op->precision != PrecisionRule::kCompute || layer.inputs.empty() || layer.inputs[0] == kNone ||
-      layer.outputs.empty() || layer.outputs[0] == kNone)
+  if (!spec.numeric[id] || spec.folded[id] || layer.op->precision != PrecisionRule::kCompute ||
+      layer.input(0) == kNone || !layer.has_one_output())
     return false;
-  for (std::size_t o = 1; o < layer.outputs.size(); ++o)
-    if (layer.outputs[o] != kNone) return false;
   if (!is_float(spec, layer.outputs[0]) || !is_float(spec, layer.inputs[0])) return false;
   const Function op = layer.op->function;
   if (op == Function::kAveragePool || op == Function::kGlobalAveragePool) return !spec.is_constant(layer.inputs[0]);
   if (is_product(layer)) return layer.inputs.size() > 1 && product_has_form(spec, layer);
   if ((op != Function::kAdd && op != Function::kMul) || layer.inputs.size() != 2 || layer.inputs[1] == kNone)
     return false;
-  // A factor or summand of one element is a step of its neighbour's epilogue, with nothing to gain from integers; so
+  // A factor or summand of one element is a step of its neighbor's epilogue, with nothing to gain from integers; so
   // are factors that differ by powers of two.
   for (TensorId input : layer.inputs)
     if (spec.is_constant(input) &&
         (spec.value(input).size() == 1 || (op == Function::kMul && differ_by_powers_of_two(spec.value(input)))))
       return false;
   return is_float(spec, layer.inputs[1]) && biased_product(spec, layer) == kNone &&
-         !is_inside_normalisation(spec, layer);
+         !is_inside_normalization(spec, layer);
 }
 
 std::vector<TensorId> quantized_inputs(const Specialization& spec, LayerId id) {
@@ -249,8 +242,8 @@ std::vector<TensorId> quantized_inputs(const Specialization& spec, LayerId id) {
 
 std::vector<TensorId> int8_tensors(const Specialization& spec) {
   std::vector<TensorId> result;
-  for (std::size_t l = 0; l < spec.network->layers.size(); ++l) {
-    const std::vector<TensorId> inputs = quantized_inputs(spec, static_cast<LayerId>(l));
+  for (LayerId l : spec.network->layers.ids()) {
+    const std::vector<TensorId> inputs = quantized_inputs(spec, l);
     result.insert(result.end(), inputs.begin(), inputs.end());
   }
   std::sort(result.begin(), result.end());
@@ -260,8 +253,8 @@ std::vector<TensorId> int8_tensors(const Specialization& spec) {
 
 LayerId bias_of(const Specialization& spec, LayerId product) {
   const Layer& layer = spec.network->layer(product);
-  if (!is_product(layer) || layer.outputs.empty() || layer.outputs[0] == kNone) return kNone;
-  const auto output = static_cast<std::size_t>(layer.outputs[0]);
+  if (!is_product(layer) || layer.output(0) == kNone) return kNone;
+  const TensorId output = layer.outputs[0];
   if (spec.output[output] || spec.consumers[output].size() != 1 || !spec.shape(layer.outputs[0])) return kNone;
   const LayerId add = spec.consumers[output][0];
   return biased_product(spec, spec.network->layer(add)) == product ? add : kNone;
@@ -330,8 +323,8 @@ LayerId storing_cast(const Specialization& spec, LayerId product) {
     return kNone;
   const LayerId bias = bias_of(spec, product);
   const TensorId result = spec.network->layer(bias == kNone ? product : bias).outputs[0];
-  const auto& readers = spec.consumers[static_cast<std::size_t>(result)];
-  if (spec.output[static_cast<std::size_t>(result)] || readers.size() != 1) return kNone;
+  const auto& readers = spec.consumers[result];
+  if (spec.output[result] || readers.size() != 1) return kNone;
   const Layer& cast = spec.network->layer(readers[0]);
   if (cast.op->function != Function::kCast || !cast.op->domain.empty()) return kNone;
   const DataType type = spec.type(cast.outputs[0]);

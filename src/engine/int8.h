@@ -11,7 +11,7 @@ namespace ulpscope {
 
 /// True for what can compute in int8 once its inputs have scales: Conv, ConvTranspose, MatMul and Gemm (weights
 /// constant, or both operands activations), Add and Mul of two tensors, AveragePool, GlobalAveragePool. False for the
-/// bias of a product, for Add and Mul inside of a normalisation that is written out in pointwise layers, and for
+/// bias of a product, for Add and Mul inside of a normalization that is written out in pointwise layers, and for
 /// arithmetic that only computes shapes or indices. Says nothing about scales.
 bool has_int8_form(const Specialization& spec, LayerId id);
 

@@ -50,22 +50,18 @@ Int8Choices::Int8Choices(const Specialization& spec, const BuildOptions& options
                               name, scale));
     // Names that the network does not have, and tensors that are all zero (scale 0), are no error: a cache may come
     // from a variant of the network.
-    if (const TensorId id = network.find_tensor(name); id != kNone) scales_[static_cast<std::size_t>(id)] = scale;
+    if (const TensorId id = network.find_tensor(name); id != kNone) scales_[id] = scale;
   }
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
-    for (TensorId output : layer.outputs) {
-      if (output == kNone) continue;
-      float& scale = scales_[static_cast<std::size_t>(output)];
+  for (const auto& [l, layer] : network.layers.items()) {
+    for (TensorId output : present(layer.outputs)) {
+      float& scale = scales_[output];
       if (const auto quantization = dequantized(spec, output)) scale = quantization->scale;
-      if (scale == 0 && only_moves(layer) && layer.inputs[0] != kNone)
-        scale = scales_[static_cast<std::size_t>(layer.inputs[0])];
+      if (scale == 0 && only_moves(layer) && layer.inputs[0] != kNone) scale = scales_[layer.inputs[0]];
     }
   }
   if (std::all_of(scales_.begin(), scales_.end(), [](float s) { return s == 0; })) scales_.clear();
   possible_.assign(network.layers.size(), 0);
-  for (std::size_t l = 0; l < network.layers.size(); ++l)
-    possible_[l] = has_int8_form(spec, static_cast<LayerId>(l)) && missing(spec, static_cast<LayerId>(l)).empty();
+  for (LayerId l : network.layers.ids()) possible_[l] = has_int8_form(spec, l) && missing(spec, l).empty();
 }
 
 std::vector<TensorId> Int8Choices::missing(const Specialization& spec, LayerId id) const {
@@ -77,9 +73,8 @@ std::vector<TensorId> Int8Choices::missing(const Specialization& spec, LayerId i
 
 std::string Int8Choices::refusal(const Specialization& spec, LayerId id) const {
   const Layer& layer = spec.network->layer(id);
-  const auto l = static_cast<std::size_t>(id);
   // What moves values follows its input; what is known beforehand or computes shapes has no precision.
-  if (possible(id) || layer.op->precision != PrecisionRule::kCompute || spec.folded[l] || !spec.numeric[l]) return {};
+  if (possible(id) || layer.op->precision != PrecisionRule::kCompute || spec.folded[id] || !spec.numeric[id]) return {};
   if (const LayerId product = product_of_bias(spec, id); product != kNone) return refusal(spec, product);
   if (const std::vector<TensorId> without = missing(spec, id); !without.empty())
     return fmt::format("there are no scales for {} (give a calibration cache)", names_of(spec, without));

@@ -17,10 +17,10 @@ class Int8Choices {
 
   /// Per tensor, 0: none; empty when no tensor has one. From the options and DequantizeLinear; layers that only move
   /// values pass on the scale of their input where their output has none of its own.
-  const std::vector<float>& scales() const noexcept { return scales_; }
+  const IdMap<TensorId, float>& scales() const noexcept { return scales_; }
 
   /// The layer has an int8 form and its inputs have scales.
-  bool possible(LayerId id) const { return !possible_.empty() && possible_[static_cast<std::size_t>(id)] != 0; }
+  bool possible(LayerId id) const { return !possible_.empty() && possible_[id] != 0; }
   /// The tensors without a scale that keep a layer with an int8 form from it.
   std::vector<TensorId> missing(const Specialization& spec, LayerId id) const;
   /// Why a layer that was asked to run in int8 cannot; empty when it can. The bias of a product can if the product
@@ -31,11 +31,11 @@ class Int8Choices {
   void warn(const Specialization& spec, std::vector<TensorId> without_scale) const;
 
  private:
-  bool has_scale(TensorId id) const { return !scales_.empty() && scales_[static_cast<std::size_t>(id)] != 0; }
+  bool has_scale(TensorId id) const { return !scales_.empty() && scales_[id] != 0; }
 
   bool enabled_ = false;
-  std::vector<float> scales_;
-  std::vector<char> possible_;  ///< Per layer.
+  IdMap<TensorId, float> scales_;
+  IdMap<LayerId, char> possible_;  ///< Per layer.
 };
 
 /// "a, b, c and 7 more": ten names at most.

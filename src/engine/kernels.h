@@ -99,8 +99,8 @@ struct Schedule {
   Grouping grouping;
   /// Per group, in their order, its kernels in theirs.
   std::vector<std::vector<KernelDescription>> kernels;
-  std::vector<Operand> outputs;   ///< The network's outputs, as they are handed out.
-  std::vector<DataType> storage;  ///< Per tensor: the type whose numbers its elements are, once stored.
+  std::vector<Operand> outputs;       ///< The network's outputs, as they are handed out.
+  IdMap<TensorId, DataType> storage;  ///< Per tensor: the type whose numbers its elements are, once stored.
 };
 
 /// The bytes of everything that a kernel's values depend on, but for the values that it reads.

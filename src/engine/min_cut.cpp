@@ -16,10 +16,10 @@ int MinCut::add_node() {
 }
 
 void MinCut::add_edge(int from, int to, double capacity, double reverse) {
-  edges_.push_back({to, first_[static_cast<std::size_t>(from)], capacity});
-  first_[static_cast<std::size_t>(from)] = static_cast<int>(edges_.size()) - 1;
-  edges_.push_back({from, first_[static_cast<std::size_t>(to)], reverse});
-  first_[static_cast<std::size_t>(to)] = static_cast<int>(edges_.size()) - 1;
+  edges_.push_back({to, first_[from], capacity});
+  first_[from] = static_cast<int>(edges_.size()) - 1;
+  edges_.push_back({from, first_[to], reverse});
+  first_[to] = static_cast<int>(edges_.size()) - 1;
 }
 
 void MinCut::add_terminal(int node, double if_sink, double if_source) {
@@ -32,28 +32,26 @@ void MinCut::add_terminal(int node, double if_sink, double if_source) {
 bool MinCut::reach_sink() {
   level_.assign(first_.size(), -1);
   std::vector<int> queue{source_};
-  level_[static_cast<std::size_t>(source_)] = 0;
+  level_[source_] = 0;
   for (std::size_t head = 0; head < queue.size(); ++head)
-    for (int e = first_[static_cast<std::size_t>(queue[head])]; e >= 0; e = edges_[static_cast<std::size_t>(e)].next) {
-      const Edge& edge = edges_[static_cast<std::size_t>(e)];
-      if (edge.left <= kEpsilon || level_[static_cast<std::size_t>(edge.to)] >= 0) continue;
-      level_[static_cast<std::size_t>(edge.to)] = level_[static_cast<std::size_t>(queue[head])] + 1;
+    for (int e = first_[queue[head]]; e >= 0; e = edges_[e].next) {
+      const Edge& edge = edges_[e];
+      if (edge.left <= kEpsilon || level_[edge.to] >= 0) continue;
+      level_[edge.to] = level_[queue[head]] + 1;
       queue.push_back(edge.to);
     }
-  return level_[static_cast<std::size_t>(sink_)] >= 0;
+  return level_[sink_] >= 0;
 }
 
 double MinCut::push(int node, double limit) {
   if (node == sink_) return limit;
-  for (int& e = current_[static_cast<std::size_t>(node)]; e >= 0; e = edges_[static_cast<std::size_t>(e)].next) {
-    Edge& edge = edges_[static_cast<std::size_t>(e)];
-    if (edge.left <= kEpsilon ||
-        level_[static_cast<std::size_t>(edge.to)] != level_[static_cast<std::size_t>(node)] + 1)
-      continue;
+  for (int& e = current_[node]; e >= 0; e = edges_[e].next) {
+    Edge& edge = edges_[e];
+    if (edge.left <= kEpsilon || level_[edge.to] != level_[node] + 1) continue;
     const double flow = push(edge.to, std::min(limit, edge.left));
     if (flow <= kEpsilon) continue;
     edge.left -= flow;
-    edges_[static_cast<std::size_t>(e ^ 1)].left += flow;
+    edges_[e ^ 1].left += flow;
     return flow;
   }
   return 0;

@@ -20,7 +20,7 @@ class MinCut {
   /// The value of the minimum cut. Afterwards `on_source_side` tells the sides; of several minimum cuts it is the one
   /// with the smallest source side.
   double solve();
-  bool on_source_side(int node) const { return level_[static_cast<std::size_t>(node)] >= 0; }
+  bool on_source_side(int node) const { return level_[node] >= 0; }
 
  private:
   struct Edge {

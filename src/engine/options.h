@@ -18,11 +18,11 @@ enum class ConstraintMode : std::uint8_t {
   kObey,    ///< Kept, or the build fails and names the layer.
 };
 
-/// Which neighbouring layers of one precision become one group, in which nothing is rounded.
+/// Which neighboring layers of one precision become one group, in which nothing is rounded.
 enum class Fusion : std::uint8_t {
   kNone,       ///< Every layer stores its output.
   kPointwise,  ///< Contractions with bias and pointwise epilogue; chains of pointwise layers.
-  kFull,       ///< Also normalisation, softmax and attention patterns.
+  kFull,       ///< Also normalization, softmax and attention patterns.
 };
 
 /// Shapes that an engine is built for, per input.

@@ -16,19 +16,19 @@ struct Specialization {
   std::uint64_t id = 0;  ///< Unique in the process.
   std::vector<Shape> input_shapes;
   InferredNetwork inferred;
-  std::vector<std::vector<LayerId>> consumers;  ///< Per tensor; without folded layers, which never run.
-  std::vector<char> output;                     ///< Per tensor: it is a network output.
+  IdMap<TensorId, std::vector<LayerId>> consumers;  ///< Per tensor; without folded layers, which never run.
+  IdMap<TensorId, char> output;                     ///< Per tensor: it is a network output.
   /// Per layer: float arithmetic whose values reach an output as floats, so that a precision makes sense. False for
   /// arithmetic that only computes shapes, lengths or indices, and for what is folded into a constant.
-  std::vector<char> numeric;
+  IdMap<LayerId, char> numeric;
   /// Per layer: all of its outputs are known before anything runs.
-  std::vector<char> folded;
+  IdMap<LayerId, char> folded;
   /// Per tensor: constant, but made from shapes, so that other input shapes give other elements.
-  std::vector<char> shape_dependent;
+  IdMap<TensorId, char> shape_dependent;
 
-  const std::optional<Shape>& shape(TensorId id) const { return inferred.shapes[static_cast<std::size_t>(id)]; }
-  DataType type(TensorId id) const { return inferred.types[static_cast<std::size_t>(id)]; }
-  const Tensor& value(TensorId id) const { return inferred.values[static_cast<std::size_t>(id)]; }
+  const std::optional<Shape>& shape(TensorId id) const { return inferred.shapes[id]; }
+  DataType type(TensorId id) const { return inferred.types[id]; }
+  const Tensor& value(TensorId id) const { return inferred.values[id]; }
   bool is_constant(TensorId id) const { return static_cast<bool>(value(id)); }
 };
 
@@ -41,6 +41,6 @@ std::shared_ptr<const Specialization> specialize(const Network& network, std::ve
 std::string constants_of(const Specialization& spec);
 
 /// Per layer, without shapes: see Specialization::numeric.
-std::vector<char> numeric_layers(const Network& network, const std::vector<DataType>& types);
+IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId, DataType>& types);
 
 }  // namespace ulpscope

@@ -17,7 +17,7 @@ constexpr std::int64_t kImplementationBase = 0x80000000LL;
 
 OrderedJson tensor_info(const Specialization& spec, const Assignment& assignment, TensorId id) {
   OrderedJson info;
-  info["dtype"] = fmt::format("DataType.{}", tensorrt_name_of(assignment.storage[static_cast<std::size_t>(id)]));
+  info["dtype"] = fmt::format("DataType.{}", tensorrt_name_of(assignment.storage[id]));
   OrderedJson strides = OrderedJson::array();
   if (const auto& shape = spec.shape(id)) {
     std::int64_t step = 1;
@@ -45,15 +45,14 @@ std::string tactics_to_json(const Specialization& spec, const Assignment& assign
     OrderedJson inputs = OrderedJson::array(), outputs = OrderedJson::array();
     std::set<TensorId> seen;
     for (LayerId id : group.layers)
-      for (TensorId input : network.layer(id).inputs)
-        if (input != kNone && !made.contains(input) && !spec.is_constant(input) && seen.insert(input).second)
+      for (TensorId input : present(network.layer(id).inputs))
+        if (!made.contains(input) && !spec.is_constant(input) && seen.insert(input).second)
           inputs.push_back(tensor_info(spec, assignment, input));
     for (LayerId id : group.layers)
-      for (TensorId output : network.layer(id).outputs)
-        if (output != kNone && !grouping.internal[static_cast<std::size_t>(output)])
-          outputs.push_back(tensor_info(spec, assignment, output));
+      for (TensorId output : present(network.layer(id).outputs))
+        if (!grouping.internal[output]) outputs.push_back(tensor_info(spec, assignment, output));
     OrderedJson entry;
-    const Precision precision = assignment.precision[static_cast<std::size_t>(group.layers.front())];
+    const Precision precision = assignment.precision[group.layers.front()];
     entry["implementation"] = kImplementationBase + static_cast<std::int64_t>(precision);
     entry["tactic"] = 0;
     entry["inputs"] = std::move(inputs);

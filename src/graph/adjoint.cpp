@@ -51,8 +51,6 @@ TensorId AdjointContext::reshape(TensorId value, const Shape& to) {
 
 namespace {
 
-std::size_t at(TensorId id) { return static_cast<std::size_t>(id); }
-
 /// Walks the forward network from its end, and is the context of one layer after the other.
 class Builder final : public AdjointContext {
  public:
@@ -65,7 +63,7 @@ class Builder final : public AdjointContext {
         reaches_(network.tensors.size(), 0),
         unclear_(network.tensors.size(), 0),
         gradients_(network.tensors.size()),
-        taken_(network.tensors.size(), kNone) {
+        values_(network.tensors.size(), kNone) {
     result_.network.name = network.name + " (adjoint)";
     result_.network.source = network.source;
   }
@@ -75,12 +73,12 @@ class Builder final : public AdjointContext {
     for (TensorId id : outputs) check_id(id);
     mark_useful(wanted);
     for (TensorId id : outputs) plant_seed(id);
-    for (std::size_t l = forward_.layers.size(); l-- > 0;) visit(forward_.layers[l]);
+    for (LayerId l : std::views::reverse(forward_.layers.ids())) visit(forward_.layers[l]);
     std::map<TensorId, int> numbers;
     for (TensorId id : wanted) {
-      const TensorId gradient = useful_[at(id)] != 0 ? as_output(total(id)) : kNone;
+      const TensorId gradient = useful_[id] != 0 ? as_output(total(id)) : kNone;
       result_.gradients.push_back(gradient);
-      result_.incomplete.push_back(unclear_[at(id)]);
+      result_.incomplete.push_back(unclear_[id]);
       if (gradient == kNone) {
         result_.output_of.push_back(kNone);
         continue;
@@ -95,19 +93,17 @@ class Builder final : public AdjointContext {
   }
 
   const Layer& layer() const override { return *layer_; }
-  TensorId input(int i) override { return take(layer_->inputs[at(i)]); }
-  TensorId output(int o) override { return take(layer_->outputs[at(o)]); }
-  const Shape& input_shape(int i) const override { return forward_shape(layer_->inputs[at(i)]); }
-  const Shape& output_shape(int o) const override { return forward_shape(layer_->outputs[at(o)]); }
+  TensorId input(int i) override { return value_of(layer_->input(i)); }
+  TensorId output(int o) override { return value_of(layer_->output(o)); }
+  const Shape& input_shape(int i) const override { return forward_shape(layer_->input(i)); }
+  const Shape& output_shape(int o) const override { return forward_shape(layer_->output(o)); }
   const Tensor* input_value(int i) const override {
     if (!has_input(i)) return nullptr;
-    const Tensor& value = inferred_.values[at(layer_->inputs[at(i)])];
+    const Tensor& value = inferred_.values[layer_->input(i)];
     return value ? &value : nullptr;
   }
-  bool wants(int i) const override { return has_input(i) && useful_[at(layer_->inputs[at(i)])] != 0; }
-  TensorId gradient(int o) const override {
-    return o < num_outputs() ? arrived_[static_cast<std::size_t>(o)] : TensorId{kNone};
-  }
+  bool wants(int i) const override { return has_input(i) && useful_[layer_->input(i)] != 0; }
+  TensorId gradient(int o) const override { return o < num_outputs() ? arrived_[o] : kNone; }
   DataType type() const override { return type_; }
   const Shape& shape(TensorId id) const override { return *result_.network.tensor(id).shape; }
 
@@ -128,7 +124,7 @@ class Builder final : public AdjointContext {
     if (layer_ != nullptr) written.nodes = layer_->nodes;
     written.inputs.assign(inputs.begin(), inputs.end());
     for (const auto& [name, value] : attributes) written.attributes.set(std::string(name), value);
-    written.outputs.resize(static_cast<std::size_t>(num_outputs), 0);
+    written.outputs.resize(static_cast<std::size_t>(num_outputs));
     const std::vector<InferContext::Output> inferred = infer_outputs(written);
     for (std::size_t o = 0; o < inferred.size(); ++o)
       written.outputs[o] = new_tensor(fmt::format("{}:{}", written.name, o), inferred[o].type, *inferred[o].shape);
@@ -161,23 +157,23 @@ class Builder final : public AdjointContext {
     if (shape(gradient) != input_shape(i))
       throw InternalError(fmt::format("the adjoint of {} gives a gradient of shape {} for input {} of shape {}",
                                       layer_->op->name, to_string(shape(gradient)), i, to_string(input_shape(i))));
-    if (wants(i)) gradients_[at(layer_->inputs[at(i)])].push_back(gradient);
+    if (wants(i)) gradients_[layer_->input(i)].push_back(gradient);
   }
   void leave_out(int i) override {
-    if (has_input(i) && !is_known(layer_->inputs[at(i)])) unclear_[at(layer_->inputs[at(i)])] = 1;
+    if (const TensorId id = layer_->input(i); id != kNone && !is_known(id)) unclear_[id] = 1;
   }
 
  private:
   void check_id(TensorId id) const {
-    if (id < 0 || at(id) >= forward_.tensors.size())
+    if (!forward_.tensors.contains(id))
       throw Error(ErrorCode::kInvalidArgument, fmt::format("[adjoint] network '{}': there is no tensor {}; it has {}",
-                                                           forward_.name, id, forward_.tensors.size()));
+                                                           forward_.name, id.number(), forward_.tensors.size()));
   }
-  bool is_float(TensorId id) const { return is_floating(inferred_.types[at(id)]); }
-  bool is_known(TensorId id) const { return static_cast<bool>(inferred_.values[at(id)]); }
+  bool is_float(TensorId id) const { return is_floating(inferred_.types[id]); }
+  bool is_known(TensorId id) const { return static_cast<bool>(inferred_.values[id]); }
 
   const Shape& forward_shape(TensorId id) const {
-    if (const auto& known = inferred_.shapes[at(id)]) return *known;
+    if (const auto& known = inferred_.shapes[id]) return *known;
     throw NotKnownYet{};
   }
 
@@ -185,21 +181,20 @@ class Builder final : public AdjointContext {
   void mark_useful(std::span<const TensorId> wanted) {
     const auto can = [&](TensorId id) { return id != kNone && is_float(id) && !is_known(id); };
     for (TensorId id : wanted)
-      if (can(id)) useful_[at(id)] = 1;
+      if (can(id)) useful_[id] = 1;
     for (const Layer& l : forward_.layers) {
       if (l.op->adjoint == nullptr) continue;
-      const bool any = std::any_of(l.inputs.begin(), l.inputs.end(),
-                                   [&](TensorId id) { return id != kNone && useful_[at(id)] != 0; });
+      const bool any = std::ranges::any_of(present(l.inputs), [&](TensorId id) { return useful_[id] != 0; });
       if (!any) continue;
       for (TensorId id : l.outputs)
-        if (can(id)) useful_[at(id)] = 1;
+        if (can(id)) useful_[id] = 1;
     }
   }
 
   void plant_seed(TensorId id) {
-    reaches_[at(id)] = 1;
-    if (!is_float(id) || !inferred_.shapes[at(id)]) {
-      unclear_[at(id)] = 1;
+    reaches_[id] = 1;
+    if (!is_float(id) || !inferred_.shapes[id]) {
+      unclear_[id] = 1;
       result_.seeds.push_back(kNone);
       return;
     }
@@ -207,28 +202,28 @@ class Builder final : public AdjointContext {
     const TensorId seed =
         new_tensor(fmt::format("seed {} of {}", result_.seeds.size(), name), type_, forward_shape(id));
     result_.seeds.push_back(seed);
-    if (useful_[at(id)] != 0) gradients_[at(id)].push_back(seed);
+    if (useful_[id] != 0) gradients_[id].push_back(seed);
   }
 
   void visit(const Layer& l) {
     bool reaches = false, unclear = false, arrives = false, useful = false;
-    for (TensorId id : l.outputs) {
-      if (id == kNone || is_known(id)) continue;
-      reaches |= reaches_[at(id)] != 0;
-      unclear |= unclear_[at(id)] != 0 || (reaches_[at(id)] != 0 && !is_float(id));
-      arrives |= !gradients_[at(id)].empty();
+    for (TensorId id : present(l.outputs)) {
+      if (is_known(id)) continue;
+      reaches |= reaches_[id] != 0;
+      unclear |= unclear_[id] != 0 || (reaches_[id] != 0 && !is_float(id));
+      arrives |= !gradients_[id].empty();
     }
     if (!reaches) return;
-    for (TensorId id : l.inputs) {
-      if (id == kNone || is_known(id)) continue;
-      reaches_[at(id)] = 1;
-      if (unclear || l.op->adjoint == nullptr || !is_float(id)) unclear_[at(id)] = 1;
-      useful |= useful_[at(id)] != 0;
+    for (TensorId id : present(l.inputs)) {
+      if (is_known(id)) continue;
+      reaches_[id] = 1;
+      if (unclear || l.op->adjoint == nullptr || !is_float(id)) unclear_[id] = 1;
+      useful |= useful_[id] != 0;
     }
     if (l.op->adjoint == nullptr || !arrives || !useful) return;
     layer_ = &l;
     arrived_.clear();
-    for (TensorId id : l.outputs) arrived_.push_back(id == kNone ? TensorId{kNone} : total(id));
+    for (TensorId id : l.outputs) arrived_.push_back(id == kNone ? kNone : total(id));
     try {
       l.op->adjoint(*this);
     } catch (const NotKnownYet&) {
@@ -239,7 +234,7 @@ class Builder final : public AdjointContext {
 
   /// The sum of the gradients that arrived; kNone when there are none.
   TensorId total(TensorId id) {
-    std::vector<TensorId>& parts = gradients_[at(id)];
+    std::vector<TensorId>& parts = gradients_[id];
     if (parts.empty()) return kNone;
     TensorId sum = parts[0];
     for (std::size_t i = 1; i < parts.size(); ++i) sum = AdjointContext::add("Add", {sum, parts[i]});
@@ -256,13 +251,14 @@ class Builder final : public AdjointContext {
   }
 
   /// The value of a tensor of the forward network.
-  TensorId take(TensorId id) {
-    TensorId& known = taken_[at(id)];
+  TensorId value_of(TensorId id) {
+    TensorId& known = values_[id];
     if (known != kNone) return known;
-    if (is_known(id)) return known = constant(inferred_.values[at(id)]);
-    const DataType type = is_float(id) ? type_ : physical_type(inferred_.types[at(id)]);
+    if (is_known(id)) return known = constant(inferred_.values[id]);
+    const DataType type = is_float(id) ? type_ : physical_type(inferred_.types[id]);
     const std::string& name = forward_.tensor(id).name;
-    known = new_tensor("value of " + (name.empty() ? fmt::format("tensor {}", id) : name), type, forward_shape(id));
+    known = new_tensor("value of " + (name.empty() ? fmt::format("tensor {}", id.number()) : name), type,
+                       forward_shape(id));
     return known;
   }
 
@@ -292,29 +288,28 @@ class Builder final : public AdjointContext {
   /// Adjoints may write more than the wanted gradients need.
   void drop_unused() {
     Network& network = result_.network;
-    std::vector<char> used(network.tensors.size(), 0);
-    for (TensorId id : network.outputs) used[at(id)] = 1;
+    IdMap<TensorId, char> used(network.tensors.size(), 0);
+    for (TensorId id : network.outputs) used[id] = 1;
     std::vector<Layer> kept;
-    for (std::size_t l = network.layers.size(); l-- > 0;) {
+    for (LayerId l : std::views::reverse(network.layers.ids())) {
       Layer& layer = network.layers[l];
-      if (std::none_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId id) { return used[at(id)] != 0; }))
+      if (std::none_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId id) { return used[id] != 0; }))
         continue;
-      for (TensorId id : layer.inputs)
-        if (id != kNone) used[at(id)] = 1;
+      for (TensorId id : present(layer.inputs)) used[id] = 1;
       kept.push_back(std::move(layer));
     }
     std::reverse(kept.begin(), kept.end());
-    network.layers = std::move(kept);
+    network.layers = IdMap<LayerId, Layer>(std::move(kept));
     network.rebuild_index();
-    for (std::size_t id = 0; id < taken_.size(); ++id) {
-      const TensorId value = taken_[id];
-      if (value == kNone || used[at(value)] == 0 || network.tensor(value).value) continue;
-      result_.forward.push_back(static_cast<TensorId>(id));
+    for (TensorId id : values_.ids()) {
+      const TensorId value = values_[id];
+      if (value == kNone || used[value] == 0 || network.tensor(value).value) continue;
+      result_.forward.push_back(id);
       network.inputs.push_back(value);
     }
     for (TensorId id : result_.seeds)
       if (id != kNone) network.inputs.push_back(id);
-    for (std::size_t id = 0; id < network.tensors.size(); ++id)
+    for (TensorId id : network.tensors.ids())
       if (used[id] == 0 && network.tensors[id].value) network.tensors[id].value = {};
   }
 
@@ -323,11 +318,11 @@ class Builder final : public AdjointContext {
   const OpRegistry& ops_;
   const DataType type_;
   AdjointNetwork result_;
-  std::vector<char> useful_;                      ///< Per forward tensor: a gradient of it leads to a wanted one.
-  std::vector<char> reaches_;                     ///< Per forward tensor: it influences an output.
-  std::vector<char> unclear_;                     ///< Per forward tensor: also on a path without a derivative.
-  std::vector<std::vector<TensorId>> gradients_;  ///< Per forward tensor: those that arrived so far.
-  std::vector<TensorId> taken_;                   ///< Per forward tensor: the adjoint's tensor with its value.
+  IdMap<TensorId, char> useful_;                      ///< Per forward tensor: a gradient of it leads to a wanted one.
+  IdMap<TensorId, char> reaches_;                     ///< Per forward tensor: it influences an output.
+  IdMap<TensorId, char> unclear_;                     ///< Per forward tensor: also on a path without a derivative.
+  IdMap<TensorId, std::vector<TensorId>> gradients_;  ///< Per forward tensor: those that arrived so far.
+  IdMap<TensorId, TensorId> values_;                  ///< Per forward tensor: the adjoint's tensor with its value.
   std::map<double, TensorId> scalars_;
   std::map<std::vector<std::int64_t>, TensorId> integers_;
   std::map<TensorId, TensorId> copies_;

@@ -62,7 +62,7 @@ class AdjointContext {
   int opset() const { return layer().opset; }
   int num_inputs() const { return static_cast<int>(layer().inputs.size()); }
   int num_outputs() const { return static_cast<int>(layer().outputs.size()); }
-  bool has_input(int i) const { return i < num_inputs() && layer().inputs[static_cast<std::size_t>(i)] != kNone; }
+  bool has_input(int i) const { return layer().input(i) != kNone; }
 
   /// The forward value; asking for it makes it an input (or a constant) of the adjoint network.
   virtual TensorId input(int i) = 0;

@@ -60,7 +60,7 @@ bool is_exact(DataType storage, Rounding rounding) noexcept {
 namespace {
 
 std::optional<Encoding> stored_as(const Assignment& assignment, TensorId id) {
-  const NumericFormat* format = id == kNone ? nullptr : format_of(assignment.storage[static_cast<std::size_t>(id)]);
+  const NumericFormat* format = id == kNone ? nullptr : format_of(assignment.storage[id]);
   return format == nullptr ? std::nullopt : std::optional(Encoding{format->id});
 }
 
@@ -69,26 +69,25 @@ std::optional<Encoding> stored_as(const Assignment& assignment, TensorId id) {
 std::optional<Encoding> operand_encoding(const Network& network, const Assignment& assignment, LayerId layer,
                                          std::size_t input) {
   const Layer& l = network.layer(layer);
-  const TensorId id = input < l.inputs.size() ? l.inputs[input] : kNone;
+  const TensorId id = l.input(input);
   std::optional<Encoding> stored = stored_as(assignment, id);
   if (!stored || !format_of(stored->format).is_float || l.op->precision != PrecisionRule::kCompute) return stored;
-  const Precision precision = assignment.precision[static_cast<std::size_t>(layer)];
+  const Precision precision = assignment.precision[layer];
   if (precision == Precision::kINT8 && input < 2) {
-    const bool scaled = !assignment.scale.empty() && assignment.scale[static_cast<std::size_t>(id)] != 0;
+    const bool scaled = !assignment.scale.empty() && assignment.scale[id] != 0;
     if (scaled) return Encoding{.format = Format::kInt8, .granularity = Granularity::kTensor};
     if (network.tensor(id).value)
       return Encoding{.format = Format::kInt8, .granularity = Granularity::kChannel, .axis = -1};
   }
   const bool rounds = precision != Precision::kTF32 || l.op->kind == OpKind::kContraction;
   const Rounding rounding = rounds ? rounding_of(precision) : Rounding::kNone;
-  if (!is_exact(assignment.storage[static_cast<std::size_t>(id)], rounding)) stored->format = format_of(rounding);
+  if (!is_exact(assignment.storage[id], rounding)) stored->format = format_of(rounding);
   return stored;
 }
 
 std::optional<Encoding> output_encoding(const Network& network, const Assignment& assignment, LayerId layer,
                                         std::size_t output) {
-  const Layer& l = network.layer(layer);
-  return stored_as(assignment, output < l.outputs.size() ? l.outputs[output] : kNone);
+  return stored_as(assignment, network.layer(layer).output(output));
 }
 
 namespace {
@@ -101,9 +100,9 @@ DataType widest_input(const Layer& layer, const InferredNetwork& inferred, const
   for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
     const TensorId id = layer.inputs[i];
     if (id == kNone || (layer.op->weights >> i & 1u) != 0) continue;
-    const DataType storage = assignment.storage[static_cast<std::size_t>(id)];
+    const DataType storage = assignment.storage[id];
     // A constant beside computed values has no say: it is prepared in whatever type the others have.
-    const bool constant = static_cast<bool>(inferred.values[static_cast<std::size_t>(id)]);
+    const bool constant = static_cast<bool>(inferred.values[id]);
     if (!is_floating(storage) || (constant && layer.inputs.size() > 1)) continue;
     if (widest == DataType::kUndefined || width(storage) > width(widest))
       widest = storage;
@@ -116,22 +115,21 @@ DataType widest_input(const Layer& layer, const InferredNetwork& inferred, const
 }  // namespace
 
 void derive_storage(const Network& network, const InferredNetwork& inferred, bool constraints_hold, bool strongly_typed,
-                    Assignment& assignment, const std::vector<std::optional<DataType>>* requested) {
+                    Assignment& assignment, const LayerTypes* requested) {
   assignment.storage = inferred.types;
   assignment.pinned.assign(inferred.types.size(), 0);
   if (strongly_typed) return;
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
+  for (const auto& [l, layer] : network.layers.items()) {
     const std::optional<DataType> asked_precision = requested != nullptr ? (*requested)[l] : layer.precision;
     for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
       const TensorId id = layer.outputs[o];
       if (id == kNone) continue;
-      DataType& storage = assignment.storage[static_cast<std::size_t>(id)];
+      DataType& storage = assignment.storage[id];
       const DataType declared = storage;
       if (!is_floating(declared) || declared == DataType::kFloat64 || is_storage_only(declared)) continue;
       if (const auto asked = constraints_hold ? layer.output_type(o) : std::nullopt; asked && is_floating(*asked)) {
         storage = *asked;
-        assignment.pinned[static_cast<std::size_t>(id)] = 1;
+        assignment.pinned[id] = 1;
       } else if (layer.op->precision == PrecisionRule::kMovement) {
         const DataType followed = widest_input(layer, inferred, assignment);
         const auto set = constraints_hold && asked_precision ? precision_from_type(*asked_precision) : std::nullopt;
@@ -141,7 +139,7 @@ void derive_storage(const Network& network, const InferredNetwork& inferred, boo
         else if (followed != DataType::kUndefined && width(followed) < width(declared))
           storage = followed;
       } else if (layer.op->precision == PrecisionRule::kCompute && declared == DataType::kFloat32) {
-        storage = assignment.stored_by(static_cast<LayerId>(l));
+        storage = assignment.stored_by(l);
       } else if (layer.op->kind == OpKind::kConstant && constraints_hold && asked_precision &&
                  is_floating(*asked_precision)) {
         storage = *asked_precision;

@@ -25,18 +25,18 @@ Rounding rounding_of(Precision precision) noexcept;
 bool is_exact(DataType storage, Rounding rounding) noexcept;
 
 struct Assignment {
-  std::vector<Precision> precision;  ///< Per layer. kFP32 for layers without float arithmetic.
-  std::vector<DataType> storage;     ///< Per tensor; its declared type when that is not a float.
-  std::vector<char> pinned;          ///< Per tensor: an output-type constraint holds, so it is stored.
-  std::vector<std::string> reason;   ///< Per layer: why; one clause.
+  IdMap<LayerId, Precision> precision;  ///< Per layer. kFP32 for layers without float arithmetic.
+  IdMap<TensorId, DataType> storage;    ///< Per tensor; its declared type when that is not a float.
+  IdMap<TensorId, char> pinned;         ///< Per tensor: an output-type constraint holds, so it is stored.
+  IdMap<LayerId, std::string> reason;   ///< Per layer: why; one clause.
   /// Per tensor: the int8 scale, real value = scale * integer; 0: none. Empty: no tensor has one.
-  std::vector<float> scale;
+  IdMap<TensorId, float> scale;
   /// What an int8 layer stores: the next higher enabled float type.
   DataType int8_output = DataType::kFloat32;
 
   /// The type in which this layer stores its output, before constraints and declared types have a say.
   DataType stored_by(LayerId id) const noexcept {
-    const Precision p = precision[static_cast<std::size_t>(id)];
+    const Precision p = precision[id];
     return p == Precision::kINT8 ? int8_output : storage_of(p);
   }
 };
@@ -55,6 +55,6 @@ std::optional<Encoding> output_encoding(const Network& network, const Assignment
 /// their inputs, constants but for those of the layer alone. `strongly_typed`: the declared types, always. `requested`,
 /// per layer: instead of `Layer::precision`.
 void derive_storage(const Network& network, const InferredNetwork& inferred, bool constraints_hold, bool strongly_typed,
-                    Assignment& assignment, const std::vector<std::optional<DataType>>* requested = nullptr);
+                    Assignment& assignment, const LayerTypes* requested = nullptr);
 
 }  // namespace ulpscope

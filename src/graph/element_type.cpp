@@ -54,7 +54,7 @@ bool defines_onnx_type(std::int64_t number) noexcept {
 
 std::optional<DataType> from_onnx_type(std::int64_t number) noexcept {
   if (!defines_onnx_type(number) && number != 0) return std::nullopt;
-  const DataType type = kRows[static_cast<std::size_t>(number)].type;
+  const DataType type = kRows[number].type;
   return type == DataType::kUndefined ? std::nullopt : std::optional(type);
 }
 
@@ -66,7 +66,7 @@ int to_onnx_type(DataType type) noexcept {
 
 std::string onnx_type_name(std::int64_t number) {
   if (!defines_onnx_type(number) && number != 0) return fmt::format("type {}", number);
-  return std::string(kRows[static_cast<std::size_t>(number)].name);
+  return std::string(kRows[number].name);
 }
 
 }  // namespace ulpscope

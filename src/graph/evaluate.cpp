@@ -65,7 +65,7 @@ std::vector<Tensor> evaluate_layer(const Network& network, const Layer& layer, s
   std::vector<InferContext::Input> known(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] == nullptr) continue;
-    const TensorId id = i < layer.inputs.size() ? layer.inputs[i] : kNone;
+    const TensorId id = layer.input(i);
     known[i] = {true, declared_type(network, id, *inputs[i]), &inputs[i]->shape(), inputs[i]};
   }
   const std::vector<InferContext::Output> inferred = infer_layer(layer, known);
@@ -90,39 +90,36 @@ std::vector<Tensor> evaluate(const Network& network, std::span<const Tensor> inp
   if (inputs.size() != network.inputs.size())
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[evaluate] network '{}': expected {} inputs, got {}",
                                                          network.name, network.inputs.size(), inputs.size()));
-  std::vector<Tensor> values(network.tensors.size());
+  IdMap<TensorId, Tensor> values(network.tensors.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorInfo& info = network.tensor(network.inputs[i]);
     Tensor value = to_physical(inputs[i]);
     if (info.type != DataType::kUndefined && physical_type(info.type) != value.type())
       throw Error(ErrorCode::kInvalidArgument, fmt::format("[evaluate] input '{}': expected {}, got {}", info.name,
                                                            name_of(info.type), name_of(inputs[i].type())));
-    values[static_cast<std::size_t>(network.inputs[i])] = rounded(std::move(value), info.type);
+    values[network.inputs[i]] = rounded(std::move(value), info.type);
   }
 
   // Tensors are freed after their last reader.
-  std::vector<std::size_t> last_use(network.tensors.size(), 0);
-  for (std::size_t l = 0; l < network.layers.size(); ++l)
-    for (TensorId id : network.layers[l].inputs)
-      if (id != kNone) last_use[static_cast<std::size_t>(id)] = l;
-  for (TensorId id : network.outputs) last_use[static_cast<std::size_t>(id)] = network.layers.size();
+  IdMap<TensorId, LayerId> last_use(network.tensors.size());
+  for (LayerId l : network.layers.ids())
+    for (TensorId id : present(network.layers[l].inputs)) last_use[id] = l;
+  for (TensorId id : network.outputs) last_use[id] = LayerId(network.layers.size());
 
   const auto value_of = [&](TensorId id) -> const Tensor& {
-    Tensor& value = values[static_cast<std::size_t>(id)];
+    Tensor& value = values[id];
     if (!value && network.tensor(id).value) value = to_physical(network.tensor(id).value);
     return value;
   };
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
+  for (const auto& [l, layer] : network.layers.items()) {
     std::vector<const Tensor*> arguments;
     for (TensorId id : layer.inputs) arguments.push_back(id == kNone ? nullptr : &value_of(id));
     std::vector<Tensor> outputs = evaluate_layer(network, layer, arguments);
     for (std::size_t i = 0; i < outputs.size(); ++i)
       if (layer.outputs[i] != kNone)
-        values[static_cast<std::size_t>(layer.outputs[i])] =
-            rounded(std::move(outputs[i]), network.tensor(layer.outputs[i]).type);
-    for (TensorId id : layer.inputs)
-      if (id != kNone && last_use[static_cast<std::size_t>(id)] == l) values[static_cast<std::size_t>(id)] = {};
+        values[layer.outputs[i]] = rounded(std::move(outputs[i]), network.tensor(layer.outputs[i]).type);
+    for (TensorId id : present(layer.inputs))
+      if (last_use[id] == l) values[id] = {};
   }
   std::vector<Tensor> results;
   for (TensorId id : network.outputs) results.push_back(value_of(id));

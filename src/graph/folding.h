@@ -15,9 +15,9 @@ struct FoldingLimits {
   std::int64_t shapes = constants;                 ///< What is made of shapes, so that other shapes give other values.
 };
 
-/// Like infer() of graph/inference.h. `known`, empty or per tensor: values that an inference for other shapes found,
+/// Like infer() of graph/inference.h. `known` (or empty): values that an inference for other shapes found,
 /// where they do not depend on these; they are shared.
 InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes, const FoldingLimits& limits,
-                      std::span<const Tensor> known);
+                      const IdMap<TensorId, Tensor>& known);
 
 }  // namespace ulpscope

@@ -23,17 +23,17 @@ Tensor shape_only(DataType type, const Shape& shape) {
 /// What is known of the formal inputs of a sub-graph from the inputs of its layer.
 void set_input_types(const Network& network, const Layer& layer, const Subgraph& graph) {
   Network& body = *graph.network;
-  const auto set = [&](std::size_t formal, std::size_t actual) {
-    if (formal >= body.inputs.size() || actual >= layer.inputs.size() || layer.inputs[actual] == kNone) return;
+  const auto set = [&](std::size_t formal, TensorId actual) {
+    if (formal >= body.inputs.size() || actual == kNone) return;
     TensorInfo& info = body.tensor(body.inputs[formal]);
-    if (info.type == DataType::kUndefined) info.type = network.tensor(layer.inputs[actual]).type;
+    if (info.type == DataType::kUndefined) info.type = network.tensor(actual).type;
   };
   const std::size_t formals = body.inputs.size() - graph.captures.size();
-  for (std::size_t i = 0; i < graph.captures.size(); ++i) set(formals + i, static_cast<std::size_t>(graph.captures[i]));
+  for (std::size_t i = 0; i < graph.captures.size(); ++i) set(formals + i, layer.input(graph.captures[i]));
   if (layer.op->body_input == nullptr) return;
   for (std::size_t i = 0; i < formals; ++i) {
     const BodyInput source = layer.op->body_input(layer, static_cast<int>(i));
-    if (source.input >= 0) set(i, static_cast<std::size_t>(source.input));
+    set(i, layer.input(source.input));
     TensorInfo& info = body.tensor(body.inputs[i]);
     if (info.type == DataType::kUndefined) info.type = source.type;
   }
@@ -59,8 +59,7 @@ void check_storage_types(const Layer& layer, const Values& values) {
 void check_body_types(const Network& network, const Layer& layer, const Subgraph& graph) {
   const Network& body = *graph.network;
   const auto check = [&](std::size_t formal, int actual) {
-    if (actual < 0 || static_cast<std::size_t>(actual) >= layer.inputs.size()) return;
-    const TensorId id = layer.inputs[static_cast<std::size_t>(actual)];
+    const TensorId id = layer.input(actual);
     if (id == kNone) return;
     const TensorInfo &given = network.tensor(id), &declared = body.tensor(body.inputs[formal]);
     if (given.type == DataType::kUndefined || declared.type == DataType::kUndefined ||
@@ -88,18 +87,17 @@ std::string names_of(TypeSet types) {
 /// Everything known so far while `infer` walks through the layers.
 class Inference {
  public:
-  Inference(const Network& network, const FoldingLimits& limits, std::span<const Tensor> known)
+  Inference(const Network& network, const FoldingLimits& limits, const IdMap<TensorId, Tensor>& known)
       : network_(network), limits_(limits), known_(known), from_shapes_(network.tensors.size(), 0) {
     const std::size_t count = network.tensors.size();
     result_.types.resize(count);
     result_.shapes.resize(count);
     result_.values.resize(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      const TensorInfo& info = network.tensors[i];
+    for (const auto& [i, info] : network.tensors.items()) {
       result_.types[i] = info.value ? info.value.type() : info.type;
       if (!info.value) continue;
       result_.shapes[i] = info.value.shape();
-      result_.values[i] = i < known.size() && known[i] ? known[i] : to_physical(info.value);
+      result_.values[i] = known.contains(i) && known[i] ? known[i] : to_physical(info.value);
     }
   }
 
@@ -113,7 +111,7 @@ class Inference {
     const DataType type = info.type == DataType::kUndefined ? DataType::kUInt8 : physical_type(info.type);
     if (const std::string reason = why_too_large(type, shape); !reason.empty())
       throw Error(ErrorCode::kInvalidArgument, fmt::format("[infer] input '{}': {}", info.name, reason));
-    result_.shapes[static_cast<std::size_t>(id)] = shape;
+    result_.shapes[id] = shape;
   }
 
   void visit(const Layer& layer) {
@@ -123,7 +121,7 @@ class Inference {
     bool all_known = true, from_shapes = false;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (layer.inputs[i] == kNone) continue;
-      const auto id = static_cast<std::size_t>(layer.inputs[i]);
+      const TensorId id = layer.inputs[i];
       from_shapes |= from_shapes_[id] != 0;
       if (result_.values[id]) values[i] = &result_.values[id];
       inputs[i] = {true, result_.types[id], result_.shapes[id] ? &*result_.shapes[id] : nullptr, values[i], true};
@@ -132,7 +130,7 @@ class Inference {
     const std::vector<InferContext::Output> outputs = infer_layer(layer, inputs);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (layer.outputs[i] == kNone) continue;
-      const auto id = static_cast<std::size_t>(layer.outputs[i]);
+      const TensorId id = layer.outputs[i];
       if (outputs[i].type != DataType::kUndefined) result_.types[id] = outputs[i].type;
       if (outputs[i].shape) result_.shapes[id] = outputs[i].shape;
     }
@@ -147,11 +145,10 @@ class Inference {
     if (!all_known || (layer.op->is_random != nullptr && layer.op->is_random(values)) || !within_limit(outputs, limit))
       return;
     if (from_shapes || !share(layer)) fold(layer, values);
-    for (TensorId id : layer.outputs)
-      if (id != kNone) from_shapes_[static_cast<std::size_t>(id)] = from_shapes;
+    for (TensorId id : present(layer.outputs)) from_shapes_[id] = from_shapes;
   }
 
-  InferredNetwork take() { return std::move(result_); }
+  InferredNetwork result() { return std::move(result_); }
 
  private:
   static bool within_limit(const std::vector<InferContext::Output>& outputs, std::int64_t limit) {
@@ -162,20 +159,16 @@ class Inference {
 
   /// Takes over what is known of all outputs; false when it is not.
   bool share(const Layer& layer) {
-    const auto has = [&](TensorId id) {
-      return id == kNone || (static_cast<std::size_t>(id) < known_.size() && known_[static_cast<std::size_t>(id)]);
-    };
+    const auto has = [&](TensorId id) { return id == kNone || (known_.contains(id) && known_[id]); };
     if (!std::ranges::all_of(layer.outputs, has)) return false;
-    for (TensorId id : layer.outputs) {
-      if (id == kNone) continue;
-      const Tensor& value = known_[static_cast<std::size_t>(id)];
+    for (TensorId id : present(layer.outputs)) {
+      const Tensor& value = known_[id];
       set(id, value.shape(), value);
     }
     return true;
   }
 
-  void set(TensorId tensor, Shape shape, Tensor value) {
-    const auto id = static_cast<std::size_t>(tensor);
+  void set(TensorId id, Shape shape, Tensor value) {
     result_.shapes[id] = std::move(shape);
     if (result_.types[id] == DataType::kUndefined) result_.types[id] = value.type();
     result_.values[id] = std::move(value);
@@ -192,9 +185,9 @@ class Inference {
 
   const Network& network_;
   const FoldingLimits limits_;
-  const std::span<const Tensor> known_;
+  const IdMap<TensorId, Tensor>& known_;
   InferredNetwork result_;
-  std::vector<char> from_shapes_;  ///< Per tensor: its value is made of the shapes of others.
+  IdMap<TensorId, char> from_shapes_;  ///< Per tensor: its value is made of the shapes of others.
 };
 
 }  // namespace
@@ -271,7 +264,7 @@ InferredNetwork infer(const Network& network, const std::vector<Shape>& input_sh
 }
 
 InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes, const FoldingLimits& limits,
-                      std::span<const Tensor> known) {
+                      const IdMap<TensorId, Tensor>& known) {
   if (input_shapes.size() != network.inputs.size())
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[infer] network '{}': expected the shapes of {} inputs, got {}", network.name,
@@ -280,7 +273,7 @@ InferredNetwork infer(const Network& network, const std::vector<Shape>& input_sh
   Inference inference(network, limits, known);
   for (std::size_t i = 0; i < input_shapes.size(); ++i) inference.set_input(network.inputs[i], input_shapes[i]);
   for (const Layer& layer : network.layers) inference.visit(layer);
-  return inference.take();
+  return inference.result();
 }
 
 }  // namespace ulpscope

@@ -9,11 +9,11 @@
 
 namespace ulpscope {
 
-/// What is known of the tensors of a network for given input shapes; indexed by TensorId.
+/// What is known of the tensors of a network for given input shapes.
 struct InferredNetwork {
-  std::vector<DataType> types;  ///< Never kUndefined for a tensor that a layer writes, unless the op cannot tell.
-  std::vector<std::optional<Shape>> shapes;  ///< Without -1. Nothing: known at run time only.
-  std::vector<Tensor> values;                ///< Elements known beforehand (physical types); empty tensor: not known.
+  IdMap<TensorId, DataType> types;  ///< Never kUndefined for a tensor that a layer writes, unless the op cannot tell.
+  IdMap<TensorId, std::optional<Shape>> shapes;  ///< Without -1. Nothing: known at run time only.
+  IdMap<TensorId, Tensor> values;  ///< Elements known beforehand (physical types); empty tensor: not known.
 };
 
 /// Infers types only (no shapes are assumed). Sets TensorInfo::type where the file left it open.

@@ -18,9 +18,7 @@ namespace {
 std::vector<LayerId> matches(const Network& network, const std::string& word) {
   std::vector<LayerId> by_name, by_operator, by_pattern;
   const bool pattern = is_name_pattern(word);
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
-    const auto id = static_cast<LayerId>(l);
+  for (const auto& [id, layer] : network.layers.items()) {
     if (layer.name == word || std::ranges::find(layer.nodes, word) != layer.nodes.end()) by_name.push_back(id);
     if (layer.op->name == word) by_operator.push_back(id);
     const auto fits = [&](const std::string& name) { return matches_name_pattern(name, word); };
@@ -124,14 +122,13 @@ std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& n
   return result;
 }
 
-std::vector<std::optional<DataType>> requested_types(const Network& network, const std::vector<std::string>& keep,
-                                                     const std::vector<std::string>& lower,
-                                                     const std::vector<std::string>& layer_precisions) {
-  std::vector<std::optional<DataType>> result(network.layers.size());
-  std::vector<char> kept(result.size(), 0), lowered(result.size(), 0);
-  for (const LayerId id : find_layers(network, keep, "--keep")) kept[static_cast<std::size_t>(id)] = 1;
-  for (const LayerId id : find_layers(network, lower, "--lower")) lowered[static_cast<std::size_t>(id)] = 1;
-  for (std::size_t l = 0; l < result.size(); ++l) {
+LayerTypes requested_types(const Network& network, const std::vector<std::string>& keep,
+                           const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions) {
+  LayerTypes result(network.layers.size());
+  IdMap<LayerId, char> kept(result.size(), 0), lowered(result.size(), 0);
+  for (const LayerId id : find_layers(network, keep, "--keep")) kept[id] = 1;
+  for (const LayerId id : find_layers(network, lower, "--lower")) lowered[id] = 1;
+  for (LayerId l : result.ids()) {
     const Layer& layer = network.layers[l];
     if (kept[l] && lowered[l])
       throw Error(
@@ -140,9 +137,8 @@ std::vector<std::optional<DataType>> requested_types(const Network& network, con
                       layer.name, layer.op->name));
     if (has_precision(layer) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = DataType::kFloat32;
   }
-  for (const auto& [id, type] :
+  for (const auto& [l, type] :
        find_layer_precisions(network, layer_precisions, {.types = kLayerTypes, .any_name = true})) {
-    const auto l = static_cast<std::size_t>(id);
     if ((kept[l] && type != DataType::kFloat32) || (lowered[l] && type == DataType::kFloat32))
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] layer '{}': --{} and --layer-precisions '{}' disagree", network.layers[l].name,

@@ -48,8 +48,7 @@ std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& n
 /// Types to ask for, per layer: float32 for what `keep` names; nothing for what is lowered. `lower` (empty: all) keeps
 /// all others; `layer_precisions` names a type. Throws Error(kInvalidArgument) for unknown layers and types, and for a
 /// layer that two of them disagree on.
-std::vector<std::optional<DataType>> requested_types(const Network& network, const std::vector<std::string>& keep,
-                                                     const std::vector<std::string>& lower,
-                                                     const std::vector<std::string>& layer_precisions);
+LayerTypes requested_types(const Network& network, const std::vector<std::string>& keep,
+                           const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions);
 
 }  // namespace ulpscope

@@ -78,20 +78,20 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> can
 std::vector<std::string> expand_names(std::span<const std::string> names, std::span<const std::string> candidates,
                                       const std::string& where) {
   const std::unordered_set<std::string_view> known(candidates.begin(), candidates.end());
-  std::unordered_set<std::string> taken;
+  std::unordered_set<std::string> selected;
   std::vector<std::string> result;
-  const auto take = [&](const std::string& name) {
-    if (taken.insert(name).second) result.push_back(name);
+  const auto select = [&](const std::string& name) {
+    if (selected.insert(name).second) result.push_back(name);
   };
   for (const std::string& name : names) {
     if (known.contains(name)) {
-      take(name);
+      select(name);
     } else if (is_name_pattern(name)) {
       bool any = false;
       for (const std::string& candidate : candidates) {
         if (!matches_name_pattern(candidate, name)) continue;
         any = true;
-        take(candidate);
+        select(candidate);
       }
       if (!any) log_warning(fmt::format("{}: no tensor matches the pattern '{}'", where, name));
     } else {

@@ -8,35 +8,25 @@
 #include "ulpscope/error.h"
 
 namespace ulpscope {
-namespace {
-
-bool has(const std::vector<TensorInfo>& tensors, TensorId id) {
-  return id >= 0 && static_cast<std::size_t>(id) < tensors.size();
-}
-
-}  // namespace
 
 TensorId Network::add_tensor(TensorInfo info) {
-  const TensorId id = static_cast<TensorId>(tensors.size());
+  const TensorId id(tensors.size());
   if (!info.name.empty() && !tensor_index_.emplace(info.name, id).second)
     throw Error(ErrorCode::kInvalidFile, fmt::format("two values have the name '{}'", info.name));
-  tensors.push_back(std::move(info));
-  return id;
+  return tensors.add(std::move(info));
 }
 
 LayerId Network::add_layer(Layer layer) {
-  const LayerId id = static_cast<LayerId>(layers.size());
+  const LayerId id(layers.size());
   for (const auto* ids : {&layer.inputs, &layer.outputs})
-    for (TensorId tensor : *ids)
-      if (tensor != kNone && !has(tensors, tensor))
+    for (TensorId tensor : present(*ids))
+      if (!tensors.contains(tensor))
         throw Error(ErrorCode::kInvalidFile,
-                    fmt::format("layer '{}' refers to tensor {}, of {}", layer.name, tensor, tensors.size()));
+                    fmt::format("layer '{}' refers to tensor {}, of {}", layer.name, tensor.number(), tensors.size()));
   if (!layer_index_.emplace(layer.name, id).second)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("two layers have the name '{}'", layer.name));
-  for (TensorId output : layer.outputs)
-    if (output != kNone) tensor(output).producer = id;
-  layers.push_back(std::move(layer));
-  return id;
+  for (TensorId output : present(layer.outputs)) tensor(output).producer = id;
+  return layers.add(std::move(layer));
 }
 
 TensorId Network::find_tensor(std::string_view tensor_name) const {
@@ -53,22 +43,20 @@ void Network::rebuild_index() {
   tensor_index_.clear();
   layer_index_.clear();
   for (TensorInfo& info : tensors) info.producer = kNone;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (!tensors[i].name.empty()) tensor_index_.emplace(tensors[i].name, static_cast<TensorId>(i));
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    layer_index_.emplace(layers[i].name, static_cast<LayerId>(i));
-    for (TensorId output : layers[i].outputs)
-      if (output != kNone) tensor(output).producer = static_cast<LayerId>(i);
+  for (TensorId i : tensors.ids())
+    if (!tensors[i].name.empty()) tensor_index_.emplace(tensors[i].name, i);
+  for (LayerId i : layers.ids()) {
+    layer_index_.emplace(layers[i].name, i);
+    for (TensorId output : present(layers[i].outputs)) tensor(output).producer = i;
   }
 }
 
-std::vector<std::vector<LayerId>> Network::consumers() const {
-  std::vector<std::vector<LayerId>> result(tensors.size());
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    for (TensorId input : layers[i].inputs) {
-      if (input == kNone) continue;
-      auto& list = result[static_cast<std::size_t>(input)];
-      if (list.empty() || list.back() != static_cast<LayerId>(i)) list.push_back(static_cast<LayerId>(i));
+IdMap<TensorId, std::vector<LayerId>> Network::consumers() const {
+  IdMap<TensorId, std::vector<LayerId>> result(tensors.size());
+  for (LayerId i : layers.ids())
+    for (TensorId input : present(layers[i].inputs)) {
+      auto& list = result[input];
+      if (list.empty() || list.back() != i) list.push_back(i);
     }
   return result;
 }
@@ -76,40 +64,37 @@ std::vector<std::vector<LayerId>> Network::consumers() const {
 bool Network::is_output(TensorId id) const { return std::find(outputs.begin(), outputs.end(), id) != outputs.end(); }
 
 void Network::check() const {
-  const auto in_range = [&](TensorId id) { return has(tensors, id); };
-  std::vector<bool> available(tensors.size(), false);
-  for (std::size_t i = 0; i < tensors.size(); ++i) available[i] = tensors[i].producer == kNone && tensors[i].value;
+  IdMap<TensorId, bool> available(tensors.size(), false);
+  for (TensorId i : tensors.ids()) available[i] = tensors[i].producer == kNone && tensors[i].value;
   for (TensorId id : inputs) {
-    if (!in_range(id)) throw Error(ErrorCode::kInvalidFile, "a network input is out of range");
-    available[static_cast<std::size_t>(id)] = true;
+    if (!tensors.contains(id)) throw Error(ErrorCode::kInvalidFile, "a network input is out of range");
+    available[id] = true;
   }
   std::unordered_set<std::string_view> names;
   for (const Layer& layer : layers) {
     if (!names.insert(layer.name).second)
       throw Error(ErrorCode::kInvalidFile, fmt::format("two layers have the name '{}'", layer.name));
-    for (TensorId id : layer.inputs) {
-      if (id == kNone) continue;
-      if (!in_range(id))
+    for (TensorId id : present(layer.inputs)) {
+      if (!tensors.contains(id))
         throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' reads a tensor that is out of range", layer.name));
-      if (!available[static_cast<std::size_t>(id)])
+      if (!available[id])
         throw Error(ErrorCode::kInvalidFile, fmt::format("layer '{}' reads '{}', which nothing before it computes",
                                                          layer.name, tensor(id).name));
     }
-    for (TensorId id : layer.outputs) {
-      if (id == kNone) continue;
-      if (!in_range(id))
+    for (TensorId id : present(layer.outputs)) {
+      if (!tensors.contains(id))
         throw Error(ErrorCode::kInvalidFile,
                     fmt::format("layer '{}' writes a tensor that is out of range", layer.name));
-      if (available[static_cast<std::size_t>(id)])
+      if (available[id])
         throw Error(ErrorCode::kInvalidFile,
                     fmt::format("layer '{}' writes '{}', which exists already", layer.name, tensor(id).name));
-      available[static_cast<std::size_t>(id)] = true;
+      available[id] = true;
     }
   }
   for (TensorId id : outputs)
-    if (!in_range(id) || !available[static_cast<std::size_t>(id)])
-      throw Error(ErrorCode::kInvalidFile,
-                  fmt::format("the network output '{}' is never computed", in_range(id) ? tensor(id).name : "?"));
+    if (!tensors.contains(id) || !available[id])
+      throw Error(ErrorCode::kInvalidFile, fmt::format("the network output '{}' is never computed",
+                                                       tensors.contains(id) ? tensor(id).name : "?"));
 }
 
 }  // namespace ulpscope

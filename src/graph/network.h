@@ -1,6 +1,7 @@
 // The network before it is built: layers and the tensors between them, weakly typed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,14 +10,11 @@
 #include <vector>
 
 #include "graph/attributes.h"
+#include "graph/ids.h"
 #include "graph/op.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
-
-using TensorId = std::int32_t;
-using LayerId = std::int32_t;
-inline constexpr std::int32_t kNone = -1;
 
 /// A named value. `type` and `shape` are what the file declares or what follows from it; the type that an engine stores
 /// the value in is the engine's choice.
@@ -49,10 +47,21 @@ struct Layer {
   /// Requested type per output (`layer.set_output_type`); as long as `outputs` or empty.
   std::vector<std::optional<DataType>> output_types;
 
+  /// kNone for one that is absent, by position or by name.
+  TensorId input(std::size_t index) const { return index < inputs.size() ? inputs[index] : kNone; }
+  TensorId output(std::size_t index) const { return index < outputs.size() ? outputs[index] : kNone; }
+  /// The first, and no other.
+  bool has_one_output() const {
+    return output(0) != kNone &&
+           std::all_of(outputs.begin() + 1, outputs.end(), [](TensorId id) { return id == kNone; });
+  }
   std::optional<DataType> output_type(std::size_t index) const {
     return index < output_types.size() ? output_types[index] : std::nullopt;
   }
 };
+
+/// Types to ask for, per layer; nothing: the engine's choice.
+using LayerTypes = IdMap<LayerId, std::optional<DataType>>;
 
 /// Layers in an order in which every input is computed before it is used. Initializers that an operator reads as
 /// tensors are layers of type Constant; those that it reads as weights (OpDef::weights) are tensors with a value only.
@@ -61,8 +70,8 @@ class Network {
   std::string name;
   /// Where it came from, for messages.
   std::string source;
-  std::vector<Layer> layers;
-  std::vector<TensorInfo> tensors;
+  IdMap<LayerId, Layer> layers;
+  IdMap<TensorId, TensorInfo> tensors;
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;
 
@@ -76,13 +85,13 @@ class Network {
   /// To be called after layers or tensors were renamed, removed or reordered directly.
   void rebuild_index();
 
-  const TensorInfo& tensor(TensorId id) const { return tensors[static_cast<std::size_t>(id)]; }
-  TensorInfo& tensor(TensorId id) { return tensors[static_cast<std::size_t>(id)]; }
-  const Layer& layer(LayerId id) const { return layers[static_cast<std::size_t>(id)]; }
-  Layer& layer(LayerId id) { return layers[static_cast<std::size_t>(id)]; }
+  const TensorInfo& tensor(TensorId id) const { return tensors[id]; }
+  TensorInfo& tensor(TensorId id) { return tensors[id]; }
+  const Layer& layer(LayerId id) const { return layers[id]; }
+  Layer& layer(LayerId id) { return layers[id]; }
 
   /// For each tensor, the layers that read it, in order, each once.
-  std::vector<std::vector<LayerId>> consumers() const;
+  IdMap<TensorId, std::vector<LayerId>> consumers() const;
   bool is_output(TensorId id) const;
 
   /// Checks what every later stage relies on: order, ids in range, unique names, one producer per tensor.

@@ -35,7 +35,7 @@ std::vector<std::int64_t> to_integers(const Tensor& tensor, const Layer& layer, 
 
 TypeSet OpDef::types_of(int i) const noexcept {
   for (int k = std::min(i, static_cast<int>(types.size()) - 1); k >= 0; --k)
-    if (const TypeSet set = types[static_cast<std::size_t>(k)]; !set.empty()) return set;
+    if (const TypeSet set = types[k]; !set.empty()) return set;
   return {};
 }
 
@@ -44,19 +44,19 @@ const Attributes& InferContext::attributes() const noexcept { return layer_.attr
 
 DataType InferContext::type(int i) const {
   if (!has_input(i)) fail(fmt::format("input {} is missing", i));
-  return inputs_[static_cast<std::size_t>(i)].type;
+  return inputs_[i].type;
 }
 
 const Shape& InferContext::shape(int i) const {
   if (!has_input(i)) fail(fmt::format("input {} is missing", i));
-  const Input& input = inputs_[static_cast<std::size_t>(i)];
+  const Input& input = inputs_[i];
   if (input.shape == nullptr) throw NotKnownYet{};
   return *input.shape;
 }
 
 const Tensor& InferContext::value(int i) const {
   if (!has_input(i)) fail(fmt::format("input {} is missing", i));
-  const Input& input = inputs_[static_cast<std::size_t>(i)];
+  const Input& input = inputs_[i];
   if (input.value == nullptr) throw NotKnownYet{};
   return *input.value;
 }
@@ -64,13 +64,13 @@ const Tensor& InferContext::value(int i) const {
 std::vector<std::int64_t> InferContext::integers(int i) const { return to_integers(value(i), layer_, i); }
 
 void InferContext::set_type(int i, DataType type) {
-  if (has_output(i)) outputs_[static_cast<std::size_t>(i)].type = type;
+  if (has_output(i)) outputs_[i].type = type;
 }
 
 void InferContext::set_shape(int i, Shape shape) {
   for (std::int64_t dim : shape)
     if (dim < 0) fail(fmt::format("output {} would have the impossible shape {}", i, to_string(shape)));
-  if (has_output(i)) outputs_[static_cast<std::size_t>(i)].shape = std::move(shape);
+  if (has_output(i)) outputs_[i].shape = std::move(shape);
 }
 
 void InferContext::fail(const std::string& message) const {

@@ -158,12 +158,12 @@ class InferContext {
   int num_inputs() const noexcept { return static_cast<int>(inputs_.size()); }
   int num_outputs() const noexcept { return static_cast<int>(outputs_.size()); }
   /// False for an optional input that is absent, by position or by an empty name.
-  bool has_input(int i) const noexcept { return i < num_inputs() && inputs_[static_cast<std::size_t>(i)].present; }
-  bool has_output(int i) const noexcept { return i < num_outputs() && outputs_[static_cast<std::size_t>(i)].wanted; }
+  bool has_input(int i) const noexcept { return i < num_inputs() && inputs_[i].present; }
+  bool has_output(int i) const noexcept { return i < num_outputs() && outputs_[i].wanted; }
 
   /// The declared type (see Input::declared). Throws Error(kInvalidFile) when the input is absent.
   DataType type(int i) const;
-  bool is_declared(int i) const noexcept { return has_input(i) && inputs_[static_cast<std::size_t>(i)].declared; }
+  bool is_declared(int i) const noexcept { return has_input(i) && inputs_[i].declared; }
   /// The concrete shape. Throws NotKnownYet.
   const Shape& shape(int i) const;
   std::int64_t rank(int i) const { return static_cast<std::int64_t>(shape(i).size()); }
@@ -210,23 +210,21 @@ class KernelContext {
   const class Attributes& attributes() const noexcept;
   int num_inputs() const noexcept { return static_cast<int>(inputs_.size()); }
   int num_outputs() const noexcept { return static_cast<int>(outputs_.size()); }
-  bool has_input(int i) const noexcept { return i < num_inputs() && inputs_[static_cast<std::size_t>(i)] != nullptr; }
-  const Tensor& input(int i) const noexcept { return *inputs_[static_cast<std::size_t>(i)]; }
+  bool has_input(int i) const noexcept { return i < num_inputs() && inputs_[i] != nullptr; }
+  const Tensor& input(int i) const noexcept { return *inputs_[i]; }
   /// The elements of an int32 or int64 input as int64.
   std::vector<std::int64_t> integers(int i) const;
 
   /// False for an output that nobody wants.
-  bool has_output(int i) const noexcept {
-    return i < num_outputs() && output_types_[static_cast<std::size_t>(i)] != DataType::kUndefined;
-  }
+  bool has_output(int i) const noexcept { return i < num_outputs() && output_types_[i] != DataType::kUndefined; }
   /// Allocated with the inferred shape, except when `infer` left the shape open: then call `set_output`.
-  Tensor& output(int i) const noexcept { return outputs_[static_cast<std::size_t>(i)]; }
+  Tensor& output(int i) const noexcept { return outputs_[i]; }
   /// For outputs whose shape only the kernel knows (NonZero, If, ...). The tensor has the physical type.
   void set_output(int i, Tensor tensor) const {
-    if (has_output(i)) outputs_[static_cast<std::size_t>(i)] = std::move(tensor);
+    if (has_output(i)) outputs_[i] = std::move(tensor);
   }
   /// The declared type (float16 although the tensor is float32 physically).
-  DataType output_type(int i) const noexcept { return output_types_[static_cast<std::size_t>(i)]; }
+  DataType output_type(int i) const noexcept { return output_types_[i]; }
 
   SubgraphRunner& runner() const;
 

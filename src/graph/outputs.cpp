@@ -17,8 +17,7 @@ std::vector<std::string> computed_names(const Network& network, bool all) {
   std::vector<std::string> names;
   for (const Layer& layer : network.layers) {
     if (!all && (layer.op->kind == OpKind::kConstant || layer.op->reads_shape_only)) continue;
-    for (TensorId id : layer.outputs)
-      if (id != kNone) names.push_back(network.tensor(id).name);
+    for (TensorId id : present(layer.outputs)) names.push_back(network.tensor(id).name);
   }
   return names;
 }

@@ -16,12 +16,13 @@ struct Typing {
     /// For a constant: rounded by this before it is stored in `type`, which holds what is left.
     Rounding first = Rounding::kNone;
   };
-  std::vector<DataType> written;  ///< Per tensor: the type that its producer writes; the declared one of a constant.
-  std::vector<std::vector<Read>> reads;  ///< Per layer and input.
-  std::vector<DataType> outputs;         ///< Per network output: the type that it is handed out in.
+  IdMap<TensorId, DataType>
+      written;  ///< Per tensor: the type that its producer writes; the declared one of a constant.
+  IdMap<LayerId, std::vector<Read>> reads;  ///< Per layer and input.
+  std::vector<DataType> outputs;            ///< Per network output: the type that it is handed out in.
   /// Per tensor: readers get a constant of their own, in the type that they read: weights, Constant nodes, and what is
   /// computed from constants alone.
-  std::vector<char> constant;
+  IdMap<TensorId, char> constant;
   /// Layers that compute in another type than the assignment's, to the same bits.
   std::vector<std::pair<LayerId, DataType>> moved;
   int casts = 0;  ///< One per tensor and type that is read but not written.

@@ -105,7 +105,7 @@ EditedModel with_outputs(Bytes model, const std::string& source, std::span<const
   EditedModel result;
   GraphSummary summary;
   std::optional<Field> graph;
-  std::vector<Bytes> kept;  // of the graph, neighbours joined
+  std::vector<Bytes> kept;  // of the graph, neighbors joined
   std::size_t kept_size = 0;
   try {
     Reader reader(model, model.data());

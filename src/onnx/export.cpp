@@ -20,8 +20,6 @@ using namespace onnx_model;
 
 namespace {
 
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 /// What repairs changed in the network since it was imported, written into the file's graph: constants that nodes read
 /// instead of others, and layers that stand between two nodes.
 class Adoption {
@@ -40,7 +38,7 @@ class Adoption {
       if (id == kNone) continue;
       const Layer& layer = network_.layer(id);
       for (int i = 0; i < graph_.node(n).input_size() && i < static_cast<int>(layer.inputs.size()); ++i) {
-        const TensorId tensor = layer.inputs[static_cast<std::size_t>(i)];
+        const TensorId tensor = layer.input(i);
         if (tensor == kNone || known_.contains(network_.tensor(tensor).name)) {
           if (tensor == kNone || !added_.contains(tensor)) continue;
         } else if (!add(tensor)) {
@@ -85,8 +83,8 @@ class Adoption {
       tensor.set_raw_data(packed_elements(info.value));
     } else if (info.producer != kNone && network_.layer(info.producer).attributes.all().empty()) {
       const Layer& layer = network_.layer(info.producer);
-      for (TensorId input : layer.inputs)
-        if (input != kNone && !known_.contains(network_.tensor(input).name) && !add(input)) return false;
+      for (TensorId input : present(layer.inputs))
+        if (!known_.contains(network_.tensor(input).name) && !add(input)) return false;
       onnx::NodeProto& node = *graph_.add_node();
       node.set_op_type(std::string(layer.op->name));
       node.set_domain(std::string(layer.op->domain));
@@ -129,7 +127,7 @@ TypedExporter::TypedExporter(std::span<const std::byte> bytes, const Network& ne
   const auto& outputs = impl_->file.proto.graph().output();
   for (int o = 0; o < outputs.size() || o < static_cast<int>(network.outputs.size()); ++o)
     if (o >= outputs.size() || o >= static_cast<int>(network.outputs.size()) ||
-        outputs[o].name() != network.tensor(network.outputs[static_cast<std::size_t>(o)]).name)
+        outputs[o].name() != network.tensor(network.outputs[o]).name)
       throw Error(
           ErrorCode::kInvalidArgument,
           fmt::format("[convert] {}: expected the outputs of the file, got others; a model can only be converted "
@@ -158,11 +156,11 @@ TypedExporter::TypedExporter(std::span<const std::byte> bytes, const Network& ne
 
 TypedExporter::~TypedExporter() = default;
 
-std::vector<char> TypedExporter::frozen() const {
-  std::vector<char> result(impl_->network.layers.size(), 1);
+IdMap<LayerId, char> TypedExporter::frozen() const {
+  IdMap<LayerId, char> result(impl_->network.layers.size(), 1);
   for (LayerId layer : impl_->layer_of_node)
-    if (layer != kNone) result[at(layer)] = 0;
-  for (std::size_t l = 0; l < result.size(); ++l)
+    if (layer != kNone) result[layer] = 0;
+  for (LayerId l : result.ids())
     if (impl_->network.layers[l].op->kind == OpKind::kConstant) result[l] = 0;
   return result;
 }
@@ -191,11 +189,11 @@ std::string blocking_in_body(const onnx::GraphProto& graph, int from, int to) {
 
 }  // namespace
 
-std::string TypedExporter::blocks_opset(int to, const std::vector<int>& ranks) const {
+std::string TypedExporter::blocks_opset(int to, const IdMap<TensorId, int>& ranks) const {
   if (impl_->file.proto.functions_size() > 0) return "model-local functions, which have opsets of their own";
   const RankOf rank_of = [&](const std::string& name) {
     const TensorId id = impl_->network.find_tensor(name);
-    return id == kNone ? -1 : ranks[at(id)];
+    return id == kNone ? -1 : ranks[id];
   };
   for (const auto& node : impl_->file.proto.graph().node()) {
     if (std::string found = upgrade_obstacle(node, opset(), to, rank_of); !found.empty()) return found;

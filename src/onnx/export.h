@@ -47,14 +47,14 @@ struct TypedChanges {
   std::vector<LayerId> copied;
   /// A convolution and the BatchNormalization that went into its parameters: the node disappears.
   std::vector<std::pair<LayerId, LayerId>> absorbed;
-  /// Per tensor that is constant without being in the file: what it is, physical types. Empty: none.
-  std::vector<Tensor> folded;
+  /// Of tensors that are constant without being in the file: what they are, physical types.
+  IdMap<TensorId, Tensor> computed_constants;
   /// Constants whose elements in the network are not those of the file (clamped, for instance).
   std::vector<TensorId> replaced;
   /// The opset of ai.onnx; 0: as it is.
   int opset = 0;
-  /// Per tensor: the number of dimensions, -1 where it is not known. Only for a new opset.
-  std::vector<int> ranks;
+  /// The number of dimensions, -1 where it is not known. Only for a new opset.
+  IdMap<TensorId, int> ranks;
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
@@ -78,13 +78,13 @@ class TypedExporter {
   TypedExporter(std::span<const std::byte> bytes, const Network& network, std::filesystem::path folder);
   ~TypedExporter();
 
-  /// Per layer: true if it stands for no node of the main graph, but for one inside of a model-local function. Such
+  /// True if a layer stands for no node of the main graph, but for one inside of a model-local function. Such
   /// layers keep their types.
-  std::vector<char> frozen() const;
+  IdMap<LayerId, char> frozen() const;
   int opset() const;
   /// A node that cannot be written for that opset ("Softmax 'x'"), or a reason; empty: the opset can be raised.
   /// `ranks`: TypedChanges::ranks.
-  std::string blocks_opset(int opset, const std::vector<int>& ranks) const;
+  std::string blocks_opset(int opset, const IdMap<TensorId, int>& ranks) const;
   /// Calls of model-local functions that are written as their bodies, under the names that the network has.
   int inlined() const;
 

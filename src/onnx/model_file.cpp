@@ -146,7 +146,7 @@ const TensorBytes& ModelFile::bytes_of(const onnx::TensorProto& tensor) const {
   Reader reader(std::as_bytes(std::span(unknown)), reinterpret_cast<const std::byte*>(unknown.data()));
   for (Field field; reader.next(field);)
     if (field.number == kIndexField && field.type == WireType::kVarint && field.varint < tensors.size())
-      return tensors[static_cast<std::size_t>(field.varint)];
+      return tensors[field.varint];
   return none;
 }
 

@@ -114,7 +114,7 @@ int typed_count(const onnx::TensorProto& tensor, int field) {
   }
 }
 
-/// A byte of a boolean other than 0 and 1 would be undefined behaviour in C++.
+/// A byte of a boolean other than 0 and 1 would be undefined behavior in C++.
 Tensor with_valid_booleans(Tensor tensor) {
   if (tensor.type() != DataType::kBool) return tensor;
   const auto* bytes = static_cast<const std::uint8_t*>(tensor.raw());

@@ -171,7 +171,7 @@ void TypedEdit::name_variants() {
 }
 
 const Tensor& TypedEdit::elements(TensorId id) const {
-  return is_in_file(id) ? network_.tensor(id).value : changes_.folded[at(id)];
+  return is_in_file(id) ? network_.tensor(id).value : changes_.computed_constants[id];
 }
 
 std::size_t TypedEdit::add_payload(Tensor source, DataType type, Rounding first) {

@@ -23,8 +23,6 @@
 
 namespace ulpscope::onnx_model {
 
-inline std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 inline std::string_view short_name(DataType type) {
   switch (type) {
     case DataType::kFloat16:
@@ -72,7 +70,7 @@ class TypedEdit {
   std::size_t num_nodes() const { return layer_of_node_.size(); }
 
   TensorId tensor(const std::string& name) const { return name.empty() ? kNone : network_.find_tensor(name); }
-  bool is_constant(TensorId id) const { return id != kNone && typing_.constant[at(id)] != 0; }
+  bool is_constant(TensorId id) const { return id != kNone && typing_.constant[id] != 0; }
   /// It is in the file, as an initializer or a Constant node.
   bool is_in_file(TensorId id) const {
     const LayerId producer = network_.tensor(id).producer;
@@ -82,12 +80,12 @@ class TypedEdit {
     const TensorInfo& info = network_.tensor(id);
     return info.value ? info.value.type() : info.type;
   }
-  DataType written(TensorId id) const { return typing_.written[at(id)]; }
+  DataType written(TensorId id) const { return typing_.written[id]; }
 
   /// How node `index` reads its input; declared types where there is no layer.
   Typing::Read read_of(std::size_t index, std::size_t input, TensorId id) const {
     const LayerId layer = layer_of_node_[index];
-    if (layer != kNone && input < typing_.reads[at(layer)].size()) return typing_.reads[at(layer)][input];
+    if (layer != kNone && input < typing_.reads[layer].size()) return typing_.reads[layer][input];
     return {is_float(declared(id)) ? declared(id) : DataType::kUndefined, Rounding::kNone};
   }
 

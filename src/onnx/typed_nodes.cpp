@@ -61,7 +61,7 @@ void TypedEdit::edit_inputs(std::size_t index, onnx::NodeProto& node) {
   for (const auto& [key, value] : parameters_) {
     if (key.first != layer || layer == kNone) continue;
     while (static_cast<std::size_t>(node.input_size()) <= key.second) node.add_input("");
-    const auto& reads = typing_.reads[at(layer)];
+    const auto& reads = typing_.reads[layer];
     const DataType type = reads[std::min(key.second, reads.size() - 1)].type;
     const TensorId original = key.second < network_.layer(layer).inputs.size()
                                   ? network_.layer(layer).inputs[key.second]
@@ -181,7 +181,7 @@ void TypedEdit::edit_attributes(std::size_t index, onnx::NodeProto& node) {
     attribute.set_type(onnx::AttributeProto::FLOAT);
     attribute.set_f(epsilon);
   }
-  const TensorId output = network_.layer(layer).outputs.empty() ? kNone : network_.layer(layer).outputs[0];
+  const TensorId output = network_.layer(layer).output(0);
   if (output == kNone || is_constant(output) || written(output) == declared(output)) return;
   if (!domain_of(node.domain()).empty()) return;
   if (node.op_type() == "Cast") attribute_of(node, "to").set_i(to_onnx_type(written(output)));
@@ -200,7 +200,7 @@ void TypedEdit::raise_opset(std::size_t index, onnx::NodeProto& node) {
   const auto rank_of = [&](const std::string&) {
     const onnx::NodeProto& source = source_node(index);
     const TensorId id = source.input_size() > 0 ? tensor(source.input(0)) : kNone;
-    return id == kNone ? -1 : changes_.ranks[at(id)];
+    return id == kNone ? -1 : changes_.ranks[id];
   };
   upgrade(node, opset_of_source(), changes_.opset, rank_of,
           [&](const std::string& wanted, const std::vector<std::int64_t>& values) {

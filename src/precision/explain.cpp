@@ -83,7 +83,7 @@ void count_range(const Tensor& values, Precision precision, float scale, RangeCo
     count.largest = std::max(count.largest, x);
     if (std::isfinite(x)) {
       count.sum += x;
-      ++count.exponents[static_cast<std::size_t>(exponent_of(v) - kSmallestExponent)];
+      ++count.exponents[exponent_of(v) - kSmallestExponent];
     }
     if (scale > 0) {
       const double error = x - scale * std::min(127.0, std::nearbyint(x / scale));
@@ -192,14 +192,15 @@ class Explainer {
   }
 
   bool is_sum() const {
-    return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) && precision() != Precision::kINT8;
+    return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) &&
+           precision() != Precision::kINT8;
   }
   void add_sum(const Tensor& a, const Tensor& b, const Tensor& out) { count_sums(a, b, out, precision(), sums_); }
 
   void add_input(std::size_t index, const Tensor& value) {
     const bool quantized = precision() == Precision::kINT8;
     const TensorId id = layer_.inputs[index];
-    const float scale = quantized && !low_.scale.empty() ? low_.scale[static_cast<std::size_t>(id)] : 0.0f;
+    const float scale = quantized && !low_.scale.empty() ? low_.scale[id] : 0.0f;
     if (quantized && scale == 0) return;
     count_range(value, precision(), scale, inputs_[index]);
   }
@@ -231,7 +232,7 @@ class Explainer {
   }
 
  private:
-  Precision precision() const { return low_.precision[static_cast<std::size_t>(id_)]; }
+  Precision precision() const { return low_.precision[id_]; }
   const std::string& name(TensorId id) const { return network_.tensor(id).name; }
   const std::string& output_name() const { return name(layer_.outputs[0]); }
   const RangeCount* count_of(const std::string& tensor) const {
@@ -253,7 +254,7 @@ class Explainer {
         at = i;
       }
     if (worst != nullptr) {
-      const double limit = 127.0 * static_cast<double>(low_.scale[static_cast<std::size_t>(layer_.inputs[at])]);
+      const double limit = 127.0 * static_cast<double>(low_.scale[layer_.inputs[at]]);
       result.kind = ReasonKind::kSaturation;
       fill(result, layer_.inputs[at], worst->clipped, worst->total, worst->largest);
       result.text =
@@ -270,7 +271,7 @@ class Explainer {
         where = i;
       }
     if (coarse != nullptr && share(coarse->coarse, coarse->nonzero) >= 0.25) {
-      const float scale = low_.scale[static_cast<std::size_t>(layer_.inputs[where])];
+      const float scale = low_.scale[layer_.inputs[where]];
       result.kind = ReasonKind::kResolution;
       fill(result, layer_.inputs[where], coarse->coarse, coarse->nonzero, coarse->largest);
       result.text = fmt::format(
@@ -284,9 +285,8 @@ class Explainer {
     result.text = "rounding of its inputs and weights to int8 steps";
     if (coarse == nullptr) return result;
     fill(result, layer_.inputs[where], coarse->total, coarse->total, coarse->largest);
-    result.text +=
-        fmt::format(": steps of {:.3g} at the typical {:.3g} of '{}'",
-                    low_.scale[static_cast<std::size_t>(layer_.inputs[where])], coarse->mean(), result.tensor);
+    result.text += fmt::format(": steps of {:.3g} at the typical {:.3g} of '{}'", low_.scale[layer_.inputs[where]],
+                               coarse->mean(), result.tensor);
     return result;
   }
 
@@ -382,8 +382,8 @@ class Explainer {
       const double most = mean(cancelled.large, count);
       result.text =
           fmt::format("cancellation: its operands lie around {:.5g}, where {} steps by {:g}; their {} is about {:.3g}",
-                      most, type(), step_at(most, range.mantissa_bits), layer_.op->function == Function::kSub ? "difference" : "sum",
-                      mean(cancelled.small, count));
+                      most, type(), step_at(most, range.mantissa_bits),
+                      layer_.op->function == Function::kSub ? "difference" : "sum", mean(cancelled.small, count));
     } else if (share(swallowed.count, sums_.total) >= kMany && !is_mask(0) && !is_mask(1)) {
       count = swallowed.count;
       const double most = mean(swallowed.large, count);
@@ -441,8 +441,8 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
     const bool harmless = !harmless_overflow.empty() && harmless_overflow[explainers.size()] != 0;
     explainers.emplace_back(*first, low, id, harmless);
     for (const auto* ids : {&network.layer(id).inputs, &network.layer(id).outputs})
-      for (TensorId tensor : *ids)
-        if (tensor != kNone && !first->is_constant(tensor) && is_floating(first->type(tensor)) &&
+      for (TensorId tensor : present(*ids))
+        if (!first->is_constant(tensor) && is_floating(first->type(tensor)) &&
             index.emplace(tensor, tensors.size()).second)
           tensors.push_back(tensor);
   }

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "graph/assignment.h"
-#include "ulpscope/answer.h"
 #include "precision/trials.h"
+#include "ulpscope/answer.h"
 
 namespace ulpscope {
 

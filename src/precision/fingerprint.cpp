@@ -103,7 +103,7 @@ void add_attributes(Hash& hash, const Attributes& attributes) {
 void add_network(Hash& hash, const Network& network) {
   const auto ids = [&](const std::vector<TensorId>& list) {
     hash.number(static_cast<std::int64_t>(list.size()));
-    for (const TensorId id : list) hash.number(id);
+    for (const TensorId id : list) hash.number(id.number());
   };
   const auto type = [&](const std::optional<DataType>& value) {
     hash.number(value ? static_cast<std::int64_t>(*value) : -1);

@@ -49,7 +49,7 @@ LocalErrors::Twin& LocalErrors::twin(std::span<const TensorId> tensors, const st
     }
     const std::vector<TensorId> low_outputs = low.outputs;
     network.add_layer(std::move(low));
-    twin_precision.push_back(low_.precision[static_cast<std::size_t>(id)]);
+    twin_precision.push_back(low_.precision[id]);
     for (std::size_t o = 0; o < low_outputs.size(); ++o) {
       const TensorId exact = network_.layer(id).outputs[o];
       if (exact == kNone || !is_floating(network_.tensor(exact).type)) continue;
@@ -74,7 +74,7 @@ LocalErrors::Twin& LocalErrors::twin(std::span<const TensorId> tensors, const st
 
   Assignment& assignment = made->assignment;
   assignment.precision.assign(network_.layers.size(), Precision::kFP32);
-  assignment.precision.insert(assignment.precision.end(), twin_precision.begin(), twin_precision.end());
+  for (Precision precision : twin_precision) assignment.precision.push_back(precision);
   assignment.reason.resize(network.layers.size());
   assignment.scale = low_.scale;
   assignment.int8_output = low_.int8_output;

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "runtime/executable.h"
 #include "graph/assignment.h"
 #include "graph/network.h"
+#include "runtime/executable.h"
 
 namespace ulpscope {
 

@@ -6,16 +6,15 @@ namespace ulpscope {
 
 namespace {
 
-std::vector<char> markable(const Network& network, const std::vector<DataType>& types,
-                           const std::vector<char>& numeric) {
-  std::vector<char> result(network.layers.size(), 0);
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
+IdMap<LayerId, char> markable(const Network& network, const IdMap<TensorId, DataType>& types,
+                              const IdMap<LayerId, char>& numeric) {
+  IdMap<LayerId, char> result(network.layers.size(), 0);
+  for (const auto& [l, layer] : network.layers.items()) {
     if (layer.op->kind == OpKind::kConstant || layer.op->precision == PrecisionRule::kFixed) continue;
     if (layer.op->precision == PrecisionRule::kCompute && !numeric[l]) continue;
     result[l] = std::ranges::all_of(layer.outputs, [&](TensorId id) {
       if (id == kNone) return true;
-      const DataType type = types[static_cast<std::size_t>(id)];
+      const DataType type = types[id];
       return type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16;
     });
   }
@@ -24,26 +23,26 @@ std::vector<char> markable(const Network& network, const std::vector<DataType>& 
 
 }  // namespace
 
-std::vector<char> markable_layers(const Specialization& spec) {
+IdMap<LayerId, char> markable_layers(const Specialization& spec) {
   return markable(*spec.network, spec.inferred.types, spec.numeric);
 }
 
-std::vector<char> markable_layers(const Network& network) {
-  std::vector<DataType> types;
+IdMap<LayerId, char> markable_layers(const Network& network) {
+  IdMap<TensorId, DataType> types;
   for (const TensorInfo& info : network.tensors) types.push_back(info.type);
   return markable(network, types, numeric_layers(network, types));
 }
 
-std::vector<std::optional<DataType>> mark_layers(const Network& network, const std::vector<char>& markable,
-                                                 std::span<const int> layers, DataType type) {
-  std::vector<std::optional<DataType>> requested;
+LayerTypes mark_layers(const Network& network, const IdMap<LayerId, char>& markable, std::span<const int> layers,
+                       DataType type) {
+  LayerTypes requested;
   for (const Layer& layer : network.layers) requested.push_back(layer.precision);
   for (const int layer : layers)
-    if (markable[static_cast<std::size_t>(layer)]) requested[static_cast<std::size_t>(layer)] = type;
+    if (markable[LayerId(layer)]) requested[LayerId(layer)] = type;
   return requested;
 }
 
-std::vector<std::string> marked_nodes(const Network& network, const std::vector<char>& markable,
+std::vector<std::string> marked_nodes(const Network& network, const IdMap<LayerId, char>& markable,
                                       std::span<const int> layers) {
   std::vector<int> ordered(layers.begin(), layers.end());
   std::ranges::sort(ordered);
@@ -52,8 +51,8 @@ std::vector<std::string> marked_nodes(const Network& network, const std::vector<
     if (std::ranges::find(result, name) == result.end()) result.push_back(name);
   };
   for (const int index : ordered) {
-    if (!markable[static_cast<std::size_t>(index)]) continue;
-    const Layer& layer = network.layer(index);
+    if (!markable[LayerId(index)]) continue;
+    const Layer& layer = network.layer(LayerId(index));
     if (layer.nodes.empty()) add(layer.name);
     for (const std::string& node : layer.nodes) add(node.empty() ? layer.name : node);
   }

@@ -13,18 +13,18 @@ namespace ulpscope {
 
 /// Per layer: true if marking it means something, as in Polygraphy: no Constant layers, none that compute shapes or
 /// indices, none with an output that is not a float.
-std::vector<char> markable_layers(const Specialization& spec);
+IdMap<LayerId, char> markable_layers(const Specialization& spec);
 /// The same from the types that the file declares, where shapes are not known.
-std::vector<char> markable_layers(const Network& network);
+IdMap<LayerId, char> markable_layers(const Network& network);
 
 /// A request per layer, for Trials::assign: `type` for the markable ones among `layers`, else what the network itself
 /// asks for.
-std::vector<std::optional<DataType>> mark_layers(const Network& network, const std::vector<char>& markable,
-                                                 std::span<const int> layers, DataType type);
+LayerTypes mark_layers(const Network& network, const IdMap<LayerId, char>& markable, std::span<const int> layers,
+                       DataType type);
 
 /// The ONNX nodes of the markable ones among `layers`, in network order, each once; the layer's name where it came from
 /// no node.
-std::vector<std::string> marked_nodes(const Network& network, const std::vector<char>& markable,
+std::vector<std::string> marked_nodes(const Network& network, const IdMap<LayerId, char>& markable,
                                       std::span<const int> layers);
 
 /// "DataType.FLOAT", as TensorRT's Python names types.

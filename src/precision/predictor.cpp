@@ -91,13 +91,13 @@ Tensor projection(const Tensor& golden, const std::string& output, const Criteri
       std::vector<double> s(static_cast<std::size_t>(n));
       double along = 0;
       for (std::int64_t i = 0; i < n; ++i) {
-        s[static_cast<std::size_t>(i)] = signs.next();
-        along += s[static_cast<std::size_t>(i)] * (std::isfinite(y[i]) ? y[i] : 0.0) / norm;
+        s[i] = signs.next();
+        along += s[i] * (std::isfinite(y[i]) ? y[i] : 0.0) / norm;
       }
       const double scale = 1.0 / (norm * std::sqrt(2.0 * threshold));
       for (std::int64_t i = 0; i < n; ++i) {
         const double unit = (std::isfinite(y[i]) ? y[i] : 0.0) / norm;
-        v[i] = static_cast<float>((s[static_cast<std::size_t>(i)] - along * unit) * scale);
+        v[i] = static_cast<float>((s[i] - along * unit) * scale);
       }
       break;
     }
@@ -150,27 +150,21 @@ struct Products {
 
 /// Moves the layers from `first` on to where the first of their inputs that a layer makes is made: gradients are met
 /// while they are in the cache, often by the group that makes them, and die.
-void place_behind_gradients(Network& network, std::size_t first) {
-  std::vector<std::vector<Layer>> behind(first + 1);  // 0: of the network's inputs.
-  std::vector<std::size_t> place(network.tensors.size(), 0);
-  for (std::size_t l = 0; l < first; ++l)
-    for (TensorId output : network.layers[l].outputs)
-      if (output != kNone) place[static_cast<std::size_t>(output)] = l + 1;
-  for (std::size_t l = first; l < network.layers.size(); ++l) {
+void place_behind_gradients(Network& network, LayerId first) {
+  std::map<LayerId, std::vector<Layer>> behind;  // kNone: of the network's inputs.
+  IdMap<TensorId, LayerId> place(network.tensors.size());
+  for (LayerId l : network.layers.ids()) {
     Layer& layer = network.layers[l];
-    const std::size_t at = place[static_cast<std::size_t>(layer.inputs.front())];
-    place[static_cast<std::size_t>(layer.outputs.front())] = at;
-    behind[at].push_back(std::move(layer));
+    const LayerId at = l < first ? l : place[layer.inputs.front()];
+    for (TensorId output : present(layer.outputs)) place[output] = at;
+    if (at != l) behind[at].push_back(std::move(layer));
   }
-  std::vector<Layer> ordered = std::move(behind[0]);
-  for (std::size_t l = 0; l < first; ++l) {
+  IdMap<LayerId, Layer> ordered(std::move(behind[kNone]));
+  for (LayerId l : first_ids<LayerId>(first.index())) {
     ordered.push_back(std::move(network.layers[l]));
-    std::ranges::move(behind[l + 1], std::back_inserter(ordered));
+    std::ranges::move(behind[l], std::back_inserter(ordered));
   }
   network.layers = std::move(ordered);
-  for (std::size_t l = 0; l < network.layers.size(); ++l)
-    for (TensorId output : network.layers[l].outputs)
-      if (output != kNone) network.tensor(output).producer = static_cast<LayerId>(l);
   network.rebuild_index();
 }
 
@@ -181,7 +175,7 @@ std::unique_ptr<Products> make_products(const Trials& trials, const Specializati
   made->adjoint = make_adjoint(trials.network(), spec.inferred, op_registry(), wanted, outputs);
   Network& network = made->adjoint.network;
   network.outputs.clear();
-  const std::size_t own = network.layers.size();
+  const LayerId own(network.layers.size());
   const auto add = [&](std::string_view op, std::vector<TensorId> inputs, const std::string& name) {
     TensorInfo info;
     info.name = name;
@@ -287,8 +281,8 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
     if (is_floating(network.tensor(id).type) && criterion.judges(network.tensor(id).name)) outputs.push_back(id);
   std::vector<TensorId> wanted;
   for (LayerId id : candidates)
-    for (TensorId output : network.layer(id).outputs)
-      if (output != kNone && is_floating(network.tensor(output).type)) wanted.push_back(output);
+    for (TensorId output : present(network.layer(id).outputs))
+      if (is_floating(network.tensor(output).type)) wanted.push_back(output);
   LocalErrors local_errors(network, low, candidates, trials.options(), trials.weights());
   std::map<std::vector<Shape>, std::unique_ptr<Products>> products;
   const int passes = static_cast<int>(golden.size()) * (options.projections + 1);
@@ -334,7 +328,7 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
         // No error is none, even where the gradient is infinite.
         if (made->product_of[w] < 0 || kinds[w].exact) continue;
         double total = 0;
-        for (float value : sums[static_cast<std::size_t>(made->product_of[w])].values<float>()) total += value;
+        for (float value : sums[made->product_of[w]].values<float>()) total += value;
         dot[index.at(local.errors[w].layer)] += total;
       }
       for (std::size_t i = 0; i < dot.size(); ++i) squares[i] += dot[i] * dot[i] / options.projections;

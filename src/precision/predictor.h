@@ -33,7 +33,8 @@ struct PredictorOptions {
 
 /// `golden`: the exact outputs of the first samples of `trials`; the prediction is from these. Local errors come from
 /// one pass per sample; then one adjoint pass per sample and projection: score = rms over projections of <adjoint,
-/// local error>, the largest over samples after these have been drawn towards each other. The effects in the order of `candidates`. Deterministic.
+/// local error>, the largest over samples after these have been drawn towards each other. The effects in the order of
+/// `candidates`. Deterministic.
 std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
                                          const Criterion& criterion, std::span<const TensorMap> golden,
                                          const PredictorOptions& options = {},

@@ -21,8 +21,8 @@ TensorId find_constant(const Network& network, std::string_view name) {
   const auto is_constant = [&](TensorId id) { return static_cast<bool>(network.tensor(id).value); };
   if (const TensorId id = network.find_tensor(name); id != kNone && is_constant(id)) return id;
   if (const LayerId id = network.find_layer(name); id != kNone)
-    for (TensorId output : network.layer(id).outputs)
-      if (output != kNone && is_constant(output)) return output;
+    for (TensorId output : present(network.layer(id).outputs))
+      if (is_constant(output)) return output;
   std::vector<std::string> names;
   for (const TensorInfo& info : network.tensors)
     if (info.value && is_floating(info.type)) names.push_back(info.name);
@@ -112,8 +112,7 @@ std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& lo
   const Network& network = *spec.network;
   const bool any_fp16 = std::ranges::find(low.precision, Precision::kFP16) != low.precision.end();
   std::vector<Repair> result;
-  for (std::size_t t = 0; t < network.tensors.size(); ++t) {
-    const TensorInfo& info = network.tensors[t];
+  for (const auto& [t, info] : network.tensors.items()) {
     if (!info.value || info.value.type() != DataType::kFloat32 || info.value.size() == 0) continue;
     // Also those that reach a layer through movement or folding are named at their origin.
     const LayerId producer = info.producer;
@@ -122,18 +121,18 @@ std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& lo
     const Extent extent = extent_of(info.value, kLargestFp16);
     if (extent.beyond == 0) continue;
     // Follow the constant through movement layers to the layers that compute with it.
-    std::vector<TensorId> reached{static_cast<TensorId>(t)};
+    std::vector<TensorId> reached{t};
     std::vector<std::string> readers;
     bool elsewhere = false;
     for (std::size_t i = 0; i < reached.size(); ++i)
-      for (LayerId id : spec.consumers[static_cast<std::size_t>(reached[i])]) {
+      for (LayerId id : spec.consumers[reached[i]]) {
         const Layer& layer = network.layer(id);
-        if (layer.op->precision == PrecisionRule::kMovement || spec.folded[static_cast<std::size_t>(id)]) {
-          for (TensorId output : layer.outputs)
-            if (output != kNone && std::ranges::find(reached, output) == reached.end()) reached.push_back(output);
+        if (layer.op->precision == PrecisionRule::kMovement || spec.folded[id]) {
+          for (TensorId output : present(layer.outputs))
+            if (std::ranges::find(reached, output) == reached.end()) reached.push_back(output);
         } else if (is_scale_shift(spec, layer)) {
           elsewhere = true;  // Prepared in fp32.
-        } else if (low.precision[static_cast<std::size_t>(id)] == Precision::kFP16) {
+        } else if (low.precision[id] == Precision::kFP16) {
           readers.push_back(layer.name);
         }
       }
@@ -153,8 +152,7 @@ std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& lo
 std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignment& low) {
   const Network& network = *spec.network;
   std::vector<Repair> result;
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
+  for (const auto& [l, layer] : network.layers.items()) {
     if (low.precision[l] != Precision::kFP16 || !is_scale_shift(spec, layer) || layer.inputs.size() < 5) continue;
     double largest = 0;
     for (std::size_t i = 1; i < 5; ++i)

@@ -13,7 +13,6 @@
 namespace ulpscope {
 namespace {
 
-
 class ScriptCriterion final : public Criterion {
  public:
   ScriptCriterion(ScriptHost& host, ScriptName script, PerName<double> thresholds)
@@ -81,7 +80,8 @@ class ScriptCriterion final : public Criterion {
       result.used = result.value = std::numeric_limits<double>::infinity();
       result.worst_output = pair.output;
       result.worst_sample = pair.sample;
-      result.outputs.push_back({pair.output, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), pair.sample});
+      result.outputs.push_back(
+          {pair.output, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), pair.sample});
       result.problem = fmt::format("output '{}', sample {}: {} NaN and {} Inf where the golden output has other values",
                                    pair.output, pair.sample, found.nan, found.inf);
     });
@@ -111,7 +111,8 @@ class ScriptCriterion final : public Criterion {
 
   static double share(double value, double threshold) {
     if (value <= threshold) return threshold > 0 ? std::max(value / threshold, 0.0) : 0;
-    return threshold > 0 ? std::max(value / threshold, std::nextafter(1.0, 2.0)) : std::numeric_limits<double>::infinity();
+    return threshold > 0 ? std::max(value / threshold, std::nextafter(1.0, 2.0))
+                         : std::numeric_limits<double>::infinity();
   }
 
   static double share_of_best(double value, double best, double threshold) {

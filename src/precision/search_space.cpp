@@ -24,15 +24,15 @@ std::size_t raised_count(const Levels& levels) noexcept {
 
 std::vector<LayerId> search_candidates(const Specialization& spec, const Assignment& low, const SearchTask& options) {
   const Network& network = *spec.network;
-  std::vector<char> fixed(network.layers.size(), 0);
+  IdMap<LayerId, char> fixed(network.layers.size(), 0);
   for (const auto* list : {&options.keep, &options.lower})
-    for (LayerId id : *list) fixed[static_cast<std::size_t>(id)] = 1;
+    for (LayerId id : *list) fixed[id] = 1;
   std::vector<LayerId> result;
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+  for (LayerId l : network.layers.ids()) {
     if (fixed[l] || spec.folded[l] || !spec.numeric[l] || !has_precision(network.layers[l])) continue;
     // The bias of an int8 product is part of it.
-    if (low.precision[l] == Precision::kINT8 && product_of_bias(spec, static_cast<LayerId>(l)) != kNone) continue;
-    if (low.precision[l] != options.ladder.back()) result.push_back(static_cast<LayerId>(l));
+    if (low.precision[l] == Precision::kINT8 && product_of_bias(spec, l) != kNone) continue;
+    if (low.precision[l] != options.ladder.back()) result.push_back(l);
   }
   return result;
 }
@@ -55,11 +55,10 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
     all_multiply_adds_ += multiply_adds_.back();
   }
   biases_.assign(candidates_.size(), kNone);
-  for (std::size_t l = 0; l < network_->layers.size(); ++l) {
-    const auto bias = static_cast<LayerId>(l);
-    if (low_.precision[l] != Precision::kINT8 || spec->folded[l]) continue;
+  for (LayerId bias : network_->layers.ids()) {
+    if (low_.precision[bias] != Precision::kINT8 || spec->folded[bias]) continue;
     const auto product = std::ranges::find(candidates_, product_of_bias(*spec, bias));
-    if (product != candidates_.end()) biases_[static_cast<std::size_t>(product - candidates_.begin())] = bias;
+    if (product != candidates_.end()) biases_[product - candidates_.begin()] = bias;
   }
 }
 
@@ -79,19 +78,18 @@ std::size_t SearchSpace::layer_count() const {
 
 Assignment SearchSpace::assignment(const Levels& levels) {
   // Layers that ask for something in the network itself keep it, unless the search decides.
-  std::vector<std::optional<DataType>> requested(network_->layers.size());
-  for (std::size_t l = 0; l < requested.size(); ++l) requested[l] = network_->layers[l].precision;
-  for (LayerId id : options_.keep) requested[static_cast<std::size_t>(id)] = type_of(options_.ladder.back());
+  LayerTypes requested(network_->layers.size());
+  for (LayerId l : requested.ids()) requested[l] = network_->layers[l].precision;
+  for (LayerId id : options_.keep) requested[id] = type_of(options_.ladder.back());
   for (std::size_t i = 0; i < levels.size(); ++i) {
-    if (levels[i] != 0) requested[static_cast<std::size_t>(candidates_[i])] = type_of(precision(i, levels[i]));
-    if (const LayerId bias = raised_bias(levels, i); bias != kNone)
-      requested[static_cast<std::size_t>(bias)] = type_of(precision(i, levels[i]));
+    if (levels[i] != 0) requested[candidates_[i]] = type_of(precision(i, levels[i]));
+    if (const LayerId bias = raised_bias(levels, i); bias != kNone) requested[bias] = type_of(precision(i, levels[i]));
   }
   return trials_->assign(requested);
 }
 
 Precision SearchSpace::precision(std::size_t candidate, std::uint8_t level) const {
-  const Precision low = low_.precision[static_cast<std::size_t>(candidates_[candidate])];
+  const Precision low = low_.precision[candidates_[candidate]];
   return level == 0 ? low : options_.ladder[level - 1];
 }
 
@@ -128,13 +126,10 @@ std::vector<std::string> SearchSpace::following(const Levels& levels) {
   const Assignment chosen = assignment(levels);
   const auto spec = trials_->specialization();
   std::vector<std::string> result;
-  for (std::size_t l = 0; l < network_->layers.size(); ++l) {
-    const Layer& layer = network_->layers[l];
+  for (const auto& [l, layer] : network_->layers.items()) {
     if (layer.op->precision != PrecisionRule::kMovement || spec->folded[l]) continue;
-    const bool wider = std::ranges::any_of(layer.outputs, [&](TensorId id) {
-      return id != kNone && size_of(chosen.storage[static_cast<std::size_t>(id)]) >
-                                size_of(low_.storage[static_cast<std::size_t>(id)]);
-    });
+    const bool wider = std::ranges::any_of(
+        present(layer.outputs), [&](TensorId id) { return size_of(chosen.storage[id]) > size_of(low_.storage[id]); });
     if (wider) result.push_back(layer.name);
   }
   return result;

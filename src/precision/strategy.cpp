@@ -55,7 +55,7 @@ class Search {
         attempt(count, probes, true);
   }
 
-  StrategyResult take() { return std::move(result_); }
+  StrategyResult result() { return std::move(result_); }
 
  private:
   int num_layers_;
@@ -89,7 +89,7 @@ StrategyResult bisect_layers(int num_layers, Direction direction, BisectStart st
     next = (good + bad + (up ? 1 : 0)) / 2;
   }
   search.probe(probes);
-  return search.take();
+  return search.result();
 }
 
 StrategyResult add_layers(int num_layers, Direction direction, const TryLayers& right, int probes) {
@@ -97,7 +97,7 @@ StrategyResult add_layers(int num_layers, Direction direction, const TryLayers& 
   for (int count = 0; count <= num_layers; ++count)
     if (search.attempt(count, num_layers - count)) break;
   search.probe(probes);
-  return search.take();
+  return search.result();
 }
 
 StrategyResult add_worst_layers(const std::vector<int>& ranking, int step, const TryLayers& right) {
@@ -110,7 +110,7 @@ StrategyResult add_worst_layers(const std::vector<int>& ranking, int step, const
     std::ranges::sort(layers);
     if (search.attempt(std::move(layers), rounds - round)) break;
   }
-  return search.take();
+  return search.result();
 }
 
 std::vector<int> rank_by_error_growth(const std::vector<double>& errors) {
@@ -128,8 +128,7 @@ std::vector<int> rank_by_error_growth(const std::vector<double>& errors) {
   }
   std::vector<int> order(errors.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(
-      order, [&](int a, int b) { return ratios[static_cast<std::size_t>(a)] > ratios[static_cast<std::size_t>(b)]; });
+  std::ranges::stable_sort(order, [&](int a, int b) { return ratios[a] > ratios[b]; });
   return order;
 }
 

@@ -72,7 +72,7 @@ Assignment Trials::full_precision() {
   return assign_precisions(*specialization(), options);
 }
 
-Assignment Trials::assign(const std::vector<std::optional<DataType>>& requested) {
+Assignment Trials::assign(const LayerTypes& requested) {
   return assign_precisions(*specialization(), options_, &requested);
 }
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "compare/tensor_map.h"
-#include "runtime/executable.h"
 #include "engine/options.h"
 #include "graph/network.h"
+#include "runtime/executable.h"
 
 namespace ulpscope {
 
@@ -37,7 +37,7 @@ class Trials {
   Assignment full_precision();
   /// What `Engine::build` gives to a network whose layers ask for `requested` (per layer; nothing: the engine's
   /// choice), with the options of these trials (assume_lowest, obey). Logs nothing.
-  Assignment assign(const std::vector<std::optional<DataType>>& requested);
+  Assignment assign(const LayerTypes& requested);
 
   /// The outputs of the network, in the types that the file declares, per sample. Counts one evaluation unless
   /// `assignment` is all fp32. With `keep`, later runs share the activations that they have in common with this one.

@@ -17,7 +17,7 @@ constexpr std::int64_t kFoldedElements = 1 << 16;
 
 Value type_value(DataType type) { return type == DataType::kUndefined ? Value() : Value(name_of(type)); }
 
-Value id_value(TensorId id) { return id == kNone ? Value() : Value(std::int64_t{id}); }
+Value id_value(TensorId id) { return id == kNone ? Value() : Value(std::int64_t{id.number()}); }
 
 template <typename T>
 Value ids_value(const std::vector<T>& ids) {
@@ -100,7 +100,7 @@ class Composer {
     const std::int64_t id = value.integer();
     if (id < 0 || id >= static_cast<std::int64_t>(network_->tensors.size()))
       fail(fmt::format("there is no tensor {}", id));
-    return static_cast<TensorId>(id);
+    return TensorId(id);
   }
 
   std::vector<TensorId> ids(const Value& value) const {
@@ -119,7 +119,7 @@ class Composer {
 
   void add_tensors() {
     for (const Value& entry : description_["new_tensors"].array()) {
-      const TensorId id = static_cast<TensorId>(network_->tensors.size());
+      const TensorId id(network_->tensors.size());
       TensorInfo info;
       info.name = entry["name"].text();
       if (const auto type = requested_type(entry["dtype"])) {
@@ -151,7 +151,7 @@ class Composer {
       const std::int64_t id = change["id"].integer();
       if (id < 0 || id >= static_cast<std::int64_t>(network_->layers.size()))
         fail(fmt::format("there is no layer {}", id));
-      Layer& layer = network_->layers[static_cast<std::size_t>(id)];
+      Layer& layer = network_->layers[LayerId(id)];
       layer.name = change["name"].text();
       request(layer, change);
       layer.inputs = ids(change["inputs"]);
@@ -167,7 +167,7 @@ class Composer {
     if (weight) return id;
     Layer constant = new_layer("Constant", layer.name);
     constant.outputs = {id};
-    network_->tensor(id).producer = static_cast<LayerId>(network_->layers.size());
+    network_->tensor(id).producer = LayerId(network_->layers.size());
     pending_.push_back(std::move(constant));
     return id;
   }
@@ -205,8 +205,8 @@ class Composer {
       for (std::size_t k = 0; k < layer.inputs.size(); ++k) layer.inputs[k] = readable(layer, k);
       if (op == "Constant" && stand_ins_.count(layer.outputs[0]) != 0) continue;
       add_pending();
-      for (const TensorId output : layer.outputs)
-        if (output != kNone) network_->tensor(output).producer = static_cast<LayerId>(network_->layers.size());
+      for (TensorId output : present(layer.outputs))
+        network_->tensor(output).producer = LayerId(network_->layers.size());
       network_->layers.push_back(std::move(layer));
     }
     add_pending();
@@ -259,37 +259,34 @@ class Composer {
 
   /// Producers before consumers; otherwise the order that the layers have.
   void sort_layers() {
-    std::vector<Layer>& layers = network_->layers;
-    std::unordered_map<TensorId, std::size_t> producer;
-    for (std::size_t i = 0; i < layers.size(); ++i)
-      for (const TensorId id : layers[i].outputs)
-        if (id != kNone) producer[id] = i;
-    std::vector<std::vector<std::size_t>> users(layers.size());
-    std::vector<std::size_t> waits_for(layers.size(), 0);
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      std::unordered_set<std::size_t> before;
+    auto& layers = network_->layers;
+    std::unordered_map<TensorId, LayerId> producer;
+    for (LayerId i : layers.ids())
+      for (TensorId id : present(layers[i].outputs)) producer[id] = i;
+    IdMap<LayerId, std::vector<LayerId>> users(layers.size());
+    IdMap<LayerId, std::size_t> waits_for(layers.size(), 0);
+    for (LayerId i : layers.ids()) {
+      std::unordered_set<LayerId> before;
       for (const TensorId id : layers[i].inputs)
         if (const auto found = producer.find(id); id != kNone && found != producer.end()) before.insert(found->second);
-      for (const std::size_t other : before) users[other].push_back(i);
+      for (const LayerId other : before) users[other].push_back(i);
       waits_for[i] = before.size();
     }
-    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-    for (std::size_t i = 0; i < layers.size(); ++i)
+    std::priority_queue<LayerId, std::vector<LayerId>, std::greater<>> ready;
+    for (LayerId i : layers.ids())
       if (waits_for[i] == 0) ready.push(i);
-    std::vector<Layer> sorted;
+    IdMap<LayerId, Layer> sorted;
     sorted.reserve(layers.size());
     while (!ready.empty()) {
-      const std::size_t next = ready.top();
+      const LayerId next = ready.top();
       ready.pop();
-      for (const std::size_t user : users[next])
+      for (const LayerId user : users[next])
         if (--waits_for[user] == 0) ready.push(user);
       sorted.push_back(std::move(layers[next]));
     }
-    if (sorted.size() != layers.size()) {
-      const auto stuck = std::find_if(waits_for.begin(), waits_for.end(), [](std::size_t count) { return count > 0; });
-      fail(fmt::format("expected a network without cycles, got one through layer '{}'",
-                       layers[static_cast<std::size_t>(stuck - waits_for.begin())].name));
-    }
+    for (LayerId i : layers.ids())
+      if (waits_for[i] > 0)
+        fail(fmt::format("expected a network without cycles, got one through layer '{}'", layers[i].name));
     layers = std::move(sorted);
   }
 
@@ -317,9 +314,9 @@ class Composer {
   std::vector<Layer> pending_;
 };
 
-Value shapes_value(const Network& network, const std::vector<std::optional<Shape>>& shapes) {
+Value shapes_value(const Network& network, const IdMap<TensorId, std::optional<Shape>>& shapes) {
   Value::Array result;
-  for (std::size_t i = 0; i < network.tensors.size(); ++i)
+  for (TensorId i : network.tensors.ids())
     result.push_back(
         Value::Array{type_value(network.tensors[i].type), shapes[i] ? Value::of_shape(*shapes[i]) : Value()});
   return result;
@@ -374,7 +371,7 @@ Value infer_description(const Network* base, const Value& description, const OpR
   Composer composer(base, description, ops, true);
   const std::shared_ptr<Network> network = composer.compose();
   const std::vector<Shape> shapes = composer.input_shapes();
-  std::vector<std::optional<Shape>> known(network->tensors.size());
+  IdMap<TensorId, std::optional<Shape>> known(network->tensors.size());
   const auto negative = [](const Shape& shape) {
     return std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
   };
@@ -384,7 +381,7 @@ Value infer_description(const Network* base, const Value& description, const OpR
   try {
     const InferredNetwork small = infer(*network, with_dynamic(shapes, 2), kFoldedElements);
     const InferredNetwork large = infer(*network, with_dynamic(shapes, 4), kFoldedElements);
-    for (std::size_t i = 0; i < known.size(); ++i) {
+    for (TensorId i : known.ids()) {
       if (!small.shapes[i] || !large.shapes[i] || small.shapes[i]->size() != large.shapes[i]->size()) continue;
       known[i] = small.shapes[i];
       for (std::size_t k = 0; k < known[i]->size(); ++k)

@@ -17,7 +17,7 @@ struct OnnxRuntimeOptions {
   std::vector<std::string> providers{"cpu"};
   /// Threads within an operator; 0: ONNX Runtime's choice.
   int threads = 0;
-  /// False: graph optimisations off.
+  /// False: graph optimizations off.
   bool optimize = true;
   /// Where external data lies, for a model by path; empty: beside the model.
   std::filesystem::path external_data_dir;
@@ -31,7 +31,7 @@ struct OnnxRuntimeOptions {
 /// `worker` null: a process of its own is started by activate and ended by deactivate (`--use-subprocess`).
 std::unique_ptr<Runner> make_onnxruntime_runner(std::filesystem::path model, OnnxRuntimeOptions options,
                                                 std::shared_ptr<Worker> worker = nullptr);
-/// From a serialised model. Weights in external files are looked for in `external_data_dir` (empty: none).
+/// From a serialized model. Weights in external files are looked for in `external_data_dir` (empty: none).
 std::unique_ptr<Runner> make_onnxruntime_runner(std::string model_bytes, std::filesystem::path external_data_dir,
                                                 OnnxRuntimeOptions options, std::shared_ptr<Worker> worker = nullptr);
 

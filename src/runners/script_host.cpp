@@ -154,7 +154,7 @@ struct ScriptHost::Impl {
       if (index == 0 && lent != nullptr) return lent;
       if (index < 1 || index > static_cast<std::int64_t>(networks.size()))
         throw Error(ErrorCode::kScript, fmt::format("[script] network: there is no network {}", index));
-      return networks[static_cast<std::size_t>(index - 1)].get();
+      return networks[index - 1].get();
     }
 
     Value add(std::shared_ptr<const Network> network) {

@@ -43,7 +43,7 @@ void set_default_worker_options(WorkerOptions options);
 /// A copy of those defaults, to start from.
 WorkerOptions default_worker_options();
 
-/// A worker process. Methods may be called from any thread; calls are serialised. A failure of the process (crash,
+/// A worker process. Methods may be called from any thread; calls are serialized. A failure of the process (crash,
 /// exit(), time limit) makes the call that meets it, and every later one, an Error(kScript). The destructor ends the
 /// process and its children.
 class Worker {

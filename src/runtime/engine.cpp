@@ -137,9 +137,7 @@ void check_replay(const TacticReplay& replay, const Network& network, const Grou
 
 std::int64_t stored_bytes(const Specialization& spec, const Assignment& assignment, TensorId id) {
   const auto& shape = spec.shape(id);
-  return shape ? num_elements(*shape) *
-                     static_cast<std::int64_t>(size_of(assignment.storage[static_cast<std::size_t>(id)]))
-               : 0;
+  return shape ? num_elements(*shape) * static_cast<std::int64_t>(size_of(assignment.storage[id])) : 0;
 }
 
 void describe_tensors(const Specialization& spec, const Layer& layer, const Assignment& assignment, LayerId id,
@@ -147,24 +145,21 @@ void describe_tensors(const Specialization& spec, const Layer& layer, const Assi
   const Network& network = *spec.network;
   const auto describe = [&](TensorId tensor) {
     const TensorInfo& info = network.tensor(tensor);
-    Engine::TensorReport entry{info.name, assignment.storage[static_cast<std::size_t>(tensor)], spec.shape(tensor)};
+    Engine::TensorReport entry{info.name, assignment.storage[tensor], spec.shape(tensor)};
     entry.weight = info.producer == kNone && static_cast<bool>(info.value);
     return entry;
   };
-  for (const TensorId input : layer.inputs) {
-    if (input == kNone) continue;
+  for (TensorId input : present(layer.inputs)) {
     Engine::TensorReport& entry = row.inputs.emplace_back(describe(input));
     if (!entry.weight) continue;
     // A weight is prepared in the type that the layer computes in.
     if (is_floating(entry.storage) && layer.op->precision == PrecisionRule::kCompute)
-      entry.storage = storage_of(assignment.precision[static_cast<std::size_t>(id)]);
+      entry.storage = storage_of(assignment.precision[id]);
     row.weight_bytes += network.tensor(input).value.size() * static_cast<std::int64_t>(size_of(entry.storage));
   }
-  for (const TensorId output : layer.outputs)
-    if (output != kNone) row.outputs.push_back(describe(output));
+  for (TensorId output : present(layer.outputs)) row.outputs.push_back(describe(output));
   if (layer.op->kind == OpKind::kConstant)
-    for (const TensorId output : layer.outputs)
-      if (output != kNone) row.weight_bytes += stored_bytes(spec, assignment, output);
+    for (TensorId output : present(layer.outputs)) row.weight_bytes += stored_bytes(spec, assignment, output);
 }
 
 std::unique_ptr<Engine::Impl> prepare(std::shared_ptr<const Network> network, const BuildOptions& options) {
@@ -266,37 +261,33 @@ std::vector<Engine::LayerReport> Engine::report() const {
   const Assignment& assignment = impl_->executable->assignment();
   const Target target = find_target(impl_->options.target);
   std::vector<LayerReport> result;
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    const Layer& layer = network.layers[l];
+  for (const auto& [l, layer] : network.layers.items()) {
     LayerReport row;
     row.name = layer.name;
     row.op = layer.op->name;
     row.nodes = layer.nodes;
     row.reason = assignment.reason[l];
-    const TensorId output = layer.outputs.empty() ? kNone : layer.outputs[0];
-    row.precision =
-        layer.op->precision == PrecisionRule::kCompute
-            ? std::string(name_of(assignment.precision[l]))
-            : std::string(output == kNone ? "-" : name_of(assignment.storage[static_cast<std::size_t>(output)]));
+    const TensorId output = layer.output(0);
+    row.precision = layer.op->precision == PrecisionRule::kCompute
+                        ? std::string(name_of(assignment.precision[l]))
+                        : std::string(output == kNone ? "-" : name_of(assignment.storage[output]));
     const int index = plan->grouping().group_of[l];
-    describe_tensors(*spec, layer, assignment, static_cast<LayerId>(l), row);
+    describe_tensors(*spec, layer, assignment, l, row);
     // What only layers of the same group read is never stored.
     for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
       const TensorId id = layer.outputs[o];
       if (id == kNone) continue;
-      const auto& readers = spec->consumers[static_cast<std::size_t>(id)];
-      const bool inside = index >= 0 && !spec->output[static_cast<std::size_t>(id)] && !readers.empty() &&
-                          std::ranges::all_of(readers, [&](LayerId reader) {
-                            return plan->grouping().group_of[static_cast<std::size_t>(reader)] == index;
-                          });
+      const auto& readers = spec->consumers[id];
+      const bool inside =
+          index >= 0 && !spec->output[id] && !readers.empty() &&
+          std::ranges::all_of(readers, [&](LayerId reader) { return plan->grouping().group_of[reader] == index; });
       if (!inside && !spec->is_constant(id)) row.output_bytes += stored_bytes(*spec, assignment, id);
     }
     if (index >= 0) {
-      const Group& group = plan->grouping().groups[static_cast<std::size_t>(index)];
+      const Group& group = plan->grouping().groups[index];
       row.group = group_name(network, group);
       row.tactic = fmt::format("{}_{}", name_of(group.kind), row.precision);
-      if (group.layers.front() == static_cast<LayerId>(l))
-        row.microseconds = group_time_us(*spec, group, assignment, target);
+      if (group.layers.front() == l) row.microseconds = group_time_us(*spec, group, assignment, target);
     }
     result.push_back(std::move(row));
   }

@@ -63,12 +63,12 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
                                                  Fusion fusion) {
   auto spec = specialization(input_shapes);
   Grouping grouping = fuse(*spec, assignment, fusion);
-  std::vector<GraphFunction> subgraphs(network_.layers.size());
-  for (std::size_t l = 0; l < subgraphs.size(); ++l)
+  IdMap<LayerId, GraphFunction> subgraphs(network_.layers.size());
+  for (LayerId l : subgraphs.ids())
     if (network_.layers[l].op->kind == OpKind::kControl)
       subgraphs[l] = [this, l, precision = assignment.precision[l]](std::string_view attribute,
                                                                     std::span<const Tensor> inputs) {
-        return run_subgraph(static_cast<LayerId>(l), precision, attribute, inputs);
+        return run_subgraph(l, precision, attribute, inputs);
       };
   Schedule schedule = describe(*spec, assignment, std::move(grouping));
   return find_backend(options_.backend).plan(std::move(spec), std::move(schedule), weights_, subgraphs);

@@ -38,7 +38,7 @@ class Writer {
   }
 
   Json network(const Network& n) {
-    Json json{{"name", n.name}, {"source", n.source}, {"inputs", n.inputs}, {"outputs", n.outputs}};
+    Json json{{"name", n.name}, {"source", n.source}, {"inputs", numbers(n.inputs)}, {"outputs", numbers(n.outputs)}};
     Json tensors = Json::array(), layers = Json::array();
     for (const TensorInfo& info : n.tensors) {
       Json t{{"name", info.name}, {"type", name_of(info.type)}};
@@ -48,8 +48,13 @@ class Writer {
       tensors.push_back(std::move(t));
     }
     for (const Layer& layer : n.layers) {
-      Json l{{"name", layer.name},     {"op", layer.op->name},     {"domain", layer.op->domain}, {"opset", layer.opset},
-             {"inputs", layer.inputs}, {"outputs", layer.outputs}, {"nodes", layer.nodes}};
+      Json l{{"name", layer.name},
+             {"op", layer.op->name},
+             {"domain", layer.op->domain},
+             {"opset", layer.opset},
+             {"inputs", numbers(layer.inputs)},
+             {"outputs", numbers(layer.outputs)},
+             {"nodes", layer.nodes}};
       if (layer.precision) l["precision"] = name_of(*layer.precision);
       for (const auto& type : layer.output_types) l["output_types"].push_back(type ? name_of(*type) : "");
       Json attributes = Json::object();
@@ -65,6 +70,12 @@ class Writer {
   const std::vector<Tensor>& pieces() const noexcept { return pieces_; }
 
  private:
+  static std::vector<std::int32_t> numbers(const std::vector<TensorId>& ids) {
+    std::vector<std::int32_t> result;
+    for (TensorId id : ids) result.push_back(id.number());
+    return result;
+  }
+
   Json attribute(const Attribute& value) {
     Json json{{"kind", value.index()}};
     std::visit(
@@ -225,7 +236,7 @@ class Reader {
 
   /// `lowest`: kNone where a tensor may be absent, else 0.
   static std::vector<TensorId> ids(const Json& json, const Network& n, std::int64_t lowest) {
-    const auto values = integers(json, lowest, std::ssize(n.tensors) - 1);
+    const auto values = integers(json, lowest, static_cast<std::int64_t>(n.tensors.size()) - 1);
     return {values.begin(), values.end()};
   }
 
@@ -260,8 +271,8 @@ class Reader {
         !fits(layer.outputs.size(), layer.op->outputs, false) || layer.output_types.size() > layer.outputs.size())
       fail(fmt::format("layer '{}' ({}) has {} inputs and {} outputs, which is not what its operator takes", layer.name,
                        layer.op->name, layer.inputs.size(), layer.outputs.size()));
-    for (TensorId id : layer.outputs)
-      if (id != kNone && static_cast<bool>(n.tensor(id).value) != (layer.op->kind == OpKind::kConstant))
+    for (TensorId id : present(layer.outputs))
+      if (static_cast<bool>(n.tensor(id).value) != (layer.op->kind == OpKind::kConstant))
         fail(fmt::format("layer '{}' ({}) does not fit what it writes: '{}'", layer.name, layer.op->name,
                          n.tensor(id).name));
   }
@@ -291,7 +302,7 @@ class Reader {
   Subgraph subgraph(const Json& json, const Layer& layer) const {
     Subgraph result{network(json.at("network")), {}};
     for (std::int64_t capture : integers(json.at("captures"), 0, std::ssize(layer.inputs) - 1)) {
-      if (layer.inputs[static_cast<std::size_t>(capture)] == kNone)
+      if (layer.inputs[capture] == kNone)
         fail(fmt::format("layer '{}' passes an absent value to its sub-graph", layer.name));
       result.captures.push_back(static_cast<int>(capture));
     }
@@ -377,9 +388,9 @@ Assignment read_assignment(const Json& a, const Network& network) {
   if (!network.tensors.empty())
     for (const Json& t : a.at("storage").get_ref<const Json::array_t&>()) result.storage.push_back(data_type(t));
   for (std::int64_t pinned : integers(a.at("pinned"), 0, 1)) result.pinned.push_back(static_cast<char>(pinned));
-  result.reason = a.at("reason").get<std::vector<std::string>>();
+  result.reason = IdMap<LayerId, std::string>(a.at("reason").get<std::vector<std::string>>());
   result.int8_output = data_type(a.at("int8_output"));
-  if (a.contains("scale")) result.scale = reals(a["scale"]);
+  if (a.contains("scale")) result.scale = IdMap<TensorId, float>(reals(a["scale"]));
   const std::size_t layers = network.layers.size(), tensors = network.tensors.size();
   if (result.precision.size() != layers || result.reason.size() != layers || result.storage.size() != tensors ||
       result.pinned.size() != tensors || (!result.scale.empty() && result.scale.size() != tensors))
@@ -388,7 +399,7 @@ Assignment read_assignment(const Json& a, const Network& network) {
     if (!(scale >= 0) || std::isinf(scale)) fail(fmt::format("expected scales of 0 and more, got {}", scale));
   if (!is_floating(result.int8_output) || result.int8_output == DataType::kFloat64)
     fail(fmt::format("int8 layers store {}, which none can", name_of(result.int8_output)));
-  for (std::size_t t = 0; t < tensors; ++t) {
+  for (TensorId t : network.tensors.ids()) {
     // Floats that layers compute in are stored as one another; all else as it is.
     const DataType type = network.tensors[t].type, storage = result.storage[t];
     const bool narrow = is_floating(type) && type != DataType::kFloat64 && !is_storage_only(type);

@@ -53,7 +53,7 @@ TEST(Program, RoundsWhatItLoadsAndStores) {
   EXPECT_TRUE(std::isinf(out.data<float>()[2]));
 }
 
-TEST(Program, NormalisesRows) {
+TEST(Program, NormalizesRows) {
   const Tensor a = random_tensor({50, 384}, -3, 5, 4);
   ProgramBuilder p({50, 384}, 1);
   const int x = p.input({384, 1}, Rounding::kNone);

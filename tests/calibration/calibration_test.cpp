@@ -64,8 +64,7 @@ std::vector<double> plain_divergences(const std::vector<std::int64_t>& bins, dou
 std::vector<std::int64_t> binned(const std::vector<float>& values, std::size_t size, float largest) {
   std::vector<std::int64_t> bins(size, 0);
   for (float value : values)
-    if (std::abs(value) < largest)
-      ++bins[static_cast<std::size_t>(std::abs(value) / largest * static_cast<float>(size))];
+    if (std::abs(value) < largest) ++bins[std::abs(value) / largest * static_cast<float>(size)];
   return bins;
 }
 

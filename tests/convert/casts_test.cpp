@@ -34,7 +34,7 @@ CastProblem random_problem(std::mt19937& random, const Types& low) {
   for (int n = 0; n < nodes; ++n) {
     CastProblem::Node node;
     if (pick(3) == 0) {
-      node.types = {pick(2) == 0 ? kF32 : low[static_cast<std::size_t>(pick(low.size()))]};
+      node.types = {pick(2) == 0 ? kF32 : low[pick(low.size())]};
     } else {
       node.types = {kF32};
       for (DataType type : low) node.types.push_back(type);
@@ -47,11 +47,11 @@ CastProblem random_problem(std::mt19937& random, const Types& low) {
     for (int r = n + 1; r < nodes; ++r)
       if (pick(3) == 0) value.readers.push_back(r);
     value.exact = {kF32};
-    const auto& types = problem.nodes[static_cast<std::size_t>(n)].types;
+    const auto& types = problem.nodes[n].types;
     if (types.size() == 1)
       value.exact = {types[0], kF32};
     else if (pick(2) == 0)
-      value.exact.push_back(low[static_cast<std::size_t>(pick(low.size()))]);
+      value.exact.push_back(low[pick(low.size())]);
     value.exact_reader = pick(6) == 0;
     problem.values.push_back(value);
   }

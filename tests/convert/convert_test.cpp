@@ -7,8 +7,8 @@
 
 #include "core/file.h"
 #include "engine/assign.h"
-#include "engine/int8.h"
 #include "engine/build_helpers.h"
+#include "engine/int8.h"
 #include "engine/random_network.h"
 #include "onnx-ml.pb.h"
 #include "onnx/import.h"
@@ -118,15 +118,13 @@ struct Case {
       options.samples[0].push_back({network->tensor(network->inputs[i]).name, made.inputs()[i]});
   }
 
-  TypedModel run(const BuildOptions& build, const std::vector<std::optional<DataType>>& requested,
-                 const std::string& name) {
+  TypedModel run(const BuildOptions& build, const LayerTypes& requested, const std::string& name) {
     const Assignment assignment = assign_precisions(*spec, build, &requested);
     return write_typed_model(*spec, std::as_bytes(std::span(bytes)), assignment, {}, options, scratch(name));
   }
 
   /// False where a file cannot say it. Throws InternalError for other bits.
-  bool converts(const BuildOptions& build, const std::vector<std::optional<DataType>>& requested,
-                const std::string& name, std::uint32_t seed) {
+  bool converts(const BuildOptions& build, const LayerTypes& requested, const std::string& name, std::uint32_t seed) {
     try {
       const TypedModel result = run(build, requested, name);
       EXPECT_GT(result.checked, 0) << "seed " << seed;
@@ -140,10 +138,10 @@ struct Case {
 };
 
 /// Of `choices` random numbers, two stand for float32 and one for `other`; the rest is the engine's choice.
-std::vector<std::optional<DataType>> random_requests(const Network& network, std::mt19937& random,
-                                                     std::uint32_t choices, std::optional<DataType> other) {
-  std::vector<std::optional<DataType>> requested(network.layers.size());
-  for (std::size_t l = 0; l < requested.size(); ++l) {
+LayerTypes random_requests(const Network& network, std::mt19937& random, std::uint32_t choices,
+                           std::optional<DataType> other) {
+  LayerTypes requested(network.layers.size());
+  for (LayerId l : requested.ids()) {
     if (network.layers[l].op->precision != PrecisionRule::kCompute) continue;
     const std::uint32_t choice = random() % choices;
     if (choice < 2) requested[l] = DataType::kFloat32;
@@ -211,7 +209,7 @@ TEST(Convert, LeavesNothingBehindWhenTheFileIsRefused) {
   const auto path = scratch("refused");
   write_file(path, std::string_view("before"));
   test.options.check = [](const std::filesystem::path&) { throw Error(ErrorCode::kInvalidFile, "refused"); };
-  const std::vector<std::optional<DataType>> requested(test.network->layers.size());
+  const LayerTypes requested(test.network->layers.size());
   EXPECT_THROW(test.run(build, requested, "refused"), Error);
   EXPECT_EQ(read_file(path), "before");
   for (const auto& entry : std::filesystem::directory_iterator(path.parent_path()))
@@ -225,7 +223,7 @@ TEST(Convert, CanBeInterrupted) {
   BuildOptions build;
   build.fp16 = build.assume_lowest = true;
   test.options.interrupt = [] { throw Error(ErrorCode::kInterrupted, "Ctrl-C"); };
-  const std::vector<std::optional<DataType>> requested(test.network->layers.size());
+  const LayerTypes requested(test.network->layers.size());
   EXPECT_THROW(test.run(build, requested, "interrupted"), Error);
   EXPECT_FALSE(std::filesystem::exists(scratch("interrupted")));
 }
@@ -236,7 +234,7 @@ TEST(Convert, LargeModelsHaveExternalData) {
   BuildOptions build;
   build.fp16 = build.assume_lowest = true;
   test.options.largest_model_file = 1;  // as if it were more than 2 GB
-  const std::vector<std::optional<DataType>> requested(test.network->layers.size());
+  const LayerTypes requested(test.network->layers.size());
   const TypedModel result = test.run(build, requested, "external");
   EXPECT_GT(result.checked, 0);
   EXPECT_EQ(result.file.external, std::filesystem::exists(scratch("external").string() + ".data"));
@@ -247,7 +245,7 @@ TEST(Convert, HandsOutAndTakesInOtherTypes) {
   Case test(made, made.network());
   BuildOptions build;
   build.fp16 = build.assume_lowest = true;
-  const std::vector<std::optional<DataType>> requested(test.network->layers.size());
+  const LayerTypes requested(test.network->layers.size());
   for (const auto* ids : {&test.network->inputs, &test.network->outputs})
     for (TensorId id : *ids) test.options.io_types[test.network->tensor(id).name] = DataType::kFloat16;
   const TypedModel result = test.run(build, requested, "io");

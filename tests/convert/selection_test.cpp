@@ -52,7 +52,7 @@ struct Small {
     sources.push_back(std::move(reads));
     exact_constants.push_back(exact);
     handed_out.push_back(0);
-    ids.push_back(static_cast<LayerId>(builder.network.layers.size()) - 1);
+    ids.push_back(LayerId(builder.network.layers.size() - 1));
     return index;
   }
 
@@ -62,8 +62,8 @@ struct Small {
     for (int l = 0; l < size(); ++l) {
       bool read = false;
       for (const auto& reads : sources) read |= std::count(reads.begin(), reads.end(), l) > 0;
-      if (!read) handed_out[static_cast<std::size_t>(l)] = 1;
-      if (handed_out[static_cast<std::size_t>(l)]) builder.output(name_of(l));
+      if (!read) handed_out[l] = 1;
+      if (handed_out[l]) builder.output(name_of(l));
     }
     infer_types(builder.network);
   }
@@ -98,7 +98,7 @@ int fewest_casts(const Small& small, const std::vector<DataType>& assigned) {
   const std::size_t count = small.kinds.size();
   // Every element is one of float16, in the assignment.
   std::vector<char> narrow(count, 0);
-  const auto is_narrow = [&](int layer) { return layer >= 0 && narrow[static_cast<std::size_t>(layer)] != 0; };
+  const auto is_narrow = [&](int layer) { return layer >= 0 && narrow[layer] != 0; };
   std::vector<char> reads_narrow(count, 1);
   for (std::size_t l = 0; l < count; ++l) {
     for (int source : small.sources[l]) reads_narrow[l] &= is_narrow(source);
@@ -113,11 +113,11 @@ int fewest_casts(const Small& small, const std::vector<DataType>& assigned) {
     for (std::size_t l = 0; l < count; ++l) types[l] = (choice >> l & 1u) != 0 ? kF16 : kF32;
     int casts = 0;
     for (int l = -1; l < static_cast<int>(count); ++l) {
-      const DataType written = l < 0 ? kF32 : types[static_cast<std::size_t>(l)];
+      const DataType written = l < 0 ? kF32 : types[l];
       std::set<DataType> wanted;
       for (std::size_t r = 0; r < count; ++r)
         if (std::count(small.sources[r].begin(), small.sources[r].end(), l) > 0) wanted.insert(types[r]);
-      if (l >= 0 && small.handed_out[static_cast<std::size_t>(l)]) wanted.insert(kF32);
+      if (l >= 0 && small.handed_out[l]) wanted.insert(kF32);
       wanted.erase(written);
       casts += static_cast<int>(wanted.size());
       if (l < 0) continue;
@@ -143,9 +143,9 @@ Placed place(const Small& small, const std::vector<DataType>& assigned) {
   BuildOptions build;
   build.fp16 = build.assume_lowest = true;
   build.constraints = ConstraintMode::kObey;
-  std::vector<std::optional<DataType>> requested(small.builder.network.layers.size());
+  LayerTypes requested(small.builder.network.layers.size());
   for (std::size_t l = 0; l < assigned.size(); ++l)
-    if (small.kinds[l] != Kind::kMove) requested[static_cast<std::size_t>(small.ids[l])] = assigned[l];
+    if (small.kinds[l] != Kind::kMove) requested[small.ids[l]] = assigned[l];
   Assignment assignment = assign_precisions(*spec, build, &requested);
   return {place_casts(*spec, assignment, {}), assignment};
 }
@@ -211,9 +211,9 @@ bool moves(const std::string& op, const std::string& after, std::vector<float> l
   BuildOptions build;
   build.fp16 = build.assume_lowest = true;
   build.constraints = ConstraintMode::kObey;
-  std::vector<std::optional<DataType>> requested(builder.network.layers.size());
+  LayerTypes requested(builder.network.layers.size());
   const LayerId choice = builder.network.find_layer("choice");
-  requested[static_cast<std::size_t>(choice)] = kF32;
+  requested[choice] = kF32;
   const Typing typing = place_casts(*spec, assign_precisions(*spec, build, &requested), {});
   return std::any_of(typing.moved.begin(), typing.moved.end(), [&](const auto& each) { return each.first == choice; });
 }

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "engine/build_helpers.h"
-#include "runtime/executable.h"
 #include "engine/random_network.h"
+#include "runtime/executable.h"
 
 namespace ulpscope::testing {
 namespace {
@@ -40,8 +40,8 @@ TEST(ActivationStore, SharedActivationsGiveTheBitsOfARunWithoutThem) {
       ActivationStore store(std::size_t{1} << 24), small(4000);
       std::mt19937 pick(seed);
       for (int trial = 0; trial < 12; ++trial) {
-        std::vector<std::optional<DataType>> requested(random.network().layers.size());
-        for (std::size_t l = 0; l < requested.size(); ++l)
+        LayerTypes requested(random.network().layers.size());
+        for (LayerId l : requested.ids())
           if (random.network().layers[l].op->precision == PrecisionRule::kCompute && pick() % 3 == 0)
             requested[l] = DataType::kFloat32;
         const Assignment assignment = assign_precisions(*spec, options, &requested);
@@ -77,8 +77,8 @@ TEST(ActivationStore, OnlyWhatAnAssignmentChangesIsComputedAgain) {
   ActivationStore store(1 << 20);
   const std::vector<Tensor> x{Tensor::of<float>({4}, {0.1f, 0.2f, 0.3f, 0.4f})};
   const auto run = [&](const char* raised) {
-    std::vector<std::optional<DataType>> requested(network->layers.size());
-    if (raised != nullptr) requested[static_cast<std::size_t>(network->find_layer(raised))] = DataType::kFloat32;
+    LayerTypes requested(network->layers.size());
+    if (raised != nullptr) requested[network->find_layer(raised)] = DataType::kFloat32;
     const std::size_t before = store.bytes();
     executable.plan_for({{4}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, &store);
     return (store.bytes() - before) / (4 * sizeof(float));
@@ -112,8 +112,8 @@ TEST(ActivationStore, KeepsWhatIsAliveWhereTheFewestBytesAre) {
   ActivationStore store(1 << 20);
   const std::vector<Tensor> x{Tensor::of<float>({4}, {0.1f, 0.2f, 0.3f, 0.4f})};
   const auto run = [&](int raised, ActivationStore* shared) {
-    std::vector<std::optional<DataType>> requested(network->layers.size());
-    requested[static_cast<std::size_t>(network->find_layer("exp " + std::to_string(raised)))] = DataType::kFloat32;
+    LayerTypes requested(network->layers.size());
+    requested[network->find_layer("exp " + std::to_string(raised))] = DataType::kFloat32;
     const auto outputs =
         executable.plan_for({{4}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, shared);
     return std::vector<float>(outputs[0].values<float>().begin(), outputs[0].values<float>().end());

@@ -6,9 +6,9 @@
 #include <random>
 
 #include "engine/assign.h"
-#include "runtime/executable.h"
 #include "graph/evaluate.h"
 #include "graph/network_builder.h"
+#include "runtime/executable.h"
 
 namespace ulpscope {
 namespace {
@@ -161,9 +161,9 @@ void check(const Network& single, const Network& twice, const Shape& shape) {
   std::vector<Tensor> inputs, narrow;
   for (TensorId id : exact.forward) {
     const auto at = std::find(wanted.begin(), wanted.end(), id) - wanted.begin();
-    inputs.push_back(id == twice.inputs[0] ? input[0] : forward[static_cast<std::size_t>(at)]);
+    inputs.push_back(id == twice.inputs[0] ? input[0] : forward[at]);
   }
-  inputs.push_back(values(*infer(twice, {shape}).shapes[static_cast<std::size_t>(twice.outputs[0])]));
+  inputs.push_back(values(*infer(twice, {shape}).shapes[twice.outputs[0]]));
   std::vector<Shape> shapes;
   for (const Tensor& t : inputs) {
     narrow.push_back(t.cast(DataType::kFloat32));
@@ -179,8 +179,8 @@ void check(const Network& single, const Network& twice, const Shape& shape) {
     for (std::size_t w = 0; w < wanted.size(); ++w) {
       ASSERT_NE(fast.output_of[w], kNone) << twice.tensor(wanted[w]).name;
       EXPECT_FALSE(fast.incomplete[w]) << twice.tensor(wanted[w]).name;
-      const Tensor& e = expected[static_cast<std::size_t>(exact.output_of[w])];
-      const Tensor& a = actual[static_cast<std::size_t>(fast.output_of[w])];
+      const Tensor& e = expected[exact.output_of[w]];
+      const Tensor& a = actual[fast.output_of[w]];
       ASSERT_EQ(a.shape(), e.shape());
       double largest = 0, worst = 0;
       for (std::int64_t i = 0; i < e.size(); ++i) {

@@ -175,7 +175,7 @@ TEST(Storage, MovementLayersPassOnTheWidestTypeOfTheirInputs) {
   layer_named(*network, "High").precision = DataType::kFloat32;
   const auto spec = specialize(*network, {{2}});
   const auto stored = [&](const Assignment& assignment, const char* name) {
-    return assignment.storage[static_cast<std::size_t>(network->find_tensor(name))];
+    return assignment.storage[network->find_tensor(name)];
   };
   BuildOptions options = fp16_options(ConstraintMode::kObey);
   const Assignment mixed = assign_precisions(*spec, options);

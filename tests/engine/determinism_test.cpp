@@ -22,7 +22,7 @@ Tensor noise_tensor(const Shape& shape, std::uint32_t seed) {
   return Tensor::of<float>(shape, std::span<const float>(values));
 }
 
-/// Three convolutions with normalisation, a residual, pooling and a classifier; large enough for several threads.
+/// Three convolutions with normalization, a residual, pooling and a classifier; large enough for several threads.
 Model images() {
   Model model;
   model.input("x", {2, 8, 40, 40});
@@ -51,7 +51,7 @@ Model images() {
   return model;
 }
 
-/// Attention with normalisation and a feed-forward part, over 96 tokens.
+/// Attention with normalization and a feed-forward part, over 96 tokens.
 Model tokens() {
   Model model;
   model.input("x", {2, 96, 64});

@@ -20,7 +20,7 @@ inline Tensor rounded(const Tensor& tensor, Rounding rounding) {
   return result;
 }
 
-/// Runs a specialised network layer by layer.
+/// Runs a specialized network layer by layer.
 class Emulator {
  public:
   Emulator(const Specialization& spec, const Assignment& assignment, const Grouping& grouping)
@@ -34,38 +34,34 @@ class Emulator {
   /// Physical types, rounded to the storage types.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i) set(network_.inputs[i], to_physical(inputs[i]));
-    for (std::size_t l = 0; l < network_.layers.size(); ++l)
-      if (!spec_.folded[l]) run_layer(static_cast<LayerId>(l));
+    for (LayerId l : network_.layers.ids())
+      if (!spec_.folded[l]) run_layer(l);
     std::vector<Tensor> outputs;
     for (TensorId id : network_.outputs)
-      outputs.push_back(rounded(spec_.is_constant(id) ? spec_.value(id) : at(stored_, id), rounding_of(storage(id))));
+      outputs.push_back(rounded(spec_.is_constant(id) ? spec_.value(id) : stored_[id], rounding_of(storage(id))));
     return outputs;
   }
 
   /// What one layer makes of these values of all tensors, as if each had just been read from memory.
-  Tensor layer_output(LayerId id, const std::vector<Tensor>& values) {
+  Tensor layer_output(LayerId id, const IdMap<TensorId, Tensor>& values) {
     stored_ = values;
     exact_ = values;
     run_layer(id);
-    return at(stored_, network_.layer(id).outputs[0]);
+    return stored_[network_.layer(id).outputs[0]];
   }
 
  private:
-  static const Tensor& at(const std::vector<Tensor>& values, TensorId id) {
-    return values[static_cast<std::size_t>(id)];
-  }
-  DataType storage(TensorId id) const { return assignment_.storage[static_cast<std::size_t>(id)]; }
-  int group(LayerId id) const { return grouping_.group_of[static_cast<std::size_t>(id)]; }
+  DataType storage(TensorId id) const { return assignment_.storage[id]; }
+  int group(LayerId id) const { return grouping_.group_of[id]; }
 
   void set(TensorId id, Tensor value) {
-    stored_[static_cast<std::size_t>(id)] = rounded(value, rounding_of(storage(id)));
-    exact_[static_cast<std::size_t>(id)] = std::move(value);
+    stored_[id] = rounded(value, rounding_of(storage(id)));
+    exact_[id] = std::move(value);
   }
 
   Rounding load_rounding(const Layer& layer, LayerId id) const {
-    if (!spec_.numeric[static_cast<std::size_t>(id)] || layer.op->precision != PrecisionRule::kCompute)
-      return Rounding::kNone;
-    const Precision precision = assignment_.precision[static_cast<std::size_t>(id)];
+    if (!spec_.numeric[id] || layer.op->precision != PrecisionRule::kCompute) return Rounding::kNone;
+    const Precision precision = assignment_.precision[id];
     return precision == Precision::kTF32 && layer.op->kind != OpKind::kContraction ? Rounding::kNone
                                                                                    : rounding_of(precision);
   }
@@ -74,12 +70,11 @@ class Emulator {
   LayerId folded_into(LayerId id) const {
     const Layer& layer = network_.layer(id);
     if (layer.op->name != "Conv" || group(id) < 0) return kNone;
-    const auto& members = grouping_.groups[static_cast<std::size_t>(group(id))].layers;
+    const auto& members = grouping_.groups[group(id)].layers;
     const TensorId output = layer.outputs[0];
     if (members.size() < 2) return kNone;
     const bool follows = members[0] == id && is_scale_shift(spec_, network_.layer(members[1]));
-    const bool alone = grouping_.internal[static_cast<std::size_t>(output)] &&
-                       spec_.consumers[static_cast<std::size_t>(output)] == std::vector<LayerId>{members[1]};
+    const bool alone = grouping_.internal[output] && spec_.consumers[output] == std::vector<LayerId>{members[1]};
     return follows && alone ? members[1] : kNone;
   }
 
@@ -96,7 +91,7 @@ class Emulator {
         const LayerId producer = network_.tensor(input).producer;
         const bool inside = producer != kNone && group(producer) >= 0 && group(producer) == group(id) &&
                             layer.op->kind != OpKind::kContraction;
-        operands.push_back(inside ? at(exact_, input) : rounded(at(stored_, input), rounding));
+        operands.push_back(inside ? exact_[input] : rounded(stored_[input], rounding));
       }
     }
     if (skip_ == id) {
@@ -143,11 +138,11 @@ class Emulator {
   const Network& network_;
   const Assignment& assignment_;
   const Grouping& grouping_;
-  std::vector<Tensor> exact_, stored_;  ///< Per tensor: as computed, and as stored.
+  IdMap<TensorId, Tensor> exact_, stored_;  ///< As computed, and as stored.
   LayerId skip_ = kNone;
 };
 
-/// The distance between neighbouring values of this type around `value`.
+/// The distance between neighboring values of this type around `value`.
 inline double spacing(DataType type, double value) {
   const int kept = type == DataType::kFloat16 ? 10 : type == DataType::kBFloat16 ? 7 : 23;
   const int lowest = type == DataType::kFloat16 ? -14 : -126;

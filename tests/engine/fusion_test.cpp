@@ -30,32 +30,29 @@ BuildOptions level(Fusion fusion) { return fp16_options(ConstraintMode::kObey, f
 /// group is read there only, is no output, has no type constraint, and all members have one precision.
 void expect_invariants(const Specialization& spec, const Assignment& assignment, const Grouping& grouping) {
   const Network& network = *spec.network;
-  std::vector<int> times(network.layers.size(), 0);
+  IdMap<LayerId, int> times(network.layers.size(), 0);
   for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
     const auto& members = grouping.groups[g].layers;
     ASSERT_FALSE(members.empty());
     EXPECT_TRUE(std::is_sorted(members.begin(), members.end()));
     for (LayerId id : members) {
-      ++times[static_cast<std::size_t>(id)];
-      EXPECT_EQ(grouping.group_of[static_cast<std::size_t>(id)], static_cast<int>(g));
-      EXPECT_EQ(assignment.precision[static_cast<std::size_t>(id)],
-                assignment.precision[static_cast<std::size_t>(members[0])]);
+      ++times[id];
+      EXPECT_EQ(grouping.group_of[id], static_cast<int>(g));
+      EXPECT_EQ(assignment.precision[id], assignment.precision[members[0]]);
       for (TensorId input : network.layer(id).inputs) {
         const LayerId producer = input == kNone ? kNone : network.tensor(input).producer;
-        if (producer == kNone || spec.folded[static_cast<std::size_t>(producer)]) continue;
-        EXPECT_LE(grouping.group_of[static_cast<std::size_t>(producer)], static_cast<int>(g)) << network.layer(id).name;
+        if (producer == kNone || spec.folded[producer]) continue;
+        EXPECT_LE(grouping.group_of[producer], static_cast<int>(g)) << network.layer(id).name;
       }
     }
   }
-  for (std::size_t l = 0; l < network.layers.size(); ++l)
-    EXPECT_EQ(times[l], spec.folded[l] ? 0 : 1) << network.layers[l].name;
-  for (std::size_t t = 0; t < network.tensors.size(); ++t) {
+  for (LayerId l : network.layers.ids()) EXPECT_EQ(times[l], spec.folded[l] ? 0 : 1) << network.layers[l].name;
+  for (TensorId t : network.tensors.ids()) {
     if (!grouping.internal[t]) continue;
     EXPECT_FALSE(spec.output[t]);
     EXPECT_FALSE(assignment.pinned[t]);
     for (LayerId consumer : spec.consumers[t])
-      EXPECT_EQ(grouping.group_of[static_cast<std::size_t>(consumer)],
-                grouping.group_of[static_cast<std::size_t>(network.tensors[t].producer)]);
+      EXPECT_EQ(grouping.group_of[consumer], grouping.group_of[network.tensors[t].producer]);
   }
 }
 
@@ -112,7 +109,7 @@ TEST(Fusion, ABoundaryOfPrecisionsEndsAGroup) {
   EXPECT_THAT(groups_of(*network, level(Fusion::kFull)), ElementsAre("Product + Bias", "Relu", "Softmax"));
 }
 
-TEST(Fusion, ANormalisationWrittenOutIsOneGroupAtFull) {
+TEST(Fusion, ANormalizationWrittenOutIsOneGroupAtFull) {
   Model model;
   model.input("x", {4, 8});
   for (const char* reduce : {"mean", "variance"}) {

@@ -19,8 +19,8 @@ std::vector<std::string> names(const Specialization& spec, const std::vector<Ten
 
 std::vector<std::string> with_form(const Specialization& spec) {
   std::vector<std::string> result;
-  for (std::size_t l = 0; l < spec.network->layers.size(); ++l)
-    if (has_int8_form(spec, static_cast<LayerId>(l))) result.push_back(spec.network->layers[l].name);
+  for (LayerId l : spec.network->layers.ids())
+    if (has_int8_form(spec, l)) result.push_back(spec.network->layers[l].name);
   return result;
 }
 
@@ -88,7 +88,7 @@ TEST(Int8Form, ConvolutionsNeedConstantWeightsAndABiasAlongTheirChannels) {
   EXPECT_EQ(bias_of(*spec, network->find_layer("Conv")), network->find_layer("Bias"));
 }
 
-TEST(Int8Form, ANormalisationInPointwiseLayersStaysFloat) {
+TEST(Int8Form, ANormalizationInPointwiseLayersStaysFloat) {
   for (const bool reciprocal : {false, true}) {
     Model model;
     model.input("x", {4, 8});

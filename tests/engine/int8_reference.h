@@ -80,8 +80,7 @@ inline std::vector<std::int64_t> convolve(const ConvolutionShape& s, const std::
                 const std::int64_t a = y * s.stride - s.pad + i * s.dilation, b = z * s.stride - s.pad + j * s.dilation;
                 if (a < 0 || a >= s.h || b < 0 || b >= s.w) continue;
                 const std::int64_t channel = m / out_per_group * per_group + c;
-                out[o] += x[static_cast<std::size_t>(((n * s.c + channel) * s.h + a) * s.w + b)] *
-                          w[static_cast<std::size_t>(((m * per_group + c) * s.kh + i) * s.kw + j)];
+                out[o] += x[((n * s.c + channel) * s.h + a) * s.w + b] * w[((m * per_group + c) * s.kh + i) * s.kw + j];
               }
   return out;
 }
@@ -102,9 +101,8 @@ inline std::vector<std::int64_t> convolve_transposed(const ConvolutionShape& s, 
                 const std::int64_t a = y * s.stride - s.pad + i * s.dilation, b = z * s.stride - s.pad + j * s.dilation;
                 if (a < 0 || a >= oh || b < 0 || b >= ow) continue;
                 const std::int64_t channel = c / per_group * out_per_group + m;
-                out[static_cast<std::size_t>(((n * s.m + channel) * oh + a) * ow + b)] +=
-                    x[static_cast<std::size_t>(((n * s.c + c) * s.h + y) * s.w + z)] *
-                    w[static_cast<std::size_t>(((c * out_per_group + m) * s.kh + i) * s.kw + j)];
+                out[((n * s.m + channel) * oh + a) * ow + b] +=
+                    x[((n * s.c + c) * s.h + y) * s.w + z] * w[((c * out_per_group + m) * s.kh + i) * s.kw + j];
               }
   return out;
 }

@@ -41,9 +41,7 @@ TEST(MinCut, AgreesWithEnumerationOnRandomGraphs) {
     }
     const auto value = [&](unsigned source_side) {
       double total = 0;
-      for (int i = 0; i < n; ++i)
-        total += source_side >> i & 1u ? terminal[static_cast<std::size_t>(i)].second
-                                       : terminal[static_cast<std::size_t>(i)].first;
+      for (int i = 0; i < n; ++i) total += source_side >> i & 1u ? terminal[i].second : terminal[i].first;
       for (const Edge& e : edges) {
         if ((source_side >> e.a & 1u) && !(source_side >> e.b & 1u)) total += e.forward;
         if (!(source_side >> e.a & 1u) && (source_side >> e.b & 1u)) total += e.backward;

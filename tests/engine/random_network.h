@@ -11,7 +11,7 @@
 
 namespace ulpscope::testing {
 
-/// Layers of products, convolutions, pooling, reductions, normalisation, softmax, movement and arithmetic, in random
+/// Layers of products, convolutions, pooling, reductions, normalization, softmax, movement and arithmetic, in random
 /// order and with shared values. Values stay small enough for float16.
 class RandomNetwork {
  public:
@@ -19,14 +19,12 @@ class RandomNetwork {
     add_input("image", {2, 4, 6, 5});
     add_input("tokens", {2, 5, 8});
     while (count_ < layers) add_step();
-    std::vector<char> read(builder_.network.tensors.size(), 0);
+    IdMap<TensorId, char> read(builder_.network.tensors.size(), 0);
     for (const Layer& layer : builder_.network.layers)
-      for (TensorId input : layer.inputs)
-        if (input != kNone) read[static_cast<std::size_t>(input)] = 1;
+      for (TensorId input : present(layer.inputs)) read[input] = 1;
     for (const Value& value : values_) {
       const TensorId id = builder_.network.find_tensor(value.name);
-      if (builder_.network.tensor(id).producer != kNone && (!read[static_cast<std::size_t>(id)] || pick(6) == 0))
-        builder_.output(value.name);
+      if (builder_.network.tensor(id).producer != kNone && (!read[id] || pick(6) == 0)) builder_.output(value.name);
     }
     infer_types(builder_.network);
     builder_.network.name = "random";
@@ -201,7 +199,7 @@ class RandomNetwork {
     const std::int64_t rank = static_cast<std::int64_t>(x.shape.size());
     const std::int64_t axis = pick(4) == 0 ? static_cast<std::int64_t>(pick(x.shape.size())) : rank - 1;
     Shape reduced = x.shape;
-    reduced[static_cast<std::size_t>(axis)] = 1;
+    reduced[axis] = 1;
     if (pick(2) == 0) {
       add("ReduceSum", {x.name, integers({axis})}, reduced);
       add("Mul", {values_.back().name, scalar(0.05f, 0.2f)}, reduced);
@@ -239,7 +237,7 @@ class RandomNetwork {
       for (std::size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<std::int64_t>(i);
       std::shuffle(perm.begin(), perm.end(), random_);
       Shape shape;
-      for (std::int64_t d : perm) shape.push_back(x.shape[static_cast<std::size_t>(d)]);
+      for (std::int64_t d : perm) shape.push_back(x.shape[d]);
       Layer& transpose = add("Transpose", {x.name}, shape);
       transpose.attributes.set("perm", perm);
       return;

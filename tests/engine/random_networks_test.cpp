@@ -3,11 +3,11 @@
 
 #include <cstring>
 
-#include "engine/build_helpers.h"
 #include "engine/assign.h"
+#include "engine/build_helpers.h"
 #include "engine/emulator.h"
-#include "runtime/engine.h"
 #include "engine/random_network.h"
+#include "runtime/engine.h"
 
 namespace ulpscope::testing {
 namespace {
@@ -74,17 +74,15 @@ void expect_layers_follow_the_rules(RandomNetwork& random, const BuildOptions& o
   const Assignment assignment = assign_precisions(*spec, options);
   const Grouping grouping = fuse(*spec, assignment, Fusion::kNone);
   const auto outputs = Engine::build(shared, options)->run(random.inputs());
-  std::vector<Tensor> values(network.tensors.size());
-  for (std::size_t i = 0; i < network.inputs.size(); ++i)
-    values[static_cast<std::size_t>(network.inputs[i])] = random.inputs()[i];
-  for (std::size_t o = 0; o < outputs.size(); ++o) values[static_cast<std::size_t>(network.outputs[o])] = outputs[o];
-  for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    if (spec->folded[l]) continue;
-    const LayerId id = static_cast<LayerId>(l);
-    const TensorId output = network.layers[l].outputs[0];
+  IdMap<TensorId, Tensor> values(network.tensors.size());
+  for (std::size_t i = 0; i < network.inputs.size(); ++i) values[network.inputs[i]] = random.inputs()[i];
+  for (std::size_t o = 0; o < outputs.size(); ++o) values[network.outputs[o]] = outputs[o];
+  for (LayerId id : network.layers.ids()) {
+    if (spec->folded[id]) continue;
+    const TensorId output = network.layers[id].outputs[0];
     const Tensor expected = Emulator(*spec, assignment, grouping).layer_output(id, values);
-    const Tensor& actual = values[static_cast<std::size_t>(output)];
-    const DataType storage = assignment.storage[static_cast<std::size_t>(output)];
+    const Tensor& actual = values[output];
+    const DataType storage = assignment.storage[output];
     const double slack = (on_plain() ? 4e-6 : 2e-6) * std::max(1.0, largest(expected));
     ASSERT_EQ(actual.shape(), expected.shape());
     std::int64_t differ = 0;
@@ -95,7 +93,7 @@ void expect_layers_follow_the_rules(RandomNetwork& random, const BuildOptions& o
       ASSERT_NEAR(a, e, spacing(storage, e) + slack) << describe(network, id) << "[" << i << "], seed " << seed;
       differ += a != e;
     }
-    const bool moves = network.layers[l].op->precision == PrecisionRule::kMovement;
+    const bool moves = network.layers[id].op->precision == PrecisionRule::kMovement;
     const std::int64_t allowed = moves ? 0 : storage != DataType::kFloat32 ? 1 + actual.size() / 20 : actual.size();
     EXPECT_LE(differ, allowed) << describe(network, id) << ", seed " << seed;
   }
@@ -173,7 +171,7 @@ TEST(RandomNetworks, FusedGroupsRoundAtTheirEdgesOnly) {
         bool fp32 = false;
         for (std::size_t o = 0; o < actual.size(); ++o) {
           const double scale = std::max(1e-3, largest(exact[o]));
-          fp32 |= assignment.storage[static_cast<std::size_t>(shared->outputs[o])] == DataType::kFloat32;
+          fp32 |= assignment.storage[shared->outputs[o]] == DataType::kFloat32;
           for (std::int64_t i = 0; i < actual[o].size(); ++i) {
             const double a = actual[o].data<float>()[i], e = expected[o].data<float>()[i],
                          x = exact[o].data<float>()[i];

@@ -29,12 +29,8 @@ Model mixed() {
 TEST(Specialization, TellsArithmeticFromWhatIsFoldedOrUnused) {
   const auto network = mixed().load();
   const auto spec = specialize(*network, {{2, 3}});
-  const auto numeric = [&](const char* name) {
-    return spec->numeric[static_cast<std::size_t>(network->find_layer(name))] != 0;
-  };
-  const auto folded = [&](const char* name) {
-    return spec->folded[static_cast<std::size_t>(network->find_layer(name))] != 0;
-  };
+  const auto numeric = [&](const char* name) { return spec->numeric[network->find_layer(name)] != 0; };
+  const auto folded = [&](const char* name) { return spec->folded[network->find_layer(name)] != 0; };
   for (const char* name : {"Total", "Scale", "Last"}) EXPECT_TRUE(numeric(name)) << name;
   for (const char* name : {"Shape", "Folded"}) EXPECT_FALSE(numeric(name)) << name;
   for (const char* name : {"Shape", "Folded"}) EXPECT_TRUE(folded(name)) << name;
@@ -59,8 +55,7 @@ TEST(Specialization, ValuesPassThroughQuantization) {
   model.output("y");
   const auto network = model.load();
   const auto spec = specialize(*network, {{2, 3}});
-  for (const char* name : {"First", "Last"})
-    EXPECT_TRUE(spec->numeric[static_cast<std::size_t>(network->find_layer(name))]) << name;
+  for (const char* name : {"First", "Last"}) EXPECT_TRUE(spec->numeric[network->find_layer(name)]) << name;
 }
 
 TEST(Specialization, ValuesPassThroughProductsOfIntegers) {
@@ -83,8 +78,7 @@ TEST(Specialization, ValuesPassThroughProductsOfIntegers) {
   model.output("y");
   const auto network = model.load();
   const auto spec = specialize(*network, {{2, 3}});
-  for (const char* name : {"First", "Last"})
-    EXPECT_TRUE(spec->numeric[static_cast<std::size_t>(network->find_layer(name))]) << name;
+  for (const char* name : {"First", "Last"}) EXPECT_TRUE(spec->numeric[network->find_layer(name)]) << name;
 }
 
 TEST(Specialization, ConstantsMadeFromShapesAreNotKeptForOtherShapes) {

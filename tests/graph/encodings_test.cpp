@@ -25,14 +25,14 @@ struct Case {
       assignment.storage.push_back(info.type == DataType::kUndefined ? DataType::kFloat32 : info.type);
   }
   void store(const std::string& tensor, DataType type) {
-    assignment.storage[static_cast<std::size_t>(builder.network.find_tensor(tensor))] = type;
+    assignment.storage[builder.network.find_tensor(tensor)] = type;
   }
-  std::string operand(LayerId layer, std::size_t i) const {
-    const auto encoding = operand_encoding(builder.network, assignment, layer, i);
+  std::string operand(int layer, std::size_t i) const {
+    const auto encoding = operand_encoding(builder.network, assignment, LayerId(layer), i);
     return encoding ? to_string(*encoding) : "none";
   }
-  std::string output(LayerId layer) const {
-    const auto encoding = output_encoding(builder.network, assignment, layer, 0);
+  std::string output(int layer) const {
+    const auto encoding = output_encoding(builder.network, assignment, LayerId(layer), 0);
     return encoding ? to_string(*encoding) : "none";
   }
 };
@@ -40,10 +40,10 @@ struct Case {
 TEST(Encodings, OfFloatLayers) {
   Case c;
   EXPECT_EQ(c.operand(0, 0), "fp32");
-  c.assignment.precision = {Precision::kTF32, Precision::kFP32, Precision::kTF32};
+  c.assignment.precision = IdMap<LayerId, Precision>({Precision::kTF32, Precision::kFP32, Precision::kTF32});
   EXPECT_EQ(c.operand(0, 1), "tf32");
   EXPECT_EQ(c.operand(2, 0), "fp32") << "tf32 concerns products alone";
-  c.assignment.precision = {Precision::kFP16, Precision::kFP32, Precision::kBF16};
+  c.assignment.precision = IdMap<LayerId, Precision>({Precision::kFP16, Precision::kFP32, Precision::kBF16});
   c.store("product", DataType::kFloat16);
   c.store("flat", DataType::kFloat16);
   c.store("y", DataType::kBFloat16);
@@ -54,16 +54,16 @@ TEST(Encodings, OfFloatLayers) {
   EXPECT_EQ(c.operand(2, 0), "bf16");
   EXPECT_EQ(c.output(2), "bf16");
   EXPECT_EQ(c.operand(2, 1), "none");
-  c.assignment.precision[0] = Precision::kTF32;
+  c.assignment.precision[LayerId(0)] = Precision::kTF32;
   c.store("x", DataType::kFloat16);
   EXPECT_EQ(c.operand(0, 0), "fp16") << "tf32 holds what is stored";
 }
 
 TEST(Encodings, OfInt8Layers) {
   Case c;
-  c.assignment.precision[0] = Precision::kINT8;
+  c.assignment.precision[LayerId(0)] = Precision::kINT8;
   c.assignment.scale.assign(c.builder.network.tensors.size(), 0.0f);
-  c.assignment.scale[static_cast<std::size_t>(c.builder.network.find_tensor("x"))] = 0.5f;
+  c.assignment.scale[c.builder.network.find_tensor("x")] = 0.5f;
   EXPECT_EQ(c.operand(0, 0), "int8 * fp32 per tensor");
   EXPECT_EQ(c.operand(0, 1), "int8 * fp32 per channel");
   EXPECT_EQ(c.output(0), "fp32");
@@ -78,7 +78,7 @@ TEST(Encodings, TypesThatOnlyHoldValuesKeepTheirs) {
   Assignment assignment;
   assignment.precision = {Precision::kFP32};
   derive_storage(builder.network, infer(builder.network, {{2, 2}}), true, false, assignment);
-  EXPECT_EQ(assignment.storage[2], DataType::kFloat8E8M0);
+  EXPECT_EQ(assignment.storage[TensorId(2)], DataType::kFloat8E8M0);
   EXPECT_EQ(operand_encoding(builder.network, assignment, 0, 0)->format, Format::kFloat8E8M0);
 }
 

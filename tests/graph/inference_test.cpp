@@ -15,15 +15,9 @@ using ::testing::ElementsAre;
 struct Inferred {
   const Network& network;
   InferredNetwork result;
-  DataType type(const std::string& name) const {
-    return result.types[static_cast<std::size_t>(network.find_tensor(name))];
-  }
-  const std::optional<Shape>& shape(const std::string& name) const {
-    return result.shapes[static_cast<std::size_t>(network.find_tensor(name))];
-  }
-  const Tensor& value(const std::string& name) const {
-    return result.values[static_cast<std::size_t>(network.find_tensor(name))];
-  }
+  DataType type(const std::string& name) const { return result.types[network.find_tensor(name)]; }
+  const std::optional<Shape>& shape(const std::string& name) const { return result.shapes[network.find_tensor(name)]; }
+  const Tensor& value(const std::string& name) const { return result.values[network.find_tensor(name)]; }
 };
 
 TEST(Inference, TypesNeedNoShapes) {

@@ -13,9 +13,9 @@ using ::testing::ElementsAre;
 TEST(Import, ReadsTheExampleWithItsSixLayers) {
   const auto network = needs_constraints().load();
   EXPECT_THAT(layer_names(*network), ElementsAre("I_rot90", "MatMul_0", "fp16_max", "Add", "Sub", "MatMul_1"));
-  EXPECT_EQ(network->layers[0].op->name, "Constant");
-  EXPECT_EQ(network->layers[3].opset, 17);
-  EXPECT_THAT(network->layers[3].nodes, ElementsAre("Add"));
+  EXPECT_EQ(network->layers[LayerId(0)].op->name, "Constant");
+  EXPECT_EQ(network->layers[LayerId(3)].opset, 17);
+  EXPECT_THAT(network->layers[LayerId(3)].nodes, ElementsAre("Add"));
   EXPECT_EQ(network->tensor(network->find_tensor("add_out_1")).type, DataType::kFloat32);
   EXPECT_EQ(network->name, "g");
   EXPECT_EQ(network->source, "model.onnx");
@@ -35,7 +35,7 @@ TEST(Import, NamesUnnamedAndEquallyNamedNodes) {
   model.output("f");
   const auto network = model.load();
   EXPECT_THAT(layer_names(*network), ElementsAre("node_of_a", "same", "same_0", "other", "other_1", "same_2"));
-  EXPECT_THAT(network->layers[2].nodes, ElementsAre("same"));
+  EXPECT_THAT(network->layers[LayerId(2)].nodes, ElementsAre("same"));
 }
 
 TEST(Import, KeepsParametersAsWeightsUnlessTheyAreReadAsTensors) {
@@ -135,7 +135,7 @@ TEST(Import, TreatsBothNamesOfTheDefaultDomainAlike) {
   model.input("x", {2});
   model.node("Relu", {"x"}, {"y"}).set_domain("ai.onnx");
   model.output("y");
-  EXPECT_EQ(model.load()->layers[0].opset, 13);
+  EXPECT_EQ(model.load()->layers[LayerId(0)].opset, 13);
 }
 
 TEST(Import, KeepsAbsentInputsAndOutputs) {

@@ -34,7 +34,7 @@ Model choice() {
 TEST(Subgraphs, CapturedValuesBecomeInputsAndConstantsMoveIn) {
   const auto network = choice().load();
   EXPECT_THAT(layer_names(*network), ElementsAre("negate", "choose"));
-  const Layer& layer = network->layers[1];
+  const Layer& layer = network->layers[LayerId(1)];
   ASSERT_EQ(layer.inputs.size(), 3u);
   EXPECT_EQ(network->tensor(layer.inputs[1]).name, "x");
   EXPECT_EQ(network->tensor(layer.inputs[2]).name, "n");
@@ -65,7 +65,7 @@ TEST(Subgraphs, ValuesAreCapturedThroughSeveralLevels) {
   }
   model.output("y");
   const auto network = model.load();
-  EXPECT_EQ(network->layers[0].inputs.size(), 3u);  // the condition, and the captured c and x
+  EXPECT_EQ(network->layers[LayerId(0)].inputs.size(), 3u);  // the condition, and the captured c and x
   EXPECT_THAT(first_output(*network, {Tensor::scalar(true), Tensor::of<float>({1}, {4})}), ElementsAre(8));
 }
 
@@ -150,7 +150,7 @@ TEST(Functions, AreInlinedWithNamesOfTheirOwn) {
   const auto network = model.load();
   EXPECT_THAT(layer_names(*network), ElementsAre("call/first/add", "call/first/copy", "call/second/add",
                                                  "call/second/copy", "again/add", "again/copy"));
-  EXPECT_EQ(network->layers[0].opset, 13);
+  EXPECT_EQ(network->layers[LayerId(0)].opset, 13);
   EXPECT_THAT(first_output(*network, {Tensor::of<float>({2}, {1, 2})}), ElementsAre(8, 16));
 }
 
@@ -170,7 +170,7 @@ TEST(Functions, AttributesComeFromTheCallOrTheirDefaults) {
   EXPECT_THAT(first_output(*network, {Tensor::of<float>({2}, {-8, 1})}), ElementsAre(-1, 1));
   leaky.clear_attribute_proto();
   leaky.add_attribute("slope");
-  EXPECT_FALSE(model.load()->layers[0].attributes.has("alpha"));
+  EXPECT_FALSE(model.load()->layers[LayerId(0)].attributes.has("alpha"));
 }
 
 TEST(Functions, SubgraphsInsideSeeTheArguments) {

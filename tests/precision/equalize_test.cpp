@@ -1,4 +1,4 @@
-// Channels are equalised without changing a bit in fp32, and int8 gains by it.
+// Channels are equalized without changing a bit in fp32, and int8 gains by it.
 #include "calibration/equalize.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ std::vector<float> gaussian(std::int64_t count, unsigned seed, float sigma = 1) 
 /// Weights [rows, columns]; column `large` has values 30 times larger.
 std::vector<float> with_large_column(std::int64_t rows, std::int64_t columns, std::int64_t large, unsigned seed) {
   std::vector<float> values = gaussian(rows * columns, seed, 0.3f);
-  for (std::int64_t r = 0; r < rows; ++r) values[static_cast<std::size_t>(r * columns + large)] *= 30;
+  for (std::int64_t r = 0; r < rows; ++r) values[r * columns + large] *= 30;
   return values;
 }
 
@@ -150,7 +150,7 @@ Setting matmul_after(const Middle& middle, const std::set<std::string>& high = {
   return Setting(model.load(), high);
 }
 
-TEST(Equalise, FoldsIntoAFactorOfOneElement) {
+TEST(Equalize, FoldsIntoAFactorOfOneElement) {
   const Setting setting = matmul_after(
       [](Model& model) {
         constant(model, "first", {kChannels, kChannels}, with_large_column(kChannels, kChannels, 3, 1));
@@ -169,7 +169,7 @@ TEST(Equalise, FoldsIntoAFactorOfOneElement) {
   expect_gain(setting, 0.5);
 }
 
-TEST(Equalise, FoldsIntoDivisors) {
+TEST(Equalize, FoldsIntoDivisors) {
   const Setting setting = matmul_after(
       [](Model& model) {
         constant(model, "scale", {kChannels}, large_at(7, 1));
@@ -182,7 +182,7 @@ TEST(Equalise, FoldsIntoDivisors) {
   expect_gain(setting, 0.4);
 }
 
-TEST(Equalise, FoldsIntoProductsTheirBiasesAndThroughRelu) {
+TEST(Equalize, FoldsIntoProductsTheirBiasesAndThroughRelu) {
   for (const char* bias_first : {"", "yes"}) {
     const Setting setting = matmul_after(
         [&](Model& model) {
@@ -201,7 +201,7 @@ TEST(Equalise, FoldsIntoProductsTheirBiasesAndThroughRelu) {
   }
 }
 
-TEST(Equalise, FoldsIntoGemm) {
+TEST(Equalize, FoldsIntoGemm) {
   const Setting setting = matmul_after(
       [](Model& model) {
         std::vector<float> columns = with_large_column(kChannels, kChannels, 2, 1), rows(columns.size());
@@ -217,7 +217,7 @@ TEST(Equalise, FoldsIntoGemm) {
   expect_gain(setting, 0.5);
 }
 
-TEST(Equalise, FoldsIntoLayerNormalizations) {
+TEST(Equalize, FoldsIntoLayerNormalizations) {
   const Setting setting = matmul_after([](Model& model) {
     constant(model, "gamma", {kChannels}, large_at(9, 1));
     constant(model, "beta", {kChannels}, gaussian(kChannels, 2));
@@ -228,36 +228,36 @@ TEST(Equalise, FoldsIntoLayerNormalizations) {
 }
 
 /// Convolutions with groups on both sides, a BatchNormalization between where it is asked for.
-Setting convolutions(std::int64_t groups, bool normalise, bool transposed) {
+Setting convolutions(std::int64_t groups, bool normalize, bool transposed) {
   Model model;
   model.input("x", {1, 8, 10, 10});
   const std::int64_t per = 8 / groups;
   std::vector<float> first = gaussian(8 * per * 9, 1, 0.3f);
-  for (std::int64_t i = 0; i < per * 9; ++i) first[static_cast<std::size_t>(5 * per * 9 + i)] *= 30;
+  for (std::int64_t i = 0; i < per * 9; ++i) first[5 * per * 9 + i] *= 30;
   constant(model, "first", {8, per, 3, 3}, first);
   constant(model, "bias", {8}, gaussian(8, 2));
   const auto grouped = [&](onnx::NodeProto& node) {
     add_attribute(node, "group", onnx::AttributeProto::INT).set_i(groups);
   };
   grouped(model.node("Conv", {"x", "first", "bias"}, {"a"}, "First"));
-  if (normalise) {
+  if (normalize) {
     for (const char* name : {"scale", "shift", "mean"}) constant(model, name, {8}, gaussian(8, 3));
     constant(model, "variance", {8}, std::vector<float>(8, 2.0f));
     model.node("BatchNormalization", {"a", "scale", "shift", "mean", "variance"}, {"n"}, "Norm");
   }
-  model.node("Relu", {normalise ? "n" : "a"}, {"t"}, "Relu");
+  model.node("Relu", {normalize ? "n" : "a"}, {"t"}, "Relu");
   constant(model, "w", {8, per, 3, 3}, gaussian(8 * per * 9, 4, 0.3f));
   grouped(model.node(transposed ? "ConvTranspose" : "Conv", {"t", "w"}, {"y"}, "Reader"));
   model.output("y");
   return Setting(model.load(), {"First"});
 }
 
-TEST(Equalise, FoldsIntoConvolutionsOfAnyGroups) {
+TEST(Equalize, FoldsIntoConvolutionsOfAnyGroups) {
   for (std::int64_t groups : {1, 2})
-    for (bool normalise : {false, true})
+    for (bool normalize : {false, true})
       for (bool transposed : {false, true}) {
-        SCOPED_TRACE(groups * 100 + normalise * 10 + transposed);
-        const Setting setting = convolutions(groups, normalise, transposed);
+        SCOPED_TRACE(groups * 100 + normalize * 10 + transposed);
+        const Setting setting = convolutions(groups, normalize, transposed);
         EXPECT_THAT(setting.tensors(), ElementsAre("t"));
         expect_gain(setting, 0.6);
       }
@@ -268,7 +268,7 @@ TEST(Equalise, FoldsIntoConvolutionsOfAnyGroups) {
 }
 
 /// Two tensors made with one constant, and two products with one matrix.
-TEST(Equalise, GivesSharedConstantsCopies) {
+TEST(Equalize, GivesSharedConstantsCopies) {
   Model model;
   model.input("x", {kRows, kChannels});
   constant(model, "scale", {kChannels}, large_at(3, 1));
@@ -297,7 +297,7 @@ TEST(Equalise, GivesSharedConstantsCopies) {
 }
 
 /// The sum with the tensor itself keeps it from being rescaled: its product gets a copy.
-TEST(Equalise, AddsALayerWhereOthersReadTheTensor) {
+TEST(Equalize, AddsALayerWhereOthersReadTheTensor) {
   Model model;
   model.input("x", {kRows, kChannels});
   constant(model, "gamma", {kChannels}, large_at(9, 1));
@@ -319,7 +319,7 @@ TEST(Equalise, AddsALayerWhereOthersReadTheTensor) {
 }
 
 /// A scalar summand would become a vector, which has an int8 form of its own: the product gets a copy instead.
-TEST(Equalise, MakesNoVectorsOfScalarSummands) {
+TEST(Equalize, MakesNoVectorsOfScalarSummands) {
   const Setting setting = matmul_after(
       [](Model& model) {
         constant(model, "scale", {kChannels}, large_at(7, 1));
@@ -333,7 +333,7 @@ TEST(Equalise, MakesNoVectorsOfScalarSummands) {
   expect_gain(setting, 0.6);
 }
 
-TEST(Equalise, LeavesAloneWhatGainsNothingOrIsNotInt8) {
+TEST(Equalize, LeavesAloneWhatGainsNothingOrIsNotInt8) {
   const auto even = [](Model& model) {
     constant(model, "half", {}, {0.5f});
     model.node("Mul", {"x", "half"}, {"t"}, "Half");
@@ -357,7 +357,7 @@ TEST(Equalise, LeavesAloneWhatGainsNothingOrIsNotInt8) {
   EXPECT_THAT(Setting(model.load(), {"Scale"}).tensors(), IsEmpty());
 }
 
-TEST(Equalise, RefusesWhatDoesNotFit) {
+TEST(Equalize, RefusesWhatDoesNotFit) {
   const Setting setting = matmul_after(
       [](Model& model) {
         constant(model, "scale", {kChannels}, large_at(7, 1));
@@ -397,7 +397,7 @@ TEST(Equalise, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message(bad), HasSubstr("positive scale"));
 }
 
-TEST(Equalise, IsRepeatedFromTheRepairsOfAnAnswer) {
+TEST(Equalize, IsRepeatedFromTheRepairsOfAnAnswer) {
   const Setting setting = matmul_after([](Model& model) {
     constant(model, "gamma", {kChannels}, large_at(9, 1));
     constant(model, "beta", {kChannels}, gaussian(kChannels, 2));

@@ -21,7 +21,7 @@ TEST(LocalErrors, StoreWhatInt8LayersStore) {
   options.scales = {{"x", 0.01f}};
   const Assignment low = assign_precisions(*spec, options);
   const LayerId product = network->find_layer("Product");
-  ASSERT_EQ(low.precision[static_cast<std::size_t>(product)], Precision::kINT8);
+  ASSERT_EQ(low.precision[product], Precision::kINT8);
   ASSERT_EQ(low.int8_output, DataType::kFloat16);
   const Tensor x = Tensor::of<float>({1, 2}, {0.33f, 0.77f});
   LocalErrors errors(*network, low, std::vector<LayerId>{product}, options, WeightCache());

@@ -183,10 +183,9 @@ TEST(Search, ShrinkingLeavesNoLayerThatCouldGo) {
   Trials trials(data.network, options.build, data.samples);
   const auto golden = trials.run(trials.full_precision());
   for (const KeptLayer& dropped : shrunk.kept) {
-    std::vector<std::optional<DataType>> requested(data.network->layers.size());
+    LayerTypes requested(data.network->layers.size());
     for (const KeptLayer& layer : shrunk.kept)
-      if (layer.name != dropped.name)
-        requested[static_cast<std::size_t>(data.network->find_layer(layer.name))] = DataType::kFloat32;
+      if (layer.name != dropped.name) requested[data.network->find_layer(layer.name)] = DataType::kFloat32;
     EXPECT_FALSE(criterion->judge(golden, trials.run(trials.assign(requested))).passed(0.5)) << dropped.name;
   }
 }

@@ -23,10 +23,10 @@ TEST(Trials, RunsEverySampleUnderEveryAssignment) {
   ASSERT_EQ(golden.size(), 2u);
   EXPECT_EQ(golden[1][0].name, "y");
   EXPECT_THAT(floats(golden[1][0].tensor), ::testing::Each(2.0f));
-  std::vector<std::optional<DataType>> requested(trials.network().layers.size());
+  LayerTypes requested(trials.network().layers.size());
   const auto low = trials.run(trials.assign(requested));
   EXPECT_THAT(floats(low[0][0].tensor), ::testing::Each(0.0f));
-  for (std::size_t l = 0; l < requested.size(); ++l)
+  for (LayerId l : requested.ids())
     if (trials.network().layers[l].name == "Add" || trials.network().layers[l].name == "Sub")
       requested[l] = DataType::kFloat32;
   const auto kept = trials.run(trials.assign(requested));

@@ -113,7 +113,7 @@ TEST_F(ScriptHostTest, AScriptThatChangesNothingChangesNothing) {
   const auto before = small_network();
   const auto after = postprocess("def postprocess(network):\n    pass\n");
   ASSERT_EQ(after->layers.size(), before->layers.size());
-  for (std::size_t i = 0; i < before->layers.size(); ++i) {
+  for (LayerId i : before->layers.ids()) {
     EXPECT_EQ(after->layers[i].name, before->layers[i].name);
     EXPECT_EQ(after->layers[i].precision, before->layers[i].precision);
   }

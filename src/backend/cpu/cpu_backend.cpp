@@ -9,7 +9,7 @@ class CpuBackend final : public Backend {
  public:
   std::string_view name() const noexcept override { return "cpu"; }
   std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
-                                   std::span<const GraphFunction> subgraphs) const override {
+                                   const IdMap<LayerId, GraphFunction>& subgraphs) const override {
     return std::make_shared<const CpuPlan>(std::move(spec), std::move(schedule), weights, subgraphs);
   }
 };

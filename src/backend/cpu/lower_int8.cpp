@@ -25,8 +25,8 @@ QuantizeSpec quantize_spec(const Quantization& q, bool dequantize) {
   return {q.scale, q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantize};
 }
 
-Tensor Lowering::weights_of_integers(const Layer& l, const Tensor& values, const std::string& key, bool folded) {
-  const auto weights = integer_weights(l, values, key, folded);
+Tensor Lowering::weights_of_integers(const Layer& l, const Tensor& values, const std::string& key, bool rescaled) {
+  const auto weights = integer_weights(l, values, key, rescaled);
   return weights_.get(key + "|int8 and back", [&] {
     Tensor result(DataType::kFloat32, values.shape());
     for (std::int64_t i = 0; i < result.size(); ++i)
@@ -65,13 +65,13 @@ std::string Lowering::integer_weights_key(LayerId id, TensorId tensor) const {
   const std::size_t axis = weight_channel_axis(spec_, l);
   // Scales that the file has are the layer's.
   if (dequantized_weights(spec_, l.inputs[1], axis, output_channels(spec_, l)))
-    return fmt::format("{}{}|{}", weights_.scope(), id, constant_key(tensor));
+    return fmt::format("{}{}|{}", weights_.scope(), id.number(), constant_key(tensor));
   return fmt::format("{}|{} axis {} groups {}", constant_key(tensor), l.op->name, axis,
                      l.attributes.integer("group", 1));
 }
 
 std::shared_ptr<const Lowering::IntegerWeights> Lowering::integer_weights(const Layer& l, const Tensor& values,
-                                                                          const std::string& key, bool folded) {
+                                                                          const std::string& key, bool rescaled) {
   return std::static_pointer_cast<const IntegerWeights>(weights_.get_object(key + "|int8", [&] {
     auto result = std::make_shared<IntegerWeights>();
     const std::int64_t channels = output_channels(spec_, l), count = values.size();
@@ -97,7 +97,7 @@ std::shared_ptr<const Lowering::IntegerWeights> Lowering::integer_weights(const 
       }
     };
     float low = -128.0f;
-    if (!folded) result->scales = dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels);
+    if (!rescaled) result->scales = dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels);
     if (!result->scales) {
       low = -127.0f;
       result->scales = Tensor(DataType::kFloat32, {channels});
@@ -193,7 +193,7 @@ std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers
             sums[c] = 0;
           }
           sums[c] += magnitude;
-          part_of[static_cast<std::size_t>(i)] = current[c];
+          part_of[i] = current[c];
         }
         const std::size_t parts = *std::max_element(current.begin(), current.end()) + 1;
         auto result = std::make_shared<std::vector<Tensor>>();
@@ -201,7 +201,7 @@ std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers
         for (std::size_t p = 0; parts > 1 && p < parts; ++p) {
           Tensor part(DataType::kFloat32, integers.shape());
           for (std::int64_t i = 0; i < count; ++i)
-            part.data<float>()[i] = part_of[static_cast<std::size_t>(i)] == p ? integers.data<float>()[i] : 0.0f;
+            part.data<float>()[i] = part_of[i] == p ? integers.data<float>()[i] : 0.0f;
           result->push_back(std::move(part));
         }
         return std::static_pointer_cast<const void>(std::shared_ptr<const std::vector<Tensor>>(std::move(result)));

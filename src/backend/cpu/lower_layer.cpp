@@ -9,20 +9,11 @@
 #include "ops/window.h"
 
 namespace ulpscope::cpu {
-namespace {
-
-bool has_one_output(const LayerKernel& kernel) {
-  return !kernel.outputs.empty() && kernel.outputs[0].tensor != kNone &&
-         std::all_of(kernel.outputs.begin() + 1, kernel.outputs.end(),
-                     [](const Store& s) { return s.tensor == kNone; });
-}
-
-}  // namespace
 
 void Lowering::lower(const LayerKernel& kernel) {
   if (lower_quantization(kernel)) return;
   const bool settled = !kernel.open && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
-                       spec_.shape(kernel.operands[0].tensor) && has_one_output(kernel);
+                       spec_.shape(kernel.operands[0].tensor) && layer(kernel.layer).has_one_output();
   if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel))) return;
   std::vector<int> inputs;
   for (std::size_t i = 0; i < kernel.operands.size(); ++i)
@@ -41,9 +32,8 @@ void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs)
     outputs.push_back(output.tensor == kNone ? -1 : define(output.tensor, Layout::kDense));
     if (output.tensor != kNone && kernel.open) slot_of(output.tensor).dynamic = true;
   }
-  const auto index = static_cast<std::size_t>(kernel.layer);
   add_step(make_reference_kernel(layer(kernel.layer), std::move(types), std::move(rounding), !kernel.open,
-                                 index < subgraphs_.size() ? subgraphs_[index] : GraphFunction{}),
+                                 subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{}),
            std::move(inputs), std::move(outputs), kernel.layer);
   for (const Store& output : kernel.outputs) settle(output, kernel.layer);
 }
@@ -61,7 +51,7 @@ bool Lowering::lower_pool(const LayerKernel& kernel) {
     const PoolSpec spec{*form, input, output, g.kernel, g.strides, g.dilations, g.pads_begin, g.pads_end};
     step = *form == ops::PoolForm::kMax ? make_max_pool_kernel(spec) : make_average_pool_kernel(spec);
   } else if (ops::is_spatial_mean(l, static_cast<std::int64_t>(input.size()), row_dimensions(spec_, l)) &&
-             home(in).layout == Layout::kChannelsLast) {
+             location(in).layout == Layout::kChannelsLast) {
     step = make_channel_mean_kernel(input[0], num_elements(input) / input[0] / input[1], input[1]);
   }
   if (step == nullptr) return false;
@@ -91,13 +81,12 @@ bool Lowering::lower_cast(const LayerKernel& kernel) {
   const DataType type = spec_.type(output);
   const Rounding rounding = kernel.outputs[0].rounding;
   if (rounding_of(type) == Rounding::kNone && type != DataType::kFloat32) return false;
-  if (rounding != rounding_of(type) && schedule_.storage[static_cast<std::size_t>(output)] != DataType::kFloat32)
-    return false;
-  const Home source = home(input);
+  if (rounding != rounding_of(type) && schedule_.storage[output] != DataType::kFloat32) return false;
+  const ValueLocation source = location(input);
   const int slot = read({input, rounding}, source.layout, kernel.layer);
   const int view = define(output, source.layout);
-  made_.slots[static_cast<std::size_t>(view)].alias = slot;
-  home(output).storage = rounding == Rounding::kNone ? source.storage : type;
+  made_.slots[view].alias = slot;
+  location(output).storage = rounding == Rounding::kNone ? source.storage : type;
   return true;
 }
 
@@ -105,7 +94,7 @@ bool Lowering::lower_cast(const LayerKernel& kernel) {
 bool Lowering::lower_view(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId input = l.inputs[0], output = l.outputs[0];
-  const Home source = home(input);
+  const ValueLocation source = location(input);
   if (spec_.type(input) != spec_.type(output)) return false;
   if (is_floating(spec_.type(output)) && !is_exact(source.storage, kernel.outputs[0].rounding)) return false;
   Layout layout = source.layout;
@@ -128,8 +117,8 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
     }
   }
   const int view = define(output, layout);
-  made_.slots[static_cast<std::size_t>(view)].alias = slot;
-  home(output).storage = source.storage;
+  made_.slots[view].alias = slot;
+  location(output).storage = source.storage;
   return true;
 }
 
@@ -144,7 +133,7 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
   bool channels_last = (rank == 4 || rank == 3) && *axis == 1;
   for (TensorId input : l.inputs) {
     if (input == kNone || !spec_.shape(input)) return false;
-    if (!spec_.is_constant(input)) channels_last &= home(input).layout == Layout::kChannelsLast;
+    if (!spec_.is_constant(input)) channels_last &= location(input).layout == Layout::kChannelsLast;
   }
   const Layout layout = channels_last ? Layout::kChannelsLast : Layout::kDense;
   std::int64_t outer = 1, inner = 1;
@@ -152,7 +141,7 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
     outer = num_elements(output) / std::max<std::int64_t>(1, output[1]);
   } else {
     for (std::size_t d = 0; d < rank; ++d) (static_cast<std::int64_t>(d) < *axis ? outer : inner) *= output[d];
-    inner /= std::max<std::int64_t>(1, output[static_cast<std::size_t>(*axis)]);
+    inner /= std::max<std::int64_t>(1, output[*axis]);
   }
   std::vector<int> inputs;
   std::vector<std::int64_t> widths;
@@ -160,7 +149,7 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
     Operand as_stored{operand.tensor, Rounding::kNone, operand.first};
     if (spec_.is_constant(operand.tensor)) as_stored.rounding = kernel.outputs[0].rounding;
     inputs.push_back(read(as_stored, layout, kernel.layer));
-    widths.push_back(shape(operand.tensor)[static_cast<std::size_t>(*axis)] * inner);
+    widths.push_back(shape(operand.tensor)[*axis] * inner);
   }
   const int target = define(result, layout);
   add_step(make_concat_kernel(outer, std::move(widths)), std::move(inputs), {target}, kernel.layer);
@@ -171,9 +160,9 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
 bool Lowering::lower_resize(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId in = l.inputs[0], out = l.outputs[0];
-  if (!ops::is_resize(l) || spec_.is_constant(in) || home(in).layout != Layout::kChannelsLast) return false;
+  if (!ops::is_resize(l) || spec_.is_constant(in) || location(in).layout != Layout::kChannelsLast) return false;
   const Shape &input = shape(in), &output = shape(out);
-  const TensorId scales = l.inputs.size() > 2 ? l.inputs[2] : kNone;
+  const TensorId scales = l.input(2);
   if (!ops::repeats_whole_elements(l, input, output,
                                    scales != kNone && spec_.is_constant(scales) ? &spec_.value(scales) : nullptr))
     return false;
@@ -188,14 +177,14 @@ bool Lowering::lower_quantization(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (ops::is_quantize(l)) {
     // No integers are stored where only such pairs read them.
-    const auto output = static_cast<std::size_t>(l.outputs[0]);
+    const TensorId output = l.outputs[0];
     const auto& readers = spec_.consumers[output];
     return !spec_.output[output] && !readers.empty() &&
            std::ranges::all_of(readers, [&](LayerId reader) { return quantized_source(reader) != kNone; });
   }
   const TensorId source = quantized_source(kernel.layer);
   if (source == kNone) return false;
-  const Home from = home(source);
+  const ValueLocation from = location(source);
   const int slot = define(l.outputs[0], from.layout);
   add_step(make_quantize_kernel(quantize_spec(*dequantized(spec_, l.outputs[0]), true)), {from.slot}, {slot},
            kernel.layer);
@@ -213,14 +202,14 @@ TensorId Lowering::quantized_source(LayerId dequantize) const {
     return kNone;
   const Tensor &a = spec_.value(q.inputs[1]), &b = spec_.value(l.inputs[1]);
   if (a.type() != DataType::kFloat32 || a.size() != 1 || a.data<float>()[0] != b.data<float>()[0]) return kNone;
-  if (q.inputs.size() > 2 && q.inputs[2] != kNone) {
+  if (q.input(2) != kNone) {
     if (!spec_.is_constant(q.inputs[2])) return kNone;
     const Tensor& zero = spec_.value(q.inputs[2]);
     const auto* bytes = static_cast<const unsigned char*>(zero.raw());
     if (std::any_of(bytes, bytes + zero.bytes(), [](unsigned char byte) { return byte != 0; })) return kNone;
   }
-  const int slot = home(q.inputs[0]).slot;
-  return slot < 0 || made_.slots[static_cast<std::size_t>(slot)].dynamic ? kNone : q.inputs[0];
+  const int slot = location(q.inputs[0]).slot;
+  return slot < 0 || made_.slots[slot].dynamic ? kNone : q.inputs[0];
 }
 
 }  // namespace ulpscope::cpu

@@ -75,9 +75,9 @@ const Program::Value* only_use(const ProgramKernel& epilogue, Register value, Re
 /// The load that an Add adds to `value`; null: something else is added.
 const Load* addend(const ProgramKernel& epilogue, const Program::Value& add, Register value) {
   if (add.instruction != Instruction::kAdd) return nullptr;
-  const Program::Value& other = epilogue.program.values[static_cast<std::size_t>(add.a == value ? add.b : add.a)];
+  const Program::Value& other = epilogue.program.values[add.a == value ? add.b : add.a];
   if (other.kind != Program::Kind::kLoad) return nullptr;
-  const Load& load = epilogue.loads[static_cast<std::size_t>(other.load)];
+  const Load& load = epilogue.loads[other.load];
   return load.source == Load::Source::kTensor ? &load : nullptr;
 }
 
@@ -192,7 +192,7 @@ void Lowering::add_addend(const ProductKernel& kernel, const ops::MatrixForm& fo
 }
 
 std::string Lowering::scale_shift_key(const Layer& l) const {
-  std::string key = fmt::format("{}", l.outputs[0]);
+  std::string key = std::to_string(l.outputs[0].number());
   for (std::size_t i = 1; i < 5; ++i) key += "," + constant_key(l.inputs[i]);
   return key;
 }
@@ -297,7 +297,7 @@ bool Lowering::lower_integer_convolution(const ProductKernel& kernel, Convolutio
   const Layer& l = layer(kernel.layer);
   const Quantization& x = kernel.operands[0].quantization;
   // Scales and integers depend on how the layer uses its weights, too.
-  const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer, spec.key);
+  const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), spec.key);
   const auto weights = integer_weights(l, spec.weights, key, kernel.normalization != kNone);
   const std::vector<Tensor> parts = exact_parts(l, weights->integers, x, key);
   std::vector<std::unique_ptr<Kernel>> kernels;
@@ -347,7 +347,8 @@ void Lowering::lower_reference_product(const ProductKernel& kernel) {
     inputs.resize(3, -1);
     Tensor weights = convolution_weights(kernel, rounding, key);
     if (kernel.integers)
-      weights = weights_of_integers(l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer, key), true);
+      weights =
+          weights_of_integers(l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
     inputs[1] = constant_slot(std::move(weights));
     inputs[2] = constant_slot(convolution_bias(kernel, rounding, key));
   }

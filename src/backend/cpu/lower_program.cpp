@@ -49,7 +49,7 @@ void Lowering::lower(const ProgramKernel& kernel) {
     std::vector<int> inputs, outputs;
     compile(kernel, {layout, expand}, program, registers, inputs, 0);
     for (const ProgramKernel::Output& output : kernel.outputs)
-      program.output(registers[static_cast<std::size_t>(output.source)], step_rounding(output.store));
+      program.output(registers[output.source], step_rounding(output.store));
     std::unique_ptr<Kernel> step = program.finish();
     if (step == nullptr) continue;  // Rows of some load have no single stride: it is spread over the domain.
     for (const auto& [source, store] : kernel.outputs)
@@ -66,8 +66,8 @@ Layout Lowering::layout_of(const ProgramKernel& kernel) const {
   if (kernel.row_dims > 0 || kernel.domain.size() < 3 || kernel.domain.size() > 4) return Layout::kDense;
   const bool channels_last = std::ranges::any_of(kernel.loads, [&](const Load& load) {
     const TensorId id = load.operand.tensor;
-    return load.source == Load::Source::kTensor && !spec_.is_constant(id) && home(id).layout == Layout::kChannelsLast &&
-           shape(id) == kernel.domain;
+    return load.source == Load::Source::kTensor && !spec_.is_constant(id) &&
+           location(id).layout == Layout::kChannelsLast && shape(id) == kernel.domain;
   });
   return channels_last ? Layout::kChannelsLast : Layout::kDense;
 }
@@ -79,10 +79,10 @@ void Lowering::compile(const ProgramKernel& kernel, const LoadForm& form, Progra
   // Loads and constants before the first register are made when something reads them.
   const std::function<Register(Register)> made = [&](Register r) -> Register {
     if (r < 0) return -1;
-    const Program::Value& value = values[static_cast<std::size_t>(r)];
-    Register& result = registers[static_cast<std::size_t>(r)];
+    const Program::Value& value = values[r];
+    Register& result = registers[r];
     if (result < 0 && value.kind == Program::Kind::kLoad)
-      result = compile_load(kernel, kernel.loads[static_cast<std::size_t>(value.load)], form, program, inputs);
+      result = compile_load(kernel, kernel.loads[value.load], form, program, inputs);
     else if (result < 0 && value.kind == Program::Kind::kConstant)
       result = program.constant(value.constant);
     else if (result < 0)
@@ -111,7 +111,7 @@ Register Lowering::compile_load(const ProgramKernel& kernel, const Load& load, c
     slot = constant_slot(value);
     if (!load.per_channel) strides = strides_in(value.shape(), Layout::kDense, domain, form.layout);
   } else {
-    const Home& from = home_for(load.operand);
+    const ValueLocation& from = location_for(load.operand);
     Layout own = from.layout;
     slot = from.slot;
     if (!is_exact(from.storage, load.operand.rounding)) rounding = load.operand.rounding;
@@ -160,7 +160,7 @@ void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& result
   if (!scaled && !more) {
     // The results are what is stored: rounded where they are.
     const Store& store = epilogue.outputs[0].store;
-    home(store.tensor) = {results.slot, results.layout, schedule_.storage[static_cast<std::size_t>(store.tensor)]};
+    location(store.tensor) = {results.slot, results.layout, schedule_.storage[store.tensor]};
     return this->store(results.slot, store, kernel.layer);
   }
   ProgramBuilder program(in_memory_order(domain, results.layout));
@@ -169,16 +169,16 @@ void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& result
   Register raw =
       program.input(in_memory_order(layout_strides(domain, results.layout), results.layout), Rounding::kNone);
   if (scaled) raw = compile_scaling(program, domain, results.layout, inputs, raw, results.scaling);
-  registers[static_cast<std::size_t>(results.done)] = raw;
+  registers[results.done] = raw;
   compile(epilogue, {results.layout}, program, registers, inputs, static_cast<std::size_t>(results.done) + 1);
   for (std::size_t o = 0; o < epilogue.outputs.size(); ++o) {
     const auto& [source, store] = epilogue.outputs[o];
-    program.output(registers[static_cast<std::size_t>(source)], step_rounding(store));
+    program.output(registers[source], step_rounding(store));
     // The last one takes the place of the results.
     if (o + 1 < epilogue.outputs.size()) {
       outputs.push_back(define(store.tensor, results.layout));
     } else {
-      home(store.tensor) = {results.slot, results.layout, schedule_.storage[static_cast<std::size_t>(store.tensor)]};
+      location(store.tensor) = {results.slot, results.layout, schedule_.storage[store.tensor]};
       outputs.push_back(results.slot);
     }
   }

@@ -13,65 +13,64 @@
 namespace ulpscope::cpu {
 
 Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
-            std::span<const GraphFunction> subgraphs) {
+            const IdMap<LayerId, GraphFunction>& subgraphs) {
   return Lowering(spec, schedule, weights, subgraphs).run();
 }
 
 Lowering::Lowering(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
-                   std::span<const GraphFunction> subgraphs)
+                   const IdMap<LayerId, GraphFunction>& subgraphs)
     : spec_(spec),
       schedule_(schedule),
       network_(*spec.network),
       weights_(weights),
       subgraphs_(subgraphs),
-      home_(network_.tensors.size()),
+      locations_(network_.tensors.size()),
       keys_(network_.tensors.size()) {}
 
 Steps Lowering::run() {
   for (TensorId id : network_.inputs) {
-    keys_[static_cast<std::size_t>(id)] = {0, static_cast<std::uint64_t>(id)};
+    keys_[id] = {0, static_cast<std::uint64_t>(id.number())};
     made_.inputs.push_back(define(id, Layout::kDense));
   }
   for (std::size_t g = 0; g < schedule_.kernels.size(); ++g) {
     const std::size_t first_step = made_.steps.size();
     for (const KernelDescription& kernel : schedule_.kernels[g])
       std::visit([&](const auto& described) { lower(described); }, kernel);
-    name_values(schedule_.grouping.groups[g], schedule_.kernels[g], first_step);
+    set_activation_keys(schedule_.grouping.groups[g], schedule_.kernels[g], first_step);
   }
   std::ranges::stable_sort(made_.values, {}, &StoredValue::step);
   for (const Operand& output : schedule_.outputs) made_.outputs.push_back(read(output, Layout::kDense, kNone));
   return std::move(made_);
 }
 
-void Lowering::name_values(const Group& group, std::span<const KernelDescription> kernels, std::size_t first_step) {
+void Lowering::set_activation_keys(const Group& group, std::span<const KernelDescription> kernels,
+                                   std::size_t first_step) {
   // Layers and tensors go by their numbers: the network and the shapes are fixed for a store.
   std::string text;
   const auto put = [&](std::uint64_t number) { text.append(reinterpret_cast<const char*>(&number), sizeof number); };
   for (const KernelDescription& kernel : kernels) text += identity_of(kernel);
   for (LayerId id : group.layers)
-    for (TensorId input : layer(id).inputs) {
-      if (input == kNone || spec_.is_constant(input) || home(input).slot < 0) continue;
-      put(static_cast<std::uint64_t>(home(input).layout));
-      put(keys_[static_cast<std::size_t>(input)].first);
-      put(keys_[static_cast<std::size_t>(input)].second);
+    for (TensorId input : present(layer(id).inputs)) {
+      if (spec_.is_constant(input) || location(input).slot < 0) continue;
+      put(static_cast<std::uint64_t>(location(input).layout));
+      put(keys_[input].first);
+      put(keys_[input].second);
     }
   for (LayerId id : group.layers)
-    for (TensorId tensor : layer(id).outputs) {
-      if (tensor == kNone || home(tensor).slot < 0 ||
-          schedule_.grouping.internal[static_cast<std::size_t>(tensor)] != 0)
-        continue;
+    for (TensorId tensor : present(layer(id).outputs)) {
+      if (location(tensor).slot < 0 || schedule_.grouping.internal[tensor] != 0) continue;
       const std::size_t length = text.size();
-      put(static_cast<std::uint64_t>(tensor));
+      put(static_cast<std::uint64_t>(tensor.number()));
       const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
       text.resize(length);
-      keys_[static_cast<std::size_t>(tensor)] = {hash.high64, hash.low64};
+      keys_[tensor] = {hash.high64, hash.low64};
       const Slot& slot = slot_of(tensor);
       if (slot.dynamic || slot.alias >= 0 || slot.constant) continue;
       int step = -1;
       for (std::size_t i = first_step; i < made_.steps.size(); ++i)
-        if (std::ranges::find(made_.steps[i].outputs, home(tensor).slot) != made_.steps[i].outputs.end())
+        if (std::ranges::find(made_.steps[i].outputs, location(tensor).slot) != made_.steps[i].outputs.end())
           step = static_cast<int>(i);
-      if (step >= 0) made_.values.push_back({home(tensor).slot, step, keys_[static_cast<std::size_t>(tensor)]});
+      if (step >= 0) made_.values.push_back({location(tensor).slot, step, keys_[tensor]});
     }
 }
 
@@ -90,16 +89,16 @@ void Lowering::add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> i
 }
 
 int Lowering::define(TensorId id, Layout layout) {
-  home(id) = {new_slot(spec_.type(id), spec_.shape(id)), layout, schedule_.storage[static_cast<std::size_t>(id)]};
-  return home(id).slot;
+  location(id) = {new_slot(spec_.type(id), spec_.shape(id)), layout, schedule_.storage[id]};
+  return location(id).slot;
 }
 
 void Lowering::settle(const Store& store, LayerId layer_id) {
   if (!store.exact) return;
-  const Home exact{home(store.tensor).slot, home(store.tensor).layout, DataType::kFloat32};
+  const ValueLocation exact{location(store.tensor).slot, location(store.tensor).layout, DataType::kFloat32};
   exact_[store.tensor] = exact;
   const int slot = define(store.tensor, exact.layout);
-  made_.slots[static_cast<std::size_t>(slot)].dynamic = made_.slots[static_cast<std::size_t>(exact.slot)].dynamic;
+  made_.slots[slot].dynamic = made_.slots[exact.slot].dynamic;
   add_step(make_round_kernel(store.rounding), {exact.slot}, {slot}, layer_id);
 }
 
@@ -109,18 +108,17 @@ void Lowering::store(int slot, const Store& what, LayerId layer_id) {
   settle(what, layer_id);
 }
 
-const Lowering::Home& Lowering::home_for(const Operand& operand) const {
-  return operand.exact ? exact_.at(operand.tensor) : home(operand.tensor);
+const Lowering::ValueLocation& Lowering::location_for(const Operand& operand) const {
+  return operand.exact ? exact_.at(operand.tensor) : location(operand.tensor);
 }
 
 std::string Lowering::constant_key(TensorId id) const {
   if (id == kNone) return "none";
-  if (spec_.shape_dependent[static_cast<std::size_t>(id)])
-    return fmt::format("{}{}{}", weights_.scope(), id, constants_of(spec_));
+  if (spec_.shape_dependent[id]) return fmt::format("{}{}{}", weights_.scope(), id.number(), constants_of(spec_));
   const Tensor& value = spec_.value(id);
   // What the file has is the same in every network that was made from it; what is folded belongs to this one.
   const bool from_file = value && network_.tensor(id).value.raw() == value.raw() && value.size() > 0;
-  return from_file ? weights_.name_of(value) : fmt::format("{}{}", weights_.scope(), id);
+  return from_file ? weights_.name_of(value) : fmt::format("{}{}", weights_.scope(), id.number());
 }
 
 Tensor Lowering::constant(const Operand& operand, Layout layout) {
@@ -165,14 +163,14 @@ int Lowering::read(const Operand& operand, Layout layout, LayerId reader) {
   const auto key = std::make_tuple(id, layout, operand.first, rounding, operand.exact);
   if (const auto found = variants_.find(key); found != variants_.end()) return found->second;
   if (spec_.is_constant(id)) return variants_[key] = constant_slot(constant(operand, layout));
-  const Home from = home_for(operand);
+  const ValueLocation from = location_for(operand);
   if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
   if (is_exact(from.storage, rounding) || slot_of(id).type != DataType::kFloat32) rounding = Rounding::kNone;
   if (layout == from.layout && rounding == Rounding::kNone) return from.slot;
   const auto rounded = std::make_tuple(id, layout, operand.first, rounding, operand.exact);
   if (const auto found = variants_.find(rounded); found != variants_.end()) return found->second;
   const int slot = new_slot(DataType::kFloat32, spec_.shape(id));
-  made_.slots[static_cast<std::size_t>(slot)].dynamic = slot_of(id).dynamic;
+  made_.slots[slot].dynamic = slot_of(id).dynamic;
   add_step(layout == from.layout ? make_round_kernel(rounding) : make_reorder_kernel(shape(id), layout, rounding),
            {from.slot}, {slot}, reader);
   return variants_[key] = variants_[rounded] = slot;
@@ -182,7 +180,7 @@ int Lowering::read_integers(const Operand& operand, Layout layout, bool dequanti
   const TensorId id = operand.tensor;
   const auto key = std::make_tuple(id, layout, dequantize);
   if (const auto found = integers_.find(key); found != integers_.end()) return found->second;
-  const Home from = home(id);
+  const ValueLocation from = location(id);
   if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
   int source = from.slot;
   const int slot = new_slot(DataType::kFloat32, spec_.shape(id));

@@ -17,19 +17,19 @@ namespace ulpscope::cpu {
 
 /// `weights` and `subgraphs` as in Backend::plan.
 Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
-            std::span<const GraphFunction> subgraphs);
+            const IdMap<LayerId, GraphFunction>& subgraphs);
 
 QuantizeSpec quantize_spec(const Quantization& quantization, bool dequantize);
 
 class Lowering {
  public:
   Lowering(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
-           std::span<const GraphFunction> subgraphs);
+           const IdMap<LayerId, GraphFunction>& subgraphs);
   Steps run();
 
  private:
   /// Where the values of a tensor are, as its producer left them.
-  struct Home {
+  struct ValueLocation {
     int slot = -1;
     Layout layout = Layout::kDense;
     DataType storage = DataType::kUndefined;  ///< float32: not rounded to anything narrower.
@@ -37,21 +37,21 @@ class Lowering {
 
   const Layer& layer(LayerId id) const { return network_.layer(id); }
   const Shape& shape(TensorId id) const { return *spec_.shape(id); }
-  Home& home(TensorId id) { return home_[static_cast<std::size_t>(id)]; }
-  const Home& home(TensorId id) const { return home_[static_cast<std::size_t>(id)]; }
-  Slot& slot_of(TensorId id) { return made_.slots[static_cast<std::size_t>(home(id).slot)]; }
+  ValueLocation& location(TensorId id) { return locations_[id]; }
+  const ValueLocation& location(TensorId id) const { return locations_[id]; }
+  Slot& slot_of(TensorId id) { return made_.slots[location(id).slot]; }
 
   int new_slot(DataType declared, const std::optional<Shape>& shape);
   int new_float_slot(const Shape& shape) { return new_slot(DataType::kFloat32, shape); }
   void add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> inputs, std::vector<int> outputs, LayerId layer);
   int define(TensorId id, Layout layout);
-  /// Keeps the exact values beside the rounded ones where Store says so: to be called when the tensor has its home.
+  /// Keeps the exact values beside the rounded ones where Store says so: to be called when the tensor has its location.
   void settle(const Store& store, LayerId layer);
-  /// Rounds what a step left in `slot`, the home of the tensor, and settles it.
+  /// Rounds what a step left in `slot`, where the tensor is, and settles it.
   void store(int slot, const Store& store, LayerId layer);
   /// How a step that writes the tensor itself rounds it; settle() does the rest.
   static Rounding step_rounding(const Store& store) { return store.exact ? Rounding::kNone : store.rounding; }
-  const Home& home_for(const Operand& operand) const;
+  const ValueLocation& location_for(const Operand& operand) const;
   /// The tensor's values in this layout, rounded; makes a conversion step when no slot has them yet.
   int read(const Operand& operand, Layout layout, LayerId reader);
   /// The same as 8-bit integers, or as these times their scale again.
@@ -64,8 +64,8 @@ class Lowering {
   int constant_slot(Tensor value);
   ObjectCache object_cache();
 
-  /// Names what a group left behind, for ActivationStore.
-  void name_values(const Group& group, std::span<const KernelDescription> kernels, std::size_t first_step);
+  /// Of what a group left behind, for ActivationStore.
+  void set_activation_keys(const Group& group, std::span<const KernelDescription> kernels, std::size_t first_step);
 
   // lower_layer.cpp
   void lower(const LayerKernel& kernel);
@@ -137,13 +137,13 @@ class Lowering {
   };
   /// A constant operand that is read as integers, times their scales.
   Tensor dequantized_constant(LayerId id, const Operand& operand);
-  /// The weights of a product as integers times their scales; `key` and `folded` as for integer_weights().
-  Tensor weights_of_integers(const Layer& l, const Tensor& values, const std::string& key, bool folded);
+  /// The weights of a product as integers times their scales; `key` and `rescaled` as for integer_weights().
+  Tensor weights_of_integers(const Layer& l, const Tensor& values, const std::string& key, bool rescaled);
   /// Names the integers of a product's weights: the same for layers, of any network, that use a constant in one way.
   std::string integer_weights_key(LayerId id, TensorId tensor) const;
-  /// `folded`: the values are no longer those of the file.
+  /// `rescaled`: the values are no longer those of the file.
   std::shared_ptr<const IntegerWeights> integer_weights(const Layer& l, const Tensor& values, const std::string& key,
-                                                        bool folded);
+                                                        bool rescaled);
   Tensor product_scales(const Quantization& x, const Tensor& weights, const std::string& key);
   /// Where to cut k, first and last included, so that every sum of a piece is exact in float32. `b`: nothing when that
   /// is constant.
@@ -160,11 +160,11 @@ class Lowering {
   const Schedule& schedule_;
   const Network& network_;
   WeightCache& weights_;
-  std::span<const GraphFunction> subgraphs_;
+  const IdMap<LayerId, GraphFunction>& subgraphs_;
   Steps made_;
-  std::vector<Home> home_;           ///< Per tensor.
-  std::map<TensorId, Home> exact_;   ///< Of stored tensors: the values that other kernels of their group read.
-  std::vector<ActivationKey> keys_;  ///< Per tensor.
+  IdMap<TensorId, ValueLocation> locations_;
+  std::map<TensorId, ValueLocation> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
+  IdMap<TensorId, ActivationKey> keys_;
   std::map<std::tuple<TensorId, Layout, Rounding, Rounding, bool>, int> variants_;
   std::map<std::tuple<TensorId, Layout, bool>, int> integers_;
 };

@@ -37,7 +37,7 @@ class ConcatKernel final : public Kernel {
   std::int64_t total_ = 0;
 };
 
-/// Nearest-neighbour enlargement by whole factors, channels last.
+/// Nearest-neighbor enlargement by whole factors, channels last.
 class RepeatKernel final : public Kernel {
  public:
   RepeatKernel(std::int64_t batch, std::int64_t height, std::int64_t width, std::int64_t channels,
@@ -92,8 +92,7 @@ class ChannelMeanKernel final : public Kernel {
     for (std::int64_t n = 0; n < batch_; ++n)
       for (std::int64_t c = 0; c < channels_; ++c) {
         float sum = 0.0f;
-        for (std::int64_t b = 0; b < blocks; ++b)
-          sum += partial[static_cast<std::size_t>((n * blocks + b) * channels_ + c)];
+        for (std::int64_t b = 0; b < blocks; ++b) sum += partial[(n * blocks + b) * channels_ + c];
         out[n * channels_ + c] = sum / static_cast<float>(positions_);
       }
   }

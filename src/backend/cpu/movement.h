@@ -11,7 +11,7 @@ namespace ulpscope::cpu {
 /// out[o, :] = the inputs' rows o side by side; input i has rows of widths[i] floats.
 std::unique_ptr<Kernel> make_concat_kernel(std::int64_t outer, std::vector<std::int64_t> widths);
 
-/// Nearest-neighbour enlargement of `input` (n, c, h, w) by whole factors, channels last.
+/// Nearest-neighbor enlargement of `input` (n, c, h, w) by whole factors, channels last.
 std::unique_ptr<Kernel> make_repeat_kernel(const Shape& input, std::int64_t factor_y, std::int64_t factor_x);
 
 /// Mean over all positions of each channel, channels last; partial sums in fixed blocks of positions.

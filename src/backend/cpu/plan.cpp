@@ -22,21 +22,21 @@ std::size_t bytes_of(const Slot& slot) {
 }
 
 int root_of(const std::vector<Slot>& slots, int slot) {
-  while (slots[static_cast<std::size_t>(slot)].alias >= 0) slot = slots[static_cast<std::size_t>(slot)].alias;
+  while (slots[slot].alias >= 0) slot = slots[slot].alias;
   return slot;
 }
 
 }  // namespace
 
 CpuPlan::CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
-                 std::span<const GraphFunction> subgraphs)
+                 const IdMap<LayerId, GraphFunction>& subgraphs)
     : Plan(std::move(spec), std::move(schedule)), made_(lower(*spec_, schedule_, weights, subgraphs)) {
   place_slots();
   choose_kept_values();
 }
 
 bool CpuPlan::is_fresh_output(int slot) const {
-  const Slot& s = made_.slots[static_cast<std::size_t>(slot)];
+  const Slot& s = made_.slots[slot];
   return !s.dynamic && !s.constant && s.alias < 0 && std::ranges::find(made_.inputs, slot) == made_.inputs.end() &&
          std::ranges::count(made_.outputs, slot) == 1;
 }
@@ -47,18 +47,18 @@ void CpuPlan::place_slots() {
   const int end = static_cast<int>(made_.steps.size());
   const auto touch = [&](int slot, int step) {
     if (slot < 0) return;
-    Slot& s = made_.slots[static_cast<std::size_t>(root_of(made_.slots, slot))];
+    Slot& s = made_.slots[root_of(made_.slots, slot)];
     s.first = s.first < 0 ? step : std::min(s.first, step);
     s.last = std::max(s.last, step);
   };
   for (int slot : made_.inputs) touch(slot, 0);
   for (int i = 0; i < end; ++i) {
-    for (int slot : made_.steps[static_cast<std::size_t>(i)].inputs) touch(slot, i);
-    for (int slot : made_.steps[static_cast<std::size_t>(i)].outputs) touch(slot, i);
+    for (int slot : made_.steps[i].inputs) touch(slot, i);
+    for (int slot : made_.steps[i].outputs) touch(slot, i);
   }
   for (int slot : made_.outputs) touch(slot, end);
   fresh_.assign(made_.slots.size(), 0);
-  for (int slot : made_.outputs) fresh_[static_cast<std::size_t>(slot)] = is_fresh_output(slot);
+  for (int slot : made_.outputs) fresh_[slot] = is_fresh_output(slot);
   std::vector<int> order;
   for (std::size_t i = 0; i < made_.slots.size(); ++i) {
     const Slot& s = made_.slots[i];
@@ -67,16 +67,15 @@ void CpuPlan::place_slots() {
     if (!s.dynamic && !s.constant && s.alias < 0 && s.first >= 0 && !bound_by_caller && !fresh_[i])
       order.push_back(static_cast<int>(i));
   }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return bytes_of(made_.slots[static_cast<std::size_t>(a)]) > bytes_of(made_.slots[static_cast<std::size_t>(b)]);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return bytes_of(made_.slots[a]) > bytes_of(made_.slots[b]); });
   std::vector<int> placed;  // By offset.
   for (int index : order) {
-    Slot& slot = made_.slots[static_cast<std::size_t>(index)];
+    Slot& slot = made_.slots[index];
     const std::size_t size = bytes_of(slot);
     std::size_t offset = 0;
     for (int other_index : placed) {
-      const Slot& other = made_.slots[static_cast<std::size_t>(other_index)];
+      const Slot& other = made_.slots[other_index];
       if (other.last < slot.first || slot.last < other.first) continue;
       if (offset + size <= other.offset) break;
       offset = std::max(offset, other.offset + bytes_of(other));
@@ -84,10 +83,7 @@ void CpuPlan::place_slots() {
     slot.offset = offset;
     arena_bytes_ = std::max(arena_bytes_, offset + size);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
-                                   [&](int a, int b) {
-                                     return made_.slots[static_cast<std::size_t>(a)].offset <
-                                            made_.slots[static_cast<std::size_t>(b)].offset;
-                                   }),
+                                   [&](int a, int b) { return made_.slots[a].offset < made_.slots[b].offset; }),
                   index);
   }
   if (arena_bytes_ > machine_memory())
@@ -107,21 +103,20 @@ void CpuPlan::choose_kept_values() {
   std::vector<std::int64_t> alive(steps + 1, 0);  // After each step; as differences first.
   for (const Slot& slot : made_.slots) {
     if (slot.dynamic || slot.constant || slot.alias >= 0 || slot.first < 0) continue;
-    alive[static_cast<std::size_t>(slot.first)] += static_cast<std::int64_t>(bytes_of(slot));
-    alive[static_cast<std::size_t>(slot.last)] -= static_cast<std::int64_t>(bytes_of(slot));
+    alive[slot.first] += static_cast<std::int64_t>(bytes_of(slot));
+    alive[slot.last] -= static_cast<std::int64_t>(bytes_of(slot));
   }
   std::partial_sum(alive.begin(), alive.end(), alive.begin());
   std::vector<char> chosen(steps, 0);
   for (std::size_t s = 0; s < kStretches; ++s) {
     const auto begin = alive.begin() + static_cast<std::ptrdiff_t>(s * steps / kStretches);
     const auto end = alive.begin() + static_cast<std::ptrdiff_t>((s + 1) * steps / kStretches);
-    if (begin != end) chosen[static_cast<std::size_t>(std::min_element(begin, end) - alive.begin())] = 1;
+    if (begin != end) chosen[std::min_element(begin, end) - alive.begin()] = 1;
   }
   std::vector<std::size_t> next(steps + 1, steps);  // The first chosen step from here on.
   for (std::size_t i = steps; i-- > 0;) next[i] = chosen[i] != 0 ? i : next[i + 1];
   for (StoredValue& value : made_.values)
-    value.kept = static_cast<int>(next[static_cast<std::size_t>(value.step)]) <
-                 made_.slots[static_cast<std::size_t>(value.slot)].last;
+    value.kept = static_cast<int>(next[value.step]) < made_.slots[value.slot].last;
 }
 
 void CpuPlan::bind() const {
@@ -142,18 +137,15 @@ std::vector<char> CpuPlan::reuse(ActivationStore& store) const {
   std::vector<char> known(made_.slots.size(), 0), wanted(made_.slots.size(), 0), runs(made_.steps.size(), 0);
   for (const StoredValue& value : made_.values)
     if (const Tensor* tensor = store.find(value.key)) {
-      bound_[static_cast<std::size_t>(value.slot)] = *tensor;
-      known[static_cast<std::size_t>(value.slot)] = 1;
+      bound_[value.slot] = *tensor;
+      known[value.slot] = 1;
     }
   const auto want = [&](int slot) {
-    for (; slot >= 0 && !known[static_cast<std::size_t>(slot)];
-         slot = made_.slots[static_cast<std::size_t>(slot)].alias)
-      wanted[static_cast<std::size_t>(slot)] = 1;
+    for (; slot >= 0 && !known[slot]; slot = made_.slots[slot].alias) wanted[slot] = 1;
   };
   for (int slot : made_.outputs) want(slot);
   for (std::size_t i = made_.steps.size(); i-- > 0;) {
-    runs[i] = std::ranges::any_of(made_.steps[i].outputs,
-                                  [&](int slot) { return slot >= 0 && wanted[static_cast<std::size_t>(slot)]; });
+    runs[i] = std::ranges::any_of(made_.steps[i].outputs, [&](int slot) { return slot >= 0 && wanted[slot]; });
     if (runs[i]) std::ranges::for_each(made_.steps[i].inputs, want);
   }
   return runs;
@@ -163,7 +155,7 @@ std::vector<Tensor> CpuPlan::run(std::span<const Tensor> inputs, ActivationStore
   const std::lock_guard lock(mutex_);
   bind();
   for (std::size_t i = 0; i < made_.inputs.size(); ++i)
-    if (made_.inputs[i] >= 0) bound_[static_cast<std::size_t>(made_.inputs[i])] = inputs[i];
+    if (made_.inputs[i] >= 0) bound_[made_.inputs[i]] = inputs[i];
   std::vector<Tensor> own;
   std::vector<char> runs;
   if (store != nullptr) {
@@ -178,8 +170,7 @@ std::vector<Tensor> CpuPlan::run(std::span<const Tensor> inputs, ActivationStore
     handed_out[i] = 1;
   }
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
-    if (made_.slots[i].alias >= 0)
-      bound_[i] = bound_[static_cast<std::size_t>(made_.slots[i].alias)].reshaped(made_.slots[i].shape);
+    if (made_.slots[i].alias >= 0) bound_[i] = bound_[made_.slots[i].alias].reshaped(made_.slots[i].shape);
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
   auto value = made_.values.begin();
@@ -189,13 +180,13 @@ std::vector<Tensor> CpuPlan::run(std::span<const Tensor> inputs, ActivationStore
     if (run) {
       in.clear();
       out.clear();
-      for (int slot : step.inputs) in.push_back(slot < 0 ? nullptr : &bound_[static_cast<std::size_t>(slot)]);
-      for (int slot : step.outputs) out.push_back(slot < 0 ? nullptr : &bound_[static_cast<std::size_t>(slot)]);
+      for (int slot : step.inputs) in.push_back(slot < 0 ? nullptr : &bound_[slot]);
+      for (int slot : step.outputs) out.push_back(slot < 0 ? nullptr : &bound_[slot]);
       step.kernel->run(in, out);
     }
     for (; value != made_.values.end() && value->step == static_cast<int>(i); ++value)
       if (run && store != nullptr && keep && value->kept && !store->contains(value->key))
-        store->put(value->key, bound_[static_cast<std::size_t>(value->slot)].clone());
+        store->put(value->key, bound_[value->slot].clone());
   }
   std::vector<Tensor> results;
   for (int slot : made_.outputs) {
@@ -204,7 +195,7 @@ std::vector<Tensor> CpuPlan::run(std::span<const Tensor> inputs, ActivationStore
   }
   if (store != nullptr) bound_ = std::move(own);
   for (int slot : made_.inputs)
-    if (slot >= 0) bound_[static_cast<std::size_t>(slot)] = {};
+    if (slot >= 0) bound_[slot] = {};
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
     if (made_.slots[i].dynamic || made_.slots[i].alias >= 0 || fresh_[i]) bound_[i] = {};
   return results;

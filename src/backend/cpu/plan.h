@@ -1,4 +1,4 @@
-// The steps that compute a specialised network under one assignment, and where their tensors lie.
+// The steps that compute a specialized network under one assignment, and where their tensors lie.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct Steps {
 class CpuPlan final : public Plan {
  public:
   CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
-          std::span<const GraphFunction> subgraphs);
+          const IdMap<LayerId, GraphFunction>& subgraphs);
 
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override;
   std::size_t arena_bytes() const noexcept override { return arena_bytes_; }

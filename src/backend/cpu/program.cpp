@@ -28,9 +28,7 @@ Register ProgramBuilder::constant(float value) {
 }
 
 Register ProgramBuilder::apply(Instruction instruction, Register a, Register b, float p, float q) {
-  const auto kind_of = [&](Register r) {
-    return r < 0 ? Kind::kConstant : registers_[static_cast<std::size_t>(r)].kind;
-  };
+  const auto kind_of = [&](Register r) { return r < 0 ? Kind::kConstant : registers_[r].kind; };
   Kind kind = std::max({kind_of(a), kind_of(b), row_dims_ > 0 ? Kind::kRow : Kind::kFull});
   if (is_row_reduction(instruction)) kind = Kind::kRow;
   const Register target = static_cast<Register>(registers_.size());
@@ -178,15 +176,13 @@ class ProgramKernel final : public Kernel {
     std::vector<int> last_use(count, -1);
     for (std::size_t s = 0; s < steps_.size(); ++s)
       for (int r : {steps_[s].a, steps_[s].b})
-        if (r >= 0) last_use[static_cast<std::size_t>(r)] = static_cast<int>(s);
-    for (const auto& output : outputs_)
-      last_use[static_cast<std::size_t>(output.source)] = static_cast<int>(steps_.size());
+        if (r >= 0) last_use[r] = static_cast<int>(s);
+    for (const auto& output : outputs_) last_use[output.source] = static_cast<int>(steps_.size());
     place_.assign(count, -1);
     output_of_.assign(count, -1);
-    for (std::size_t o = 0; o < outputs_.size(); ++o)
-      output_of_[static_cast<std::size_t>(outputs_[o].source)] = static_cast<int>(o);
+    for (std::size_t o = 0; o < outputs_.size(); ++o) output_of_[outputs_[o].source] = static_cast<int>(o);
     std::vector<int> free;
-    const auto take = [&](std::size_t r) {
+    const auto allocate = [&](std::size_t r) {
       if (free.empty()) {
         place_[r] = places_++;
       } else {
@@ -194,21 +190,19 @@ class ProgramKernel final : public Kernel {
         free.pop_back();
       }
     };
-    for (const Access& access : inputs_) take(static_cast<std::size_t>(access.target));
+    for (const Access& access : inputs_) allocate(static_cast<std::size_t>(access.target));
     for (std::size_t s = 0; s < steps_.size(); ++s) {
-      take(static_cast<std::size_t>(steps_[s].target));
+      allocate(static_cast<std::size_t>(steps_[s].target));
       for (int r : {steps_[s].a, steps_[s].b})
-        if (r >= 0 && place_[static_cast<std::size_t>(r)] >= 0 &&
-            last_use[static_cast<std::size_t>(r)] == static_cast<int>(s)) {
-          if (std::find(free.begin(), free.end(), place_[static_cast<std::size_t>(r)]) == free.end())
-            free.push_back(place_[static_cast<std::size_t>(r)]);
+        if (r >= 0 && place_[r] >= 0 && last_use[r] == static_cast<int>(s)) {
+          if (std::find(free.begin(), free.end(), place_[r]) == free.end()) free.push_back(place_[r]);
         }
     }
     // A full output may be written where it belongs as soon as it is computed only if no input is read after that.
     std::size_t last_input_read = 0;
     for (std::size_t s = 0; s < steps_.size(); ++s)
       for (int r : {steps_[s].a, steps_[s].b})
-        if (r >= 0 && registers_[static_cast<std::size_t>(r)].input >= 0) last_input_read = s;
+        if (r >= 0 && registers_[r].input >= 0) last_input_read = s;
     direct_output_from_ = last_input_read;
   }
 
@@ -240,7 +234,7 @@ class ProgramKernel final : public Kernel {
       const bool full = registers_[target].kind == Kind::kFull;
       if (const int o = output_of_[target];
           o >= 0 && full && s >= direct_output_from_ && (columns == inner_ || rows == 1) && outputs_.size() == 1)
-        scratch.registers[target] = out[static_cast<std::size_t>(o)] + full_offset;
+        scratch.registers[target] = out[o] + full_offset;
       execute(step, functions_[s], rows, columns, scratch);
     }
     for (std::size_t o = 0; o < outputs_.size(); ++o) {
@@ -313,9 +307,9 @@ class ProgramKernel final : public Kernel {
 
   void execute(const ProgramBuilder::Step& step, const Functions& f, std::int64_t rows, std::int64_t columns,
                Scratch& scratch) const {
-    const auto kind = [&](int r) { return registers_[static_cast<std::size_t>(r)].kind; };
-    const auto at = [&](int r) { return scratch.registers[static_cast<std::size_t>(r)]; };
-    const auto value = [&](int r) { return registers_[static_cast<std::size_t>(r)].value; };
+    const auto kind = [&](int r) { return registers_[r].kind; };
+    const auto at = [&](int r) { return scratch.registers[r]; };
+    const auto value = [&](int r) { return registers_[r].value; };
     float* out = at(step.target);
     const bool full = kind(step.target) == Kind::kFull;
     const std::int64_t count = full ? rows * columns : rows;
@@ -353,25 +347,25 @@ class ProgramKernel final : public Kernel {
 
   void unary(const ProgramBuilder::Step& step, const Functions& f, std::int64_t count, std::int64_t columns, bool full,
              Scratch& scratch) const {
-    const auto& source = registers_[static_cast<std::size_t>(step.a)];
-    float* out = scratch.registers[static_cast<std::size_t>(step.target)];
+    const auto& source = registers_[step.a];
+    float* out = scratch.registers[step.target];
     if (source.kind == Kind::kConstant) {
       std::fill(out, out + count, source.value);
       f.unary(out, out, count, step.p, step.q);
     } else if (full && source.kind == Kind::kRow) {
-      spread(scratch.registers[static_cast<std::size_t>(step.a)], out, count / columns, columns);
+      spread(scratch.registers[step.a], out, count / columns, columns);
       f.unary(out, out, count, step.p, step.q);
     } else {
-      f.unary(out, scratch.registers[static_cast<std::size_t>(step.a)], count, step.p, step.q);
+      f.unary(out, scratch.registers[step.a], count, step.p, step.q);
     }
   }
 
   void reduce(const ProgramBuilder::Step& step, const Functions& f, std::int64_t rows, std::int64_t columns,
               Scratch& scratch) const {
-    const auto& source = registers_[static_cast<std::size_t>(step.a)];
-    float* out = scratch.registers[static_cast<std::size_t>(step.target)];
+    const auto& source = registers_[step.a];
+    float* out = scratch.registers[step.target];
     if (source.kind == Kind::kFull) {
-      const float* in = scratch.registers[static_cast<std::size_t>(step.a)];
+      const float* in = scratch.registers[step.a];
       for (std::int64_t r = 0; r < rows; ++r) out[r] = f.reduce(in + r * columns, columns);
       return;
     }
@@ -380,7 +374,7 @@ class ProgramKernel final : public Kernel {
     expanded.resize(static_cast<std::size_t>(columns));
     for (std::int64_t r = 0; r < rows; ++r) {
       std::fill(expanded.begin(), expanded.end(),
-                source.kind == Kind::kConstant ? source.value : scratch.registers[static_cast<std::size_t>(step.a)][r]);
+                source.kind == Kind::kConstant ? source.value : scratch.registers[step.a][r]);
       out[r] = f.reduce(expanded.data(), columns);
     }
   }

@@ -1,5 +1,5 @@
 // Programs: nets of pointwise instructions and reductions over rows, run tile by tile so that values between two
-// instructions stay in the cache. They are what pointwise chains, normalisation, softmax and epilogues become.
+// instructions stay in the cache. They are what pointwise chains, normalization, softmax and epilogues become.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class ProgramBuilder {
   void output(Register source, Rounding rounding);
 
   /// One value for each row (or for all) instead of one per element.
-  bool is_full(Register r) const { return registers_[static_cast<std::size_t>(r)].kind == Kind::kFull; }
+  bool is_full(Register r) const { return registers_[r].kind == Kind::kFull; }
 
   /// Nothing when an input's strides within a row have no single step (a broadcast pattern that rows cannot express),
   /// or when rows are empty.

@@ -10,16 +10,16 @@ namespace ulpscope::cpu {
 std::vector<std::int64_t> layout_strides(const Shape& shape, Layout layout) {
   std::vector<std::int64_t> strides(shape.size());
   std::int64_t step = 1;
-  const auto take = [&](std::size_t d) {
+  const auto append = [&](std::size_t d) {
     strides[d] = step;
     step *= shape[d];
   };
   if (layout == Layout::kChannelsLast) {
-    take(1);
-    for (std::size_t d = shape.size(); d-- > 2;) take(d);
-    take(0);
+    append(1);
+    for (std::size_t d = shape.size(); d-- > 2;) append(d);
+    append(0);
   } else {
-    for (std::size_t d = shape.size(); d-- > 0;) take(d);
+    for (std::size_t d = shape.size(); d-- > 0;) append(d);
   }
   return strides;
 }

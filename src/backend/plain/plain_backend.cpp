@@ -15,12 +15,11 @@ namespace {
 /// One run: every tensor by itself, dense.
 class Run {
  public:
-  Run(const Specialization& spec, const Schedule& schedule, std::span<const GraphFunction> subgraphs)
+  Run(const Specialization& spec, const Schedule& schedule, const IdMap<LayerId, GraphFunction>& subgraphs)
       : spec_(spec), schedule_(schedule), subgraphs_(subgraphs), values_(spec.network->tensors.size()) {}
 
   std::vector<Tensor> run(std::span<const Tensor> inputs) {
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      values_[static_cast<std::size_t>(spec_.network->inputs[i])] = inputs[i];
+    for (std::size_t i = 0; i < inputs.size(); ++i) values_[spec_.network->inputs[i]] = inputs[i];
     for (const auto& group : schedule_.kernels)
       for (const KernelDescription& kernel : group) std::visit([&](const auto& described) { run(described); }, kernel);
     std::vector<Tensor> outputs;
@@ -41,14 +40,14 @@ class Run {
   Tensor read(const Operand& operand) const {
     const Tensor& value = spec_.is_constant(operand.tensor) ? spec_.value(operand.tensor)
                           : operand.exact                   ? exact_.at(operand.tensor)
-                                                            : values_[static_cast<std::size_t>(operand.tensor)];
+                                                            : values_[operand.tensor];
     return rounded(rounded(value, operand.first), operand.rounding);
   }
 
   void store(const Store& store, const Tensor& value) {
     if (store.tensor == kNone) return;
     if (store.exact) exact_[store.tensor] = value;
-    values_[static_cast<std::size_t>(store.tensor)] = rounded(value, store.rounding);
+    values_[store.tensor] = rounded(value, store.rounding);
   }
 
   // --- Integers
@@ -62,9 +61,9 @@ class Run {
   }
 
   /// The scales of constant weights: the file's, or the largest magnitude of each output channel / 127.
-  Tensor weight_scales(const Layer& l, const Tensor& weights, bool folded) const {
+  Tensor weight_scales(const Layer& l, const Tensor& weights, bool rescaled) const {
     const std::int64_t channels = output_channels(spec_, l);
-    if (!folded)
+    if (!rescaled)
       if (Tensor own = dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels)) return own;
     Tensor scales(DataType::kFloat32, {channels});
     std::fill_n(scales.data<float>(), channels, 0.0f);
@@ -115,8 +114,7 @@ class Run {
     std::vector<Tensor*> out;
     for (std::size_t o = 0; o < types.size(); ++o)
       out.push_back(types[o] == DataType::kUndefined ? nullptr : &results[o]);
-    make_reference_kernel(l, types, std::vector<Rounding>(types.size(), Rounding::kNone), false,
-                          subgraphs_[static_cast<std::size_t>(id)])
+    make_reference_kernel(l, types, std::vector<Rounding>(types.size(), Rounding::kNone), false, subgraphs_[id])
         ->run(in, out);
     return results;
   }
@@ -180,10 +178,10 @@ class Run {
       inputs[1] = quantized(inputs[1], y, false);
       return Tensor::of<float>({1}, {x.scale * y.scale});
     }
-    const bool folded = kernel.normalization != kNone;
-    Tensor scales = weight_scales(l, inputs[1], folded).clone();
+    const bool rescaled = kernel.normalization != kNone;
+    Tensor scales = weight_scales(l, inputs[1], rescaled).clone();
     const bool from_file =
-        !folded && dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
+        !rescaled && dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
     inputs[1] = integers(l, inputs[1], scales, from_file ? -128.0f : -127.0f, false);
     for (std::int64_t c = 0; c < scales.size(); ++c) scales.data<float>()[c] *= x.scale;
     return scales;
@@ -201,7 +199,7 @@ class Run {
       float& value = result.data<float>()[i];
       value *= scale.data<float>()[scale.size() == 1 ? 0 : channel];
       value *= form.alpha;
-      if (bias) value += form.beta * addend[static_cast<std::size_t>(i)];
+      if (bias) value += form.beta * addend[i];
     }
   }
 
@@ -212,11 +210,9 @@ class Run {
     std::vector<std::vector<float>> registers;
     for (const Program::Value& v : kernel.program.values) {
       std::vector<float> out(static_cast<std::size_t>(count), v.constant);
-      const auto operand = [&](Register r) -> const std::vector<float>& {
-        return registers[static_cast<std::size_t>(r)];
-      };
+      const auto operand = [&](Register r) -> const std::vector<float>& { return registers[r]; };
       if (v.kind == Program::Kind::kLoad) {
-        out = load(kernel, kernel.loads[static_cast<std::size_t>(v.load)], result);
+        out = load(kernel, kernel.loads[v.load], result);
       } else if (v.kind == Program::Kind::kResult && is_row_reduction(v.instruction)) {
         for (std::int64_t begin = 0; begin < count; begin += row)
           std::fill_n(out.begin() + begin, row,
@@ -231,8 +227,7 @@ class Run {
       const Shape& shape = *spec_.shape(output.store.tensor);
       const std::int64_t step = num_elements(shape) == count ? 1 : row;
       Tensor value(DataType::kFloat32, shape);
-      for (std::int64_t i = 0; i < value.size(); ++i)
-        value.data<float>()[i] = registers[static_cast<std::size_t>(output.source)][static_cast<std::size_t>(i * step)];
+      for (std::int64_t i = 0; i < value.size(); ++i) value.data<float>()[i] = registers[output.source][i * step];
       store(output.store, value);
     }
   }
@@ -272,15 +267,16 @@ class Run {
 
   const Specialization& spec_;
   const Schedule& schedule_;
-  const std::span<const GraphFunction> subgraphs_;
-  std::vector<Tensor> values_;        ///< Per tensor, as stored.
+  const IdMap<LayerId, GraphFunction>& subgraphs_;
+  IdMap<TensorId, Tensor> values_;    ///< As stored.
   std::map<TensorId, Tensor> exact_;  ///< See Store::exact.
 };
 
 class PlainPlan final : public Plan {
  public:
-  PlainPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, std::span<const GraphFunction> subgraphs)
-      : Plan(std::move(spec), std::move(schedule)), subgraphs_(subgraphs.begin(), subgraphs.end()) {}
+  PlainPlan(std::shared_ptr<const Specialization> spec, Schedule schedule,
+            const IdMap<LayerId, GraphFunction>& subgraphs)
+      : Plan(std::move(spec), std::move(schedule)), subgraphs_(subgraphs) {}
 
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore*, bool) const override {
     return Run(*spec_, schedule_, subgraphs_).run(inputs);
@@ -288,21 +284,21 @@ class PlainPlan final : public Plan {
 
   std::size_t arena_bytes() const noexcept override {
     std::size_t bytes = 0;
-    for (std::size_t id = 0; id < spec_->network->tensors.size(); ++id)
+    for (TensorId id : spec_->network->tensors.ids())
       if (const auto& shape = spec_->inferred.shapes[id]; shape && !spec_->inferred.values[id])
         bytes += static_cast<std::size_t>(num_elements(*shape)) * size_of(physical_type(spec_->inferred.types[id]));
     return bytes;
   }
 
  private:
-  const std::vector<GraphFunction> subgraphs_;
+  const IdMap<LayerId, GraphFunction> subgraphs_;
 };
 
 class PlainBackend final : public Backend {
  public:
   std::string_view name() const noexcept override { return "plain"; }
   std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache&,
-                                   std::span<const GraphFunction> subgraphs) const override {
+                                   const IdMap<LayerId, GraphFunction>& subgraphs) const override {
     return std::make_shared<const PlainPlan>(std::move(spec), std::move(schedule), subgraphs);
   }
 };

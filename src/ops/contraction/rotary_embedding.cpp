@@ -95,7 +95,7 @@ void adjoint_rotary_embedding(AdjointContext& ctx) {
   ctx.leave_out(2);
   if (!ctx.wants(0)) return;
   const Attributes& attributes = ctx.attributes();
-  const TensorId positions = ctx.has_input(3) ? ctx.input(3) : TensorId{kNone};
+  const TensorId positions = ctx.has_input(3) ? ctx.input(3) : kNone;
   ctx.set(0, ctx.add("RotaryEmbedding", {ctx.gradient(0), ctx.input(1), (-input(ctx, 2)).id, positions},
                      {{"interleaved", attributes.integer("interleaved", 0)},
                       {"num_heads", attributes.integer("num_heads", 0)},

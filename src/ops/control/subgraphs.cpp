@@ -33,7 +33,7 @@ Shape shape_without_run(const KernelContext& ctx, const Subgraph& graph, std::ve
   const TensorId output = graph.network->outputs[i];
   for (int capture : graph.captures) inputs.push_back(ctx.input(capture).shape());
   try {
-    if (const auto inferred = infer(*graph.network, inputs).shapes[static_cast<std::size_t>(output)]) return *inferred;
+    if (const auto inferred = infer(*graph.network, inputs).shapes[output]) return *inferred;
   } catch (const Error&) {  // It would not have run.
   }
   Shape shape = graph.network->tensor(output).shape.value_or(Shape{});

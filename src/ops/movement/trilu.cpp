@@ -38,7 +38,7 @@ void run_trilu(KernelContext& ctx) {
 }
 
 void adjoint_trilu(AdjointContext& ctx) {
-  const TensorId k = ctx.has_input(1) ? ctx.input(1) : TensorId{kNone};
+  const TensorId k = ctx.has_input(1) ? ctx.input(1) : kNone;
   ctx.set(0, ctx.add("Trilu", {ctx.gradient(0), k}, {{"upper", ctx.attributes().integer("upper", 1)}}));
 }
 
