@@ -80,9 +80,9 @@ Register lower_softmax(Program& p, Register x, bool logarithm) {
 /// Two passes (mean first, then the squares of the differences): no cancellation.
 Register lower_norm(Program& p, const Layer& layer, std::span<const ProgramOperand> operands,
                     std::int64_t row_elements) {
-  const bool centred = layer.op->function != F::kRmsNormalization;
+  const bool centered = layer.op->function != F::kRmsNormalization;
   Register x = operands[0].reg;
-  if (centred) x = p.apply(I::kSub, x, p.apply(I::kRowMean, x));
+  if (centered) x = p.apply(I::kSub, x, p.apply(I::kRowMean, x));
   const Register sum = p.apply(I::kRowSumSquare, x);
   const Register mean_square = p.apply(I::kDiv, sum, p.constant(static_cast<float>(row_elements)));
   const Register variance = p.apply(I::kAdd, mean_square, p.constant(layer.attributes.real("epsilon", 1e-5f)));

@@ -1,9 +1,8 @@
-// Conv, ai.onnx 1, 11, 22: convolution (cross-correlation) over one to three spatial dimensions.
+// Convolution and its transpose.
 #include "ops/adjoint_linear.h"
 #include "ops/common.h"
 #include "ops/convolution/convolve.h"
 #include "ops/multiply_adds.h"
-#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -20,8 +19,7 @@ void infer_conv(InferContext& ctx) {
 void run_conv(KernelContext& ctx) {
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape());
   const Window3 window = to_window3(ctx.layer(), g);
-  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
-    using T = decltype(tag);
+  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     convolve<T>(g, window, ctx.input(0).data<T>(), ctx.input(1).data<T>(),
                 ctx.has_input(2) ? ctx.input(2).data<T>() : nullptr, ctx.output(0).data<T>());
   });
@@ -40,19 +38,82 @@ void adjoint_conv(AdjointContext& ctx) {
   }
 }
 
+void infer_conv_transpose(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {1, 2});
+  const WindowGeometry g = conv_transpose_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
+  if (ctx.has_input(2) && ctx.shape(2) != Shape{g.out_channels})
+    ctx.fail(fmt::format("expected a bias of shape ({},), got {}", g.out_channels, to_string(ctx.shape(2))));
+  ctx.set_shape(0, g.output_shape());
+}
+
+void run_conv_transpose(KernelContext& ctx) {
+  const WindowGeometry g = conv_transpose_geometry(ctx.layer(), ctx.input(0).shape(), ctx.input(1).shape());
+  const Window3 window = to_window3(ctx.layer(), g);
+  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
+    convolve_transposed<T>(g, window, ctx.input(0).data<T>(), ctx.input(1).data<T>(),
+                           ctx.has_input(2) ? ctx.input(2).data<T>() : nullptr, ctx.output(0).data<T>());
+  });
+}
+
+void adjoint_conv_transpose(AdjointContext& ctx) {
+  // The adjoint of a convolution from its output to its input.
+  const WindowGeometry own = conv_transpose_geometry(ctx.layer(), ctx.input_shape(0), ctx.input_shape(1));
+  WindowGeometry forward = own;
+  std::swap(forward.in_channels, forward.out_channels);
+  std::swap(forward.input, forward.output);
+  for (std::size_t d = 0; d < own.rank(); ++d)
+    forward.pads_end[d] = (forward.output[d] - 1) * own.strides[d] + (own.kernel[d] - 1) * own.dilations[d] + 1 -
+                          own.pads_begin[d] - forward.input[d];
+  const Value g = gradient(ctx);
+  if (ctx.wants(0)) {
+    const std::size_t rank = own.rank();
+    // Pads of a convolution are not negative here: what a transposed one crops or adds is padded or cut.
+    std::vector<std::int64_t> front(rank + 2, 0), back(rank + 2, 0);
+    Shape pads(2 * rank, 0);
+    for (std::size_t d = 0; d < rank; ++d) {
+      (forward.pads_begin[d] < 0 ? front[d + 2] : pads[d]) = forward.pads_begin[d];
+      (forward.pads_end[d] < 0 ? back[d + 2] : pads[rank + d]) = forward.pads_end[d];
+    }
+    ctx.set(0, ctx.add("Conv", {pad(g, front, back).id, ctx.input(1)},
+                       {{"dilations", own.dilations},
+                        {"group", own.groups},
+                        {"kernel_shape", own.kernel},
+                        {"pads", pads},
+                        {"strides", own.strides}}));
+  }
+  if (ctx.wants(1)) ctx.set(1, convolution_weight_gradient(g, input(ctx, 0), forward).id);
+  if (ctx.wants(2)) {
+    const std::size_t rank = ctx.output_shape(0).size();
+    std::vector<std::int64_t> axes = axes_after(1, rank);
+    axes[0] = 0;
+    ctx.set(2, reshape(sum(g, axes), ctx.input_shape(2)).id);
+  }
+}
+
 }  // namespace
 
-OpDef conv() {
-  return {.name = "Conv",
-          .inputs = {2, 3},
-          .types = {kFloats},
-          .kind = OpKind::kContraction,
-          .function = Function::kConv,
-          .weights = 0b110,
-          .infer = infer_conv,
-          .run = run_conv,
-          .adjoint = adjoint_conv,
-          .multiply_adds = multiply_adds_of_conv};
+OpTable conv() {
+  return {
+      // Conv, ai.onnx 1, 11, 22: convolution (cross-correlation) over one to three spatial dimensions.
+      make_op({.name = "Conv",
+               .inputs = {2, 3},
+               .types = {kFloats},
+               .kind = OpKind::kContraction,
+               .function = Function::kConv,
+               .weights = 0b110,
+               .multiply_adds = multiply_adds_of_conv},
+              infer_conv, run_conv, adjoint_conv),
+      // ConvTranspose, ai.onnx 1, 11, 22: the gradient of a convolution with respect to its input.
+      make_op({.name = "ConvTranspose",
+               .inputs = {2, 3},
+               .types = {kFloats},
+               .kind = OpKind::kContraction,
+               .function = Function::kConvTranspose,
+               .weights = 0b110,
+               .multiply_adds = multiply_adds_of_conv_transpose},
+              infer_conv_transpose, run_conv_transpose, adjoint_conv_transpose),
+  };
 }
 
 }  // namespace ulpscope::ops
