@@ -341,16 +341,16 @@ void adjoint_rotary_embedding(AdjointContext& ctx) {
 
 OpTable attention() {
   return {
-      // Attention, ai.onnx 23, 24, 25: softmax_row_in_place(softcap(Q K' * scale) + bias) V, with grouped
-      // heads, causal and sliding-window masks and a key/value cache.
+      // Attention, ai.onnx 23, 24, 25: softmax_row_in_place(softcap(Q K' * scale) + bias) V, with grouped heads, causal
+      // and sliding-window masks and a key/value cache.
       make_op({.name = "Attention",
                .since_version = 23,
                .inputs = {3, 7},
                .outputs = {1, 4},
                .types = {kFloats, kFloats, kFloats, kFloats | kBooleans, kFloats, kFloats, kIndices}},
               infer_attention, run_attention),
-      // RotaryEmbedding, ai.onnx 23: rotates pairs of elements by angles that depend on the position in the
-      // sequence (Su et al., "RoFormer", 2021).
+      // RotaryEmbedding, ai.onnx 23: rotates pairs of elements by angles that depend on the position in the sequence
+      // (Su et al., "RoFormer", 2021).
       make_op({.name = "RotaryEmbedding",
                .since_version = 23,
                .inputs = {3, 4},

@@ -4,7 +4,6 @@
 #include "ops/adjoint_values.h"
 #include "ops/common.h"
 #include "ops/contraction/matrix_product.h"
-#include "ops/contraction/multiply.h"
 #include "ops/elementwise.h"
 #include "ops/multiply_adds.h"
 

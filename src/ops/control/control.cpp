@@ -371,9 +371,9 @@ OpTable control() {
                 .kind = OpKind::kControl,
                 .selects = 0b1},
                infer_if, run_if),
-      // Loop, ai.onnx 1, 11, 13, 16, 19, 21, 23, 24, 25: repeats a body while a condition holds, up to a trip
-      // count; either may be absent. Results are the last loop-carried values, then the stacked outputs of all
-      // iterations (tensors only).
+      // Loop, ai.onnx 1, 11, 13, 16, 19, 21, 23, 24, 25: repeats a body while a condition holds, up to a trip count;
+      // either may be absent. Results are the last loop-carried values, then the stacked outputs of all iterations
+      // (tensors only).
       fixed_op({.name = "Loop",
                 .inputs = {2, kAnyNumber},
                 .outputs = {1, kAnyNumber},
@@ -381,9 +381,8 @@ OpTable control() {
                 .kind = OpKind::kControl,
                 .body_input = body_input_of_loop},
                infer_loop, run_loop),
-      // Scan, ai.onnx 8 (a batch in front, sequence_lens), 9, 11, 16, 19, 21, 23, 24, 25 (axes and
-      // directions): runs a body over the entries of sequences. Results are the last states, then the stacked
-      // outputs.
+      // Scan, ai.onnx 8 (a batch in front, sequence_lens), 9, 11, 16, 19, 21, 23, 24, 25 (axes and directions): runs a
+      // body over the entries of sequences. Results are the last states, then the stacked outputs.
       fixed_op({.name = "Scan",
                 .since_version = 8,
                 .inputs = {1, kAnyNumber},

@@ -84,9 +84,9 @@ OpTable conversion() {
       // BitCast, ai.onnx 26: the same bits as another type of the same size.
       fixed_op({.name = "BitCast", .since_version = 26, .storage_types = StorageTypes::kTaken}, infer_bit_cast,
                run_bit_cast),
-      // Cast, ai.onnx 1, 6, 9, 13, 19, 21, 23, 24, 25, 28: converts elements as C++ and NumPy do; narrow
-      // floats round to nearest even, once; float8 saturates unless `saturate` is 0. The type is the file's
-      // choice, so no precision applies.
+      // Cast, ai.onnx 1, 6, 9, 13, 19, 21, 23, 24, 25, 28: converts elements as C++ and NumPy do; narrow floats round
+      // to nearest even, once; float8 saturates unless `saturate` is 0. The type is the file's choice, so no precision
+      // applies.
       fixed_op({.name = "Cast", .function = Function::kCast, .storage_types = StorageTypes::kTaken, .casts = true},
                infer_cast<false>, run_cast, view_adjoint),
       // CastLike, ai.onnx 15, 19, 21, 23, 24, 25: Cast to the type of the second input.

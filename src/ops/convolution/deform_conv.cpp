@@ -5,7 +5,7 @@
 
 #include "core/parallel.h"
 #include "ops/common.h"
-#include "ops/contraction/multiply.h"
+#include "ops/contraction/matrix_product.h"
 #include "ops/movement.h"
 #include "ops/window.h"
 
@@ -192,12 +192,11 @@ void run_col2im(KernelContext& ctx) {
 
 OpTable deform_conv() {
   return {
-      // DeformConv, ai.onnx 19, 22: a convolution whose kernel positions move by given offsets, linearly
-      // interpolated (Dai et al., "Deformable Convolutional Networks", 2017; Zhu et al., 2018, for the mask).
+      // DeformConv, ai.onnx 19, 22: a convolution whose kernel positions move by given offsets, linearly interpolated
+      // (Dai et al., "Deformable Convolutional Networks", 2017; Zhu et al., 2018, for the mask).
       make_op({.name = "DeformConv", .since_version = 19, .inputs = {3, 5}, .types = {kFloats}, .weights = 0b1010},
               infer_deform_conv, run_deform_conv),
-      // Col2Im, ai.onnx 18: adds up overlapping blocks into an image; the inverse of the unfolding of a
-      // convolution.
+      // Col2Im, ai.onnx 18: adds up overlapping blocks into an image; the inverse of the unfolding of a convolution.
       make_op(
           {.name = "Col2Im", .since_version = 18, .inputs = {3, 3}, .types = {kNumbers, kIndices}, .weights = 0b110},
           infer_col2im, run_col2im),

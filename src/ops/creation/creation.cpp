@@ -140,13 +140,12 @@ void run_shape(KernelContext& ctx) {
 
 OpTable creation() {
   return {
-      // Constant, ai.onnx 1, 9, 11, 12, 13: a value known when the network is read. The importer turns every
-      // form of the attribute (value, value_float, value_ints, ...) and every initializer that is read as a
-      // tensor into TensorInfo::value, from which the driver takes type, shape and elements.
+      // Constant, ai.onnx 1, 9, 11, 12, 13: a value known when the network is read. The importer turns every form of
+      // the attribute (value, value_float, value_ints, ...) and every initializer that is read as a tensor into
+      // TensorInfo::value, from which the driver takes type, shape and elements.
       fixed_op(
           {.name = "Constant", .inputs = {0, 0}, .kind = OpKind::kConstant}, [](InferContext&) {}, nullptr),
-      // ConstantOfShape, ai.onnx 9, 20, 21, 23, 24, 25: one value (float32 zero by default) in a shape given
-      // as input.
+      // ConstantOfShape, ai.onnx 9, 20, 21, 23, 24, 25: one value (float32 zero by default) in a shape given as input.
       fixed_op({.name = "ConstantOfShape",
                 .since_version = 9,
                 .types = {kIndices},
@@ -156,8 +155,8 @@ OpTable creation() {
                infer_constant_of_shape, run_constant_of_shape),
       // EyeLike, ai.onnx 9, 22: ones on diagonal k of a matrix with the shape of the input.
       fixed_op({.name = "EyeLike", .since_version = 9}, infer_eye_like, run_eye_like),
-      // Range, ai.onnx 11, 27 (stash_type): start, start + delta, ... below (above) limit. Floats are start +
-      // i * delta, in float32 also for narrower types (stash_type 1).
+      // Range, ai.onnx 11, 27 (stash_type): start, start + delta, ... below (above) limit. Floats are start + i *
+      // delta, in float32 also for narrower types (stash_type 1).
       fixed_op({.name = "Range", .since_version = 11, .inputs = {3, 3}, .types = {set_of(RangeTypes{})}}, infer_range,
                run_range),
       // Shape, ai.onnx 1, 13, 15 (start, end), 19, 21, 23, 24, 25: the dimensions of a tensor.

@@ -259,20 +259,20 @@ void run_non_max_suppression(KernelContext& ctx) {
 
 OpTable detection() {
   return {
-      // MaxRoiPool, ai.onnx 1, 22: the largest element in each cell of a grid laid over each region of
-      // interest (Girshick, "Fast R-CNN", 2015).
+      // MaxRoiPool, ai.onnx 1, 22: the largest element in each cell of a grid laid over each region of interest
+      // (Girshick, "Fast R-CNN", 2015).
       make_op({.name = "MaxRoiPool", .inputs = {2, 2}, .types = {kFloats}, .kind = OpKind::kPooling},
               infer_max_roi_pool, run_max_roi_pool),
-      // RoiAlign, ai.onnx 10, 16, 22: bilinear samples in each cell of a grid laid over each region of
-      // interest, averaged or maximized (He et al., "Mask R-CNN", 2017).
+      // RoiAlign, ai.onnx 10, 16, 22: bilinear samples in each cell of a grid laid over each region of interest,
+      // averaged or maximized (He et al., "Mask R-CNN", 2017).
       make_op({.name = "RoiAlign",
                .since_version = 10,
                .inputs = {3, 3},
                .types = {kFloats, kFloats, kIndices},
                .kind = OpKind::kPooling},
               infer_roi_align, run_roi_align),
-      // NonMaxSuppression, ai.onnx 10, 11: per batch and class, boxes by falling score without those that
-      // overlap a chosen one.
+      // NonMaxSuppression, ai.onnx 10, 11: per batch and class, boxes by falling score without those that overlap a
+      // chosen one.
       fixed_op({.name = "NonMaxSuppression",
                 .since_version = 10,
                 .inputs = {2, 5},

@@ -268,8 +268,8 @@ OpTable selection() {
       fixed_op(
           {.name = "NonZero", .since_version = 9, .types = {kEverything}},
           [](InferContext& ctx) { ctx.set_type(0, DataType::kInt64); }, run_non_zero),
-      // OneHot, ai.onnx 9, 11 (negative indices count from the end), 28: rows that are off_value but for one
-      // element. An index out of range gives a row that is off everywhere.
+      // OneHot, ai.onnx 9, 11 (negative indices count from the end), 28: rows that are off_value but for one element.
+      // An index out of range gives a row that is off everywhere.
       fixed_op({.name = "OneHot",
                 .since_version = 9,
                 .inputs = {3, 3},
@@ -277,9 +277,9 @@ OpTable selection() {
                 .weights = 0b10,
                 .selects = 0b1},
                infer_one_hot, run_one_hot),
-      // TopK, ai.onnx 1 (k: attribute), 10 (k: input), 11 (largest, sorted), 24: the k largest or smallest
-      // elements along an axis and their indices. Always sorted; of equal elements the one with the lower
-      // index comes first; NaN is the largest.
+      // TopK, ai.onnx 1 (k: attribute), 10 (k: input), 11 (largest, sorted), 24: the k largest or smallest elements
+      // along an axis and their indices. Always sorted; of equal elements the one with the lower index comes first; NaN
+      // is the largest.
       make_op({.name = "TopK",
                .inputs = {1, 2},
                .outputs = {1, 2},
@@ -287,8 +287,8 @@ OpTable selection() {
                .precision = PrecisionRule::kMovement,
                .weights = 0b10},
               infer_top_k, run_top_k, adjoint_top_k),
-      // Unique, ai.onnx 11, 28: distinct elements (or slices of an axis), where each first stands, which one
-      // each element is, and how often. NaNs are equal to each other and larger than numbers.
+      // Unique, ai.onnx 11, 28: distinct elements (or slices of an axis), where each first stands, which one each
+      // element is, and how often. NaNs are equal to each other and larger than numbers.
       make_op({.name = "Unique",
                .since_version = 11,
                .outputs = {1, 4},

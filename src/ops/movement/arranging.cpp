@@ -286,8 +286,7 @@ OpTable arranging() {
       // Concat, ai.onnx 1, 4, 11, 13: joins tensors along an axis.
       movement_op({.name = "Concat", .inputs = {1, kAnyNumber}, .types = {kEverything}, .function = Function::kConcat},
                   infer_concat, run_concat, adjoint_concat),
-      // Split, ai.onnx 1, 2, 11 (sizes: attribute `split`), 13 (sizes: input), 18 (or num_outputs): cuts along
-      // an axis.
+      // Split, ai.onnx 1, 2, 11 (sizes: attribute `split`), 13 (sizes: input), 18 (or num_outputs): cuts along an axis.
       movement_op({.name = "Split",
                    .inputs = {1, 2},
                    .outputs = {1, kAnyNumber},
@@ -298,12 +297,10 @@ OpTable arranging() {
       // Transpose, ai.onnx 1, 13, 21, 23, 24, 25: permutes dimensions.
       movement_op({.name = "Transpose", .types = {kEverything}, .function = Function::kTranspose, .moves_values = true},
                   infer_transpose, run_transpose, adjoint_transpose),
-      // DepthToSpace, ai.onnx 1, 11, 13, 28: moves channels into blocks of space, in the order of mode DCR or
-      // CRD.
+      // DepthToSpace, ai.onnx 1, 11, 13, 28: moves channels into blocks of space, in the order of mode DCR or CRD.
       movement_op({.name = "DepthToSpace", .types = {kEverything}, .moves_values = true}, infer_depth_to_space,
                   run_depth_to_space, adjoint_depth_to_space),
-      // SpaceToDepth, ai.onnx 1, 13, 28 (mode): moves blocks of space into channels, in the order of mode DCR
-      // or CRD.
+      // SpaceToDepth, ai.onnx 1, 13, 28 (mode): moves blocks of space into channels, in the order of mode DCR or CRD.
       movement_op({.name = "SpaceToDepth", .types = {kEverything}, .moves_values = true}, infer_space_to_depth,
                   run_space_to_depth, adjoint_space_to_depth),
       // ReverseSequence, ai.onnx 10, 28: reverses the first sequence_lens[b] entries of each sequence b.

@@ -323,17 +323,15 @@ void adjoint_center_crop_pad(AdjointContext& ctx) {
 
 OpTable slicing() {
   return {
-      // Slice, ai.onnx 1 (starts, ends, axes: attributes), 10, 11, 13 (inputs, with steps): NumPy's basic
-      // slicing.
+      // Slice, ai.onnx 1 (starts, ends, axes: attributes), 10, 11, 13 (inputs, with steps): NumPy's basic slicing.
       movement_op({.name = "Slice",
                    .inputs = {1, 5},
                    .types = {kEverything, kIndices},
                    .weights = 0b11110,
                    .moves_values = true},
                   infer_slice, run_slice, adjoint_slice),
-      // Pad, ai.onnx 2 (pads, value: attributes), 11, 13 (inputs), 18 (axes), 19 (wrap), 21, 23, 24, 25.
-      // Negative pads crop, before anything is added; reflect and wrap repeat as often as needed, as numpy.pad
-      // does.
+      // Pad, ai.onnx 2 (pads, value: attributes), 11, 13 (inputs), 18 (axes), 19 (wrap), 21, 23, 24, 25. Negative pads
+      // crop, before anything is added; reflect and wrap repeat as often as needed, as numpy.pad does.
       movement_op(
           {.name = "Pad", .inputs = {1, 4}, .types = {kEverything, kIndices, kEverything, kIndices}, .weights = 0b1110},
           infer_pad, run_pad, adjoint_pad),

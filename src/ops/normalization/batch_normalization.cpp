@@ -235,9 +235,9 @@ void adjoint_lrn(AdjointContext& ctx) {
 
 OpTable batch_normalization() {
   return {
-      // BatchNormalization, ai.onnx 1, 6, 7 (attribute spatial), 9, 14, 15 (training_mode): (x - mean) /
-      // sqrt(variance + epsilon) * scale + shift per channel. Training computes mean and variance from x, and
-      // updates the running ones.
+      // BatchNormalization, ai.onnx 1, 6, 7 (attribute spatial), 9, 14, 15 (training_mode): (x - mean) / sqrt(variance
+      // + epsilon) * scale + shift per channel. Training computes mean and variance from x, and updates the running
+      // ones.
       make_op({.name = "BatchNormalization",
                .inputs = {5, 5},
                .outputs = {1, 5},

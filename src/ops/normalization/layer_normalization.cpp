@@ -293,8 +293,7 @@ OpTable layer_normalization() {
                                               .function = Function::kRmsNormalization,
                                               .infer = infer_same_as_first}),
       // SimplifiedLayerNormalization, as ONNX Runtime's fusions write it into ai.onnx: RMSNormalization with the
-      // inverse
-      // deviation as output 1.
+      // inverse deviation as output 1.
       normalization<Form{.centered = false, .inverse_output = 1}>({.name = "SimplifiedLayerNormalization",
                                                                    .inputs = {2, 2},
                                                                    .outputs = {1, 2},

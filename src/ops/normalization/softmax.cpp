@@ -192,8 +192,7 @@ OpTable softmax() {
                .types = {kFloats, kIndices, kFloats}},
               infer_loss, run_negative_log_likelihood),
       // SoftmaxCrossEntropyLoss, ai.onnx 12, 13: NegativeLogLikelihoodLoss of the log softmax of scores over axis 1;
-      // the
-      // log probabilities are output 1.
+      // the log probabilities are output 1.
       make_op({.name = "SoftmaxCrossEntropyLoss",
                .since_version = 12,
                .inputs = {2, 3},

@@ -167,8 +167,8 @@ OpTable arithmetic() {
                .kind = OpKind::kPointwise,
                .function = F::kPow},
               infer_pow, run_pow, adjoint_pow),
-      // Mod, ai.onnx 10, 13, 28: the remainder of a / b with the sign of b or, with fmod, that of a. Integers: 0 for
-      // b = 0.
+      // Mod, ai.onnx 10, 13, 28: the remainder of a / b with the sign of b or, with fmod, that of a. Integers: 0 for b
+      // = 0.
       {.name = "Mod",
        .since_version = 10,
        .inputs = {2, 2},

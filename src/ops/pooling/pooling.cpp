@@ -57,9 +57,36 @@ void visit_window(const Window3& w, const Window3::Triple& at, const Window3::Tr
   }
 }
 
-void infer_average_pool(InferContext& ctx) {
+/// Where reduce() of run_windows is.
+struct WindowPlace {
+  const Window3::Triple &at, &first, &last;  ///< As for_each_window has them.
+  std::int64_t input, output;                ///< Offsets of the plane in input 0, of the element in output 0.
+};
+
+/// output 0 = reduce(plane of input 0, geometry, place) for every window.
+template <typename Types, typename Reduce>
+void run_windows(KernelContext& ctx, const Reduce& reduce) {
+  const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input(0).shape());
+  const Window3 w = to_window3(ctx.layer(), g);
+  const std::int64_t in_volume = Window3::volume(w.input), out_volume = Window3::volume(w.output);
+  with_type(Types{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
+    const T* x = ctx.input(0).data<T>();
+    T* out = ctx.output(0).data<T>();
+    for_each_window(g.batch * g.in_channels, w,
+                    [&](std::int64_t plane, std::int64_t index, const auto& at, const auto& first, const auto& last) {
+                      const WindowPlace place{at, first, last, plane * in_volume, plane * out_volume + index};
+                      out[place.output] = reduce(x + place.input, w, place);
+                    });
+  });
+}
+
+/// Output 0, and output 1 where there is one, have an element for each window.
+void infer_pool(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  ctx.set_shape(0, pool_geometry(ctx.layer(), ctx.shape(0)).output_shape());
+  ctx.set_type(1, DataType::kInt64);
+  const Shape shape = pool_geometry(ctx.layer(), ctx.shape(0)).output_shape();
+  ctx.set_shape(0, shape);
+  ctx.set_shape(1, shape);
 }
 
 /// Kernel positions of the window at `at` that lie inside of the input or its pads: windows that ceil_mode adds reach
@@ -76,25 +103,16 @@ std::int64_t positions_with_pads(const Window3& w, const Window3::Triple& at) {
 }
 
 void run_average_pool(KernelContext& ctx) {
-  const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input(0).shape());
-  const Window3 w = to_window3(ctx.layer(), g);
   const bool include_pad = ctx.attributes().integer("count_include_pad", 0) != 0;
-  const std::int64_t in_volume = Window3::volume(w.input), out_volume = Window3::volume(w.output);
-  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
-    const T* x = ctx.input(0).data<T>();
-    T* out = ctx.output(0).data<T>();
-    for_each_window(g.batch * g.in_channels, w,
-                    [&](std::int64_t plane, std::int64_t index, const auto& at, const auto& first, const auto& last) {
-                      const T* image = x + plane * in_volume;
-                      T sum{};
-                      std::int64_t count = 0;
-                      visit_window(w, at, first, last, [&](std::int64_t i) {
-                        sum += image[i];
-                        ++count;
-                      });
-                      if (include_pad) count = positions_with_pads(w, at);
-                      out[plane * out_volume + index] = count == 0 ? T{} : sum / static_cast<T>(count);
-                    });
+  run_windows<FloatTypes>(ctx, [&]<typename T>(const T* image, const Window3& w, const WindowPlace& place) {
+    T sum{};
+    std::int64_t count = 0;
+    visit_window(w, place.at, place.first, place.last, [&](std::int64_t i) {
+      sum += image[i];
+      ++count;
+    });
+    if (include_pad) count = positions_with_pads(w, place.at);
+    return count == 0 ? T{} : sum / static_cast<T>(count);
   });
 }
 
@@ -119,85 +137,67 @@ void adjoint_average_pool(AdjointContext& ctx) {
   ctx.set(0, window_sums_adjoint(weighted, g, factor).id);
 }
 
-void infer_lp_pool(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
-  ctx.set_shape(0, pool_geometry(ctx.layer(), ctx.shape(0)).output_shape());
+/// The parts of an Lp norm: the p-th root of the sum of |v|^p.
+template <typename T>
+T lp_power(T v, std::int64_t p) {
+  v = std::abs(v);
+  return p == 1 ? v : p == 2 ? v * v : std::pow(v, static_cast<T>(p));
+}
+template <typename T>
+T lp_root(T sum, std::int64_t p) {
+  return p == 1 ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, T{1} / static_cast<T>(p));
 }
 
 void run_lp_pool(KernelContext& ctx) {
-  const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input(0).shape());
-  const Window3 w = to_window3(ctx.layer(), g);
   const std::int64_t p = ctx.attributes().integer("p", 2);
-  const std::int64_t in_volume = Window3::volume(w.input), out_volume = Window3::volume(w.output);
-  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
-    const T* x = ctx.input(0).data<T>();
-    T* out = ctx.output(0).data<T>();
-    for_each_window(g.batch * g.in_channels, w,
-                    [&](std::int64_t plane, std::int64_t index, const auto& at, const auto& first, const auto& last) {
-                      const T* image = x + plane * in_volume;
-                      T sum{};
-                      visit_window(w, at, first, last, [&](std::int64_t i) {
-                        const T v = std::abs(image[i]);
-                        sum += p == 1 ? v : p == 2 ? v * v : std::pow(v, static_cast<T>(p));
-                      });
-                      out[plane * out_volume + index] = p == 1   ? sum
-                                                        : p == 2 ? std::sqrt(sum)
-                                                                 : std::pow(sum, T{1} / static_cast<T>(p));
-                    });
+  run_windows<FloatTypes>(ctx, [&]<typename T>(const T* image, const Window3& w, const WindowPlace& place) {
+    T sum{};
+    visit_window(w, place.at, place.first, place.last, [&](std::int64_t i) { sum += lp_power(image[i], p); });
+    return lp_root(sum, p);
   });
 }
 
-void adjoint_lp_pool(AdjointContext& ctx) {
+/// `spread` gives every element the sum of what the norms that it is part of have.
+template <typename Spread>
+void adjoint_of_norm(AdjointContext& ctx, const Spread& spread) {
   const double p = static_cast<double>(ctx.attributes().integer("p", 2));
   const Value x = input(ctx, 0), y = output(ctx);
   // |x|^(p - 1) sign(x) y^(1 - p); a norm of 0 counts as 1.
   const Value norm = y + (1 - sign(y));
   const Value share = p == 1 ? gradient(ctx) : gradient(ctx) * (p == 2 ? 1 / norm : power(norm, 1 - p));
   const Value own = p == 1 ? sign(x) : p == 2 ? x : sign(x) * power(abs(x), p - 1);
-  ctx.set(0, (own * window_sums_adjoint(share, pool_geometry(ctx.layer(), ctx.input_shape(0)))).id);
+  ctx.set(0, (own * spread(share)).id);
+}
+
+void adjoint_lp_pool(AdjointContext& ctx) {
+  adjoint_of_norm(
+      ctx, [&](Value share) { return window_sums_adjoint(share, pool_geometry(ctx.layer(), ctx.input_shape(0))); });
 }
 
 using PooledTypes = TypeList<float, double, std::int8_t, std::uint8_t>;
 
-void infer_max_pool(InferContext& ctx) {
-  ctx.set_type(0, ctx.type(0));
-  ctx.set_type(1, DataType::kInt64);
-  const Shape shape = pool_geometry(ctx.layer(), ctx.shape(0)).output_shape();
-  ctx.set_shape(0, shape);
-  ctx.set_shape(1, shape);
-}
-
 void run_max_pool(KernelContext& ctx) {
-  const WindowGeometry g = pool_geometry(ctx.layer(), ctx.input(0).shape());
-  const Window3 w = to_window3(ctx.layer(), g);
   const bool column_major = ctx.attributes().integer("storage_order", 0) != 0;
-  const std::int64_t in_volume = Window3::volume(w.input), out_volume = Window3::volume(w.output);
   std::int64_t* indices = ctx.has_output(1) ? ctx.output(1).data<std::int64_t>() : nullptr;
-  with_type(PooledTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
+  run_windows<PooledTypes>(ctx, [&]<typename T>(const T* image, const Window3& w, const WindowPlace& place) {
     using Limits = std::numeric_limits<T>;
-    const T* x = ctx.input(0).data<T>();
-    T* out = ctx.output(0).data<T>();
-    for_each_window(g.batch * g.in_channels, w,
-                    [&](std::int64_t plane, std::int64_t index, const auto& at, const auto& first, const auto& last) {
-                      const T* image = x + plane * in_volume;
-                      T best = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-                      std::int64_t where = -1;
-                      visit_window(w, at, first, last, [&](std::int64_t i) {
-                        // The first of equal elements wins; NaN is larger than everything.
-                        if (where >= 0 && !(image[i] > best) && image[i] == image[i]) return;
-                        if (best != best) return;
-                        best = image[i];
-                        where = i;
-                      });
-                      out[plane * out_volume + index] = best;
-                      if (indices == nullptr) return;
-                      if (column_major && where >= 0) {
-                        const std::int64_t column = where % w.input[2], row = where / w.input[2] % w.input[1];
-                        const std::int64_t slice = where / (w.input[2] * w.input[1]);
-                        where = (column * w.input[1] + row) * w.input[0] + slice;
-                      }
-                      indices[plane * out_volume + index] = where < 0 ? -1 : plane * in_volume + where;
-                    });
+    T best = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    std::int64_t where = -1;
+    visit_window(w, place.at, place.first, place.last, [&](std::int64_t i) {
+      // The first of equal elements wins; NaN is larger than everything.
+      if (where >= 0 && !(image[i] > best) && image[i] == image[i]) return;
+      if (best != best) return;
+      best = image[i];
+      where = i;
+    });
+    if (indices == nullptr) return best;
+    if (column_major && where >= 0) {
+      const std::int64_t column = where % w.input[2], row = where / w.input[2] % w.input[1];
+      const std::int64_t slice = where / (w.input[2] * w.input[1]);
+      where = (column * w.input[1] + row) * w.input[0] + slice;
+    }
+    indices[place.output] = where < 0 ? -1 : place.input + where;
+    return best;
   });
 }
 
@@ -324,22 +324,13 @@ void adjoint_max(AdjointContext& ctx) {
 void run_lp(KernelContext& ctx) {
   run_global_pool(ctx, [p = ctx.attributes().integer("p", 2)]<typename T>(const T* x, std::int64_t count) {
     T sum{};
-    for (std::int64_t i = 0; i < count; ++i) {
-      const T v = std::abs(x[i]);
-      sum += p == 1 ? v : p == 2 ? v * v : std::pow(v, static_cast<T>(p));
-    }
-    return p == 1 ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, T{1} / static_cast<T>(p));
+    for (std::int64_t i = 0; i < count; ++i) sum += lp_power(x[i], p);
+    return lp_root(sum, p);
   });
 }
 
 void adjoint_lp(AdjointContext& ctx) {
-  const double p = static_cast<double>(ctx.attributes().integer("p", 2));
-  const Value x = input(ctx, 0), y = output(ctx);
-  // |x|^(p - 1) sign(x) y^(1 - p); a norm of 0 counts as 1.
-  const Value norm = y + (1 - sign(y));
-  const Value share = p == 1 ? gradient(ctx) : gradient(ctx) * (p == 2 ? 1 / norm : power(norm, 1 - p));
-  const Value own = p == 1 ? sign(x) : p == 2 ? x : sign(x) * power(abs(x), p - 1);
-  ctx.set(0, (own * share).id);
+  adjoint_of_norm(ctx, [](Value share) { return share; });
 }
 
 /// A row of the table.
@@ -358,9 +349,9 @@ OpTable pooling() {
   return {
       // AveragePool, ai.onnx 1, 7, 10, 11, 19, 22: the mean of each window.
       make_op({.name = "AveragePool", .types = {kFloats}, .kind = OpKind::kPooling, .function = Function::kAveragePool},
-              infer_average_pool, run_average_pool, adjoint_average_pool),
+              infer_pool, run_average_pool, adjoint_average_pool),
       // LpPool, ai.onnx 1, 2, 11, 18, 22: the Lp norm of each window.
-      make_op({.name = "LpPool", .types = {kFloats}, .kind = OpKind::kPooling}, infer_lp_pool, run_lp_pool,
+      make_op({.name = "LpPool", .types = {kFloats}, .kind = OpKind::kPooling}, infer_pool, run_lp_pool,
               adjoint_lp_pool),
       // MaxPool, ai.onnx 1, 8, 10, 11, 12, 22: the largest element of each window, and where it was.
       make_op({.name = "MaxPool",
@@ -369,7 +360,7 @@ OpTable pooling() {
                .kind = OpKind::kPooling,
                .function = Function::kMaxPool,
                .exactness = Exactness::kSelects},
-              infer_max_pool, run_max_pool, adjoint_max_pool),
+              infer_pool, run_max_pool, adjoint_max_pool),
       // MaxUnpool, ai.onnx 9, 11, 22: puts values back to where MaxPool found them; zeros elsewhere.
       movement_op(
           {.name = "MaxUnpool", .since_version = 9, .inputs = {2, 3}, .types = {kNumbers, kIndices}, .weights = 0b100},

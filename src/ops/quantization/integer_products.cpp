@@ -106,50 +106,46 @@ void run_qlinear_matmul(KernelContext& ctx) {
   });
 }
 
+/// A row of the table.
+OpDef integer_product(OpDef op, Infer infer, Run run) {
+  op.since_version = 10;
+  op.kind = OpKind::kContraction;
+  op.yields_quantized = true;
+  return fixed_op(op, infer, run);
+}
+
 }  // namespace
 
 OpTable integer_products() {
   return {
       // ConvInteger, ai.onnx 10: a convolution of 8-bit integers with int32 sums.
-      fixed_op({.name = "ConvInteger",
-                .since_version = 10,
-                .inputs = {2, 4},
-                .types = {kBytes},
-                .kind = OpKind::kContraction,
-                .weights = 0b1110,
-                .yields_quantized = true,
-                .multiply_adds = multiply_adds_of_conv},
-               infer_conv_integer, run_conv_integer),
+      integer_product({.name = "ConvInteger",
+                       .inputs = {2, 4},
+                       .types = {kBytes},
+                       .weights = 0b1110,
+                       .multiply_adds = multiply_adds_of_conv},
+                      infer_conv_integer, run_conv_integer),
       // MatMulInteger, ai.onnx 10: a product of 8-bit matrices with int32 sums.
-      fixed_op({.name = "MatMulInteger",
-                .since_version = 10,
-                .inputs = {2, 4},
-                .types = {kBytes},
-                .kind = OpKind::kContraction,
-                .weights = 0b1100,
-                .yields_quantized = true,
-                .multiply_adds = multiply_adds_of_matmul},
-               infer_matmul_integer, run_matmul_integer),
+      integer_product({.name = "MatMulInteger",
+                       .inputs = {2, 4},
+                       .types = {kBytes},
+                       .weights = 0b1100,
+                       .multiply_adds = multiply_adds_of_matmul},
+                      infer_matmul_integer, run_matmul_integer),
       // QLinearConv, ai.onnx 10: a convolution of 8-bit integers, quantized again.
-      fixed_op({.name = "QLinearConv",
-                .since_version = 10,
-                .inputs = {8, 9},
-                .types = {kBytes, kFloats, kBytes, kBytes, kFloats, kBytes, kFloats, kBytes, kIndices},
-                .kind = OpKind::kContraction,
-                .weights = 0b111111110,
-                .yields_quantized = true,
-                .multiply_adds = multiply_adds_of_qlinear_conv},
-               infer_qlinear_conv, run_qlinear_conv),
+      integer_product({.name = "QLinearConv",
+                       .inputs = {8, 9},
+                       .types = {kBytes, kFloats, kBytes, kBytes, kFloats, kBytes, kFloats, kBytes, kIndices},
+                       .weights = 0b111111110,
+                       .multiply_adds = multiply_adds_of_qlinear_conv},
+                      infer_qlinear_conv, run_qlinear_conv),
       // QLinearMatMul, ai.onnx 10, 21: a product of 8-bit matrices, quantized again.
-      fixed_op({.name = "QLinearMatMul",
-                .since_version = 10,
-                .inputs = {8, 8},
-                .types = {kBytes, kFloats, kBytes, kBytes, kFloats, kBytes, kFloats, kBytes},
-                .kind = OpKind::kContraction,
-                .weights = 0b11110110,
-                .yields_quantized = true,
-                .multiply_adds = multiply_adds_of_matmul},
-               infer_qlinear_matmul, run_qlinear_matmul),
+      integer_product({.name = "QLinearMatMul",
+                       .inputs = {8, 8},
+                       .types = {kBytes, kFloats, kBytes, kBytes, kFloats, kBytes, kFloats, kBytes},
+                       .weights = 0b11110110,
+                       .multiply_adds = multiply_adds_of_matmul},
+                      infer_qlinear_matmul, run_qlinear_matmul),
   };
 }
 

@@ -174,9 +174,9 @@ void run_dynamic_quantize_linear(KernelContext& ctx) {
 
 OpTable quantize_linear() {
   return {
-      // QuantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: saturate(round(x / scale) + zero point) for
-      // integers; floats are rounded after the zero point, and saturate unless `saturate` is 0. Never lowered:
-      // scales are fp32 on every target.
+      // QuantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: saturate(round(x / scale) + zero point) for integers;
+      // floats are rounded after the zero point, and saturate unless `saturate` is 0. Never lowered: scales are fp32 on
+      // every target.
       fixed_op({.name = "QuantizeLinear",
                 .since_version = 10,
                 .inputs = {2, 3},
@@ -186,8 +186,8 @@ OpTable quantize_linear() {
                 .storage_types = StorageTypes::kTaken,
                 .yields_quantized = true},
                infer_quantize_linear, run_quantize_linear),
-      // DequantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: (x - zero point) * scale. Never lowered:
-      // scales are fp32 on every target.
+      // DequantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: (x - zero point) * scale. Never lowered: scales are
+      // fp32 on every target.
       fixed_op({.name = "DequantizeLinear",
                 .since_version = 10,
                 .inputs = {2, 3},

@@ -239,8 +239,8 @@ OpTable random() {
       random_row({.name = "RandomUniformLike"}, infer_random_like, run_random_uniform),
       // Bernoulli, ai.onnx 15, 22: 1 with the probability that the input gives, else 0.
       random_row({.name = "Bernoulli", .since_version = 15, .types = {kFloats}}, infer_bernoulli, run_bernoulli),
-      // Dropout, ai.onnx 1, 6, 7, 10 (ratio: attribute), 12, 13, 22 (inputs): the identity, unless
-      // training_mode is set.
+      // Dropout, ai.onnx 1, 6, 7, 10 (ratio: attribute), 12, 13, 22 (inputs): the identity, unless training_mode is
+      // set.
       movement_op({.name = "Dropout",
                    .inputs = {1, 3},
                    .outputs = {1, 2},

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/contraction/multiply.h"
+#include "ops/contraction/matrix_product.h"
 #include "ops/movement.h"
 #include "ops/multiply_adds.h"
 

@@ -309,8 +309,8 @@ OpTable reductions() {
             return divided(row_sum(row, length), static_cast<T>(length));
           },
           adjoint_mean_of_row),
-      // ReduceMin, ai.onnx 1, 11, 12, 13, 18, 20: the smallest element over axes; NaN wins. Of bools too, from
-      // opset 20.
+      // ReduceMin, ai.onnx 1, 11, 12, 13, 18, 20: the smallest element over axes; NaN wins. Of bools too, from opset
+      // 20.
       reduction<AllTypes>(
           {.name = "ReduceMin", .function = F::kReduceMin, .exactness = Exactness::kSelects},
           []<typename T>(const T* row, std::int64_t length) {

@@ -435,8 +435,7 @@ OpTable resize() {
                .weights = 0b1110,
                .parameters = 0b1110},
               infer_resize, run_resize, adjoint_resize),
-      // Upsample, ai.onnx 7, 9, 10 (deprecated by Resize): nearest or linear interpolation with a scale per
-      // axis.
+      // Upsample, ai.onnx 7, 9, 10 (deprecated by Resize): nearest or linear interpolation with a scale per axis.
       make_op({.name = "Upsample",
                .since_version = 7,
                .inputs = {1, 2},
