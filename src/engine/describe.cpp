@@ -294,7 +294,7 @@ class Describer {
     const Quantization q = read.quantization;
     if (quantize) read = {input, Rounding::kNone};
     const Register value = load(kernel, {Load::Source::kTensor, read, kNone, per_channel});
-    return quantize ? kernel.program.apply(Instruction::kQuantize, value, -1, q.scale, q.is_unsigned ? 1.0f : 0.0f)
+    return quantize ? kernel.program.apply(Instruction::kFakeQuantize, value, -1, q.scale, q.is_unsigned ? 1.0f : 0.0f)
                     : value;
   }
 

@@ -38,11 +38,12 @@ inline constexpr TypeSet kBytes{DataType::kInt8, DataType::kUInt8};
 /// What indices, shapes and axes are held in.
 inline constexpr TypeSet kIndices{DataType::kInt32, DataType::kInt64};
 
-/// The function that an operator computes, where fusion, lowering or conversion tell it from others of its OpKind.
-/// Several operators may compute one function.
+/// What an operator computes, where fusion, lowering or conversion tell it from others of its OpKind; several operators
+/// may compute one function. Also what an instruction of a program computes (graph/program.h), in float32.
 enum class Function : std::uint8_t {
   kNone,
-  // Of one operand, element by element. The first coefficient is p, the second q (OpDef::coefficients).
+  // Of one operand, element by element, and one instruction each. The first coefficient is p, the second q
+  // (OpDef::coefficients).
   kNeg,
   kAbs,
   kSign,
@@ -79,28 +80,35 @@ enum class Function : std::uint8_t {
   kSoftsign,
   kMish,
   kSwish,  ///< x sigmoid(p x)
-  kGelu,   ///< In the form that the attribute `approximate` says, or the operator (is_tanh_gelu).
-  kClip,   ///< Between inputs 1 and 2; before opset 11, the attributes min and max.
-  // Of two operands, or of any number.
+  // Of one operand, but several instructions, or none of these operators' own.
+  kGelu,  ///< Operators: in the form that the attribute `approximate` says, or the operator (is_tanh_gelu).
+  kClip,  ///< Operators: between inputs 1 and 2; before opset 11, the attributes min and max. Instruction: p, q.
+  kCopy,
+  kRsqrt,
+  kSquare,
+  kGeluTanh,
+  kFakeQuantize,  ///< p: scale, q: 1 for unsigned. To 8-bit integers and back: clamp(round(x / p)) p.
+  // Of two operands, one instruction each.
   kAdd,
   kSub,
   kMul,
   kDiv,
   kPow,
-  kPRelu,
-  kBiasGelu,  ///< kGelu of the sum of the operands; the second may be absent.
-  kMin,
+  kMin,  ///< Operators: of any number, as kMax.
   kMax,
+  kPRelu,
+  // Of two operands, or of any number.
+  kBiasGelu,  ///< kGelu of the sum of the operands; the second may be absent.
   kSum,
   kMean,
-  // Of rows: OpDef::axes.
+  // Of rows: OpDef::axes. The first ones are one instruction each.
   kReduceSum,
   kReduceMean,
   kReduceMax,
   kReduceMin,
+  kReduceSumSquare,
   kReduceL1,
   kReduceL2,
-  kReduceSumSquare,
   kSoftmax,
   kLogSoftmax,
   kLayerNormalization,
@@ -129,6 +137,10 @@ enum class Function : std::uint8_t {
   kDequantize,
 };
 
+/// One instruction of one operand, of two, or of a row, which becomes one value.
+constexpr bool is_unary_instruction(Function f) { return f >= Function::kNeg && f <= Function::kSwish; }
+constexpr bool is_binary_instruction(Function f) { return f >= Function::kAdd && f <= Function::kPRelu; }
+constexpr bool is_row_instruction(Function f) { return f >= Function::kReduceSum && f <= Function::kReduceL1; }
 constexpr bool is_convolution(Function f) { return f == Function::kConv || f == Function::kConvTranspose; }
 constexpr bool is_product(Function f) { return f >= Function::kMatMul && f <= Function::kConvTranspose; }
 

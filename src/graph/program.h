@@ -7,77 +7,14 @@
 #include <span>
 #include <vector>
 
+#include "graph/op_traits.h"
 #include "ulpscope/shape.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
 
-/// All compute in float32. p, q: parameters of the instruction.
-enum class Instruction : std::uint8_t {
-  // unary
-  kCopy,
-  kNeg,
-  kAbs,
-  kSign,
-  kReciprocal,
-  kSqrt,
-  kRsqrt,
-  kExp,
-  kLog,
-  kErf,
-  kTanh,
-  kSigmoid,
-  kSin,
-  kCos,
-  kTan,
-  kAsin,
-  kAcos,
-  kAtan,
-  kSinh,
-  kCosh,
-  kAsinh,
-  kAcosh,
-  kAtanh,
-  kFloor,
-  kCeil,
-  kRound,
-  kRelu,
-  kSquare,
-  kLeakyRelu,    ///< p: slope
-  kClip,         ///< min(max(x, p), q)
-  kHardSigmoid,  ///< max(0, min(1, p x + q))
-  kHardSwish,
-  kSoftplus,
-  kSoftsign,
-  kMish,
-  kElu,   ///< p (exp x - 1) below 0
-  kSelu,  ///< q (p exp x - p) below 0, q x above
-  kCelu,
-  kThresholdedRelu,
-  kSwish,  ///< p: alpha (Swish: x sigmoid(p x))
-  kGelu,
-  kGeluTanh,
-  kQuantize,  ///< p: scale, q: 1 for unsigned. To 8-bit integers and back: clamp(round(x / p)) p.
-  // binary
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kPow,
-  kMin,
-  kMax,
-  kPRelu,
-  // reductions of a row to one value
-  kRowSum,
-  kRowMean,
-  kRowMax,
-  kRowMin,
-  kRowSumSquare,
-  kRowL1,
-};
-
-inline constexpr bool is_row_reduction(Instruction i) noexcept { return i >= Instruction::kRowSum; }
-inline constexpr bool is_binary(Instruction i) noexcept { return i >= Instruction::kAdd && i < Instruction::kRowSum; }
+/// What an instruction computes: those of Function that are one instruction, with parameters p and q.
+using Instruction = Function;
 
 /// Which value of a program; numbered in the order in which they are made.
 using Register = int;

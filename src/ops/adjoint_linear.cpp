@@ -135,10 +135,7 @@ Value transposed_along_axis(Value x, const Tensor& matrix, std::int64_t axis) {
 Value scatter_flat(Value gradient, Value indices, const Shape& shape) {
   AdjointContext& ctx = *gradient.ctx;
   const std::int64_t count = num_elements(shape), given = num_elements(gradient.shape());
-  const TensorId sums = ctx.add(
-      "ScatterElements", {zeros(ctx, {count}).id, ctx.reshape(indices.id, {given}), reshape(gradient, {given}).id},
-      {{"axis", std::int64_t{0}}, {"reduction", std::string("add")}});
-  return reshape({&ctx, sums}, shape);
+  return reshape(scatter_add(reshape(gradient, {given}), ctx.reshape(indices.id, {given}), {count}, 0), shape);
 }
 
 }  // namespace ulpscope::ops

@@ -44,6 +44,12 @@ Value concat(AdjointContext& ctx, std::span<const Value> parts, std::int64_t axi
   return {&ctx, ctx.add("Concat", ids, {{"axis", axis}})};
 }
 
+Value scatter_add(Value updates, TensorId indices, const Shape& shape, std::size_t axis) {
+  AdjointContext& ctx = *updates.ctx;
+  return {&ctx, ctx.add("ScatterElements", {zeros(ctx, shape).id, indices, updates.id},
+                        {{"axis", static_cast<std::int64_t>(axis)}, {"reduction", std::string("add")}})};
+}
+
 Value to_float(Value x) {
   // TensorProto.DataType: FLOAT is 1, DOUBLE is 11.
   const std::int64_t type = x.ctx->type() == DataType::kFloat64 ? 11 : 1;

@@ -71,6 +71,8 @@ Value slice(Value x, std::int64_t axis, std::int64_t begin, std::int64_t end);
 /// Zeros around; no layer when there are none. Negative pads crop. Both have one entry per dimension.
 Value pad(Value x, const std::vector<std::int64_t>& begin, const std::vector<std::int64_t>& end);
 Value concat(AdjointContext& ctx, std::span<const Value> parts, std::int64_t axis);
+/// Zeros of this shape, to which `updates` are added at the places that `indices` name along an axis.
+Value scatter_add(Value updates, TensorId indices, const Shape& shape, std::size_t axis);
 /// `condition` is a boolean tensor.
 inline Value where(Value condition, Value yes, Value no) {
   return {condition.ctx, condition.ctx->add("Where", {condition.id, yes.id, no.id})};

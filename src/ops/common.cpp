@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/element_type.h"
+
 namespace ulpscope::ops {
 
 void fail(const Layer& layer, const std::string& message, ErrorCode code) {
@@ -13,6 +15,24 @@ Coefficients coefficients_of(const Layer& layer) {
     return c.attribute.empty() ? 0.0F : layer.attributes.real(c.attribute, c.absent);
   };
   return {value(layer.op->coefficients[0]), value(layer.op->coefficients[1])};
+}
+
+OpDef make_op(OpDef op, Infer infer, Run run, Adjoint adjoint) {
+  op.infer = infer;
+  op.run = run;
+  op.adjoint = adjoint;
+  return op;
+}
+
+OpDef fixed_op(OpDef op, Infer infer, Run run, Adjoint adjoint) {
+  op.precision = PrecisionRule::kFixed;
+  return make_op(op, infer, run, adjoint);
+}
+
+OpDef movement_op(OpDef op, Infer infer, Run run, Adjoint adjoint) {
+  op.precision = PrecisionRule::kMovement;
+  op.kind = OpKind::kMovement;
+  return make_op(op, infer, run, adjoint);
 }
 
 std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
@@ -77,6 +97,35 @@ void infer_broadcast(InferContext& ctx) {
 void infer_comparison(InferContext& ctx) {
   ctx.set_type(0, DataType::kBool);
   ctx.set_shape(0, broadcast_inputs(ctx));
+}
+
+void require_type(const InferContext& ctx, int i, DataType type) {
+  if (!ctx.has_input(i) || ctx.type(i) == DataType::kUndefined || type == DataType::kUndefined) return;
+  if (physical_type(ctx.type(i)) != physical_type(type))
+    ctx.fail(fmt::format("expected elements of type {} as input {}, got {}", name_of(type), i, name_of(ctx.type(i))));
+}
+
+void require_type_of_first(const InferContext& ctx, std::initializer_list<int> inputs) {
+  for (int i : inputs) require_type(ctx, i, ctx.type(0));
+}
+
+DataType data_type_from_onnx(const Layer& layer, std::int64_t number) {
+  if (!defines_onnx_type(number)) fail(layer, fmt::format("{} is not an element type of ONNX", number));
+  const std::optional<DataType> type = from_onnx_type(number);
+  if (!type)
+    fail(layer, fmt::format("elements of type {} are not supported", onnx_type_name(number)), ErrorCode::kUnsupported);
+  return *type;
+}
+
+DataType dtype_attribute(const Layer& layer, DataType otherwise) {
+  const std::int64_t number = layer.attributes.integer("dtype", 0);
+  return number == 0 ? otherwise : data_type_from_onnx(layer, number);
+}
+
+std::int64_t to_index(double value) noexcept {
+  constexpr std::int64_t kFar = std::int64_t{1} << 60;
+  if (!(value > static_cast<double>(-kFar))) return -kFar;  // NaN, too
+  return value < static_cast<double>(kFar) ? static_cast<std::int64_t>(value) : kFar;
 }
 
 }  // namespace ulpscope::ops

@@ -15,6 +15,16 @@ namespace ulpscope::ops {
 /// The operators of one source.
 using OpTable = std::vector<OpDef>;
 
+/// A row of a table: an operator with these properties, and what carries it out (OpDef::infer, run, adjoint).
+using Infer = void (*)(InferContext&);
+using Run = void (*)(KernelContext&);
+using Adjoint = void (*)(AdjointContext&);
+OpDef make_op(OpDef op, Infer infer, Run run, Adjoint adjoint = nullptr);
+/// The same with PrecisionRule::kFixed.
+OpDef fixed_op(OpDef op, Infer infer, Run run, Adjoint adjoint = nullptr);
+/// The same with PrecisionRule::kMovement and OpKind::kMovement.
+OpDef movement_op(OpDef op, Infer infer, Run run, Adjoint adjoint = nullptr);
+
 template <typename T, typename... Ts>
 struct TypeList {
   using First = T;
@@ -60,6 +70,14 @@ inline std::int64_t product(const Shape& dims, std::size_t begin, std::size_t en
   return result;
 }
 
+/// A shape seen as three dimensions: what is before an axis, the axis, and what is after it.
+struct Around {
+  std::int64_t outer, size, inner;
+};
+inline Around around(const Shape& shape, std::size_t axis) {
+  return {product(shape, 0, axis), shape[axis], product(shape, axis + 1, shape.size())};
+}
+
 /// The coefficients p and q of a layer's function: its attributes, or their defaults (OpDef::coefficients).
 struct Coefficients {
   float p = 0, q = 0;
@@ -84,5 +102,22 @@ void infer_same_as_first(InferContext& ctx);
 void infer_broadcast(InferContext& ctx);
 /// As infer_broadcast, with type bool.
 void infer_comparison(InferContext& ctx);
+
+/// Fails unless input `i` is absent, of a type not known yet, or held as `type` (float16 and float32 are held alike).
+/// For kernels that read several inputs as one C++ type.
+void require_type(const InferContext& ctx, int i, DataType type);
+/// As require_type, with the type of input 0, for each of `inputs`.
+void require_type_of_first(const InferContext& ctx, std::initializer_list<int> inputs);
+
+/// The type that an attribute (`to`, `dtype`) means, as ONNX numbers them (TensorProto.DataType in onnx.proto). Throws
+/// Error, naming the layer: kUnsupported for one that ulpscope has no values of, kInvalidFile for a number that ONNX
+/// does not define.
+DataType data_type_from_onnx(const Layer& layer, std::int64_t number);
+/// The type in the attribute `dtype`, or `otherwise` when it is absent.
+DataType dtype_attribute(const Layer& layer, DataType otherwise);
+
+/// An integral float as an index; what does not fit becomes one that lies far outside of any tensor, with room for
+/// sums.
+std::int64_t to_index(double value) noexcept;
 
 }  // namespace ulpscope::ops

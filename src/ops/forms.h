@@ -31,7 +31,7 @@ std::optional<PoolForm> pool_form(const Layer& layer);
 /// The mean over all spatial positions of a rank-4 tensor, if the layer computes that over `row_dims` innermost ones.
 bool is_spatial_mean(const Layer& layer, std::int64_t rank, int row_dims);
 
-/// A nearest-neighbour resize of (n, c, h, w) by whole factors in which every element is repeated. `scales`: elements
+/// A nearest-neighbor resize of (n, c, h, w) by whole factors in which every element is repeated. `scales`: elements
 /// of that input where known; null: unknown; an absent input counts as known.
 bool repeats_whole_elements(const Layer& layer, const Shape& input, const Shape& output, const Tensor* scales);
 

@@ -95,6 +95,13 @@ inline const Shape& shape_of(const AdjointContext& ctx, int i) { return ctx.inpu
 inline const Shape& shape_of(const InferContext& ctx, int i) { return ctx.shape(i); }
 inline const Shape& shape_of(const KernelContext& ctx, int i) { return ctx.input(i).shape(); }
 
+/// The attribute `axis`, in [0, rank) of input 0; `absent`: what it is where it is absent. Fails as normalize_axis.
+template <typename Context>
+std::size_t axis_of(const Context& ctx, std::int64_t absent) {
+  const auto rank = static_cast<std::int64_t>(shape_of(ctx, 0).size());
+  return static_cast<std::size_t>(normalize_axis(ctx, ctx.attributes().integer("axis", absent), rank));
+}
+
 /// The one element of an integer input; fails when there are none or several.
 template <typename Context>
 std::int64_t single_integer(const Context& ctx, int i) {

@@ -1,4 +1,4 @@
-// Layers as instructions of a program: what pointwise operators, and reductions, softmax and normalisation over
+// Layers as instructions of a program: what pointwise operators, and reductions, softmax and normalization over
 // rows, compute.
 #pragma once
 
@@ -17,7 +17,7 @@ struct ProgramOperand {
 };
 
 /// Appends the layer's instructions; gives the register of output 0. Nothing: the operator, or this form of it, has no
-/// instructions and runs as its reference kernel. Pointwise operators, and reductions, softmax and normalisation over
+/// instructions and runs as its reference kernel. Pointwise operators, and reductions, softmax and normalization over
 /// the rows of the program. `row_elements`: elements of a row.
 std::optional<Register> append_instructions(Program& program, const Layer& layer,
                                             std::span<const ProgramOperand> operands, std::int64_t row_elements);

@@ -10,10 +10,8 @@
 namespace ulpscope {
 
 namespace ops {
-#define ULPSCOPE_OP(name) OpDef name();
 #define ULPSCOPE_OPS(name) OpTable name();
 #include "ops/ops.inc"
-#undef ULPSCOPE_OP
 #undef ULPSCOPE_OPS
 }  // namespace ops
 
@@ -22,10 +20,8 @@ namespace {
 class Registry final : public OpRegistry {
  public:
   Registry() {
-#define ULPSCOPE_OP(name) defs_.push_back(ops::name());
 #define ULPSCOPE_OPS(name) std::ranges::move(ops::name(), std::back_inserter(defs_));
 #include "ops/ops.inc"
-#undef ULPSCOPE_OP
 #undef ULPSCOPE_OPS
     std::sort(defs_.begin(), defs_.end(),
               [](const OpDef& a, const OpDef& b) { return std::tie(a.domain, a.name) < std::tie(b.domain, b.name); });

@@ -1,4 +1,4 @@
-// Rows: a tensor seen as rows that run over some of its axes, for reductions, softmax and normalisation.
+// Rows: a tensor seen as rows that run over some of its axes, for reductions, softmax and normalization.
 #pragma once
 
 #include <algorithm>

@@ -57,8 +57,8 @@ TEST(Program, NormalizesRows) {
   const Tensor a = random_tensor({50, 384}, -3, 5, 4);
   ProgramBuilder p({50, 384}, 1);
   const int x = p.input({384, 1}, Rounding::kNone);
-  const int d = p.apply(I::kSub, x, p.apply(I::kRowMean, x));
-  const int v = p.apply(I::kDiv, p.apply(I::kRowSumSquare, d), p.constant(384));
+  const int d = p.apply(I::kSub, x, p.apply(I::kReduceMean, x));
+  const int v = p.apply(I::kDiv, p.apply(I::kReduceSumSquare, d), p.constant(384));
   p.output(p.apply(I::kMul, d, p.apply(I::kRsqrt, v)), Rounding::kNone);
   const Tensor out = run(*p.finish(), {a}, {50, 384});
   for (int r = 0; r < 50; ++r) {
@@ -73,7 +73,7 @@ TEST(Program, NormalizesRows) {
 TEST(Program, HandsOutOneValuePerRow) {
   const Tensor a = random_tensor({7, 2, 33}, -3, 5, 5);
   ProgramBuilder p({7, 2, 33}, 2);
-  p.output(p.apply(I::kRowMax, p.input({66, 33, 1}, Rounding::kNone)), Rounding::kNone);
+  p.output(p.apply(I::kReduceMax, p.input({66, 33, 1}, Rounding::kNone)), Rounding::kNone);
   const Tensor out = run(*p.finish(), {a}, {7});
   for (int r = 0; r < 7; ++r) {
     float expected = -1e9f;
@@ -142,8 +142,8 @@ TEST(Program, GivesTheSameBitsForEveryNumberOfThreads) {
     set_num_threads(threads);
     ProgramBuilder p({513, 700}, 1);
     const int x = p.input({700, 1}, Rounding::kNone);
-    const int e = p.apply(I::kExp, p.apply(I::kSub, x, p.apply(I::kRowMax, x)));
-    p.output(p.apply(I::kDiv, e, p.apply(I::kRowSum, e)), Rounding::kF16);
+    const int e = p.apply(I::kExp, p.apply(I::kSub, x, p.apply(I::kReduceMax, x)));
+    p.output(p.apply(I::kDiv, e, p.apply(I::kReduceSum, e)), Rounding::kF16);
     return run(*p.finish(), {a}, {513, 700});
   };
   const Tensor one = compute(1);

@@ -30,7 +30,7 @@ Register ProgramBuilder::constant(float value) {
 Register ProgramBuilder::apply(Instruction instruction, Register a, Register b, float p, float q) {
   const auto kind_of = [&](Register r) { return r < 0 ? Kind::kConstant : registers_[r].kind; };
   Kind kind = std::max({kind_of(a), kind_of(b), row_dims_ > 0 ? Kind::kRow : Kind::kFull});
-  if (is_row_reduction(instruction)) kind = Kind::kRow;
+  if (is_row_instruction(instruction)) kind = Kind::kRow;
   const Register target = static_cast<Register>(registers_.size());
   registers_.push_back({kind});
   steps_.push_back({instruction, target, a, b, p, q});
@@ -162,9 +162,9 @@ class ProgramKernel final : public Kernel {
     const ProgramKernels& kernels = program_kernels();
     for (const auto& step : steps_) {
       Functions f{};
-      if (is_row_reduction(step.instruction))
+      if (is_row_instruction(step.instruction))
         f.reduce = kernels.reduce(step.instruction);
-      else if (is_binary(step.instruction)) {
+      else if (is_binary_instruction(step.instruction)) {
         f.binary = kernels.binary(step.instruction);
         f.binary_scalar = kernels.binary_scalar(step.instruction);
         f.scalar_binary = kernels.scalar_binary(step.instruction);

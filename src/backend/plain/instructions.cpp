@@ -142,9 +142,9 @@ double binary(I instruction, double a, double b) {
 }  // namespace
 
 float apply(const Program::Value& v, float a, float b) {
-  if (is_binary(v.instruction))
+  if (is_binary_instruction(v.instruction))
     return static_cast<float>(binary(v.instruction, static_cast<double>(a), static_cast<double>(b)));
-  if (v.instruction == I::kQuantize) return static_cast<float>(quantize(a, v.p, v.q != 0.0f));
+  if (v.instruction == I::kFakeQuantize) return static_cast<float>(quantize(a, v.p, v.q != 0.0f));
   const auto x = static_cast<double>(a);
   return static_cast<float>(v.instruction < I::kRelu
                                 ? elementary(v.instruction, x)
@@ -153,27 +153,27 @@ float apply(const Program::Value& v, float a, float b) {
 
 float reduce(Instruction instruction, std::span<const float> row) {
   const double infinity = std::numeric_limits<double>::infinity();
-  double result = instruction == I::kRowMax ? -infinity : instruction == I::kRowMin ? infinity : 0;
+  double result = instruction == I::kReduceMax ? -infinity : instruction == I::kReduceMin ? infinity : 0;
   for (float value : row) {
     const auto x = static_cast<double>(value);
     switch (instruction) {
-      case I::kRowMax:
+      case I::kReduceMax:
         result = larger(result, x);
         break;
-      case I::kRowMin:
+      case I::kReduceMin:
         result = smaller(result, x);
         break;
-      case I::kRowSumSquare:
+      case I::kReduceSumSquare:
         result += x * x;
         break;
-      case I::kRowL1:
+      case I::kReduceL1:
         result += std::fabs(x);
         break;
       default:
-        result += x;  // kRowSum, kRowMean
+        result += x;  // kReduceSum, kReduceMean
     }
   }
-  return static_cast<float>(instruction == I::kRowMean ? result / static_cast<double>(row.size()) : result);
+  return static_cast<float>(instruction == I::kReduceMean ? result / static_cast<double>(row.size()) : result);
 }
 
 }  // namespace ulpscope::plain

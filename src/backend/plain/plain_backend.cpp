@@ -213,7 +213,7 @@ class Run {
       const auto operand = [&](Register r) -> const std::vector<float>& { return registers[r]; };
       if (v.kind == Program::Kind::kLoad) {
         out = load(kernel, kernel.loads[v.load], result);
-      } else if (v.kind == Program::Kind::kResult && is_row_reduction(v.instruction)) {
+      } else if (v.kind == Program::Kind::kResult && is_row_instruction(v.instruction)) {
         for (std::int64_t begin = 0; begin < count; begin += row)
           std::fill_n(out.begin() + begin, row,
                       reduce(v.instruction, {operand(v.a).data() + begin, static_cast<std::size_t>(row)}));

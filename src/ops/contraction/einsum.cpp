@@ -1,4 +1,4 @@
-// Einsum, ai.onnx 12: Einstein's summation convention, as numpy.einsum reads it.
+// Einstein's summation convention.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -9,7 +9,6 @@
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/multiply_adds.h"
-#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
@@ -155,8 +154,7 @@ void run_einsum(KernelContext& ctx) {
   }
   const Equation e = parse_equation(ctx.layer(), shapes);
   Tensor sums = type == wide ? ctx.output(0) : Tensor(wide, ctx.output(0).shape());
-  with_type(TypeList<float, double, std::int64_t>{}, ctx, wide, [&](auto tag) {
-    using T = decltype(tag);
+  with_type(TypeList<float, double, std::int64_t>{}, ctx, wide, [&]<typename T>(T) {
     std::vector<const T*> data;
     for (const Tensor& operand : operands) data.push_back(operand.data<T>());
     T* out = sums.data<T>();
@@ -225,16 +223,17 @@ void adjoint_einsum(AdjointContext& ctx) {
 
 }  // namespace
 
-OpDef einsum() {
-  return {.name = "Einsum",
-          .since_version = 12,
-          .inputs = {1, kAnyNumber},
-          .types = {kNumbers},
-          .kind = OpKind::kContraction,
-          .infer = infer_einsum,
-          .run = run_einsum,
-          .adjoint = adjoint_einsum,
-          .multiply_adds = multiply_adds_of_matmul};
+OpTable einsum() {
+  return {
+      // Einsum, ai.onnx 12: Einstein's summation convention, as numpy.einsum reads it.
+      make_op({.name = "Einsum",
+               .since_version = 12,
+               .inputs = {1, kAnyNumber},
+               .types = {kNumbers},
+               .kind = OpKind::kContraction,
+               .multiply_adds = multiply_adds_of_matmul},
+              infer_einsum, run_einsum, adjoint_einsum),
+  };
 }
 
 }  // namespace ulpscope::ops

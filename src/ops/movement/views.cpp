@@ -1,5 +1,9 @@
-// Operators that give the elements another shape and leave them as they are.
+// Operators that give the elements another shape, repeat them or choose among them.
+#include <algorithm>
+
+#include "core/parallel.h"
 #include "ops/adjoint_values.h"
+#include "ops/elementwise.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -99,67 +103,175 @@ void infer_unsqueeze(InferContext& ctx) {
   ctx.set_shape(0, std::move(result));
 }
 
+/// A row of an operator that changes the shape alone.
+OpDef view_op(OpDef op, Infer infer) {
+  op.moves_values = true;
+  op.views = true;
+  return movement_op(op, infer, run_copy, view_adjoint);
+}
+
+void infer_expand(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  const Shape target = ctx.integers(1);
+  for (std::int64_t dim : target)
+    if (dim < 0) ctx.fail(fmt::format("cannot expand to {}", to_string(target)));
+  ctx.set_shape(0, broadcast_or_fail(ctx, ctx.shape(0), target));
+}
+
+void run_expand(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  Tensor& out = ctx.output(0);
+  copy_strided(in.type(), in.raw(), broadcast_strides(in.shape(), out.shape()), out.raw(), out.shape());
+}
+
+void adjoint_expand(AdjointContext& ctx) { set(ctx, 0, gradient(ctx)); }
+
+void infer_tile(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  Shape shape = ctx.shape(0);
+  const std::vector<std::int64_t> repeats = ctx.integers(1);
+  if (repeats.size() != shape.size())
+    ctx.fail(fmt::format("{} repeats for an input of rank {}", repeats.size(), shape.size()));
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (repeats[d] < 0) ctx.fail(fmt::format("cannot repeat axis {} {} times", d, repeats[d]));
+    if (__builtin_mul_overflow(shape[d], repeats[d], &shape[d]))
+      ctx.fail(fmt::format("axis {} repeated {} times is too large", d, repeats[d]));
+  }
+  ctx.set_shape(0, std::move(shape));
+}
+
+void run_tile(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  Tensor& out = ctx.output(0);
+  if (out.size() == 0) return;
+  // Every dimension becomes two: the repetition, along which the input stands still, and the dimension itself.
+  const std::vector<std::int64_t> dense = strides_of(in.shape());
+  Shape shape;
+  std::vector<std::int64_t> strides;
+  for (std::size_t d = 0; d < dense.size(); ++d) {
+    shape.insert(shape.end(), {out.shape()[d] / in.shape()[d], in.shape()[d]});
+    strides.insert(strides.end(), {0, dense[d]});
+  }
+  copy_strided(in.type(), in.raw(), strides, out.raw(), shape);
+}
+
+void adjoint_tile(AdjointContext& ctx) {
+  const Shape &in = ctx.input_shape(0), &out = ctx.output_shape(0);
+  if (num_elements(in) == 0) return;
+  Shape split;
+  std::vector<std::int64_t> axes;
+  for (std::size_t d = 0; d < in.size(); ++d) {
+    axes.push_back(static_cast<std::int64_t>(2 * d));
+    split.insert(split.end(), {out[d] / in[d], in[d]});
+  }
+  ctx.set(0, reshape(sum(reshape(gradient(ctx), split), axes), in).id);
+}
+
+void infer_where(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(1));
+  require_type(ctx, 0, DataType::kBool);
+  require_type(ctx, 2, ctx.type(1));
+  ctx.set_shape(0, broadcast_or_fail(ctx, broadcast_or_fail(ctx, ctx.shape(0), ctx.shape(1)), ctx.shape(2)));
+}
+
+void run_where(KernelContext& ctx) {
+  const Tensor &condition = ctx.input(0), &x = ctx.input(1), &y = ctx.input(2);
+  Tensor& out = ctx.output(0);
+  if (x.type() != y.type())
+    ctx.fail(fmt::format("expected one type, got {} and {}", name_of(x.type()), name_of(y.type())));
+  const BroadcastRows rows(
+      out.shape(), {broadcast_strides(condition.shape(), out.shape()), broadcast_strides(x.shape(), out.shape()),
+                    broadcast_strides(y.shape(), out.shape())});
+  const bool* choose = condition.data<bool>();
+  with_word(x.type(), [&]<typename Word>(Word) {
+    rows.for_each([&](std::int64_t first, const std::int64_t* at) {
+      for (std::int64_t i = 0; i < rows.count(); ++i)
+        store_word(out.raw(), first + i,
+                   choose[at[0] + i * rows.step(0)] ? load_word<Word>(x.raw(), at[1] + i * rows.step(1))
+                                                    : load_word<Word>(y.raw(), at[2] + i * rows.step(2)));
+    });
+  });
+}
+
+void adjoint_where(AdjointContext& ctx) {
+  const Value condition = input(ctx, 0), g = gradient(ctx), none = scalar(ctx, 0);
+  if (ctx.wants(1)) set(ctx, 1, where(condition, g, none));
+  if (ctx.wants(2)) set(ctx, 2, where(condition, none, g));
+}
+
+void infer_trilu(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  if (ctx.rank(0) < 2) ctx.fail(fmt::format("expected matrices, got shape {}", to_string(ctx.shape(0))));
+  ctx.set_shape(0, ctx.shape(0));
+}
+
+void run_trilu(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  Tensor& out = ctx.output(0);
+  if (in.size() == 0) return;
+  const std::int64_t columns = in.shape().back(), rows = in.shape()[in.shape().size() - 2];
+  const bool upper = ctx.attributes().integer("upper", 1) != 0;
+  const std::int64_t k = std::clamp<std::int64_t>(ctx.has_input(1) ? single_integer(ctx, 1) : 0, -rows, columns);
+  const std::int64_t width = static_cast<std::int64_t>(size_of(in.type()));
+  parallel_for(in.size() / columns, std::max<std::int64_t>(1, (1 << 15) / columns),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   // The kept columns: [first, last).
+                   const std::int64_t diagonal = i % rows + k;
+                   const std::int64_t first = upper ? std::clamp<std::int64_t>(diagonal, 0, columns) : 0;
+                   const std::int64_t last = upper ? columns : std::clamp<std::int64_t>(diagonal + 1, 0, columns);
+                   std::byte* row = element(out, i * columns);
+                   std::memset(row, 0, static_cast<std::size_t>(columns * width));
+                   std::memcpy(row + first * width, element(in, i * columns + first),
+                               static_cast<std::size_t>((last - first) * width));
+                 }
+               });
+}
+
+void adjoint_trilu(AdjointContext& ctx) {
+  const TensorId k = ctx.has_input(1) ? ctx.input(1) : kNone;
+  ctx.set(0, ctx.add("Trilu", {ctx.gradient(0), k}, {{"upper", ctx.attributes().integer("upper", 1)}}));
+}
+
 }  // namespace
 
 OpTable views() {
   return {
       // Reshape, ai.onnx 5, 13, 14, 19, 21, 23, 24, 25: the same elements under another shape.
-      {.name = "Reshape",
-       .inputs = {2, 2},
-       .types = {kEverything, kIndices},
-       .precision = PrecisionRule::kMovement,
-       .kind = OpKind::kMovement,
-       .weights = 0b10,
-       .moves_values = true,
-       .views = true,
-       .infer = infer_reshape,
-       .run = run_copy,
-       .adjoint = view_adjoint},
+      view_op({.name = "Reshape", .inputs = {2, 2}, .types = {kEverything, kIndices}, .weights = 0b10}, infer_reshape),
       // Flatten, ai.onnx 1, 9, 11, 13, 21, 23, 24, 25: to a matrix, split at an axis.
-      {.name = "Flatten",
-       .types = {kEverything},
-       .precision = PrecisionRule::kMovement,
-       .kind = OpKind::kMovement,
-       .moves_values = true,
-       .views = true,
-       .infer = infer_flatten,
-       .run = run_copy,
-       .adjoint = view_adjoint},
+      view_op({.name = "Flatten", .types = {kEverything}}, infer_flatten),
       // Squeeze, ai.onnx 1, 11 (axes: attribute), 13, 21, 23, 24, 25 (axes: input): drops dimensions of size 1.
-      {.name = "Squeeze",
-       .inputs = {1, 2},
-       .types = {kEverything, kIndices},
-       .precision = PrecisionRule::kMovement,
-       .kind = OpKind::kMovement,
-       .weights = 0b10,
-       .moves_values = true,
-       .views = true,
-       .infer = infer_squeeze,
-       .run = run_copy,
-       .adjoint = view_adjoint},
+      view_op({.name = "Squeeze", .inputs = {1, 2}, .types = {kEverything, kIndices}, .weights = 0b10}, infer_squeeze),
       // Unsqueeze, ai.onnx 1, 11 (axes: attribute), 13, 21, 23, 24, 25 (axes: input): inserts dimensions of size 1.
-      {.name = "Unsqueeze",
-       .inputs = {1, 2},
-       .types = {kEverything, kIndices},
-       .precision = PrecisionRule::kMovement,
-       .kind = OpKind::kMovement,
-       .weights = 0b10,
-       .moves_values = true,
-       .views = true,
-       .infer = infer_unsqueeze,
-       .run = run_copy,
-       .adjoint = view_adjoint},
+      view_op({.name = "Unsqueeze", .inputs = {1, 2}, .types = {kEverything, kIndices}, .weights = 0b10},
+              infer_unsqueeze),
       // Identity, ai.onnx 1, 13, 14, 16, 19, 21, 23, 24, 25: a copy (tensors only).
-      {.name = "Identity",
-       .types = {kEverything},
-       .precision = PrecisionRule::kMovement,
-       .kind = OpKind::kMovement,
-       .function = Function::kIdentity,
-       .moves_values = true,
-       .views = true,
-       .infer = infer_same_as_first,
-       .run = run_copy,
-       .adjoint = view_adjoint},
+      view_op({.name = "Identity", .types = {kEverything}, .function = Function::kIdentity}, infer_same_as_first),
+      // Expand, ai.onnx 8, 13: broadcasts to a shape (dimensions of 1 in it keep those of the input).
+      movement_op({.name = "Expand",
+                   .since_version = 8,
+                   .inputs = {2, 2},
+                   .types = {kEverything, kIndices},
+                   .weights = 0b10,
+                   .moves_values = true},
+                  infer_expand, run_expand, adjoint_expand),
+      // Tile, ai.onnx 6, 13: repeats a tensor along each dimension.
+      movement_op({.name = "Tile",
+                   .since_version = 6,
+                   .inputs = {2, 2},
+                   .types = {kEverything, kIndices},
+                   .weights = 0b10,
+                   .moves_values = true},
+                  infer_tile, run_tile, adjoint_tile),
+      // Where, ai.onnx 9, 16: selects from two tensors by a condition, with NumPy broadcasting of all three.
+      movement_op(
+          {.name = "Where", .since_version = 9, .inputs = {3, 3}, .types = {kBooleans, kEverything}, .selects = 0b1},
+          infer_where, run_where, adjoint_where),
+      // Trilu, ai.onnx 14: the upper or lower triangle of matrices, from diagonal k on; zero elsewhere.
+      movement_op(
+          {.name = "Trilu", .since_version = 14, .inputs = {1, 2}, .types = {kEverything, kIndices}, .weights = 0b10},
+          infer_trilu, run_trilu, adjoint_trilu),
   };
 }
 

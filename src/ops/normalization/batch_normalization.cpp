@@ -1,8 +1,9 @@
-// BatchNormalization, ai.onnx 1, 6, 7 (attribute spatial), 9, 14, 15 (training_mode): (x - mean) / sqrt(variance +
-// epsilon) * scale + shift per channel. Training computes mean and variance from x, and updates the running ones.
+// Normalization over the batch, neighboring channels, and given axes.
 #include <cmath>
 
+#include "ops/adjoint_linear.h"
 #include "ops/adjoint_values.h"
+#include "ops/elementwise.h"
 #include "ops/movement.h"
 #include "ops/normalization/normalization.h"
 
@@ -77,8 +78,7 @@ void run_batch_normalization(KernelContext& ctx) {
     if (ctx.input(i).size() != layout.channels)
       ctx.fail(fmt::format("expected {} elements, one per channel, as input {}, got {}", layout.channels, i,
                            ctx.input(i).size()));
-  with_type(FloatTypes{}, ctx, x.type(), [&](auto tag) {
-    using T = decltype(tag);
+  with_type(FloatTypes{}, ctx, x.type(), [&]<typename T>(T) {
     Tensor mean = parameter_as(ctx.input(kMean), x.type()), variance = parameter_as(ctx.input(kVariance), x.type());
     const Tensor scale = parameter_as(ctx.input(kScale), x.type()), shift = parameter_as(ctx.input(kShift), x.type());
     if (updates_statistics(ctx)) {
@@ -123,24 +123,145 @@ void adjoint_batch_normalization(AdjointContext& ctx) {
   if (ctx.wants(kShift)) give(kShift, g);
   if (ctx.wants(kMean)) give(kMean, -g * (parameter(kScale) * inverse));
   if (!ctx.wants(kScale) && !ctx.wants(kVariance)) return;
-  const Value centred = (input(ctx, kX) - parameter(kMean)) * inverse;
-  if (ctx.wants(kScale)) give(kScale, g * centred);
-  if (ctx.wants(kVariance)) give(kVariance, g * centred * (parameter(kScale) * square(inverse) * -0.5));
+  const Value centered = (input(ctx, kX) - parameter(kMean)) * inverse;
+  if (ctx.wants(kScale)) give(kScale, g * centered);
+  if (ctx.wants(kVariance)) give(kVariance, g * centered * (parameter(kScale) * square(inverse) * -0.5));
+}
+
+void run_mean_variance_normalization(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  const std::vector<std::int64_t> axes = normalize_axes(ctx, ctx.attributes().integers("axes", {0, 2, 3}), in.rank());
+  with_type(FloatTypes{}, ctx, in.type(), [&]<typename T>(T) {
+    map_rows<T>(in, ctx.output(0), axes, [](const T* x, T* y, std::int64_t length) {
+      const T mean = mean_of(x, length);
+      const T deviation = std::sqrt(variance_of(x, length, mean)) + T(1e-9);
+      for (std::int64_t i = 0; i < length; ++i) y[i] = (x[i] - mean) / deviation;
+    });
+  });
+}
+
+void adjoint_mean_variance_normalization(AdjointContext& ctx) {
+  std::vector<std::int64_t> axes = ctx.attributes().integers("axes", {0, 2, 3});
+  for (std::int64_t& axis : axes) axis = positive_axis(axis, ctx.input_shape(0).size());
+  const Value x = input(ctx, 0), centered = x - mean(x, axes), deviation = sqrt(mean(square(centered), axes));
+  const Value inverse = 1 / (deviation + 1e-9), y = centered * inverse;
+  const Value g = (gradient(ctx) - centered / deviation * mean(gradient(ctx) * y, axes)) * inverse;
+  ctx.set(0, (g - mean(g, axes)).id);
+}
+
+std::optional<std::vector<std::int64_t>> axes_of_mean_variance(const Layer& layer, std::int64_t rank, const Tensor*) {
+  return sorted_axes(layer.attributes.integers("axes", {0, 2, 3}), rank);
+}
+
+void run_lp_normalization(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  const std::int64_t p = ctx.attributes().integer("p", 2);
+  if (p != 1 && p != 2) ctx.fail(fmt::format("expected p = 1 or 2, got {}", p));
+  const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", -1), in.rank());
+  with_type(FloatTypes{}, ctx, in.type(), [&]<typename T>(T) {
+    map_rows<T>(in, ctx.output(0), {axis}, [p](const T* x, T* y, std::int64_t length) {
+      const T norm = p == 1 ? pairwise_sum<T>(0, length, [&](std::int64_t i) { return std::abs(x[i]); })
+                            : std::sqrt(pairwise_sum<T>(0, length, [&](std::int64_t i) { return x[i] * x[i]; }));
+      for (std::int64_t i = 0; i < length; ++i) y[i] = norm == 0 ? T{0} : x[i] / norm;
+    });
+  });
+}
+
+void adjoint_lp_normalization(AdjointContext& ctx) {
+  const Value x = input(ctx, 0), y = output(ctx), g = gradient(ctx);
+  const bool first = ctx.attributes().integer("p", 2) == 1;
+  const std::vector<std::int64_t> axes{positive_axis(ctx.attributes().integer("axis", -1), ctx.input_shape(0).size())};
+  const Value norm = first ? sum(abs(x), axes) : sqrt(sum(square(x), axes));
+  const Value along = (first ? sign(x) : y) * sum(g * y, axes);
+  ctx.set(0, ((g - along) * sign(norm) / (norm + (1 - sign(norm)))).id);  // 0 where the norm is
+}
+
+void infer_lrn(InferContext& ctx) {
+  infer_same_as_first(ctx);
+  if (ctx.rank(0) < 2) ctx.fail(fmt::format("expected an input (N, C, ...), got shape {}", to_string(ctx.shape(0))));
+}
+
+void run_lrn(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  const std::int64_t size = ctx.attributes().required_integer("size");
+  if (size < 1) ctx.fail(fmt::format("expected a positive size, got {}", size));
+  const float alpha = ctx.attributes().real("alpha", 1e-4F), beta = ctx.attributes().real("beta", 0.75F);
+  const float bias = ctx.attributes().real("bias", 1);
+  const std::int64_t channels = in.shape()[1], inner = product(in.shape(), 2, in.shape().size());
+  const std::int64_t before = (size - 1) / 2, after = size - 1 - before;
+  with_type(FloatTypes{}, ctx, in.type(), [&]<typename T>(T) {
+    const T* x = in.data<T>();
+    T* y = ctx.output(0).data<T>();
+    const T factor = static_cast<T>(alpha) / static_cast<T>(size);
+    parallel_for(
+        in.shape()[0] * channels,
+        std::max<std::int64_t>(1, kElementsPerTask / std::max<std::int64_t>(1, inner * std::min(size, channels))),
+        [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t plane = begin; plane < end; ++plane) {
+            const std::int64_t c = plane % channels;
+            const T* sample = x + (plane - c) * inner;
+            const std::int64_t first = std::max<std::int64_t>(0, c - before), last = std::min(channels - 1, c + after);
+            for (std::int64_t i = 0; i < inner; ++i) {
+              T sum = 0;
+              for (std::int64_t k = first; k <= last; ++k) sum += sample[k * inner + i] * sample[k * inner + i];
+              y[plane * inner + i] =
+                  sample[c * inner + i] / std::pow(static_cast<T>(bias) + factor * sum, static_cast<T>(beta));
+            }
+          }
+        });
+  });
+}
+
+void adjoint_lrn(AdjointContext& ctx) {
+  const std::int64_t size = ctx.attributes().required_integer("size"), channels = ctx.input_shape(0)[1];
+  const double alpha = static_cast<double>(ctx.attributes().real("alpha", 1e-4F)),
+               beta = static_cast<double>(ctx.attributes().real("beta", 0.75F)),
+               bias = static_cast<double>(ctx.attributes().real("bias", 1));
+  const std::int64_t before = (size - 1) / 2, after = size - 1 - before;
+  // Which channels (rows) are in whose window (columns), and the transpose.
+  Tensor members(DataType::kFloat64, {channels, channels}), owners(DataType::kFloat64, {channels, channels});
+  for (std::int64_t k = 0; k < channels; ++k)
+    for (std::int64_t c = 0; c < channels; ++c)
+      members.data<double>()[k * channels + c] = owners.data<double>()[c * channels + k] =
+          k >= c - before && k <= c + after ? 1 : 0;
+  const double factor = alpha / static_cast<double>(size);
+  const Value x = input(ctx, 0), g = gradient(ctx);
+  const Value base = transposed_along_axis(square(x), members, 1) * factor + bias, scaled = g * power(base, -beta);
+  const Value through = transposed_along_axis(scaled * x / base, owners, 1);
+  ctx.set(0, (scaled - x * through * (2 * factor * beta)).id);
 }
 
 }  // namespace
 
-OpDef batch_normalization() {
-  return {.name = "BatchNormalization",
-          .inputs = {5, 5},
-          .outputs = {1, 5},
-          .types = {kFloats},
-          .kind = OpKind::kNormalization,
-          .function = Function::kBatchNormalization,
-          .weights = 0b11110,
-          .infer = infer_batch_normalization,
-          .run = run_batch_normalization,
-          .adjoint = adjoint_batch_normalization};
+OpTable batch_normalization() {
+  return {
+      // BatchNormalization, ai.onnx 1, 6, 7 (attribute spatial), 9, 14, 15 (training_mode): (x - mean) / sqrt(variance
+      // + epsilon) * scale + shift per channel. Training computes mean and variance from x, and updates the running
+      // ones.
+      make_op({.name = "BatchNormalization",
+               .inputs = {5, 5},
+               .outputs = {1, 5},
+               .types = {kFloats},
+               .kind = OpKind::kNormalization,
+               .function = Function::kBatchNormalization,
+               .weights = 0b11110},
+              infer_batch_normalization, run_batch_normalization, adjoint_batch_normalization),
+      // MeanVarianceNormalization, ai.onnx 9, 13: (x - mean) / (deviation + 1e-9) over axes (default 0, 2, 3).
+      make_op({.name = "MeanVarianceNormalization",
+               .since_version = 9,
+               .types = {kFloats},
+               .kind = OpKind::kNormalization,
+               .axes = axes_of_mean_variance},
+              infer_same_as_first, run_mean_variance_normalization, adjoint_mean_variance_normalization),
+      // LpNormalization, ai.onnx 1, 22: divides by the 1- or 2-norm along an axis; 0 where that is 0.
+      make_op({.name = "LpNormalization",
+               .types = {kFloats},
+               .kind = OpKind::kNormalization,
+               .axes = axes_of_attribute<-1>},
+              infer_same_as_first, run_lp_normalization, adjoint_lp_normalization),
+      // LRN, ai.onnx 1, 13: x / (bias + alpha / size * sum of squares over `size` neighboring channels)^beta.
+      make_op({.name = "LRN", .types = {kFloats}, .kind = OpKind::kNormalization}, infer_lrn, run_lrn, adjoint_lrn),
+  };
 }
 
 }  // namespace ulpscope::ops

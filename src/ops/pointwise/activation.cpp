@@ -3,18 +3,13 @@
 #include <numbers>
 
 #include "ops/elementwise.h"
-#include "ops/type_rules.h"
 
 namespace ulpscope::ops {
 namespace {
 
 // The two forms of the Gaussian error linear unit (Hendrycks and Gimpel, arXiv 1606.08415).
-constexpr auto kGeluOf = [](auto x) {
-  using T = decltype(x);
-  return T(0.5) * x * (T{1} + std::erf(x * T(0.70710678118654752440)));
-};
-constexpr auto kGeluTanhOf = [](auto x) {
-  using T = decltype(x);
+constexpr auto kGeluOf = []<typename T>(T x) { return T(0.5) * x * (T{1} + std::erf(x * T(0.70710678118654752440))); };
+constexpr auto kGeluTanhOf = []<typename T>(T x) {
   return T(0.5) * x * (T{1} + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)));
 };
 constexpr auto kBiasGeluOf = [](auto x, auto bias) { return kGeluOf(x + bias); };
@@ -53,10 +48,7 @@ void adjoint_bias_gelu(AdjointContext& ctx) {
 }
 
 /// x sigmoid(p x).
-constexpr auto kSwishOf = [](auto x, float p) {
-  using T = decltype(x);
-  return x / (T{1} + std::exp(-T(p) * x));
-};
+constexpr auto kSwishOf = []<typename T>(T x, float p) { return x / (T{1} + std::exp(-T(p) * x)); };
 constexpr auto kSwishDerivative = [](const Pointwise& p) {
   const Value x = p.x(), gate = sigmoid(x * p.p());
   return gate * (1 + x * (1 - gate) * p.p());
@@ -114,8 +106,7 @@ void infer_clip(InferContext& ctx) {
 }
 
 void run_clip(KernelContext& ctx) {
-  with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&](auto tag) {
-    using T = decltype(tag);
+  with_type(NumericTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     using Limits = std::numeric_limits<T>;
     const T low = limit<T>(ctx, 1, "min").value_or(Limits::has_infinity ? -Limits::infinity() : Limits::lowest());
     const T high = limit<T>(ctx, 2, "max").value_or(Limits::has_infinity ? Limits::infinity() : Limits::max());
@@ -163,10 +154,7 @@ OpTable activation() {
       // Celu, ai.onnx 12, 28: x, alpha * (e^(x / alpha) - 1) below 0.
       unary<FloatTypes>(
           {.name = "Celu", .since_version = 12, .function = F::kCelu, .coefficients = {{{"alpha", 1}}}},
-          [](auto x, float alpha) {
-            using T = decltype(x);
-            return x < 0 ? T(alpha) * std::expm1(x / T(alpha)) : x;
-          },
+          []<typename T>(T x, float alpha) { return x < 0 ? T(alpha) * std::expm1(x / T(alpha)) : x; },
           [](P p) { return 1 + step(-p.x()) * (exp(minimum(p.x(), scalar(p.ctx, 0)) / p.p()) - 1); }),
       // Elu, ai.onnx 1, 6, 22: x, alpha * (e^x - 1) below 0.
       unary<FloatTypes>(
@@ -176,18 +164,12 @@ OpTable activation() {
       // HardSigmoid, ai.onnx 1, 6, 22: max(0, min(1, alpha * x + beta)).
       unary<FloatTypes>(
           {.name = "HardSigmoid", .function = F::kHardSigmoid, .coefficients = {{{"alpha", 0.2F}, {"beta", 0.5F}}}},
-          [](auto x, float alpha, float beta) {
-            using T = decltype(x);
-            return std::clamp(T(alpha) * x + T(beta), T{0}, T{1});
-          },
+          []<typename T>(T x, float alpha, float beta) { return std::clamp(T(alpha) * x + T(beta), T{0}, T{1}); },
           [](P p) { return sign(p.y() * (1 - p.y())) * p.p(); }),
       // HardSwish, ai.onnx 14, 22: x * max(0, min(1, x / 6 + 0.5)).
       unary<FloatTypes>(
           {.name = "HardSwish", .since_version = 14, .function = F::kHardSwish},
-          [](auto x) {
-            using T = decltype(x);
-            return x * std::clamp(x * T(1.0 / 6) + T(0.5), T{0}, T{1});
-          },
+          []<typename T>(T x) { return x * std::clamp(x * T(1.0 / 6) + T(0.5), T{0}, T{1}); },
           [](P p) {  // The gate and its derivative; it is closed or open outside of [-3, 3].
             const Value x = p.x(),
                         gate{&p.ctx, p.ctx.add("HardSigmoid", {x.id}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}})};
@@ -201,8 +183,7 @@ OpTable activation() {
       // Mish, ai.onnx 18, 22: x * tanh(softplus(x)).
       unary<FloatTypes>(
           {.name = "Mish", .since_version = 18, .function = F::kMish},
-          [](auto x) {
-            using T = decltype(x);
+          []<typename T>(T x) {
             const T softplus = (x > T{0} ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
             return x * std::tanh(softplus);
           },
@@ -220,16 +201,14 @@ OpTable activation() {
           {.name = "Selu",
            .function = F::kSelu,
            .coefficients = {{{"alpha", 1.67326319217681884765625F}, {"gamma", 1.05070102214813232421875F}}}},
-          [](auto x, float alpha, float gamma) {
-            using T = decltype(x);
+          []<typename T>(T x, float alpha, float gamma) {
             return x > 0 ? T(gamma) * x : T(gamma) * (T(alpha) * std::expm1(x));
           },
           [](P p) { return (1 + step(-p.x()) * (exp(minimum(p.x(), scalar(p.ctx, 0))) * p.p() - 1)) * p.q(); }),
       // Shrink, ai.onnx 9: moves x towards 0 by a bias outside of [-lambd, lambd]; 0 within.
       unary<NumericTypes>(
           {.name = "Shrink", .since_version = 9, .coefficients = {{{"lambd", 0.5F}, {"bias", 0}}}},
-          [](auto x, float lambd, float bias) {
-            using T = decltype(x);
+          []<typename T>(T x, float lambd, float bias) {
             // Integers are shrunk as the reals that they are.
             using Real = std::conditional_t<std::is_same_v<T, float>, float, double>;
             const Real value = static_cast<Real>(x);
@@ -250,10 +229,7 @@ OpTable activation() {
       // Softplus, ai.onnx 1, 22: ln(1 + e^x), in a form that does not overflow.
       unary<FloatTypes>(
           {.name = "Softplus", .function = F::kSoftplus},
-          [](auto x) {
-            using T = decltype(x);
-            return (x > T{0} ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
-          },
+          []<typename T>(T x) { return (x > T{0} ? x : T{0}) + std::log1p(std::exp(-std::abs(x))); },
           [](P p) { return sigmoid(p.x()); }),
       // Softsign, ai.onnx 1, 22: x / (1 + |x|).
       unary<FloatTypes>(
@@ -289,40 +265,31 @@ OpTable activation() {
           {.name = "SwiGLU", .since_version = 28, .coefficients = {{{"alpha", 1}}}, .infer = infer_swiglu},
           [](auto gate, auto value, float alpha) { return kSwishOf(gate, alpha) * value; }, adjoint_swiglu),
       // Gelu, ai.onnx 20: x * Phi(x), exact or with the tanh approximation.
-      {.name = "Gelu",
-       .since_version = 20,
-       .types = {kFloats},
-       .kind = OpKind::kPointwise,
-       .function = F::kGelu,
-       .infer = infer_same_as_first,
-       .run = run_gelu,
-       .adjoint = pointwise_adjoint<[](P p) {
-         return is_tanh_gelu(p.ctx.layer()) ? gelu_tanh_derivative(p.x()) : gelu_derivative(p.x());
-       }>},
+      make_op(
+          {.name = "Gelu", .since_version = 20, .types = {kFloats}, .kind = OpKind::kPointwise, .function = F::kGelu},
+          infer_same_as_first, run_gelu, pointwise_adjoint<[](P p) {
+            return is_tanh_gelu(p.ctx.layer()) ? gelu_tanh_derivative(p.x()) : gelu_derivative(p.x());
+          }>),
       // BiasGelu, com.microsoft 1: Gelu of x plus a bias along the last axis.
       binary<FloatTypes>({.name = "BiasGelu", .domain = "com.microsoft", .function = F::kBiasGelu}, kBiasGeluOf,
                          adjoint_bias_gelu<gelu_derivative>),
       // FastGelu, com.microsoft 1: Gelu with the tanh approximation of x plus an optional bias.
-      {.name = "FastGelu",
-       .domain = "com.microsoft",
-       .inputs = {1, 2},
-       .types = {kFloats},
-       .kind = OpKind::kPointwise,
-       .function = F::kBiasGelu,
-       .infer = infer_fast_gelu,
-       .run = run_fast_gelu,
-       .adjoint = adjoint_bias_gelu<gelu_tanh_derivative>},
+      make_op({.name = "FastGelu",
+               .domain = "com.microsoft",
+               .inputs = {1, 2},
+               .types = {kFloats},
+               .kind = OpKind::kPointwise,
+               .function = F::kBiasGelu},
+              infer_fast_gelu, run_fast_gelu, adjoint_bias_gelu<gelu_tanh_derivative>),
       // Clip, ai.onnx 1, 6 (limits: attributes), 11, 12, 13 (limits: inputs): min(max(x, low), high); NaN stays NaN.
-      {.name = "Clip",
-       .inputs = {1, 3},
-       .types = {kNumbers},
-       .kind = OpKind::kPointwise,
-       .function = F::kClip,
-       .exactness = Exactness::kSelects,
-       .weights = 0b110,
-       .infer = infer_clip,
-       .run = run_clip,
-       .adjoint = adjoint_clip},
+      make_op({.name = "Clip",
+               .inputs = {1, 3},
+               .types = {kNumbers},
+               .kind = OpKind::kPointwise,
+               .function = F::kClip,
+               .exactness = Exactness::kSelects,
+               .weights = 0b110},
+              infer_clip, run_clip, adjoint_clip),
   };
 }
 

@@ -36,8 +36,7 @@ void run_pow(KernelContext& ctx) {
   const auto real = [](auto x, auto y) { return std::pow(x, y); };
   const auto rounded = [](auto x, double y) { return to_integer<decltype(x)>(std::pow(static_cast<double>(x), y)); };
   const auto exact = [](auto x, std::int64_t y) { return integer_power(x, y); };
-  with_type(TypeList<float, double, std::int32_t, std::int64_t>{}, ctx, a.type(), [&](auto tag) {
-    using T = decltype(tag);
+  with_type(TypeList<float, double, std::int32_t, std::int64_t>{}, ctx, a.type(), [&]<typename T>(T) {
     if constexpr (std::is_floating_point_v<T>)
       run(type_of<T>(), binary_loop<T, T, decltype(real)>);
     else if (is_floating(b.type()))
@@ -162,16 +161,14 @@ OpTable arithmetic() {
             if (ctx.wants(1)) set(ctx, 1, -sum_to(share * output(ctx), ctx.input_shape(1)));
           }),
       // Pow, ai.onnx 1, 7, 12, 13, 15: a to the power of b. The types may differ; the result has that of the base.
-      {.name = "Pow",
-       .inputs = {2, 2},
-       .types = {kFloats | kIndices, kNumbers},
-       .kind = OpKind::kPointwise,
-       .function = F::kPow,
-       .infer = infer_pow,
-       .run = run_pow,
-       .adjoint = adjoint_pow},
-      // Mod, ai.onnx 10, 13, 28: the remainder of a / b with the sign of b or, with fmod, that of a. Integers: 0 for
-      // b = 0.
+      make_op({.name = "Pow",
+               .inputs = {2, 2},
+               .types = {kFloats | kIndices, kNumbers},
+               .kind = OpKind::kPointwise,
+               .function = F::kPow},
+              infer_pow, run_pow, adjoint_pow),
+      // Mod, ai.onnx 10, 13, 28: the remainder of a / b with the sign of b or, with fmod, that of a. Integers: 0 for b
+      // = 0.
       {.name = "Mod",
        .since_version = 10,
        .inputs = {2, 2},

@@ -69,14 +69,12 @@ OpTable logic() {
                          .infer = infer_comparison},
                         [](auto x) { return x != x; }),
       // IsInf, ai.onnx 10, 20: true where an element is an infinity of a sign that is asked for.
-      {.name = "IsInf",
-       .since_version = 10,
-       .types = {kFloats},
-       .precision = kFixed,
-       .kind = OpKind::kPointwise,
-       .storage_types = StorageTypes::kTaken,
-       .infer = infer_comparison,
-       .run = run_is_inf},
+      fixed_op({.name = "IsInf",
+                .since_version = 10,
+                .types = {kFloats},
+                .kind = OpKind::kPointwise,
+                .storage_types = StorageTypes::kTaken},
+               infer_comparison, run_is_inf),
 
       // BitwiseAnd, ai.onnx 18: the bits that both integers have, with NumPy broadcasting.
       binary<IntegerTypes>({.name = "BitwiseAnd", .since_version = 18, .precision = kFixed},
@@ -90,14 +88,9 @@ OpTable logic() {
       // BitwiseNot, ai.onnx 18: all bits of an integer flipped.
       unary<IntegerTypes>({.name = "BitwiseNot", .since_version = 18, .precision = kFixed}, [](auto x) { return ~x; }),
       // BitShift, ai.onnx 11, 28 (signed types): shifts bits to the left or, keeping the sign, to the right.
-      {.name = "BitShift",
-       .since_version = 11,
-       .inputs = {2, 2},
-       .types = {kIntegers},
-       .precision = kFixed,
-       .kind = OpKind::kPointwise,
-       .infer = infer_broadcast,
-       .run = run_bit_shift},
+      fixed_op(
+          {.name = "BitShift", .since_version = 11, .inputs = {2, 2}, .types = {kIntegers}, .kind = OpKind::kPointwise},
+          infer_broadcast, run_bit_shift),
   };
 }
 

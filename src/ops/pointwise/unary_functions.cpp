@@ -13,8 +13,7 @@ OpTable unary_functions() {
       // Abs, ai.onnx 1, 6, 13: |x|.
       unary<NumericTypes>(
           {.name = "Abs", .function = F::kAbs, .exactness = Exactness::kCommutes},
-          [](auto x) {
-            using T = decltype(x);
+          []<typename T>(T x) {
             if constexpr (std::is_unsigned_v<T>)
               return x;
             else if constexpr (std::is_integral_v<T>)
@@ -71,8 +70,7 @@ OpTable unary_functions() {
                    [](AdjointContext& ctx) { ctx.set(0, (gradient(ctx) / input(ctx, 0)).id); }),
       // Neg, ai.onnx 1, 6, 13: -x.
       with_adjoint(unary<NumericTypes>({.name = "Neg", .function = F::kNeg, .exactness = Exactness::kCommutes},
-                                       [](auto x) {
-                                         using T = decltype(x);
+                                       []<typename T>(T x) {
                                          if constexpr (std::is_integral_v<T>)
                                            return minus(T{0}, x);
                                          else
@@ -88,10 +86,7 @@ OpTable unary_functions() {
                         [](auto x) { return std::nearbyint(x); }),
       // Sign, ai.onnx 9, 13: -1, 0 or 1; NaN stays NaN.
       unary<NumericTypes>({.name = "Sign", .since_version = 9, .function = F::kSign},
-                          [](auto x) {
-                            using T = decltype(x);
-                            return x != x ? x : static_cast<T>((x > T{0}) - (x < T{0}));
-                          }),
+                          []<typename T>(T x) { return x != x ? x : static_cast<T>((x > T{0}) - (x < T{0})); }),
       // Sin, ai.onnx 7, 22: the sine of an angle in radians.
       unary<FloatTypes>(
           {.name = "Sin", .since_version = 7, .function = F::kSin}, [](auto x) { return std::sin(x); },

@@ -1,13 +1,30 @@
-// QuantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: saturate(round(x / scale) + zero point) for integers; floats
-// are rounded after the zero point, and saturate unless `saturate` is 0.
+// Quantization and back.
 #include "core/parallel.h"
+#include "formats/encoding.h"
 #include "formats/rounding.h"
-#include "ops/conversion/cast_elements.h"
-#include "ops/onnx_types.h"
-#include "ops/quantization/scale_layout.h"
+#include "ops/conversion/narrowing.h"
+#include "ops/quantization/quantization.h"
 
 namespace ulpscope::ops {
 namespace {
+
+/// Works with both contexts; fails when the scale has a shape that does not fit.
+template <typename Context>
+ScaleLayout scale_layout(const Context& ctx, const Shape& x, const Shape& scale) {
+  if (num_elements(scale) == 1 && scale.size() <= 1) return {};
+  Encoding encoding{.granularity = Granularity::kChannel};
+  encoding.axis = static_cast<int>(normalize_axis(ctx, ctx.attributes().integer("axis", 1),
+                                                  static_cast<std::int64_t>(x.size()) + (x.empty() ? 1 : 0)));
+  if (const std::int64_t block = ctx.attributes().integer("block_size", 0); block > 0) {
+    encoding.granularity = Granularity::kBlock;
+    encoding.block = block;
+  }
+  ScaleLayout layout(encoding, x.empty() ? Shape{1} : x);
+  if (scale != layout.scales)
+    ctx.fail(fmt::format("a scale of shape {} does not fit an input of shape {} (axis {}, block_size {})",
+                         to_string(scale), to_string(x), encoding.axis, layout.blocked ? layout.block : 0));
+  return layout;
+}
 
 using TargetTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t>;
 
@@ -69,8 +86,7 @@ void run_quantize_linear(KernelContext& ctx) {
     return;
   }
   const auto zero = zero_points(ctx, 2);
-  with_type(TargetTypes{}, ctx, ctx.output(0).type(), [&](auto tag) {
-    using T = decltype(tag);
+  with_type(TargetTypes{}, ctx, ctx.output(0).type(), [&]<typename T>(T) {
     T* out = ctx.output(0).data<T>();
     const double low = format.lowest(), high = format.largest();
     for_each_piece(ctx, layout, x, scales, [&](std::int64_t begin, std::int64_t end, const auto& ratio) {
@@ -79,21 +95,116 @@ void run_quantize_linear(KernelContext& ctx) {
   });
 }
 
+using SourceTypes = TypeList<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t>;
+
+void infer_dequantize_linear(InferContext& ctx) {
+  const std::int64_t number = ctx.attributes().integer("output_dtype", 0);
+  const DataType type = number != 0 ? data_type_from_onnx(ctx.layer(), number) : ctx.type(1);
+  ctx.set_type(0, type);
+  require_type_of_first(ctx, {2});
+  if (type != DataType::kUndefined && (physical_type(type) != DataType::kFloat32 || is_storage_only(type)))
+    ctx.fail(fmt::format("expected an output of float32, float16 or bfloat16, got {}", name_of(type)));
+  if (const DataType source = ctx.type(0);
+      ctx.is_declared(0) && is_floating(source) && (!is_storage_only(source) || source == DataType::kFloat8E8M0))
+    ctx.fail(fmt::format("expected integers or floats of 4 to 8 bits as input 0, got {}", name_of(source)));
+  scale_layout(ctx, ctx.shape(0), ctx.shape(1));
+  ctx.set_shape(0, ctx.shape(0));
+}
+
+void run_dequantize_linear(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const Tensor scales = ctx.input(1).cast(DataType::kFloat32);
+  const ScaleLayout layout = scale_layout(ctx, x.shape(), scales.shape());
+  require_count(ctx, 2, scales.size());
+  const float* scale = scales.data<float>();
+  float* out = ctx.output(0).data<float>();
+  if (x.type() == DataType::kFloat32) {
+    const std::vector<float> zero = float_zero_points(ctx, 2);
+    const float* in = x.data<float>();
+    return parallel_for(x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t k = layout.index(i);
+        out[i] = (in[i] - zero[zero.size() == 1 ? 0 : static_cast<std::size_t>(k)]) * scale[k];
+      }
+    });
+  }
+  const auto zero = zero_points(ctx, 2);
+  with_type(SourceTypes{}, ctx, x.type(), [&]<typename T>(T) {
+    const T* in = x.data<T>();
+    parallel_for(x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t k = layout.index(i);
+        const std::int64_t centered = std::int64_t{in[i]} - zero[zero.size() == 1 ? 0 : static_cast<std::size_t>(k)];
+        out[i] = static_cast<float>(centered) * scale[k];
+      }
+    });
+  });
+}
+
+// Outputs: y, y_scale, y_zero_point.
+void infer_dynamic_quantize_linear(InferContext& ctx) {
+  ctx.set_type(0, DataType::kUInt8);
+  ctx.set(1, DataType::kFloat32, {});
+  ctx.set(2, DataType::kUInt8, {});
+  require_type(ctx, 0, DataType::kFloat32);
+  ctx.set_shape(0, ctx.shape(0));
+}
+
+void run_dynamic_quantize_linear(KernelContext& ctx) {
+  const auto x = ctx.input(0).values<float>();
+  float low = 0, high = 0;
+  for (float v : x) {
+    low = std::min(low, v);
+    high = std::max(high, v);
+  }
+  const float scale = high == low ? 0.0f : (high - low) / 255.0f;
+  const std::uint8_t zero = scale == 0 ? std::uint8_t{0} : quantize<std::uint8_t>(-low / scale, 0);
+  if (ctx.has_output(0)) {
+    std::uint8_t* out = ctx.output(0).data<std::uint8_t>();
+    parallel_for(ctx.input(0).size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        out[i] = scale == 0 ? zero : quantize<std::uint8_t>(x[static_cast<std::size_t>(i)] / scale, zero);
+    });
+  }
+  if (ctx.has_output(1)) *ctx.output(1).data<float>() = scale;
+  if (ctx.has_output(2)) *ctx.output(2).data<std::uint8_t>() = zero;
+}
+
 }  // namespace
 
-OpDef quantize_linear() {
-  // Never lowered: scales are fp32 on every target.
-  return {.name = "QuantizeLinear",
-          .since_version = 10,
-          .inputs = {2, 3},
-          .types = {kNumbers, kFloats | kIntegers, set_of(TargetTypes{}) | TypeSet{DataType::kFloat32}},
-          .precision = PrecisionRule::kFixed,
-          .function = Function::kQuantize,
-          .weights = 0b110,
-          .storage_types = StorageTypes::kTaken,
-          .yields_quantized = true,
-          .infer = infer_quantize_linear,
-          .run = run_quantize_linear};
+OpTable quantize_linear() {
+  return {
+      // QuantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: saturate(round(x / scale) + zero point) for integers;
+      // floats are rounded after the zero point, and saturate unless `saturate` is 0. Never lowered: scales are fp32 on
+      // every target.
+      fixed_op({.name = "QuantizeLinear",
+                .since_version = 10,
+                .inputs = {2, 3},
+                .types = {kNumbers, kFloats | kIntegers, set_of(TargetTypes{}) | TypeSet{DataType::kFloat32}},
+                .function = Function::kQuantize,
+                .weights = 0b110,
+                .storage_types = StorageTypes::kTaken,
+                .yields_quantized = true},
+               infer_quantize_linear, run_quantize_linear),
+      // DequantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: (x - zero point) * scale. Never lowered: scales are
+      // fp32 on every target.
+      fixed_op({.name = "DequantizeLinear",
+                .since_version = 10,
+                .inputs = {2, 3},
+                .types = {set_of(SourceTypes{}) | TypeSet{DataType::kFloat32}, kFloats,
+                          set_of(SourceTypes{}) | TypeSet{DataType::kFloat32}},
+                .function = Function::kDequantize,
+                .weights = 0b110,
+                .storage_types = StorageTypes::kTaken},
+               infer_dequantize_linear, run_dequantize_linear),
+      // DynamicQuantizeLinear, ai.onnx 11: quantizes to uint8 with the range of the data.
+      fixed_op({.name = "DynamicQuantizeLinear",
+                .since_version = 11,
+                .outputs = {3, 3},
+                .types = {kFloats},
+                .yields_quantized = true},
+               infer_dynamic_quantize_linear, run_dynamic_quantize_linear),
+  };
 }
 
 }  // namespace ulpscope::ops

@@ -1,59 +1,90 @@
-#include "ops/recurrent/recurrent.h"
-
+// LSTM, GRU and RNN.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <string>
+#include <vector>
 
-#include "ops/type_rules.h"
+#include "ops/contraction/matrix_product.h"
+#include "ops/movement.h"
+#include "ops/multiply_adds.h"
 
 namespace ulpscope::ops {
 namespace {
 
-struct KnownActivation {
-  std::string_view name;  // In lower case: exporters differ in the spelling.
-  Activation::Kind kind;
-  double alpha, beta;  // Defaults of the corresponding ONNX operators.
-  int parameters;      // How many values it takes from activation_alpha and activation_beta.
+/// The sizes of one recurrent layer. X is (seq, batch, input), or (batch, seq, input) when batch_first (layout = 1).
+struct RecurrentSizes {
+  std::int64_t seq = 0, batch = 0, input = 0, hidden = 0, directions = 1;
+  bool batch_first = false;
+
+  /// Of Y.
+  Shape sequence_shape() const {
+    return batch_first ? Shape{batch, seq, directions, hidden} : Shape{seq, directions, batch, hidden};
+  }
+  /// Of Y_h, Y_c and the initial states.
+  Shape state_shape() const {
+    return batch_first ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
+  }
+  /// Index of the row (t, n) of X.
+  std::int64_t x_row(std::int64_t t, std::int64_t n) const noexcept {
+    return batch_first ? n * seq + t : t * batch + n;
+  }
+  /// Offset of (t, direction, n, 0) in Y.
+  std::int64_t y_at(std::int64_t t, std::int64_t d, std::int64_t n) const noexcept {
+    return (batch_first ? (n * seq + t) * directions + d : (t * directions + d) * batch + n) * hidden;
+  }
+  /// Offset of (direction, n, 0) in a state.
+  std::int64_t state_at(std::int64_t d, std::int64_t n) const noexcept {
+    return (batch_first ? n * directions + d : d * batch + n) * hidden;
+  }
 };
 
-using Kind = Activation::Kind;
-constexpr KnownActivation kActivations[] = {
-    {"relu", Kind::kRelu, 0, 0, 0},
-    {"tanh", Kind::kTanh, 0, 0, 0},
-    {"sigmoid", Kind::kSigmoid, 0, 0, 0},
-    {"affine", Kind::kAffine, 1, 0, 2},
-    {"leakyrelu", Kind::kLeakyRelu, 0.01f, 0, 1},
-    {"thresholdedrelu", Kind::kThresholdedRelu, 1, 0, 1},
-    {"scaledtanh", Kind::kScaledTanh, 1, 1, 2},
-    {"hardsigmoid", Kind::kHardSigmoid, 0.2f, 0.5f, 2},
-    {"elu", Kind::kElu, 1, 0, 1},
-    {"softsign", Kind::kSoftsign, 0, 0, 0},
-    {"softplus", Kind::kSoftplus, 0, 0, 0},
+/// One activation function, and the values of its parameters.
+struct Activation {
+  std::string_view name;  ///< In lower case: exporters differ in the spelling.
+  int parameters;         ///< How many values it takes from activation_alpha and activation_beta.
+  double alpha, beta;     ///< In the table: the defaults of the corresponding ONNX operators.
+  float (*in_float)(float x, float alpha, float beta);
+  double (*in_double)(double x, double alpha, double beta);
+
+  float operator()(float x) const { return in_float(x, static_cast<float>(alpha), static_cast<float>(beta)); }
+  double operator()(double x) const { return in_double(x, alpha, beta); }
 };
 
-}  // namespace
-
-Shape RecurrentSizes::sequence_shape() const {
-  return batch_first ? Shape{batch, seq, directions, hidden} : Shape{seq, directions, batch, hidden};
+template <typename Function>
+constexpr Activation activation_row(std::string_view name, int parameters, double alpha, double beta,
+                                    Function function) {
+  return {name, parameters, alpha, beta, function, function};
 }
 
-Shape RecurrentSizes::state_shape() const {
-  return batch_first ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
+constexpr Activation kActivations[] = {
+    activation_row("relu", 0, 0, 0, []<typename T>(T x, T, T) { return std::max(T{}, x); }),
+    activation_row("tanh", 0, 0, 0, []<typename T>(T x, T, T) { return std::tanh(x); }),
+    activation_row("sigmoid", 0, 0, 0, []<typename T>(T x, T, T) { return T{1} / (T{1} + std::exp(-x)); }),
+    activation_row("affine", 2, 1, 0, []<typename T>(T x, T a, T b) { return a * x + b; }),
+    activation_row("leakyrelu", 1, 0.01f, 0, []<typename T>(T x, T a, T) { return x >= 0 ? x : a * x; }),
+    activation_row("thresholdedrelu", 1, 1, 0, []<typename T>(T x, T a, T) { return x >= a ? x : T{}; }),
+    activation_row("scaledtanh", 2, 1, 1, []<typename T>(T x, T a, T b) { return a * std::tanh(b * x); }),
+    activation_row("hardsigmoid", 2, 0.2f, 0.5f,
+                   []<typename T>(T x, T a, T b) { return std::clamp(a * x + b, T{}, T{1}); }),
+    activation_row("elu", 1, 1, 0, []<typename T>(T x, T a, T) { return x >= 0 ? x : a * std::expm1(x); }),
+    activation_row("softsign", 0, 0, 0, []<typename T>(T x, T, T) { return x / (T{1} + std::abs(x)); }),
+    activation_row(
+        "softplus", 0, 0, 0,
+        []<typename T>(T x, T, T) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }),
+};
+
+/// Limits to [-clip, clip]; clip <= 0: no limit.
+template <typename T>
+T clipped(T value, T clip) {
+  return clip > 0 ? std::clamp(value, -clip, clip) : value;
 }
 
-std::int64_t RecurrentSizes::x_row(std::int64_t t, std::int64_t n) const noexcept {
-  return batch_first ? n * seq + t : t * batch + n;
-}
-
-std::int64_t RecurrentSizes::y_at(std::int64_t t, std::int64_t d, std::int64_t n) const noexcept {
-  return (batch_first ? (n * seq + t) * directions + d : (t * directions + d) * batch + n) * hidden;
-}
-
-std::int64_t RecurrentSizes::state_at(std::int64_t d, std::int64_t n) const noexcept {
-  return (batch_first ? n * directions + d : d * batch + n) * hidden;
-}
-
-RecurrentSizes recurrent_sizes(const Layer& layer, const Shape& x, const Shape& w, const Shape& r, std::int64_t gates) {
+/// From X, W, R; checks them, the direction and hidden_size. `gates`: 1 for RNN, 3 for GRU, 4 for LSTM.
+template <typename Context>
+RecurrentSizes recurrent_sizes(const Context& ctx, std::int64_t gates) {
+  const Layer& layer = ctx.layer();
+  const Shape &x = shape_of(ctx, 0), &w = shape_of(ctx, 1), &r = shape_of(ctx, 2);
   if (x.size() != 3 || w.size() != 3 || r.size() != 3)
     fail(layer, fmt::format("expected X, W and R of rank 3, got shapes {}, {} and {}", to_string(x), to_string(w),
                             to_string(r)));
@@ -75,10 +106,12 @@ RecurrentSizes recurrent_sizes(const Layer& layer, const Shape& x, const Shape& 
   return s;
 }
 
-void infer_recurrent(InferContext& ctx, std::int64_t gates, int states) {
+/// The element type of all outputs, and the shapes of Y and of `states` final states.
+template <std::int64_t gates, int states>
+void infer_recurrent(InferContext& ctx) {
   for (int i = 0; i <= states; ++i) ctx.set_type(i, ctx.type(0));
   require_type_of_first(ctx, {1, 2, 3, 5, 6, 7});
-  const RecurrentSizes s = recurrent_sizes(ctx.layer(), ctx.shape(0), ctx.shape(1), ctx.shape(2), gates);
+  const RecurrentSizes s = recurrent_sizes(ctx, gates);
   if (ctx.has_input(3) && ctx.shape(3) != Shape{s.directions, 2 * gates * s.hidden})
     ctx.fail(fmt::format("expected B of shape {}, got {}", to_string({s.directions, 2 * gates * s.hidden}),
                          to_string(ctx.shape(3))));
@@ -90,38 +123,7 @@ void infer_recurrent(InferContext& ctx, std::int64_t gates, int states) {
   for (int i = 1; i <= states; ++i) ctx.set_shape(i, s.state_shape());
 }
 
-template <typename T>
-T Activation::operator()(T x) const {
-  const T a = static_cast<T>(alpha), b = static_cast<T>(beta), one{1};
-  switch (kind) {
-    case Kind::kRelu:
-      return std::max(T{}, x);
-    case Kind::kTanh:
-      return std::tanh(x);
-    case Kind::kSigmoid:
-      return one / (one + std::exp(-x));
-    case Kind::kAffine:
-      return a * x + b;
-    case Kind::kLeakyRelu:
-      return x >= 0 ? x : a * x;
-    case Kind::kThresholdedRelu:
-      return x >= a ? x : T{};
-    case Kind::kScaledTanh:
-      return a * std::tanh(b * x);
-    case Kind::kHardSigmoid:
-      return std::clamp(a * x + b, T{}, one);
-    case Kind::kElu:
-      return x >= 0 ? x : a * std::expm1(x);
-    case Kind::kSoftsign:
-      return x / (one + std::abs(x));
-    case Kind::kSoftplus:
-      return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
-  }
-  return x;
-}
-template float Activation::operator()(float) const;
-template double Activation::operator()(double) const;
-
+/// The activations of all directions, one direction after the other; `defaults` are those of one direction.
 std::vector<Activation> activations_of(const Layer& layer, const std::vector<std::string>& defaults,
                                        std::int64_t directions) {
   std::vector<std::string> names = layer.attributes.texts("activations");
@@ -138,17 +140,16 @@ std::vector<Activation> activations_of(const Layer& layer, const std::vector<std
   for (const std::string& name : names) {
     std::string lower = name;
     std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-    const auto* known = std::find_if(std::begin(kActivations), std::end(kActivations),
-                                     [&](const KnownActivation& k) { return k.name == lower; });
+    const auto* known = std::ranges::find(kActivations, lower, &Activation::name);
     if (known == std::end(kActivations)) fail(layer, fmt::format("unknown activation '{}'", name));
-    Activation activation{known->kind, known->alpha, known->beta};
+    Activation& activation = result.emplace_back(*known);
     if (known->parameters >= 1 && next_alpha < alphas.size()) activation.alpha = alphas[next_alpha++];
     if (known->parameters >= 2 && next_beta < betas.size()) activation.beta = betas[next_beta++];
-    result.push_back(activation);
   }
   return result;
 }
 
+/// How many steps of each sequence of the batch count (input 4, sequence_lens). Steps beyond are zeros in Y.
 std::vector<std::int64_t> sequence_lengths(const KernelContext& ctx, const RecurrentSizes& s) {
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(s.batch), s.seq);
   if (!ctx.has_input(4)) return lengths;
@@ -158,6 +159,181 @@ std::vector<std::int64_t> sequence_lengths(const KernelContext& ctx, const Recur
   for (std::int64_t length : lengths)
     if (length < 0 || length > s.seq) ctx.fail(fmt::format("sequence length {} is outside of [0, {}]", length, s.seq));
   return lengths;
+}
+
+/// What a time step of one direction works on: a sequence of the batch, and the operands of the direction. Everything
+/// that counts gates has them in the operator's order.
+template <typename T>
+struct RecurrentStep {
+  std::int64_t direction, sequence;
+  const T* from_input;  ///< gates * hidden sums of W * x (no bias).
+  const T* recurrent;   ///< R: (gates * hidden, hidden).
+  const T* bias;        ///< Of W, then of R: gates * hidden each. Null: none.
+  const Activation* activation;
+  const T* hidden;  ///< H(t-1).
+  T* next;          ///< H(t), to be written.
+};
+
+/// Runs all directions over time. Calls step(RecurrentStep) for each direction, sequence and time step; final and
+/// intermediate hidden states go to outputs 0 and 1. `step` runs on several threads, never twice at once for the same
+/// sequence, and must not throw.
+template <typename T, typename Step>
+void run_recurrent(KernelContext& ctx, const RecurrentSizes& s, std::int64_t gates,
+                   const std::vector<Activation>& activations, Step&& step) {
+  const std::vector<std::int64_t> lengths = sequence_lengths(ctx, s);
+  const T* x = ctx.input(0).data<T>();
+  const T* initial = ctx.has_input(5) ? ctx.input(5).data<T>() : nullptr;
+  T* y = ctx.has_output(0) ? ctx.output(0).data<T>() : nullptr;
+  T* y_h = ctx.has_output(1) ? ctx.output(1).data<T>() : nullptr;
+  if (y) std::fill(y, y + ctx.output(0).size(), T{});
+  const std::string direction = ctx.attributes().text("direction", "forward");
+  const std::int64_t width = gates * s.hidden, functions = static_cast<std::int64_t>(activations.size()) / s.directions;
+  for (std::int64_t d = 0; d < s.directions; ++d) {
+    const bool reverse = d == 1 || direction == "reverse";
+    const T* r = ctx.input(2).data<T>() + d * width * s.hidden;
+    const T* bias = ctx.has_input(3) ? ctx.input(3).data<T>() + d * 2 * width : nullptr;
+    const std::vector<T> weights = transposed(ctx.input(1).data<T>() + d * width * s.input, width, s.input);
+    std::vector<T> sums(static_cast<std::size_t>(s.seq * s.batch * width));
+    multiply_parallel(x, weights.data(), sums.data(), s.seq * s.batch, width, s.input);
+    parallel_for(s.batch, 1, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<T> hidden(static_cast<std::size_t>(s.hidden)), next(hidden);
+      for (std::int64_t n = begin; n < end; ++n) {
+        const T* start = initial ? initial + s.state_at(d, n) : nullptr;
+        for (std::size_t i = 0; i < hidden.size(); ++i) hidden[i] = start ? start[i] : T{};
+        const std::int64_t length = lengths[static_cast<std::size_t>(n)];
+        for (std::int64_t i = 0; i < length; ++i) {
+          const std::int64_t t = reverse ? length - 1 - i : i;
+          step(RecurrentStep<T>{d, n, sums.data() + s.x_row(t, n) * width, r, bias, activations.data() + d * functions,
+                                hidden.data(), next.data()});
+          hidden.swap(next);
+          if (y) std::copy(hidden.begin(), hidden.end(), y + s.y_at(t, d, n));
+        }
+        if (y_h) std::copy(hidden.begin(), hidden.end(), y_h + s.state_at(d, n));
+      }
+    });
+  }
+}
+
+/// The sum of a[i] * b[i].
+template <typename T>
+T dot(const T* a, const T* b, std::int64_t n) noexcept {
+  T sum{};
+  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void run_rnn(KernelContext& ctx) {
+  const RecurrentSizes s = recurrent_sizes(ctx, 1);
+  const std::int64_t h = s.hidden;
+  const auto activations = activations_of(ctx.layer(), {"Tanh"}, s.directions);
+  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
+    const T clip = static_cast<T>(ctx.attributes().real("clip", 0));
+    run_recurrent<T>(ctx, s, 1, activations, [&](const RecurrentStep<T>& step) {
+      for (std::int64_t i = 0; i < h; ++i) {
+        T sum = step.from_input[i] + dot(step.recurrent + i * h, step.hidden, h);
+        if (step.bias) sum += step.bias[i] + step.bias[h + i];
+        step.next[i] = step.activation[0](clipped(sum, clip));
+      }
+    });
+  });
+}
+
+void run_gru(KernelContext& ctx) {
+  const RecurrentSizes s = recurrent_sizes(ctx, 3);
+  const std::int64_t h = s.hidden;
+  const auto activations = activations_of(ctx.layer(), {"Sigmoid", "Tanh"}, s.directions);
+  const bool linear_before_reset = ctx.attributes().integer("linear_before_reset", 0) != 0;
+  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
+    const T clip = static_cast<T>(ctx.attributes().real("clip", 0));
+    run_recurrent<T>(ctx, s, 3, activations, [&](const RecurrentStep<T>& step) {
+      const auto w_bias = [&](std::int64_t i) { return step.bias ? step.bias[i] : T{}; };
+      const auto r_bias = [&](std::int64_t i) { return step.bias ? step.bias[3 * h + i] : T{}; };
+      std::vector<T> update(static_cast<std::size_t>(h)), reset(update);
+      const auto gate = [&](std::int64_t i) {  // i counts rows of W and R
+        const T sum = step.from_input[i] + dot(step.recurrent + i * h, step.hidden, h) + (w_bias(i) + r_bias(i));
+        return step.activation[0](clipped(sum, clip));
+      };
+      for (std::size_t i = 0; i < update.size(); ++i) {
+        update[i] = gate(static_cast<std::int64_t>(i));
+        reset[i] = gate(h + static_cast<std::int64_t>(i));
+      }
+      std::vector<T> scaled(step.hidden, step.hidden + h);
+      if (!linear_before_reset)
+        for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= reset[i];
+      for (std::size_t i = 0; i < update.size(); ++i) {
+        const std::int64_t row = 2 * h + static_cast<std::int64_t>(i);
+        T recurrent = dot(step.recurrent + row * h, scaled.data(), h) + r_bias(row);
+        if (linear_before_reset) recurrent *= reset[i];
+        const T candidate = step.activation[1](clipped(step.from_input[row] + recurrent + w_bias(row), clip));
+        step.next[i] = (T{1} - update[i]) * candidate + update[i] * step.hidden[i];
+      }
+    });
+  });
+}
+
+void run_lstm(KernelContext& ctx) {
+  const RecurrentSizes s = recurrent_sizes(ctx, 4);
+  const std::int64_t h = s.hidden;
+  const auto activations = activations_of(ctx.layer(), {"Sigmoid", "Tanh", "Tanh"}, s.directions);
+  const bool input_forget = ctx.attributes().integer("input_forget", 0) != 0;
+  if (ctx.has_input(7) && ctx.input(7).shape() != Shape{s.directions, 3 * h})
+    ctx.fail(fmt::format("expected P of shape {}, got {}", to_string({s.directions, 3 * h}),
+                         to_string(ctx.input(7).shape())));
+  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
+    const T clip = static_cast<T>(ctx.attributes().real("clip", 0));
+    Tensor cells = ctx.has_output(2) ? ctx.output(2) : Tensor(ctx.input(0).type(), s.state_shape());
+    T* all_cells = cells.data<T>();
+    if (ctx.has_input(6)) {
+      const auto initial = ctx.input(6).values<T>();
+      std::copy(initial.begin(), initial.end(), all_cells);
+    } else {
+      std::fill(all_cells, all_cells + cells.size(), T{});
+    }
+    run_recurrent<T>(ctx, s, 4, activations, [&](const RecurrentStep<T>& step) {
+      const T* peephole = ctx.has_input(7) ? ctx.input(7).data<T>() + step.direction * 3 * h : nullptr;
+      T* cell = all_cells + s.state_at(step.direction, step.sequence);
+      for (std::int64_t i = 0; i < h; ++i) {
+        const auto sum = [&](std::int64_t gate) {
+          const std::int64_t row = gate * h + i;
+          const T value = step.from_input[row] + dot(step.recurrent + row * h, step.hidden, h);
+          return step.bias ? value + (step.bias[row] + step.bias[4 * h + row]) : value;
+        };
+        const auto peep = [&](std::int64_t gate, T state) { return peephole ? peephole[gate * h + i] * state : T{}; };
+        const T in = step.activation[0](clipped(sum(0) + peep(0, cell[i]), clip));
+        const T forget = input_forget ? T{1} - in : step.activation[0](clipped(sum(2) + peep(2, cell[i]), clip));
+        const T candidate = step.activation[1](clipped(sum(3), clip));
+        cell[i] = forget * cell[i] + in * candidate;
+        const T out = step.activation[0](clipped(sum(1) + peep(1, cell[i]), clip));
+        step.next[i] = out * step.activation[2](cell[i]);
+      }
+    });
+  });
+}
+
+/// A row of the table.
+OpDef recurrent_op(OpDef op, Infer infer, Run run) {
+  op.types = {kFloats, kFloats, kFloats, kFloats, kIndices, kFloats};
+  op.multiply_adds = multiply_adds_of_recurrent;
+  return make_op(op, infer, run);
+}
+
+}  // namespace
+
+OpTable recurrent() {
+  return {
+      // RNN, ai.onnx 1, 7, 14, 22: a simple recurrent layer, H(t) = f(W x(t) + R H(t-1) + Wb + Rb).
+      // Inputs: X, W, R, B, sequence_lens, initial_h. Outputs: Y, Y_h.
+      recurrent_op({.name = "RNN", .inputs = {3, 6}, .outputs = {0, 2}, .weights = 0b1110}, infer_recurrent<1, 1>,
+                   run_rnn),
+      // GRU, ai.onnx 1, 3, 7, 14, 22: gated recurrent unit. Gates in the order update (z), reset (r), hidden (h).
+      // Inputs and outputs as those of RNN.
+      recurrent_op({.name = "GRU", .inputs = {3, 6}, .outputs = {0, 2}, .weights = 0b1110}, infer_recurrent<3, 1>,
+                   run_gru),
+      // LSTM, ai.onnx 1, 7, 14, 22: long short-term memory. Gates in the order input, output, forget, cell (iofc).
+      // Inputs: those of RNN, initial_c, P (peepholes of i, o, f). Outputs: Y, Y_h, Y_c.
+      recurrent_op({.name = "LSTM", .inputs = {3, 8}, .outputs = {0, 3}, .weights = 0b10001110}, infer_recurrent<4, 2>,
+                   run_lstm),
+  };
 }
 
 }  // namespace ulpscope::ops

@@ -1,4 +1,5 @@
-// ReduceX: one number for each row over some axes. Sums are pairwise; integers wrap around.
+// ReduceX: one number for each row over some axes. Sums are pairwise; integers wrap around. And what works along one
+// axis.
 #include <cmath>
 #include <limits>
 
@@ -152,6 +153,109 @@ void adjoint_product_of_row(AdjointContext& ctx) {
   ctx.set(0, (kept_gradient(ctx) * others * (none + one * zero)).id);
 }
 
+void infer_arg_extreme(InferContext& ctx) {
+  ctx.set_type(0, DataType::kInt64);
+  Shape shape = ctx.shape(0);
+  const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", 0), ctx.rank(0));
+  const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis);
+  if (*at == 0) ctx.fail("the axis has no elements to choose from");
+  if (ctx.attributes().integer("keepdims", 1) != 0)
+    *at = 1;
+  else
+    shape.erase(at);
+  ctx.set_shape(0, std::move(shape));
+}
+
+/// The first NaN goes before everything. Of equals the first, or the last with select_last_index.
+template <bool smallest>
+void run_arg_extreme(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", 0), in.rank());
+  const bool last = ctx.attributes().integer("select_last_index", 0) != 0;
+  const Rows rows = to_rows(in, {axis});
+  with_type(NumericTypes{}, ctx, in.type(), [&]<typename T>(T) {
+    const T* x = rows.tensor.data<T>();
+    std::int64_t* out = ctx.output(0).data<std::int64_t>();
+    parallel_for(rows.count, rows_per_task(rows.length), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const T* row = x + r * rows.length;
+        std::int64_t best = 0;
+        for (std::int64_t i = 1; i < rows.length && row[best] == row[best]; ++i)
+          if (row[i] != row[i] || (smallest ? row[i] < row[best] : row[i] > row[best]) || (last && row[i] == row[best]))
+            best = i;
+        out[r] = best;
+      }
+    });
+  });
+}
+
+OpDef arg_extreme_row(std::string_view name, void (*run)(KernelContext&)) {
+  return {.name = name,
+          .types = {kNumbers},
+          .precision = PrecisionRule::kFixed,
+          .infer = infer_arg_extreme,
+          .run = run,
+          .axes = axes_of_attribute<0>};
+}
+
+/// out[i] = function(out[i - 1], x[i]) from `start`. Attributes exclusive (up to each element, without it) and reverse.
+template <typename Function>
+void run_cumulative(KernelContext& ctx, int start, Function function) {
+  const Tensor& in = ctx.input(0);
+  const bool exclusive = ctx.attributes().integer("exclusive", 0) != 0;
+  const bool reverse = ctx.attributes().integer("reverse", 0) != 0;
+  const std::vector<std::int64_t> axes = ctx.integers(1);
+  if (axes.size() != 1) ctx.fail(fmt::format("expected one axis, got {}", axes.size()));
+  const auto axis = static_cast<std::size_t>(normalize_axis(ctx, axes[0], in.rank()));
+  const Shape& shape = in.shape();
+  const std::int64_t length = shape[axis], inner = product(shape, axis + 1, shape.size());
+  const std::int64_t outer = product(shape, 0, axis);
+  with_type(NumericTypes{}, ctx, in.type(), [&]<typename T>(T) {
+    const T* x = in.data<T>();
+    T* y = ctx.output(0).template data<T>();
+    parallel_for(outer * inner, std::max<std::int64_t>(1, kElementsPerTask / std::max<std::int64_t>(1, length)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t line = begin; line < end; ++line) {
+                     const std::int64_t base = line / inner * length * inner + line % inner;
+                     T total = static_cast<T>(start);
+                     for (std::int64_t i = 0; i < length; ++i) {
+                       const std::int64_t at = base + (reverse ? length - 1 - i : i) * inner;
+                       if (exclusive) y[at] = total;
+                       total = function(total, x[at]);
+                       if (!exclusive) y[at] = total;
+                     }
+                   }
+                 });
+  });
+}
+
+void run_cum_sum(KernelContext& ctx) {
+  run_cumulative(ctx, 0, [](auto a, auto b) { return plus(a, b); });
+}
+void run_cum_prod(KernelContext& ctx) {
+  run_cumulative(ctx, 1, [](auto a, auto b) { return times(a, b); });
+}
+
+void adjoint_cum_sum(AdjointContext& ctx) {
+  const Attributes& attributes = ctx.attributes();
+  ctx.set(0, ctx.add("CumSum", {ctx.gradient(0), ctx.input(1)},
+                     {{"exclusive", attributes.integer("exclusive", 0)},
+                      {"reverse", std::int64_t{attributes.integer("reverse", 0) == 0}}}));
+}
+
+OpDef cumulative_row(std::string_view name, int since_version, void (*run)(KernelContext&),
+                     void (*adjoint)(AdjointContext&) = nullptr) {
+  return {.name = name,
+          .since_version = since_version,
+          .inputs = {2, 2},
+          .types = {kNumbers, kIndices},
+          .weights = 0b10,
+          .parameters = 0b10,
+          .infer = infer_same_as_first,
+          .run = run,
+          .adjoint = adjoint};
+}
+
 }  // namespace
 
 OpTable reductions() {
@@ -205,8 +309,8 @@ OpTable reductions() {
             return divided(row_sum(row, length), static_cast<T>(length));
           },
           adjoint_mean_of_row),
-      // ReduceMin, ai.onnx 1, 11, 12, 13, 18, 20: the smallest element over axes; NaN wins. Of bools too, from
-      // opset 20.
+      // ReduceMin, ai.onnx 1, 11, 12, 13, 18, 20: the smallest element over axes; NaN wins. Of bools too, from opset
+      // 20.
       reduction<AllTypes>(
           {.name = "ReduceMin", .function = F::kReduceMin, .exactness = Exactness::kSelects},
           []<typename T>(const T* row, std::int64_t length) {
@@ -237,6 +341,14 @@ OpTable reductions() {
             return row_sum(row, length, [](T x) { return times(x, x); });
           },
           [](Context ctx) { ctx.set(0, (input(ctx, 0) * (kept_gradient(ctx) * 2)).id); }),
+      // ArgMax, ai.onnx 1, 11, 12, 13: the index of the largest element along an axis.
+      arg_extreme_row("ArgMax", run_arg_extreme<false>),
+      // ArgMin, ai.onnx 1, 11, 12, 13: the index of the smallest element along an axis.
+      arg_extreme_row("ArgMin", run_arg_extreme<true>),
+      // CumSum, ai.onnx 11, 14.
+      cumulative_row("CumSum", 11, run_cum_sum, adjoint_cum_sum),
+      // CumProd, ai.onnx 26.
+      cumulative_row("CumProd", 26, run_cum_prod),
   };
 }
 

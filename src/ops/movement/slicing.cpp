@@ -1,0 +1,348 @@
+// Operators that cut tensors, and put something around.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "ops/adjoint_linear.h"
+#include "ops/adjoint_values.h"
+#include "ops/movement.h"
+
+namespace ulpscope::ops {
+namespace {
+
+/// Per dimension of the input.
+struct Selection {
+  std::vector<std::int64_t> begin, step;
+  Shape shape;
+};
+
+template <typename Context>
+Selection selection(const Context& ctx) {
+  const Shape& shape = shape_of(ctx, 0);
+  const auto starts = attribute_or_input(ctx, "starts", 1), ends = attribute_or_input(ctx, "ends", 2);
+  if (!starts || !ends) ctx.fail("starts or ends are missing");
+  std::vector<std::int64_t> axes(starts->size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (const auto given = attribute_or_input(ctx, "axes", 3)) axes = *given;
+  std::vector<std::int64_t> steps(starts->size(), 1);
+  if (ctx.has_input(4)) steps = integers_of(ctx, 4);
+  if (ends->size() != starts->size() || axes.size() != starts->size() || steps.size() != starts->size())
+    ctx.fail(fmt::format("{} starts, {} ends, {} axes and {} steps do not belong together", starts->size(),
+                         ends->size(), axes.size(), steps.size()));
+  axes = normalize_axes(ctx, std::move(axes), static_cast<std::int64_t>(shape.size()));
+
+  Selection result{std::vector<std::int64_t>(shape.size(), 0), std::vector<std::int64_t>(shape.size(), 1), shape};
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::size_t d = static_cast<std::size_t>(axes[i]);
+    const std::int64_t size = shape[d];
+    const std::int64_t step =
+        std::max(steps[i], -std::numeric_limits<std::int64_t>::max());  // so that it can be negated
+    if (step == 0) ctx.fail(fmt::format("the step of axis {} is 0", d));
+    // Backwards, an element before the first one can be an end, but no start.
+    const std::int64_t highest = step > 0 ? size : std::max<std::int64_t>(size - 1, 0);
+    const auto place = [&](std::int64_t at, std::int64_t lowest) {
+      return std::clamp(at < 0 ? at + size : at, lowest, highest);
+    };
+    const std::int64_t begin = place((*starts)[i], 0), end = place((*ends)[i], step > 0 ? 0 : -1);
+    result.begin[d] = begin;
+    result.step[d] = step;
+    if (size == 0)
+      result.shape[d] = 0;
+    else if (step > 0)
+      result.shape[d] = end > begin ? (end - begin - 1) / step + 1 : 0;
+    else
+      result.shape[d] = begin > end ? (begin - end - 1) / -step + 1 : 0;
+  }
+  return result;
+}
+
+void infer_slice(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  ctx.set_shape(0, selection(ctx).shape);
+}
+
+void run_slice(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  if (ctx.output(0).size() == 0) return;
+  const Selection select = selection(ctx);
+  std::vector<std::int64_t> strides = strides_of(in.shape());
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    offset += select.begin[d] * strides[d];
+    strides[d] = select.shape[d] == 1 ? 0 : strides[d] * select.step[d];
+  }
+  copy_strided(in.type(), element(in, offset), strides, ctx.output(0).raw(), select.shape);
+}
+
+void adjoint_slice(AdjointContext& ctx) {
+  // Every axis: forwards, zeros between the elements of a step, zeros around.
+  const Selection select = selection(ctx);
+  const Shape& shape = ctx.input_shape(0);
+  std::vector<std::int64_t> front(shape.size()), back(shape.size());
+  Value g = gradient(ctx);
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t n = select.shape[d];
+    std::int64_t begin = select.begin[d], step = select.step[d];
+    if (n == 0) {
+      ctx.set(0, zeros(ctx, shape).id);
+      return;
+    }
+    if (n == 1) step = 1;
+    if (step < 0) {
+      const auto axis = static_cast<std::int64_t>(d);
+      g.id = ctx.add("Slice", {g.id, ctx.integers({-1}), ctx.integers({std::numeric_limits<std::int64_t>::min()}),
+                               ctx.integers({axis}), ctx.integers({-1})});
+      begin += (n - 1) * step;
+      step = -step;
+    }
+    if (step > 1) {
+      const Shape own = g.shape();
+      Shape wide = own;
+      wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(d) + 1, 1);
+      std::vector<std::int64_t> gap(wide.size(), 0);
+      gap[d + 1] = step - 1;
+      Shape flat = own;
+      flat[d] = n * step;
+      g = pad(reshape(g, wide), std::vector<std::int64_t>(wide.size(), 0), gap);
+      g = reshape(g, flat);
+    }
+    front[d] = begin;
+    back[d] = shape[d] - begin - n * step;  // negative where the last gap reaches beyond
+  }
+  ctx.set(0, pad(g, front, back).id);
+}
+
+/// Per dimension of the input.
+struct Pads {
+  std::vector<std::int64_t> begin, end;
+};
+
+template <typename Context>
+Pads pads_of(const Context& ctx) {
+  const std::size_t rank = shape_of(ctx, 0).size();
+  const auto pads = attribute_or_input(ctx, "pads", 1);
+  if (!pads) ctx.fail("pads are missing");
+  std::vector<std::int64_t> axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (ctx.has_input(3)) axes = normalize_axes(ctx, integers_of(ctx, 3), static_cast<std::int64_t>(rank));
+  if (pads->size() != 2 * axes.size())
+    ctx.fail(fmt::format("{} pads for {} axes; two per axis are needed", pads->size(), axes.size()));
+  Pads result{std::vector<std::int64_t>(rank, 0), std::vector<std::int64_t>(rank, 0)};
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    result.begin[static_cast<std::size_t>(axes[i])] = (*pads)[i];
+    result.end[static_cast<std::size_t>(axes[i])] = (*pads)[i + axes.size()];
+  }
+  return result;
+}
+
+void infer_pad(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  const std::string mode = ctx.attributes().text("mode", "constant");
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
+    ctx.fail(fmt::format("expected mode constant, reflect, edge or wrap, got '{}'", mode));
+  Shape shape = ctx.shape(0);
+  const Pads pads = pads_of(ctx);
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t size = shape[d];
+    if (__builtin_add_overflow(size, pads.begin[d], &shape[d]) ||
+        __builtin_add_overflow(shape[d], pads.end[d], &shape[d]) || shape[d] < 0 || pads.begin[d] < -size ||
+        pads.end[d] < -size)
+      ctx.fail(fmt::format("pads {} and {} do not fit axis {} of size {}", pads.begin[d], pads.end[d], d, size));
+    const bool grows = pads.begin[d] > 0 || pads.end[d] > 0;
+    if (mode != "constant" && grows &&
+        size + std::min<std::int64_t>(pads.begin[d], 0) + std::min<std::int64_t>(pads.end[d], 0) <= 0)
+      ctx.fail(fmt::format("axis {} has no elements to repeat", d));
+  }
+  ctx.set_shape(0, std::move(shape));
+}
+
+/// The element of [0, size) that stands at `at`, which may be outside.
+std::int64_t source_of(std::int64_t at, std::int64_t size, const std::string& mode) {
+  if (mode == "edge") return std::clamp<std::int64_t>(at, 0, size - 1);
+  const std::int64_t period = mode == "wrap" ? size : std::max<std::int64_t>(1, 2 * (size - 1));
+  const std::int64_t phase = (at % period + period) % period;
+  return phase < size ? phase : period - phase;
+}
+
+/// The copied part: all of the input that is not cropped.
+void copy_inside(const Tensor& in, Tensor& out, const Pads& pads) {
+  Shape shape = in.shape();
+  const std::vector<std::int64_t> from_strides = strides_of(in.shape()), to_strides = strides_of(out.shape());
+  std::int64_t from = 0, to = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    shape[d] += std::min<std::int64_t>(pads.begin[d], 0) + std::min<std::int64_t>(pads.end[d], 0);
+    if (shape[d] <= 0) return;
+    from -= std::min<std::int64_t>(pads.begin[d], 0) * from_strides[d];
+    to += std::max<std::int64_t>(pads.begin[d], 0) * to_strides[d];
+  }
+  copy_strided(in.type(), element(in, from), from_strides, element(out, to), to_strides, shape);
+}
+
+/// Repeats what lies inside, one axis after the other, the last first: when an axis is treated, all rows inside of it
+/// are complete along the later axes.
+void repeat_along(Tensor& out, const Pads& pads, std::size_t axis, const std::string& mode) {
+  const Shape& shape = out.shape();
+  const std::int64_t before = std::max<std::int64_t>(pads.begin[axis], 0),
+                     after = std::max<std::int64_t>(pads.end[axis], 0);
+  const std::int64_t size = shape[axis] - before - after;
+  const std::int64_t row = product(shape, axis + 1, shape.size());
+  const std::size_t bytes = static_cast<std::size_t>(row) * size_of(out.type());
+  // Only rows that are inside of the earlier axes; the others are repeated later.
+  Shape outer(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(axis));
+  const std::int64_t count = num_elements(outer);
+  for (std::int64_t o = 0; o < count; ++o) {
+    std::int64_t rest = o;
+    bool inside = true;
+    for (std::size_t d = axis; d-- > 0;) {
+      const std::int64_t at = rest % shape[d];
+      rest /= shape[d];
+      inside &=
+          at >= std::max<std::int64_t>(pads.begin[d], 0) && at < shape[d] - std::max<std::int64_t>(pads.end[d], 0);
+    }
+    if (!inside) continue;
+    const auto place = [&](std::int64_t i) { return element(out, (o * shape[axis] + i) * row); };
+    for (std::int64_t i = 0; i < shape[axis]; ++i)
+      if (i < before || i >= before + size)
+        std::memcpy(place(i), place(before + source_of(i - before, size, mode)), bytes);
+  }
+}
+
+void run_pad(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  Tensor& out = ctx.output(0);
+  if (out.size() == 0) return;
+  const Pads pads = pads_of(ctx);
+  const std::string mode = ctx.attributes().text("mode", "constant");
+  if (mode == "constant") {
+    Tensor value = Tensor::scalar(ctx.attributes().real("value", 0.0f));
+    if (ctx.has_input(2) && ctx.input(2).size() > 1)
+      ctx.fail(fmt::format("expected one constant_value, got {}", ctx.input(2).size()));
+    if (ctx.has_input(2) && ctx.input(2).size() == 1) value = ctx.input(2);
+    if (value.type() != out.type()) value = value.cast(out.type());
+    fill_elements(out.type(), out.raw(), out.size(), value.raw());
+  }
+  copy_inside(in, out, pads);
+  if (mode != "constant")
+    for (std::size_t axis = in.shape().size(); axis-- > 0;) repeat_along(out, pads, axis, mode);
+}
+
+void adjoint_pad(AdjointContext& ctx) {
+  const Pads pads = pads_of(ctx);
+  const Shape& shape = ctx.input_shape(0);
+  const std::string mode = ctx.attributes().text("mode", "constant");
+  Value g = gradient(ctx);
+  std::vector<std::int64_t> front, back;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    front.push_back(-pads.begin[d]);
+    back.push_back(-pads.end[d]);
+  }
+  if (mode == "constant") {
+    const Value inside = pad(g, front, back);
+    if (ctx.wants(0)) ctx.set(0, inside.id);
+    if (!ctx.wants(2)) return;
+    // What was cropped has no part in it, and neither has what was kept.
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      front[d] = std::min<std::int64_t>(front[d], 0);
+      back[d] = std::min<std::int64_t>(back[d], 0);
+    }
+    const auto total = [&](Value x) { return sum_to(x, {}); };
+    return ctx.set(2, reshape(total(g) - total(pad(g, front, back)), ctx.input_shape(2)).id);
+  }
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t before = std::max<std::int64_t>(pads.begin[d], 0),
+                       cut = std::min<std::int64_t>(pads.begin[d], 0);
+    const std::int64_t size = shape[d] + cut + std::min<std::int64_t>(pads.end[d], 0), outputs = ctx.output_shape(0)[d];
+    if (outputs == shape[d] && before == 0 && cut == 0) continue;
+    Tensor matrix(DataType::kFloat64, {outputs, shape[d]});
+    double* weights = matrix.data<double>();
+    std::fill_n(weights, matrix.size(), 0.0);
+    for (std::int64_t o = 0; o < outputs; ++o) weights[o * shape[d] + source_of(o - before, size, mode) - cut] = 1;
+    g = transposed_along_axis(g, matrix, static_cast<std::int64_t>(d));
+  }
+  ctx.set(0, g.id);
+}
+
+// Inputs: input_data, shape (of all axes, or of those in the attribute `axes`).
+template <typename Context>
+Shape centered_shape(const Context& ctx) {
+  Shape shape = shape_of(ctx, 0);
+  const std::int64_t rank = static_cast<std::int64_t>(shape.size());
+  std::vector<std::int64_t> axes = ctx.attributes().integers("axes");
+  if (!ctx.attributes().has("axes")) {
+    axes.resize(shape.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  axes = normalize_axes(ctx, axes, rank);
+  const auto sizes = integers_of(ctx, 1);
+  if (sizes.size() != axes.size())
+    ctx.fail(fmt::format("expected {} sizes, one per axis, got {}", axes.size(), sizes.size()));
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (sizes[i] < 0) ctx.fail(fmt::format("expected sizes >= 0, got {}", sizes[i]));
+    shape[static_cast<std::size_t>(axes[i])] = sizes[i];
+  }
+  return shape;
+}
+
+void infer_center_crop_pad(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  ctx.set_shape(0, centered_shape(ctx));
+}
+
+void run_center_crop_pad(KernelContext& ctx) {
+  const Tensor& in = ctx.input(0);
+  Tensor& out = ctx.output(0);
+  const auto in_strides = strides_of(in.shape()), out_strides = strides_of(out.shape());
+  const std::uint64_t zero = 0;
+  fill_elements(out.type(), out.raw(), out.size(), &zero);
+  Shape common;
+  std::int64_t from = 0, to = 0;
+  for (std::size_t d = 0; d < out.shape().size(); ++d) {
+    const std::int64_t a = in.shape()[d], b = out.shape()[d];
+    common.push_back(std::min(a, b));
+    if (a > b)
+      from += (a - b) / 2 * in_strides[d];
+    else
+      to += (b - a) / 2 * out_strides[d];
+  }
+  if (num_elements(common) == 0) return;
+  copy_strided(out.type(), element(in, from), in_strides, element(out, to), out_strides, common);
+}
+
+void adjoint_center_crop_pad(AdjointContext& ctx) {
+  const Shape &in = ctx.input_shape(0), &out = ctx.output_shape(0);
+  std::vector<std::int64_t> front, back;
+  for (std::size_t d = 0; d < in.size(); ++d) {
+    const std::int64_t more = in[d] - out[d];
+    front.push_back(more / 2);
+    back.push_back(more - more / 2);
+  }
+  ctx.set(0, pad(gradient(ctx), front, back).id);
+}
+
+}  // namespace
+
+OpTable slicing() {
+  return {
+      // Slice, ai.onnx 1 (starts, ends, axes: attributes), 10, 11, 13 (inputs, with steps): NumPy's basic slicing.
+      movement_op({.name = "Slice",
+                   .inputs = {1, 5},
+                   .types = {kEverything, kIndices},
+                   .weights = 0b11110,
+                   .moves_values = true},
+                  infer_slice, run_slice, adjoint_slice),
+      // Pad, ai.onnx 2 (pads, value: attributes), 11, 13 (inputs), 18 (axes), 19 (wrap), 21, 23, 24, 25. Negative pads
+      // crop, before anything is added; reflect and wrap repeat as often as needed, as numpy.pad does.
+      movement_op(
+          {.name = "Pad", .inputs = {1, 4}, .types = {kEverything, kIndices, kEverything, kIndices}, .weights = 0b1110},
+          infer_pad, run_pad, adjoint_pad),
+      // CenterCropPad, ai.onnx 18: cuts or zero-pads around the center to a given size.
+      movement_op({.name = "CenterCropPad",
+                   .since_version = 18,
+                   .inputs = {2, 2},
+                   .types = {kEverything, kIndices},
+                   .weights = 0b10},
+                  infer_center_crop_pad, run_center_crop_pad, adjoint_center_crop_pad),
+  };
+}
+
+}  // namespace ulpscope::ops

@@ -1,0 +1,305 @@
+// Fourier transforms, and what goes with them.
+#include <cmath>
+#include <complex>
+#include <numbers>
+#include <vector>
+
+#include "core/parallel.h"
+#include "ops/common.h"
+#include "ops/movement.h"
+
+namespace ulpscope::ops {
+namespace {
+
+/// Discrete Fourier transforms of one length, in float64. The forward transform is not normalized, the inverse is
+/// divided by the length. Thread-safe.
+class FourierTransform {
+ public:
+  using Values = std::vector<std::complex<double>>;
+  explicit FourierTransform(std::int64_t length);
+  /// values has `length` elements.
+  void forward(Values& values) const { transform(values, 1, false); }
+  void inverse(Values& values) const;
+
+ private:
+  /// Transforms `values` whose twiddle factors are every `step`-th of roots_.
+  void transform(Values& values, std::size_t step, bool conjugate) const;
+  Values roots_;  ///< exp(-2 pi i k / length).
+};
+
+FourierTransform::FourierTransform(std::int64_t length) {
+  for (std::int64_t k = 0; k < length; ++k)
+    roots_.push_back(std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(length)));
+}
+
+void FourierTransform::inverse(Values& values) const {
+  transform(values, 1, true);
+  for (auto& value : values) value /= static_cast<double>(values.size());
+}
+
+void FourierTransform::transform(Values& values, std::size_t step, bool conjugate) const {
+  const std::size_t n = values.size();
+  const auto root = [&](std::size_t k) {
+    const std::complex<double> r = roots_[k % n * step];
+    return conjugate ? std::conj(r) : r;
+  };
+  if (n <= 1) return;
+  if (n % 2 == 0) {  // Cooley and Tukey's step
+    Values even(n / 2), odd(n / 2);
+    for (std::size_t i = 0; i < n / 2; ++i) {
+      even[i] = values[2 * i];
+      odd[i] = values[2 * i + 1];
+    }
+    transform(even, 2 * step, conjugate);
+    transform(odd, 2 * step, conjugate);
+    for (std::size_t k = 0; k < n / 2; ++k) {
+      const std::complex<double> turned = root(k) * odd[k];
+      values[k] = even[k] + turned;
+      values[k + n / 2] = even[k] - turned;
+    }
+    return;
+  }
+  Values sums(n);
+  for (std::size_t k = 0; k < n; ++k)
+    for (std::size_t i = 0; i < n; ++i) sums[k] += values[i] * root(k * i);
+  values.swap(sums);
+}
+
+struct DftPlan {
+  std::int64_t axis = 0, length = 0;
+  bool inverse = false, onesided = false;
+  Shape output;
+};
+
+// Inputs: input (d..., 1 or 2), dft_length, axis (opset 20; an attribute before).
+template <typename Context>
+DftPlan dft_plan(const Context& ctx) {
+  const Shape& x = shape_of(ctx, 0);
+  const std::int64_t rank = static_cast<std::int64_t>(x.size());
+  if (rank < 2 || (x.back() != 1 && x.back() != 2))
+    ctx.fail(fmt::format("expected an input (..., 1) or (..., 2), got shape {}", to_string(x)));
+  DftPlan p;
+  p.inverse = ctx.attributes().integer("inverse", 0) != 0;
+  p.onesided = ctx.attributes().integer("onesided", 0) != 0;
+  const std::int64_t default_axis = ctx.opset() < 20 ? 1 : -2;
+  p.axis = ctx.has_input(2) ? single_integer(ctx, 2) : ctx.attributes().integer("axis", default_axis);
+  p.axis = normalize_axis(ctx, p.axis, rank);
+  if (p.axis == rank - 1) ctx.fail("the last axis holds the real and the imaginary part; it cannot be transformed");
+  if (p.onesided && !p.inverse && x.back() != 1) ctx.fail("a one-sided transform needs a real input");
+  const std::int64_t size = x[static_cast<std::size_t>(p.axis)];
+  p.length = ctx.has_input(1) ? single_integer(ctx, 1) : p.inverse && p.onesided ? 2 * (size - 1) : size;
+  if (p.length < 1) ctx.fail(fmt::format("expected a length >= 1, got {}", p.length));
+  p.output = x;
+  p.output[static_cast<std::size_t>(p.axis)] = p.onesided && !p.inverse ? p.length / 2 + 1 : p.length;
+  p.output.back() = p.onesided && p.inverse ? 1 : 2;
+  return p;
+}
+
+void infer_dft(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  ctx.set_shape(0, dft_plan(ctx).output);
+}
+
+void run_dft(KernelContext& ctx) {
+  const DftPlan p = dft_plan(ctx);
+  const Shape& x = ctx.input(0).shape();
+  const auto axis = static_cast<std::size_t>(p.axis);
+  const std::int64_t in_parts = x.back(), out_parts = p.output.back();
+  const std::int64_t outer = product(x, 0, axis), inner = product(x, axis + 1, x.size() - 1);
+  const std::int64_t in_size = x[axis], out_size = p.output[axis];
+  const FourierTransform transform(p.length);
+  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
+    const T* in = ctx.input(0).data<T>();
+    T* out = ctx.output(0).data<T>();
+    parallel_for(outer * inner, 1, [&](std::int64_t begin, std::int64_t end) {
+      FourierTransform::Values values;
+      for (std::int64_t line = begin; line < end; ++line) {
+        const std::int64_t o = line / inner, i = line % inner;
+        values.assign(static_cast<std::size_t>(p.length), {});
+        for (std::int64_t k = 0; k < std::min(in_size, p.length); ++k) {
+          const T* at = in + ((o * in_size + k) * inner + i) * in_parts;
+          values[static_cast<std::size_t>(k)] = {at[0], in_parts == 2 ? at[1] : T{}};
+        }
+        if (p.inverse && p.onesided)  // The other half mirrors the first one.
+          for (std::int64_t k = p.length / 2 + 1; k < p.length; ++k)
+            values[static_cast<std::size_t>(k)] = std::conj(values[static_cast<std::size_t>(p.length - k)]);
+        if (p.inverse)
+          transform.inverse(values);
+        else
+          transform.forward(values);
+        for (std::int64_t k = 0; k < out_size; ++k) {
+          T* at = out + ((o * out_size + k) * inner + i) * out_parts;
+          at[0] = static_cast<T>(values[static_cast<std::size_t>(k)].real());
+          if (out_parts == 2) at[1] = static_cast<T>(values[static_cast<std::size_t>(k)].imag());
+        }
+      }
+    });
+  });
+}
+
+struct StftPlan {
+  std::int64_t step = 0, length = 0, frames = 0, bins = 0;
+};
+
+// Inputs: signal (batch, length, 1 or 2), frame_step, window, frame_length.
+template <typename Context>
+StftPlan stft_plan(const Context& ctx) {
+  const Shape& x = shape_of(ctx, 0);
+  if (x.size() != 3 || (x[2] != 1 && x[2] != 2))
+    ctx.fail(fmt::format("expected a signal (batch, length, 1 or 2), got shape {}", to_string(x)));
+  StftPlan p;
+  p.step = single_integer(ctx, 1);
+  p.length = x[1];
+  if (ctx.has_input(3))
+    p.length = single_integer(ctx, 3);
+  else if (ctx.has_input(2))
+    p.length = num_elements(shape_of(ctx, 2));
+  if (p.step < 1 || p.length < 1 || p.length > x[1])
+    ctx.fail(fmt::format("frames of {} elements every {} do not fit a signal of {}", p.length, p.step, x[1]));
+  if (ctx.has_input(2) && shape_of(ctx, 2) != Shape{p.length})
+    ctx.fail(fmt::format("expected a window of {} elements, got shape {}", p.length, to_string(shape_of(ctx, 2))));
+  p.frames = (x[1] - p.length) / p.step + 1;
+  const bool onesided = ctx.attributes().integer("onesided", 1) != 0;
+  if (onesided && x[2] == 2) ctx.fail("a one-sided transform needs a real signal; try onesided = 0");
+  p.bins = onesided ? p.length / 2 + 1 : p.length;
+  return p;
+}
+
+void infer_stft(InferContext& ctx) {
+  ctx.set_type(0, ctx.type(0));
+  require_type_of_first(ctx, {2});
+  const StftPlan p = stft_plan(ctx);
+  ctx.set_shape(0, {ctx.shape(0)[0], p.frames, p.bins, 2});
+}
+
+void run_stft(KernelContext& ctx) {
+  const StftPlan p = stft_plan(ctx);
+  const Shape& x = ctx.input(0).shape();
+  const FourierTransform transform(p.length);
+  with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
+    const T* signal = ctx.input(0).data<T>();
+    const T* window = ctx.has_input(2) ? ctx.input(2).data<T>() : nullptr;
+    T* out = ctx.output(0).data<T>();
+    parallel_for(x[0] * p.frames, 1, [&](std::int64_t begin, std::int64_t end) {
+      FourierTransform::Values values(static_cast<std::size_t>(p.length));
+      for (std::int64_t frame = begin; frame < end; ++frame) {
+        const T* start = signal + (frame / p.frames * x[1] + frame % p.frames * p.step) * x[2];
+        for (std::int64_t i = 0; i < p.length; ++i) {
+          const double weight = window ? window[i] : 1;
+          values[static_cast<std::size_t>(i)] = {weight * start[i * x[2]], x[2] == 2 ? weight * start[i * 2 + 1] : 0};
+        }
+        transform.forward(values);
+        for (std::int64_t k = 0; k < p.bins; ++k) {
+          out[(frame * p.bins + k) * 2] = static_cast<T>(values[static_cast<std::size_t>(k)].real());
+          out[(frame * p.bins + k) * 2 + 1] = static_cast<T>(values[static_cast<std::size_t>(k)].imag());
+        }
+      }
+    });
+  });
+}
+
+// Inputs: num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz.
+void infer_mel_weight_matrix(InferContext& ctx) {
+  ctx.set_type(0, data_type_from_onnx(ctx.layer(), ctx.attributes().integer("output_datatype", 1)));
+  const std::int64_t bins = single_integer(ctx, 0), length = single_integer(ctx, 1);
+  if (bins < 0 || length < 0) ctx.fail(fmt::format("expected sizes >= 0, got {} and {}", bins, length));
+  ctx.set_shape(0, {length / 2 + 1, bins});
+}
+
+double number(const KernelContext& ctx, int i) {
+  if (ctx.input(i).size() != 1) ctx.fail(fmt::format("expected one element as input {}", i));
+  return *ctx.input(i).cast(DataType::kFloat64).data<double>();
+}
+
+void run_mel_weight_matrix(KernelContext& ctx) {
+  const std::int64_t bins = single_integer(ctx, 0), length = single_integer(ctx, 1), rows = length / 2 + 1;
+  const double rate = number(ctx, 2);
+  const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  const double low = mel(number(ctx, 3)), step = (mel(number(ctx, 4)) - low) / static_cast<double>(bins + 2);
+  std::vector<std::int64_t> edges;  // In DFT bins; filter i rises from edge i to i + 1 and falls to i + 2.
+  for (std::int64_t i = 0; i < bins + 2; ++i) {
+    const double hertz = 700 * (std::pow(10, (low + static_cast<double>(i) * step) / 2595) - 1);
+    edges.push_back(to_index(std::floor(static_cast<double>(length + 1) * hertz / rate)));
+    if (!(rate > 0) || edges.back() < 0 || edges.back() > rows)
+      ctx.fail("the edges in hertz are outside of the spectrum; try an upper edge of at most half of the sample rate");
+  }
+  Tensor matrix(DataType::kFloat64, {rows, bins});
+  double* out = matrix.data<double>();
+  std::fill(out, out + matrix.size(), 0.0);
+  for (std::int64_t i = 0; i < bins; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t start = edges[at], peak = edges[at + 1], stop = edges[at + 2];
+    const auto set = [&](std::int64_t row, double value) {
+      if (row < rows) out[row * bins + i] = value;
+    };
+    if (peak == start)
+      set(peak, 1);
+    else
+      for (std::int64_t j = start; j <= peak; ++j)
+        set(j, static_cast<double>(j - start) / static_cast<double>(peak - start));
+    for (std::int64_t j = peak; j < stop; ++j) set(j, static_cast<double>(stop - j) / static_cast<double>(stop - peak));
+  }
+  ctx.set_output(0, matrix.cast(physical_type(ctx.output_type(0))));
+}
+
+void infer_window(InferContext& ctx) {
+  ctx.set_type(0, data_type_from_onnx(ctx.layer(), ctx.attributes().integer("output_datatype", 1)));
+  const std::int64_t size = single_integer(ctx, 0);
+  if (size < 0) ctx.fail(fmt::format("expected a size >= 0, got {}", size));
+  ctx.set_shape(0, {size});
+}
+
+/// a0 + a1 cos(2 pi n / N) + a2 cos(4 pi n / N).
+void run_window(KernelContext& ctx, double a0, double a1, double a2) {
+  const std::int64_t size = single_integer(ctx, 0);
+  const std::int64_t period = ctx.attributes().integer("periodic", 1) != 0 ? size : size - 1;
+  Tensor window(DataType::kFloat64, {size});
+  double* values = window.data<double>();
+  for (std::int64_t i = 0; i < size; ++i) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(period);
+    values[i] = period <= 0 ? 1 : a0 + a1 * std::cos(angle) + a2 * std::cos(2 * angle);
+  }
+  ctx.set_output(0, window.cast(physical_type(ctx.output_type(0))));
+}
+
+OpDef window(std::string_view name, void (*run)(KernelContext&)) {
+  return {.name = name,
+          .since_version = 17,
+          .types = {kIndices},
+          .precision = PrecisionRule::kFixed,
+          .weights = 0b1,
+          .infer = infer_window,
+          .run = run};
+}
+
+}  // namespace
+
+OpTable signal() {
+  return {
+      // DFT, ai.onnx 17, 20: the discrete Fourier transform along one axis.
+      make_op({.name = "DFT", .since_version = 17, .inputs = {1, 3}, .types = {kFloats, kIndices}, .weights = 0b110},
+              infer_dft, run_dft),
+      // STFT, ai.onnx 17: Fourier transforms of overlapping, windowed frames of a signal.
+      make_op({.name = "STFT",
+               .since_version = 17,
+               .inputs = {2, 4},
+               .types = {kFloats, kIndices, kFloats, kIndices},
+               .weights = 0b1110},
+              infer_stft, run_stft),
+      // MelWeightMatrix, ai.onnx 17: triangular filters on the mel scale, for the bins of a one-sided DFT.
+      fixed_op({.name = "MelWeightMatrix",
+                .since_version = 17,
+                .inputs = {5, 5},
+                .types = {kIndices, kIndices, kIndices, kFloats},
+                .weights = 0b11111},
+               infer_mel_weight_matrix, run_mel_weight_matrix),
+      // BlackmanWindow, ai.onnx 17.
+      window("BlackmanWindow", [](KernelContext& ctx) { run_window(ctx, 0.42, -0.5, 0.08); }),
+      // HammingWindow, ai.onnx 17.
+      window("HammingWindow", [](KernelContext& ctx) { run_window(ctx, 25.0 / 46, -21.0 / 46, 0); }),
+      // HannWindow, ai.onnx 17.
+      window("HannWindow", [](KernelContext& ctx) { run_window(ctx, 0.5, -0.5, 0); }),
+  };
+}
+
+}  // namespace ulpscope::ops
