@@ -76,10 +76,10 @@ TEST(Encodings, TypesThatOnlyHoldValuesKeepTheirs) {
   Layer& reshape = builder.layer("Reshape", {"x", "shape"}, {"y"}, "reshape");
   reshape.precision = DataType::kFloat16;  // a request that would round them
   Assignment assignment;
-  assignment.precision = {Precision::kFP32};
+  assignment.precision.assign(1, Precision::kFP32);
   derive_storage(builder.network, infer(builder.network, {{2, 2}}), true, false, assignment);
   EXPECT_EQ(assignment.storage[TensorId(2)], DataType::kFloat8E8M0);
-  EXPECT_EQ(operand_encoding(builder.network, assignment, 0, 0)->format, Format::kFloat8E8M0);
+  EXPECT_EQ(operand_encoding(builder.network, assignment, LayerId(0), 0)->format, Format::kFloat8E8M0);
 }
 
 }  // namespace

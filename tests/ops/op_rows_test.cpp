@@ -133,7 +133,7 @@ TEST_P(OpRows, InfersShapesThatTheKernelKeeps) {
   std::size_t next = 0;
   for (const Tensor& expected : GetParam().expected) {
     if (!expected) continue;
-    const auto id = static_cast<std::size_t>(one.network.outputs[next++]);
+    const TensorId id = one.network.outputs[next++];
     EXPECT_EQ(name_of(inferred.types[id]), name_of(expected.type()));
     EXPECT_EQ(to_string(inferred.shapes[id].value_or(expected.shape())), to_string(expected.shape()));
   }
