@@ -1,6 +1,5 @@
 #include "ops/programs.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "ops/common.h"

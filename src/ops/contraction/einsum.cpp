@@ -1,6 +1,5 @@
 // Einstein's summation convention.
 #include <algorithm>
-#include <array>
 #include <set>
 #include <string>
 #include <vector>

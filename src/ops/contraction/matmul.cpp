@@ -1,4 +1,4 @@
-// MatMul and Gemm.
+// Products of two matrices, and determinants.
 #include <cmath>
 
 #include "ops/adjoint_values.h"

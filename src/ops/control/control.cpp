@@ -1,4 +1,4 @@
-// Operators with sub-graphs.
+// If, Loop and Scan: operators that run sub-graphs.
 #include <algorithm>
 #include <limits>
 #include <span>

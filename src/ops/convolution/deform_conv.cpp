@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/parallel.h"
-#include "ops/common.h"
 #include "ops/contraction/matrix_product.h"
 #include "ops/movement.h"
 #include "ops/window.h"

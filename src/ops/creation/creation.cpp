@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "core/parallel.h"
-#include "ops/common.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {

@@ -1,4 +1,4 @@
-// Regions of images.
+// Regions of images: pooled, or chosen among those that overlap.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/parallel.h"
-#include "ops/common.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {

@@ -4,7 +4,6 @@
 
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
-#include "ops/common.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
 

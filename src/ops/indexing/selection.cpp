@@ -7,7 +7,6 @@
 
 #include "core/parallel.h"
 #include "ops/adjoint_values.h"
-#include "ops/common.h"
 #include "ops/movement.h"
 #include "ulpscope/tensor.h"
 

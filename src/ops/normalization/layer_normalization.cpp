@@ -1,5 +1,7 @@
 // LayerNormalization and its kin: rows over the axes from `axis` on, or channels, or groups of them, become standard,
 // then are scaled and shifted.
+#include <cmath>
+
 #include "ops/movement.h"
 #include "ops/normalization/normalization.h"
 

@@ -2,8 +2,6 @@
 // two passes, with pairwise sums.
 #pragma once
 
-#include <cmath>
-
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/rows.h"

@@ -1,4 +1,4 @@
-// Quantization and back.
+// QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear.
 #include "core/parallel.h"
 #include "formats/encoding.h"
 #include "formats/rounding.h"

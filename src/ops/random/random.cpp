@@ -9,7 +9,6 @@
 
 #include "graph/op.h"
 #include "ops/adjoint_values.h"
-#include "ops/common.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
 

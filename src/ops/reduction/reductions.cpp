@@ -1,5 +1,5 @@
-// ReduceX: one number for each row over some axes. Sums are pairwise; integers wrap around. And what works along one
-// axis.
+// ReduceX: one number for each row over some axes; sums are pairwise, integers wrap around. ArgMax and ArgMin, CumSum
+// and CumProd work along one axis.
 #include <cmath>
 #include <limits>
 

@@ -1,6 +1,5 @@
-// Resize and Upsample.
+// Resize and Upsample: the geometry and the interpolation along each axis.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -10,7 +9,6 @@
 #include "core/parallel.h"
 #include "ops/adjoint_linear.h"
 #include "ops/adjoint_values.h"
-#include "ops/common.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {

@@ -1,11 +1,10 @@
-// Fourier transforms, and what goes with them.
+// Fourier transforms, and the windows and filters that go with them.
 #include <cmath>
 #include <complex>
 #include <numbers>
 #include <vector>
 
 #include "core/parallel.h"
-#include "ops/common.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
