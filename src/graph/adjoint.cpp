@@ -124,7 +124,7 @@ class Builder final : public AdjointContext {
     if (layer_ != nullptr) written.nodes = layer_->nodes;
     written.inputs.assign(inputs.begin(), inputs.end());
     for (const auto& [name, value] : attributes) written.attributes.set(std::string(name), value);
-    written.outputs.resize(static_cast<std::size_t>(num_outputs));
+    written.outputs.resize(static_cast<std::size_t>(num_outputs), TensorId(0));  // wanted; which, is not known yet
     const std::vector<InferContext::Output> inferred = infer_outputs(written);
     for (std::size_t o = 0; o < inferred.size(); ++o)
       written.outputs[o] = new_tensor(fmt::format("{}:{}", written.name, o), inferred[o].type, *inferred[o].shape);
