@@ -146,7 +146,8 @@ float apply(const Program::Value& v, float a, float b) {
     return static_cast<float>(binary(v.instruction, static_cast<double>(a), static_cast<double>(b)));
   if (v.instruction == I::kFakeQuantize) return static_cast<float>(quantize(a, v.p, v.q != 0.0f));
   const auto x = static_cast<double>(a);
-  return static_cast<float>(v.instruction < I::kRelu
+  const bool is_elementary = v.instruction <= I::kRound || v.instruction == I::kCopy || v.instruction == I::kRsqrt;
+  return static_cast<float>(is_elementary
                                 ? elementary(v.instruction, x)
                                 : activation(v.instruction, x, static_cast<double>(v.p), static_cast<double>(v.q)));
 }
