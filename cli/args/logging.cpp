@@ -54,7 +54,7 @@ void LoggingArgs::declare(OptionTable& table) {
   table.flag({"--silent"}, silent, "No output on stdout; only what ends a run early is still said on stderr");
   table
       .list({"--log-format"}, format, "FORMAT",
-            "timestamp: put the time before each line; no-colors: no colours on "
+            "timestamp: put the time before each line; no-colors: no colors on "
             "terminals; line-info: accepted, has no effect")
       .choose({"timestamp", "line-info", "no-colors"});
   table.value({"--log-file"}, file, "FILE", "Also write the log to this file; missing folders are created");

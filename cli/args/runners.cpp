@@ -21,7 +21,7 @@ void OnnxrtArgs::declare(OptionTable& table) {
   table.list({"--providers", "--execution-providers"}, providers, "NAME",
              "Execution providers in order of priority; parts of names in any case (cpu, cuda). Default: cpu");
   table.value({"--graph-optimization-level"}, optimization_level, "LEVEL",
-              "ORT_DISABLE_ALL turns graph optimisations "
+              "ORT_DISABLE_ALL turns graph optimizations "
               "off; ORT_ENABLE_ALL is the default, and stands for the levels between");
 }
 

@@ -22,7 +22,7 @@ void declare_ignored(OptionTable& table) {
   const auto value = [&](std::string name, std::string metavar, std::string help) -> Option& {
     return table.words({std::move(name)}, Arity::kOne, std::move(metavar), std::move(help)).ignore(kNoMeaning);
   };
-  flag("--sparse-weights", "Optimise for sparse weights");
+  flag("--sparse-weights", "Optimize for sparse weights");
   flag("--version-compatible", "Engine for later releases too");
   flag("--exclude-lean-runtime", "For --version-compatible");
   value("--regression-cutoff", "C", "For IInt8LegacyCalibrator").ignore("the quantile alone decides: see --quantile");
@@ -104,7 +104,7 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
   table.section("Ulpscope Engine", "what ulpscope has beyond TensorRT.");
   table.ours()
       .value({"--fusion"}, fusion, "LEVEL",
-             "Which neighbouring layers of one precision become one group, in which nothing is rounded (default: full)")
+             "Which neighboring layers of one precision become one group, in which nothing is rounded (default: full)")
       .choose({"none", "pointwise", "full"});
   table.ours().flag({"--assume-lowest"}, assume_lowest,
                     "Skip the costs: layers without a constraint take the lowest allowed precision");

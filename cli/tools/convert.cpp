@@ -146,7 +146,7 @@ class ConvertTool : public Tool {
     table.section("Fewer casts", "what --relax may raise.");
     table.ours().flag(
         {"--relax"}, convert_.relax,
-        "Neighbours of kept layers may stay in float32, too, where that saves more time as casts than it costs; "
+        "Neighbors of kept layers may stay in float32, too, where that saves more time as casts than it costs; "
         "the outputs are held against the tolerance of the answer, or of the options below, first");
     table.ours().value(
         {"--golden"}, golden_, "FILE",

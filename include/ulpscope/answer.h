@@ -97,9 +97,9 @@ struct Repair {
   std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "unfold", "equalise" and
                      ///< "equalise-copy" (channels, in constants or by an added layer).
   std::string name;  ///< Layer or tensor.
-  double limit = 0;  ///< clamp: magnitudes are at most this. equalise: the int8 scale of the tensor.
+  double limit = 0;  ///< clamp: magnitudes are at most this. equalize: the int8 scale of the tensor.
   std::string text;  ///< One sentence.
-  std::vector<std::int8_t> exponents{};  ///< equalise: channels are divided by 2^e.
+  std::vector<std::int8_t> exponents{};  ///< equalize: channels are divided by 2^e.
 };
 
 struct Answer {

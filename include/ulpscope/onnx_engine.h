@@ -22,7 +22,7 @@ struct EngineOptions {
   std::string precision = "fp32";
   /// Layers that differ, by name: "float32", "float16", "bfloat16", ... They are obeyed, or the build fails.
   std::map<std::string, std::string> layer_precisions;
-  /// Which neighbours become one group, in which nothing is rounded: "none", "pointwise" or "full".
+  /// Which neighbors become one group, in which nothing is rounded: "none", "pointwise" or "full".
   std::string fusion = "full";
   /// Threads; 0: one per core. Results do not depend on it.
   int threads = 0;

@@ -19,7 +19,7 @@ class ULPSCOPE_API Tensor {
   /// No tensor: undefined type, no bytes.
   Tensor() = default;
 
-  /// Allocates, 64-byte aligned; the elements are not initialised. Throws Error(kInvalidArgument) for a negative
+  /// Allocates, 64-byte aligned; the elements are not initialized. Throws Error(kInvalidArgument) for a negative
   /// dimension or a type without a size, std::bad_alloc when memory is short.
   Tensor(DataType type, Shape shape);
 

@@ -93,7 +93,7 @@ CompareFunction compare_function(std::string_view name, const CompareOptions& op
 /// Throws Error(kInvalidArgument) "Invalid choice for check_error_stat: ..." for an unknown statistic.
 void check_error_stats(const PerName<std::string>& error_stat);
 
-/// The verdicts of one pair of neighbours.
+/// The verdicts of one pair of neighbors.
 struct PairVerdict {
   std::string first, second;  ///< Runner names.
   std::vector<IterationVerdict> iterations;

@@ -30,7 +30,7 @@ enum class MetricKind : std::uint8_t {
   kSnr,
   /// Kullback-Leibler divergence KL(G || C) = sum G ln(G / C) in nats, per row (last axis), averaged over the rows;
   /// small ones keep their digits. Where all golden elements are >= 0 and all golden rows sum to 1 within 1e-3, rows
-  /// are probabilities: both are normalised, and the candidate's are held above 1e-12, so that an underflow costs what
+  /// are probabilities: both are normalized, and the candidate's are held above 1e-12, so that an underflow costs what
   /// it is worth instead of infinity. Otherwise rows are logits, and G and C their softmax; -inf is a probability of 0.
   kKl,
   /// Per row (last axis) the share of the golden k largest elements that are among the candidate's k largest, averaged

@@ -93,7 +93,7 @@ double variance(const T* values, std::size_t count) {
   return static_cast<A>(static_cast<double>(squares) / n);
 }
 
-/// NumPy's interpolation between neighbours of type T.
+/// NumPy's interpolation between neighbors of type T.
 template <typename T>
 double interpolate(T low, T high, double t) {
   if constexpr (std::is_floating_point_v<T>) {

@@ -25,7 +25,7 @@ double share(double error, double limit) {
   return std::isnan(result) ? kInfinity : result;
 }
 
-/// Neighbouring numbers of either type differ by more than the rounding of their quotient, but for subnormals.
+/// Neighboring numbers of either type differ by more than the rounding of their quotient, but for subnormals.
 template <typename A, typename R>
 double element_share(A absolute, R relative, double atol, double rtol) {
   return std::min(share(static_cast<double>(absolute), atol), share(static_cast<double>(relative), rtol));

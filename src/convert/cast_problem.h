@@ -1,4 +1,4 @@
-// Where casts go: the labelling problem, without networks.
+// Where casts go: the labeling problem, without networks.
 #pragma once
 
 #include <vector>

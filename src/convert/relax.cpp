@@ -56,7 +56,7 @@ void add_raised_layers(const Network& network, const std::vector<LayerId>& raise
   for (const LayerId id : raised) {
     const Layer& layer = network.layer(id);
     file.answer.kept.push_back(kept_layer(layer, Precision::kFP32, ReasonKind::kRequested,
-                                          "raised by convert --relax, which saves casts beside its neighbours"));
+                                          "raised by convert --relax, which saves casts beside its neighbors"));
     words.push_back(layer.name + ":float32");
   }
   if (words.empty()) return;

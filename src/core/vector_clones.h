@@ -1,4 +1,4 @@
-// Loops that the compiler vectorises, for the widest vectors that the processor has: chosen when the program starts.
+// Loops that the compiler vectorizes, for the widest vectors that the processor has: chosen when the program starts.
 #pragma once
 
 /// Before a function whose plain loops are worth it. What it computes must not depend on the width: no products in

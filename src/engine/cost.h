@@ -18,7 +18,7 @@ struct LayerWork {
 };
 LayerWork work_of(const Specialization& spec, const Layer& layer);
 
-/// The choice of precisions as a labelling problem. All costs are microseconds on the target.
+/// The choice of precisions as a labeling problem. All costs are microseconds on the target.
 struct CostProblem {
   struct Node {
     LayerId layer = kNone;

@@ -72,7 +72,7 @@ To convert_one(From from) noexcept {
     return value < Value{0} ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value))
                             : static_cast<std::uint64_t>(value);
   else if constexpr (std::is_floating_point_v<Value> && std::is_integral_v<To>) {
-    // Through int64 as x86 does it: outside of its range the "integer indefinite" value, without undefined behaviour.
+    // Through int64 as x86 does it: outside of its range the "integer indefinite" value, without undefined behavior.
     const bool inside = value >= static_cast<Value>(-0x1p63) && value < static_cast<Value>(0x1p63);
     return static_cast<To>(inside ? static_cast<std::int64_t>(value) : INT64_MIN);
   } else
@@ -86,7 +86,7 @@ void convert_array(const void* in, void* out, std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) target[i] = convert_one<To>(source[i]);
 }
 
-/// Calls `function` with a value-initialised object of the storage type of `type`.
+/// Calls `function` with a value-initialized object of the storage type of `type`.
 template <typename Function>
 void with_storage(DataType type, Function&& function) {
   switch (type) {

@@ -15,7 +15,7 @@ float round_to_odd(double value) noexcept {
   const float nearest = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
   std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
-  // Step back to the neighbour nearer to zero, then set the last bit.
+  // Step back to the neighbor nearer to zero, then set the last bit.
   if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;
   return std::bit_cast<float>(bits | 1u);
 }

@@ -94,7 +94,7 @@ void Search::equalize() {
   const auto spec = space_->trials().specialization();
   const std::vector<ChannelAxis> tensors = equalizable_tensors(*spec, low);
   if (tensors.empty()) return;
-  show("equalising channels");
+  show("equalizing channels");
   CalibrationOptions calibration;
   calibration.threads = options_.build.threads;
   calibration.memory_limit = options_.memory_limit;

@@ -25,7 +25,7 @@ std::vector<Tensor> Executable::run_subgraph(LayerId layer, Precision precision,
   }
   if (body == nullptr) {
     const Network& graph = *network_.layer(layer).attributes.required_graph(attribute).network;
-    // Costs of bodies are not modelled: unless the lowest precision is asked for, they keep fp32 and what the file
+    // Costs of bodies are not modeled: unless the lowest precision is asked for, they keep fp32 and what the file
     // says. Their tensors have no scales.
     BuildOptions options = options_;
     options.int8 = false;

@@ -49,7 +49,7 @@ def between_kept_layers():
 KEPT = ["--keep", "first", "second"]
 
 
-def test_neighbours_are_raised_where_that_saves_casts(run, tmp_path):
+def test_neighbors_are_raised_where_that_saves_casts(run, tmp_path):
     save(tmp_path, between_kept_layers())
     plain = run("convert", "m.onnx", "--fp16", *KEPT, "-o", "plain.onnx")
     assert_converted(plain)

@@ -11,7 +11,7 @@ pytest.importorskip("polygraphy")
 
 
 def comparison_lines(text):
-    """What both say about a comparison, as sorted normalised lines: 0.53 marks comparison lines with `simple | `,
+    """What both say about a comparison, as sorted normalized lines: 0.53 marks comparison lines with `simple | `,
     shows the iteration of a single one, one level less, prints the rate otherwise and the outputs'
     statistics at the end."""
     text = without_dates(text)

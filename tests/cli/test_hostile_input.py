@@ -74,7 +74,7 @@ EMPTY_CHAINS = {
                          ("MaxPool", ["b"], ["c"], {"kernel_shape": [2, 2]}), ("GlobalAveragePool", ["c"], ["d"], {}),
                          ("Flatten", ["d"], ["e"], {}), ("Gemm", ["e", "v"], ["y"], {}),
                          x=floats(0, 3, 8, 8), constants={"w": floats(4, 3, 3, 3), "v": floats(4, 2)}),
-    "normalisation": chain(("Conv", ["x", "w"], ["a"], {}),
+    "normalization": chain(("Conv", ["x", "w"], ["a"], {}),
                            ("BatchNormalization", ["a", "s", "s", "s", "s"], ["b"], {}), ("Add", ["b", "b"], ["c"], {}),
                            ("ReduceMean", ["c"], ["y"], {"axes": [2, 3]}),
                            x=floats(0, 3, 8, 8), constants={"w": floats(4, 3, 3, 3), "s": floats(4)}),

@@ -215,7 +215,7 @@ def test_agrees_with_polygraphy(line, parser, dump_arguments):
 
 @pytest.mark.parametrize("line", COMMAND_LINES)
 def test_parser_loses_nothing(line, dump_arguments):
-    """What normalisation found is what the parser sets."""
+    """What normalization found is what the parser sets."""
     found = ours(dump_arguments, words_of(line))
     if isinstance(found, str) or found["unrecognized"]:
         return

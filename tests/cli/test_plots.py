@@ -29,7 +29,7 @@ def pair(tmp_path):
     return [results(tmp_path, "a", [{"a/y": y + error, "v": v}]), results(tmp_path, "b", [{"a/y": y, "v": v * 1.5}])]
 
 
-def colours(image):
+def colors(image):
     return len(set(image.convert("RGB").getdata()))
 
 
@@ -43,7 +43,7 @@ def test_error_metrics(run, pair, tmp_path):
         with Image.open(tmp_path / "plots" / name) as image:
             assert image.format == "PNG" and image.width > 1000 and image.height > 800
             blue = np.asarray(image.convert("RGB")).astype(int)
-            points = (blue[..., 2] > blue[..., 0] + 80).sum()  # matplotlib's first colour
+            points = (blue[..., 2] > blue[..., 0] + 80).sum()  # matplotlib's first color
             assert points > 50, name
 
 
@@ -59,11 +59,11 @@ def test_heatmaps(run, pair, tmp_path):
     ] or files[3].startswith("Relative Error | v (Log Scale)")  # 1.5 rounds differently from element to element
     text = (tmp_path / "maps" / files[0]).read_text()
     assert len(re.findall("<image", text)) >= 6 and "</svg>" in text
-    # The images are drawn from the errors: with more than one colour each.
+    # The images are drawn from the errors: with more than one color each.
     import base64
     import io
     encoded = re.findall(r'xlink:href="data:image/png;base64,([^"]+)"', text)
-    assert sum(colours(Image.open(io.BytesIO(base64.b64decode(each)))) > 10 for each in encoded) >= 6
+    assert sum(colors(Image.open(io.BytesIO(base64.b64decode(each)))) > 10 for each in encoded) >= 6
 
 
 def test_names_are_polygraphys(run, polygraphy, pair, tmp_path):

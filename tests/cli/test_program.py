@@ -184,7 +184,7 @@ def test_full_standard_output(run, dynamic_model):
     assert outcome.code == 1 and "could not be written" in outcome.err
 
 
-def test_no_colours_without_a_terminal(run, dynamic_model):
+def test_no_colors_without_a_terminal(run, dynamic_model):
     assert "\x1b" not in run("run", dynamic_model, "--trt", "-v").text
 
 

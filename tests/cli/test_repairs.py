@@ -14,7 +14,7 @@ from search_support import answer_of, masked_attention, relative_errors, save_in
 
 @pytest.fixture
 def uneven(tmp_path):
-    """A layer normalisation with one large channel, read by a product and by a sum."""
+    """A layer normalization with one large channel, read by a product and by a sum."""
     random = np.random.default_rng(1)
     gamma = random.normal(0, 0.5, 16).astype(np.float32)
     gamma[9] = 40

@@ -301,7 +301,7 @@ def test_looks_right_in_a_browser(run, search, tmp_path):
                 browser.screenshot(page.with_suffix(f".{width}.png"))
                 light = browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(246, 247, 249)"
                 assert light is not dark
-            # Colours of charts change with the theme.
+            # Colors of charts change with the theme.
             color = "document.querySelector('.chart .xtick text').style.fill"
             before = browser.evaluate(color)
             browser.look_like(1280, dark=False)

@@ -59,14 +59,14 @@ Network transformer_block(DataType type) {
   t.integers("last", {-1});
   const auto norm = [&](const std::string& in, const std::string& out) {
     t.layer("ReduceMean", {in}, out + ".mean", {{"axes", std::vector<std::int64_t>{-1}}});
-    t.layer("Sub", {in, out + ".mean"}, out + ".centred");
+    t.layer("Sub", {in, out + ".mean"}, out + ".centered");
     t.constant(out + ".two", 2);
-    t.layer("Pow", {out + ".centred", out + ".two"}, out + ".square");
+    t.layer("Pow", {out + ".centered", out + ".two"}, out + ".square");
     t.layer("ReduceMean", {out + ".square"}, out + ".variance", {{"axes", std::vector<std::int64_t>{-1}}});
     t.constant(out + ".epsilon", 1e-5);
     t.layer("Add", {out + ".variance", out + ".epsilon"}, out + ".moved");
     t.layer("Sqrt", {out + ".moved"}, out + ".deviation");
-    t.layer("Div", {out + ".centred", out + ".deviation"}, out + ".unit");
+    t.layer("Div", {out + ".centered", out + ".deviation"}, out + ".unit");
     t.weight(out + ".gamma", {32}, 1);
     t.layer("Mul", {out + ".unit", out + ".gamma"}, out);
   };

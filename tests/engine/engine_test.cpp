@@ -138,7 +138,7 @@ TEST(ControlFlow, BranchesFollowTheSameRules) {
   EXPECT_THAT(run_first(*lowest(Fusion::kFull), positive), ElementsAre(1, 1.5f));
   EXPECT_THAT(run_first(*lowest(Fusion::kNone), positive), ElementsAre(0, 0));
   EXPECT_THAT(run_first(*lowest(Fusion::kNone), negative), ElementsAre(1, 1));
-  // Costs are not modelled inside of branches: they stay in fp32.
+  // Costs are not modeled inside of branches: they stay in fp32.
   EXPECT_THAT(run_first(*Engine::build(network, fp16_options()), negative), ElementsAre(1, 1.0001f));
 }
 

@@ -116,12 +116,12 @@ TEST(Fusion, ANormalizationWrittenOutIsOneGroupAtFull) {
     auto& node = model.node("ReduceMean", {reduce == std::string("mean") ? "x" : "square"}, {reduce}, reduce);
     add_attribute(node, "axes", onnx::AttributeProto::INTS).add_ints(-1);
     if (reduce == std::string("mean")) {
-      model.node("Sub", {"x", "mean"}, {"centred"}, "Centre");
-      model.node("Mul", {"centred", "centred"}, {"square"}, "Square");
+      model.node("Sub", {"x", "mean"}, {"centered"}, "Centre");
+      model.node("Mul", {"centered", "centered"}, {"square"}, "Square");
     }
   }
   model.node("Sqrt", {"variance"}, {"deviation"}, "Root");
-  model.node("Div", {"centred", "deviation"}, {"y"}, "Divide");
+  model.node("Div", {"centered", "deviation"}, {"y"}, "Divide");
   model.output("y");
   const auto network = model.load();
   EXPECT_THAT(groups_of(*network, level(Fusion::kFull)),

@@ -103,9 +103,9 @@ TEST(Int8Form, ANormalizationInPointwiseLayersStaysFloat) {
     model.node("Sqrt", {"ve"}, {"s"}, "Sqrt");
     if (reciprocal) {
       model.node("Reciprocal", {"s"}, {"i"}, "Reciprocal");
-      model.node("Mul", {"d", "i"}, {"n"}, "Normalise");
+      model.node("Mul", {"d", "i"}, {"n"}, "Normalize");
     } else {
-      model.node("Div", {"d", "s"}, {"n"}, "Normalise");
+      model.node("Div", {"d", "s"}, {"n"}, "Normalize");
     }
     model.node("Mul", {"n", "gamma"}, {"g"}, "Scale");
     model.node("Add", {"g", "beta"}, {"o"}, "Shift");

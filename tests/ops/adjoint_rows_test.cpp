@@ -1,4 +1,4 @@
-// Derivatives of products, windows, normalisations, reductions, movements and the arithmetic between them.
+// Derivatives of products, windows, normalizations, reductions, movements and the arithmetic between them.
 #include "ops/adjoint_rows.h"
 
 #include "ops/op_rows.h"

@@ -1,4 +1,4 @@
-// Rows of the normalisations, of the losses and of Det. Expected values: the definition, in double.
+// Rows of the normalizations, of the losses and of Det. Expected values: the definition, in double.
 #include <functional>
 
 #include "ops/op_rows.h"

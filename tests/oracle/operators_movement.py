@@ -270,7 +270,7 @@ def _top_k(node: Node, x: Inputs) -> list[Value]:
     y = np.take_along_axis(data.v, index, axis)
     if data.e is None:
         return [Value(y, data.type), Value(index.astype(np.int64), T.INT64)]
-    # Neighbours in the order that may change places: their values move as much, their indices are anybody's.
+    # Neighbors in the order that may change places: their values move as much, their indices are anybody's.
     e = np.take_along_axis(data.bound(), index, axis) + np.max(data.bound(), axis, keepdims=True)
     return [Value(y, data.type, e), uncertain(index.astype(np.int64), T.INT64, True)]
 

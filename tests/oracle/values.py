@@ -69,8 +69,8 @@ def corners(function: typing.Callable[..., np.ndarray], operands: typing.Sequenc
     if all(x.e is None for x in operands):
         return None
     values = [x.v for x in operands]
-    centre = function(*values)
-    total = np.zeros(np.shape(centre))
+    center = function(*values)
+    total = np.zeros(np.shape(center))
     for i, x in enumerate(operands):
         if x.e is None:
             continue
@@ -79,7 +79,7 @@ def corners(function: typing.Callable[..., np.ndarray], operands: typing.Sequenc
             with np.errstate(all="ignore"):
                 # Beyond this, anything goes.
                 moved = x.v + side * np.minimum(x.e, 1e300)
-            ends.append(deviation(function(*values[:i], moved, *values[i + 1 :]), centre))
+            ends.append(deviation(function(*values[:i], moved, *values[i + 1 :]), center))
         total = total + np.maximum(*ends)
         if np.isinf(x.e).any():
             total = np.where(np.broadcast_to(np.isinf(x.e), total.shape), np.inf, total)

@@ -257,7 +257,7 @@ def test_older_forms_are_read(cli, tmp_path: pathlib.Path, data: bytes, encoding
 
 
 # The lines of a comparison, in the form of Polygraphy 0.49, from those of the installed one.
-def normalised(text: str) -> list[str]:
+def normalized(text: str) -> list[str]:
     lines = []
     for line in text.splitlines():
         line = line.rstrip()
@@ -299,7 +299,7 @@ def check_same_log(cli, capsys, tmp_path, results: RunResults, function, *option
     text, passed = polygraphy_log(capsys, results, function)
     done = cli("compare", path, *options)
     assert done.stderr == ""
-    ours, theirs = grouped(normalised(done.stdout)), grouped(normalised(text))
+    ours, theirs = grouped(normalized(done.stdout)), grouped(normalized(text))
     assert not raw or ours[0] == theirs[0]
     assert ours[1] == theirs[1]
     assert done.returncode == (0 if passed else 1)
@@ -380,7 +380,7 @@ def test_indices(cli, capsys, tmp_path: pathlib.Path, tolerance: int) -> None:
     path = save(pair(first, second), tmp_path / "results.json")
     text, passed = polygraphy_log(capsys, pair(first, second), function)
     done = cli("compare", path, "--compare", "indices", "--index-tolerance", tolerance)
-    assert grouped(normalised(done.stdout))[1] == grouped(normalised(text))[1]
+    assert grouped(normalized(done.stdout))[1] == grouped(normalized(text))[1]
     assert done.returncode == (0 if passed else 1)
 
 
@@ -394,10 +394,10 @@ def test_validation(cli, capsys, tmp_path: pathlib.Path) -> None:
     G_LOGGER.module_severity = G_LOGGER.INFO
     capsys.readouterr()
     assert not Comparator.validate(results, check_inf=True, check_nan=True)
-    theirs = normalised(capsys.readouterr().out)
+    theirs = normalized(capsys.readouterr().out)
     done = cli("validate", path)
-    ours = [line for line in normalised(done.stdout) if "First non-finite output" not in line]
-    assert len(normalised(done.stdout)) == len(ours) + 1
+    ours = [line for line in normalized(done.stdout) if "First non-finite output" not in line]
+    assert len(normalized(done.stdout)) == len(ours) + 1
     assert ours == theirs
     assert done.returncode == 1
 

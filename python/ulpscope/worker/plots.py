@@ -78,7 +78,7 @@ def _range(array: np.ndarray, positive: bool) -> Tuple[float, float]:
 def heatmaps(server: Any, array: np.ndarray, title: str, folder: str = "", show: bool = False, log_scale: bool = False) -> List[str]:
     """Draws the last two dimensions as images, as many figures as it takes; returns the files written.
 
-    With `log_scale` colours are logarithmic unless all values are the same; zeros, infinities and NaN have no colour.
+    With `log_scale` colors are logarithmic unless all values are the same; zeros, infinities and NaN have no color.
     """
     if not array.size:
         return []

@@ -40,7 +40,7 @@ def load_function(path: str, name: str) -> Callable[..., Any]:
 def _run(path: str) -> ModuleType:
     folder = os.path.dirname(path)
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # its imports of neighbours, also those that run later
+        sys.path.insert(0, folder)  # its imports of neighbors, also those that run later
     name = os.path.splitext(os.path.basename(path))[0]
     if name in sys.modules or not name.isidentifier():
         name = f"_ulpscope_script_{len(_modules)}"

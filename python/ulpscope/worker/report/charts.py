@@ -1,5 +1,5 @@
 """The charts, as plotly's figures: plain dicts, since a page may have thousands of them and ``graph_objects`` is slow.
-Colours are CSS variables (``var(--name)``), which the page replaces by those of the light or dark theme."""
+Colors are CSS variables (``var(--name)``), which the page replaces by those of the light or dark theme."""
 
 from __future__ import annotations
 

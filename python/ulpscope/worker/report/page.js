@@ -4,7 +4,7 @@
   const touch = matchMedia("(pointer: coarse)").matches;
   const drawn = new Set();
 
-  /** A copy of a figure with colours in place of "var(--name)". */
+  /** A copy of a figure with colors in place of "var(--name)". */
   function colored(value, style) {
     if (typeof value === "string") {
       return value.startsWith("var(--") ? style.getPropertyValue(value.slice(4, -1)).trim() : value;

@@ -395,10 +395,10 @@ class INormalizationLayer(ILayer):
         x, scale, bias = self._inputs
         axes = axes_of_mask(self.axes)
         mean = emit.with_axes("ReduceMean", x, axes, 18, False, keepdims=1)
-        centred = emit.node("Sub", [x, mean])
-        variance = emit.with_axes("ReduceMean", emit.node("Mul", [centred, centred]), axes, 18, False, keepdims=1)
+        centered = emit.node("Sub", [x, mean])
+        variance = emit.with_axes("ReduceMean", emit.node("Mul", [centered, centered]), axes, 18, False, keepdims=1)
         deviation = emit.node("Sqrt", [emit.node("Add", [variance, np.asarray(self.epsilon, np.float32)])])
-        emit.last("Add", [emit.node("Mul", [emit.node("Div", [centred, deviation]), scale]), bias])
+        emit.last("Add", [emit.node("Mul", [emit.node("Div", [centered, deviation]), scale]), bias])
 
 
 class IFullyConnectedLayer(ILayer):

@@ -70,7 +70,7 @@ class NetworkFromOnnxPath(_FromOnnx):
 
 
 class NetworkFromOnnxBytes(_FromOnnx):
-    """The network of a serialised ONNX model: returns (builder, network, parser)."""
+    """The network of a serialized ONNX model: returns (builder, network, parser)."""
 
     def __init__(self, model_bytes: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(model_bytes, *args, **kwargs)
