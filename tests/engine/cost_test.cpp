@@ -22,7 +22,7 @@ CostProblem random_problem(std::mt19937& random, const std::vector<Precision>& c
   const int n = 2 + static_cast<int>(random() % 11);
   for (int i = 0; i < n; ++i) {
     CostProblem::Node node;
-    node.layer = i;
+    node.layer = LayerId(i);
     node.choices = choices;
     if (random() % 5 == 0) node.choices = {choices[random() % choices.size()]};
     for (std::size_t c = 0; c < node.choices.size(); ++c) node.cost.push_back(cost(random));
