@@ -37,7 +37,7 @@ class Trials {
     high_ = assign_precisions(*spec, options);
     options.fp16 = true;
     low_ = assign_precisions(*spec, options);
-    types_ = spec->inferred.types;
+    inferred_ = spec->inferred;
     executable_ = std::make_unique<Executable>(*network_, low_, options);
     build(high_);
     build(low_);
@@ -46,9 +46,9 @@ class Trials {
   /// Every layer low or high, by chance.
   Assignment random_assignment() {
     Assignment result = low_;
-    for (std::size_t l = 0; l < result.precision.size(); ++l)
+    for (LayerId l : result.precision.ids())
       if (random_() % 2 == 0) result.precision[l] = high_.precision[l];
-    derive_storage(*network_, types_, false, false, result);
+    derive_storage(*network_, inferred_, false, false, result);
     return result;
   }
 
@@ -70,7 +70,7 @@ class Trials {
   std::shared_ptr<Network> network_;
   std::vector<Shape> shapes_;
   Fusion fusion_;
-  std::vector<DataType> types_;
+  InferredNetwork inferred_;
   Assignment high_, low_;
   std::unique_ptr<Executable> executable_;
   std::mt19937 random_{1};

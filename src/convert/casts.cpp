@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::int64_t kMostFoldedElements = std::int64_t{1} << 20;
 
-/// Parameters with a type of their own.
-bool is_parameter(const Layer& layer, std::size_t input) {
-  return input < 32 && (layer.op->parameters >> input & 1u) != 0;
-}
-
 /// Moves elements, but looks at them or computes with them.
 bool depends_on_elements(const Layer& layer) {
   if (layer.op->name == "TopK" || layer.op->name == "Unique") return true;
@@ -183,7 +178,7 @@ class Placer {
   void read_inputs(const Layer& layer, int node) {
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       if (!has_value(layer.inputs[i])) continue;
-      if (is_parameter(layer, i))
+      if (layer.op->is_parameter(i))
         read_as(layer.inputs[i], declared(layer.inputs[i]));
       else
         read(layer.inputs[i], node);
@@ -207,7 +202,7 @@ class Placer {
     std::vector<DataType> types = low_;
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const TensorId id = layer.inputs[i];
-      if (id == kNone || is_parameter(layer, i) || !is_lowerable(declared(id))) continue;
+      if (id == kNone || layer.op->is_parameter(i) || !is_lowerable(declared(id))) continue;
       std::erase_if(types, [&](DataType type) {
         if (!has_value(id)) return declared(id) != DataType::kFloat32 || !holds(spec_, id, type);
         const auto& exact = problem_.values[value_[id]].exact;
@@ -345,7 +340,7 @@ class Placer {
         reads[i].type = declared(id);
         if (typing_.constant[id] && narrow_bias(spec_, assignment_, l))
           reads[i].first = rounding_of(assignment_.precision[l]);
-        if (node < 0 || is_parameter(layer, i)) continue;
+        if (node < 0 || layer.op->is_parameter(i)) continue;
         reads[i].type = types[node];
         if (!typing_.constant[id]) continue;
         // A constant takes the steps of its reader: rounded to the type that is stored, then held in a wider one.

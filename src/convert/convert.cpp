@@ -41,9 +41,8 @@ bool outputs_follow(const Specialization& spec, LayerId id, DataType type) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorId tensor = layer.inputs[i];
     if (tensor == kNone) continue;
-    const bool parameter = i < 32 && (layer.op->parameters >> i & 1u) != 0;
     inputs[i].present = true;
-    inputs[i].type = is_lowerable(spec.type(tensor)) && !parameter ? type : spec.type(tensor);
+    inputs[i].type = is_lowerable(spec.type(tensor)) && !layer.op->is_parameter(i) ? type : spec.type(tensor);
     inputs[i].shape = spec.shape(tensor) ? &*spec.shape(tensor) : nullptr;
     inputs[i].value = spec.is_constant(tensor) ? &spec.value(tensor) : nullptr;
   }

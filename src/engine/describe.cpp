@@ -138,10 +138,6 @@ class Describer {
 
   /// The shape is known before anything runs.
   bool is_settled(TensorId id) const { return spec_.shape(id) && open_[id] == 0; }
-  /// Held as float32.
-  bool is_float(TensorId id) const {
-    return is_floating(spec_.type(id)) && physical_type(spec_.type(id)) == DataType::kFloat32;
-  }
 
   void describe_group(const Group& group) {
     std::size_t begin = 0;
@@ -200,12 +196,13 @@ class Describer {
 
   bool can_be_program(LayerId id) const {
     const Layer& l = layer(id);
-    if (!l.has_one_output() || !spec_.shape(l.outputs[0]) || !is_float(l.outputs[0])) return false;
+    if (!l.has_one_output() || !spec_.shape(l.outputs[0]) || !spec_.is_held_as_float(l.outputs[0])) return false;
     if (is_scale_shift(spec_, l)) return true;
     const ops::ProgramSupport support = ops::program_support(l, constants(l));
     if (!support.supported || (l.op->kind != OpKind::kPointwise && row_dimensions(spec_, l) == 0)) return false;
     for (std::size_t i = 0; i < l.inputs.size(); ++i)
-      if (l.inputs[i] != kNone && support.wants(i) && (!is_settled(l.inputs[i]) || !is_float(l.inputs[i])))
+      if (l.inputs[i] != kNone && support.wants(i) &&
+          (!is_settled(l.inputs[i]) || !spec_.is_held_as_float(l.inputs[i])))
         return false;
     return true;
   }
@@ -349,10 +346,10 @@ class Describer {
   std::size_t describe_product(std::span<const LayerId> members) {
     const LayerId id = members[0];
     const Layer& l = layer(id);
-    if (!l.has_one_output() || !spec_.shape(l.outputs[0]) || !is_float(l.outputs[0])) return 0;
+    if (!l.has_one_output() || !spec_.shape(l.outputs[0]) || !spec_.is_held_as_float(l.outputs[0])) return 0;
     if (!ops::is_convolution(l) && !ops::matrix_form(l)) return 0;
     for (TensorId input : present(l.inputs))
-      if ((!is_settled(input) || !is_float(input))) return 0;
+      if ((!is_settled(input) || !spec_.is_held_as_float(input))) return 0;
     ProductKernel kernel{id, operands(id)};
     kernel.integers = integers_[id] != 0;
     kernel.result = l.outputs[0];

@@ -9,10 +9,6 @@
 namespace ulpscope {
 namespace {
 
-bool is_float(const Specialization& spec, TensorId id) {
-  return is_floating(spec.type(id)) && physical_type(spec.type(id)) == DataType::kFloat32;
-}
-
 const Layer* producer_of(const Specialization& spec, TensorId id) {
   if (id == kNone || spec.is_constant(id)) return nullptr;
   const LayerId producer = spec.network->tensor(id).producer;
@@ -130,7 +126,7 @@ bool is_product(const Layer& layer) { return is_product(layer.op->function); }
 
 bool product_has_form(const Specialization& spec, const Layer& layer) {
   const TensorId a = layer.inputs[0], b = layer.inputs[1];
-  if (b == kNone || spec.is_constant(a) || !is_float(spec, b) || !spec.shape(a) || !spec.shape(b)) return false;
+  if (b == kNone || spec.is_constant(a) || !spec.is_held_as_float(b) || !spec.shape(a) || !spec.shape(b)) return false;
   const bool convolution = ops::is_convolution(layer);
   if (convolution) {
     return (dimensions_of(spec, a) == 3 || dimensions_of(spec, a) == 4) && spec.is_constant(b) &&
@@ -188,13 +184,7 @@ const Layer* plain_dequantize(const Specialization& spec, TensorId id) {
     return nullptr;
   const DataType source = spec.type(layer.inputs[0]);
   if (source != DataType::kInt8 && source != DataType::kUInt8) return nullptr;
-  if (layer.input(2) != kNone) {
-    if (!spec.is_constant(layer.inputs[2])) return nullptr;
-    const Tensor& zero = spec.value(layer.inputs[2]);
-    const auto* bytes = static_cast<const unsigned char*>(zero.raw());
-    if (std::any_of(bytes, bytes + zero.bytes(), [](unsigned char b) { return b != 0; })) return nullptr;
-  }
-  return &layer;
+  return is_symmetric(spec, layer) ? &layer : nullptr;
 }
 
 /// All elements are one number times powers of two.
@@ -207,12 +197,19 @@ bool differ_by_powers_of_two(const Tensor& value) {
 
 }  // namespace
 
+bool is_symmetric(const Specialization& spec, const Layer& layer) {
+  if (layer.input(2) == kNone) return true;
+  const Tensor& zero = spec.value(layer.inputs[2]);
+  const auto* bytes = static_cast<const unsigned char*>(zero.raw());
+  return zero && std::all_of(bytes, bytes + zero.bytes(), [](unsigned char b) { return b == 0; });
+}
+
 bool has_int8_form(const Specialization& spec, LayerId id) {
   const Layer& layer = spec.network->layer(id);
   if (!spec.numeric[id] || spec.folded[id] || layer.op->precision != PrecisionRule::kCompute ||
       layer.input(0) == kNone || !layer.has_one_output())
     return false;
-  if (!is_float(spec, layer.outputs[0]) || !is_float(spec, layer.inputs[0])) return false;
+  if (!spec.is_held_as_float(layer.outputs[0]) || !spec.is_held_as_float(layer.inputs[0])) return false;
   const Function op = layer.op->function;
   if (op == Function::kAveragePool || op == Function::kGlobalAveragePool) return !spec.is_constant(layer.inputs[0]);
   if (is_product(layer)) return layer.inputs.size() > 1 && product_has_form(spec, layer);
@@ -224,7 +221,7 @@ bool has_int8_form(const Specialization& spec, LayerId id) {
     if (spec.is_constant(input) &&
         (spec.value(input).size() == 1 || (op == Function::kMul && differ_by_powers_of_two(spec.value(input)))))
       return false;
-  return is_float(spec, layer.inputs[1]) && biased_product(spec, layer) == kNone &&
+  return spec.is_held_as_float(layer.inputs[1]) && biased_product(spec, layer) == kNone &&
          !is_inside_normalization(spec, layer);
 }
 

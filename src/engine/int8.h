@@ -9,6 +9,9 @@
 
 namespace ulpscope {
 
+/// The zero point of a QuantizeLinear or DequantizeLinear is absent, or a constant 0.
+bool is_symmetric(const Specialization& spec, const Layer& layer);
+
 /// True for what can compute in int8 once its inputs have scales: Conv, ConvTranspose, MatMul and Gemm (weights
 /// constant, or both operands activations), Add and Mul of two tensors, AveragePool, GlobalAveragePool. False for the
 /// bias of a product, for Add and Mul inside of a normalization that is written out in pointwise layers, and for

@@ -61,8 +61,8 @@ IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId
       const TensorId id = layer.inputs[i];
       if (id == kNone) continue;
       // What a layer computes with are its operands, whatever they are called: bounds of a Clip, scales of a norm.
-      const bool parameter = (layer.op->weights >> i & 1u) != 0 &&
-                             (layer.op->precision != PrecisionRule::kCompute || ops::is_resize(layer));
+      const bool parameter =
+          layer.op->is_weight(i) && (layer.op->precision != PrecisionRule::kCompute || ops::is_resize(layer));
       if (!parameter && (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) ||
                          type(id) == DataType::kBool || !floats || (dequantizes && i == 0) || quantized[id]))
         reaches[id] = 1;

@@ -29,6 +29,10 @@ struct Specialization {
   const std::optional<Shape>& shape(TensorId id) const { return inferred.shapes[id]; }
   DataType type(TensorId id) const { return inferred.types[id]; }
   const Tensor& value(TensorId id) const { return inferred.values[id]; }
+  /// Values are held as float32, whatever they are rounded to.
+  bool is_held_as_float(TensorId id) const {
+    return is_floating(type(id)) && physical_type(type(id)) == DataType::kFloat32;
+  }
   bool is_constant(TensorId id) const { return static_cast<bool>(value(id)); }
 };
 

@@ -111,6 +111,8 @@ struct OpDef {
   /// What formal input `formal` of a sub-graph is. Null: only captured values are known.
   BodyInput (*body_input)(const Layer&, int formal) = nullptr;
 
+  bool is_weight(std::size_t i) const noexcept { return i < 32 && (weights >> i & 1u) != 0; }
+  bool is_parameter(std::size_t i) const noexcept { return i < 32 && (parameters >> i & 1u) != 0; }
   /// The types that the kernel takes as input `i`. Empty: any.
   TypeSet types_of(int i) const noexcept;
 };

@@ -163,8 +163,7 @@ class Composer {
   TensorId readable(const Layer& layer, std::size_t index) {
     const TensorId id = layer.inputs[index];
     if (id == kNone || !network_->tensor(id).value || network_->tensor(id).producer != kNone) return id;
-    const bool weight = index < 32 && (layer.op->weights >> index & 1u) != 0;
-    if (weight) return id;
+    if (layer.op->is_weight(index)) return id;
     Layer constant = new_layer("Constant", layer.name);
     constant.outputs = {id};
     network_->tensor(id).producer = LayerId(network_->layers.size());

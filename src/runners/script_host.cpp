@@ -173,9 +173,9 @@ struct ScriptHost::Impl {
         const Network* network = find(args["handle"]);
         const std::int64_t id = args["tensor"].integer();
         if (network == nullptr || id < 0 || id >= static_cast<std::int64_t>(network->tensors.size()) ||
-            !network->tensor(static_cast<TensorId>(id)).value)
+            !network->tensor(TensorId(id)).value)
           throw Error(ErrorCode::kScript, "[script] network: expected a constant of the model, got another tensor");
-        return network->tensor(static_cast<TensorId>(id)).value;
+        return network->tensor(TensorId(id)).value;
       }
       throw Error(ErrorCode::kUnsupported, fmt::format("[script] worker: this program cannot answer '{}'", method));
     }

@@ -74,10 +74,8 @@ bool Lowering::lower_movement(const LayerKernel& kernel) {
 bool Lowering::lower_cast(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId input = l.inputs[0], output = l.outputs[0];
-  const auto held_as_float = [&](TensorId tensor) {
-    return is_floating(spec_.type(tensor)) && physical_type(spec_.type(tensor)) == DataType::kFloat32;
-  };
-  if (!ops::is_cast(l) || spec_.is_constant(input) || !held_as_float(input) || !held_as_float(output)) return false;
+  if (!ops::is_cast(l) || spec_.is_constant(input) || !spec_.is_held_as_float(input) || !spec_.is_held_as_float(output))
+    return false;
   const DataType type = spec_.type(output);
   const Rounding rounding = kernel.outputs[0].rounding;
   if (rounding_of(type) == Rounding::kNone && type != DataType::kFloat32) return false;
@@ -128,8 +126,7 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
   const Shape& output = shape(result);
   const std::size_t rank = output.size();
   const auto axis = ops::concatenation_axis(l, static_cast<std::int64_t>(rank));
-  if (!axis || physical_type(spec_.type(result)) != DataType::kFloat32 || !is_floating(spec_.type(result)))
-    return false;
+  if (!axis || !spec_.is_held_as_float(result)) return false;
   bool channels_last = (rank == 4 || rank == 3) && *axis == 1;
   for (TensorId input : l.inputs) {
     if (input == kNone || !spec_.shape(input)) return false;
@@ -202,12 +199,7 @@ TensorId Lowering::quantized_source(LayerId dequantize) const {
     return kNone;
   const Tensor &a = spec_.value(q.inputs[1]), &b = spec_.value(l.inputs[1]);
   if (a.type() != DataType::kFloat32 || a.size() != 1 || a.data<float>()[0] != b.data<float>()[0]) return kNone;
-  if (q.input(2) != kNone) {
-    if (!spec_.is_constant(q.inputs[2])) return kNone;
-    const Tensor& zero = spec_.value(q.inputs[2]);
-    const auto* bytes = static_cast<const unsigned char*>(zero.raw());
-    if (std::any_of(bytes, bytes + zero.bytes(), [](unsigned char byte) { return byte != 0; })) return kNone;
-  }
+  if (!is_symmetric(spec_, q)) return kNone;
   const int slot = location(q.inputs[0]).slot;
   return slot < 0 || made_.slots[slot].dynamic ? kNone : q.inputs[0];
 }
