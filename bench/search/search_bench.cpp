@@ -2,8 +2,10 @@
 //   search_bench --table ...: instead, the table of strategies (docs/performance.md).
 //   search_bench --sweep ...: instead, the effect of every layer by itself, measured and predicted, and what that
 //   costs.
+//   search_bench --anneal SECONDS [--target NAME] ...: instead, the fastest assignment by prediction against simulated
+//   annealing.
 //   search_bench --forward ...: instead, one forward of one sample in fp32, and the peak memory of the process.
-//   search_bench [--models FOLDER] [--case TEXT] [--objective smallest|cheapest] [--margin F] [--shrink]
+//   search_bench [--models FOLDER] [--case TEXT] [--objective fastest|smallest|cheapest] [--margin F] [--shrink]
 //   [--reasons] [--samples N] [--threads N]
 #include <fmt/format.h>
 #include <malloc.h>
@@ -17,6 +19,7 @@
 #include <ctime>
 #include <numeric>
 
+#include "annealing.h"
 #include "cases.h"
 #include "compare/json_files.h"
 #include "core/parallel.h"
@@ -38,6 +41,8 @@ struct Arguments {
   bool shrink = false, reasons = false, repair = true;
   int threads = 0, projections = PredictorOptions{}.projections;
   bool sweep = false, table = false, forward = false;
+  double anneal = 0;
+  std::string target = "h200";
   std::size_t samples = 0;  ///< The first of them only, and none held out; 0: all.
 };
 
@@ -61,6 +66,10 @@ Arguments parse(int argc, char** argv) {
       result.models = argv[++i];
     else if (i + 1 < argc && word == "--case")
       result.only = argv[++i];
+    else if (i + 1 < argc && word == "--anneal")
+      result.anneal = std::atof(argv[++i]);
+    else if (i + 1 < argc && word == "--target")
+      result.target = argv[++i];
     else if (i + 1 < argc && word == "--margin")
       result.margin = std::atof(argv[++i]);
     else if (i + 1 < argc && word == "--projections")
@@ -70,7 +79,10 @@ Arguments parse(int argc, char** argv) {
     else if (i + 1 < argc && word == "--samples")
       result.samples = static_cast<std::size_t>(std::atoi(argv[++i]));
     else if (i + 1 < argc && word == "--objective")
-      result.objective = std::strcmp(argv[++i], "cheapest") == 0 ? Objective::kCheapest : Objective::kSmallest;
+      result.objective = std::strcmp(argv[i + 1], "cheapest") == 0  ? Objective::kCheapest
+                         : std::strcmp(argv[i + 1], "fastest") == 0 ? Objective::kFastest
+                                                                    : Objective::kSmallest,
+      ++i;
     else
       throw std::runtime_error("unknown argument " + word);
   }
@@ -231,7 +243,9 @@ int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
   for (const Case& which : all_cases())
     if (which.name.find(arguments.only) != std::string::npos) {
-      if (arguments.table)
+      if (arguments.anneal > 0)
+        anneal_case(which, {arguments.models, arguments.threads, arguments.anneal, arguments.margin, arguments.target});
+      else if (arguments.table)
         print_table(which, compare_strategies(which, arguments.models, arguments.threads, arguments.margin));
       else if (arguments.sweep)
         sweep_case(which, arguments);

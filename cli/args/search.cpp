@@ -64,9 +64,11 @@ void SearchArgs::declare(OptionTable& table) {
       .exclude("--no-hold-out");
   table.ours().flag({"--no-hold-out"}, no_hold_out, "Search on all samples; nothing checks the answer then");
   table.ours()
-      .value({"--objective"}, objective, "NAME",
-             "smallest (default): few layers; cheapest: few multiply-adds in higher precision")
-      .choose({"smallest", "cheapest"});
+      .value(
+          {"--objective"}, objective, "NAME",
+          "smallest (default): few layers; cheapest: few multiply-adds in higher precision; fastest: the least time on "
+          "the target (--target)")
+      .choose({"fastest", "smallest", "cheapest"});
   table.ours().value({"--margin"}, margin, "F",
                      "Search at F times the tolerance (default: 0.5), so that the answer holds on other data; 1 is the "
                      "tolerance itself");
@@ -105,7 +107,8 @@ void SearchArgs::declare(OptionTable& table) {
 
 SearchOptions SearchArgs::options() const {
   SearchOptions options;
-  if (objective == "cheapest") options.objective = Objective::kCheapest;
+  for (const Objective each : {Objective::kFastest, Objective::kCheapest})
+    if (objective == name_of(each)) options.objective = each;
   options.margin = margin.value_or(0.5);
   if (!(options.margin > 0 && options.margin <= 1))
     throw Error(ErrorCode::kInvalidArgument,

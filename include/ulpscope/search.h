@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ulpscope/answer.h"
@@ -17,9 +18,13 @@
 namespace ulpscope {
 
 enum class Objective : std::uint8_t {
+  kFastest,   ///< Little time on the target.
   kSmallest,  ///< Few layers.
   kCheapest,  ///< Few multiply-adds.
 };
+
+/// "fastest", "smallest", "cheapest".
+ULPSCOPE_API std::string_view name_of(Objective objective) noexcept;
 
 /// Throw it from a SearchObserver: the search ends with the best answer so far.
 struct SearchInterrupted : std::runtime_error {

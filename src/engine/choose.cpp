@@ -5,11 +5,33 @@
 #include <algorithm>
 
 #include "engine/cost.h"
-#include "engine/fusion.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
+
+namespace {
+
+bool has_int8(const std::vector<Precision>& choices) {
+  return std::ranges::find(choices, Precision::kINT8) != choices.end();
+}
+
+}  // namespace
+
+Grouping fuse_uniformly(const Specialization& spec, const BuildOptions& options, Assignment assignment) {
+  std::ranges::fill(assignment.precision, Precision::kFP32);
+  derive_storage(*spec.network, spec.inferred, options.constraints != ConstraintMode::kNone, false, assignment);
+  return fuse(spec, assignment, options.fusion);
+}
+
+void add_int8_followers(const Grouping& grouping, IdMap<LayerId, std::vector<Precision>>& choices) {
+  for (const Group& group : grouping.groups) {
+    if (group.kind != GroupKind::kContraction || !has_int8(choices[group.layers[0]])) continue;
+    for (LayerId id : group.layers)
+      if (auto& choice = choices[id]; choice.size() > 1 && !has_int8(choice))
+        choice.insert(choice.begin(), Precision::kINT8);
+  }
+}
 
 void choose_by_cost(const Specialization& spec, const BuildOptions& options,
                     const IdMap<LayerId, std::vector<Precision>>& choices, Assignment& assignment) {
@@ -23,23 +45,9 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
                  fmt::format("{} has no {} arithmetic: no layer takes it", target.name, name_of(p)));
     std::erase_if(choice, [&](Precision p) { return !target.has(p); });
   }
-  // What could be fused if all layers agreed: groups that a boundary would break.
-  Assignment uniform = assignment;
-  uniform.precision.assign(assignment.precision.size(), Precision::kFP32);
-  derive_storage(*spec.network, spec.inferred, options.constraints != ConstraintMode::kNone, false, uniform);
-  const Grouping grouping = fuse(spec, uniform, options.fusion);
-  // What follows an int8 product in its group works on the product's results before they are stored: to the costs, it
-  // runs in int8, too. Afterwards it takes the next higher precision.
-  const auto has_int8 = [](const std::vector<Precision>& c) {
-    return std::find(c.begin(), c.end(), Precision::kINT8) != c.end();
-  };
+  const Grouping grouping = fuse_uniformly(spec, options, assignment);
   auto costed = available;
-  for (const Group& group : grouping.groups) {
-    if (group.kind != GroupKind::kContraction || !has_int8(available[group.layers[0]])) continue;
-    for (LayerId id : group.layers)
-      if (auto& choice = costed[id]; choice.size() > 1 && !has_int8(choice))
-        choice.insert(choice.begin(), Precision::kINT8);
-  }
+  add_int8_followers(grouping, costed);
   const CostProblem problem = make_cost_problem(spec, grouping, target, costed);
   const std::vector<int> chosen = minimize(problem);
   std::vector<int> high;

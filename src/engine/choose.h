@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "engine/fusion.h"
 #include "engine/options.h"
 #include "engine/specialization.h"
 #include "graph/assignment.h"
@@ -14,5 +15,12 @@ namespace ulpscope {
 /// (one minimum cut); with more, alpha expansion.
 void choose_by_cost(const Specialization& spec, const BuildOptions& options,
                     const IdMap<LayerId, std::vector<Precision>>& choices, Assignment& assignment);
+
+/// What could be fused if all layers agreed: the groups that a boundary between precisions would break.
+Grouping fuse_uniformly(const Specialization& spec, const BuildOptions& options, Assignment assignment);
+
+/// What follows an int8 product in its group works on the product's results before they are stored: to the costs it
+/// runs in int8, too, which becomes the first of its choices. Afterwards it takes the next higher precision.
+void add_int8_followers(const Grouping& grouping, IdMap<LayerId, std::vector<Precision>>& choices);
 
 }  // namespace ulpscope

@@ -288,4 +288,34 @@ double group_time_us(const Specialization& spec, const Group& group, const Assig
   return target.launch_us + target.work_us(operations, bytes, target.has(p) ? p : Precision::kFP32);
 }
 
+TimeModel::TimeModel(const Specialization& spec, Fusion fusion, Target target)
+    : spec_(spec), fusion_(fusion), target_(std::move(target)) {
+  const std::size_t layers = spec.network->layers.size();
+  Grouping alone;
+  alone.group_of.assign(layers, kNone);
+  problem_ =
+      make_cost_problem(spec, alone, target_, IdMap<LayerId, std::vector<Precision>>(layers, {Precision::kFP32}));
+}
+
+double TimeModel::operator()(const Assignment& assignment) const {
+  const Grouping grouping = fuse(spec_, assignment, fusion_);
+  double total = 0;
+  for (const Group& group : grouping.groups) total += group_time_us(spec_, group, assignment, target_);
+  const auto stored = [&](int node) {
+    const Precision p = assignment.precision[problem_.nodes[node].layer];
+    return p == Precision::kINT8 ? DataType::kInt8 : storage_of(p);
+  };
+  const auto group_of = [&](int node) { return node < 0 ? int{kNone} : grouping.group_of[problem_.nodes[node].layer]; };
+  for (const CostProblem::Value& value : problem_.values) {
+    const DataType own = value.producer < 0 ? DataType::kFloat32 : stored(value.producer);
+    std::set<DataType> casts;
+    for (int consumer : value.consumers)
+      if (stored(consumer) != own && (group_of(consumer) == kNone || group_of(consumer) != group_of(value.producer)))
+        casts.insert(stored(consumer));
+    if (value.output && own != DataType::kFloat32) casts.insert(DataType::kFloat32);
+    total += value.cast_us * static_cast<double>(casts.size());
+  }
+  return total;
+}
+
 }  // namespace ulpscope

@@ -57,6 +57,24 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
 /// uniform choice (Boykov, Veksler and Zabih, "Fast approximate energy minimization via graph cuts", 2001).
 std::vector<int> minimize(const CostProblem& problem);
 
+/// What whole assignments take on a target: their groups, and one cast for each tensor and other type that groups other
+/// than its own read it in.
+class TimeModel {
+ public:
+  /// `spec` outlives it.
+  TimeModel(const Specialization& spec, Fusion fusion, Target target);
+
+  /// Microseconds of one inference.
+  double operator()(const Assignment& assignment) const;
+  const Target& target() const noexcept { return target_; }
+
+ private:
+  const Specialization& spec_;
+  Fusion fusion_;
+  Target target_;
+  CostProblem problem_;  ///< Its values say what is cast.
+};
+
 /// Estimated microseconds of a group under an assignment, launch included.
 double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
                      const Target& target);

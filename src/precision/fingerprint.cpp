@@ -165,7 +165,7 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"--fusion", std::string(name_of(build.fusion))},
       {"--target", build.target},
       {"--cost-model", yes_or_no(!build.assume_lowest)},
-      {"--objective", task.objective == Objective::kCheapest ? "cheapest" : "smallest"},
+      {"--objective", std::string(name_of(task.objective))},
       {"--margin", fmt::format("{}", task.margin)},
       {"--no-repair", yes_or_no(!task.repair)},
       {"--keep", layer_names(task.keep)},

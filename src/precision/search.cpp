@@ -13,6 +13,11 @@
 
 namespace ulpscope {
 
+std::string_view name_of(Objective objective) noexcept {
+  constexpr std::string_view kNames[] = {"fastest", "smallest", "cheapest"};
+  return kNames[static_cast<std::size_t>(objective)];
+}
+
 void Search::show(const std::string& stage, int done, int all) {
   stage_ = stage;
   if (!observer_) return;
@@ -52,6 +57,10 @@ Levels Search::head(Count count) const {
 }
 
 bool Search::better(const Levels& a, const Levels& b) const {
+  if (options_.objective == Objective::kFastest) {
+    const double time_a = space_->time_us(a), time_b = space_->time_us(b);
+    if (time_a != time_b) return time_a < time_b;
+  }
   if (options_.objective == Objective::kCheapest) {
     const double cost_a = space_->cost_share(a), cost_b = space_->cost_share(b);
     if (cost_a != cost_b) return cost_a < cost_b;
@@ -72,7 +81,7 @@ double Search::used(const Levels& levels, const std::string& kind) {
     Trial trial;
     trial.kind = kind;
     trial.raised = raised;
-    trial.margin = held_out ? 1.0 : options_.margin;
+    trial.margin = held_out ? 1.0 : margin_;
     const std::size_t first = held_out ? data_.samples.size() : 0;
     const std::size_t count = held_out ? data_.held_out.size() : data_.samples.size();
     const auto outputs = space_->trials().run(space_->assignment(levels), first, count, !held_out && kind != "layer",
@@ -104,7 +113,7 @@ int Search::samples_passed(const Judgement& together, std::span<const TensorMap>
   return count;
 }
 
-bool Search::passes(const Levels& levels, const std::string& kind) { return used(levels, kind) <= options_.margin; }
+bool Search::passes(const Levels& levels, const std::string& kind) { return used(levels, kind) <= margin_; }
 
 /// The same for the first layers of the order; notes the best until one holds, and how far off the prediction is.
 bool Search::head_passes(Count count) {
@@ -113,7 +122,7 @@ bool Search::head_passes(Count count) {
   // Far beyond the tolerance errors are not what they are near it: a cosine saturates.
   constexpr double kNear = 2;
   if (measured <= kNear && std::isfinite(predicted) && predicted > 0) correction_ = measured / predicted;
-  const bool passed = measured <= options_.margin;
+  const bool passed = measured <= margin_;
   if (passed && !best_holds_ && (!best_ || better(levels, *best_))) best_ = levels;
   return passed;
 }
@@ -134,13 +143,17 @@ bool Search::passes_held_out(const Levels& levels) {
   return passed;
 }
 
+std::vector<LayerEffect> Search::predict(const Assignment& low) {
+  return predict_effects(space_->trials(), low, space_->candidates(), criterion_, golden_, options_.predictor,
+                         [&](int done, int all) {
+                           show("predicting", done, all);
+                           if (options_.time_limit > 0 && elapsed() >= options_.time_limit)
+                             throw LimitReached{fmt::format("the time limit of {:g} s", options_.time_limit)};
+                         });
+}
+
 void Search::predict() {
-  effects_ = predict_effects(space_->trials(), space_->low(), space_->candidates(), criterion_, golden_,
-                             options_.predictor, [&](int done, int all) {
-                               show("predicting", done, all);
-                               if (options_.time_limit > 0 && elapsed() >= options_.time_limit)
-                                 throw LimitReached{fmt::format("the time limit of {:g} s", options_.time_limit)};
-                             });
+  effects_ = predict(space_->low());
   measured_.assign(effects_.size(), 0);
 }
 
@@ -174,7 +187,7 @@ void Search::test_overflows(std::span<const std::size_t> candidates) {
   Levels levels = space_->highest();
   for (std::size_t i : candidates) levels[i] = 0;
   const double measured = used(levels, "layer");
-  if (measured <= options_.margin) return;
+  if (measured <= margin_) return;
   if (candidates.size() == 1) {
     LayerEffect& effect = effects_[candidates.front()];
     effect.effect = std::max(effect.effect, amplitude_of(measured, criterion_.sensitivity()));
@@ -204,7 +217,7 @@ double Search::tail_effect(Count count) const {
 
 /// The fewest layers, from `count` on, that the prediction calls enough, as far as it was right before.
 Count Search::predicted_count(Count count, double slack) const {
-  while (count < order_.size() && !(tail_effect(count) * correction_ <= slack * options_.margin)) ++count;
+  while (count < order_.size() && !(tail_effect(count) * correction_ <= slack * margin_)) ++count;
   return count;
 }
 
@@ -212,8 +225,9 @@ Count Search::predicted_count(Count count, double slack) const {
 /// each by itself does.
 bool Search::lowest_suffices() {
   show("trying the lowest precisions everywhere");
-  const Levels levels = space_->lowest();
+  Levels levels = space_->lowest();
   if (!passes(levels, "search")) return false;
+  if (options_.objective == Objective::kFastest && !faster_than_lowest(levels)) return false;
   best_ = levels;
   best_holds_ = passes_held_out(levels);
   return best_holds_;
@@ -419,9 +433,12 @@ Answer Search::run() {
       measure_incomplete();
       test_harmless_overflows();
       order();
-      find();
+      if (options_.objective == Objective::kFastest)
+        find_fastest();
+      else
+        find();
     }
-    if (best_holds_ && space_->highest_level() > 1) lower_rungs();
+    if (best_holds_ && space_->highest_level() > 1 && options_.objective != Objective::kFastest) lower_rungs();
     if (best_holds_ && options_.shrink) shrink();
   } catch (const LimitReached& limit) {
     ended = limit.what;

@@ -20,7 +20,7 @@ KeptLayer kept_layer(const Layer& layer, Precision precision, ReasonKind kind, s
 void Search::finish(Answer& answer) {
   answer.repairs = repairs_;
   answer.criterion = criterion_.description();
-  answer.margin = options_.margin;
+  answer.margin = margin_;
   answer.search_samples = static_cast<int>(data_.samples.size());
   answer.held_out_samples = static_cast<int>(data_.held_out.size());
   answer.target = options_.build.target;
@@ -94,6 +94,10 @@ std::string Search::sentence(const Answer& answer, const std::string& ended) con
   switch (answer.verdict) {
     case Answer::Verdict::kFound:
       if (answer.kept.empty()) return "No layer needs more precision" + after;
+      if (options_.objective == Objective::kFastest && best_ == space_->highest())
+        return fmt::format("Stay in {}: nothing that passes is faster than everything in {} ({:.4g} us on {}){}",
+                           name_of(options_.ladder.back()), name_of(options_.ladder.back()), answer.time_us,
+                           answer.target, after);
       return fmt::format("{} of {} layers need more precision{}", answer.kept.size(), answer.candidates, after);
     case Answer::Verdict::kNotReachable:
       return fmt::format(

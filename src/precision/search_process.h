@@ -16,6 +16,7 @@
 #include "precision/repair.h"
 #include "precision/search.h"
 #include "precision/search_space.h"
+#include "precision/trade_off.h"
 
 namespace ulpscope {
 
@@ -27,8 +28,8 @@ struct LimitReached {
 /// How many layers at the head of the order are raised.
 using Count = std::size_t;
 
-/// Prepares (golden outputs, repairs: search_repairs.cpp), predicts and tries (search.cpp), and reports
-/// (search_answer.cpp).
+/// Prepares (golden outputs, repairs: search_repairs.cpp), predicts and tries (search.cpp, search_fastest.cpp), and
+/// reports (search_answer.cpp).
 class Search {
  public:
   Search(const SearchData& data, const Criterion& criterion, const SearchTask& options, Journal& journal,
@@ -48,6 +49,7 @@ class Search {
   void accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
   bool accept(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless);
   void predict();
+  std::vector<LayerEffect> predict(const Assignment& low);
   void measure_incomplete();
   void test_harmless_overflows();
   void test_overflows(std::span<const std::size_t> candidates);
@@ -55,6 +57,12 @@ class Search {
   void order();
   bool lowest_suffices();
   void find();
+  bool faster_than_lowest(Levels& levels);
+  void find_fastest();
+  std::vector<std::vector<double>> squared_effects();
+  bool point_passes(const Levels& levels, double squares);
+  std::optional<TradeOffPoint> search_curve(const std::vector<TradeOffPoint>& curve);
+  TradeOffPoint polish(TradeOff& trade_off, const std::vector<TradeOffPoint>& curve, TradeOffPoint point);
   Count predicted_count(Count count, double slack = 1.0) const;
   void extend_for_held_out(Count count);
   void fall_back();
@@ -99,6 +107,7 @@ class Search {
   std::vector<std::size_t> order_;  ///< Candidates, the most important first.
   /// Measured over predicted use of the tolerance, from the latest trial of a head of the order.
   double correction_ = 1;
+  double margin_ = options_.margin;
   std::optional<Levels> best_;
   bool best_holds_ = false;  ///< It passes the held-out samples as well.
   bool unreachable_ = false, fails_held_out_ = false;

@@ -83,7 +83,7 @@ void Search::repair_constants() {
   constexpr double kHarmless = 0.01;  // Of the tolerance.
   accept_repairs(clamps, [&](SearchSpace& space) {
     const auto outputs = space.trials().run(space.trials().full_precision(), 0, data_.samples.size(), false);
-    return judge(golden_, outputs).passed(kHarmless * options_.margin);
+    return judge(golden_, outputs).passed(kHarmless * margin_);
   });
 }
 

@@ -45,7 +45,8 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
   trials_ = std::make_unique<Trials>(network_, build, samples, weights);
   trials_->set_memory_limit(options_.memory_limit);
   low_ = assignment({});
-  const auto spec = trials_->specialization();
+  const auto spec = spec_ = trials_->specialization();
+  time_.emplace(*spec, options_.build.fusion, find_target(options_.build.target));
   candidates_ = search_candidates(*spec, low_, options_);
   for (LayerId id : candidates_) {
     const Layer& layer = network_->layer(id);
@@ -110,16 +111,6 @@ double SearchSpace::cost_share(const Levels& levels) const {
   for (std::size_t i = 0; i < levels.size(); ++i)
     if (levels[i] != 0) raised += multiply_adds_[i];
   return all_multiply_adds_ > 0 ? raised / all_multiply_adds_ : 0;
-}
-
-double SearchSpace::time_us(const Levels& levels) {
-  const auto spec = trials_->specialization();
-  const Assignment chosen = assignment(levels);
-  const Target target = find_target(options_.build.target);
-  double total = 0;
-  for (const Group& group : fuse(*spec, chosen, options_.build.fusion).groups)
-    total += group_time_us(*spec, group, chosen, target);
-  return total;
 }
 
 std::vector<std::string> SearchSpace::following(const Levels& levels) {

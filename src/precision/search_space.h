@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/cost.h"
 #include "precision/search.h"
 #include "precision/trials.h"
 
@@ -48,12 +50,17 @@ class SearchSpace {
   /// From now on the bias of a raised int8 product is raised with it; else it takes the lowest other precision, and
   /// fp16 may not hold it. False if there is none, or if they are raised already.
   bool raise_biases();
+  /// The Add that is part of this candidate while it runs in int8, or kNone.
+  LayerId bias(std::size_t candidate) const { return biases_[candidate]; }
   /// The bias that is raised with this candidate, or kNone.
   LayerId raised_bias(const Levels& levels, std::size_t candidate) const;
   /// The candidates, and the biases that are raised with them.
   std::size_t layer_count() const;
   /// Estimated microseconds of one inference on the target.
-  double time_us(const Levels& levels);
+  double time_us(const Levels& levels) { return (*time_)(assignment(levels)); }
+  const TimeModel& time_model() const noexcept { return *time_; }
+  const SearchTask& options() const noexcept { return options_; }
+  const Specialization& specialization() const noexcept { return *spec_; }
   /// Movement layers whose values are stored wider than under `low`.
   std::vector<std::string> following(const Levels& levels);
 
@@ -61,6 +68,8 @@ class SearchSpace {
   const SearchTask options_;
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Trials> trials_;
+  std::shared_ptr<const Specialization> spec_;
+  std::optional<TimeModel> time_;
   Assignment low_;
   std::vector<LayerId> candidates_;
   std::vector<LayerId> biases_;  ///< Per candidate: the Add that is part of it while it runs in int8, or kNone.

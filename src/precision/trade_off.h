@@ -1,0 +1,62 @@
+// Error against time: the assignments that are fastest at each price of an error, from the prediction.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "engine/cost.h"
+#include "precision/search_space.h"
+
+namespace ulpscope {
+
+/// Per candidate and level: the square of its predicted effect. Infinite: it cannot be at that level.
+using SquaredEffects = std::vector<std::vector<double>>;
+
+struct TradeOffPoint {
+  Levels levels;
+  double time_us = 0;  ///< SearchSpace::time_us.
+  double squares = 0;  ///< The sum of the squared effects.
+};
+
+/// Minimizes time + price * sum of squared effects: one minimum cut for two types, alpha expansion for more
+/// (engine/cost.h). Deterministic.
+class TradeOff {
+ public:
+  /// `space` outlives it.
+  TradeOff(SearchSpace& space, SquaredEffects effects);
+
+  /// The lower hull of time and error over all prices, from the fastest assignment to the one with everything in the
+  /// highest precision; each is slower than the one before and has a smaller error.
+  std::vector<TradeOffPoint> curve();
+  /// From there by single moves, each to a faster assignment whose squares are at most `most`: a layer, or a group that
+  /// would be one kernel, takes another level. Looks at `evaluations` assignments at most.
+  TradeOffPoint polish(TradeOffPoint point, double most, int evaluations);
+  /// From a point whose squares are more than `most`: kernels and layers are raised, those first that save most squares
+  /// for their time, until it is below; then polished.
+  TradeOffPoint raise(TradeOffPoint point, double most, int evaluations);
+  TradeOffPoint point(Levels levels);
+
+ private:
+  struct Cut {
+    TradeOffPoint point;
+    double energy = 0;  ///< What the cost problem says of its time.
+  };
+  void make_problem();
+  Cut solve(double price);
+  Cut highest();
+  void explore(const Cut& fast, const Cut& exact, std::vector<TradeOffPoint>& found);
+  double squares(const Levels& levels) const;
+  /// `point` with these candidates at a level; nothing where that changes nothing.
+  std::optional<TradeOffPoint> moved(const TradeOffPoint& point, const std::vector<std::size_t>& members,
+                                     std::uint8_t level, double most);
+
+  SearchSpace& space_;
+  SquaredEffects effects_;
+  std::vector<std::vector<std::size_t>> moves_;  ///< Candidates that would be one kernel, then each by itself.
+  CostProblem problem_;
+  std::vector<std::size_t> candidate_of_;            ///< Per node; none: the number of candidates.
+  std::vector<std::vector<std::uint8_t>> level_of_;  ///< Per node and choice.
+  int solves_ = 0;
+};
+
+}  // namespace ulpscope
