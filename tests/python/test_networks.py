@@ -320,6 +320,41 @@ def test_followers_of_the_cast_that_stores_integers_read_the_sum() -> None:
         assert (run(model_of(nodes, {"x": x}, weights), {"x": x}, fusion=fusion) == expected).all(), fusion
 
 
+@pytest.mark.parametrize("declared", [[2, 3], [None, 3], [None, None], [], None])
+def test_loops_without_iterations_stack_what_their_body_declares(declared: list | None) -> None:
+    info, scalar = helper.make_tensor_value_info, []
+    body = helper.make_graph(
+        [node("Identity", ["k"], ["k2"]), node("Tanh", ["s"], ["t"]), node("Neg", ["t"], ["u"])],
+        "body",
+        [info("i", TensorProto.INT64, scalar), info("k", TensorProto.BOOL, scalar), info("s", TensorProto.FLOAT, declared)],
+        [info("k2", TensorProto.BOOL, None), info("t", TensorProto.FLOAT, None), info("u", TensorProto.FLOAT, None)],
+    )
+    x = random(2, 3)
+    model = model_of([node("Loop", ["n", "", "x"], ["a", "z"], body=body)], {"x": x}, {"n": np.array(0)}, opset=17)
+    expected = (0, 2, 3) if declared is None else reference(model, {"x": x}).shape
+    assert run(model, {"x": x}).shape == expected
+
+
+def test_long_means_do_not_drift() -> None:
+    """Every rounding of one running sum of equal terms goes the same way."""
+    x = np.full((1, 2, 9, 9, 81), 3.1, np.float32)
+    for op, attributes in (("GlobalAveragePool", {}), ("AveragePool", {"kernel_shape": [9, 9, 81]})):
+        model = model_of([node(op, ["x"], ["z"], **attributes)], {"x": x}, {}, 17)
+        assert np.abs(run(model, {"x": x}) / x.mean(dtype=np.float64) - 1).max() < 1e-6
+
+
+def test_sizes_of_a_resize_are_whole() -> None:
+    """7 / 3 * 3 in float32 is a little more than 7: corners meet corners all the same."""
+    for size, length in [(3, 7), (3, 5), (7, 31), (11, 83), (13, 59), (49, 97)]:
+        x = np.arange(size, dtype=np.float32).reshape(1, 1, size)
+        nodes = [
+            node("Resize", ["x", "", "", "n"], ["z"], nearest_mode="floor", coordinate_transformation_mode="align_corners")
+        ]
+        model = model_of(nodes, {"x": x}, {"n": np.array([1, 1, length])}, 19)
+        assert run(model, {"x": x}).reshape(-1)[-1] == size - 1
+        assert np.array_equal(run(model, {"x": x}), reference(model, {"x": x})), (size, length)
+
+
 def test_loops_without_iterations_stack_elements_of_their_shape() -> None:
     float_type, int_type, bool_type = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
     info = helper.make_tensor_value_info
