@@ -75,12 +75,10 @@ def _slice(node: Node, x: Inputs) -> list[Value]:
             index[axis] = slice(max(0, min(size, start + size if start < 0 else start)),
                                 max(0, min(size, end + size if end < 0 else end)), step)  # fmt: skip
         else:
-            first = min(size - 1, start + size if start < 0 else start)
+            # ONNX clamps a start to the first element, where NumPy takes nothing.
+            first = max(0, min(size - 1, start + size if start < 0 else start))
             last = max(-1, min(size - 1, end + size if end < 0 else end))
-            if first < 0:
-                index[axis] = slice(0, 0)
-            else:
-                index[axis] = slice(first, None if last < 0 else last, step)
+            index[axis] = slice(first, None if last < 0 else last, step)
     return [data.moved(lambda a: a[tuple(index)])]
 
 
@@ -119,10 +117,8 @@ def _gather_nd(node: Node, x: Inputs) -> list[Value]:
     batch, index = node.get("batch_dims", 0), x[1].v
 
     def gather(a: np.ndarray) -> np.ndarray:
-        lead = a.shape[:batch]
-        flat, picks = a.reshape(-1, *a.shape[batch:]), index.reshape(-1, *index.shape[batch:])
-        parts = [f[tuple(np.moveaxis(p, -1, 0))] for f, p in zip(flat, picks)]
-        return np.stack(parts).reshape(*lead, *parts[0].shape)
+        lead = np.indices(index.shape[:batch]).reshape(batch, *index.shape[:batch], *[1] * (index.ndim - 1 - batch))
+        return a[(*lead, *np.moveaxis(index, -1, 0))]
 
     return _pick(x[0], x[1], gather)
 

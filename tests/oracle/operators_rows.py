@@ -18,6 +18,13 @@ def sum_error(count: int) -> float:
     return EPSILON * min(count - 1, 2 + 1.25 * np.sqrt(count)) if count > 1 else 0.0
 
 
+def alike_error(v: np.ndarray, axis: int) -> np.ndarray:
+    """What a running sum may lose beyond `sum_error`: its roundings are independent where its terms differ, but all go
+    the same way where terms are equal. Relative, too; counts the terms that equal the middle one."""
+    middle = np.take(np.sort(v, axis), [v.shape[axis] // 2], axis)
+    return EPSILON * np.sum(v == middle, axis, keepdims=True)
+
+
 def reduction_axes(node: Node, axes_value: Value | None, rank: int) -> Axes:
     """The axes of a ReduceX layer: all of them when none are given, unless noop_with_empty_axes is set."""
     axes = [int(a) for a in axes_value.v.reshape(-1)] if axes_value is not None else list(node.get("axes") or [])

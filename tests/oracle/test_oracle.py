@@ -7,8 +7,10 @@ import pathlib
 
 import ml_dtypes
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import helper
 
 import oracle
 from oracle.networks import NETWORKS, N, Network, R, build
@@ -404,3 +406,44 @@ def test_engine_in_mixtures_of_precisions(name):
         actual = engine.run(network.feed)
         for output, outcome in outcomes.items():
             assert oracle.judge(outcome, actual[output]) is None, (level, base, layers, output)
+
+
+# Forms at the edge ---------------------------------------------------------------------------------------------------
+
+
+def agrees_with_onnxruntime(nodes, feeds: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> None:
+    """All outputs "z"."""
+    infos = {name: helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in feeds.items()}
+    outputs = [helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None)]
+    constants = [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "edge", list(infos.values()), outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    wanted = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+    assert oracle.judge(oracle.run(model, feeds)["z"], wanted) is None
+
+
+def test_slices_that_start_before_the_first_element():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for start, end, step in [(-9, -20, -1), (-4, -5, -2), (-9, 9, 1), (9, -9, -2), (-3, -9, -1)]:
+        weights = {k: np.array([v]) for k, v in (("s", start), ("e", end), ("a", 0), ("p", step))}
+        agrees_with_onnxruntime([helper.make_node("Slice", ["x", "s", "e", "a", "p"], ["z"])], {"x": x}, weights)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 0), (3, 0, 2), (2, 3, 2)])
+def test_gathering_from_nothing(shape):
+    nodes = [helper.make_node("GatherND", ["x", "i"], ["z"])]
+    agrees_with_onnxruntime(nodes, {"x": np.ones(shape, np.float32)}, {"i": np.array([[0], [-1]])})
+
+
+def test_gathering_in_batches():
+    x, i = np.arange(24, dtype=np.float32).reshape(2, 3, 4), np.array([[[0], [-1]], [[2], [1]]])
+    for batch, index in ((1, i), (2, np.array([[[0], [1], [2]], [[3], [-1], [0]]]))):
+        nodes = [helper.make_node("GatherND", ["x", "i"], ["z"], batch_dims=batch)]
+        agrees_with_onnxruntime(nodes, {"x": x}, {"i": index})
+
+
+def test_powers_of_infinities():
+    x = np.array([-np.inf, np.inf, 4, 0], np.float32)
+    for exponent in (0.5, -0.5, 1.5):
+        nodes = [helper.make_node("Pow", ["x", "p"], ["z"])]
+        agrees_with_onnxruntime(nodes, {"x": x}, {"p": np.array(exponent, np.float32)})
