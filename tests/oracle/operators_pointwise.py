@@ -89,7 +89,7 @@ FUNCTIONS: dict[str, tuple[typing.Callable[[Array], Array], typing.Callable[[Arr
     "Cosh": (np.cosh, lambda x: np.abs(x) * np.cosh(x)), "Asinh": (np.arcsinh, None), "Acosh": (np.arccosh, _one),
     "Atanh": (np.arctanh, None), "Softplus": (softplus, lambda x: np.where(x > 0, x, np.abs(x) * softplus(x))),
     "Softsign": (lambda x: x / (1 + np.abs(x)), None),
-    "Mish": (lambda x: np.where(x == -np.inf, 0.0, x * np.tanh(softplus(x))),
+    "Mish": (lambda x: x * np.tanh(softplus(x)),  # NaN at -inf, by the formula
              lambda x: _self(x) * np.minimum(_one(x), 100)),
     "HardSwish": (lambda x: x * hard_sigmoid(x, 1 / 6, 0.5), _self),
 }  # fmt: skip
