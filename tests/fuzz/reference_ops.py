@@ -173,6 +173,9 @@ class ConvTranspose(OpRun):
             y[(slice(None),) * 3 + tuple(place)] += part
         node = {"auto_pad": auto_pad, "pads": pads or [0] * 2 * rank}
         cuts = _transposed_pads(node, spatial, kernel, strides, dilations, extra)
+        if output_shape:
+            totals = [f + e - n for f, e, n in zip(full, extra, output_shape)]
+            cuts = [(t // 2, t - t // 2) if auto_pad == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
         y = y.reshape(x.shape[0], -1, *y.shape[3:])
         y = y[(slice(None),) * 2 + tuple(slice(a, n - b) for (a, b), n in zip(cuts, y.shape[2:]))]
         return (y if bias is None else y + bias.reshape([-1] + [1] * rank),)

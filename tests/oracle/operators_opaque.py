@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from .model import Node
 from .operators_movement import Inputs
+from .operators_recurrent import recurrent
 from .rounding import EPSILON
 from .values import FLOATS, T, Unsupported, Value, deviation, result, uncertain
 
@@ -43,12 +44,15 @@ def _proto(node: Node) -> bytes:
 
 
 def opaque(node: Node, x: Inputs) -> list[Value]:
-    if "activations" in node.attributes:
-        raise Unsupported(f"{node.op} with activations of its own")  # onnx.reference does not have them all.
-    evaluator = _evaluator(_proto(node), node.opset)
+    own = node.op in ("LSTM", "GRU", "RNN")  # onnx.reference forgets lengths, clips and activations.
+    evaluator = None if own else _evaluator(_proto(node), node.opset)
     places = [i for i, value in enumerate(x) if value is not None]
 
     def run(values: list[np.ndarray]) -> list[np.ndarray]:
+        if own:
+            given = dict(zip(places, values))
+            outputs = recurrent(node, [given.get(i) for i in range(len(x))])
+            return [y for y, name in zip(outputs, node.outputs) if name]
         try:
             return [np.asarray(y) for y in evaluator.run(None, {f"i{i}": v for i, v in zip(places, values)})]
         except Exception as error:

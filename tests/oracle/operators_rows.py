@@ -363,7 +363,7 @@ def cumulative_sum(node: Node, x: Inputs) -> Value:
         v = np.flip(v, axis) if node.get("reverse", 0) else v
         y = np.cumsum(v, axis, dtype=v.dtype)
         if node.get("exclusive", 0):
-            y = y - v if v.dtype.kind != "f" else np.concatenate(
+            y = y - v if v.dtype.kind != "f" or not v.size else np.concatenate(
                 [np.zeros_like(np.take(y, [0], axis)), np.delete(y, -1, axis)], axis)  # fmt: skip
         return np.flip(y, axis) if node.get("reverse", 0) else y
 

@@ -447,3 +447,39 @@ def test_powers_of_infinities():
     for exponent in (0.5, -0.5, 1.5):
         nodes = [helper.make_node("Pow", ["x", "p"], ["z"])]
         agrees_with_onnxruntime(nodes, {"x": x}, {"p": np.array(exponent, np.float32)})
+
+
+@pytest.mark.parametrize("axis", [0, 2])
+def test_gathering_along_shorter_dimensions(axis):
+    nodes = [helper.make_node("GatherElements", ["x", "i"], ["z"], axis=axis)]
+    x, i = np.arange(24, dtype=np.float32).reshape(2, 3, 4), np.array([[[1], [-1]]])
+    agrees_with_onnxruntime(nodes, {"x": x}, {"i": i})
+
+
+@pytest.mark.parametrize("pads", [(3, -2), (-2, 3), (3, -4), (1, -1), (-1, -1)])
+def test_pads_that_cut_more_than_there_is(pads):
+    for size in (1, 2, 3):
+        if size + sum(pads) >= 0:
+            nodes = [helper.make_node("Pad", ["x", "p"], ["z"])]
+            agrees_with_onnxruntime(nodes, {"x": np.ones(size, np.float32)}, {"p": np.array(pads)})
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers(op):
+    rng, gates = np.random.default_rng(5), {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    numbers = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+    for direction, ways in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+        weights = {"w": numbers(ways, gates * 3, 2), "r": numbers(ways, gates * 3, 3), "b": numbers(ways, gates * 6)}
+        weights |= {"n": np.array([5, 2, 3], np.int32), "h": numbers(ways, 3, 3)}
+        names = ["x", "w", "r", "b", "n", "h"]
+        if op == "LSTM":
+            weights |= {"c": numbers(ways, 3, 3), "p": numbers(ways, 9)}
+            names += ["c", "p"]
+        for attributes in ({}, {"clip": 0.5}, {"linear_before_reset": 1}, {"activations": ["Relu", "Sigmoid", "Tanh"]}):
+            if "linear_before_reset" in attributes and op != "GRU":
+                continue
+            if "activations" in attributes:
+                attributes = {"activations": attributes["activations"][: {4: 3, 3: 2, 1: 1}[gates]] * ways}
+            for outputs in (["z"], ["", "z"]):
+                nodes = [helper.make_node(op, names, outputs, hidden_size=3, direction=direction, **attributes)]
+                agrees_with_onnxruntime(nodes, {"x": numbers(5, 3, 2)}, weights)

@@ -355,6 +355,29 @@ def test_sizes_of_a_resize_are_whole() -> None:
         assert np.array_equal(run(model, {"x": x}), reference(model, {"x": x})), (size, length)
 
 
+def test_pads_cut_more_than_there_is() -> None:
+    x = np.arange(3, dtype=np.float32)
+    for size in range(4):
+        for pads in ((3, -2), (-2, 3), (5, -4), (1, -1), (3, -4)):
+            if size + sum(pads) >= 0:
+                model = model_of([node("Pad", ["x", "p"], ["z"])], {"x": x[:size]}, {"p": np.array(pads)}, 19)
+                assert np.array_equal(run(model, {"x": x[:size]}), reference(model, {"x": x[:size]})), (size, pads)
+
+
+@pytest.mark.parametrize("end", [2**31 - 1, 2**63 - 1, 2**31 - 2])
+def test_slices_backwards_to_the_largest_integer(end: int) -> None:
+    x = random(4, 3)
+    weights = {"s": np.array([2]), "e": np.array([end]), "a": np.array([0]), "p": np.array([-1])}
+    model = model_of([node("Slice", ["x", "s", "e", "a", "p"], ["z"])], {"x": x}, weights, 17)
+    assert np.array_equal(run(model, {"x": x}), reference(model, {"x": x}))
+
+
+def test_zeros_have_the_scale_one() -> None:
+    x = np.zeros((2, 3), np.float32)
+    model = model_of([node("DynamicQuantizeLinear", ["x"], ["q", "z", "p"])], {"x": x}, {}, 17)
+    assert run(model, {"x": x}) == reference(model, {"x": x}) == 1
+
+
 def test_loops_without_iterations_stack_elements_of_their_shape() -> None:
     float_type, int_type, bool_type = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
     info = helper.make_tensor_value_info
