@@ -44,7 +44,7 @@ def _reduce(op: str, v: np.ndarray, axes: Axes) -> np.ndarray:
     if op == "ReduceSum":
         return np.sum(v, **keep)
     if op == "ReduceMean":
-        return np.mean(v, **keep)
+        return np.sum(v, **keep) / max(1, int(np.prod([v.shape[a] for a in axes], dtype=np.int64)))  # Of nothing: 0.
     if op in ("ReduceMax", "ReduceMin"):
         low = np.iinfo(v.dtype).min if v.dtype.kind in "iu" else (False if v.dtype.kind == "b" else -np.inf)
         high = np.iinfo(v.dtype).max if v.dtype.kind in "iu" else (True if v.dtype.kind == "b" else np.inf)
@@ -93,7 +93,7 @@ def _moved(op: str, data: Value, axes: Axes, y: np.ndarray) -> np.ndarray | None
     if op == "ReduceSum":
         moved = np.sum(e, axis=axes, keepdims=True)
     elif op == "ReduceMean":
-        moved = np.mean(e, axis=axes, keepdims=True)
+        moved = _reduce(op, e, axes)
     elif op in ("ReduceMax", "ReduceMin", "ReduceLogSum", "ReduceLogSumExp"):
         moved = corners(lambda v: _reduce(op, v, axes), [data])
     else:
