@@ -178,3 +178,32 @@ def casts(b: Builder) -> None:
         b.node("CastLike", [y, x])
     else:
         b.node("Cast", [y], to=1)
+
+
+@recipe(1)
+def halves(b: Builder) -> None:
+    """A passage of layers in float16."""
+    b.need(not b.special and b.opset >= 13)
+    before = len(b.nodes)
+    x = y = b.node("Cast", [b.pick_rank(1)], to=10)
+    number = lambda shape: b.constant(b.numbers(shape, 0.5).astype(np.float16))  # noqa: E731
+    for _ in range(b.integer(1, 5)):
+        op = b.choice(["Relu", "Tanh", "Sigmoid", "Add", "Mul", "meet", "MatMul", "Softmax", "ReduceSum", "Transpose", "Exp"])
+        last = b.dims(y)[-1] if b.rank(y) else ()
+        if op in ("Add", "Mul"):
+            y = b.node(op, [y, number(b.choice([[], [1], [last[0]]]) if len(set(last)) == 1 else [])])
+        elif op == "meet":
+            y = b.node("Add", [y, x])
+        elif op == "MatMul":
+            b.need(len(set(last)) == 1)
+            y = b.node(op, [y, number([last[0], b.choice([1, 3, 8, 17])])])
+        elif op == "Softmax":
+            y = b.node(op, [y], axis=-1)
+        elif op == "ReduceSum":
+            y = b.node(op, [y, b.ints(-1)], keepdims=b.choice([0, 1]))
+        else:
+            y = b.node(op, [y])
+    for node in b.nodes[before:]:
+        node.name += "half"
+    if b.chance(0.8):
+        b.node("Cast", [y], to=1)

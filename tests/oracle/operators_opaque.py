@@ -58,6 +58,8 @@ def opaque(node: Node, x: Inputs) -> list[Value]:
         except Exception as error:
             raise Unsupported(f"{node.op} in onnx.reference: {error}") from None
 
+    if node.op == "Attention" and not all(np.isfinite(v.v).all() for v in x[:3]):
+        raise Unsupported("Attention of infinities")  # onnx.reference makes zeros of rows of NaN.
     values = [x[i].v.astype(np.float32) if node.op in FIXED and x[i].is_float else x[i].v for i in places]
     outputs = run(values)
     if node.op == "DynamicQuantizeLinear" and not np.any(values[0]):
@@ -103,5 +105,5 @@ def _sampled(
     final = []
     for y, kind, s in zip(outputs, kinds, spread):
         finite = np.abs(y[np.isfinite(y)])
-        final.append(result(y, kind, None, _SAFETY * s + 16 * EPSILON * np.max(finite, initial=0)))
+        final.append(result(y, kind, _SAFETY * s, 16 * EPSILON * np.max(finite, initial=0)))
     return final

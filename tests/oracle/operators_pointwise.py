@@ -293,7 +293,8 @@ def compare(node: Node, x: list[Value | None]) -> Value:
     if a.e is None and b.e is None:
         return Value(y, T.BOOL)
     with np.errstate(all="ignore"):
-        either = ~(np.abs(a.v - b.v) > a.bound() + b.bound()) & ~(np.isnan(a.v) | np.isnan(b.v))
+        apart = np.abs(np.subtract(a.v, b.v, dtype=np.float64))
+        either = ~(apart > a.bound() + b.bound()) & ~(np.isnan(a.v) | np.isnan(b.v))
     either = either & ((a.bound() + b.bound()) > 0)
     return Value(y, T.BOOL, np.where(either, 1.0, 0.0) if either.any() else None)
 
