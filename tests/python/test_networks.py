@@ -141,7 +141,8 @@ EMPTY = {"ReduceSum": 0, "ReduceL1": 0, "ReduceL2": 0, "ReduceSumSquare": 0, "Re
 @pytest.mark.parametrize("op", [*EMPTY, "ReduceMin"])
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_reductions_of_nothing(op: str, keepdims: int) -> None:
-    model = model_of([node(op, ["x", "a"], ["z"], keepdims=keepdims)], {"x": np.zeros((3, 0), np.float32)}, LAST, opset=18)
+    axis = {"a": np.array([1])}  # ONNX Runtime forgets negative ones of empty tensors.
+    model = model_of([node(op, ["x", "a"], ["z"], keepdims=keepdims)], {"x": np.zeros((3, 0), np.float32)}, axis, opset=18)
     for fusion in LEVELS:
         actual = run(model, {"x": np.zeros((3, 0), np.float32)}, fusion=fusion)
         assert actual.shape == ((3, 1) if keepdims else (3,))
