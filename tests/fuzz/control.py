@@ -153,9 +153,9 @@ def scan_options(b: Builder) -> None:
     result = inner.node("Tanh", [total])
     graph = inner.body(names, [total, result], "scan_body")
     flip = lambda: b.choice([0, 1])  # noqa: E731
-    directions = {"scan_input_axes": [axis, axis - rank if b.chance(0.3) else axis], "scan_input_directions": [flip(), flip()]}
+    axes = [axis, axis - rank if b.chance(0.3) else axis]
     start = b.input([s for d, s in enumerate(b.dims(x)) if d != axis])
     b.node(
         "Scan", [start, x, x], outputs=2, body=graph, num_scan_inputs=2, scan_output_axes=[b.integer(0, rank - 1)],
-        scan_output_directions=[flip()], **directions,
+        scan_output_directions=[flip()], scan_input_axes=axes, scan_input_directions=[flip(), flip()],
     )  # fmt: skip

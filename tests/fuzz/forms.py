@@ -1,4 +1,4 @@
-"""Recipes of movement in all forms that operators allow: indices and pads outside of bounds, empty results, other types."""
+"""Recipes of movement in all forms that are allowed: indices and pads outside of bounds, empty results, other types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def retyped(b: Builder, x: str) -> str:
     if kind == 9:
         return b.node("Greater", [x, b.constant(np.float32(0))])
     if kind in (2, 3):
-        x = b.node("Clip", [x, b.constant(np.float32(0)), b.constant(np.float32(100))]) if b.opset >= 11 else b.node("Abs", [x])
+        x = b.node("Min", [b.node("Abs", [x]), b.constant(np.float32(100))])
     return b.node("Cast", [x], to=kind)
 
 
@@ -138,14 +138,14 @@ def gather_any(b: Builder) -> None:
     b.need(all(shape))
     form = b.integer(0, 3)
     axis = b.integer(0, len(shape) - 1)
-    low = -shape[axis] if b.opset >= 11 else 0
+    low, either = -shape[axis] if b.opset >= 11 else 0, b.choice([axis, axis - len(shape)])
     if form == 0:
         many = b.choice([[], [1], [0], [2, 1], [1, 3, 2]])
-        y = b.node("Gather", [x, indices(b, b.rng.integers(low, shape[axis], many))], axis=b.choice([axis, axis - len(shape)]))
+        y = b.node("Gather", [x, indices(b, b.rng.integers(low, shape[axis], many))], axis=either)
     elif form == 1:
         b.need(b.opset >= 11)
         index_shape = [b.integer(1, s) if d != axis else b.integer(0, 4) for d, s in enumerate(shape)]
-        y = b.node("GatherElements", [x, indices(b, b.rng.integers(low, shape[axis], index_shape))], axis=b.choice([axis, axis - len(shape)]))
+        y = b.node("GatherElements", [x, indices(b, b.rng.integers(low, shape[axis], index_shape))], axis=either)
     else:
         b.need(b.opset >= 12)
         batch = b.integer(0, len(shape) - 1)
@@ -318,7 +318,8 @@ def where_any(b: Builder) -> None:
         kind = b.choice([7, 6, 11])
         order = [b.node("Cast", [v], to=kind) for v in order]
     if b.chance(0.2):
-        order[b.integer(0, 1)] = scalar(b, b.choice([0.0, -np.inf, 1e4])) if b.values[order[0]][0].dtype == np.float32 else order[0]
+        kind = b.values[order[0]][0].dtype
+        order[b.integer(0, 1)] = scalar(b, b.choice([0.0, -np.inf, 1e4])) if kind == np.float32 else order[0]
     y = b.node("Where", [mask, *order])
     if b.values[y][0].dtype != np.float32:
         back(b, y)

@@ -1,4 +1,4 @@
-"""Recipes of operators with many options: recurrent layers, attention, rotations, equations, normalizations, windows."""
+"""Recipes of operators with many options: recurrent layers, attention, rotations, equations, norms, windows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .graph import MICROSOFT
 from .products import epilogue
 from .recipes import IMAGE, SEQUENCE, axis_of, operand, recipe
 
-ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "HardSigmoid", "LeakyRelu", "ThresholdedRelu", "Elu", "Softsign", "Softplus", "Affine", "ScaledTanh")  # fmt: skip
-PARAMETERS = {"HardSigmoid": (0.3, 0.4), "LeakyRelu": (0.1, 0.0), "ThresholdedRelu": (0.2, 0.0), "Elu": (0.7, 0.0), "Affine": (0.9, 0.1), "ScaledTanh": (1.1, 0.8)}  # fmt: skip
+ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", "HardSigmoid", "Affine", "ScaledTanh")
+PARAMETERS = {"HardSigmoid": (0.3, 0.4), "Affine": (0.9, 0.1), "ScaledTanh": (1.1, 0.8)}  #: alpha and beta
 
 
 @recipe(1, (SEQUENCE,))
@@ -37,11 +37,10 @@ def recurrent_options(b: Builder) -> None:
     if b.chance(0.3):
         names = [b.choice(ACTIVATIONS) for _ in range(count * ways)]
         attributes["activations"] = names
-        attributes["activation_alpha"] = [PARAMETERS.get(n, (0.0, 0.0))[0] for n in names if n in PARAMETERS]
-        attributes["activation_beta"] = [PARAMETERS[n][1] for n in names if n in ("HardSigmoid", "Affine", "ScaledTanh")]
-        b.need(not set(names) & {"LeakyRelu", "ThresholdedRelu", "Elu"})  # ONNX Runtime mixes up whose beta it is.
-        attributes = {k: v for k, v in attributes.items() if v != []}
-    results = b.node(op, inputs, outputs=3 if op == "LSTM" else 2, hidden_size=hidden, direction=direction, **attributes)
+        attributes["activation_alpha"] = [PARAMETERS[n][0] for n in names if n in PARAMETERS] or None
+        attributes["activation_beta"] = [PARAMETERS[n][1] for n in names if n in PARAMETERS] or None
+    attributes.update(hidden_size=hidden, direction=direction)
+    results = b.node(op, inputs, outputs=3 if op == "LSTM" else 2, **attributes)
     b.node("Add", [results[0], operand(b, results[0], [hidden])])
 
 
@@ -49,16 +48,18 @@ def recurrent_options(b: Builder) -> None:
 def attention_options(b: Builder) -> None:
     """Attention with heads in either form, groups of queries, masks, scales, caches."""
     b.need(b.has("Attention"))
-    batch, groups, shared, length, keys, size = b.integer(1, 2), b.choice([1, 2]), b.choice([1, 1, 2]), b.integer(1, 5), b.integer(1, 5), b.choice([1, 4, 8])  # fmt: skip
-    heads, wide = groups * shared, b.choice([size, size, 3])
+    batch, groups, length, keys = b.integer(1, 2), b.choice([1, 2]), b.integer(1, 5), b.integer(1, 5)
+    heads, size = groups * b.choice([1, 1, 2]), b.choice([1, 4, 8])
+    wide = b.choice([size, size, 3])
     flat = b.chance(0.4)
     shape = (lambda h, t, d: [batch, t, h * d]) if flat else (lambda h, t, d: [batch, h, t, d])
-    inputs = [b.input(shape(heads, length, size)), b.input(shape(groups, keys, size)), b.input(shape(groups, keys, wide))]
+    inputs = [b.input(shape(*s)) for s in ((heads, length, size), (groups, keys, size), (groups, keys, wide))]
     attributes = {"q_num_heads": heads, "kv_num_heads": groups} if flat else {}
     past = b.integer(1, 3) if b.chance(0.25) else 0
     mask = ""
     if b.chance(0.5):
-        dims = b.choice([[length, keys + past], [1, keys + past], [batch, 1, length, keys + past], [batch, heads, length, keys + past]])
+        lead = b.choice([[length], [1], [batch, 1, length], [batch, heads, length]])
+        dims = [*lead, keys + past]
         if b.chance(0.4):
             keep = b.rng.random(dims) < 0.7
             keep[..., 0] = True
@@ -107,11 +108,14 @@ def equations(b: Builder) -> None:
     elif form == 1:
         y = b.node("Einsum", [x, operand(b, x, dims)], equation=f"{letters},{letters}->{letters[:-1]}")
     elif form == 2:
-        y = b.node("Einsum", [x], equation=f"{letters}->" + "".join(np.array(list(letters))[b.rng.permutation(len(letters))][: b.integer(0, len(letters))]))
+        some = [letters[i] for i in b.rng.permutation(len(letters))][: b.integer(0, len(letters))]
+        y = b.node("Einsum", [x], equation=f"{letters}->{''.join(some)}")
     elif form == 3:
-        y = b.node("Einsum", [x, operand(b, x, [3, dims[-1]])], equation=f"{letters}, n{letters[-1]} -> {letters[:-1]}n")
+        w = operand(b, x, [3, dims[-1]])
+        y = b.node("Einsum", [x, w], equation=f"{letters}, n{letters[-1]} -> {letters[:-1]}n")
     elif form == 4:
-        y = b.node("Einsum", [x, operand(b, x, [dims[0], 2]), operand(b, x, [dims[-1], 3])], equation=f"{letters},{letters[0]}x,{letters[-1]}y->{letters[1:-1]}xy")
+        inputs = [x, operand(b, x, [dims[0], 2]), operand(b, x, [dims[-1], 3])]
+        y = b.node("Einsum", inputs, equation=f"{letters},{letters[0]}x,{letters[-1]}y->{letters[1:-1]}xy")
     elif form == 5:
         y = b.node("Einsum", [x, operand(b, x, [dims[-1], 3])], equation=f"{letters},{letters[-1]}z")
     else:
@@ -124,7 +128,8 @@ def normalization_options(b: Builder) -> None:
     """Further outputs, scales that broadcast, axes in front, no scale at all."""
     x = b.pick_rank(1)
     rank, dims = b.rank(x), b.dims(x)
-    op = b.choice(["LayerNormalization", "RMSNormalization", "LpNormalization", "LRN", "MeanVarianceNormalization", "SkipLayerNormalization", "BatchNormalization", "GroupNormalization"])
+    op = b.choice(["Layer", "RMS", "Lp", "LRN", "MeanVariance", "SkipLayer", "Batch", "Group"])
+    op += "Normalization" if op != "LRN" else ""
     if op in ("LayerNormalization", "RMSNormalization"):
         axis = axis_of(b, rank)
         shape = [d if b.chance(0.8) else 1 for d in dims[axis:]]
@@ -137,7 +142,8 @@ def normalization_options(b: Builder) -> None:
         b.node(op, [x], axis=b.choice([None, axis_of(b, rank)]), p=b.choice([None, 1, 2]))
     elif op == "LRN":
         b.need(rank >= 3)
-        b.node(op, [x], size=b.choice([1, 2, 3, 4, 7]), alpha=b.choice([None, 0.1]), beta=b.choice([None, 0.5]), bias=b.choice([None, 2.0]))
+        attributes = {"alpha": b.choice([None, 0.1]), "beta": b.choice([None, 0.5]), "bias": b.choice([None, 2.0])}
+        b.node(op, [x], size=b.choice([1, 3, 7]), **attributes)
     elif op == "MeanVarianceNormalization":
         axes = sorted(int(a) for a in b.rng.choice(rank, b.integer(1, rank), replace=False))
         b.need(all(v.size and v.var(tuple(axes)).min() > 0.01 for v in b.values[x]))
@@ -145,9 +151,7 @@ def normalization_options(b: Builder) -> None:
     elif op == "SkipLayerNormalization":
         b.need(rank == 3)
         skip = b.choice([[1, *dims[1:]], dims[1:], dims])
-        outputs = b.choice([1, 4])
         inputs = [x, operand(b, x, skip), *(operand(b, x, [dims[-1]]) for _ in range(b.integer(1, 3)))]
-        b.need(outputs == 1)
         b.node(op, inputs, domain=MICROSOFT, epsilon=1e-5)
     elif op == "BatchNormalization":
         b.need(rank >= 2 and len(set(dims[1])) == 1)
@@ -219,11 +223,15 @@ def image_operators(b: Builder) -> None:
     if form == 0:
         mode = b.choice(["bilinear", "nearest", "bicubic"] if b.opset < 20 else ["linear", "nearest", "cubic"])
         grid = b.input([n, 3, 2, 2], lambda s: b.rng.uniform(-1.2, 1.2, s).astype(np.float32))
-        b.node("GridSample", [x, grid], mode=mode, padding_mode=b.choice(["zeros", "border", "reflection"]), align_corners=b.choice([0, 1]))
+        outside = b.choice(["zeros", "border", "reflection"])
+        b.node("GridSample", [x, grid], mode=mode, padding_mode=outside, align_corners=b.choice([0, 1]))
     elif form == 1:
         boxes = np.sort(b.rng.uniform(0, 4, (2, 2, 2)), 1).reshape(2, 4).astype(np.float32)
-        modes = {"coordinate_transformation_mode": b.choice(["half_pixel", "output_half_pixel"])} if b.opset >= 16 else {}
-        b.node("RoiAlign", [x, b.constant(boxes), b.constant(np.zeros(2, np.int64))], output_height=2, output_width=3, sampling_ratio=2, spatial_scale=0.5, mode="avg", **modes)
+        places = b.choice(["half_pixel", "output_half_pixel"]) if b.opset >= 16 else None
+        b.node(
+            "RoiAlign", [x, b.constant(boxes), b.constant(np.zeros(2, np.int64))], output_height=2, output_width=3,
+            sampling_ratio=2, spatial_scale=0.5, mode="avg", coordinate_transformation_mode=places,
+        )  # fmt: skip
     else:
         b.need(height >= 2 and width >= 2)
         values, places = b.node("MaxPool", [x], outputs=2, kernel_shape=[2, 2], strides=[2, 2])

@@ -207,7 +207,8 @@ class Loop(op_loop.Loop):
         scans = [[] for _ in self.body.output_names[1 + len(state) :]]
         trip, going = 0, going is None or bool(going)
         while going and (trips is None or trip < trips):
-            inputs = {**(context or {}), names[0]: np.array(trip), names[1]: np.array(True), **dict(zip(names[2:], state))}
+            counters = {names[0]: np.array(trip), names[1]: np.array(True)}
+            inputs = {**(context or {}), **counters, **dict(zip(names[2:], state))}
             outputs = self._run_body(inputs, attributes=attributes)
             going, state = bool(outputs[0]), list(outputs[1 : 1 + len(state)])
             for scan, value in zip(scans, outputs[1 + len(state) :]):

@@ -7,7 +7,14 @@ import numpy as np
 from .builder import Builder
 from .recipes import axes_inputs, axis_of, recipe
 
-INTEGERS = {np.int8: 3, np.uint8: 2, np.int16: 5, np.uint16: 4, np.int32: 6, np.int64: 7, np.uint32: 12, np.uint64: 13}
+INTEGERS = {
+    np.int8: 3, np.uint8: 2, np.int16: 5, np.uint16: 4, np.int32: 6, np.int64: 7, np.uint32: 12, np.uint64: 13,
+}  # fmt: skip
+
+
+INTEGER_LAYERS = (
+    "Add", "Sub", "Mul", "Div", "Mod", "fmod", "Max", "Min", "BitShift", "Bitwise", "unary", "meet", "Where", "Clip", "Pow",
+)  # fmt: skip
 
 
 def as_type(b: Builder, x: str, dtype: type) -> str:
@@ -30,7 +37,7 @@ def integer_arithmetic(b: Builder) -> None:
     signed = np.iinfo(dtype).min < 0
     wide = dtype in (np.int32, np.int64, np.uint32, np.uint64)
     for _ in range(b.integer(1, 4)):
-        op = b.choice(["Add", "Sub", "Mul", "Div", "Mod", "fmod", "Max", "Min", "BitShift", "Bitwise", "unary", "meet", "Where", "Clip", "Pow"])
+        op = b.choice(INTEGER_LAYERS)
         if op in ("Add", "Sub", "Mul"):
             b.need(wide or b.opset >= 14)
             y = b.node(op, [y, number(b, dtype, [1, 2, 3, 5])])
@@ -63,7 +70,8 @@ def integer_arithmetic(b: Builder) -> None:
     form = b.integer(0, 3)
     if form == 0 and b.rank(y) >= 1:
         op = b.choice(["ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"])
-        inputs, attributes = axes_inputs(b, [axis_of(b, b.rank(y)) if b.opset >= 11 else 0], 13 if op == "ReduceSum" else 18)
+        axis = axis_of(b, b.rank(y)) if b.opset >= 11 else 0
+        inputs, attributes = axes_inputs(b, [axis], 13 if op == "ReduceSum" else 18)
         y = b.node(op, [y, *inputs], keepdims=b.choice([0, 1]), **attributes)
     elif form == 1 and b.rank(y) >= 1 and all(v.size for v in b.values[y]):
         last = b.choice([None, 0, 1]) if b.opset >= 12 else None
@@ -113,7 +121,12 @@ def logic(b: Builder) -> None:
         b.node(b.choice(["ReduceMax", "ReduceMin"]), [y, b.ints(-1)], keepdims=b.choice([0, 1]))
 
 
-DOUBLE_UNARY = ("Abs", "Neg", "Sqrt", "Exp", "Log", "Tanh", "Sigmoid", "Relu", "Floor", "Ceil", "Sin", "Cos", "Erf", "Reciprocal", "Round", "Softplus", "Sign")  # fmt: skip
+DOUBLE_UNARY = (
+    "Abs", "Neg", "Sqrt", "Exp", "Log", "Tanh", "Sigmoid", "Relu", "Floor", "Ceil", "Sin", "Cos", "Erf", "Reciprocal",
+    "Round", "Softplus", "Sign",
+)  # fmt: skip
+DOUBLE_OTHER = ("binary", "binary", "reduce", "Softmax", "MatMul", "LayerNormalization", "Clip", "Where", "Pow")
+HALF_LAYERS = ("Relu", "Tanh", "Sigmoid", "Add", "Mul", "meet", "MatMul", "Softmax", "ReduceSum", "Transpose", "Exp")
 
 
 @recipe(1)
@@ -121,7 +134,7 @@ def double_arithmetic(b: Builder) -> None:
     """Layers of float64 of every kind, with float32 at both ends."""
     x = b.node("Cast", [b.pick_rank(1)], to=11)
     for _ in range(b.integer(1, 4)):
-        op = b.choice([*DOUBLE_UNARY, "binary", "binary", "reduce", "Softmax", "MatMul", "LayerNormalization", "Clip", "Where", "Pow"])
+        op = b.choice([*DOUBLE_UNARY, *DOUBLE_OTHER])
         rank = b.rank(x)
         if op == "binary":
             shape = [d[0] if b.chance(0.5) else 1 for d in b.dims(x)][b.integer(0, rank) :]
@@ -188,7 +201,7 @@ def halves(b: Builder) -> None:
     x = y = b.node("Cast", [b.pick_rank(1)], to=10)
     number = lambda shape: b.constant(b.numbers(shape, 0.5).astype(np.float16))  # noqa: E731
     for _ in range(b.integer(1, 5)):
-        op = b.choice(["Relu", "Tanh", "Sigmoid", "Add", "Mul", "meet", "MatMul", "Softmax", "ReduceSum", "Transpose", "Exp"])
+        op = b.choice(HALF_LAYERS)
         last = b.dims(y)[-1] if b.rank(y) else ()
         if op in ("Add", "Mul"):
             y = b.node(op, [y, number(b.choice([[], [1], [last[0]]]) if len(set(last)) == 1 else [])])

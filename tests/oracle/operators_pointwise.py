@@ -264,7 +264,8 @@ def _fold(node: Node, x: list[Value], loose: bool) -> Value:
             both = x[0].bound() * x[1].bound()
             moved = moved + np.where(np.isnan(both), 0, both)
     own: typing.Any = None
-    if node.op == "Pow" and not (x[1].v.size == 1 and float(x[1].v.reshape(())) in (1.0, 2.0)):
+    # Squares are products, but an integer is converted first and leaves a power, which is a function.
+    if node.op == "Pow" and not (x[1].is_float and x[1].v.size == 1 and float(x[1].v.reshape(())) in (1.0, 2.0)):
         own = FUNCTION * EPSILON * np.abs(y) * (1 + np.abs(x[1].v * np.log(np.abs(x[0].v))))
     if node.op in ("Sum", "Mean", "Add", "Sub") and (len(x) > 2 or loose or moved is not None):
         own = EPSILON * len(x) * functools.reduce(np.add, [np.abs(v.v) for v in x])

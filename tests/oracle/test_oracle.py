@@ -413,10 +413,11 @@ def test_engine_in_mixtures_of_precisions(name):
 
 def agrees_with_onnxruntime(nodes, feeds: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> None:
     """All outputs "z"."""
-    infos = {name: helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in feeds.items()}
+    kind = lambda a: helper.np_dtype_to_tensor_dtype(a.dtype)
+    infos = [helper.make_tensor_value_info(name, kind(a), a.shape) for name, a in feeds.items()]
     outputs = [helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None)]
     constants = [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()]
-    graph = helper.make_graph(nodes, "edge", list(infos.values()), outputs, constants)
+    graph = helper.make_graph(nodes, "edge", infos, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
     wanted = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
     assert oracle.judge(oracle.run(model, feeds)["z"], wanted) is None

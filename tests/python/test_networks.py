@@ -142,12 +142,13 @@ EMPTY = {"ReduceSum": 0, "ReduceL1": 0, "ReduceL2": 0, "ReduceSumSquare": 0, "Re
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_reductions_of_nothing(op: str, keepdims: int) -> None:
     axis = {"a": np.array([1])}  # ONNX Runtime forgets negative ones of empty tensors.
-    model = model_of([node(op, ["x", "a"], ["z"], keepdims=keepdims)], {"x": np.zeros((3, 0), np.float32)}, axis, opset=18)
+    layer, x = node(op, ["x", "a"], ["z"], keepdims=keepdims), np.zeros((3, 0), np.float32)
+    model = model_of([layer], {"x": x}, axis, opset=18)
     for fusion in LEVELS:
-        actual = run(model, {"x": np.zeros((3, 0), np.float32)}, fusion=fusion)
+        actual = run(model, {"x": x}, fusion=fusion)
         assert actual.shape == ((3, 1) if keepdims else (3,))
         np.testing.assert_array_equal(actual, np.full_like(actual, EMPTY.get(op, np.inf)))
-        np.testing.assert_array_equal(actual, reference(model, {"x": np.zeros((3, 0), np.float32)}))
+        np.testing.assert_array_equal(actual, reference(model, {"x": x}))
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -324,12 +325,12 @@ def test_followers_of_the_cast_that_stores_integers_read_the_sum() -> None:
 
 @pytest.mark.parametrize("declared", [[2, 3], [None, 3], [None, None], [], None])
 def test_loops_without_iterations_stack_what_their_body_declares(declared: list | None) -> None:
-    info, scalar = helper.make_tensor_value_info, []
+    info, scalar, kind = helper.make_tensor_value_info, [], TensorProto.FLOAT
     body = helper.make_graph(
         [node("Identity", ["k"], ["k2"]), node("Tanh", ["s"], ["t"]), node("Neg", ["t"], ["u"])],
         "body",
-        [info("i", TensorProto.INT64, scalar), info("k", TensorProto.BOOL, scalar), info("s", TensorProto.FLOAT, declared)],
-        [info("k2", TensorProto.BOOL, None), info("t", TensorProto.FLOAT, None), info("u", TensorProto.FLOAT, None)],
+        [info("i", TensorProto.INT64, scalar), info("k", TensorProto.BOOL, scalar), info("s", kind, declared)],
+        [info("k2", TensorProto.BOOL, None), info("t", kind, None), info("u", kind, None)],
     )
     x = random(2, 3)
     model = model_of([node("Loop", ["n", "", "x"], ["a", "z"], body=body)], {"x": x}, {"n": np.array(0)}, opset=17)
@@ -349,9 +350,8 @@ def test_sizes_of_a_resize_are_whole() -> None:
     """7 / 3 * 3 in float32 is a little more than 7: corners meet corners all the same."""
     for size, length in [(3, 7), (3, 5), (7, 31), (11, 83), (13, 59), (49, 97)]:
         x = np.arange(size, dtype=np.float32).reshape(1, 1, size)
-        nodes = [
-            node("Resize", ["x", "", "", "n"], ["z"], nearest_mode="floor", coordinate_transformation_mode="align_corners")
-        ]
+        modes = {"nearest_mode": "floor", "coordinate_transformation_mode": "align_corners"}
+        nodes = [node("Resize", ["x", "", "", "n"], ["z"], **modes)]
         model = model_of(nodes, {"x": x}, {"n": np.array([1, 1, length])}, 19)
         assert run(model, {"x": x}).reshape(-1)[-1] == size - 1
         assert np.array_equal(run(model, {"x": x}), reference(model, {"x": x})), (size, length)
