@@ -184,6 +184,8 @@ class Builder:
         arrays = [self.values[name] for name in names]
         if node.op_type in NEEDS_ELEMENTS:
             self.need(all(0 not in v.shape[1 if "Conv" in node.op_type else 0 :] for v in self.values[node.input[0]]))
+        if node.op_type == "Einsum":  # It divides by sizes.
+            self.need(all(v.size for a in arrays for v in a))
         if self.special and node.op_type in CHOOSES:
             self.need(not any(np.isnan(v).any() for a in arrays for v in a if v.dtype.kind == "f"))
         infos = [
@@ -236,6 +238,12 @@ class Builder:
         outputs = [name for name in made if name not in used or self.chance(0.08)]
         if len(outputs) > 2 and self.chance(0.2):
             outputs.remove(self.choice(outputs))  # Dead code.
+        given = [*self.feeds[0], *self.constants]
+        if self.chance(0.05):
+            outputs.append(self.choice(given))
+        exposed = [name for name in self.constants if self.chance(0.3)] if self.chance(0.05) else []
         exact = self.chance(0.3)
         declared = {name: declaration(self.values[name], exact) for name in outputs}
-        return Graph(self.seed, self.opset, self.nodes, self.feeds, self.constants, outputs, declared).pruned()
+        return Graph(
+            self.seed, self.opset, self.nodes, self.feeds, self.constants, outputs, declared, tuple(exposed)
+        ).pruned()

@@ -88,3 +88,74 @@ def scan(b: Builder) -> None:
     graph = inner.body([state, element], [total, result], "scan_body")
     start = b.input(b.dims(x)[1:])
     b.node("Scan", [start, x], outputs=2, body=graph, num_scan_inputs=1)
+
+
+@recipe(0.6)
+def nested(b: Builder) -> None:
+    """An If in an If or in a Loop: values are captured from two graphs outside."""
+    x = b.pick()
+    first = b.input([], lambda shape: np.bool_(b.chance(0.5)))
+    middle = b.child()
+    inside = body_layers(middle, x)
+    second = middle.node("Greater", [middle.node("ReduceMax", [inside], keepdims=0), middle.constant(np.float32(0.2))])
+    bodies = {}
+    for name in ("then_branch", "else_branch"):
+        inner = middle.child()
+        own = inner.node("Add", [body_layers(inner, inside, keep_shape=True), inside])
+        bodies[name] = inner.body([], [inner.node("Mul", [own, own])], name)
+    y = middle.node("Neg", [middle.node("If", [second], **bodies)])
+    other = b.child()
+    branches_ = {"then_branch": middle.body([], [y], "then_branch")}
+    branches_["else_branch"] = other.body([], [body_layers(other, x)], "else_branch")
+    b.node("If", [first], **branches_)
+
+
+@recipe(0.6)
+def counted(b: Builder) -> None:
+    """A Loop that ends by its own condition, carries two values, one of which grows, and reads its counter."""
+    b.need(b.opset >= 11)
+    x = b.pick_rank(1, 3)
+    b.need(b.values[x][0].shape[0] <= 4)
+    inner = b.child()
+    step, keep, state, grown = (inner.name(p) for p in ("i", "k", "s", "g"))
+    inner.record(step, [np.asarray(np.int64(0))] * b.num_feeds)
+    inner.record(keep, [np.asarray(True)] * b.num_feeds)
+    inner.record(state, b.values[x])
+    inner.record(grown, b.values[x])
+    count = inner.node("Cast", [step], to=1)
+    y = inner.node("Add", [inner.node("Tanh", [state]), count])
+    longer = inner.node("Concat", [grown, y], axis=0)
+    go_on = inner.node("Less", [step, inner.constant(np.int64(b.integer(0, 2)))])
+    outputs = [go_on, y, longer, inner.node("ReduceMax", [y], keepdims=b.choice([0, 1]))]
+    graph = inner.body([step, keep, state, grown], outputs, "loop_body")
+    for value in (graph.input[3], graph.output[2]):  # Its length is another in each trip.
+        value.type.tensor_type.ClearField("shape")
+    trips = b.choice(["", b.constant(np.int64(b.integer(0, 4)))])
+    going = b.constant(np.bool_(b.chance(0.9)))
+    results = b.node("Loop", [trips, going, x, x], outputs=3, body=graph)
+    b.node("Mul", [results[0], operand(b, results[0])])
+
+
+@recipe(0.6)
+def scan_options(b: Builder) -> None:
+    """Two sequences, along other axes and backwards."""
+    b.need(b.opset >= 11)
+    x = b.pick_rank(2, 3)
+    b.need(all(v.size for v in b.values[x]))
+    rank = b.rank(x)
+    axis = b.integer(0, rank - 1)
+    inner = b.child()
+    names = [inner.name(p) for p in ("s", "e", "f")]
+    slices = [np.take(v, 0, axis) for v in b.values[x]]
+    for name in names:
+        inner.record(name, slices)
+    total = inner.node(b.choice(["Add", "Max"]), [names[0], inner.node("Mul", [names[1], names[2]])])
+    result = inner.node("Tanh", [total])
+    graph = inner.body(names, [total, result], "scan_body")
+    flip = lambda: b.choice([0, 1])  # noqa: E731
+    axes = [axis, axis - rank if b.chance(0.3) else axis]
+    start = b.input([s for d, s in enumerate(b.dims(x)) if d != axis])
+    b.node(
+        "Scan", [start, x, x], outputs=2, body=graph, num_scan_inputs=2, scan_output_axes=[b.integer(0, rank - 1)],
+        scan_output_directions=[flip()], scan_input_axes=axes, scan_input_directions=[flip(), flip()],
+    )  # fmt: skip

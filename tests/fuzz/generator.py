@@ -8,7 +8,8 @@ from typing import Dict, List, Tuple
 
 import numpy as np
 
-from . import control, movement, pointwise, products, quantized, reductions, windows  # noqa: F401  (they enter recipes)
+from . import control, forms, movement, options, pointwise  # noqa: F401  (they enter recipes)
+from . import products, quantized, reductions, typed, windows  # noqa: F401
 from .builder import Builder, Rejected
 from .graph import Graph, onnxruntime_run
 from .recipes import IMAGE, MISC, RECIPES, SEQUENCE

@@ -85,6 +85,7 @@ class Graph:
     constants: Arrays
     outputs: List[str]
     declared: Dict[str, Tuple[int, Optional[List[Optional[int]]]]]  #: Element types and dimensions of the outputs.
+    exposed: Tuple[str, ...] = ()  #: Constants that are inputs, too, of which they are the defaults.
 
     @property
     def operators(self) -> Set[str]:
@@ -100,6 +101,11 @@ class Graph:
         visit(self.nodes)
         return found
 
+    @property
+    def has_halves(self) -> bool:
+        """Layers compute in float16, where ONNX Runtime rounds at other places than the rules."""
+        return any(node.name.endswith("half") for node in self.nodes)
+
     def model_proto(self) -> onnx.ModelProto:
         """The model. Dimensions that differ between feeds are symbolic."""
         inputs = []
@@ -107,6 +113,9 @@ class Graph:
             shapes = [feed[name].shape for feed in self.feeds]
             dims = [sizes[0] if len(set(sizes)) == 1 else f"{name}_{d}" for d, sizes in enumerate(zip(*shapes))]
             inputs.append(helper.make_tensor_value_info(name, element_type(self.feeds[0][name]), dims))
+        for name in self.exposed:
+            value = self.constants[name]
+            inputs.append(helper.make_tensor_value_info(name, element_type(value), value.shape))
         outputs = [helper.make_tensor_value_info(name, *self.declared[name]) for name in self.outputs]
         initializers = [numpy_helper.from_array(value, name) for name, value in self.constants.items()]
         body = helper.make_graph(self.nodes, "fuzz", inputs, outputs, initializers)
@@ -131,6 +140,7 @@ class Graph:
             nodes=nodes[::-1],
             feeds=[{name: value for name, value in feed.items() if name in needed} for feed in self.feeds],
             constants={name: value for name, value in self.constants.items() if name in needed},
+            exposed=tuple(name for name in self.exposed if name in needed),
         )
 
     def listing(self) -> str:

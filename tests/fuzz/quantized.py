@@ -114,3 +114,55 @@ def qlinear(b: Builder) -> None:
         w = b.constant(b.rng.integers(0, 50, (k[0], 4)).astype(dtype), as_node=False)
         y = b.node("QLinearMatMul", [q, *a, w, *numbers(0.01, 1), *out])
     b.node("DequantizeLinear", [y, *out])
+
+
+@recipe(1.2)
+def integer_options(b: Builder) -> None:
+    """Scales per channel, zero points of weights, groups, biases, integers that are pooled and moved."""
+    x = b.pick_rank(2, 4)
+    dtype, zero = zero_point(b)
+    number = lambda value, kind: b.constant(np.asarray(value, kind), as_node=False)  # noqa: E731
+    scale, rank, form = scale_of(b, x), b.rank(x), b.integer(0, 4)
+    if form == 0:  # Per channel, and back.
+        axis = b.integer(0, rank - 1)
+        sizes = b.dims(x)[axis]
+        b.need(len(set(sizes)) == 1 and b.opset >= 13)
+        scales = number(b.rng.uniform(0.5, 2, sizes[0]) * scale, np.float32)
+        points = number(b.rng.integers(0, 5, sizes[0]), dtype)
+        q = b.node("QuantizeLinear", [x, scales, points], axis=b.choice([axis, axis - rank]))
+        b.node("DequantizeLinear", [q, scales, points], axis=axis)
+        return
+    q = b.node("QuantizeLinear", [x, number(scale, np.float32), number(zero, dtype)])
+    if form == 1:  # Movement, clamps and maxima of integers.
+        q = b.node("Transpose", [q]) if b.chance(0.5) else q
+        if b.rank(q) >= 3 and b.opset >= 12 and all(v.size for v in b.values[q]):
+            q = b.node("MaxPool", [q], kernel_shape=[1] * (b.rank(q) - 2), strides=[2] * (b.rank(q) - 2))
+        q = b.node("Reshape", [q, b.ints(-1)])
+        b.node("DequantizeLinear", [q, number(scale, np.float32), number(zero, dtype)])
+    elif form == 2:  # MatMulInteger with a zero point per column.
+        depth = b.dims(x)[-1]
+        b.need(len(set(depth)) == 1 and depth[0] >= 1)
+        w = number(b.rng.integers(0, 100, (depth[0], 4)), b.choice([np.int8, np.uint8]))
+        point = number(b.rng.integers(0, 9, b.choice([(), (4,)])), b.values[w][0].dtype)
+        y = b.node("MatMulInteger", [q, w, number(zero, dtype), point] if b.chance(0.7) else [q, w])
+        b.node("Cast", [y], to=1)
+    else:
+        b.need(rank == 4 and b.static(x) and all(b.shape(x)))
+        c = b.shape(x)[1]
+        groups = b.choice([1, c])
+        m, k = groups * b.choice([1, 2]), b.choice([1, 2, 3])
+        shape, window = (m, c // groups, k, k), {"pads": [b.integer(0, k - 1) for _ in range(4)], "group": groups}
+        window["strides"] = b.choice([[1, 1], [2, 1]])
+        if form == 3:
+            w = number(b.rng.integers(-90, 90, shape), np.int8)
+            each = (m,) if b.chance(0.5) else ()
+            inputs = [q, number(scale, np.float32), number(zero, dtype), w]
+            inputs += [number(b.rng.uniform(0.005, 0.02, each), np.float32), number(np.zeros(each), np.int8)]
+            inputs += [number(0.05, np.float32), number(zero, dtype)]
+            inputs += [number(b.rng.integers(-500, 500, m), np.int32)] if b.chance(0.6) else []
+            y = b.node("QLinearConv", inputs, **window)
+            b.node("DequantizeLinear", [y, *inputs[6:8]])
+        else:
+            w = number(b.rng.integers(0, 90, shape), np.uint8)
+            points = [number(zero, dtype), number(3, np.uint8)] if b.chance(0.6) else []
+            b.node("Cast", [b.node("ConvInteger", [q, w, *points], **window)], to=1)

@@ -15,7 +15,6 @@ OTHER = ("ReduceLogSum", "ReduceLogSumExp", "ReduceProd")
 def reduced(b: Builder, op: str, x: str, axes, keepdims, noop=None) -> str:
     """A reduction with its axes in the form of the opset. axes None: absent."""
     since = 13 if op == "ReduceSum" else 18
-    b.need(op != "ReduceMean" or all(v.size for v in b.values[x]))  # The mean of nothing is 0 or no number.
     if axes and not b.values[x][0].size:
         axes = sorted(axis % b.rank(x) for axis in axes)  # ONNX Runtime forgets negative ones of empty tensors.
     inputs, attributes = ([], {}) if axes is None else axes_inputs(b, axes, since)

@@ -65,16 +65,20 @@ class Reference:
             results[name] = value.astype(np.float64) if value.dtype == np.float32 else value
         with np.errstate(all="ignore"):
             for node in self._session.rt_nodes_:
-                disturbed = rng is not None and node.onnx_node.op_type not in MOVES
+                kind = node.onnx_node.op_type
+                resampled = kind in ("Resize", "Upsample")
+                disturbed = rng is not None and kind not in MOVES
                 inputs = [results[name] for name in node.input]
                 if disturbed:  # The scales of a Resize decide its shape.
-                    count = 1 if node.onnx_node.op_type in ("Resize", "Upsample") else len(inputs)
+                    count = 1 if resampled else len(inputs)
                     inputs = [*(_disturb(value, rng, size, 0.0) for value in inputs[:count]), *inputs[count:]]
                 context = {"context": results.copy()} if node.need_context() else {}
                 for name, value in zip(node.output, node.run(*inputs, **context)):
                     if isinstance(value, np.ndarray) and value.dtype == np.float32:
                         value = value.astype(np.float64)
-                    results[name] = _disturb(value, rng, size, 0.1) if disturbed else value
+                    # The position n is rounded, too, by n 2^-24: so far goes the way between two neighbors.
+                    share = 0.06 * max(value.shape) if resampled else 0.1
+                    results[name] = _disturb(value, rng, size, max(0.1, share)) if disturbed else value
         return [np.asarray(results[name]) for name in self.outputs]
 
     def bounds(self, feed: Arrays, seed: int = 0) -> List[Tuple[np.ndarray, np.ndarray]]:

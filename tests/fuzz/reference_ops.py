@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops import op_loop
 
 from .graph import MICROSOFT
 
@@ -172,6 +173,9 @@ class ConvTranspose(OpRun):
             y[(slice(None),) * 3 + tuple(place)] += part
         node = {"auto_pad": auto_pad, "pads": pads or [0] * 2 * rank}
         cuts = _transposed_pads(node, spatial, kernel, strides, dilations, extra)
+        if output_shape:
+            totals = [f + e - n for f, e, n in zip(full, extra, output_shape)]
+            cuts = [(t // 2, t - t // 2) if auto_pad == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
         y = y.reshape(x.shape[0], -1, *y.shape[3:])
         y = y[(slice(None),) * 2 + tuple(slice(a, n - b) for (a, b), n in zip(cuts, y.shape[2:]))]
         return (y if bias is None else y + bias.reshape([-1] + [1] * rank),)
@@ -193,6 +197,24 @@ class LpNormalization(OpRun):
         p, axis = (2 if p is None else p), (-1 if axis is None else axis)
         norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
         return (np.where(norm == 0, 0.0, x / np.where(norm == 0, 1.0, norm)),)
+
+
+class Loop(op_loop.Loop):
+    """onnx.reference takes an absent condition for false, and joins scan outputs along an axis that they have."""
+
+    def _run(self, trips, going, *values, context=None, body=None, attributes=None, **_):
+        names, state = self.body.input_names, list(values)
+        scans = [[] for _ in self.body.output_names[1 + len(state) :]]
+        trip, going = 0, going is None or bool(going)
+        while going and (trips is None or trip < trips):
+            counters = {names[0]: np.array(trip), names[1]: np.array(True)}
+            inputs = {**(context or {}), **counters, **dict(zip(names[2:], state))}
+            outputs = self._run_body(inputs, attributes=attributes)
+            going, state = bool(outputs[0]), list(outputs[1 : 1 + len(state)])
+            for scan, value in zip(scans, outputs[1 + len(state) :]):
+                scan.append(value)
+            trip += 1
+        return (*state, *(np.stack(scan) if scan else np.zeros(0) for scan in scans))
 
 
 OPERATORS = [value for value in list(globals().values()) if isinstance(value, type) and issubclass(value, OpRun)]

@@ -28,6 +28,8 @@ EXPECTED = {
     "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout", "Gather", "Expand", "Tile", "Pad",
     "Where", "Cast", "QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "If", "Loop",
     "Scan", "FastGelu", "QuickGelu", "BiasGelu", "SkipLayerNormalization", "Attention", "Mod", "NonZero", "Trilu",
+    "GatherElements", "GatherND", "ScatterElements", "ScatterND", "CumSum", "TopK", "OneHot", "Range", "BitShift", "LSTM",
+    "GRU", "RNN", "RotaryEmbedding", "Unique", "Compress", "ConvInteger", "CenterCropPad", "Xor",
 }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class Integers:
             if product is None or name in spec.constants or other not in spec.constants:
                 continue
             made_by, shape = spec.graph.nodes[product], spec.shapes[name]
-            if made_by.op not in _PRODUCTS or shape is None or shape != spec.shapes[node.outputs[0]]:
+            if made_by.op not in _PRODUCTS or not shape or shape != spec.shapes[node.outputs[0]]:
                 continue
             channel = 1 if made_by.op.startswith("Conv") else len(shape) - 1
             wanted = [1] * len(shape)

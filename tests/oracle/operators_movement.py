@@ -75,12 +75,11 @@ def _slice(node: Node, x: Inputs) -> list[Value]:
             index[axis] = slice(max(0, min(size, start + size if start < 0 else start)),
                                 max(0, min(size, end + size if end < 0 else end)), step)  # fmt: skip
         else:
-            first = min(size - 1, start + size if start < 0 else start)
-            last = max(-1, min(size - 1, end + size if end < 0 else end))
-            if first < 0:
-                index[axis] = slice(0, 0)
-            else:
-                index[axis] = slice(first, None if last < 0 else last, step)
+            # ONNX clamps a start to the first element, where NumPy takes nothing.
+            first = max(0, min(size - 1, start + size if start < 0 else start))
+            # The largest integers mean the end in the direction of the step, as in ONNX Runtime.
+            last = -1 if end in (2**31 - 1, 2**63 - 1) else max(-1, min(size - 1, end + size if end < 0 else end))
+            index[axis] = slice(first, None if last < 0 else last, step)
     return [data.moved(lambda a: a[tuple(index)])]
 
 
@@ -112,17 +111,17 @@ def _gather_elements(node: Node, x: Inputs) -> list[Value]:
     axis = node.get("axis", 0)
     size = x[0].shape[axis]
     index = np.where(x[1].v < 0, x[1].v + size, x[1].v)
-    return _pick(x[0], x[1], lambda a: np.take_along_axis(a, index, axis))
+    place = list(np.indices(index.shape))  # Other dimensions may be shorter than those of the data.
+    place[axis] = index
+    return _pick(x[0], x[1], lambda a: a[tuple(place)])
 
 
 def _gather_nd(node: Node, x: Inputs) -> list[Value]:
     batch, index = node.get("batch_dims", 0), x[1].v
 
     def gather(a: np.ndarray) -> np.ndarray:
-        lead = a.shape[:batch]
-        flat, picks = a.reshape(-1, *a.shape[batch:]), index.reshape(-1, *index.shape[batch:])
-        parts = [f[tuple(np.moveaxis(p, -1, 0))] for f, p in zip(flat, picks)]
-        return np.stack(parts).reshape(*lead, *parts[0].shape)
+        lead = np.indices(index.shape[:batch]).reshape(batch, *index.shape[:batch], *[1] * (index.ndim - 1 - batch))
+        return a[(*lead, *np.moveaxis(index, -1, 0))]
 
     return _pick(x[0], x[1], gather)
 
@@ -157,13 +156,13 @@ def _pad(node: Node, x: Inputs) -> list[Value]:
     before, after = [0] * len(data.shape), [0] * len(data.shape)
     for i, axis in enumerate(axes):
         before[axis], after[axis] = pads[i], pads[i + len(axes)]
-    cut = tuple(slice(max(0, -b), s - max(0, -a)) for b, a, s in zip(before, after, data.shape))
     width = [(max(0, b), max(0, a)) for b, a in zip(before, after)]
-    modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
     def pad(a: np.ndarray, filling: typing.Any) -> np.ndarray:
-        extra = {"constant_values": filling} if mode == "constant" else {}
-        return np.pad(a[cut], width, modes[mode], **extra)  # type: ignore[call-overload]
+        if mode == "constant":  # What is cut may reach into the pads of the other side.
+            a = np.pad(a, width, mode, constant_values=filling)
+        a = a[tuple(slice(max(0, -b), s - max(0, -e)) for b, e, s in zip(before, after, a.shape))]
+        return a if mode == "constant" else np.pad(a, width, mode)
 
     e = None
     if data.e is not None or (value is not None and value.e is not None):

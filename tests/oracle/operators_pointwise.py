@@ -89,7 +89,7 @@ FUNCTIONS: dict[str, tuple[typing.Callable[[Array], Array], typing.Callable[[Arr
     "Cosh": (np.cosh, lambda x: np.abs(x) * np.cosh(x)), "Asinh": (np.arcsinh, None), "Acosh": (np.arccosh, _one),
     "Atanh": (np.arctanh, None), "Softplus": (softplus, lambda x: np.where(x > 0, x, np.abs(x) * softplus(x))),
     "Softsign": (lambda x: x / (1 + np.abs(x)), None),
-    "Mish": (lambda x: np.where(x == -np.inf, 0.0, x * np.tanh(softplus(x))),
+    "Mish": (lambda x: x * np.tanh(softplus(x)),  # NaN at -inf, by the formula
              lambda x: _self(x) * np.minimum(_one(x), 100)),
     "HardSwish": (lambda x: x * hard_sigmoid(x, 1 / 6, 0.5), _self),
 }  # fmt: skip
@@ -150,7 +150,8 @@ def _remainder(node: Node) -> typing.Callable[[Array, Array], Array]:
 
 
 def _power(a: Array, b: Array) -> Array:
-    return np.power(a, b)
+    # All exponents written out: for a lone 0.5 NumPy takes the square root, which is not the power of -inf.
+    return np.power(*(np.array(v, order="C") for v in np.broadcast_arrays(a, b)))
 
 
 BINARY: dict[str, typing.Callable[[Array, Array], Array]] = {
@@ -263,7 +264,8 @@ def _fold(node: Node, x: list[Value], loose: bool) -> Value:
             both = x[0].bound() * x[1].bound()
             moved = moved + np.where(np.isnan(both), 0, both)
     own: typing.Any = None
-    if node.op == "Pow" and not (x[1].v.size == 1 and float(x[1].v.reshape(())) in (1.0, 2.0)):
+    # Squares are products, but an integer is converted first and leaves a power, which is a function.
+    if node.op == "Pow" and not (x[1].is_float and x[1].v.size == 1 and float(x[1].v.reshape(())) in (1.0, 2.0)):
         own = FUNCTION * EPSILON * np.abs(y) * (1 + np.abs(x[1].v * np.log(np.abs(x[0].v))))
     if node.op in ("Sum", "Mean", "Add", "Sub") and (len(x) > 2 or loose or moved is not None):
         own = EPSILON * len(x) * functools.reduce(np.add, [np.abs(v.v) for v in x])
@@ -292,7 +294,8 @@ def compare(node: Node, x: list[Value | None]) -> Value:
     if a.e is None and b.e is None:
         return Value(y, T.BOOL)
     with np.errstate(all="ignore"):
-        either = ~(np.abs(a.v - b.v) > a.bound() + b.bound()) & ~(np.isnan(a.v) | np.isnan(b.v))
+        apart = np.abs(np.subtract(a.v, b.v, dtype=np.float64))
+        either = ~(apart > a.bound() + b.bound()) & ~(np.isnan(a.v) | np.isnan(b.v))
     either = either & ((a.bound() + b.bound()) > 0)
     return Value(y, T.BOOL, np.where(either, 1.0, 0.0) if either.any() else None)
 

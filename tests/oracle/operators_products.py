@@ -9,7 +9,7 @@ import numpy as np
 
 from .model import Node
 from .operators_movement import Inputs
-from .operators_rows import sum_error
+from .operators_rows import alike_error, sum_error
 from .rounding import EPSILON
 from .values import T, Unsupported, Value, corners, result, uncertain
 
@@ -240,7 +240,7 @@ def pool(node: Node, x: Inputs) -> list[Value]:
         return [result(y, data.type, moved, (sum_error(taps) + 8 * EPSILON) * y)]
     counted = _counts(node, data, w, out)
     mean = lambda v: stack(v, 0.0).sum(0) / counted
-    own = (sum_error(taps) + EPSILON) * mean(np.abs(data.v))
+    own = (sum_error(taps) + EPSILON + alike_error(stack(data.v, 0.0), 0)[0]) * mean(np.abs(data.v))
     return [result(mean(data.v), data.type, None if data.e is None else mean(data.e), own if taps > 1 else None)]
 
 
@@ -273,7 +273,9 @@ def _global_pool(node: Node, data: Value) -> Value:
     if node.op == "GlobalMaxPool":
         return result(np.max(data.v, **keep), data.type, corners(lambda v: np.max(v, **keep), [data]))
     if node.op == "GlobalAveragePool":
-        own = (sum_error(count) + EPSILON) * np.mean(np.abs(data.v), **keep) if count > 1 else None
+        flat = data.v.reshape(*data.shape[:2], count)
+        alike = alike_error(flat, 2).reshape(*data.shape[:2], *[1] * len(axes)) if flat.size else 0.0
+        own = (sum_error(count) + EPSILON + alike) * np.mean(np.abs(data.v), **keep) if count > 1 else None
         return result(np.mean(data.v, **keep), data.type, None if data.e is None else np.mean(data.e, **keep), own)
     if node.op == "GlobalLpPool":
         p = node.get("p", 2)

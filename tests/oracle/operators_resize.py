@@ -22,8 +22,9 @@ def _source(node: Node, i: np.ndarray, size: int, out: int, scale: float) -> np.
     if mode == "pytorch_half_pixel":
         return (i + 0.5) / scale - 0.5 if out > 1 else np.zeros_like(i)
     if mode == "align_corners":
-        # The scaled length, which need not be whole: as ONNX's reference has it.
-        return i * (size - 1) / (scale * size - 1) if scale * size != 1 else np.zeros_like(i)
+        # The scaled length, which need not be whole: as ONNX's reference has it. But 7 / 3 in float32 means seven thirds.
+        length = out if abs(scale * size - out) <= 1e-6 * out else scale * size
+        return i * (size - 1) / (length - 1) if length != 1 else np.zeros_like(i)
     if mode == "asymmetric":
         return i / scale
     if mode == "half_pixel_symmetric":

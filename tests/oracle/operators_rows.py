@@ -18,6 +18,13 @@ def sum_error(count: int) -> float:
     return EPSILON * min(count - 1, 2 + 1.25 * np.sqrt(count)) if count > 1 else 0.0
 
 
+def alike_error(v: np.ndarray, axis: int) -> np.ndarray:
+    """What a running sum may lose beyond `sum_error`: its roundings are independent where its terms differ, but all go
+    the same way where terms are equal. Relative, too; counts the terms that equal the middle one."""
+    middle = np.take(np.sort(v, axis), [v.shape[axis] // 2], axis)
+    return EPSILON * np.sum(v == middle, axis, keepdims=True)
+
+
 def reduction_axes(node: Node, axes_value: Value | None, rank: int) -> Axes:
     """The axes of a ReduceX layer: all of them when none are given, unless noop_with_empty_axes is set."""
     axes = [int(a) for a in axes_value.v.reshape(-1)] if axes_value is not None else list(node.get("axes") or [])
@@ -37,7 +44,7 @@ def _reduce(op: str, v: np.ndarray, axes: Axes) -> np.ndarray:
     if op == "ReduceSum":
         return np.sum(v, **keep)
     if op == "ReduceMean":
-        return np.mean(v, **keep)
+        return np.sum(v, **keep) / max(1, int(np.prod([v.shape[a] for a in axes], dtype=np.int64)))  # Of nothing: 0.
     if op in ("ReduceMax", "ReduceMin"):
         low = np.iinfo(v.dtype).min if v.dtype.kind in "iu" else (False if v.dtype.kind == "b" else -np.inf)
         high = np.iinfo(v.dtype).max if v.dtype.kind in "iu" else (True if v.dtype.kind == "b" else np.inf)
@@ -86,7 +93,7 @@ def _moved(op: str, data: Value, axes: Axes, y: np.ndarray) -> np.ndarray | None
     if op == "ReduceSum":
         moved = np.sum(e, axis=axes, keepdims=True)
     elif op == "ReduceMean":
-        moved = np.mean(e, axis=axes, keepdims=True)
+        moved = _reduce(op, e, axes)
     elif op in ("ReduceMax", "ReduceMin", "ReduceLogSum", "ReduceLogSumExp"):
         moved = corners(lambda v: _reduce(op, v, axes), [data])
     else:
@@ -356,7 +363,7 @@ def cumulative_sum(node: Node, x: Inputs) -> Value:
         v = np.flip(v, axis) if node.get("reverse", 0) else v
         y = np.cumsum(v, axis, dtype=v.dtype)
         if node.get("exclusive", 0):
-            y = y - v if v.dtype.kind != "f" else np.concatenate(
+            y = y - v if v.dtype.kind != "f" or not v.size else np.concatenate(
                 [np.zeros_like(np.take(y, [0], axis)), np.delete(y, -1, axis)], axis)  # fmt: skip
         return np.flip(y, axis) if node.get("reverse", 0) else y
 

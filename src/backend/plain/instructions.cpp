@@ -174,7 +174,8 @@ float reduce(Instruction instruction, std::span<const float> row) {
         result += x;  // kReduceSum, kReduceMean
     }
   }
-  return static_cast<float>(instruction == I::kReduceMean ? result / static_cast<double>(row.size()) : result);
+  const auto count = static_cast<double>(std::max<std::size_t>(row.size(), 1));
+  return static_cast<float>(instruction == I::kReduceMean ? result / count : result);
 }
 
 }  // namespace ulpscope::plain

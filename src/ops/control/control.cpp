@@ -155,6 +155,27 @@ Tensor as_declared(Tensor scalar, const Subgraph& body, std::size_t input) {
   return shape && shape->size() == 1 ? scalar.reshaped({1}) : scalar;
 }
 
+/// The shape of the elements of a scan output that no iteration made. What is carried may change its shape from one to
+/// the next, so what counts is what the body declares, with 0 for what it leaves open, as in ONNX Runtime; without a
+/// declaration, the shapes that come in.
+Shape shape_of_nothing(const KernelContext& ctx, const Subgraph& body, const std::vector<Tensor>& state,
+                       std::size_t output) {
+  const Network& network = *body.network;
+  const auto closed = [](Shape shape) {
+    for (std::int64_t& dim : shape) dim = std::max<std::int64_t>(dim, 0);
+    return shape;
+  };
+  std::vector<Shape> shapes;
+  bool declared = true;
+  for (std::size_t k = 0; k < state.size() + 2; ++k) {
+    const auto& shape = network.tensor(network.inputs[k]).shape;
+    declared &= shape.has_value();
+    shapes.push_back(shape ? closed(*shape) : k < 2 ? Shape{} : state[k - 2].shape());
+  }
+  if (const auto& shape = network.tensor(network.outputs[output]).shape; shape && !declared) return closed(*shape);
+  return shape_without_run(ctx, body, std::move(shapes), output);
+}
+
 void run_loop(KernelContext& ctx) {
   const Subgraph& body = ctx.attributes().required_graph("body");
   const std::size_t carried = carried_values(ctx, body), outputs = body.network->outputs.size();
@@ -174,12 +195,6 @@ void run_loop(KernelContext& ctx) {
     for (std::size_t i = 0; i < carried; ++i) state[i] = std::move(results[i + 1]);
     for (std::size_t i = 0; i < stacks.size(); ++i) stacks[i].push(ctx, std::move(results[1 + carried + i]));
   }
-  const auto shape_of_nothing = [&](std::size_t output) {
-    std::vector<Shape> shapes{as_declared(Tensor::scalar(trips), body, 0).shape(),
-                              as_declared(Tensor::scalar(true), body, 1).shape()};
-    for (const Tensor& each : state) shapes.push_back(each.shape());
-    return shape_without_run(ctx, body, std::move(shapes), output);
-  };
   for (int i = 0; i < ctx.num_outputs(); ++i) {
     if (!ctx.has_output(i)) continue;
     const std::size_t index = static_cast<std::size_t>(i);
@@ -188,7 +203,7 @@ void run_loop(KernelContext& ctx) {
       continue;
     }
     const Stack& stack = stacks[index - carried];
-    Shape nothing = stack.empty() ? shape_of_nothing(index + 1) : Shape{};
+    Shape nothing = stack.empty() ? shape_of_nothing(ctx, body, state, index + 1) : Shape{};
     ctx.set_output(i, stack.join(ctx, 0, false, std::move(nothing), ctx.output_type(i)));
   }
 }

@@ -43,7 +43,10 @@ Selection selection(const Context& ctx) {
     const auto place = [&](std::int64_t at, std::int64_t lowest) {
       return std::clamp(at < 0 ? at + size : at, lowest, highest);
     };
-    const std::int64_t begin = place((*starts)[i], 0), end = place((*ends)[i], step > 0 ? 0 : -1);
+    // The largest integers mean the end in the direction of the step, as in ONNX Runtime.
+    const bool to_front = step < 0 && ((*ends)[i] == std::numeric_limits<std::int64_t>::max() ||
+                                       (*ends)[i] == std::numeric_limits<std::int32_t>::max());
+    const std::int64_t begin = place((*starts)[i], 0), end = to_front ? -1 : place((*ends)[i], step > 0 ? 0 : -1);
     result.begin[d] = begin;
     result.step[d] = step;
     if (size == 0)
@@ -145,8 +148,8 @@ void infer_pad(InferContext& ctx) {
   for (std::size_t d = 0; d < shape.size(); ++d) {
     const std::int64_t size = shape[d];
     if (__builtin_add_overflow(size, pads.begin[d], &shape[d]) ||
-        __builtin_add_overflow(shape[d], pads.end[d], &shape[d]) || shape[d] < 0 || pads.begin[d] < -size ||
-        pads.end[d] < -size)
+        __builtin_add_overflow(shape[d], pads.end[d], &shape[d]) || shape[d] < 0 ||
+        (mode != "constant" && (pads.begin[d] < -size || pads.end[d] < -size)))
       ctx.fail(fmt::format("pads {} and {} do not fit axis {} of size {}", pads.begin[d], pads.end[d], d, size));
     const bool grows = pads.begin[d] > 0 || pads.end[d] > 0;
     if (mode != "constant" && grows &&

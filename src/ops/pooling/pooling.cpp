@@ -105,14 +105,14 @@ std::int64_t positions_with_pads(const Window3& w, const Window3::Triple& at) {
 void run_average_pool(KernelContext& ctx) {
   const bool include_pad = ctx.attributes().integer("count_include_pad", 0) != 0;
   run_windows<FloatTypes>(ctx, [&]<typename T>(const T* image, const Window3& w, const WindowPlace& place) {
-    T sum{};
+    double sum = 0;
     std::int64_t count = 0;
     visit_window(w, place.at, place.first, place.last, [&](std::int64_t i) {
       sum += image[i];
       ++count;
     });
     if (include_pad) count = positions_with_pads(w, place.at);
-    return count == 0 ? T{} : sum / static_cast<T>(count);
+    return count == 0 ? T{} : static_cast<T>(sum) / static_cast<T>(count);
   });
 }
 
@@ -151,9 +151,9 @@ T lp_root(T sum, std::int64_t p) {
 void run_lp_pool(KernelContext& ctx) {
   const std::int64_t p = ctx.attributes().integer("p", 2);
   run_windows<FloatTypes>(ctx, [&]<typename T>(const T* image, const Window3& w, const WindowPlace& place) {
-    T sum{};
+    double sum = 0;
     visit_window(w, place.at, place.first, place.last, [&](std::int64_t i) { sum += lp_power(image[i], p); });
-    return lp_root(sum, p);
+    return lp_root(static_cast<T>(sum), p);
   });
 }
 
@@ -296,9 +296,9 @@ void run_global_pool(KernelContext& ctx, const Reduce& reduce) {
 
 void run_average(KernelContext& ctx) {
   run_global_pool(ctx, []<typename T>(const T* x, std::int64_t count) {
-    T sum{};
+    double sum = 0;  // One running sum in float32 drifts where terms are alike.
     for (std::int64_t i = 0; i < count; ++i) sum += x[i];
-    return sum / static_cast<T>(count);
+    return static_cast<T>(sum) / static_cast<T>(count);
   });
 }
 
@@ -323,9 +323,9 @@ void adjoint_max(AdjointContext& ctx) {
 
 void run_lp(KernelContext& ctx) {
   run_global_pool(ctx, [p = ctx.attributes().integer("p", 2)]<typename T>(const T* x, std::int64_t count) {
-    T sum{};
+    double sum = 0;
     for (std::int64_t i = 0; i < count; ++i) sum += lp_power(x[i], p);
-    return lp_root(sum, p);
+    return lp_root(static_cast<T>(sum), p);
   });
 }
 

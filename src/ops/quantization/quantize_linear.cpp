@@ -157,7 +157,8 @@ void run_dynamic_quantize_linear(KernelContext& ctx) {
     low = std::min(low, v);
     high = std::max(high, v);
   }
-  const float scale = high == low ? 0.0f : (high - low) / 255.0f;
+  // Of nothing but zeros, any scale will do: 1, as in ONNX Runtime. 0 would make NaN of what is divided by it.
+  const float scale = high == low ? 1.0f : (high - low) / 255.0f;
   const std::uint8_t zero = scale == 0 ? std::uint8_t{0} : quantize<std::uint8_t>(-low / scale, 0);
   if (ctx.has_output(0)) {
     std::uint8_t* out = ctx.output(0).data<std::uint8_t>();

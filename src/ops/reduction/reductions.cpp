@@ -1,5 +1,6 @@
 // ReduceX: one number for each row over some axes; sums are pairwise, integers wrap around. ArgMax and ArgMin, CumSum
 // and CumProd work along one axis.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -302,11 +303,11 @@ OpTable reductions() {
             return largest;
           },
           adjoint_extreme_of_row),
-      // ReduceMean, ai.onnx 1, 11, 13, 18: the mean over axes; integers truncate.
+      // ReduceMean, ai.onnx 1, 11, 13, 18: the mean over axes; integers truncate. Of nothing: 0.
       reduction(
           {.name = "ReduceMean", .function = F::kReduceMean},
           []<typename T>(const T* row, std::int64_t length) {
-            return divided(row_sum(row, length), static_cast<T>(length));
+            return divided(row_sum(row, length), static_cast<T>(std::max<std::int64_t>(length, 1)));
           },
           adjoint_mean_of_row),
       // ReduceMin, ai.onnx 1, 11, 12, 13, 18, 20: the smallest element over axes; NaN wins. Of bools too, from opset

@@ -44,7 +44,9 @@ void check_name(const Layer& layer, const char* attribute, const std::string& va
 /// would be decided differently in a wider type.
 float source_position(const ResampleOptions& o, const ResampleAxis& a, std::int64_t input, std::int64_t at) {
   const float x = static_cast<float>(at), n = static_cast<float>(input);
-  const float exact_output = a.scale * n;
+  // The scaled length, which need not be whole; but what 7 / 3 * 3 is in float32 must not move what a Floor gives.
+  const float length = static_cast<float>(a.output), scaled = a.scale * n;
+  const float exact_output = std::abs(scaled - length) <= 1e-6f * length ? length : scaled;
   if (o.coordinates == "align_corners") return exact_output == 1 ? 0 : x * (n - 1) / (exact_output - 1);
   if (o.coordinates == "asymmetric") return x / a.scale;
   if (o.coordinates == "tf_crop_and_resize") {
@@ -53,7 +55,7 @@ float source_position(const ResampleOptions& o, const ResampleAxis& a, std::int6
   }
   if (o.coordinates == "pytorch_half_pixel") return a.output <= 1 ? 0 : (x + 0.5f) / a.scale - 0.5f;
   if (o.coordinates == "half_pixel_symmetric") {
-    const float adjustment = static_cast<float>(a.output) / exact_output;
+    const float adjustment = length / exact_output;
     return n / 2 * (1 - adjustment) + (x + 0.5f) / a.scale - 0.5f;
   }
   if (o.coordinates == "tf_half_pixel_for_nn") return (x + 0.5f) / a.scale;

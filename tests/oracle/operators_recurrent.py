@@ -1,0 +1,96 @@
+"""LSTM, GRU and RNN in float64, by the equations of ONNX; bounds are those of operators_opaque."""
+
+from __future__ import annotations
+
+import typing
+
+import numpy as np
+
+from .model import Node
+from .values import Unsupported
+
+Array = np.ndarray
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+_FUNCTIONS: dict[str, typing.Callable[[Array], Array]] = {
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Tanh": np.tanh, "Relu": lambda x: np.maximum(x, 0),
+    "Softsign": lambda x: x / (1 + np.abs(x)), "Softplus": lambda x: np.logaddexp(0, x),
+}  # fmt: skip
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _functions(node: Node, ways: int) -> list[list[typing.Callable[[Array], Array]]]:
+    names = [_text(n) for n in node.get("activations") or _DEFAULTS[node.op] * ways]
+    if any(name not in _FUNCTIONS for name in names):
+        raise Unsupported(f"{node.op} with activations that have parameters")
+    count = len(_DEFAULTS[node.op])
+    return [[_FUNCTIONS[name] for name in names[way * count : (way + 1) * count]] for way in range(ways)]
+
+
+class _Way:
+    """One direction: its weights, [gate, hidden, width] of the input and [gate, hidden, hidden] of the state."""
+
+    def __init__(self, node: Node, inputs: list[Array | None], way: int, functions: list):
+        self.node, self.functions, gates = node, functions, _GATES[node.op]
+        w, r, bias = inputs[1][way], inputs[2][way], inputs[3]
+        self.hidden = r.shape[-1]
+        self.w, self.r = (m.reshape(gates, self.hidden, -1) for m in (w, r))
+        parts = np.zeros((2, gates, self.hidden)) if bias is None else bias[way].reshape(2, gates, self.hidden)
+        self.w_bias, self.r_bias = parts
+        peephole = inputs[7] if len(inputs) > 7 else None
+        self.peephole = np.zeros((3, self.hidden)) if peephole is None else peephole[way].reshape(3, self.hidden)
+
+    def clipped(self, x: Array) -> Array:
+        limit = self.node.get("clip", 0)
+        return np.clip(x, -limit, limit) if limit else x
+
+    def step(self, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+        """x [batch, width] and the states [batch, hidden] to the next states."""
+        sums = [x @ w.T + wb for w, wb in zip(self.w, self.w_bias)]
+        full = lambda g, state: sums[g] + state @ self.r[g].T + self.r_bias[g]
+        f = self.functions
+        if self.node.op == "RNN":
+            return f[0](self.clipped(full(0, h))), c
+        if self.node.op == "GRU":
+            z, reset = f[0](self.clipped(full(0, h))), f[0](self.clipped(full(1, h)))
+            if self.node.get("linear_before_reset", 0):
+                candidate = sums[2] + reset * (h @ self.r[2].T + self.r_bias[2])
+            else:
+                candidate = full(2, reset * h)
+            return (1 - z) * f[1](self.clipped(candidate)) + z * h, c
+        i = f[0](self.clipped(full(0, h) + self.peephole[0] * c))
+        forget = f[0](self.clipped(full(2, h) + self.peephole[2] * c))
+        c = forget * c + i * f[1](self.clipped(full(3, h)))
+        o = f[0](self.clipped(full(1, h) + self.peephole[1] * c))
+        return o * f[2](c), c
+
+
+def recurrent(node: Node, inputs: list[Array | None]) -> list[Array]:
+    """Y, Y_h and, of an LSTM, Y_c. Behind the end of a sequence Y is 0 and the state stays."""
+    if node.get("layout", 0) or node.get("input_forget", 0):
+        raise Unsupported(f"{node.op} with layout or input_forget")
+    inputs = inputs + [None] * (8 - len(inputs))
+    x = inputs[0]
+    time, batch, _ = x.shape
+    ways, hidden = inputs[2].shape[0], inputs[2].shape[-1]
+    lengths = np.full(batch, time) if inputs[4] is None else inputs[4]
+    y, finals = np.zeros((time, ways, batch, hidden)), np.zeros((2, ways, batch, hidden))
+    functions = _functions(node, ways)
+    for way in range(ways):
+        backwards = way == 1 or _text(node.get("direction", "forward")) == "reverse"
+        layer = _Way(node, inputs, way, functions[way])
+        states = [np.zeros((batch, hidden)) if s is None else s[way] for s in (inputs[5], inputs[6])]
+        for t in range(time):
+            # Each sequence backwards from its own end.
+            at = np.where(backwards, lengths - 1 - t, t)
+            alive = (t < lengths)[:, None]
+            now = layer.step(x[at % time, np.arange(batch)], *states)
+            states = [np.where(alive, new, old) for new, old in zip(now, states)]
+            for b in np.flatnonzero(alive):
+                y[at[b], way, b] = states[0][b]
+        finals[:, way] = states
+    return [y, finals[0]] + ([finals[1]] if node.op == "LSTM" else [])
