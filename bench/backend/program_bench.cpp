@@ -74,8 +74,8 @@ void softmax(benchmark::State& state) {
   ProgramBuilder program({rows, width}, 1);
   const int x = program.input({width, 1}, Rounding::kNone);
   const int e =
-      program.apply(Instruction::kExp, program.apply(Instruction::kSub, x, program.apply(Instruction::kRowMax, x)));
-  program.output(program.apply(Instruction::kDiv, e, program.apply(Instruction::kRowSum, e)), Rounding::kNone);
+      program.apply(Instruction::kExp, program.apply(Instruction::kSub, x, program.apply(Instruction::kReduceMax, x)));
+  program.output(program.apply(Instruction::kDiv, e, program.apply(Instruction::kReduceSum, e)), Rounding::kNone);
   run(state, *program.finish(), {filled({rows, width})}, {rows, width});
 }
 BENCHMARK(softmax)->ArgName("width")->Arg(64)->Arg(1024);
@@ -86,8 +86,8 @@ void layer_norm(benchmark::State& state) {
   ProgramBuilder program({rows, width}, 1);
   const int x = program.input({width, 1}, Rounding::kNone);
   const int scale = program.input({0, 1}, Rounding::kNone), shift = program.input({0, 1}, Rounding::kNone);
-  const int centered = program.apply(Instruction::kSub, x, program.apply(Instruction::kRowMean, x));
-  const int variance = program.apply(Instruction::kRowMean, program.apply(Instruction::kSquare, centered));
+  const int centered = program.apply(Instruction::kSub, x, program.apply(Instruction::kReduceMean, x));
+  const int variance = program.apply(Instruction::kReduceMean, program.apply(Instruction::kSquare, centered));
   const int factor =
       program.apply(Instruction::kRsqrt, program.apply(Instruction::kAdd, variance, program.constant(1e-5f)));
   const int scaled = program.apply(Instruction::kMul, program.apply(Instruction::kMul, centered, factor), scale);

@@ -93,18 +93,18 @@ void build_plan(benchmark::State& state, const std::string& name, Fusion fusion)
   if (!present(state, name)) return;
   set_num_threads(1);
   Trials trials(name, shapes_of(name), fusion);
-  std::size_t steps = 0;
+  std::size_t groups = 0;
   for (auto _ : state) {
     state.PauseTiming();
     const Assignment assignment = trials.random_assignment();
     state.ResumeTiming();
     auto plan = trials.build(assignment);
-    steps = plan->num_steps();
+    groups = plan->grouping().groups.size();
     state.PauseTiming();
     plan.reset();
     state.ResumeTiming();
   }
-  state.counters["steps"] = static_cast<double>(steps);
+  state.counters["groups"] = static_cast<double>(groups);
 }
 
 /// The same with the plan's first run and its end: a whole trial, but for the comparison.
