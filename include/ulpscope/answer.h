@@ -52,6 +52,10 @@ struct Trial {
   double cost_share = 0;  ///< Of the multiply-adds, in raised layers.
   /// Samples that pass by themselves; -1: the criterion judges them together only, or nobody counted.
   int samples_passed = -1;
+  /// Held-out samples that had joined those of the search.
+  int joined = 0;
+  /// Of the tolerance, per sample, to 4 digits; empty where they say nothing (a script, "hold-out", not finite).
+  std::vector<double> sample_used{};
   /// The repairs in force, one word each ("clamp mask:32752"): the same layers on another network are another trial.
   std::vector<std::string> repairs;
 };
@@ -120,6 +124,7 @@ struct Answer {
   Judgement search;                   ///< Of the answer, on the search samples.
   std::optional<Judgement> held_out;  ///< On the others.
   int search_samples = 0, held_out_samples = 0, held_out_passed = 0;
+  int joined_samples = 0;   ///< Of the search samples, those that were held out until they failed.
   double cost_share = 0;    ///< Of the multiply-adds that stay in higher precision.
   double time_us = 0;       ///< Estimated on the target: the answer,
   double time_low_us = 0;   ///< everything low,

@@ -12,6 +12,7 @@
 #include "engine/option_names.h"
 #include "precision/criterion_options.h"
 #include "precision/fingerprint.h"
+#include "precision/sample_pairs.h"
 #include "precision/search.h"
 #include "precision/trials.h"
 #include "ulpscope/error.h"
@@ -135,9 +136,17 @@ void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options
   if (prepared.data.golden.empty()) return;
   if (options.progress) options.progress({.stage = "running in float32"});
   Trials trials(prepared.data.network, prepared.task.build, prepared.data.samples);
-  const Judgement exact =
-      prepared.criterion->judge(prepared.data.golden, trials.run(trials.full_precision(), /*keep=*/false));
-  if (!exact.passed(options.margin))
+  const std::vector<TensorMap> outputs = trials.run(trials.full_precision(), /*keep=*/false);
+  visit_pairs(*prepared.criterion, prepared.data.golden, outputs, [](const SamplePair& pair) {
+    if (pair.golden.shape() != pair.candidate.shape())
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[golden] output '{}', sample {}: expected shape {}, which the model gives in float32, got "
+                      "{}; try golden outputs of these inputs",
+                      pair.output, pair.sample, to_string(pair.candidate.shape()), to_string(pair.golden.shape())));
+  });
+  const Judgement exact = prepared.criterion->judge(prepared.data.golden, outputs);
+  if (!exact.passed(options.margin > 0 ? options.margin : 1))
     log_warning(
         fmt::format("Even with every layer in float32 the outputs use {:.4g} of the tolerance against the golden "
                     "results (worst output: '{}'); were these made from other inputs, or is the tolerance too small?",

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <tuple>
 
 #include "engine/choose.h"
 #include "engine/int8.h"
@@ -183,6 +185,29 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
   return result;
 }
 
+/// The precision, as the only choice, of layers that have no float arithmetic of their own, and why; nothing for
+/// others.
+std::optional<std::pair<std::vector<Precision>, std::string>> without_choice(const Specialization& spec, LayerId id,
+                                                                             std::optional<Precision> requested,
+                                                                             const BuildOptions& options,
+                                                                             Precision lowest) {
+  const Layer& layer = spec.network->layer(id);
+  const auto fixed = [](Precision p, const char* why) { return std::pair(std::vector{p}, std::string(why)); };
+  // That of its bodies. Costs do not look into them.
+  if (layer.op->kind == OpKind::kControl)
+    return requested ? fixed(*requested, "its bodies: requested")
+                     : fixed(options.assume_lowest ? lowest : Precision::kFP32, "its bodies");
+  if (layer.op->precision == PrecisionRule::kMovement) return fixed(Precision::kFP32, "follows its input");
+  if (layer.op->precision != PrecisionRule::kCompute) return fixed(Precision::kFP32, "no float arithmetic");
+  if (spec.folded[id]) return fixed(Precision::kFP32, "known before anything runs: computed in fp32");
+  const DataType declared = declared_type(spec, layer);
+  if (!spec.numeric[id])
+    return fixed(Precision::kFP32, is_floating(declared) && declared != DataType::kFloat64
+                                       ? "computes shapes, lengths or indices: stays in fp32"
+                                       : "no narrow float arithmetic");
+  return std::nullopt;
+}
+
 }  // namespace
 
 Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const LayerTypes* requested) {
@@ -210,22 +235,8 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
     // Requests beside the network's change from trial to trial: they do not change the warning.
     if ((requested != nullptr || !requests[l]) && declared == DataType::kFloat32)
       without_scale.insert(without_scale.end(), missing.begin(), missing.end());
-    if (layer.op->kind == OpKind::kControl) {
-      // That of its bodies. Costs do not look into them.
-      const bool asked = requests[l].has_value();
-      result.reason[l] = asked ? "its bodies: requested" : "its bodies";
-      choice = {asked ? *requests[l] : options.assume_lowest ? allowed.front() : Precision::kFP32};
-    } else if (layer.op->precision != PrecisionRule::kCompute) {
-      result.reason[l] = layer.op->precision == PrecisionRule::kMovement ? "follows its input" : "no float arithmetic";
-      choice = {Precision::kFP32};
-    } else if (spec.folded[l]) {
-      result.reason[l] = "known before anything runs: computed in fp32";
-      choice = {Precision::kFP32};
-    } else if (!spec.numeric[l]) {
-      result.reason[l] = is_floating(declared) && declared != DataType::kFloat64
-                             ? "computes shapes, lengths or indices: stays in fp32"
-                             : "no narrow float arithmetic";
-      choice = {Precision::kFP32};
+    if (const auto given = without_choice(spec, l, requests[l], options, allowed.front())) {
+      std::tie(choice, result.reason[l]) = *given;
     } else if (requests[l]) {
       result.reason[l] = options.constraints == ConstraintMode::kObey ? "requested (obey)" : "requested (prefer)";
       choice = {*requests[l]};

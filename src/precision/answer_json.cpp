@@ -172,6 +172,7 @@ Json from_answer(const AnswerFile& file) {
           {"margin", from_double(answer.margin)},
           {"search", std::move(search)},
           {"held_out", std::move(held_out)},
+          {"joined_samples", answer.joined_samples},
           {"candidates", answer.candidates},
           {"cost_share", from_double(answer.cost_share)},
           {"target", answer.target},
@@ -197,6 +198,7 @@ void read_figures(const Reader& reader, Answer& answer) {
     answer.held_out_samples = read_count(held_out.at("samples"));
     answer.held_out_passed = read_count(held_out.at("passed"));
   }
+  if (reader.has("joined_samples")) answer.joined_samples = read_count(reader.at("joined_samples"));
   answer.candidates = read_count(reader.at("candidates"));
   answer.cost_share = reader.at("cost_share").real();
   answer.target = reader.at("target").text();

@@ -29,7 +29,10 @@ class PairwiseCriterion : public Criterion {
   Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> candidate) const final {
     Judgement result;
     visit_pairs(*this, golden, candidate, [&](const SamplePair& pair) {
-      const auto [used, value] = judge_pair(pair.output, pair.golden, pair.candidate);
+      const bool comparable = pair.golden.shape() == pair.candidate.shape();
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      const auto [used, value] =
+          comparable ? judge_pair(pair.output, pair.golden, pair.candidate) : Use{kInfinity, kInfinity};
       auto entry = std::ranges::find(result.outputs, pair.output, &Judgement::OutputError::output);
       if (entry == result.outputs.end()) {
         result.outputs.push_back({pair.output, used, value, pair.sample});
@@ -41,7 +44,7 @@ class PairwiseCriterion : public Criterion {
         result.value = value;
         result.worst_output = pair.output;
         result.worst_sample = pair.sample;
-        if (std::isinf(used)) result.problem = problem_of(pair);
+        if (std::isinf(used)) result.problem = why_infinite(pair);
       }
     });
     return result;
@@ -54,15 +57,12 @@ class PairwiseCriterion : public Criterion {
   virtual Use judge_pair(const std::string& output, const Tensor& golden, const Tensor& candidate) const = 0;
 
  private:
-  static std::string problem_of(const SamplePair& pair) {
-    const std::string where = fmt::format("output '{}', sample {}: ", pair.output, pair.sample);
-    const NonFinite foreign = count_non_finite(pair.golden, pair.candidate), own = count_non_finite(pair.golden);
-    if (foreign.nan + foreign.inf > 0)
-      return where +
-             fmt::format("{} NaN and {} Inf where the golden output has other values", foreign.nan, foreign.inf);
-    if (own.nan + own.inf > 0)
-      return where + fmt::format("the golden output itself has {} NaN and {} Inf", own.nan, own.inf);
-    return where + "an error where none is allowed";
+  static std::string why_infinite(const SamplePair& pair) {
+    if (std::string problem = problem_of(pair); !problem.empty()) return problem;
+    const NonFinite own = count_non_finite(pair.golden);
+    return fmt::format("output '{}', sample {}: ", pair.output, pair.sample) +
+           (own.nan + own.inf > 0 ? fmt::format("the golden output itself has {} NaN and {} Inf", own.nan, own.inf)
+                                  : "an error where none is allowed");
   }
 };
 

@@ -166,7 +166,7 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"--target", build.target},
       {"--cost-model", yes_or_no(!build.assume_lowest)},
       {"--objective", std::string(name_of(task.objective))},
-      {"--margin", fmt::format("{}", task.margin)},
+      {"--margin", task.margin > 0 ? fmt::format("{}", task.margin) : "from the data"},
       {"--no-repair", yes_or_no(!task.repair)},
       {"--keep", layer_names(task.keep)},
       {"--lower", layer_names(task.lower)},

@@ -33,8 +33,8 @@ std::string header_line(const Fingerprint& fingerprint) {
 }
 
 std::string key_of(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
-                   const std::vector<std::string>& repairs) {
-  std::string key = kind == "hold-out" ? "held out" : "search";
+                   const std::vector<std::string>& repairs, int joined) {
+  std::string key = (kind == "hold-out" ? "held out " : "search ") + std::to_string(joined);
   const auto append = [&key](char mark, const std::string& text) {
     key += mark + std::to_string(text.size()) + ':' + text;
   };
@@ -169,13 +169,13 @@ Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fi
 }
 
 const Trial* Journal::find(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
-                           const std::vector<std::string>& repairs) const {
-  const auto found = index_.find(key_of(kind, raised, repairs));
+                           const std::vector<std::string>& repairs, int joined) const {
+  const auto found = index_.find(key_of(kind, raised, repairs, joined));
   return found == index_.end() ? nullptr : &trials_[found->second];
 }
 
 void Journal::remember(Trial trial) {
-  index_.emplace(key_of(trial.kind, trial.raised, trial.repairs), trials_.size());
+  index_.emplace(key_of(trial.kind, trial.raised, trial.repairs, trial.joined), trials_.size());
   trials_.push_back(std::move(trial));
 }
 

@@ -118,11 +118,15 @@ Judgement to_judgement(const Reader& reader) {
 Json from_trial(const Trial& trial) {
   Json raised = Json::array();
   for (const auto& [name, precision] : trial.raised) raised.push_back({name, precision});
+  Json shares = Json::array();
+  for (const double used : trial.sample_used) shares.push_back(from_double(used));
   return {{"kind", trial.kind},
           {"repairs", trial.repairs},
           {"raised", std::move(raised)},
           {"passed", trial.judgement.passed(trial.margin)},
           {"samples_passed", trial.samples_passed},
+          {"joined", trial.joined},
+          {"sample_used", std::move(shares)},
           {"margin", from_double(trial.margin)},
           {"error", from_judgement(trial.judgement)},
           {"cost_share", from_double(trial.cost_share)},
@@ -143,6 +147,9 @@ Trial to_trial(const Reader& reader) {
   trial.judgement = to_judgement(reader.at("error"));
   trial.margin = reader.at("margin").real();
   if (reader.has("samples_passed")) trial.samples_passed = to_sample(reader.at("samples_passed"));
+  if (reader.has("joined")) trial.joined = to_sample(reader.at("joined"));
+  if (reader.has("sample_used"))
+    reader.at("sample_used").each([&](const Reader& each) { trial.sample_used.push_back(each.real()); });
   trial.seconds = reader.at("seconds").real();
   trial.time_us = reader.at("time_us").real();
   trial.cost_share = reader.at("cost_share").real();

@@ -267,7 +267,7 @@ std::vector<double> worst_of_samples(const std::vector<std::vector<double>>& mea
 
 std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
                                          const Criterion& criterion, std::span<const TensorMap> golden,
-                                         const PredictorOptions& options,
+                                         const PredictorOptions& options, std::size_t first,
                                          const std::function<void(int, int)>& progress) {
   std::vector<LayerEffect> effects;
   std::map<LayerId, std::size_t> index;
@@ -289,10 +289,10 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
   int done = 0;
   std::vector<std::vector<double>> mean_squares;  // [sample][candidate]
   for (std::size_t s = 0; s < golden.size(); ++s) {
-    const auto spec = trials.specialization(s);
+    const auto spec = trials.specialization(first + s);
     auto& made = products[spec->input_shapes];
     if (made == nullptr) made = make_products(trials, *spec, wanted, outputs);
-    LocalErrors::Result local = local_errors.run(trials.inputs(s), made->adjoint.forward);
+    LocalErrors::Result local = local_errors.run(trials.inputs(first + s), made->adjoint.forward);
     if (progress) progress(++done, passes);
     std::vector<Tensor> feeds = std::move(local.values);
     // Which outputs the adjoint starts from: all that have a known shape.

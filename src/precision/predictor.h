@@ -31,13 +31,13 @@ struct PredictorOptions {
   std::uint64_t seed = 1;
 };
 
-/// `golden`: the exact outputs of the first samples of `trials`; the prediction is from these. Local errors come from
-/// one pass per sample; then one adjoint pass per sample and projection: score = rms over projections of <adjoint,
-/// local error>, the largest over samples after these have been drawn towards each other. The effects in the order of
-/// `candidates`. Deterministic.
+/// `golden`: the exact outputs of the samples of `trials` from `first` on; the prediction is from these. Local errors
+/// come from one pass per sample; then one adjoint pass per sample and projection: score = rms over projections of
+/// <adjoint, local error>, the largest over samples after these have been drawn towards each other. The effects in the
+/// order of `candidates`. Deterministic.
 std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
                                          const Criterion& criterion, std::span<const TensorMap> golden,
-                                         const PredictorOptions& options = {},
+                                         const PredictorOptions& options = {}, std::size_t first = 0,
                                          const std::function<void(int done, int all)>& progress = {});
 
 /// The share of the tolerance that a root-sum-square of effects stands for, in the units of Judgement::used.

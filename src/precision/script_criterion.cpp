@@ -70,20 +70,19 @@ class ScriptCriterion final : public Criterion {
  private:
   std::string place() const { return metric_->script().path + ":" + metric_->script().function; }
 
-  /// A failure where the candidate is not finite and golden is; else an empty judgement.
+  /// A failure where the candidate has another shape, or is not finite and golden is; else an empty judgement.
   Judgement foreign_values(std::span<const TensorMap> golden, std::span<const TensorMap> candidate) const {
     Judgement result;
     visit_pairs(*this, golden, candidate, [&](const SamplePair& pair) {
       if (!result.problem.empty()) return;
-      const NonFinite found = count_non_finite(pair.golden, pair.candidate);
-      if (found.nan + found.inf == 0) return;
+      const std::string problem = problem_of(pair);
+      if (problem.empty()) return;
       result.used = result.value = std::numeric_limits<double>::infinity();
       result.worst_output = pair.output;
       result.worst_sample = pair.sample;
       result.outputs.push_back(
           {pair.output, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), pair.sample});
-      result.problem = fmt::format("output '{}', sample {}: {} NaN and {} Inf where the golden output has other values",
-                                   pair.output, pair.sample, found.nan, found.inf);
+      result.problem = problem;
     });
     return result;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include "precision/search_process.h"
@@ -12,6 +13,13 @@
 #include "ulpscope/log.h"
 
 namespace ulpscope {
+
+namespace {
+
+/// To 4 digits: the journal keeps no more, and a search that goes on must see what this one saw.
+double rounded(double value) { return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr); }
+
+}  // namespace
 
 std::string_view name_of(Objective objective) noexcept {
   constexpr std::string_view kNames[] = {"fastest", "smallest", "cheapest"};
@@ -74,7 +82,7 @@ double Search::used(const Levels& levels, const std::string& kind) {
   const bool held_out = kind == "hold-out";
   auto raised = space_->names(levels);
   if (const auto found = done_.find({held_out, raised}); found != done_.end()) return found->second;
-  const Trial* known = journal_.find(kind, raised);
+  const Trial* known = journal_.find(kind, raised, {}, joined_);
   if (known == nullptr) {
     check_limits(!held_out);
     const auto begin = Clock::now();
@@ -82,12 +90,21 @@ double Search::used(const Levels& levels, const std::string& kind) {
     trial.kind = kind;
     trial.raised = raised;
     trial.margin = held_out ? 1.0 : margin_;
-    const std::size_t first = held_out ? data_.samples.size() : 0;
-    const std::size_t count = held_out ? data_.held_out.size() : data_.samples.size();
+    const std::size_t first = held_out ? searched_ : 0, count = held_out ? this->held_out() : searched_;
     const auto outputs = space_->trials().run(space_->assignment(levels), first, count, !held_out && kind != "layer",
                                               [&] { check_limits(false); });
-    trial.judgement = judge(held_out ? held_out_golden_ : golden_, outputs);
-    if (held_out) trial.samples_passed = samples_passed(trial.judgement, outputs);
+    const std::vector<TensorMap>& golden = held_out ? held_out_golden_ : golden_;
+    trial.judgement = judge(golden, outputs);
+    trial.joined = joined_;
+    // A script may see what single samples do not have.
+    if (trial.judgement.worst_sample >= 0 && (held_out || (margin_is_open_ && std::isfinite(trial.judgement.used)))) {
+      const std::vector<Judgement> each = judge_each(golden, outputs);
+      if (held_out)
+        trial.samples_passed =
+            static_cast<int>(std::ranges::count_if(each, [](const Judgement& j) { return j.passed(); }));
+      else
+        for (const Judgement& j : each) trial.sample_used.push_back(rounded(j.used));
+    }
     trial.time_us = space_->time_us(levels);
     trial.cost_share = space_->cost_share(levels);
     trial.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -97,6 +114,10 @@ double Search::used(const Levels& levels, const std::string& kind) {
   ++(held_out ? held_out_evaluations_ : evaluations_);
   trials_.push_back(*known);
   const Judgement& judgement = trials_.back().judgement;
+  if (held_out)
+    last_held_out_ = judgement;
+  else if (kind != "layer")
+    set_margin(trials_.back());
   log_verbose(fmt::format("{} | {} layer(s) raised | {:.4g} of the tolerance ({:.5g} at '{}')", kind, raised.size(),
                           judgement.used, judgement.value, judgement.worst_output));
   done_.emplace(std::pair(held_out, std::move(raised)), judgement.used);
@@ -104,13 +125,61 @@ double Search::used(const Levels& levels, const std::string& kind) {
   return judgement.used;
 }
 
-/// Of the held-out samples, each by itself at the whole tolerance.
-int Search::samples_passed(const Judgement& together, std::span<const TensorMap> outputs) {
-  if (together.worst_sample < 0) return -1;  // A script may see what single samples do not have.
-  int count = 0;
-  for (std::size_t s = 0; s < outputs.size(); ++s)
-    count += judge({&held_out_golden_[s], 1}, {&outputs[s], 1}).passed() ? 1 : 0;
-  return count;
+/// Each sample by itself.
+std::vector<Judgement> Search::judge_each(std::span<const TensorMap> golden, std::span<const TensorMap> outputs) {
+  std::vector<Judgement> result;
+  for (std::size_t s = 0; s < outputs.size(); ++s) result.push_back(judge({&golden[s], 1}, {&outputs[s], 1}));
+  return result;
+}
+
+/// Samples whose shares of the tolerance lie far apart say that others may use much more: the wider they are spread,
+/// the narrower the margin (measured in docs/precision_search.md).
+void Search::set_margin(const Trial& trial) {
+  if (!margin_is_open_ || trial.sample_used.empty()) return;
+  std::vector<double> logarithms;
+  for (const double used : trial.sample_used)
+    if (used > 0) logarithms.push_back(std::log(used));
+  margin_is_open_ = false;
+  if (logarithms.size() < 2) return;
+  const double n = static_cast<double>(logarithms.size());
+  const double mean = std::accumulate(logarithms.begin(), logarithms.end(), 0.0) / n;
+  double squares = 0;
+  for (const double each : logarithms) squares += (each - mean) * (each - mean);
+  margin_ = std::clamp(std::exp(-2.5 * std::sqrt(squares / n)), kNarrowestMargin, kWidestMargin);
+  log_verbose(
+      fmt::format("searching at {:.3g} of the tolerance: the shares that {} samples use deviate by a factor of "
+                  "{:.3g}",
+                  margin_, logarithms.size(), std::exp(std::sqrt(squares / n))));
+}
+
+/// The held-out sample that fails by most becomes one of those that are searched on, as long as another one stays held
+/// out.
+bool Search::join_failing_sample() {
+  if (last_held_out_.worst_sample < 0 || held_out() < 2) return false;
+  const auto at = static_cast<std::size_t>(last_held_out_.worst_sample);
+  // Golden results of elsewhere may be out of reach.
+  Trials& trials = space_->trials();
+  if (!data_.held_out_golden.empty() &&
+      !judge({&held_out_golden_[at], 1}, trials.run(trials.full_precision(), searched_ + at, 1, false)).passed(margin_))
+    return false;
+  log_info(fmt::format("Held-out sample {} fails ({:.4g} of the tolerance at '{}'): it joins the search", at,
+                       last_held_out_.used, last_held_out_.worst_output));
+  trials.move_sample(searched_ + at, searched_);
+  golden_.push_back(std::move(held_out_golden_[at]));
+  held_out_golden_.erase(held_out_golden_.begin() + static_cast<std::ptrdiff_t>(at));
+  ++searched_;
+  ++joined_;
+  done_.clear();
+  best_.reset();
+  best_holds_ = false;
+  if (effects_.empty()) return true;
+  const std::vector<LayerEffect> more = predict(space_->low(), searched_ - 1);
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    effects_[i].effect = std::max(effects_[i].effect, more[i].effect);
+    effects_[i].overflows |= more[i].overflows;
+  }
+  order();
+  return true;
 }
 
 bool Search::passes(const Levels& levels, const std::string& kind) { return used(levels, kind) <= margin_; }
@@ -143,9 +212,10 @@ bool Search::passes_held_out(const Levels& levels) {
   return passed;
 }
 
-std::vector<LayerEffect> Search::predict(const Assignment& low) {
-  return predict_effects(space_->trials(), low, space_->candidates(), criterion_, golden_, options_.predictor,
-                         [&](int done, int all) {
+/// From the samples of the search, from `first` on.
+std::vector<LayerEffect> Search::predict(const Assignment& low, std::size_t first) {
+  return predict_effects(space_->trials(), low, space_->candidates(), criterion_, std::span(golden_).subspan(first),
+                         options_.predictor, first, [&](int done, int all) {
                            show("predicting", done, all);
                            if (options_.time_limit > 0 && elapsed() >= options_.time_limit)
                              throw LimitReached{fmt::format("the time limit of {:g} s", options_.time_limit)};
@@ -162,7 +232,7 @@ void Search::measure_incomplete() {
   stage_ = "measuring layers without derivative";
   // Everything up to the layer that is low is shared with the run in which none is.
   if (std::ranges::any_of(effects_, &LayerEffect::incomplete))
-    space_->trials().run(space_->assignment(space_->highest()), 0, data_.samples.size(), true);
+    space_->trials().run(space_->assignment(space_->highest()), 0, searched_, true);
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     if (!effects_[i].incomplete) continue;
     Levels levels = space_->highest();
@@ -230,6 +300,7 @@ bool Search::lowest_suffices() {
   if (options_.objective == Objective::kFastest && !faster_than_lowest(levels)) return false;
   best_ = levels;
   best_holds_ = passes_held_out(levels);
+  if (!best_holds_ && join_failing_sample()) return lowest_suffices();
   return best_holds_;
 }
 
@@ -238,9 +309,13 @@ void Search::find() {
   const Count all = order_.size();
   std::int64_t fails = -1;
   Count count = 0, step = 1;
-  if (!head_passes(0)) {  // Known from lowest_suffices.
+  // Known from lowest_suffices; what fails on some samples fails on more.
+  if (joined_ > 0 || !head_passes(0)) {
     fails = 0;
-    count = std::max<Count>(1, predicted_count(0));
+    // Layers whose effects are not finite have to be raised; what the others do together, a trial of these tells.
+    const auto infinite = static_cast<Count>(
+        std::ranges::count_if(effects_, [](const LayerEffect& e) { return !std::isfinite(e.effect); }));
+    count = infinite > 0 ? infinite : std::max<Count>(1, predicted_count(0));
   }
   // Upwards in growing steps, to where the corrected prediction points at least, until a trial passes.
   while (!head_passes(count)) {
@@ -289,6 +364,7 @@ void Search::find() {
 void Search::extend_for_held_out(Count count) {
   const Count all = order_.size();
   const auto holds = [&](Count heads) { return head_passes(heads) && passes_held_out(head(heads)); };
+  if (!passes_held_out(head(count)) && join_failing_sample()) return find();
   Count step = 1, fails = count;
   while (!holds(count)) {
     if (count == all) {

@@ -21,8 +21,9 @@ void Search::finish(Answer& answer) {
   answer.repairs = repairs_;
   answer.criterion = criterion_.description();
   answer.margin = margin_;
-  answer.search_samples = static_cast<int>(data_.samples.size());
-  answer.held_out_samples = static_cast<int>(data_.held_out.size());
+  answer.search_samples = static_cast<int>(searched_);
+  answer.held_out_samples = static_cast<int>(held_out());
+  answer.joined_samples = joined_;
   answer.target = options_.build.target;
   answer.evaluations = evaluations_;
   answer.held_out_evaluations = held_out_evaluations_;
@@ -54,8 +55,7 @@ void Search::finish(Answer& answer) {
       kept.push_back(space_->candidates()[i]);
       harmless.push_back(i < effects_.size() && effects_[i].overflows && std::isfinite(effects_[i].effect));
     }
-  const std::vector<Reason> reasons =
-      explain_layers(space_->trials(), space_->low(), kept, data_.samples.size(), harmless);
+  const std::vector<Reason> reasons = explain_layers(space_->trials(), space_->low(), kept, searched_, harmless);
   std::size_t k = 0;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     if (levels[i] == 0) continue;
@@ -77,7 +77,7 @@ void Search::finish(Answer& answer) {
                    fmt::format("the bias of '{}'; no set passes where such biases stay lower", layer.name)));
   }
   for (const Trial& trial : trials_) {
-    if (trial.raised != space_->names(levels)) continue;
+    if (trial.joined != joined_ || trial.raised != space_->names(levels)) continue;
     if (trial.kind == "hold-out") {
       answer.held_out = trial.judgement;
       answer.held_out_passed = std::max(0, trial.samples_passed);

@@ -127,6 +127,7 @@ void Search::find_fastest() {
   // Slower points until the held-out samples pass, too; the last one is everything in the highest precision.
   auto next = std::ranges::find_if(curve, [&](const TradeOffPoint& p) { return p.squares < found->squares; });
   while (!passes_held_out(*best_)) {
+    if (join_failing_sample()) return find_fastest();
     if (next == curve.end()) {
       fails_held_out_ = true;
       return;

@@ -25,6 +25,9 @@ struct LimitReached {
   std::string what;
 };
 
+/// Without Options::margin, the share of the tolerance that is searched at is between these.
+inline constexpr double kWidestMargin = 0.5, kNarrowestMargin = 0.03;
+
 /// How many layers at the head of the order are raised.
 using Count = std::size_t;
 
@@ -49,7 +52,7 @@ class Search {
   void accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
   bool accept(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless);
   void predict();
-  std::vector<LayerEffect> predict(const Assignment& low);
+  std::vector<LayerEffect> predict(const Assignment& low, std::size_t first = 0);
   void measure_incomplete();
   void test_harmless_overflows();
   void test_overflows(std::span<const std::size_t> candidates);
@@ -86,9 +89,12 @@ class Search {
   Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
   void show(const std::string& stage, int done = 0, int all = 0);
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  bool has_held_out() const { return !data_.held_out.empty(); }
+  std::size_t held_out() const { return data_.samples.size() + data_.held_out.size() - searched_; }
+  bool has_held_out() const { return held_out() > 0; }
   double tail_effect(Count count) const;
-  int samples_passed(const Judgement& together, std::span<const TensorMap> outputs);
+  std::vector<Judgement> judge_each(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
+  void set_margin(const Trial& trial);
+  bool join_failing_sample();
 
   const SearchData& data_;
   const Criterion& criterion_;
@@ -107,10 +113,14 @@ class Search {
   std::vector<std::size_t> order_;  ///< Candidates, the most important first.
   /// Measured over predicted use of the tolerance, from the latest trial of a head of the order.
   double correction_ = 1;
-  double margin_ = options_.margin;
+  double margin_ = options_.margin > 0 ? options_.margin : kWidestMargin;
+  bool margin_is_open_ = options_.margin <= 0;   ///< It comes from the first trial that can tell.
+  std::size_t searched_ = data_.samples.size();  ///< Samples of the search; the held-out ones are behind them.
+  int joined_ = 0;                               ///< Of these, those that were held out before.
   std::optional<Levels> best_;
   bool best_holds_ = false;  ///< It passes the held-out samples as well.
   bool unreachable_ = false, fails_held_out_ = false;
+  Judgement last_held_out_;
   std::vector<Trial> trials_;
   std::map<std::pair<bool, std::vector<std::pair<std::string, std::string>>>, double> done_;
   std::int64_t evaluations_ = 0, held_out_evaluations_ = 0;

@@ -61,6 +61,12 @@ Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& optio
 
 Trials::~Trials() = default;
 
+void Trials::move_sample(std::size_t from, std::size_t to) {
+  const auto rotate = [&](auto& list) { std::rotate(list.begin() + to, list.begin() + from, list.begin() + from + 1); };
+  rotate(inputs_);
+  rotate(stores_);
+}
+
 std::shared_ptr<const Specialization> Trials::specialization(std::size_t sample) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : inputs_[sample]) shapes.push_back(tensor.shape());

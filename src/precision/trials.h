@@ -30,6 +30,8 @@ class Trials {
   std::size_t num_samples() const noexcept { return inputs_.size(); }
   /// Of a sample, in the order of the network's inputs, physical types.
   std::span<const Tensor> inputs(std::size_t sample) const noexcept { return inputs_[sample]; }
+  /// Sample `from` becomes sample `to`; those between move up. REQUIRES: to <= from.
+  void move_sample(std::size_t from, std::size_t to);
   /// For the shapes of a sample.
   std::shared_ptr<const Specialization> specialization(std::size_t sample = 0);
 

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from convert_support import SHAPES, assert_converted, info, model, save, values
+from convert_support import MADE, SHAPES, assert_converted, info, model, save, values
 
 
 def kinds_of_products():
@@ -33,7 +33,7 @@ def kinds_of_products():
 @pytest.mark.parametrize("types", [["--int8"], ["--int8", "--fp16"], ["--int8", "--bf16"]])
 @pytest.mark.parametrize("name", ["kinds_of_products", "resnet_like", "shared_initializer", "own_casts", "with_if", "unnamed_nodes"])
 def test_int8(run, tmp_path, name, types, fusion):
-    source = save(tmp_path, globals()[name]())
+    source = save(tmp_path, {**MADE, "kinds_of_products": kinds_of_products}[name]())
     shapes = ["--input-shapes", "image:[2,3,8,8]"] if name == "kinds_of_products" else SHAPES.get(name, [])
     outcome = run("convert", source, *types, "-o", "t.onnx", "--fusion", fusion, *shapes)
     assert_converted(outcome)

@@ -362,7 +362,7 @@ def test_a_journal_is_continued_without_repeating_trials(search, tmp_path):
 def test_journals_of_other_searches_are_refused(search, run, model, tmp_path):
     assert search().code == 0
     before = (tmp_path / "needs_constraints.journal.jsonl").read_text()
-    for words, difference in ((["--margin", "1"], "--margin: expected '1', got '0.5'"),
+    for words, difference in ((["--margin", "1"], "--margin: expected '1', got 'from the data'"),
                               (["--atol", "1"], "criterion: expected"),
                               (["--infinities-compare-equal"], "--infinities-compare-equal: expected 'yes', got 'no'"),
                               (["--fusion", "full"], "--fusion: expected 'full', got 'none'"),

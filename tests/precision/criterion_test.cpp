@@ -209,7 +209,10 @@ TEST(CriterionTest, OutputsThatDoNotFitAreErrors) {
     return message_of([&] { criterion->judge(golden, candidate); });
   };
   EXPECT_THAT(judge(one(vec({1})), {{{"z", vec({1})}}}), HasSubstr("sample 0: expected an output 'y', got 'z'"));
-  EXPECT_THAT(judge(one(vec({1})), one(vec({1, 2}))), HasSubstr("output 'y', sample 0: expected shape"));
+  // Another shape is no error: lengths that depend on values may come out otherwise in low precision.
+  const Judgement other = criterion->judge(one(vec({1})), one(vec({1, 2})));
+  EXPECT_FALSE(other.passed());
+  EXPECT_EQ(other.problem, "output 'y', sample 0: shape (2,) where the golden output has (1,)");
   EXPECT_THAT(judge(one(vec({1})), {}), HasSubstr("samples"));
   PerName<double> named;
   named.set("other", 1);

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
 #include <random>
 
@@ -39,7 +39,7 @@ std::shared_ptr<Network> random_network(std::mt19937& random) {
 
 /// Launches that cost little, so that there is something to trade.
 std::string target_file() {
-  const std::string path = ::testing::TempDir() + "trade_off_target.json";
+  const std::string path = ::testing::TempDir() + fmt::format("trade_off_target_{}.json", ::getpid());
   std::ofstream(path)
       << R"({"name": "t", "bandwidth_gb_per_s": 1, "launch_us": 0.3, "tflops": {"fp32": 0.01, "fp16": 0.08}})";
   return path;

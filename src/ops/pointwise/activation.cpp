@@ -147,7 +147,7 @@ bool is_tanh_gelu(const Layer& layer) {
   return layer.op->run == run_fast_gelu || layer.attributes.text("approximate", "none") == "tanh";
 }
 
-OpTable activation() {
+OpTable rectifiers() {
   using F = Function;
   using P = const Pointwise&;
   return {
@@ -161,36 +161,11 @@ OpTable activation() {
           {.name = "Elu", .function = F::kElu, .coefficients = {{{"alpha", 1}}}},
           [](auto x, float alpha) { return x < 0 ? decltype(x)(alpha) * std::expm1(x) : x; },
           [](P p) { return 1 + step(-p.x()) * (exp(minimum(p.x(), scalar(p.ctx, 0))) * p.p() - 1); }),
-      // HardSigmoid, ai.onnx 1, 6, 22: max(0, min(1, alpha * x + beta)).
-      unary<FloatTypes>(
-          {.name = "HardSigmoid", .function = F::kHardSigmoid, .coefficients = {{{"alpha", 0.2F}, {"beta", 0.5F}}}},
-          []<typename T>(T x, float alpha, float beta) { return std::clamp(T(alpha) * x + T(beta), T{0}, T{1}); },
-          [](P p) { return sign(p.y() * (1 - p.y())) * p.p(); }),
-      // HardSwish, ai.onnx 14, 22: x * max(0, min(1, x / 6 + 0.5)).
-      unary<FloatTypes>(
-          {.name = "HardSwish", .since_version = 14, .function = F::kHardSwish},
-          []<typename T>(T x) { return x * std::clamp(x * T(1.0 / 6) + T(0.5), T{0}, T{1}); },
-          [](P p) {  // The gate and its derivative; it is closed or open outside of [-3, 3].
-            const Value x = p.x(),
-                        gate{&p.ctx, p.ctx.add("HardSigmoid", {x.id}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}})};
-            return gate + x * sign(gate * (1 - gate)) * (1.0 / 6);
-          }),
       // LeakyRelu, ai.onnx 1, 6, 16: x, scaled by alpha below 0.
       unary<FloatTypes>(
           {.name = "LeakyRelu", .function = F::kLeakyRelu, .coefficients = {{{"alpha", 0.01F}}}},
           [](auto x, float alpha) { return x < 0 ? decltype(x)(alpha) * x : x; },
           [](P p) { return 1 + step(-p.x()) * (p.p() - 1); }),
-      // Mish, ai.onnx 18, 22: x * tanh(softplus(x)).
-      unary<FloatTypes>(
-          {.name = "Mish", .since_version = 18, .function = F::kMish},
-          []<typename T>(T x) {
-            const T softplus = (x > T{0} ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
-            return x * std::tanh(softplus);
-          },
-          [](P p) {
-            const Value x = p.x(), t = tanh(x.with("Softplus"));
-            return t + x * (1 - square(t)) * sigmoid(x);
-          }),
       // Relu, ai.onnx 1, 6, 13, 14: max(0, x); integers from opset 14. NaN stays NaN, and -0 becomes 0, so that
       // rounding before is rounding after.
       unary<TypeList<float, double, std::int8_t, std::int16_t, std::int32_t, std::int64_t>>(
@@ -221,33 +196,6 @@ OpTable activation() {
               return result;
           },
           [](P p) { return step(p.x() - p.p()) + step(-p.x() - p.p()); }),
-      // Sigmoid, ai.onnx 1, 6, 13: 1 / (1 + e^-x).
-      unary<FloatTypes>(
-          {.name = "Sigmoid", .function = F::kSigmoid},
-          [](auto x) { return decltype(x){1} / (decltype(x){1} + std::exp(-x)); },
-          [](P p) { return p.y() * (1 - p.y()); }),
-      // Softplus, ai.onnx 1, 22: ln(1 + e^x), in a form that does not overflow.
-      unary<FloatTypes>(
-          {.name = "Softplus", .function = F::kSoftplus},
-          []<typename T>(T x) { return (x > T{0} ? x : T{0}) + std::log1p(std::exp(-std::abs(x))); },
-          [](P p) { return sigmoid(p.x()); }),
-      // Softsign, ai.onnx 1, 22: x / (1 + |x|).
-      unary<FloatTypes>(
-          {.name = "Softsign", .function = F::kSoftsign}, [](auto x) { return x / (decltype(x){1} + std::abs(x)); },
-          [](P p) { return 1 / square(1 + abs(p.x())); }),
-      // Swish, ai.onnx 24: x * sigmoid(alpha * x).
-      unary<FloatTypes>({.name = "Swish", .since_version = 24, .function = F::kSwish, .coefficients = {{{"alpha", 1}}}},
-                        kSwishOf, kSwishDerivative),
-      // QuickGelu, com.microsoft 1: x * sigmoid(alpha * x).
-      unary<FloatTypes>({.name = "QuickGelu",
-                         .domain = "com.microsoft",
-                         .function = F::kSwish,
-                         .coefficients = {{{"alpha", 1.702F}}}},
-                        kSwishOf, kSwishDerivative),
-      // Tanh, ai.onnx 1, 6, 13: the hyperbolic tangent.
-      unary<FloatTypes>(
-          {.name = "Tanh", .function = F::kTanh}, [](auto x) { return std::tanh(x); },
-          [](P p) { return 1 - square(p.y()); }),
       // ThresholdedRelu, ai.onnx 10, 22: x above alpha, else 0.
       unary<FloatTypes>(
           {.name = "ThresholdedRelu",
@@ -260,6 +208,28 @@ OpTable activation() {
       binary<WideTypes>(
           {.name = "PRelu", .function = F::kPRelu, .infer = infer_prelu},
           [](auto x, auto slope) { return x < decltype(x){0} ? times(x, slope) : x; }, adjoint_prelu),
+      // Clip, ai.onnx 1, 6 (limits: attributes), 11, 12, 13 (limits: inputs): min(max(x, low), high); NaN stays NaN.
+      make_op({.name = "Clip",
+               .inputs = {1, 3},
+               .types = {kNumbers},
+               .kind = OpKind::kPointwise,
+               .function = F::kClip,
+               .exactness = Exactness::kSelects,
+               .weights = 0b110},
+              infer_clip, run_clip, adjoint_clip),
+  };
+}
+
+OpTable gelus() {
+  using F = Function;
+  using P = const Pointwise&;
+  return {
+      // QuickGelu, com.microsoft 1: x * sigmoid(alpha * x).
+      unary<FloatTypes>({.name = "QuickGelu",
+                         .domain = "com.microsoft",
+                         .function = F::kSwish,
+                         .coefficients = {{{"alpha", 1.702F}}}},
+                        kSwishOf, kSwishDerivative),
       // SwiGLU, ai.onnx 28: a * sigmoid(alpha * a) * b for a gate a and values b of one shape.
       binary<FloatTypes>(
           {.name = "SwiGLU", .since_version = 28, .coefficients = {{{"alpha", 1}}}, .infer = infer_swiglu},
@@ -281,15 +251,59 @@ OpTable activation() {
                .kind = OpKind::kPointwise,
                .function = F::kBiasGelu},
               infer_fast_gelu, run_fast_gelu, adjoint_bias_gelu<gelu_tanh_derivative>),
-      // Clip, ai.onnx 1, 6 (limits: attributes), 11, 12, 13 (limits: inputs): min(max(x, low), high); NaN stays NaN.
-      make_op({.name = "Clip",
-               .inputs = {1, 3},
-               .types = {kNumbers},
-               .kind = OpKind::kPointwise,
-               .function = F::kClip,
-               .exactness = Exactness::kSelects,
-               .weights = 0b110},
-              infer_clip, run_clip, adjoint_clip),
+  };
+}
+
+OpTable sigmoids() {
+  using F = Function;
+  using P = const Pointwise&;
+  return {
+      // HardSigmoid, ai.onnx 1, 6, 22: max(0, min(1, alpha * x + beta)).
+      unary<FloatTypes>(
+          {.name = "HardSigmoid", .function = F::kHardSigmoid, .coefficients = {{{"alpha", 0.2F}, {"beta", 0.5F}}}},
+          []<typename T>(T x, float alpha, float beta) { return std::clamp(T(alpha) * x + T(beta), T{0}, T{1}); },
+          [](P p) { return sign(p.y() * (1 - p.y())) * p.p(); }),
+      // HardSwish, ai.onnx 14, 22: x * max(0, min(1, x / 6 + 0.5)).
+      unary<FloatTypes>(
+          {.name = "HardSwish", .since_version = 14, .function = F::kHardSwish},
+          []<typename T>(T x) { return x * std::clamp(x * T(1.0 / 6) + T(0.5), T{0}, T{1}); },
+          [](P p) {  // The gate and its derivative; it is closed or open outside of [-3, 3].
+            const Value x = p.x(),
+                        gate{&p.ctx, p.ctx.add("HardSigmoid", {x.id}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}})};
+            return gate + x * sign(gate * (1 - gate)) * (1.0 / 6);
+          }),
+      // Mish, ai.onnx 18, 22: x * tanh(softplus(x)).
+      unary<FloatTypes>(
+          {.name = "Mish", .since_version = 18, .function = F::kMish},
+          []<typename T>(T x) {
+            const T softplus = (x > T{0} ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
+            return x * std::tanh(softplus);
+          },
+          [](P p) {
+            const Value x = p.x(), t = tanh(x.with("Softplus"));
+            return t + x * (1 - square(t)) * sigmoid(x);
+          }),
+      // Sigmoid, ai.onnx 1, 6, 13: 1 / (1 + e^-x).
+      unary<FloatTypes>(
+          {.name = "Sigmoid", .function = F::kSigmoid},
+          [](auto x) { return decltype(x){1} / (decltype(x){1} + std::exp(-x)); },
+          [](P p) { return p.y() * (1 - p.y()); }),
+      // Softplus, ai.onnx 1, 22: ln(1 + e^x), in a form that does not overflow.
+      unary<FloatTypes>(
+          {.name = "Softplus", .function = F::kSoftplus},
+          []<typename T>(T x) { return (x > T{0} ? x : T{0}) + std::log1p(std::exp(-std::abs(x))); },
+          [](P p) { return sigmoid(p.x()); }),
+      // Softsign, ai.onnx 1, 22: x / (1 + |x|).
+      unary<FloatTypes>(
+          {.name = "Softsign", .function = F::kSoftsign}, [](auto x) { return x / (decltype(x){1} + std::abs(x)); },
+          [](P p) { return 1 / square(1 + abs(p.x())); }),
+      // Swish, ai.onnx 24: x * sigmoid(alpha * x).
+      unary<FloatTypes>({.name = "Swish", .since_version = 24, .function = F::kSwish, .coefficients = {{{"alpha", 1}}}},
+                        kSwishOf, kSwishDerivative),
+      // Tanh, ai.onnx 1, 6, 13: the hyperbolic tangent.
+      unary<FloatTypes>(
+          {.name = "Tanh", .function = F::kTanh}, [](auto x) { return std::tanh(x); },
+          [](P p) { return 1 - square(p.y()); }),
   };
 }
 

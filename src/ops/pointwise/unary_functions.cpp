@@ -6,22 +6,10 @@
 
 namespace ulpscope::ops {
 
-OpTable unary_functions() {
+OpTable trigonometry() {
   using F = Function;
   using P = const Pointwise&;
   return {
-      // Abs, ai.onnx 1, 6, 13: |x|.
-      unary<NumericTypes>(
-          {.name = "Abs", .function = F::kAbs, .exactness = Exactness::kCommutes},
-          []<typename T>(T x) {
-            if constexpr (std::is_unsigned_v<T>)
-              return x;
-            else if constexpr (std::is_integral_v<T>)
-              return x < 0 ? minus(T{0}, x) : x;
-            else
-              return std::abs(x);
-          },
-          [](P p) { return sign(p.x()); }),
       // Acos, ai.onnx 7, 22: the arc cosine in radians.
       unary<FloatTypes>(
           {.name = "Acos", .since_version = 7, .function = F::kAcos}, [](auto x) { return std::acos(x); },
@@ -46,8 +34,6 @@ OpTable unary_functions() {
       unary<FloatTypes>(
           {.name = "Atanh", .since_version = 9, .function = F::kAtanh}, [](auto x) { return std::atanh(x); },
           [](P p) { return 1 / (1 - square(p.x())); }),
-      // Ceil, ai.onnx 1, 6, 13: the smallest integer that is not less than x.
-      unary<FloatTypes>({.name = "Ceil", .function = F::kCeil}, [](auto x) { return std::ceil(x); }),
       // Cos, ai.onnx 7, 22: the cosine of an angle in radians.
       unary<FloatTypes>(
           {.name = "Cos", .since_version = 7, .function = F::kCos}, [](auto x) { return std::cos(x); },
@@ -56,6 +42,39 @@ OpTable unary_functions() {
       unary<FloatTypes>(
           {.name = "Cosh", .since_version = 9, .function = F::kCosh}, [](auto x) { return std::cosh(x); },
           [](P p) { return sinh(p.x()); }),
+      // Sin, ai.onnx 7, 22: the sine of an angle in radians.
+      unary<FloatTypes>(
+          {.name = "Sin", .since_version = 7, .function = F::kSin}, [](auto x) { return std::sin(x); },
+          [](P p) { return cos(p.x()); }),
+      // Sinh, ai.onnx 9, 22: the hyperbolic sine.
+      unary<FloatTypes>(
+          {.name = "Sinh", .since_version = 9, .function = F::kSinh}, [](auto x) { return std::sinh(x); },
+          [](P p) { return cosh(p.x()); }),
+      // Tan, ai.onnx 7, 22: the tangent of an angle in radians.
+      unary<FloatTypes>(
+          {.name = "Tan", .since_version = 7, .function = F::kTan}, [](auto x) { return std::tan(x); },
+          [](P p) { return 1 + square(p.y()); }),
+  };
+}
+
+OpTable unary_functions() {
+  using F = Function;
+  using P = const Pointwise&;
+  return {
+      // Abs, ai.onnx 1, 6, 13: |x|.
+      unary<NumericTypes>(
+          {.name = "Abs", .function = F::kAbs, .exactness = Exactness::kCommutes},
+          []<typename T>(T x) {
+            if constexpr (std::is_unsigned_v<T>)
+              return x;
+            else if constexpr (std::is_integral_v<T>)
+              return x < 0 ? minus(T{0}, x) : x;
+            else
+              return std::abs(x);
+          },
+          [](P p) { return sign(p.x()); }),
+      // Ceil, ai.onnx 1, 6, 13: the smallest integer that is not less than x.
+      unary<FloatTypes>({.name = "Ceil", .function = F::kCeil}, [](auto x) { return std::ceil(x); }),
       // Erf, ai.onnx 9, 13: the error function.
       unary<FloatTypes>(
           {.name = "Erf", .since_version = 9, .function = F::kErf}, [](auto x) { return std::erf(x); },
@@ -87,21 +106,9 @@ OpTable unary_functions() {
       // Sign, ai.onnx 9, 13: -1, 0 or 1; NaN stays NaN.
       unary<NumericTypes>({.name = "Sign", .since_version = 9, .function = F::kSign},
                           []<typename T>(T x) { return x != x ? x : static_cast<T>((x > T{0}) - (x < T{0})); }),
-      // Sin, ai.onnx 7, 22: the sine of an angle in radians.
-      unary<FloatTypes>(
-          {.name = "Sin", .since_version = 7, .function = F::kSin}, [](auto x) { return std::sin(x); },
-          [](P p) { return cos(p.x()); }),
-      // Sinh, ai.onnx 9, 22: the hyperbolic sine.
-      unary<FloatTypes>(
-          {.name = "Sinh", .since_version = 9, .function = F::kSinh}, [](auto x) { return std::sinh(x); },
-          [](P p) { return cosh(p.x()); }),
       // Sqrt, ai.onnx 1, 6, 13: the square root.
       unary<FloatTypes>(
           {.name = "Sqrt", .function = F::kSqrt}, [](auto x) { return std::sqrt(x); }, [](P p) { return 0.5 / p.y(); }),
-      // Tan, ai.onnx 7, 22: the tangent of an angle in radians.
-      unary<FloatTypes>(
-          {.name = "Tan", .since_version = 7, .function = F::kTan}, [](auto x) { return std::tan(x); },
-          [](P p) { return 1 + square(p.y()); }),
   };
 }
 

@@ -259,6 +259,19 @@ OpDef cumulative_row(std::string_view name, int since_version, void (*run)(Kerne
 
 }  // namespace
 
+OpTable running_sums_and_extremes() {
+  return {
+      // ArgMax, ai.onnx 1, 11, 12, 13: the index of the largest element along an axis.
+      arg_extreme_row("ArgMax", run_arg_extreme<false>),
+      // ArgMin, ai.onnx 1, 11, 12, 13: the index of the smallest element along an axis.
+      arg_extreme_row("ArgMin", run_arg_extreme<true>),
+      // CumSum, ai.onnx 11, 14.
+      cumulative_row("CumSum", 11, run_cum_sum, adjoint_cum_sum),
+      // CumProd, ai.onnx 26.
+      cumulative_row("CumProd", 26, run_cum_prod),
+  };
+}
+
 OpTable reductions() {
   using F = Function;
   using Context = AdjointContext&;
@@ -342,14 +355,6 @@ OpTable reductions() {
             return row_sum(row, length, [](T x) { return times(x, x); });
           },
           [](Context ctx) { ctx.set(0, (input(ctx, 0) * (kept_gradient(ctx) * 2)).id); }),
-      // ArgMax, ai.onnx 1, 11, 12, 13: the index of the largest element along an axis.
-      arg_extreme_row("ArgMax", run_arg_extreme<false>),
-      // ArgMin, ai.onnx 1, 11, 12, 13: the index of the smallest element along an axis.
-      arg_extreme_row("ArgMin", run_arg_extreme<true>),
-      // CumSum, ai.onnx 11, 14.
-      cumulative_row("CumSum", 11, run_cum_sum, adjoint_cum_sum),
-      // CumProd, ai.onnx 26.
-      cumulative_row("CumProd", 26, run_cum_prod),
   };
 }
 
