@@ -16,6 +16,9 @@ namespace ulpscope {
 
 namespace {
 
+/// Uses of the tolerance beyond this say little about those near it: a cosine saturates.
+constexpr double kNear = 2;
+
 /// To 4 digits: the journal keeps no more, and a search that goes on must see what this one saw.
 double rounded(double value) { return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr); }
 
@@ -97,7 +100,7 @@ double Search::used(const Levels& levels, const std::string& kind) {
     trial.judgement = judge(golden, outputs);
     trial.joined = joined_;
     // A script may see what single samples do not have.
-    if (trial.judgement.worst_sample >= 0 && (held_out || (margin_is_open_ && std::isfinite(trial.judgement.used)))) {
+    if (trial.judgement.worst_sample >= 0 && (held_out || (margin_is_open_ && trial.judgement.used <= kNear))) {
       const std::vector<Judgement> each = judge_each(golden, outputs);
       if (held_out)
         trial.samples_passed =
@@ -188,8 +191,6 @@ bool Search::passes(const Levels& levels, const std::string& kind) { return used
 bool Search::head_passes(Count count) {
   const Levels levels = head(count);
   const double predicted = tail_effect(count), measured = used(levels, "search");
-  // Far beyond the tolerance errors are not what they are near it: a cosine saturates.
-  constexpr double kNear = 2;
   if (measured <= kNear && std::isfinite(predicted) && predicted > 0) correction_ = measured / predicted;
   const bool passed = measured <= margin_;
   if (passed && !best_holds_ && (!best_ || better(levels, *best_))) best_ = levels;

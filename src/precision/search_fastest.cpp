@@ -56,7 +56,7 @@ bool Search::faster_than_lowest(Levels& levels) {
 bool Search::point_passes(const Levels& levels, double squares) {
   const double predicted = predicted_use(std::sqrt(squares), criterion_.sensitivity());
   const double measured = used(levels, "search");
-  // Far beyond the tolerance errors are not what they are near it: a cosine saturates.
+  // Uses far beyond the tolerance say little about those near it.
   constexpr double kNear = 4;
   if (measured <= kNear && std::isfinite(predicted) && predicted > 0 && measured > 0)
     correction_ = measured / predicted;
