@@ -275,7 +275,7 @@ def found(b: Builder) -> None:
         back(b, b.node("Unique", [rounded], outputs=b.integer(2, 4), axis=axis, sorted=b.choice([None, 1, 0]))[0])
     elif form == 2:
         axis = b.choice([None, b.integer(0, b.rank(x) - 1)])
-        size = b.values[x][0].size if axis is None else min(b.dims(x)[axis])
+        size = min(v.size for v in b.values[x]) if axis is None else min(b.dims(x)[axis])
         mask = b.constant(b.rng.random(b.integer(0, min(size, 20))) < 0.5)
         b.node("Compress", [x, mask], axis=axis)
     else:

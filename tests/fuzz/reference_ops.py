@@ -217,5 +217,21 @@ class Loop(op_loop.Loop):
         return (*state, *(np.stack(scan) if scan else np.zeros(0) for scan in scans))
 
 
+class Pad(OpRun):
+    """onnx.reference takes no negative pads. With constants, what is cut may reach into the pads of the other side."""
+
+    def _run(self, x, pads=None, value=None, axes=None, mode=None):
+        value = 0.0 if value is None else value
+        axes = range(x.ndim) if axes is None else [int(a) % x.ndim for a in axes]
+        ends = np.zeros((x.ndim, 2), np.int64)
+        for i, axis in enumerate(axes):
+            ends[axis] = pads[i], pads[i + len(pads) // 2]
+        width, mode = np.maximum(ends, 0), mode or "constant"
+        if mode == "constant":
+            x = np.pad(x, width, constant_values=np.asarray(value).reshape(()))
+        x = x[tuple(slice(max(0, -a), n - max(0, -b)) for (a, b), n in zip(ends, x.shape))]
+        return (x if mode == "constant" else np.pad(x, width, mode),)
+
+
 OPERATORS = [value for value in list(globals().values()) if isinstance(value, type) and issubclass(value, OpRun)]
 OPERATORS.remove(OpRun)

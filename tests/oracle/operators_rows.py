@@ -95,7 +95,7 @@ def _moved(op: str, data: Value, axes: Axes, y: np.ndarray) -> np.ndarray | None
     elif op == "ReduceMean":
         moved = _reduce(op, e, axes)
     elif op in ("ReduceMax", "ReduceMin", "ReduceLogSum", "ReduceLogSumExp"):
-        moved = corners(lambda v: _reduce(op, v, axes), [data])
+        moved = corners(lambda v: _reduce(op, v, axes), [data._replace(e=e)])
     else:
         # These grow with every magnitude.
         magnitudes = np.abs(data.v)
