@@ -154,7 +154,9 @@ class Describer {
   void describe_part(std::span<const LayerId> part, bool grouped) {
     if (!is_product(part[0])) return describe_sequence(part);
     std::size_t epilogue = 1;
+    // In attention, what is added to the scores may have more of them: other batches, more dimensions.
     const auto joins = [&](LayerId id) {
+      if (spec_.shape(layer(id).outputs[0]) != spec_.shape(layer(part[0]).outputs[0])) return false;
       return layer(id).op->kind == OpKind::kPointwise || is_scale_shift(spec_, layer(id)) ||
              (grouped && is_stored_by_cast(id));
     };

@@ -8,6 +8,7 @@ from .builder import Builder
 from .graph import MICROSOFT
 from .products import epilogue
 from .recipes import IMAGE, SEQUENCE, axis_of, operand, recipe
+from .windows import need_pads
 
 ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", "HardSigmoid", "Affine", "ScaledTanh")
 PARAMETERS = {"HardSigmoid": (0.3, 0.4), "Affine": (0.9, 0.1), "ScaledTanh": (1.1, 0.8)}  #: alpha and beta
@@ -205,6 +206,9 @@ def window_options(b: Builder) -> None:
         same = auto in ("SAME_UPPER", "SAME_LOWER")
         # ONNX Runtime's pools forget dilations there; what a window that fits nowhere means is left open.
         b.need(not same or op == "Conv" or steps == [1] * rank)
+        if same:
+            extents = [(k - 1) * d + 1 for k, d in zip(kernel, steps)]
+            need_pads(b, [min(n) for n in dims[2:]], extents, attributes["strides"] or [1] * rank)
         fits = [min(n) + p + q > (k - 1) * d for n, p, q, k, d in zip(dims[2:], pads, pads[rank:], kernel, steps)]
         b.need(same or all(fits))
     y = b.node(op, inputs, **attributes)

@@ -125,7 +125,8 @@ def mask_scores(b: Builder, scores: str) -> str:
     if form < 0.3:
         return scores
     if form < 0.55:
-        dims = b.choice([[m, n], [1, n], [n], [1, 1, m, n], list(b.dims(scores))])
+        lead = list(b.dims(scores))[:-2]
+        dims = b.choice([[m, n], [1, n], [n], [1, 1, m, n], [*lead, m, n], [2, *lead, m, n], [2, *[1] * len(lead), 1, n]])
         low = b.choice([-1e4, -30.0, -3e4])
         return b.node("Add", [scores, b.input(dims, lambda s: np.float32(low) * (b.rng.random(s) < 0.3))])
     if form < 0.75 and b.has("Trilu"):

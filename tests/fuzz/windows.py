@@ -11,6 +11,11 @@ from .recipes import IMAGE, operand, recipe
 CHANNELS = (1, 2, 3, 4, 5, 8, 16, 17, 24, 33)
 
 
+def need_pads(b: Builder, sizes, kernel, strides) -> None:
+    """Steps so long that pads for the same size would have to be negative: each reader cuts at another side."""
+    b.need(all((-(-n // s) - 1) * s + k >= n for n, k, s in zip(sizes, kernel, strides)))
+
+
 def geometry(b: Builder, spatial, transposed: bool = False):
     """Kernel sizes and attributes of a window: strides, dilations, pads or auto_pad, most of them absent at times."""
     rank = len(spatial)
@@ -39,6 +44,8 @@ def geometry(b: Builder, spatial, transposed: bool = False):
         pads, dilations = attributes.get("pads", [0] * 2 * rank), attributes.get("dilations", [1] * rank)
         for d in range(rank):
             b.need(smallest[d] + pads[d] + pads[d + rank] >= (kernel[d] - 1) * dilations[d] + 1)
+    if attributes.get("auto_pad") in ("SAME_UPPER", "SAME_LOWER") and not transposed:
+        need_pads(b, smallest, kernel, attributes.get("strides", [1] * rank))
     if transposed and b.chance(0.25) and "strides" in attributes:
         attributes["output_padding"] = [b.integer(0, s - 1) for s in attributes["strides"]]
     return kernel, attributes

@@ -338,6 +338,25 @@ def test_loops_without_iterations_stack_what_their_body_declares(declared: list 
     assert run(model, {"x": x}).shape == expected
 
 
+@pytest.mark.parametrize("lead", [(1, 1), (2, 1), (1,), (3,), (2, 2)])
+@pytest.mark.parametrize("rows, columns", [(4, 5), (0, 5), (3, 0), (0, 0)])
+def test_masks_of_attention_have_batches_that_scores_have_not(lead: tuple, rows: int, columns: int) -> None:
+    feed = {"q": random(rows, 3), "k": random(3, columns), "v": random(columns, 2), "m": random(*lead, rows, columns)}
+    for scaled in (False, True):
+        nodes = [
+            node("MatMul", ["q", "k"], ["s"]),
+            *([node("Mul", ["s", "half"], ["t"])] if scaled else []),
+            node("Add", ["t" if scaled else "s", "m"], ["u"]),
+            node("Softmax", ["u"], ["p"], axis=-1),
+            node("MatMul", ["p", "v"], ["z"]),
+        ]
+        model = model_of(nodes, feed, {"half": HALF} if scaled else {}, 17)
+        for fusion in LEVELS:
+            actual, expected = run(model, feed, fusion=fusion), reference(model, feed)
+            assert actual.shape == expected.shape
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_long_means_do_not_drift() -> None:
     """Every rounding of one running sum of equal terms goes the same way."""
     x = np.full((1, 2, 9, 9, 81), 3.1, np.float32)
