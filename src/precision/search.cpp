@@ -313,10 +313,12 @@ void Search::find() {
   // Known from lowest_suffices; what fails on some samples fails on more.
   if (joined_ > 0 || !head_passes(0)) {
     fails = 0;
-    // Layers whose effects are not finite have to be raised; what the others do together, a trial of these tells.
+    // Layers whose effects are not finite have to be raised. What the others do together, a trial of these alone tells
+    // better than a prediction that asks for many more.
     const auto infinite = static_cast<Count>(
         std::ranges::count_if(effects_, [](const LayerEffect& e) { return !std::isfinite(e.effect); }));
-    count = infinite > 0 ? infinite : std::max<Count>(1, predicted_count(0));
+    count = std::max<Count>(1, predicted_count(0));
+    if (infinite > 0 && count > 2 * infinite) count = infinite;
   }
   // Upwards in growing steps, to where the corrected prediction points at least, until a trial passes.
   while (!head_passes(count)) {

@@ -283,6 +283,7 @@ def test_files_that_hold_no_samples(run, model, tmp_path, text, message):
 
 
 METRICS = """
+import time
 def good(golden, candidate):
     return max(float(abs(g["matmul_out_3"] - c["matmul_out_3"]).max()) for g, c in zip(golden, candidate))
 def raises(golden, candidate):
