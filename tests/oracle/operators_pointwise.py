@@ -226,7 +226,12 @@ def pointwise(node: Node, x: list[Value | None], loose: bool = False) -> Value:
     present = [v for v in x if v is not None]
     op, data = node.op, present[0]
     if not data.is_float:
-        return Value(_integers(node, x), data.type)
+        y = _integers(node, x)
+        if all(v.e is None for v in present):
+            return Value(y, data.type)
+        # Integers may be those of floats that are not determined: nothing is known of what comes of them.
+        doubt = functools.reduce(np.logical_or, [np.asarray(v.bound() > 0) for v in present])
+        return Value(y, data.type, np.where(np.broadcast_to(doubt, y.shape), np.inf, 0.0))
     with np.errstate(all="ignore"):
         if op in EXACT:
             return result(EXACT[op](data.v), data.type, corners(EXACT[op], [data]))
