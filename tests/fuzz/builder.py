@@ -186,6 +186,11 @@ class Builder:
             self.need(all(0 not in v.shape[1 if "Conv" in node.op_type else 0 :] for v in self.values[node.input[0]]))
         if node.op_type == "Einsum":  # It divides by sizes.
             self.need(all(v.size for a in arrays for v in a))
+        if node.op_type == "LRN":  # ONNX Runtime gives NaN for windows of one channel.
+            self.need(helper.get_node_attr_value(node, "size") > 1)
+        if node.op_type == "Gemm":  # And forgets beta where the depth is 0.
+            axis = 0 if any(a.name == "transA" and a.i for a in node.attribute) else 1
+            self.need(all(v.shape[axis] for v in self.values[node.input[0]]))
         if node.op_type == "MatMul":  # ONNX Runtime leaves batches of products of depth 0 as memory was.
             deep = [v.shape[-1] if v.ndim else 1 for v in self.values[node.input[0]]]
             self.need(0 not in deep or all(a[0].ndim <= 2 for a in arrays))

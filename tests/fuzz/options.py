@@ -144,7 +144,7 @@ def normalization_options(b: Builder) -> None:
     elif op == "LRN":
         b.need(rank >= 3)
         attributes = {"alpha": b.choice([None, 0.1]), "beta": b.choice([None, 0.5]), "bias": b.choice([None, 2.0])}
-        b.node(op, [x], size=b.choice([1, 3, 7]), **attributes)
+        b.node(op, [x], size=b.choice([3, 5, 7]), **attributes)
     elif op == "MeanVarianceNormalization":
         axes = sorted(int(a) for a in b.rng.choice(rank, b.integer(1, rank), replace=False))
         b.need(all(v.size and v.var(tuple(axes)).min() > 0.01 for v in b.values[x]))

@@ -134,7 +134,7 @@ def other_normalization(b: Builder) -> None:
         b.node(op, [x])
     elif op == "LRN":
         b.need(b.rank(x) == 4)
-        b.node(op, [x], size=b.choice([1, 3, 5]), alpha=0.01, bias=1.0)
+        b.node(op, [x], size=b.choice([3, 5, 7]), alpha=0.01, bias=1.0)
     elif op == "CumSum":
         axis = b.constant(np.int64(axis_of(b, b.rank(x))))
         b.node(op, [x, axis], exclusive=b.choice([None, 1]), reverse=b.choice([None, 1]))

@@ -271,7 +271,8 @@ def _global_pool(node: Node, data: Value) -> Value:
     count = int(np.prod(data.shape[2:], dtype=np.int64))
     keep: dict[str, typing.Any] = {"axis": axes, "keepdims": True}
     if node.op == "GlobalMaxPool":
-        return result(np.max(data.v, **keep), data.type, corners(lambda v: np.max(v, **keep), [data]))
+        moved = None if data.e is None else np.max(data.bound(), **keep, initial=0)  # the largest moves no more
+        return result(np.max(data.v, **keep, initial=-np.inf), data.type, moved)
     if node.op == "GlobalAveragePool":
         flat = data.v.reshape(*data.shape[:2], count)
         alike = alike_error(flat, 2).reshape(*data.shape[:2], *[1] * len(axes)) if flat.size else 0.0
