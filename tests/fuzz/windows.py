@@ -166,6 +166,9 @@ def resize(b: Builder) -> None:
             attributes["nearest_mode"] = b.choice(rounding)
         roi = "" if b.opset >= 13 else b.constant(np.zeros(0, np.float32), as_node=False)
         if b.chance(0.7):
+            # With corners aligned, ONNX takes the scaled length as it is, ONNX Runtime without its fraction.
+            exact = all(float(s * f).is_integer() for size, f in zip(b.dims(x), factors) for s in size)
+            b.need(exact or attributes.get("coordinate_transformation_mode") != "align_corners")
             inputs = [x, roi, b.constant(scales)]
         else:
             empty = "" if b.opset >= 13 else b.constant(np.zeros(0, np.float32), as_node=False)

@@ -252,7 +252,14 @@ def pointwise(node: Node, x: list[Value | None], loose: bool = False) -> Value:
             return pointwise(node._replace(op="Mul"), [gate, present[1]], True)
         if op == "Mod":
             function = _remainder(node)
-            return result(function(data.v, present[1].v), data.type, corners(function, present))
+            moved = corners(function, present)
+            if moved is not None:  # Where the quotient may pass an integer, the remainder jumps.
+                ends = [
+                    np.floor((data.v + s * data.bound()) / (present[1].v + t * present[1].bound()) + u * 1e-6)
+                    for s in (-1, 1) for t in (-1, 1) for u in (-1, 1)
+                ]  # fmt: skip
+                moved = np.where(np.max(ends, 0) != np.min(ends, 0), np.inf, moved)
+            return result(function(data.v, present[1].v), data.type, moved)
         if op in BINARY:
             return _fold(node, present, loose)
     raise Unsupported(op)
