@@ -1,4 +1,4 @@
-"""Prints the table of src/onnx/type_support.cpp: which operators ONNX defines for float16 and bfloat16, since when.
+"""Prints the table of data/onnx_operators.inc: which operators ONNX defines for float16 and bfloat16, since when.
 
     .venv/bin/python3 scripts/make_type_table.py
 

@@ -125,7 +125,6 @@ class OptionTable {
 
   const std::string& program() const noexcept { return program_; }
   std::span<const Option> options() const noexcept { return options_; }
-  std::span<const Section> sections() const noexcept { return sections_; }
   std::optional<std::string>* positional_target() const noexcept { return positional_; }
   const std::string& positional_metavar() const noexcept { return positional_metavar_; }
   bool positional_required() const noexcept { return positional_required_; }

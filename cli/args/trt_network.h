@@ -19,7 +19,6 @@ struct TrtNetworkArgs {
   /// `engine`: with the options that write and run engines.
   void declare(OptionTable& table, bool& strongly_typed, bool engine = true);
 
-  bool changes_layers() const noexcept { return !layer_precisions.empty(); }
   /// --layer-precisions. An unknown layer is a warning with near matches. Throws Error for an unknown type.
   void apply_layer_precisions(Network& network) const;
   /// --tensor-dtypes, for network inputs and outputs. Throws Error for an unknown tensor or type.

@@ -119,8 +119,7 @@ std::map<std::string, Tensor> OnnxEngine::run(const std::map<std::string, Tensor
     ordered.push_back(found->second);
   }
   for (const auto& [name, tensor] : inputs) {
-    const bool known = std::any_of(impl_->inputs.begin(), impl_->inputs.end(),
-                                   [&](const TensorSpec& spec) { return spec.name == name; });
+    const bool known = std::ranges::any_of(impl_->inputs, [&](const TensorSpec& spec) { return spec.name == name; });
     if (!known)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[run] there is no input '{}'; the inputs are {}", name, names(impl_->inputs)));

@@ -139,7 +139,7 @@ class Calibrator {
     const auto spec = specialize(plain, shapes);
     std::vector<TensorId> computed;
     for (TensorId id : calibrated_tensors(*spec)) {
-      const auto input = std::find(network_.inputs.begin(), network_.inputs.end(), id);
+      const auto input = std::ranges::find(network_.inputs, id);
       if (input == network_.inputs.end()) {
         computed.push_back(id);
         continue;

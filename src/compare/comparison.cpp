@@ -12,7 +12,7 @@ namespace ulpscope {
 namespace {
 
 bool all_passed(const IterationVerdict& verdicts) {
-  return std::all_of(verdicts.begin(), verdicts.end(), [](const OutputVerdict& verdict) { return verdict.passed; });
+  return std::ranges::all_of(verdicts, [](const OutputVerdict& verdict) { return verdict.passed; });
 }
 
 void log_average_summary(const PairVerdict& pair) {
@@ -82,9 +82,7 @@ CompareFunction compare_function(std::string_view name, const CompareOptions& op
                                                "'; valid choices are: " + python_list(compare_function_names()));
 }
 
-std::int64_t PairVerdict::passed_iterations() const {
-  return std::count_if(iterations.begin(), iterations.end(), all_passed);
-}
+std::int64_t PairVerdict::passed_iterations() const { return std::ranges::count_if(iterations, all_passed); }
 
 bool PairVerdict::passed() const {
   if (averages) return all_passed(*averages);
@@ -92,7 +90,7 @@ bool PairVerdict::passed() const {
 }
 
 bool AccuracyResult::passed() const {
-  return std::all_of(pairs.begin(), pairs.end(), [](const PairVerdict& pair) { return pair.passed(); });
+  return std::ranges::all_of(pairs, [](const PairVerdict& pair) { return pair.passed(); });
 }
 
 AccuracyResult compare_accuracy(const RunResults& results, const std::vector<CompareFunction>& functions,

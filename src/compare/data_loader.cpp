@@ -17,7 +17,7 @@
 namespace ulpscope {
 namespace {
 
-bool is_dynamic(const Shape& shape) { return std::find(shape.begin(), shape.end(), -1) != shape.end(); }
+bool is_dynamic(const Shape& shape) { return std::ranges::find(shape, -1) != shape.end(); }
 
 const Shape* find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const std::string& name) {
   const Shape* found = nullptr;
@@ -36,8 +36,8 @@ void warn_unmatched(const DataLoaderOptions& options, const std::vector<InputBin
   const std::vector<std::string> names = names_of(bindings);
   for (const auto& entry : options.input_shapes) {
     const std::string& pattern = entry.first;
-    if (std::any_of(names.begin(), names.end(),
-                    [&](const std::string& name) { return name == pattern || matches_wildcard(name, pattern); }))
+    if (std::ranges::any_of(
+            names, [&](const std::string& name) { return name == pattern || matches_wildcard(name, pattern); }))
       continue;
     std::string message =
         "Input tensor: " + pattern + " | Metadata was provided, but the input does not exist in one or more runners.";
@@ -46,7 +46,7 @@ void warn_unmatched(const DataLoaderOptions& options, const std::vector<InputBin
     log_once(LogLevel::kWarning, message);
   }
   for (const auto& entry : options.val_range.entries()) {
-    if (entry.first.empty() || std::find(names.begin(), names.end(), entry.first) != names.end()) continue;
+    if (entry.first.empty() || std::ranges::find(names, entry.first) != names.end()) continue;
     log_once(LogLevel::kWarning, "Extra items in val_range: {" + python_string(entry.first) +
                                      "}.\nNote: inputs are: " + python_list(names));
   }
@@ -161,7 +161,7 @@ bool out_of_range(const Tensor& tensor, DataType type) {
   }
   const Tensor values = tensor.cast(DataType::kFloat64);
   const auto all = values.values<double>();
-  return std::any_of(all.begin(), all.end(), [=](double value) { return value < low || value > high; });
+  return std::ranges::any_of(all, [=](double value) { return value < low || value > high; });
 }
 
 Tensor adapt(const Tensor& tensor, const InputBinding& binding) {
@@ -246,8 +246,8 @@ TensorMap adapt_inputs(const TensorMap& loaded, const std::vector<InputBinding>&
   for (const InputBinding& binding : bindings) {
     const auto found = find_similar(binding.name, names);
     // A tensor that is another input's by name is not taken for this one.
-    const bool taken = found && names[*found] != binding.name &&
-                       std::find(wanted.begin(), wanted.end(), names[*found]) != wanted.end();
+    const bool taken =
+        found && names[*found] != binding.name && std::ranges::find(wanted, names[*found]) != wanted.end();
     if (!found || taken)
       throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name +
                                                    "': does not exist in the provided input data, which has " +

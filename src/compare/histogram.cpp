@@ -115,7 +115,7 @@ std::optional<Histogram> compute_histogram(const Tensor& tensor, std::optional<s
 }
 
 std::string to_text(const Histogram& histogram) {
-  const std::int64_t largest = *std::max_element(histogram.counts.begin(), histogram.counts.end());
+  const std::int64_t largest = *std::ranges::max_element(histogram.counts);
   if (largest == 0) return "";
   std::array<std::string, 11> labels;
   std::size_t start_width = 0, end_width = 0;

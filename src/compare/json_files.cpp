@@ -147,7 +147,7 @@ Json parse(std::string_view text, const std::string& where) {
   } catch (const Json::parse_error& error) {
     const std::size_t byte = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
     const std::string_view before = text.substr(0, byte);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const auto line = 1 + std::ranges::count(before, '\n');
     const std::size_t start = before.rfind('\n');
     const std::size_t column = byte - (start == std::string_view::npos ? 0 : start + 1) + 1;
     const bool at_end = byte >= text.size();
@@ -210,7 +210,7 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(path))
     if (entry.path().extension() == ".json") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   if (files.empty()) throw Error(ErrorCode::kNotFound, "[load] " + path.string() + ": the folder has no *.json files");
   return files;
 }

@@ -81,7 +81,7 @@ double lanes_sum(const std::array<T, kLanes>& lanes) {
 }
 template <typename T>
 double lanes_max(const std::array<T, kLanes>& lanes) {
-  return *std::max_element(lanes.begin(), lanes.end());
+  return *std::ranges::max_element(lanes);
 }
 
 struct Moments {
@@ -318,7 +318,7 @@ void largest(const T* x, std::int64_t length, std::int64_t k, std::vector<std::i
   const auto before = [x](std::int64_t a, std::int64_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); };
   std::nth_element(order.begin(), order.begin() + k, order.end(), before);
   order.resize(static_cast<std::size_t>(k));
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
 }
 
 template <typename T>

@@ -114,17 +114,6 @@ OptionValue parse_value(std::string_view text) {
   }
 }
 
-std::vector<std::pair<std::string, OptionValue>> parse_name_values(std::string_view option,
-                                                                   const std::vector<std::string>& arguments) {
-  std::vector<std::pair<std::string, OptionValue>> result;
-  for (const std::string& argument : arguments) {
-    NameAndText split = split_name(argument);
-    if (trimmed(split.text).empty()) fail(option, argument, "a value after the colon", "NAME:VALUE");
-    result.emplace_back(std::move(split.name), parse_value(split.text));
-  }
-  return result;
-}
-
 PerName<double> parse_numbers(std::string_view option, const std::vector<std::string>& arguments) {
   return parse_scalars<double>(option, arguments, to_number, "a number, or NAME:NUMBER",
                                std::string(option) + " 1e-3, or " + std::string(option) + " output:1e-3");

@@ -46,8 +46,6 @@ OptionValue parse_value(std::string_view text);
 /// The functions below throw Error(kInvalidArgument); `option` ("--atol") starts their messages.
 
 /// "name:value" or "value".
-std::vector<std::pair<std::string, OptionValue>> parse_name_values(std::string_view option,
-                                                                   const std::vector<std::string>& arguments);
 PerName<double> parse_numbers(std::string_view option, const std::vector<std::string>& arguments);
 PerName<std::int64_t> parse_integers(std::string_view option, const std::vector<std::string>& arguments);
 PerName<std::string> parse_strings(std::string_view option, const std::vector<std::string>& arguments);

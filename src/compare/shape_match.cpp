@@ -37,14 +37,14 @@ std::string python_list(const std::vector<std::int64_t>& values) {
 }
 
 bool same_dimensions(Shape a, Shape b) {
-  std::sort(a.begin(), a.end());
-  std::sort(b.begin(), b.end());
+  std::ranges::sort(a);
+  std::ranges::sort(b);
   return a == b;
 }
 
 Tensor try_reshape(const Tensor& tensor, const Shape& shape) {
   if (tensor.shape() == shape) return tensor;
-  const bool known = std::all_of(shape.begin(), shape.end(), [](std::int64_t d) { return d >= 0; });
+  const bool known = std::ranges::all_of(shape, [](std::int64_t d) { return d >= 0; });
   if (!known || num_elements(shape) != tensor.size()) {
     log_warning("Could not reshape array from shape: " + to_string(tensor.shape()) + " to " + to_string(shape) +
                 ". Skipping reshape.");
@@ -97,7 +97,7 @@ Tensor permute(const Tensor& tensor, const std::vector<std::int64_t>& axes) {
 
 Tensor match_shape(const Tensor& tensor, Shape shape) {
   if (tensor.shape() == shape) return tensor;
-  const auto unknown = std::count(shape.begin(), shape.end(), -1);
+  const auto unknown = std::ranges::count(shape, -1);
   if (unknown == 1) {
     std::int64_t others = 1;
     for (std::int64_t dimension : shape)
@@ -120,7 +120,7 @@ Tensor match_shape(const Tensor& tensor, Shape shape) {
 
 std::optional<std::size_t> find_similar(std::string_view name, const std::vector<std::string>& names,
                                         std::optional<std::size_t> fallback) {
-  const auto exact = std::find(names.begin(), names.end(), name);
+  const auto exact = std::ranges::find(names, name);
   if (exact != names.end()) return static_cast<std::size_t>(exact - names.begin());
   const std::string wanted = lower(name);
   for (std::size_t i = 0; i < names.size(); ++i) {

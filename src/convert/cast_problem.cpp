@@ -10,7 +10,7 @@ namespace ulpscope {
 namespace {
 
 bool contains(const std::vector<DataType>& types, DataType type) {
-  return std::find(types.begin(), types.end(), type) != types.end();
+  return std::ranges::find(types, type) != types.end();
 }
 
 /// What a free node in float32 costs: less than one cast for all of them together.
@@ -113,8 +113,8 @@ double CastProblem::cost(const std::vector<DataType>& types) const {
   for (const Value& value : values) {
     const DataType written = types[value.producer];
     if (contains(value.exact, written)) continue;
-    const bool narrowed = value.exact_reader || std::any_of(value.readers.begin(), value.readers.end(),
-                                                            [&](int r) { return types[r] != written; });
+    const bool narrowed =
+        value.exact_reader || std::ranges::any_of(value.readers, [&](int r) { return types[r] != written; });
     // A node that has no choice writes what it writes: its elements are exact by definition.
     if (narrowed && nodes[value.producer].types.size() > 1) return std::numeric_limits<double>::infinity();
   }

@@ -39,7 +39,7 @@ class Placer {
     typing_.outputs.resize(network_.outputs.size());
     for (std::size_t o = 0; o < network_.outputs.size(); ++o) add_output(o);
     for (auto& value : problem_.values) {
-      std::sort(value.readers.begin(), value.readers.end());
+      std::ranges::sort(value.readers);
       value.readers.erase(std::unique(value.readers.begin(), value.readers.end()), value.readers.end());
     }
     const std::vector<DataType> types = minimize(problem_);
@@ -69,9 +69,9 @@ class Placer {
   void find_low_types() {
     for (LayerId l : network_.layers.ids()) {
       const DataType type = assignment_.stored_by(l);
-      if (type != DataType::kFloat32 && std::find(low_.begin(), low_.end(), type) == low_.end()) low_.push_back(type);
+      if (type != DataType::kFloat32 && std::ranges::find(low_, type) == low_.end()) low_.push_back(type);
     }
-    std::sort(low_.begin(), low_.end());
+    std::ranges::sort(low_);
   }
 
   int add_node(std::vector<DataType> types) {
@@ -85,7 +85,7 @@ class Placer {
   void add_value(TensorId id, int node, std::vector<DataType> exact) {
     if (value_.empty()) value_.assign(network_.tensors.size(), -1);
     value_[id] = static_cast<int>(problem_.values.size());
-    if (std::find(exact.begin(), exact.end(), DataType::kFloat32) == exact.end()) exact.push_back(DataType::kFloat32);
+    if (std::ranges::find(exact, DataType::kFloat32) == exact.end()) exact.push_back(DataType::kFloat32);
     CastProblem::Value value;
     value.producer = node;
     value.exact = std::move(exact);
@@ -128,7 +128,7 @@ class Placer {
   std::vector<DataType> choices(LayerId id, const std::vector<DataType>& without = {}) const {
     std::vector<DataType> types{DataType::kFloat32};
     for (DataType low : low_)
-      if (std::find(without.begin(), without.end(), low) == without.end() && expressible(id, low)) types.push_back(low);
+      if (std::ranges::find(without, low) == without.end() && expressible(id, low)) types.push_back(low);
     return types;
   }
 
@@ -155,7 +155,7 @@ class Placer {
     const auto floats =
         std::ranges::count_if(present(layer.inputs), [&](TensorId input) { return is_lowerable(declared(input)); });
     if (!writes_floats(layer) && layer.op->precision == PrecisionRule::kFixed && floats < 2 &&
-        std::all_of(low_.begin(), low_.end(), [&](DataType low) { return expressible(id, low); })) {
+        std::ranges::all_of(low_, [&](DataType low) { return expressible(id, low); })) {
       takes_any_[id] = 1;
       for (TensorId input : layer.inputs)
         if (has_value(input)) value_of(input).exact_reader = true;
@@ -206,7 +206,7 @@ class Placer {
       std::erase_if(types, [&](DataType type) {
         if (!has_value(id)) return declared(id) != DataType::kFloat32 || !holds(spec_, id, type);
         const auto& exact = problem_.values[value_[id]].exact;
-        return std::find(exact.begin(), exact.end(), type) == exact.end();
+        return std::ranges::find(exact, type) == exact.end();
       });
     }
     return types;
@@ -224,11 +224,11 @@ class Placer {
       // Constants are rounded as the assignment rounds them, then held in float32.
       std::vector<DataType> own{type};
       drop_inexact_limits(layer, own);
-      const bool rounded = std::all_of(layer.inputs.begin(), layer.inputs.end(), [&](TensorId input) {
+      const bool rounded = std::ranges::all_of(layer.inputs, [&](TensorId input) {
         if (input == kNone || !is_lowerable(declared(input)) || typing_.constant[input]) return true;
         if (!has_value(input)) return false;
         const auto& values = problem_.values[value_[input]].exact;
-        return std::find(values.begin(), values.end(), type) != values.end();
+        return std::ranges::find(values, type) != values.end();
       });
       if (own.empty() || !rounded) return {type};
       return {DataType::kFloat32, type};
@@ -447,7 +447,7 @@ std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assi
     raised.push_back(layer);
   }
   if (raised.empty()) return {};
-  std::sort(raised.begin(), raised.end());
+  std::ranges::sort(raised);
   derive_storage(network, spec.inferred, false, false, after);
   if (place_casts(spec, after, options).casts >= place_casts(spec, assignment, options).casts) return {};
   return raised;

@@ -180,7 +180,7 @@ class Converter {
 
   bool has_int8() const {
     const auto& all = result_.assignment.precision;
-    return std::find(all.begin(), all.end(), Precision::kINT8) != all.end();
+    return std::ranges::find(all, Precision::kINT8) != all.end();
   }
 
   /// Layers in int8 that the file cannot have so take what int8 layers store, if they can, and their bias with them.
@@ -211,7 +211,7 @@ class Converter {
   }
 
   bool casts_fixed_shapes() const {
-    return std::all_of(network_.inputs.begin(), network_.inputs.end(), [&](TensorId id) {
+    return std::ranges::all_of(network_.inputs, [&](TensorId id) {
       const auto& shape = network_.tensor(id).shape;
       return shape && std::find(shape->begin(), shape->end(), -1) == shape->end();
     });
@@ -256,7 +256,7 @@ class Converter {
     casts_.fixed_shapes = casts_fixed_shapes();
     for (const auto& [id, type] : find_io_types(network_, options_.io_types)) {
       const std::string& name = network_.tensor(id).name;
-      const bool input = std::find(network_.inputs.begin(), network_.inputs.end(), id) != network_.inputs.end();
+      const bool input = std::ranges::find(network_.inputs, id) != network_.inputs.end();
       if (type != spec_.type(id) &&
           (network_.tensor(id).producer == kNone ? network_.is_output(id) : spec_.is_constant(id)))
         refuse(ErrorCode::kUnsupported,
@@ -310,7 +310,7 @@ class Converter {
         continue;
       changes_.computed_constants[t] = spec_.inferred.values[t];
       const auto& readers = spec_.consumers[t];
-      folded += std::any_of(readers.begin(), readers.end(), [&](LayerId reader) {
+      folded += std::ranges::any_of(readers, [&](LayerId reader) {
         const Layer& layer = network_.layer(reader);
         for (std::size_t i = 0; i < layer.inputs.size(); ++i)
           if (layer.inputs[i] == t && changes_.typing.reads[reader][i].type != spec_.inferred.types[t] &&
@@ -341,8 +341,7 @@ class Converter {
             spec_.type(id) != DataType::kFloat32 || is_scale_shift(spec_, network_.layers[l]))
           continue;
         const auto values = spec_.value(id).values<float>();
-        infinite += std::any_of(values.begin(), values.end(),
-                                [](float v) { return std::isfinite(v) && std::fabs(v) >= 65520.0F; });
+        infinite += std::ranges::any_of(values, [](float v) { return std::isfinite(v) && std::fabs(v) >= 65520.0F; });
       }
     if (infinite > 0)
       log_warning(

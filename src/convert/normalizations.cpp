@@ -17,7 +17,7 @@ LayerId absorbing_convolution(const Specialization& spec, const Grouping& groupi
   const int index = grouping.group_of[id];
   if (index < 0) return kNone;
   const auto& members = grouping.groups[index].layers;
-  const auto place = std::find(members.begin(), members.end(), id);
+  const auto place = std::ranges::find(members, id);
   if (place == members.begin() || place == members.end()) return kNone;
   const LayerId before = *(place - 1);
   const Layer& convolution = network.layer(before);

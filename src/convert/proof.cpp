@@ -67,8 +67,8 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
     std::vector<Shape> shapes;
     for (std::size_t i = 0; i < network.inputs.size(); ++i) {
       const TensorInfo& info = network.tensor(network.inputs[i]);
-      const auto found = std::find_if(convert_options.samples[s].begin(), convert_options.samples[s].end(),
-                                      [&](const NamedTensor& t) { return t.name == info.name; });
+      const auto found =
+          std::ranges::find_if(convert_options.samples[s], [&](const NamedTensor& t) { return t.name == info.name; });
       if (found == convert_options.samples[s].end())
         throw Error(ErrorCode::kInvalidArgument,
                     fmt::format("[convert] sample {}: expected the input '{}'", s, info.name));

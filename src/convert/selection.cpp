@@ -91,8 +91,8 @@ class Conflicts {
     const Layer& layer = network_.layer(id);
     if (!moved_[id] || !commutes_with_rounding(spec_, layer)) return false;
     const auto& readers = spec_.consumers[layer.outputs[0]];
-    return std::all_of(readers.begin(), readers.end(),
-                       [&](LayerId reader) { return !ever_joined(id, reader) || is_rounded_later(reader); });
+    return std::ranges::all_of(readers,
+                               [&](LayerId reader) { return !ever_joined(id, reader) || is_rounded_later(reader); });
   }
 
   const Specialization& spec_;
@@ -107,7 +107,7 @@ class Conflicts {
 bool selects(const Layer& layer) {
   static constexpr std::array<std::string_view, 10> kOps{"Relu", "Clip",    "Max",           "Min",       "Abs",
                                                          "Neg",  "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin"};
-  if (!layer.op->domain.empty() || std::find(kOps.begin(), kOps.end(), layer.op->name) == kOps.end()) return false;
+  if (!layer.op->domain.empty() || std::ranges::find(kOps, layer.op->name) == kOps.end()) return false;
   if (!layer.has_one_output()) return false;
   // Absent attributes are the largest float32, which is not without effect on infinities.
   if (layer.op->function == Function::kClip && layer.opset < 11)
@@ -127,8 +127,8 @@ bool holds(const Specialization& spec, TensorId id, DataType type) {
   const Tensor& value = spec.value(id);
   if (!value || value.type() != DataType::kFloat32) return false;
   const auto elements = value.values<float>();
-  return std::all_of(elements.begin(), elements.end(),
-                     [rounding = rounding_of(type)](float x) { return round_value(x, rounding) == x; });
+  return std::ranges::all_of(elements,
+                             [rounding = rounding_of(type)](float x) { return round_value(x, rounding) == x; });
 }
 
 std::vector<LayerId> fusion_conflicts(const Specialization& spec, const Assignment& assignment,

@@ -99,8 +99,7 @@ Requests read_constraints(const Specialization& spec, const BuildOptions& option
   Requests requests(network.layers.size());
   std::vector<std::string> ignored;
   for (const auto& [l, layer] : network.layers.items()) {
-    const bool typed =
-        std::any_of(layer.output_types.begin(), layer.output_types.end(), [](const auto& t) { return t.has_value(); });
+    const bool typed = std::ranges::any_of(layer.output_types, [](const auto& t) { return t.has_value(); });
     const std::optional<DataType> asked = requested != nullptr ? (*requested)[l] : layer.precision;
     if (!asked && !typed) continue;
     if (!constraints_hold(options)) {
@@ -267,7 +266,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
     }
     result.precision[l] = choice.front();
   }
-  const bool open = std::any_of(choices.begin(), choices.end(), [](const auto& c) { return c.size() > 1; });
+  const bool open = std::ranges::any_of(choices, [](const auto& c) { return c.size() > 1; });
   if (open) choose_by_cost(spec, options, choices, result);
   if (options.int8) {
     int8.warn(spec, std::move(without_scale));

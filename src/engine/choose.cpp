@@ -67,7 +67,7 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
       if (assignment.reason[layer].empty()) assignment.reason[layer] = "no other precision is enabled";
       continue;
     }
-    const double gain = node.cost.back() - *std::min_element(node.cost.begin(), node.cost.end());
+    const double gain = node.cost.back() - *std::ranges::min_element(node.cost);
     assignment.reason[layer] =
         precision == node.choices.back()
             ? fmt::format(

@@ -110,8 +110,7 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
       if (spec.is_constant(input)) continue;
       for (TensorId source : sources[input]) {
         auto& consumers = value_of(source).consumers;
-        if (std::find(consumers.begin(), consumers.end(), node_of[l]) == consumers.end())
-          consumers.push_back(node_of[l]);
+        if (std::ranges::find(consumers, node_of[l]) == consumers.end()) consumers.push_back(node_of[l]);
         const LayerId producer = network.tensor(source).producer;
         if (producer == kNone || node_of[producer] < 0) continue;
         if (source == input && grouping.group_of[l] >= 0 && grouping.group_of[l] == grouping.group_of[producer])
@@ -195,7 +194,7 @@ std::vector<int> expand(const CostProblem& problem, const std::vector<int>& curr
   std::vector<int> moved = current;
   for (int n = 0; n < count; ++n) {
     const auto& node = problem.nodes[n];
-    const auto found = std::find(node.choices.begin(), node.choices.end(), alpha);
+    const auto found = std::ranges::find(node.choices, alpha);
     const bool possible = found != node.choices.end();
     if (possible) moved[n] = static_cast<int>(found - node.choices.begin());
     cut.add_terminal(n, possible ? node.cost[moved[n]] : MinCut::kInfinite, node.cost[current[n]]);
@@ -241,7 +240,7 @@ std::vector<int> minimize(const CostProblem& problem) {
   const auto uniform = [&](Precision wanted) {
     std::vector<int> result;
     for (const auto& node : problem.nodes) {
-      const auto found = std::find(node.choices.begin(), node.choices.end(), wanted);
+      const auto found = std::ranges::find(node.choices, wanted);
       result.push_back(found != node.choices.end() ? static_cast<int>(found - node.choices.begin())
                                                    : static_cast<int>(node.choices.size()) - 1);
     }

@@ -97,8 +97,8 @@ class Fuser {
   /// Where the file has integers, the layers that read them are grouped as those that run in int8.
   void find_integer_layers() {
     integers_.assign(network_.layers.size(), 0);
-    const bool typed = std::any_of(network_.layers.begin(), network_.layers.end(),
-                                   [](const Layer& layer) { return layer.op->function == Function::kDequantize; });
+    const bool typed = std::ranges::any_of(
+        network_.layers, [](const Layer& layer) { return layer.op->function == Function::kDequantize; });
     for (LayerId l : network_.layers.ids())
       integers_[l] =
           assignment_.precision[l] == Precision::kINT8 || (typed && spec_.numeric[l] && reads_integers(spec_, l));
@@ -229,7 +229,7 @@ class Fuser {
       const LayerId producer = network_.tensor(input).producer;
       if (producer == kNone) continue;
       const int group = group_of_[producer];
-      if (group == kNone || std::find(candidates.begin(), candidates.end(), group) != candidates.end()) continue;
+      if (group == kNone || std::ranges::find(candidates, group) != candidates.end()) continue;
       const Draft& draft = drafts_[group];
       if (stays_inside(input) && same_precision(producer, id) && fits(draft, id, role) &&
           reads_aligned(draft, group, id) && can_extend_to(draft, group, id))
@@ -238,8 +238,7 @@ class Fuser {
     if (candidates.empty()) return kNone;
     // The most recent one: its values are the freshest. Further ones are merged into it where both are free of
     // products.
-    std::sort(candidates.begin(), candidates.end(),
-              [&](int a, int b) { return drafts_[a].layers.back() > drafts_[b].layers.back(); });
+    std::ranges::sort(candidates, [&](int a, int b) { return drafts_[a].layers.back() > drafts_[b].layers.back(); });
     const int chosen = candidates.front();
     for (std::size_t i = 1; i < candidates.size(); ++i) merge(chosen, candidates[i], id);
     return chosen;
@@ -254,7 +253,7 @@ class Fuser {
       return;
     if (!can_extend_to(b, from, position)) return;
     a.layers.insert(a.layers.end(), b.layers.begin(), b.layers.end());
-    std::sort(a.layers.begin(), a.layers.end());
+    std::ranges::sort(a.layers);
     a.row_dims = std::max(a.row_dims, b.row_dims);
     if (b.kind == GroupKind::kRow) a.kind = GroupKind::kRow;
     for (LayerId member : b.layers) group_of_[member] = into;
@@ -327,7 +326,7 @@ class Fuser {
         draft.merged = true;
         draft.layers.clear();
       }
-      std::sort(target.layers.begin(), target.layers.end());
+      std::ranges::sort(target.layers);
       target.kind = GroupKind::kAttention;
     }
   }
@@ -369,7 +368,7 @@ class Fuser {
     for (LayerId member : drafts_[group].layers)
       for (LayerId consumer : spec_.consumers[network_.layer(member).outputs[0]]) {
         const int other = group_of_[consumer];
-        if (std::find(family.begin(), family.end(), other) == family.end()) return false;
+        if (std::ranges::find(family, other) == family.end()) return false;
       }
     return true;
   }
@@ -379,8 +378,7 @@ class Fuser {
     std::vector<int> order;
     for (std::size_t g = 0; g < drafts_.size(); ++g)
       if (!drafts_[g].merged) order.push_back(static_cast<int>(g));
-    std::sort(order.begin(), order.end(),
-              [&](int a, int b) { return drafts_[a].layers.back() < drafts_[b].layers.back(); });
+    std::ranges::sort(order, [&](int a, int b) { return drafts_[a].layers.back() < drafts_[b].layers.back(); });
     result.group_of.assign(network_.layers.size(), kNone);
     result.internal.assign(network_.tensors.size(), 0);
     for (int g : order) {

@@ -231,7 +231,7 @@ std::vector<TensorId> quantized_inputs(const Specialization& spec, LayerId id) {
   const Layer& layer = spec.network->layer(id);
   for (std::size_t i = 0; i < std::min<std::size_t>(layer.inputs.size(), 2); ++i) {
     const TensorId input = layer.inputs[i];
-    if (input != kNone && !spec.is_constant(input) && std::find(result.begin(), result.end(), input) == result.end())
+    if (input != kNone && !spec.is_constant(input) && std::ranges::find(result, input) == result.end())
       result.push_back(input);
   }
   return result;
@@ -243,7 +243,7 @@ std::vector<TensorId> int8_tensors(const Specialization& spec) {
     const std::vector<TensorId> inputs = quantized_inputs(spec, l);
     result.insert(result.end(), inputs.begin(), inputs.end());
   }
-  std::sort(result.begin(), result.end());
+  std::ranges::sort(result);
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
 }

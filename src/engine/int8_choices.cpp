@@ -18,8 +18,7 @@ bool only_moves(const Layer& layer) {
   static constexpr std::array<std::string_view, 15> kNames{
       "Reshape", "Transpose", "Squeeze", "Unsqueeze",    "Flatten",      "Identity", "Expand",        "Tile",
       "Slice",   "Split",     "Gather",  "DepthToSpace", "SpaceToDepth", "GatherND", "GatherElements"};
-  return layer.op->precision == PrecisionRule::kMovement &&
-         std::find(kNames.begin(), kNames.end(), layer.op->name) != kNames.end();
+  return layer.op->precision == PrecisionRule::kMovement && std::ranges::find(kNames, layer.op->name) != kNames.end();
 }
 
 std::string names_of(const Specialization& spec, const std::vector<TensorId>& ids) {
@@ -59,7 +58,7 @@ Int8Choices::Int8Choices(const Specialization& spec, const BuildOptions& options
       if (scale == 0 && only_moves(layer) && layer.inputs[0] != kNone) scale = scales_[layer.inputs[0]];
     }
   }
-  if (std::all_of(scales_.begin(), scales_.end(), [](float s) { return s == 0; })) scales_.clear();
+  if (std::ranges::all_of(scales_, [](float s) { return s == 0; })) scales_.clear();
   possible_.assign(network.layers.size(), 0);
   for (LayerId l : network.layers.ids()) possible_[l] = has_int8_form(spec, l) && missing(spec, l).empty();
 }
@@ -86,7 +85,7 @@ void Int8Choices::warn(const Specialization& spec, std::vector<TensorId> without
     log_once(LogLevel::kWarning, "int8: no tensor has a scale, so layers keep the next higher enabled precision");
     return;
   }
-  std::sort(without_scale.begin(), without_scale.end());
+  std::ranges::sort(without_scale);
   without_scale.erase(std::unique(without_scale.begin(), without_scale.end()), without_scale.end());
   if (without_scale.empty()) return;
   log_once(LogLevel::kWarning,

@@ -293,12 +293,11 @@ class Builder final : public AdjointContext {
     std::vector<Layer> kept;
     for (LayerId l : std::views::reverse(network.layers.ids())) {
       Layer& layer = network.layers[l];
-      if (std::none_of(layer.outputs.begin(), layer.outputs.end(), [&](TensorId id) { return used[id] != 0; }))
-        continue;
+      if (std::ranges::none_of(layer.outputs, [&](TensorId id) { return used[id] != 0; })) continue;
       for (TensorId id : present(layer.inputs)) used[id] = 1;
       kept.push_back(std::move(layer));
     }
-    std::reverse(kept.begin(), kept.end());
+    std::ranges::reverse(kept);
     network.layers = IdMap<LayerId, Layer>(std::move(kept));
     network.rebuild_index();
     for (TensorId id : values_.ids()) {

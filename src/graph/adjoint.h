@@ -76,6 +76,11 @@ class AdjointContext {
   std::vector<std::int64_t> integers_of(int i) const;
   /// Throws Error(kInvalidArgument) with the layer's name in front.
   [[noreturn]] void fail(const std::string& message) const;
+  template <typename... T>
+    requires(sizeof...(T) > 0)
+  [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
+    fail(fmt::format(text, std::forward<T>(values)...));
+  }
   /// True when the gradient of this input is of use: it is float and not a constant, and something wanted is upstream.
   virtual bool wants(int i) const = 0;
   /// The gradient that arrives at an output; kNone: nothing does (at least one output has one).

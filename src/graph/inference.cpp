@@ -103,7 +103,7 @@ class Inference {
 
   void set_input(TensorId id, const Shape& shape) {
     const TensorInfo& info = network_.tensor(id);
-    const bool fits = std::all_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim >= 0; });
+    const bool fits = std::ranges::all_of(shape, [](std::int64_t dim) { return dim >= 0; });
     if (!fits)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[infer] input '{}': expected a shape without unknown dimensions, got {}", info.name,
@@ -152,7 +152,7 @@ class Inference {
 
  private:
   static bool within_limit(const std::vector<InferContext::Output>& outputs, std::int64_t limit) {
-    return std::all_of(outputs.begin(), outputs.end(), [&](const InferContext::Output& output) {
+    return std::ranges::all_of(outputs, [&](const InferContext::Output& output) {
       return !output.wanted || !is_floating(output.type) || !output.shape || num_elements(*output.shape) <= limit;
     });
   }

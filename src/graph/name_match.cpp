@@ -59,7 +59,7 @@ std::vector<std::string> similar_names(std::string_view name, std::span<const st
                                                   (other.size() >= 3 && wanted.find(other) != std::string::npos));
     if (distance < limit || contained) scored.emplace_back(distance, &candidate);
   }
-  std::stable_sort(scored.begin(), scored.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(scored, [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> result;
   for (const auto& [distance, candidate] : scored) {
     if (result.size() == count) break;

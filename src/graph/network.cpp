@@ -61,7 +61,7 @@ IdMap<TensorId, std::vector<LayerId>> Network::consumers() const {
   return result;
 }
 
-bool Network::is_output(TensorId id) const { return std::find(outputs.begin(), outputs.end(), id) != outputs.end(); }
+bool Network::is_output(TensorId id) const { return std::ranges::find(outputs, id) != outputs.end(); }
 
 void Network::check() const {
   IdMap<TensorId, bool> available(tensors.size(), false);

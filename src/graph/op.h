@@ -1,6 +1,8 @@
 // What an operator is: its rules and its reference kernel. One OpDef per operator; src/ops has the definitions.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -184,6 +186,10 @@ class InferContext {
 
   /// Throws Error(kInvalidFile) with the layer's name in front.
   [[noreturn]] void fail(const std::string& message) const;
+  template <typename... T>
+  requires(sizeof...(T) > 0) [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
+    fail(fmt::format(text, std::forward<T>(values)...));
+  }
 
  private:
   const Layer& layer_;
@@ -232,6 +238,10 @@ class KernelContext {
 
   /// Throws Error(kInvalidArgument) with the layer's name in front: values (an index, say) that the kernel found wrong.
   [[noreturn]] void fail(const std::string& message) const;
+  template <typename... T>
+  requires(sizeof...(T) > 0) [[noreturn]] void fail(fmt::format_string<T...> text, T&&... values) const {
+    fail(fmt::format(text, std::forward<T>(values)...));
+  }
 
  private:
   const Layer& layer_;

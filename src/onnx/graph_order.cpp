@@ -20,9 +20,9 @@ std::string describe_cycle(const std::vector<FlatNode>& nodes, const std::vector
   while (!on_path[at]) {
     on_path[at] = true;
     path.push_back(at);
-    at = *std::find_if(needs[at].begin(), needs[at].end(), [&](std::size_t n) { return !placed[n]; });
+    at = *std::ranges::find_if(needs[at], [&](std::size_t n) { return !placed[n]; });
   }
-  path.erase(path.begin(), std::find(path.begin(), path.end(), at));
+  path.erase(path.begin(), std::ranges::find(path, at));
   std::string text;
   const std::size_t shown = std::min<std::size_t>(path.size(), 8);
   for (std::size_t i = 0; i < shown; ++i)
@@ -82,7 +82,7 @@ std::string sort_nodes(std::vector<FlatNode>& nodes, const std::function<bool(co
         return fmt::format("node '{}' ({}) reads '{}', which nothing computes", node_name(*nodes[i].proto),
                            nodes[i].proto->op_type(), name);
     }
-    std::sort(needs[i].begin(), needs[i].end());
+    std::ranges::sort(needs[i]);
     needs[i].erase(std::unique(needs[i].begin(), needs[i].end()), needs[i].end());
     missing[i] = needs[i].size();
     for (std::size_t n : needs[i]) feeds[n].push_back(i);

@@ -126,7 +126,7 @@ std::string_view foreign_format(std::string_view text) {
   if (text.size() > 8 && text.substr(4, 4) == "ORTM")
     return "a model in ONNX Runtime's own format (use the .onnx file it was made from)";
   const std::string_view head = text.substr(0, 512);
-  const bool printable = std::all_of(head.begin(), head.end(), [](char c) {
+  const bool printable = std::ranges::all_of(head, [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return byte >= 0x20 ? byte != 0x7f : c == '\n' || c == '\r' || c == '\t' || c == '\f';
   });

@@ -207,8 +207,8 @@ Tensor TensorReader::read_typed(const Plan& plan, const onnx::TensorProto& tenso
     std::size_t count = 0;
     for (; !packed.empty(); packed = packed.subspan(std::min(kCopyPiece, packed.size()))) {
       const auto piece = packed.first(std::min(kCopyPiece, packed.size()));
-      count += static_cast<std::size_t>(std::count_if(
-          piece.begin(), piece.end(), [](std::byte byte) { return (byte & std::byte{0x80}) == std::byte{0}; }));
+      count += static_cast<std::size_t>(
+          std::ranges::count_if(piece, [](std::byte byte) { return (byte & std::byte{0x80}) == std::byte{0}; }));
       done_with(piece.data(), piece.data() + piece.size());
     }
     return count;
@@ -262,7 +262,7 @@ std::shared_ptr<MappedFile> TensorReader::open_external(const Plan& plan, const 
   if (const auto found = external_files_.find(location); found != external_files_.end()) return found->second;
   const std::filesystem::path relative(location);
   if (location.empty()) fail(plan.what, "its external data has no location");
-  const bool climbs = std::any_of(relative.begin(), relative.end(), [](const auto& part) { return part == ".."; });
+  const bool climbs = std::ranges::any_of(relative, [](const auto& part) { return part == ".."; });
   if (relative.is_absolute() || climbs || location.find('\0') != std::string::npos)
     fail(plan.what,
          fmt::format("its external data is at '{}'; expected a path inside of the model's folder", location));

@@ -117,16 +117,15 @@ void TypedEdit::find_live_nodes() {
       const onnx::NodeProto& node = source_node(n);
       if (is_absorbed(layer_of_node_[n])) {
         // Its output is written by the convolution.
-        const bool wanted = std::any_of(node.output().begin(), node.output().end(),
-                                        [&](const auto& o) { return !o.empty() && needed.contains(o); });
+        const bool wanted =
+            std::ranges::any_of(node.output(), [&](const auto& o) { return !o.empty() && needed.contains(o); });
         if (wanted &&
             needed.insert(network_.tensor(network_.layer(absorbed_.at(layer_of_node_[n])).outputs[0]).name).second)
           changed = true;
         continue;
       }
       const auto any_output = [&](const std::unordered_set<std::string>& names) {
-        return std::any_of(node.output().begin(), node.output().end(),
-                           [&](const auto& o) { return !o.empty() && names.contains(o); });
+        return std::ranges::any_of(node.output(), [&](const auto& o) { return !o.empty() && names.contains(o); });
       };
       if (!any_output(needed) && any_output(needed_before)) continue;
       live_[n] = 1;
@@ -250,7 +249,7 @@ std::vector<std::size_t> TypedEdit::node_order() const {
     for (const std::string& name : values_read(source_node(n))) sorted &= !later.contains(name);
     later.insert(source_node(n).output().begin(), source_node(n).output().end());
   }
-  if (!sorted) std::stable_sort(order.begin(), order.end(), [](auto& a, auto& b) { return a.first < b.first; });
+  if (!sorted) std::ranges::stable_sort(order, [](auto& a, auto& b) { return a.first < b.first; });
   std::vector<std::size_t> result;
   for (const auto& entry : order) result.push_back(entry.second);
   return result;

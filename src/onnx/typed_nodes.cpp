@@ -143,11 +143,9 @@ std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quan
 std::optional<onnx::NodeProto> TypedEdit::storing_node(std::size_t index, onnx::NodeProto& node) {
   const LayerId layer = layer_of_node_[index];
   if (layer == kNone) return std::nullopt;
-  const auto stored = std::find_if(changes_.stored.begin(), changes_.stored.end(),
-                                   [&](const auto& each) { return each.first == layer; });
+  const auto stored = std::ranges::find_if(changes_.stored, [&](const auto& each) { return each.first == layer; });
   const bool casts = stored != changes_.stored.end();
-  if (!casts && std::find(changes_.copied.begin(), changes_.copied.end(), layer) == changes_.copied.end())
-    return std::nullopt;
+  if (!casts && std::ranges::find(changes_.copied, layer) == changes_.copied.end()) return std::nullopt;
   const std::string name = node.output(0);
   node.set_output(0, fresh(name + "_fp32"));
   onnx::NodeProto result;

@@ -71,7 +71,7 @@ Value convolution_input_gradient(Value gradient, Value weights, const WindowGeom
                          {"kernel_shape", g.kernel},
                          {"pads", joined(forward_begin, forward_end)},
                          {"strides", g.strides}});
-    std::fill(pad_back.begin(), pad_back.end(), 0);
+    std::ranges::fill(pad_back, 0);
   } else {
     result.id = ctx.add("ConvTranspose", {gradient.id, weights.id},
                         {{"dilations", g.dilations},

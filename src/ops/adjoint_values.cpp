@@ -33,7 +33,7 @@ Value slice(Value x, std::int64_t axis, std::int64_t begin, std::int64_t end) {
 Value pad(Value x, const std::vector<std::int64_t>& begin, const std::vector<std::int64_t>& end) {
   std::vector<std::int64_t> pads = begin;
   pads.insert(pads.end(), end.begin(), end.end());
-  if (std::all_of(pads.begin(), pads.end(), [](std::int64_t p) { return p == 0; })) return x;
+  if (std::ranges::all_of(pads, [](std::int64_t p) { return p == 0; })) return x;
   return {x.ctx, x.ctx->add("Pad", {x.id, x.ctx->integers(std::move(pads))})};
 }
 

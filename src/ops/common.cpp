@@ -48,7 +48,7 @@ std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
 
 Shape broadcast_or_fail(const InferContext& ctx, const Shape& a, const Shape& b) {
   auto result = broadcast(a, b);
-  if (!result) ctx.fail(fmt::format("shapes {} and {} cannot be broadcast together", to_string(a), to_string(b)));
+  if (!result) ctx.fail("shapes {} and {} cannot be broadcast together", to_string(a), to_string(b));
   return *std::move(result);
 }
 
@@ -81,7 +81,7 @@ Shape broadcast_inputs(InferContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) {
     const DataType first = ctx.type(0), other = ctx.type(i);
     if (first != DataType::kUndefined && other != DataType::kUndefined && physical_type(first) != physical_type(other))
-      ctx.fail(fmt::format("expected inputs of one type, got {} and {}", name_of(first), name_of(other)));
+      ctx.fail("expected inputs of one type, got {} and {}", name_of(first), name_of(other));
   }
   Shape shape = ctx.shape(0);
   for (int i = 1; i < ctx.num_inputs(); ++i) shape = broadcast_or_fail(ctx, shape, ctx.shape(i));
@@ -102,7 +102,7 @@ void infer_comparison(InferContext& ctx) {
 void require_type(const InferContext& ctx, int i, DataType type) {
   if (!ctx.has_input(i) || ctx.type(i) == DataType::kUndefined || type == DataType::kUndefined) return;
   if (physical_type(ctx.type(i)) != physical_type(type))
-    ctx.fail(fmt::format("expected elements of type {} as input {}, got {}", name_of(type), i, name_of(ctx.type(i))));
+    ctx.fail("expected elements of type {} as input {}, got {}", name_of(type), i, name_of(ctx.type(i)));
 }
 
 void require_type_of_first(const InferContext& ctx, std::initializer_list<int> inputs) {

@@ -50,7 +50,7 @@ constexpr TypeSet set_of(TypeList<Ts...>) {
 template <typename... Ts, typename Function>
 void with_type(TypeList<Ts...>, const KernelContext& ctx, DataType type, Function&& function) {
   const bool found = ((type_of<Ts>() == type ? (function(Ts{}), true) : false) || ...);
-  if (!found) ctx.fail(fmt::format("has no kernel for elements of type {}", name_of(type)));
+  if (!found) ctx.fail("has no kernel for elements of type {}", name_of(type));
 }
 
 /// Throws Error with the layer's name: attributes or shapes do not fit.
@@ -59,7 +59,7 @@ void with_type(TypeList<Ts...>, const KernelContext& ctx, DataType type, Functio
 /// An axis in [-rank, rank) as one in [0, rank); fails otherwise. Works with both contexts.
 template <typename Context>
 std::int64_t normalize_axis(const Context& ctx, std::int64_t axis, std::int64_t rank) {
-  if (axis < -rank || axis >= rank) ctx.fail(fmt::format("axis {} is outside of a tensor of rank {}", axis, rank));
+  if (axis < -rank || axis >= rank) ctx.fail("axis {} is outside of a tensor of rank {}", axis, rank);
   return axis < 0 ? axis + rank : axis;
 }
 

@@ -10,8 +10,8 @@ namespace {
 void check_one_type(const KernelContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i)
     if (ctx.input(i).type() != ctx.input(0).type())
-      ctx.fail(fmt::format("expected inputs of one type, got {} and {}", name_of(ctx.input(0).type()),
-                           name_of(ctx.input(i).type())));
+      ctx.fail("expected inputs of one type, got {} and {}", name_of(ctx.input(0).type()),
+               name_of(ctx.input(i).type()));
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ std::byte* element(Tensor& tensor, std::int64_t at) noexcept {
 
 void copy_strided(DataType type, const void* in, std::span<const std::int64_t> in_strides, void* out,
                   std::span<const std::int64_t> out_strides, const Shape& shape) {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
+  if (std::ranges::find(shape, 0) != shape.end()) return;
   Loops loops = simplify(shape, in_strides, out_strides);
   if (loops.sizes.empty()) {
     std::memcpy(out, in, size_of(type));

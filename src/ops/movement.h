@@ -69,8 +69,8 @@ void copy_permuted(const Tensor& in, const Shape& shape, std::span<const std::in
 template <typename Context>
 std::int64_t normalize_index(const Context& ctx, std::int64_t index, std::int64_t size) {
   if (index < -size || index >= size) {
-    if (size == 0) ctx.fail(fmt::format("index {} points into a dimension without elements", index));
-    ctx.fail(fmt::format("index {} is outside of [{}, {}]", index, -size, size - 1));
+    if (size == 0) ctx.fail("index {} points into a dimension without elements", index);
+    ctx.fail("index {} is outside of [{}, {}]", index, -size, size - 1);
   }
   return index < 0 ? index + size : index;
 }
@@ -81,7 +81,7 @@ std::vector<std::int64_t> normalize_axes(const Context& ctx, std::vector<std::in
   std::vector<bool> seen(static_cast<std::size_t>(rank), false);
   for (std::int64_t& axis : axes) {
     axis = normalize_axis(ctx, axis, rank);
-    if (seen[static_cast<std::size_t>(axis)]) ctx.fail(fmt::format("axis {} is listed twice", axis));
+    if (seen[static_cast<std::size_t>(axis)]) ctx.fail("axis {} is listed twice", axis);
     seen[static_cast<std::size_t>(axis)] = true;
   }
   return axes;
@@ -106,7 +106,7 @@ std::size_t axis_of(const Context& ctx, std::int64_t absent) {
 template <typename Context>
 std::int64_t single_integer(const Context& ctx, int i) {
   const std::vector<std::int64_t> values = integers_of(ctx, i);
-  if (values.size() != 1) ctx.fail(fmt::format("expected one element as input {}, got {}", i, values.size()));
+  if (values.size() != 1) ctx.fail("expected one element as input {}, got {}", i, values.size());
   return values[0];
 }
 

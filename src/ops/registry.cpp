@@ -23,8 +23,8 @@ class Registry final : public OpRegistry {
 #define ULPSCOPE_OPS(name) std::ranges::move(ops::name(), std::back_inserter(defs_));
 #include "ops/ops.inc"
 #undef ULPSCOPE_OPS
-    std::sort(defs_.begin(), defs_.end(),
-              [](const OpDef& a, const OpDef& b) { return std::tie(a.domain, a.name) < std::tie(b.domain, b.name); });
+    std::ranges::sort(
+        defs_, [](const OpDef& a, const OpDef& b) { return std::tie(a.domain, a.name) < std::tie(b.domain, b.name); });
   }
 
   const OpDef* find(std::string_view domain, std::string_view name) const override {

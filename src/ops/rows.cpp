@@ -56,7 +56,7 @@ std::optional<std::vector<std::int64_t>> sorted_axes(std::vector<std::int64_t> a
     if (axis < -rank || axis >= rank) return std::nullopt;
     if (axis < 0) axis += rank;
   }
-  std::sort(axes.begin(), axes.end());
+  std::ranges::sort(axes);
   if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) return std::nullopt;
   return axes;
 }

@@ -16,9 +16,6 @@ namespace ulpscope {
 
 namespace {
 
-/// Uses of the tolerance beyond this say little about those near it: a cosine saturates.
-constexpr double kNear = 2;
-
 /// To 4 digits: the journal keeps no more, and a search that goes on must see what this one saw.
 double rounded(double value) { return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr); }
 

@@ -56,8 +56,6 @@ bool Search::faster_than_lowest(Levels& levels) {
 bool Search::point_passes(const Levels& levels, double squares) {
   const double predicted = predicted_use(std::sqrt(squares), criterion_.sensitivity());
   const double measured = used(levels, "search");
-  // Uses far beyond the tolerance say little about those near it.
-  constexpr double kNear = 4;
   if (measured <= kNear && std::isfinite(predicted) && predicted > 0 && measured > 0)
     correction_ = measured / predicted;
   const bool passed = measured <= margin_;

@@ -28,6 +28,9 @@ struct LimitReached {
 /// Without Options::margin, the share of the tolerance that is searched at is between these.
 inline constexpr double kWidestMargin = 0.5, kNarrowestMargin = 0.03;
 
+/// Uses of the tolerance beyond this say little about those near it: a cosine saturates.
+inline constexpr double kNear = 2;
+
 /// How many layers at the head of the order are raised.
 using Count = std::size_t;
 

@@ -16,7 +16,7 @@ constexpr std::size_t kDefaultMemory = std::size_t{1} << 30;
 
 Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std::size_t index) {
   const TensorInfo& info = network.tensor(id);
-  const auto found = std::find_if(sample.begin(), sample.end(), [&](const auto& t) { return t.name == info.name; });
+  const auto found = std::ranges::find_if(sample, [&](const auto& t) { return t.name == info.name; });
   if (found == sample.end()) {
     std::vector<std::string> names;
     for (const auto& [name, tensor] : sample) names.push_back(name);
@@ -92,9 +92,7 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
 
 std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep,
                                    const std::function<void()>& before_sample) {
-  if (std::any_of(assignment.precision.begin(), assignment.precision.end(),
-                  [](Precision p) { return p != Precision::kFP32; }))
-    ++evaluations_;
+  if (std::ranges::any_of(assignment.precision, [](Precision p) { return p != Precision::kFP32; })) ++evaluations_;
   std::map<std::vector<Shape>, std::shared_ptr<const Plan>> plans;  // One for all samples of a shape.
   std::vector<TensorMap> results;
   for (std::size_t s = first; s < first + count; ++s) {

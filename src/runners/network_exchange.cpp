@@ -44,8 +44,8 @@ Attribute attribute_of(const std::string& name, const Value& value) {
   }
   const Value::Array& items = value.array();
   if (!items.empty() && items.front().is_string()) return value.strings();
-  const bool real = std::any_of(items.begin(), items.end(),
-                                [](const Value& item) { return std::holds_alternative<double>(item.variant()); });
+  const bool real =
+      std::ranges::any_of(items, [](const Value& item) { return std::holds_alternative<double>(item.variant()); });
   if (!real) return value.shape();
   std::vector<float> numbers;
   for (const Value& item : items) numbers.push_back(static_cast<float>(item.real()));
@@ -143,7 +143,7 @@ class Composer {
     layer.output_types.clear();
     for (const Value& type : entry["output_types"].array()) layer.output_types.push_back(requested_type(type));
     const auto open = [](const auto& type) { return !type.has_value(); };
-    if (std::all_of(layer.output_types.begin(), layer.output_types.end(), open)) layer.output_types.clear();
+    if (std::ranges::all_of(layer.output_types, open)) layer.output_types.clear();
   }
 
   void change_layers() {
@@ -372,9 +372,9 @@ Value infer_description(const Network* base, const Value& description, const OpR
   const std::vector<Shape> shapes = composer.input_shapes();
   IdMap<TensorId, std::optional<Shape>> known(network->tensors.size());
   const auto negative = [](const Shape& shape) {
-    return std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
+    return std::ranges::any_of(shape, [](std::int64_t dim) { return dim < 0; });
   };
-  if (std::none_of(shapes.begin(), shapes.end(), negative))
+  if (std::ranges::none_of(shapes, negative))
     return shapes_value(*network, infer(*network, shapes, kFoldedElements).shapes);
   // What differs between two sizes of the dynamic dimensions depends on them.
   try {

@@ -16,8 +16,7 @@ namespace {
 
 bool is_identifier(std::string_view text) {
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text.front())) != 0) return false;
-  return std::all_of(text.begin(), text.end(),
-                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c >= 0x80; });
+  return std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c >= 0x80; });
 }
 
 Value::Map place_of(const ScriptName& script) { return {{"path", script.path}, {"function", script.function}}; }
@@ -66,7 +65,7 @@ Value config_value(const BuildOptions& options) {
 
 BuildOptions options_from(const Value& config, BuildOptions options, const std::string& where) {
   const std::vector<std::string> flags = config["flags"].strings();
-  const auto has = [&](std::string_view name) { return std::find(flags.begin(), flags.end(), name) != flags.end(); };
+  const auto has = [&](std::string_view name) { return std::ranges::find(flags, name) != flags.end(); };
   for (const FlagRow& row : kPrecisionFlags) options.*row.member = has(row.name);
   if (has("OBEY_PRECISION_CONSTRAINTS") || has("STRICT_TYPES"))
     options.constraints = ConstraintMode::kObey;
@@ -102,7 +101,7 @@ ScriptName ScriptName::parse(const std::string& text, std::string_view default_f
 }
 
 bool ScriptComparison::passed() const {
-  return std::all_of(outputs.begin(), outputs.end(), [](const auto& entry) { return entry.second; });
+  return std::ranges::all_of(outputs, [](const auto& entry) { return entry.second; });
 }
 
 ScriptDataLoader::ScriptDataLoader(std::shared_ptr<Worker> worker, std::int64_t handle, ScriptName script)

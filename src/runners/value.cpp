@@ -62,16 +62,14 @@ std::vector<std::string> Value::strings() const {
 
 const Value& Value::operator[](std::string_view key) const {
   const Map& entries = map();
-  const auto found =
-      std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first == key; });
+  const auto found = std::ranges::find_if(entries, [&](const auto& entry) { return entry.first == key; });
   return found == entries.end() ? null_value() : found->second;
 }
 
 void Value::set(std::string key, Value value) {
   if (is_null()) data_ = Map{};
   Map& entries = map();
-  const auto found =
-      std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first == key; });
+  const auto found = std::ranges::find_if(entries, [&](const auto& entry) { return entry.first == key; });
   if (found == entries.end())
     entries.emplace_back(std::move(key), std::move(value));
   else

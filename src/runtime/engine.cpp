@@ -116,7 +116,7 @@ void check_shape(const Binding& binding, const Tensor& tensor, const BuildOption
   for (std::size_t d = 0; d < binding.shape.size(); ++d)
     if (binding.shape[d] >= 0 && tensor.shape()[d] != binding.shape[d]) fail(to_string(binding.shape));
   if (options.profiles.empty()) return;
-  const bool inside = std::any_of(options.profiles.begin(), options.profiles.end(), [&](const Profile& profile) {
+  const bool inside = std::ranges::any_of(options.profiles, [&](const Profile& profile) {
     const Shape* low = find_shape(profile.min, binding.name);
     const Shape* high = find_shape(profile.max, binding.name);
     for (std::size_t d = 0; d < binding.shape.size(); ++d)
@@ -180,9 +180,8 @@ Engine::~Engine() = default;
 std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, const BuildOptions& options) {
   set_num_threads(options.threads);
   auto impl = prepare(std::move(network), options);
-  const bool dynamic = std::any_of(impl->inputs.begin(), impl->inputs.end(), [](const Binding& b) {
-    return std::find(b.shape.begin(), b.shape.end(), -1) != b.shape.end();
-  });
+  const bool dynamic = std::ranges::any_of(
+      impl->inputs, [](const Binding& b) { return std::ranges::find(b.shape, -1) != b.shape.end(); });
   try {
     impl->make_executable(impl->build_shapes);
   } catch (const Error& e) {

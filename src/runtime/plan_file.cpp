@@ -193,7 +193,7 @@ class Reader {
     n->inputs = ids(json.at("inputs"), *n, 0);
     n->outputs = ids(json.at("outputs"), *n, 0);
     for (std::size_t i = 0; i < n->inputs.size(); ++i)
-      if (n->tensor(n->inputs[i]).value || std::count(n->inputs.begin(), n->inputs.end(), n->inputs[i]) != 1)
+      if (n->tensor(n->inputs[i]).value || std::ranges::count(n->inputs, n->inputs[i]) != 1)
         fail(fmt::format("the input '{}' is a constant, or comes twice", n->tensor(n->inputs[i]).name));
     n->check();
     return n;

@@ -117,7 +117,9 @@ int run(const std::string& command, const Arguments& rest) {
   }
   if (command == "randint") {  // OUT, one tensor per "type:[low,high,seed,count]"
     TensorMap map;
-    for (const auto& [type, value] : parse_name_values("randint", options["--draw"])) {
+    for (const std::string& word : options["--draw"]) {
+      const auto& [type, text] = split_name(word);
+      const OptionValue value = parse_value(text);
       const auto at = [&value = value](std::size_t i) { return std::get<std::int64_t>(value.items.at(i)); };
       RandomState random(static_cast<std::uint32_t>(at(2)));
       map.push_back(

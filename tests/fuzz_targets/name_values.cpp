@@ -11,7 +11,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto parse = [&](auto function) {
     fuzz::reads({ErrorCode::kInvalidArgument}, [&] { function("--option", arguments); });
   };
-  parse(parse_name_values);
   parse(parse_numbers);
   parse(parse_integers);
   parse(parse_strings);

@@ -195,7 +195,7 @@ std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers
           sums[c] += magnitude;
           part_of[i] = current[c];
         }
-        const std::size_t parts = *std::max_element(current.begin(), current.end()) + 1;
+        const std::size_t parts = *std::ranges::max_element(current) + 1;
         auto result = std::make_shared<std::vector<Tensor>>();
         if (parts == 1) result->push_back(integers);
         for (std::size_t p = 0; parts > 1 && p < parts; ++p) {

@@ -62,13 +62,11 @@ void CpuPlan::place_slots() {
   std::vector<int> order;
   for (std::size_t i = 0; i < made_.slots.size(); ++i) {
     const Slot& s = made_.slots[i];
-    const bool bound_by_caller =
-        std::find(made_.inputs.begin(), made_.inputs.end(), static_cast<int>(i)) != made_.inputs.end();
+    const bool bound_by_caller = std::ranges::find(made_.inputs, static_cast<int>(i)) != made_.inputs.end();
     if (!s.dynamic && !s.constant && s.alias < 0 && s.first >= 0 && !bound_by_caller && !fresh_[i])
       order.push_back(static_cast<int>(i));
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return bytes_of(made_.slots[a]) > bytes_of(made_.slots[b]); });
+  std::ranges::stable_sort(order, [&](int a, int b) { return bytes_of(made_.slots[a]) > bytes_of(made_.slots[b]); });
   std::vector<int> placed;  // By offset.
   for (int index : order) {
     Slot& slot = made_.slots[index];
@@ -82,8 +80,8 @@ void CpuPlan::place_slots() {
     }
     slot.offset = offset;
     arena_bytes_ = std::max(arena_bytes_, offset + size);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
-                                   [&](int a, int b) { return made_.slots[a].offset < made_.slots[b].offset; }),
+    placed.insert(std::ranges::upper_bound(placed, index,
+                                           [&](int a, int b) { return made_.slots[a].offset < made_.slots[b].offset; }),
                   index);
   }
   if (arena_bytes_ > machine_memory())

@@ -39,8 +39,8 @@ Register ProgramBuilder::apply(Instruction instruction, Register a, Register b, 
 
 void ProgramBuilder::output(Register source, Rounding rounding) {
   // A value that no instruction computed, or that is handed out twice, goes through a copy.
-  const bool computed = std::any_of(steps_.begin(), steps_.end(), [&](const Step& s) { return s.target == source; });
-  const bool taken = std::any_of(outputs_.begin(), outputs_.end(), [&](const Output& o) { return o.source == source; });
+  const bool computed = std::ranges::any_of(steps_, [&](const Step& s) { return s.target == source; });
+  const bool taken = std::ranges::any_of(outputs_, [&](const Output& o) { return o.source == source; });
   if (!computed || taken) source = apply(Instruction::kCopy, source);
   outputs_.push_back({source, rounding});
 }
@@ -195,7 +195,7 @@ class ProgramKernel final : public Kernel {
       allocate(static_cast<std::size_t>(steps_[s].target));
       for (int r : {steps_[s].a, steps_[s].b})
         if (r >= 0 && place_[r] >= 0 && last_use[r] == static_cast<int>(s)) {
-          if (std::find(free.begin(), free.end(), place_[r]) == free.end()) free.push_back(place_[r]);
+          if (std::ranges::find(free, place_[r]) == free.end()) free.push_back(place_[r]);
         }
     }
     // A full output may be written where it belongs as soon as it is computed only if no input is read after that.
@@ -373,8 +373,7 @@ class ProgramKernel final : public Kernel {
     thread_local std::vector<float> expanded;
     expanded.resize(static_cast<std::size_t>(columns));
     for (std::int64_t r = 0; r < rows; ++r) {
-      std::fill(expanded.begin(), expanded.end(),
-                source.kind == Kind::kConstant ? source.value : scratch.registers[step.a][r]);
+      std::ranges::fill(expanded, source.kind == Kind::kConstant ? source.value : scratch.registers[step.a][r]);
       out[r] = f.reduce(expanded.data(), columns);
     }
   }

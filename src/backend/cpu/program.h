@@ -30,9 +30,6 @@ class ProgramBuilder {
   /// register with one value per row).
   void output(Register source, Rounding rounding);
 
-  /// One value for each row (or for all) instead of one per element.
-  bool is_full(Register r) const { return registers_[r].kind == Kind::kFull; }
-
   /// Nothing when an input's strides within a row have no single step (a broadcast pattern that rows cannot express),
   /// or when rows are empty.
   std::unique_ptr<Kernel> finish();

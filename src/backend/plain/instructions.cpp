@@ -25,118 +25,76 @@ double quantize(float x, float scale, bool is_unsigned) {
 }
 
 double elementary(I instruction, double x) {
-  switch (instruction) {
-    case I::kCopy:
-      return x;
-    case I::kNeg:
-      return -x;
-    case I::kAbs:
-      return std::fabs(x);
-    case I::kSign:
-      return x > 0 ? 1 : x < 0 ? -1 : x;
-    case I::kReciprocal:
-      return 1 / x;
-    case I::kSqrt:
-      return std::sqrt(x);
-    case I::kRsqrt:
-      return 1 / std::sqrt(x);
-    case I::kExp:
-      return std::exp(x);
-    case I::kLog:
-      return std::log(x);
-    case I::kErf:
-      return std::erf(x);
-    case I::kTanh:
-      return std::tanh(x);
-    case I::kSigmoid:
-      return sigmoid(x);
-    case I::kSin:
-      return std::sin(x);
-    case I::kCos:
-      return std::cos(x);
-    case I::kTan:
-      return std::tan(x);
-    case I::kAsin:
-      return std::asin(x);
-    case I::kAcos:
-      return std::acos(x);
-    case I::kAtan:
-      return std::atan(x);
-    case I::kSinh:
-      return std::sinh(x);
-    case I::kCosh:
-      return std::cosh(x);
-    case I::kAsinh:
-      return std::asinh(x);
-    case I::kAcosh:
-      return std::acosh(x);
-    case I::kAtanh:
-      return std::atanh(x);
-    case I::kFloor:
-      return std::floor(x);
-    case I::kCeil:
-      return std::ceil(x);
-    default:
-      return std::nearbyint(x);  // kRound
-  }
+  static const std::map<I, double (*)(double)> functions{
+      {I::kCopy, [](double x) -> double { return x; }},
+      {I::kNeg, [](double x) -> double { return -x; }},
+      {I::kAbs, [](double x) -> double { return std::fabs(x); }},
+      {I::kSign, [](double x) -> double { return x > 0   ? 1
+                                                 : x < 0 ? -1
+                                                         : x; }},
+      {I::kReciprocal, [](double x) -> double { return 1 / x; }},
+      {I::kSqrt, [](double x) -> double { return std::sqrt(x); }},
+      {I::kRsqrt, [](double x) -> double { return 1 / std::sqrt(x); }},
+      {I::kExp, [](double x) -> double { return std::exp(x); }},
+      {I::kLog, [](double x) -> double { return std::log(x); }},
+      {I::kErf, [](double x) -> double { return std::erf(x); }},
+      {I::kTanh, [](double x) -> double { return std::tanh(x); }},
+      {I::kSigmoid, [](double x) -> double { return sigmoid(x); }},
+      {I::kSin, [](double x) -> double { return std::sin(x); }},
+      {I::kCos, [](double x) -> double { return std::cos(x); }},
+      {I::kTan, [](double x) -> double { return std::tan(x); }},
+      {I::kAsin, [](double x) -> double { return std::asin(x); }},
+      {I::kAcos, [](double x) -> double { return std::acos(x); }},
+      {I::kAtan, [](double x) -> double { return std::atan(x); }},
+      {I::kSinh, [](double x) -> double { return std::sinh(x); }},
+      {I::kCosh, [](double x) -> double { return std::cosh(x); }},
+      {I::kAsinh, [](double x) -> double { return std::asinh(x); }},
+      {I::kAcosh, [](double x) -> double { return std::acosh(x); }},
+      {I::kAtanh, [](double x) -> double { return std::atanh(x); }},
+      {I::kFloor, [](double x) -> double { return std::floor(x); }},
+      {I::kCeil, [](double x) -> double { return std::ceil(x); }},
+      {I::kRound, [](double x) -> double { return std::nearbyint(x); }},
+  };
+  return functions.at(instruction)(x);
 }
 
 double activation(I instruction, double x, double p, double q) {
-  switch (instruction) {
-    case I::kRelu:
-      return x <= 0 ? 0 : x;
-    case I::kSquare:
-      return x * x;
-    case I::kLeakyRelu:
-      return x < 0 ? x * p : x;
-    case I::kClip:
-      return clamp(x, p, q);
-    case I::kHardSigmoid:
-      return clamp(x * p + q, 0, 1);
-    case I::kHardSwish:
-      return x * clamp(x / 6 + 0.5, 0, 1);
-    case I::kSoftplus:
-      return softplus(x);
-    case I::kSoftsign:
-      return x / (1 + std::fabs(x));
-    case I::kMish:
-      return x * std::tanh(softplus(x));
-    case I::kElu:
-      return x < 0 ? p * std::expm1(x) : x;
-    case I::kSelu:
-      return x > 0 ? q * x : q * p * std::expm1(x);
-    case I::kCelu:
-      return larger(0, x) + smaller(0, p * std::expm1(x / p));
-    case I::kThresholdedRelu:
-      return x > p ? x : 0;
-    case I::kSwish:
-      return x * sigmoid(p * x);
-    case I::kGelu:
-      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    default:
-      return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));  // kGeluTanh
-  }
+  static const std::map<I, double (*)(double, double, double)> functions{
+      {I::kRelu, [](double x, double, double) -> double { return x <= 0 ? 0 : x; }},
+      {I::kSquare, [](double x, double, double) -> double { return x * x; }},
+      {I::kLeakyRelu, [](double x, double p, double) -> double { return x < 0 ? x * p : x; }},
+      {I::kClip, [](double x, double p, double q) -> double { return clamp(x, p, q); }},
+      {I::kHardSigmoid, [](double x, double p, double q) -> double { return clamp(x * p + q, 0, 1); }},
+      {I::kHardSwish, [](double x, double, double) -> double { return x * clamp(x / 6 + 0.5, 0, 1); }},
+      {I::kSoftplus, [](double x, double, double) -> double { return softplus(x); }},
+      {I::kSoftsign, [](double x, double, double) -> double { return x / (1 + std::fabs(x)); }},
+      {I::kMish, [](double x, double, double) -> double { return x * std::tanh(softplus(x)); }},
+      {I::kElu, [](double x, double p, double) -> double { return x < 0 ? p * std::expm1(x) : x; }},
+      {I::kSelu, [](double x, double p, double q) -> double { return x > 0 ? q * x : q * p * std::expm1(x); }},
+      {I::kCelu, [](double x, double p, double) -> double { return larger(0, x) + smaller(0, p * std::expm1(x / p)); }},
+      {I::kThresholdedRelu, [](double x, double p, double) -> double { return x > p ? x : 0; }},
+      {I::kSwish, [](double x, double p, double) -> double { return x * sigmoid(p * x); }},
+      {I::kGelu, [](double x, double, double) -> double { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }},
+      {I::kGeluTanh,
+       [](double x, double, double) -> double {
+         return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+       }},
+  };
+  return functions.at(instruction)(x, p, q);
 }
 
 double binary(I instruction, double a, double b) {
-  switch (instruction) {
-    case I::kAdd:
-      return a + b;
-    case I::kSub:
-      return a - b;
-    case I::kMul:
-      return a * b;
-    case I::kDiv:
-      return a / b;
-    case I::kPow:
-      return std::pow(a, b);
-    case I::kMin:
-      return smaller(a, b);
-    case I::kMax:
-      return larger(a, b);
-    default:
-      return a < 0 ? a * b : a;  // kPRelu
-  }
+  static const std::map<I, double (*)(double, double)> functions{
+      {I::kAdd, [](double a, double b) -> double { return a + b; }},
+      {I::kSub, [](double a, double b) -> double { return a - b; }},
+      {I::kMul, [](double a, double b) -> double { return a * b; }},
+      {I::kDiv, [](double a, double b) -> double { return a / b; }},
+      {I::kPow, [](double a, double b) -> double { return std::pow(a, b); }},
+      {I::kMin, [](double a, double b) -> double { return smaller(a, b); }},
+      {I::kMax, [](double a, double b) -> double { return larger(a, b); }},
+      {I::kPRelu, [](double a, double b) -> double { return a < 0 ? a * b : a; }},
+  };
+  return functions.at(instruction)(a, b);
 }
 
 }  // namespace

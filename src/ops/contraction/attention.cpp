@@ -31,7 +31,7 @@ template <typename Context>
 AttentionSizes attention_sizes(const Context& ctx) {
   const Shape &q = shape_of(ctx, kQ), &k = shape_of(ctx, kK), &v = shape_of(ctx, kV);
   const auto misfit = [&] {
-    ctx.fail(fmt::format("Q {}, K {} and V {} do not fit together", to_string(q), to_string(k), to_string(v)));
+    ctx.fail("Q {}, K {} and V {} do not fit together", to_string(q), to_string(k), to_string(v));
   };
   if (q.size() != k.size() || q.size() != v.size() || (q.size() != 3 && q.size() != 4)) misfit();
   AttentionSizes s;
@@ -40,9 +40,8 @@ AttentionSizes attention_sizes(const Context& ctx) {
   s.q_heads = s.packed ? ctx.attributes().integer("q_num_heads", 0) : q[1];
   s.kv_heads = s.packed ? ctx.attributes().integer("kv_num_heads", 0) : k[1];
   if (s.q_heads < 1 || s.kv_heads < 1 || s.q_heads % s.kv_heads != 0)
-    ctx.fail(
-        fmt::format("{} query heads cannot share {} key heads (inputs of rank 3 need q_num_heads and kv_num_heads)",
-                    s.q_heads, s.kv_heads));
+    ctx.fail("{} query heads cannot share {} key heads (inputs of rank 3 need q_num_heads and kv_num_heads)", s.q_heads,
+             s.kv_heads);
   const std::size_t sequence = s.packed ? 1 : 2;
   s.queries = q[sequence];
   s.new_keys = k[sequence];
@@ -58,7 +57,7 @@ AttentionSizes attention_sizes(const Context& ctx) {
     const Shape &past_k = shape_of(ctx, kPastKey), &past_v = shape_of(ctx, kPastValue);
     if (past_k.size() != 4 || past_v.size() != 4 || past_k != Shape{s.batch, s.kv_heads, past_k[2], s.size} ||
         past_v != Shape{s.batch, s.kv_heads, past_k[2], s.v_size})
-      ctx.fail(fmt::format("past_key {} and past_value {} do not fit K and V", to_string(past_k), to_string(past_v)));
+      ctx.fail("past_key {} and past_value {} do not fit K and V", to_string(past_k), to_string(past_v));
     s.past = past_k[2];
   }
   return s;
@@ -77,8 +76,7 @@ void infer_attention(InferContext& ctx) {
     Shape mask = ctx.shape(kMask);
     if (!mask.empty() && mask.back() > 1) mask.back() = std::max(mask.back(), s.keys());  // a shorter one is padded
     if (broadcast(mask, scores) != scores)
-      ctx.fail(fmt::format("a mask of shape {} does not fit scores of shape {}", to_string(ctx.shape(kMask)),
-                           to_string(scores)));
+      ctx.fail("a mask of shape {} does not fit scores of shape {}", to_string(ctx.shape(kMask)), to_string(scores));
   }
   if (s.packed)
     ctx.set_shape(kY, {s.batch, s.queries, s.q_heads * s.v_size});
@@ -116,7 +114,7 @@ class Bias {
     if (ctx.has_input(kValidLengths)) {
       lengths_ = ctx.integers(kValidLengths);
       if (lengths_.size() != static_cast<std::size_t>(s.batch))
-        ctx.fail(fmt::format("expected {} entries in nonpad_kv_seqlen, got {}", s.batch, lengths_.size()));
+        ctx.fail("expected {} entries in nonpad_kv_seqlen, got {}", s.batch, lengths_.size());
     }
     if (!ctx.has_input(kMask)) return;
     const Tensor& mask = ctx.input(kMask);
@@ -226,10 +224,10 @@ void attend(KernelContext& ctx) {
         if (any)
           softmax_row_in_place(scores.data(), keys);
         else
-          std::fill(scores.begin(), scores.end(), T{});
+          std::ranges::fill(scores, T{});
         expose(3);
         if (!y) continue;
-        std::fill(sum.begin(), sum.end(), T{});
+        std::ranges::fill(sum, T{});
         for (std::int64_t k = 0; k < keys; ++k) {
           const T weight = scores[static_cast<std::size_t>(k)];
           const T* value = value_data + (kv * keys + k) * s.v_size;
@@ -261,19 +259,19 @@ RotaryLayout rotary_layout(const Context& ctx, const Shape& x, const Shape& cos,
   } else if (x.size() == 3) {
     const std::int64_t heads = attributes.integer("num_heads", 0);
     if (heads < 1 || x[2] % heads != 0)
-      ctx.fail(fmt::format("'num_heads' {} does not fit an input of shape {}", heads, to_string(x)));
+      ctx.fail("'num_heads' {} does not fit an input of shape {}", heads, to_string(x));
     l = {x[0], heads, x[1], x[2] / heads, 0, false};
   } else {
-    ctx.fail(fmt::format("expected an input of rank 3 or 4, got shape {}", to_string(x)));
+    ctx.fail("expected an input of rank 3 or 4, got shape {}", to_string(x));
   }
   l.rotated = attributes.integer("rotary_embedding_dim", 0);
   if (l.rotated == 0) l.rotated = l.head_size;
   if (l.rotated % 2 != 0 || l.rotated > l.head_size || cos.empty() || cos.back() != l.rotated / 2 || cos != sin)
-    ctx.fail(fmt::format("caches {} and {} do not fit {} rotated elements of {}", to_string(cos), to_string(sin),
-                         l.rotated, l.head_size));
+    ctx.fail("caches {} and {} do not fit {} rotated elements of {}", to_string(cos), to_string(sin), l.rotated,
+             l.head_size);
   const bool per_position = ctx.has_input(3);
   if (cos.size() != (per_position ? 2u : 3u) || (!per_position && (cos[0] != l.batch || cos[1] != l.sequence)))
-    ctx.fail(fmt::format("caches of shape {} do not fit an input of shape {}", to_string(cos), to_string(x)));
+    ctx.fail("caches of shape {} do not fit an input of shape {}", to_string(cos), to_string(x));
   return l;
 }
 
@@ -293,9 +291,9 @@ void run_rotary_embedding(KernelContext& ctx) {
     positions = ctx.integers(3);
     const std::int64_t limit = ctx.input(1).shape()[0];
     if (positions.size() != static_cast<std::size_t>(l.batch * l.sequence))
-      ctx.fail(fmt::format("expected {} position ids, got {}", l.batch * l.sequence, positions.size()));
+      ctx.fail("expected {} position ids, got {}", l.batch * l.sequence, positions.size());
     for (std::int64_t p : positions)
-      if (p < 0 || p >= limit) ctx.fail(fmt::format("position id {} is outside of [0, {})", p, limit));
+      if (p < 0 || p >= limit) ctx.fail("position id {} is outside of [0, {})", p, limit);
   }
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     const T* x = ctx.input(0).data<T>();

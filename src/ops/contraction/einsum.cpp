@@ -70,18 +70,17 @@ Equation parse_equation(const Layer& layer, const std::vector<Shape>& shapes) {
   } else {  // The ellipsis, then every letter that occurs once, in alphabetical order.
     for (std::size_t k = widest; k-- > 0;) e.output.push_back(kEllipsis - static_cast<int>(k));
     for (int letter = 'A'; letter <= 'z'; ++letter)
-      if (std::count(left.begin(), left.end(), static_cast<char>(letter)) == 1 && std::isalpha(letter))
-        e.output.push_back(letter);
+      if (std::ranges::count(left, static_cast<char>(letter)) == 1 && std::isalpha(letter)) e.output.push_back(letter);
   }
 
   Labels order = e.output;
   for (const Labels& labels : e.inputs)
     for (int label : labels)
-      if (std::find(order.begin(), order.end(), label) == order.end()) order.push_back(label);
+      if (std::ranges::find(order, label) == order.end()) order.push_back(label);
   e.sizes.assign(order.size(), 1);
   std::vector<bool> used(order.size(), false);
   const auto index_of = [&](int label) {
-    return static_cast<std::size_t>(std::find(order.begin(), order.end(), label) - order.begin());
+    return static_cast<std::size_t>(std::ranges::find(order, label) - order.begin());
   };
   for (std::size_t i = 0; i < e.inputs.size(); ++i)
     for (std::size_t axis = 0; axis < e.inputs[i].size(); ++axis) {
@@ -160,7 +159,7 @@ void run_einsum(KernelContext& ctx) {
     parallel_for(sums.size(), 256, [&](std::int64_t begin, std::int64_t end) {
       std::vector<std::int64_t> offsets(data.size());
       for (std::int64_t i = begin; i < end; ++i) {
-        std::fill(offsets.begin(), offsets.end(), 0);
+        std::ranges::fill(offsets, 0);
         std::int64_t rest = i;
         for (std::size_t axis = e.output.size(); axis-- > 0; rest /= e.sizes[axis])
           for (std::size_t k = 0; k < data.size(); ++k) offsets[k] += rest % e.sizes[axis] * e.strides[k][axis];
@@ -180,7 +179,7 @@ void adjoint_einsum(AdjointContext& ctx) {
   const auto term = [&](const Labels& labels) {
     std::string letters;
     for (int label : labels) {
-      auto found = std::find(known.begin(), known.end(), label);
+      auto found = std::ranges::find(known, label);
       if (found == known.end()) found = known.insert(known.end(), label);
       const auto number = static_cast<int>(found - known.begin());
       letters += static_cast<char>(number < 26 ? 'a' + number : 'A' + number - 26);

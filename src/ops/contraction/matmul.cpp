@@ -51,14 +51,13 @@ struct GemmSizes {
 template <typename Context>
 GemmSizes gemm_sizes(const Context& ctx, const Shape& a, const Shape& b) {
   if (a.size() != 2 || b.size() != 2)
-    ctx.fail(fmt::format("expected two matrices, got shapes {} and {}", to_string(a), to_string(b)));
+    ctx.fail("expected two matrices, got shapes {} and {}", to_string(a), to_string(b));
   GemmSizes s{ctx.attributes().integer("transA", 0) != 0, ctx.attributes().integer("transB", 0) != 0, 0, 0, 0};
   s.m = a[s.trans_a ? 1 : 0];
   s.k = a[s.trans_a ? 0 : 1];
   s.n = b[s.trans_b ? 0 : 1];
   if (const std::int64_t rows = b[s.trans_b ? 1 : 0]; rows != s.k)
-    ctx.fail(
-        fmt::format("shapes {} and {} do not fit: {} columns against {} rows", to_string(a), to_string(b), s.k, rows));
+    ctx.fail("shapes {} and {} do not fit: {} columns against {} rows", to_string(a), to_string(b), s.k, rows);
   return s;
 }
 
@@ -68,7 +67,7 @@ void infer_gemm(InferContext& ctx) {
   const GemmSizes s = gemm_sizes(ctx, ctx.shape(0), ctx.shape(1));
   const Shape shape{s.m, s.n};
   if (ctx.has_input(2) && broadcast(ctx.shape(2), shape) != shape)
-    ctx.fail(fmt::format("C of shape {} cannot be broadcast to {}", to_string(ctx.shape(2)), to_string(shape)));
+    ctx.fail("C of shape {} cannot be broadcast to {}", to_string(ctx.shape(2)), to_string(shape));
   ctx.set_shape(0, shape);
 }
 
@@ -121,7 +120,7 @@ void infer_det(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   Shape shape = ctx.shape(0);
   if (shape.size() < 2 || shape.back() != shape[shape.size() - 2])
-    ctx.fail(fmt::format("expected square matrices, got shape {}", to_string(shape)));
+    ctx.fail("expected square matrices, got shape {}", to_string(shape));
   shape.resize(shape.size() - 2);
   ctx.set_shape(0, std::move(shape));
 }

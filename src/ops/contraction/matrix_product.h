@@ -69,12 +69,10 @@ MatrixProduct matrix_product(const Context& ctx, Shape a, Shape b) {
   d.k = a.back();
   d.n = b.back();
   if (d.k != b[b.size() - 2])
-    ctx.fail(fmt::format("shapes {} and {} do not fit: {} columns against {} rows", to_string(a), to_string(b), d.k,
-                         b[b.size() - 2]));
+    ctx.fail("shapes {} and {} do not fit: {} columns against {} rows", to_string(a), to_string(b), d.k,
+             b[b.size() - 2]);
   auto batch = broadcast(d.batch_of(a), d.batch_of(b));
-  if (!batch)
-    ctx.fail(
-        fmt::format("the leading dimensions of {} and {} cannot be broadcast together", to_string(a), to_string(b)));
+  if (!batch) ctx.fail("the leading dimensions of {} and {} cannot be broadcast together", to_string(a), to_string(b));
   d.batch = *std::move(batch);
   d.a = std::move(a);
   d.b = std::move(b);

@@ -38,8 +38,7 @@ std::size_t formal_inputs(const Subgraph& graph) { return graph.network->inputs.
 /// The one element of a bool tensor.
 bool single_bool(const KernelContext& ctx, const Tensor& tensor, std::string_view what) {
   if (tensor.type() != DataType::kBool || tensor.size() != 1)
-    ctx.fail(fmt::format("expected one bool as {}, got {} elements of type {}", what, tensor.size(),
-                         name_of(tensor.type())));
+    ctx.fail("expected one bool as {}, got {} elements of type {}", what, tensor.size(), name_of(tensor.type()));
   return tensor.data<bool>()[0];
 }
 
@@ -47,8 +46,7 @@ bool single_bool(const KernelContext& ctx, const Tensor& tensor, std::string_vie
 std::vector<Tensor> run_subgraph(const KernelContext& ctx, std::string_view attribute, std::span<const Tensor> inputs,
                                  std::size_t outputs) {
   std::vector<Tensor> results = ctx.runner().run(attribute, inputs);
-  if (results.size() != outputs)
-    ctx.fail(fmt::format("'{}' has {} outputs, expected {}", attribute, results.size(), outputs));
+  if (results.size() != outputs) ctx.fail("'{}' has {} outputs, expected {}", attribute, results.size(), outputs);
   return results;
 }
 
@@ -68,8 +66,8 @@ Shape shape_without_run(const KernelContext& ctx, const Subgraph& graph, std::ve
 
 void Stack::push(const KernelContext& ctx, Tensor tensor) {
   if (!parts_.empty() && (tensor.shape() != parts_[0].shape() || tensor.type() != parts_[0].type()))
-    ctx.fail(fmt::format("an iteration yields the shape {}, the first one {}", to_string(tensor.shape()),
-                         to_string(parts_[0].shape())));
+    ctx.fail("an iteration yields the shape {}, the first one {}", to_string(tensor.shape()),
+             to_string(parts_[0].shape()));
   parts_.push_back(std::move(tensor));
 }
 
@@ -111,8 +109,8 @@ void infer_if(InferContext& ctx) {
     const DataType type = subgraph_output_type(then_branch, static_cast<std::size_t>(i)),
                    other = subgraph_output_type(else_branch, static_cast<std::size_t>(i));
     if (type != DataType::kUndefined && other != DataType::kUndefined && physical_type(type) != physical_type(other))
-      ctx.fail(fmt::format("expected branches of one type, output {} is {} in the one and {} in the other", i,
-                           name_of(type), name_of(other)));
+      ctx.fail("expected branches of one type, output {} is {} in the one and {} in the other", i, name_of(type),
+               name_of(other));
     ctx.set_type(i, type != DataType::kUndefined ? type : other);
   }
 }
@@ -129,12 +127,11 @@ template <typename Context>
 std::size_t carried_values(const Context& ctx, const Subgraph& body) {
   const std::size_t formals = formal_inputs(body);
   if (formals < 2 || body.network->outputs.size() + 1 < formals)
-    ctx.fail(fmt::format("a body with {} inputs and {} outputs is not one of a loop", formals,
-                         body.network->outputs.size()));
+    ctx.fail("a body with {} inputs and {} outputs is not one of a loop", formals, body.network->outputs.size());
   const std::size_t carried = formals - 2;
   if (static_cast<std::size_t>(ctx.num_outputs()) > body.network->outputs.size() - 1)
-    ctx.fail(fmt::format("the body has {} outputs, too few for the {} of the layer", body.network->outputs.size(),
-                         ctx.num_outputs()));
+    ctx.fail("the body has {} outputs, too few for the {} of the layer", body.network->outputs.size(),
+             ctx.num_outputs());
   return carried;
 }
 
@@ -183,7 +180,7 @@ void run_loop(KernelContext& ctx) {
   bool condition = !ctx.has_input(1) || single_bool(ctx, ctx.input(1), "condition");
   std::vector<Tensor> state(carried);
   for (std::size_t i = 0; i < carried; ++i) {
-    if (!ctx.has_input(static_cast<int>(i) + 2)) ctx.fail(fmt::format("loop-carried value {} has no initial value", i));
+    if (!ctx.has_input(static_cast<int>(i) + 2)) ctx.fail("loop-carried value {} has no initial value", i);
     state[i] = ctx.input(static_cast<int>(i) + 2);
   }
   std::vector<Stack> stacks(outputs - 1 - carried);
@@ -226,8 +223,7 @@ ScanPlan scan_plan(const Context& ctx, const Subgraph& body) {
   const std::size_t formals = formal_inputs(body), results = body.network->outputs.size();
   const std::int64_t scans = ctx.attributes().required_integer("num_scan_inputs");
   if (scans < 1 || scans > static_cast<std::int64_t>(formals) || results + static_cast<std::size_t>(scans) < formals)
-    ctx.fail(
-        fmt::format("num_scan_inputs {} does not fit a body with {} inputs and {} outputs", scans, formals, results));
+    ctx.fail("num_scan_inputs {} does not fit a body with {} inputs and {} outputs", scans, formals, results);
   ScanPlan plan;
   plan.scans = static_cast<std::size_t>(scans);
   plan.states = formals - plan.scans;
@@ -237,7 +233,7 @@ ScanPlan scan_plan(const Context& ctx, const Subgraph& body) {
   const auto list = [&](std::string_view name, std::size_t size) {
     std::vector<std::int64_t> values = ctx.attributes().integers(name);
     if (values.empty()) values.assign(size, 0);
-    if (values.size() != size) ctx.fail(fmt::format("{} has {} entries, expected {}", name, values.size(), size));
+    if (values.size() != size) ctx.fail("{} has {} entries, expected {}", name, values.size(), size);
     return values;
   };
   plan.input_axes = list(batched ? "" : "scan_input_axes", plan.scans);
@@ -270,7 +266,7 @@ std::vector<Tensor> scan_one(const KernelContext& ctx, const Subgraph& body, con
     const std::int64_t size = sequences[k].shape()[axes[k]];
     if (k == 0 && length < 0) length = size;
     if (plan.first == 0 ? size != length : size < length)
-      ctx.fail(fmt::format("scanned input {} has {} entries, expected {}", k, size, length));
+      ctx.fail("scanned input {} has {} entries, expected {}", k, size, length);
   }
   std::vector<Shape> shapes;
   for (const Tensor& each : state) shapes.push_back(each.shape());
@@ -302,23 +298,22 @@ std::vector<Tensor> scan_one(const KernelContext& ctx, const Subgraph& body, con
 std::vector<Tensor> scan_batch(const KernelContext& ctx, const Subgraph& body, const ScanPlan& plan,
                                const std::vector<Tensor>& state, const std::vector<Tensor>& sequences) {
   const Shape& shape = sequences[0].shape();
-  if (shape.size() < 2)
-    ctx.fail(fmt::format("expected sequences of shape (batch, length, ...), got {}", to_string(shape)));
+  if (shape.size() < 2) ctx.fail("expected sequences of shape (batch, length, ...), got {}", to_string(shape));
   const std::int64_t batches = shape[0], longest = shape[1];
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(batches), longest);
   if (ctx.has_input(0)) lengths = ctx.integers(0);
   if (static_cast<std::int64_t>(lengths.size()) != batches)
-    ctx.fail(fmt::format("{} sequence_lens for a batch of {}", lengths.size(), batches));
+    ctx.fail("{} sequence_lens for a batch of {}", lengths.size(), batches);
   std::vector<Stack> stacks(plan.states + plan.outputs);
   const auto sample = [&](const Tensor& tensor, std::int64_t b) {
     if (tensor.rank() == 0 || tensor.shape()[0] != batches)
-      ctx.fail(fmt::format("expected a batch of {}, got the shape {}", batches, to_string(tensor.shape())));
+      ctx.fail("expected a batch of {}, got the shape {}", batches, to_string(tensor.shape()));
     return slice_at(tensor, 0, b);
   };
   for (std::int64_t b = 0; b < batches; ++b) {
     const std::int64_t length = lengths[static_cast<std::size_t>(b)];
     if (length < 0 || length > longest)
-      ctx.fail(fmt::format("sequence {} has length {}, which is outside of [0, {}]", b, length, longest));
+      ctx.fail("sequence {} has length {}, which is outside of [0, {}]", b, length, longest);
     std::vector<Tensor> own_state, own_sequences;
     for (const Tensor& tensor : state) own_state.push_back(sample(tensor, b));
     for (const Tensor& tensor : sequences) own_sequences.push_back(sample(tensor, b));
@@ -361,13 +356,13 @@ void run_scan(KernelContext& ctx) {
   std::vector<Tensor> state, sequences;
   for (std::size_t i = 0; i < plan.states + plan.scans; ++i) {
     const int input = plan.first + static_cast<int>(i);
-    if (!ctx.has_input(input)) ctx.fail(fmt::format("input {} is missing", input));
+    if (!ctx.has_input(input)) ctx.fail("input {} is missing", input);
     (i < plan.states ? state : sequences).push_back(ctx.input(input));
   }
   std::vector<Tensor> results = plan.first == 0 ? scan_one(ctx, body, plan, std::move(state), sequences, -1)
                                                 : scan_batch(ctx, body, plan, state, sequences);
   if (static_cast<std::size_t>(ctx.num_outputs()) > results.size())
-    ctx.fail(fmt::format("the body yields {} outputs, the layer has {}", results.size(), ctx.num_outputs()));
+    ctx.fail("the body yields {} outputs, the layer has {}", results.size(), ctx.num_outputs());
   for (int i = 0; i < ctx.num_outputs(); ++i) ctx.set_output(i, results[static_cast<std::size_t>(i)].clone());
 }
 

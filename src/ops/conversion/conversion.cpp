@@ -55,7 +55,7 @@ void infer_bit_cast(InferContext& ctx) {
   const DataType from = ctx.type(0), to = data_type_from_onnx(ctx.layer(), ctx.attributes().required_integer("to"));
   ctx.set_type(0, to);
   if (from != DataType::kUndefined && bits_of(from) != bits_of(to))
-    ctx.fail(fmt::format("{} and {} differ in size", name_of(from), name_of(to)));
+    ctx.fail("{} and {} differ in size", name_of(from), name_of(to));
   if (physical_type(from) != from && from != to)  // their values are held in float32, the bits are gone
     fail(ctx.layer(), fmt::format("the bits of {} are not supported", name_of(from)), ErrorCode::kUnsupported);
   ctx.set_shape(0, ctx.shape(0));

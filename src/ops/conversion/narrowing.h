@@ -12,7 +12,7 @@ Narrowing conversion_of(const Context& ctx) {
   using Direction = Narrowing::Direction;
   const std::string mode = ctx.attributes().text("round_mode", "up");
   if (mode != "up" && mode != "down" && mode != "nearest")
-    ctx.fail(fmt::format("expected up, down or nearest as round_mode, got '{}'", mode));
+    ctx.fail("expected up, down or nearest as round_mode, got '{}'", mode);
   return {ctx.attributes().integer("saturate", 1) != 0, mode == "up"     ? Direction::kUp
                                                         : mode == "down" ? Direction::kDown
                                                                          : Direction::kNearest};

@@ -19,7 +19,7 @@ void infer_conv(InferContext& ctx) {
   require_type_of_first(ctx, {1, 2});
   const WindowGeometry g = geometry_of<transposed>(ctx);
   if (ctx.has_input(2) && ctx.shape(2) != Shape{g.out_channels})
-    ctx.fail(fmt::format("expected a bias of shape ({},), got {}", g.out_channels, to_string(ctx.shape(2))));
+    ctx.fail("expected a bias of shape ({},), got {}", g.out_channels, to_string(ctx.shape(2)));
   ctx.set_shape(0, g.output_shape());
 }
 

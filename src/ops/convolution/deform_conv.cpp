@@ -18,7 +18,7 @@ void infer_deform_conv(InferContext& ctx) {
   const WindowGeometry g = conv_geometry(ctx.layer(), ctx.shape(0), ctx.shape(1));
   const std::int64_t groups = ctx.attributes().integer("offset_group", 1);
   if (groups < 1 || g.in_channels % groups != 0)
-    ctx.fail(fmt::format("{} channels cannot be split into {} offset groups", g.in_channels, groups));
+    ctx.fail("{} channels cannot be split into {} offset groups", g.in_channels, groups);
   const std::int64_t positions = groups * num_elements(g.kernel);
   const auto wanted = [&](std::int64_t channels) {
     Shape shape{g.batch, channels};
@@ -26,9 +26,9 @@ void infer_deform_conv(InferContext& ctx) {
     return shape;
   };
   if (const Shape shape = wanted(positions * static_cast<std::int64_t>(g.rank())); ctx.shape(2) != shape)
-    ctx.fail(fmt::format("expected offsets of shape {}, got {}", to_string(shape), to_string(ctx.shape(2))));
+    ctx.fail("expected offsets of shape {}, got {}", to_string(shape), to_string(ctx.shape(2)));
   if (const Shape shape = wanted(positions); ctx.has_input(4) && ctx.shape(4) != shape)
-    ctx.fail(fmt::format("expected a mask of shape {}, got {}", to_string(shape), to_string(ctx.shape(4))));
+    ctx.fail("expected a mask of shape {}, got {}", to_string(shape), to_string(ctx.shape(4)));
   ctx.set_shape(0, g.output_shape());
 }
 
@@ -130,20 +130,19 @@ BlockPlan block_plan(const Context& ctx) {
   p.pads = ctx.attributes().integers("pads", Shape(2 * rank, 0));
   if (x.size() != 3 || p.block.size() != rank || p.strides.size() != rank || p.dilations.size() != rank ||
       p.pads.size() != 2 * rank)
-    ctx.fail(fmt::format("input {}, image {} and block {} do not fit together, or to strides, dilations and pads",
-                         to_string(x), to_string(p.image), to_string(p.block)));
+    ctx.fail("input {}, image {} and block {} do not fit together, or to strides, dilations and pads", to_string(x),
+             to_string(p.image), to_string(p.block));
   for (std::size_t i = 0; i < rank; ++i) {
     if (p.image[i] < 0 || p.block[i] < 1 || p.strides[i] < 1 || p.dilations[i] < 1)
       ctx.fail("expected positive block sizes, strides and dilations");
     const std::int64_t room = p.image[i] + p.pads[i] + p.pads[i + rank] - (p.dilations[i] * (p.block[i] - 1) + 1);
-    if (room < 0)
-      ctx.fail(fmt::format("a block of {} does not fit an image of {}", to_string(p.block), to_string(p.image)));
+    if (room < 0) ctx.fail("a block of {} does not fit an image of {}", to_string(p.block), to_string(p.image));
     p.positions.push_back(room / p.strides[i] + 1);
   }
   const std::int64_t volume = num_elements(p.block);
   if (x[1] % volume != 0 || x[2] != num_elements(p.positions))
-    ctx.fail(fmt::format("an input of shape {} does not fit {} positions of blocks of {} elements", to_string(x),
-                         num_elements(p.positions), volume));
+    ctx.fail("an input of shape {} does not fit {} positions of blocks of {} elements", to_string(x),
+             num_elements(p.positions), volume);
   p.channels = x[1] / volume;
   return p;
 }

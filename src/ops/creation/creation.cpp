@@ -12,7 +12,7 @@ template <typename Context>
 Tensor value_of(const Context& ctx) {
   if (!ctx.attributes().has("value")) return Tensor::scalar(0.0f);
   Tensor value = ctx.attributes().required_tensor("value");
-  if (value.size() != 1) ctx.fail(fmt::format("expected one element as value, got {}", value.size()));
+  if (value.size() != 1) ctx.fail("expected one element as value, got {}", value.size());
   return value;
 }
 
@@ -20,7 +20,7 @@ void infer_constant_of_shape(InferContext& ctx) {
   ctx.set_type(0, value_of(ctx).type());
   const Shape shape = ctx.integers(0);
   for (std::int64_t dim : shape)
-    if (dim < 0) ctx.fail(fmt::format("cannot fill the shape {}", to_string(shape)));
+    if (dim < 0) ctx.fail("cannot fill the shape {}", to_string(shape));
   ctx.set_shape(0, shape);
 }
 
@@ -32,7 +32,7 @@ void run_constant_of_shape(KernelContext& ctx) {
 
 void infer_eye_like(InferContext& ctx) {
   ctx.set_type(0, dtype_attribute(ctx.layer(), ctx.type(0)));
-  if (ctx.rank(0) != 2) ctx.fail(fmt::format("expected a matrix, got shape {}", to_string(ctx.shape(0))));
+  if (ctx.rank(0) != 2) ctx.fail("expected a matrix, got shape {}", to_string(ctx.shape(0)));
   ctx.set_shape(0, ctx.shape(0));
 }
 
@@ -54,8 +54,8 @@ template <typename T>
 T range_bound(const InferContext& ctx, int i) {
   const Tensor& tensor = ctx.value(i);
   if (tensor.size() != 1 || tensor.type() != type_of<T>())
-    ctx.fail(fmt::format("expected one {} as input {}, got {} of {}", name_of(type_of<T>()), i, tensor.size(),
-                         name_of(tensor.type())));
+    ctx.fail("expected one {} as input {}, got {} of {}", name_of(type_of<T>()), i, tensor.size(),
+             name_of(tensor.type()));
   return tensor.data<T>()[0];
 }
 
@@ -66,8 +66,7 @@ std::int64_t count_of(const InferContext& ctx) {
   if constexpr (std::is_floating_point_v<T>) {
     const double count =
         std::ceil((static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta));
-    if (!(count < 0x1p40))
-      ctx.fail(fmt::format("a range from {} to {} in steps of {} is not a tensor", start, limit, delta));
+    if (!(count < 0x1p40)) ctx.fail("a range from {} to {} in steps of {} is not a tensor", start, limit, delta);
     return count > 0 ? static_cast<std::int64_t>(count) : 0;
   } else {
     if (delta > 0 ? start >= limit : start <= limit) return 0;
@@ -78,7 +77,7 @@ std::int64_t count_of(const InferContext& ctx) {
                         step = static_cast<std::uint64_t>(std::int64_t{delta});
     const std::uint64_t count = (distance - 1) / (delta > 0 ? step : -step) + 1;
     if (count >= std::uint64_t{1} << 40)
-      ctx.fail(fmt::format("a range from {} to {} in steps of {} is not a tensor", start, limit, delta));
+      ctx.fail("a range from {} to {} in steps of {} is not a tensor", start, limit, delta);
     return static_cast<std::int64_t>(count);
   }
 }
@@ -93,7 +92,7 @@ std::optional<std::int64_t> count_of_type(TypeList<Ts...>, const InferContext& c
 void infer_range(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const auto count = count_of_type(RangeTypes{}, ctx, ctx.value(0).type());
-  if (!count) ctx.fail(fmt::format("cannot count in {}", name_of(ctx.type(0))));
+  if (!count) ctx.fail("cannot count in {}", name_of(ctx.type(0)));
   ctx.set_shape(0, {*count});
 }
 

@@ -21,8 +21,8 @@ void infer_max_roi_pool(InferContext& ctx) {
   const Shape& rois = ctx.shape(1);
   const Shape pooled = pooled_shape(ctx.layer());
   if (x.size() != 4 || rois.size() != 2 || rois[1] != 5 || pooled.size() != 2)
-    ctx.fail(fmt::format("expected (N, C, H, W), rois (R, 5) and two values in 'pooled_shape', got {}, {} and {}",
-                         to_string(x), to_string(rois), to_string(pooled)));
+    ctx.fail("expected (N, C, H, W), rois (R, 5) and two values in 'pooled_shape', got {}, {} and {}", to_string(x),
+             to_string(rois), to_string(pooled));
   ctx.set_shape(0, {rois[0], x[1], pooled[0], pooled[1]});
 }
 
@@ -38,7 +38,7 @@ void run_max_roi_pool(KernelContext& ctx) {
     const std::int64_t count = ctx.input(1).shape()[0];
     for (std::int64_t r = 0; r < count; ++r)
       if (!(rois[r * 5] >= 0 && rois[r * 5] < static_cast<T>(x[0])))
-        ctx.fail(fmt::format("region {} is in image {} of {}", r, rois[r * 5], x[0]));
+        ctx.fail("region {} is in image {} of {}", r, rois[r * 5], x[0]);
     parallel_for(count * channels, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t plane = begin; plane < end; ++plane) {
         const T* roi = rois + plane / channels * 5;
@@ -76,8 +76,8 @@ void infer_roi_align(InferContext& ctx) {
   const Shape& x = ctx.shape(0);
   const Shape& rois = ctx.shape(1);
   if (x.size() != 4 || rois.size() != 2 || rois[1] != 4 || ctx.shape(2) != Shape{rois[0]})
-    ctx.fail(fmt::format("expected (N, C, H, W), rois (R, 4) and batch indices (R), got {}, {} and {}", to_string(x),
-                         to_string(rois), to_string(ctx.shape(2))));
+    ctx.fail("expected (N, C, H, W), rois (R, 4) and batch indices (R), got {}, {} and {}", to_string(x),
+             to_string(rois), to_string(ctx.shape(2)));
   ctx.set_shape(
       0, {rois[0], x[1], ctx.attributes().integer("output_height", 1), ctx.attributes().integer("output_width", 1)});
 }
@@ -115,15 +115,15 @@ void run_roi_align(KernelContext& ctx) {
   const bool half_pixel =
       ctx.opset() >= 16 && attributes.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   const std::string mode = attributes.text("mode", "avg");
-  if (mode != "avg" && mode != "max") ctx.fail(fmt::format("expected 'mode' to be avg or max, got '{}'", mode));
+  if (mode != "avg" && mode != "max") ctx.fail("expected 'mode' to be avg or max, got '{}'", mode);
   const std::int64_t ratio = attributes.integer("sampling_ratio", 0);
   const float scale = attributes.real("spatial_scale", 1);
   const std::vector<std::int64_t> batch = ctx.integers(2);
   for (std::int64_t b : batch)
-    if (b < 0 || b >= x[0]) ctx.fail(fmt::format("batch index {} is outside of [0, {})", b, x[0]));
+    if (b < 0 || b >= x[0]) ctx.fail("batch index {} is outside of [0, {})", b, x[0]);
   if (ctx.output(0).size() == 0) return;
-  if (height == 0 || width == 0) ctx.fail(fmt::format("cannot sample images of shape {}", to_string(x)));
-  if (rows > kMostSamples / columns) ctx.fail(fmt::format("a grid of {} x {} cells is too large", rows, columns));
+  if (height == 0 || width == 0) ctx.fail("cannot sample images of shape {}", to_string(x));
+  if (rows > kMostSamples / columns) ctx.fail("a grid of {} x {} cells is too large", rows, columns);
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     const T* data = ctx.input(0).data<T>();
     const T* rois = ctx.input(1).data<T>();
@@ -136,7 +136,7 @@ void run_roi_align(KernelContext& ctx) {
       const std::int64_t in_width = samples_along((box[2] - box[0]) * static_cast<T>(scale) / static_cast<T>(columns));
       const std::int64_t in_height = samples_along((box[3] - box[1]) * static_cast<T>(scale) / static_cast<T>(rows));
       if (in_width * in_height > kMostSamples / (rows * columns))
-        ctx.fail(fmt::format("region {} is far larger than an image of {} x {}", r, height, width));
+        ctx.fail("region {} is far larger than an image of {} x {}", r, height, width);
     }
     parallel_for(y[0], 1, [&](std::int64_t begin, std::int64_t end) {
       std::vector<Sample<T>> samples;
@@ -210,9 +210,9 @@ void infer_non_max_suppression(InferContext& ctx) {
   ctx.set_type(0, DataType::kInt64);
   const Shape &boxes = ctx.shape(0), &scores = ctx.shape(1);
   if (boxes.size() != 3 || scores.size() != 3 || boxes[2] != 4 || boxes[0] != scores[0] || boxes[1] != scores[2])
-    ctx.fail(fmt::format(
+    ctx.fail(
         "boxes of shape {} and scores of shape {} do not fit: expected (batch, boxes, 4) and (batch, classes, boxes)",
-        to_string(boxes), to_string(scores)));
+        to_string(boxes), to_string(scores));
 }
 
 void run_non_max_suppression(KernelContext& ctx) {
@@ -220,7 +220,7 @@ void run_non_max_suppression(KernelContext& ctx) {
   const std::int64_t limit = ctx.has_input(2) && ctx.input(2).size() != 0 ? single_integer(ctx, 2) : 0;
   const float iou_threshold = float_input(ctx, 3, 0.0f);
   if (!(iou_threshold >= 0 && iou_threshold <= 1))
-    ctx.fail(fmt::format("expected an iou_threshold in [0, 1], got {}", iou_threshold));
+    ctx.fail("expected an iou_threshold in [0, 1], got {}", iou_threshold);
   const bool has_score_threshold = ctx.has_input(4) && ctx.input(4).size() != 0;
   const float score_threshold = float_input(ctx, 4, 0.0f);
   const bool center = ctx.attributes().integer("center_point_box", 0) != 0;
@@ -236,12 +236,12 @@ void run_non_max_suppression(KernelContext& ctx) {
       std::vector<std::int64_t> order;
       for (std::int64_t i = 0; i < count; ++i)
         if (has_score_threshold ? score[i] > score_threshold : score[i] == score[i]) order.push_back(i);
-      std::stable_sort(order.begin(), order.end(), [&](std::int64_t i, std::int64_t k) { return score[i] > score[k]; });
+      std::ranges::stable_sort(order, [&](std::int64_t i, std::int64_t k) { return score[i] > score[k]; });
       std::vector<std::int64_t> chosen;
       for (std::int64_t i : order) {
         if (static_cast<std::int64_t>(chosen.size()) >= limit) break;
         const Box& box = batch_boxes[static_cast<std::size_t>(i)];
-        const bool overlaps = std::any_of(chosen.begin(), chosen.end(), [&](std::int64_t k) {
+        const bool overlaps = std::ranges::any_of(chosen, [&](std::int64_t k) {
           return intersection_over_union(box, batch_boxes[static_cast<std::size_t>(k)]) > iou_threshold;
         });
         if (!overlaps) chosen.push_back(i);

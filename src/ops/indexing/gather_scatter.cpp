@@ -16,8 +16,8 @@ void check_element_indices(const Context& ctx, const Shape& data, const Shape& i
   bool fits = data.size() == indices.size();
   for (std::size_t d = 0; fits && d < data.size(); ++d) fits = d == axis || indices[d] <= data[d];
   if (!fits)
-    ctx.fail(fmt::format("indices of shape {} do not fit data of shape {} along axis {}", to_string(indices),
-                         to_string(data), axis));
+    ctx.fail("indices of shape {} do not fit data of shape {} along axis {}", to_string(indices), to_string(data),
+             axis);
 }
 
 /// Calls function(i, offset into data) for every index i of the tensor of indices (input 1) in row-major order, where
@@ -158,8 +158,8 @@ GatherLayout gather_layout(const Context& ctx, const Shape& data, const Shape& i
     return std::equal(data.begin(), data.begin() + batch, indices.begin());
   };
   if (!fits())
-    ctx.fail(fmt::format("indices of shape {} do not fit data of shape {} with batch_dims {}", to_string(indices),
-                         to_string(data), batch));
+    ctx.fail("indices of shape {} do not fit data of shape {} with batch_dims {}", to_string(indices), to_string(data),
+             batch);
   return {static_cast<std::size_t>(batch), static_cast<std::size_t>(indices.back())};
 }
 
@@ -219,10 +219,9 @@ void infer_scatter(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   require_type_of_first(ctx, {2});
   const std::string name = ctx.attributes().text("reduction", "none");
-  if (name != "none" && ctx.type(0) == DataType::kBool)
-    ctx.fail(fmt::format("expected numbers for reduction {}, got bool", name));
+  if (name != "none" && ctx.type(0) == DataType::kBool) ctx.fail("expected numbers for reduction {}, got bool", name);
   if (name != "none" && name != "add" && name != "mul" && name != "max" && name != "min")
-    ctx.fail(fmt::format("expected reduction none, add, mul, max or min, got '{}'", name));
+    ctx.fail("expected reduction none, add, mul, max or min, got '{}'", name);
   ctx.set_shape(0, ctx.shape(0));
 }
 
@@ -251,8 +250,7 @@ Combine find_combine(const KernelContext& ctx, DataType type) {
 void infer_scatter_elements(InferContext& ctx) {
   infer_scatter(ctx);
   if (ctx.shape(1) != ctx.shape(2))
-    ctx.fail(fmt::format("indices of shape {} and updates of shape {} differ", to_string(ctx.shape(1)),
-                         to_string(ctx.shape(2))));
+    ctx.fail("indices of shape {} and updates of shape {} differ", to_string(ctx.shape(1)), to_string(ctx.shape(2)));
   check_element_indices(ctx, ctx.shape(0), ctx.shape(1), axis_of(ctx, 0));
 }
 
@@ -291,11 +289,11 @@ void infer_scatter_nd(InferContext& ctx) {
   infer_scatter(ctx);
   const Shape &data = ctx.shape(0), &indices = ctx.shape(1);
   if (indices.empty() || indices.back() > static_cast<std::int64_t>(data.size()))
-    ctx.fail(fmt::format("indices of shape {} do not fit data of shape {}", to_string(indices), to_string(data)));
+    ctx.fail("indices of shape {} do not fit data of shape {}", to_string(indices), to_string(data));
   Shape expected(indices.begin(), indices.end() - 1);
   expected.insert(expected.end(), data.begin() + indices.back(), data.end());
   if (ctx.shape(2) != expected)
-    ctx.fail(fmt::format("expected updates of shape {}, got {}", to_string(expected), to_string(ctx.shape(2))));
+    ctx.fail("expected updates of shape {}, got {}", to_string(expected), to_string(ctx.shape(2)));
 }
 
 void run_scatter_nd(KernelContext& ctx) {
@@ -320,7 +318,7 @@ std::size_t written_axis(const Context& ctx) {
 void infer_tensor_scatter(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const std::string mode = ctx.attributes().text("mode", "linear");
-  if (mode != "linear" && mode != "circular") ctx.fail(fmt::format("expected mode linear or circular, got '{}'", mode));
+  if (mode != "linear" && mode != "circular") ctx.fail("expected mode linear or circular, got '{}'", mode);
   const Shape &cache = ctx.shape(0), &update = ctx.shape(1);
   ctx.set_shape(0, cache);
   const std::size_t axis = written_axis(ctx);
@@ -328,10 +326,10 @@ void infer_tensor_scatter(InferContext& ctx) {
   for (std::size_t d = 0; fits && d < cache.size(); ++d)
     fits = d == axis ? update[d] <= cache[d] : update[d] == cache[d];
   if (!fits)
-    ctx.fail(fmt::format("an update of shape {} does not fit a cache of shape {} along axis {}", to_string(update),
-                         to_string(cache), axis));
+    ctx.fail("an update of shape {} does not fit a cache of shape {} along axis {}", to_string(update),
+             to_string(cache), axis);
   if (ctx.has_input(2) && ctx.shape(2) != Shape{cache[0]})
-    ctx.fail(fmt::format("expected write_indices of shape {}, got {}", to_string({cache[0]}), to_string(ctx.shape(2))));
+    ctx.fail("expected write_indices of shape {}, got {}", to_string({cache[0]}), to_string(ctx.shape(2)));
 }
 
 void run_tensor_scatter(KernelContext& ctx) {
@@ -347,7 +345,7 @@ void run_tensor_scatter(KernelContext& ctx) {
   if (ctx.has_input(2)) begins = ctx.integers(2);
   for (std::int64_t& begin : begins) {
     if (begin < 0 || (!circular && begin > capacity - length))
-      ctx.fail(fmt::format("{} entries cannot be written at index {} of a cache of {}", length, begin, capacity));
+      ctx.fail("{} entries cannot be written at index {} of a cache of {}", length, begin, capacity);
     begin %= capacity;
   }
   const std::int64_t prefixes = product(shape, 1, axis), row = product(shape, axis + 1, shape.size());

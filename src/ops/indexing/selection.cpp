@@ -74,7 +74,7 @@ void run_compress(KernelContext& ctx) {
   std::vector<std::int64_t> kept;
   for (std::size_t i = 0; i < condition.size(); ++i) {
     if (!condition[i]) continue;
-    if (static_cast<std::int64_t>(i) >= count) ctx.fail(fmt::format("the condition chooses index {} of {}", i, count));
+    if (static_cast<std::int64_t>(i) >= count) ctx.fail("the condition chooses index {} of {}", i, count);
     kept.push_back(static_cast<std::int64_t>(i));
   }
   Tensor out(in.type(), slices.shape(in, static_cast<std::int64_t>(kept.size())));
@@ -113,12 +113,11 @@ void infer_one_hot(InferContext& ctx) {
   ctx.set_type(0, ctx.type(2));
   Shape shape = ctx.shape(0);
   const std::int64_t axis = new_axis(ctx);
-  if (num_elements(ctx.shape(2)) != 2)
-    ctx.fail(fmt::format("expected two values (off, on), got shape {}", to_string(ctx.shape(2))));
+  if (num_elements(ctx.shape(2)) != 2) ctx.fail("expected two values (off, on), got shape {}", to_string(ctx.shape(2)));
   const Tensor& given = ctx.value(1);
-  if (given.size() != 1) ctx.fail(fmt::format("expected one element as depth, got {}", given.size()));
+  if (given.size() != 1) ctx.fail("expected one element as depth, got {}", given.size());
   const std::int64_t depth = given.cast(DataType::kInt64).data<std::int64_t>()[0];
-  if (depth < 0) ctx.fail(fmt::format("expected a depth that is not negative, got {}", depth));
+  if (depth < 0) ctx.fail("expected a depth that is not negative, got {}", depth);
   shape.insert(shape.begin() + axis, depth);
   ctx.set_shape(0, std::move(shape));
 }
@@ -144,8 +143,7 @@ void infer_top_k(InferContext& ctx) {
   Shape shape = ctx.shape(0);
   const std::size_t axis = axis_of(ctx, -1);
   const std::int64_t k = ctx.has_input(1) ? single_integer(ctx, 1) : ctx.attributes().required_integer("k");
-  if (k < 0 || k > shape[axis])
-    ctx.fail(fmt::format("cannot take {} of the {} elements along axis {}", k, shape[axis], axis));
+  if (k < 0 || k > shape[axis]) ctx.fail("cannot take {} of the {} elements along axis {}", k, shape[axis], axis);
   shape[axis] = k;
   ctx.set_shape(0, shape);
   ctx.set_shape(1, std::move(shape));
@@ -203,14 +201,13 @@ std::vector<std::vector<std::int64_t>> groups_of_rows(const std::vector<std::uin
   };
   std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
   std::iota(indices.begin(), indices.end(), 0);
-  std::stable_sort(indices.begin(), indices.end(), [&](std::int64_t a, std::int64_t b) { return order(a, b) < 0; });
+  std::ranges::stable_sort(indices, [&](std::int64_t a, std::int64_t b) { return order(a, b) < 0; });
   std::vector<std::vector<std::int64_t>> groups;
   for (std::int64_t row : indices) {
     if (groups.empty() || order(groups.back().front(), row) != 0) groups.emplace_back();
     groups.back().push_back(row);
   }
-  if (!sorted)
-    std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.front() < b.front(); });
+  if (!sorted) std::ranges::sort(groups, [](const auto& a, const auto& b) { return a.front() < b.front(); });
   return groups;
 }
 

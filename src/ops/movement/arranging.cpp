@@ -20,8 +20,7 @@ void infer_concat(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   for (int i = 1; i < ctx.num_inputs(); ++i)
     if (ctx.type(i) != ctx.type(0) && ctx.type(i) != DataType::kUndefined && ctx.type(0) != DataType::kUndefined)
-      ctx.fail(fmt::format("input {} has elements of type {}, input 0 of type {}", i, name_of(ctx.type(i)),
-                           name_of(ctx.type(0))));
+      ctx.fail("input {} has elements of type {}, input 0 of type {}", i, name_of(ctx.type(i)), name_of(ctx.type(0)));
   Shape result = ctx.shape(0);
   const std::size_t axis = joined_axis(ctx);
   for (int i = 1; i < ctx.num_inputs(); ++i) {
@@ -29,8 +28,8 @@ void infer_concat(InferContext& ctx) {
     bool fits = shape.size() == result.size();
     for (std::size_t d = 0; fits && d < shape.size(); ++d) fits = d == axis || shape[d] == result[d];
     if (!fits)
-      ctx.fail(fmt::format("input {} of shape {} does not fit {} along axis {}", i, to_string(shape),
-                           to_string(ctx.shape(0)), axis));
+      ctx.fail("input {} of shape {} does not fit {} along axis {}", i, to_string(shape), to_string(ctx.shape(0)),
+               axis);
     result[axis] += shape[axis];
   }
   ctx.set_shape(0, std::move(result));
@@ -66,20 +65,17 @@ std::vector<std::int64_t> part_sizes(const InferContext& ctx, std::int64_t size)
   if (const auto sizes = attribute_or_input(ctx, "split", 1)) {
     std::int64_t sum = 0;
     for (std::int64_t part : *sizes) {
-      if (part < 0 || part > size)
-        ctx.fail(fmt::format("a part of {} does not fit into a dimension of {}", part, size));
+      if (part < 0 || part > size) ctx.fail("a part of {} does not fit into a dimension of {}", part, size);
       sum += part;
     }
     if (static_cast<std::int64_t>(sizes->size()) != parts || sum != size)
-      ctx.fail(fmt::format("parts of ({}) do not cut a dimension of {} into {} outputs", fmt::join(*sizes, ", "), size,
-                           parts));
+      ctx.fail("parts of ({}) do not cut a dimension of {} into {} outputs", fmt::join(*sizes, ", "), size, parts);
     return *sizes;
   }
   if (ctx.attributes().integer("num_outputs", parts) != parts)
-    ctx.fail(fmt::format("num_outputs is {}, but the layer has {} outputs", ctx.attributes().integer("num_outputs", 0),
-                         parts));
+    ctx.fail("num_outputs is {}, but the layer has {} outputs", ctx.attributes().integer("num_outputs", 0), parts);
   if (ctx.opset() < 18 && size % parts != 0)
-    ctx.fail(fmt::format("a dimension of {} cannot be cut into {} equal parts", size, parts));
+    ctx.fail("a dimension of {} cannot be cut into {} equal parts", size, parts);
   const std::int64_t part = (size + parts - 1) / parts;
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts));
   for (std::int64_t& s : sizes) {
@@ -149,7 +145,7 @@ std::vector<std::int64_t> permutation_of(const Context& ctx, std::int64_t rank) 
   }
   std::vector<std::int64_t> perm = ctx.attributes().required_integers("perm");
   if (static_cast<std::int64_t>(perm.size()) != rank)
-    ctx.fail(fmt::format("perm ({}) has {} entries for an input of rank {}", fmt::join(perm, ", "), perm.size(), rank));
+    ctx.fail("perm ({}) has {} entries for an input of rank {}", fmt::join(perm, ", "), perm.size(), rank);
   return normalize_axes(ctx, std::move(perm), rank);
 }
 
@@ -194,16 +190,16 @@ template <typename Context>
 Blocks blocks_of(const Context& ctx, bool from_channels) {
   const Shape& s = shape_of(ctx, 0);
   const std::string mode = ctx.attributes().text("mode", "DCR");
-  if (mode != "DCR" && mode != "CRD") ctx.fail(fmt::format("expected mode DCR or CRD, got '{}'", mode));
+  if (mode != "DCR" && mode != "CRD") ctx.fail("expected mode DCR or CRD, got '{}'", mode);
   const std::int64_t block = ctx.attributes().required_integer("blocksize");
-  if (block < 1 || block > 1 << 20) ctx.fail(fmt::format("expected a blocksize of 1 to 2^20, got {}", block));
+  if (block < 1 || block > 1 << 20) ctx.fail("expected a blocksize of 1 to 2^20, got {}", block);
   if (from_channels) {
     if (s.size() != 4 || s[1] % (block * block) != 0)
-      ctx.fail(fmt::format("cannot spread the channels of {} over blocks of {} x {}", to_string(s), block, block));
+      ctx.fail("cannot spread the channels of {} over blocks of {} x {}", to_string(s), block, block);
     return {s[0], s[1] / (block * block), s[2], s[3], block, mode == "DCR"};
   }
   if (s.size() != 4 || s[2] % block != 0 || s[3] % block != 0)
-    ctx.fail(fmt::format("cannot cut the space of {} into blocks of {} x {}", to_string(s), block, block));
+    ctx.fail("cannot cut the space of {} into blocks of {} x {}", to_string(s), block, block);
   return {s[0], s[1], s[2] / block, s[3] / block, block, mode == "DCR"};
 }
 
@@ -245,11 +241,10 @@ void infer_reverse_sequence(InferContext& ctx) {
   const std::int64_t batch_axis = ctx.attributes().integer("batch_axis", 1),
                      time_axis = ctx.attributes().integer("time_axis", 0);
   if (shape.size() < 2 || batch_axis < 0 || batch_axis > 1 || time_axis != 1 - batch_axis)
-    ctx.fail(fmt::format("batch axis {} and time axis {} are not the first two of {}", batch_axis, time_axis,
-                         to_string(shape)));
+    ctx.fail("batch axis {} and time axis {} are not the first two of {}", batch_axis, time_axis, to_string(shape));
   const Shape expected{shape[static_cast<std::size_t>(batch_axis)]};
   if (ctx.shape(1) != expected)
-    ctx.fail(fmt::format("expected sequence_lens of shape {}, got {}", to_string(expected), to_string(ctx.shape(1))));
+    ctx.fail("expected sequence_lens of shape {}, got {}", to_string(expected), to_string(ctx.shape(1)));
   ctx.set_shape(0, shape);
 }
 
@@ -267,7 +262,7 @@ void run_reverse_sequence(KernelContext& ctx) {
   for (std::int64_t b = 0; b < batches; ++b) {
     const std::int64_t length = lengths[static_cast<std::size_t>(b)];
     if (length < 0 || length > times)
-      ctx.fail(fmt::format("sequence {} has length {}, which is outside of [0, {}]", b, length, times));
+      ctx.fail("sequence {} has length {}, which is outside of [0, {}]", b, length, times);
     for (std::int64_t t = 0; t < times && bytes != 0; ++t)
       std::memcpy(element(out, place(b, t)), element(in, place(b, t < length ? length - 1 - t : t)), bytes);
   }

@@ -27,8 +27,8 @@ Selection selection(const Context& ctx) {
   std::vector<std::int64_t> steps(starts->size(), 1);
   if (ctx.has_input(4)) steps = integers_of(ctx, 4);
   if (ends->size() != starts->size() || axes.size() != starts->size() || steps.size() != starts->size())
-    ctx.fail(fmt::format("{} starts, {} ends, {} axes and {} steps do not belong together", starts->size(),
-                         ends->size(), axes.size(), steps.size()));
+    ctx.fail("{} starts, {} ends, {} axes and {} steps do not belong together", starts->size(), ends->size(),
+             axes.size(), steps.size());
   axes = normalize_axes(ctx, std::move(axes), static_cast<std::int64_t>(shape.size()));
 
   Selection result{std::vector<std::int64_t>(shape.size(), 0), std::vector<std::int64_t>(shape.size(), 1), shape};
@@ -37,7 +37,7 @@ Selection selection(const Context& ctx) {
     const std::int64_t size = shape[d];
     const std::int64_t step =
         std::max(steps[i], -std::numeric_limits<std::int64_t>::max());  // so that it can be negated
-    if (step == 0) ctx.fail(fmt::format("the step of axis {} is 0", d));
+    if (step == 0) ctx.fail("the step of axis {} is 0", d);
     // Backwards, an element before the first one can be an end, but no start.
     const std::int64_t highest = step > 0 ? size : std::max<std::int64_t>(size - 1, 0);
     const auto place = [&](std::int64_t at, std::int64_t lowest) {
@@ -129,7 +129,7 @@ Pads pads_of(const Context& ctx) {
   std::iota(axes.begin(), axes.end(), 0);
   if (ctx.has_input(3)) axes = normalize_axes(ctx, integers_of(ctx, 3), static_cast<std::int64_t>(rank));
   if (pads->size() != 2 * axes.size())
-    ctx.fail(fmt::format("{} pads for {} axes; two per axis are needed", pads->size(), axes.size()));
+    ctx.fail("{} pads for {} axes; two per axis are needed", pads->size(), axes.size());
   Pads result{std::vector<std::int64_t>(rank, 0), std::vector<std::int64_t>(rank, 0)};
   for (std::size_t i = 0; i < axes.size(); ++i) {
     result.begin[static_cast<std::size_t>(axes[i])] = (*pads)[i];
@@ -142,7 +142,7 @@ void infer_pad(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const std::string mode = ctx.attributes().text("mode", "constant");
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
-    ctx.fail(fmt::format("expected mode constant, reflect, edge or wrap, got '{}'", mode));
+    ctx.fail("expected mode constant, reflect, edge or wrap, got '{}'", mode);
   Shape shape = ctx.shape(0);
   const Pads pads = pads_of(ctx);
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -150,11 +150,11 @@ void infer_pad(InferContext& ctx) {
     if (__builtin_add_overflow(size, pads.begin[d], &shape[d]) ||
         __builtin_add_overflow(shape[d], pads.end[d], &shape[d]) || shape[d] < 0 ||
         (mode != "constant" && (pads.begin[d] < -size || pads.end[d] < -size)))
-      ctx.fail(fmt::format("pads {} and {} do not fit axis {} of size {}", pads.begin[d], pads.end[d], d, size));
+      ctx.fail("pads {} and {} do not fit axis {} of size {}", pads.begin[d], pads.end[d], d, size);
     const bool grows = pads.begin[d] > 0 || pads.end[d] > 0;
     if (mode != "constant" && grows &&
         size + std::min<std::int64_t>(pads.begin[d], 0) + std::min<std::int64_t>(pads.end[d], 0) <= 0)
-      ctx.fail(fmt::format("axis {} has no elements to repeat", d));
+      ctx.fail("axis {} has no elements to repeat", d);
   }
   ctx.set_shape(0, std::move(shape));
 }
@@ -219,7 +219,7 @@ void run_pad(KernelContext& ctx) {
   if (mode == "constant") {
     Tensor value = Tensor::scalar(ctx.attributes().real("value", 0.0f));
     if (ctx.has_input(2) && ctx.input(2).size() > 1)
-      ctx.fail(fmt::format("expected one constant_value, got {}", ctx.input(2).size()));
+      ctx.fail("expected one constant_value, got {}", ctx.input(2).size());
     if (ctx.has_input(2) && ctx.input(2).size() == 1) value = ctx.input(2);
     if (value.type() != out.type()) value = value.cast(out.type());
     fill_elements(out.type(), out.raw(), out.size(), value.raw());
@@ -277,10 +277,9 @@ Shape centered_shape(const Context& ctx) {
   }
   axes = normalize_axes(ctx, axes, rank);
   const auto sizes = integers_of(ctx, 1);
-  if (sizes.size() != axes.size())
-    ctx.fail(fmt::format("expected {} sizes, one per axis, got {}", axes.size(), sizes.size()));
+  if (sizes.size() != axes.size()) ctx.fail("expected {} sizes, one per axis, got {}", axes.size(), sizes.size());
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (sizes[i] < 0) ctx.fail(fmt::format("expected sizes >= 0, got {}", sizes[i]));
+    if (sizes[i] < 0) ctx.fail("expected sizes >= 0, got {}", sizes[i]);
     shape[static_cast<std::size_t>(axes[i])] = sizes[i];
   }
   return shape;

@@ -20,35 +20,32 @@ Shape target_shape(const InferContext& ctx) {
   for (std::size_t d = 0; d < target.size(); ++d) {
     if (target[d] == 0 && !zero_is_zero) {
       if (d >= shape.size())
-        ctx.fail(fmt::format("dimension {} of the new shape {} copies one that the input of shape {} does not have", d,
-                             to_string(wanted), to_string(shape)));
+        ctx.fail("dimension {} of the new shape {} copies one that the input of shape {} does not have", d,
+                 to_string(wanted), to_string(shape));
       target[d] = shape[d];
     }
     if (target[d] == -1) {
-      if (open) ctx.fail(fmt::format("the new shape {} leaves more than one dimension open", to_string(wanted)));
+      if (open) ctx.fail("the new shape {} leaves more than one dimension open", to_string(wanted));
       open = d;
       continue;
     }
-    if (target[d] < 0) ctx.fail(fmt::format("the new shape {} has a negative dimension", to_string(wanted)));
+    if (target[d] < 0) ctx.fail("the new shape {} has a negative dimension", to_string(wanted));
     has_zero |= target[d] == 0;
-    if (__builtin_mul_overflow(known, target[d], &known))
-      ctx.fail(fmt::format("the new shape {} is too large", to_string(wanted)));
+    if (__builtin_mul_overflow(known, target[d], &known)) ctx.fail("the new shape {} is too large", to_string(wanted));
   }
   const std::int64_t count = num_elements(shape);
   if (open) {
     if (zero_is_zero && has_zero)
-      ctx.fail(fmt::format("the new shape {} has both 0 and -1, which allowzero forbids", to_string(wanted)));
+      ctx.fail("the new shape {} has both 0 and -1, which allowzero forbids", to_string(wanted));
     if (known == 0) {
-      if (count != 0)
-        ctx.fail(fmt::format("cannot reshape {} elements of {} to {}", count, to_string(shape), to_string(wanted)));
+      if (count != 0) ctx.fail("cannot reshape {} elements of {} to {}", count, to_string(shape), to_string(wanted));
       target[*open] = 0;
       return target;
     }
     target[*open] = count / known;
     known *= target[*open];
   }
-  if (known != count)
-    ctx.fail(fmt::format("cannot reshape {} of {} elements to {}", to_string(shape), count, to_string(wanted)));
+  if (known != count) ctx.fail("cannot reshape {} of {} elements to {}", to_string(shape), count, to_string(wanted));
   return target;
 }
 
@@ -62,7 +59,7 @@ void infer_flatten(InferContext& ctx) {
   const Shape& shape = ctx.shape(0);
   const std::int64_t rank = ctx.rank(0);
   std::int64_t axis = ctx.attributes().integer("axis", 1);
-  if (axis < -rank || axis > rank) ctx.fail(fmt::format("axis {} is outside of [{}, {}]", axis, -rank, rank));
+  if (axis < -rank || axis > rank) ctx.fail("axis {} is outside of [{}, {}]", axis, -rank, rank);
   if (axis < 0) axis += rank;
   ctx.set_shape(0, {product(shape, 0, static_cast<std::size_t>(axis)),
                     product(shape, static_cast<std::size_t>(axis), shape.size())});
@@ -75,7 +72,7 @@ void infer_squeeze(InferContext& ctx) {
   if (const auto axes = attribute_or_input(ctx, "axes", 1)) {
     for (std::int64_t axis : normalize_axes(ctx, *axes, ctx.rank(0))) {
       const std::size_t d = static_cast<std::size_t>(axis);
-      if (shape[d] != 1) ctx.fail(fmt::format("cannot drop axis {} of {}: its size is not 1", axis, to_string(shape)));
+      if (shape[d] != 1) ctx.fail("cannot drop axis {} of {}: its size is not 1", axis, to_string(shape));
       dropped[d] = true;
     }
   } else {
@@ -114,7 +111,7 @@ void infer_expand(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   const Shape target = ctx.integers(1);
   for (std::int64_t dim : target)
-    if (dim < 0) ctx.fail(fmt::format("cannot expand to {}", to_string(target)));
+    if (dim < 0) ctx.fail("cannot expand to {}", to_string(target));
   ctx.set_shape(0, broadcast_or_fail(ctx, ctx.shape(0), target));
 }
 
@@ -130,12 +127,11 @@ void infer_tile(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   Shape shape = ctx.shape(0);
   const std::vector<std::int64_t> repeats = ctx.integers(1);
-  if (repeats.size() != shape.size())
-    ctx.fail(fmt::format("{} repeats for an input of rank {}", repeats.size(), shape.size()));
+  if (repeats.size() != shape.size()) ctx.fail("{} repeats for an input of rank {}", repeats.size(), shape.size());
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (repeats[d] < 0) ctx.fail(fmt::format("cannot repeat axis {} {} times", d, repeats[d]));
+    if (repeats[d] < 0) ctx.fail("cannot repeat axis {} {} times", d, repeats[d]);
     if (__builtin_mul_overflow(shape[d], repeats[d], &shape[d]))
-      ctx.fail(fmt::format("axis {} repeated {} times is too large", d, repeats[d]));
+      ctx.fail("axis {} repeated {} times is too large", d, repeats[d]);
   }
   ctx.set_shape(0, std::move(shape));
 }
@@ -177,8 +173,7 @@ void infer_where(InferContext& ctx) {
 void run_where(KernelContext& ctx) {
   const Tensor &condition = ctx.input(0), &x = ctx.input(1), &y = ctx.input(2);
   Tensor& out = ctx.output(0);
-  if (x.type() != y.type())
-    ctx.fail(fmt::format("expected one type, got {} and {}", name_of(x.type()), name_of(y.type())));
+  if (x.type() != y.type()) ctx.fail("expected one type, got {} and {}", name_of(x.type()), name_of(y.type()));
   const BroadcastRows rows(
       out.shape(), {broadcast_strides(condition.shape(), out.shape()), broadcast_strides(x.shape(), out.shape()),
                     broadcast_strides(y.shape(), out.shape())});
@@ -201,7 +196,7 @@ void adjoint_where(AdjointContext& ctx) {
 
 void infer_trilu(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
-  if (ctx.rank(0) < 2) ctx.fail(fmt::format("expected matrices, got shape {}", to_string(ctx.shape(0))));
+  if (ctx.rank(0) < 2) ctx.fail("expected matrices, got shape {}", to_string(ctx.shape(0)));
   ctx.set_shape(0, ctx.shape(0));
 }
 

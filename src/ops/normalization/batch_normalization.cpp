@@ -34,8 +34,8 @@ void infer_batch_normalization(InferContext& ctx) {
   const std::int64_t channels = channel_layout(ctx, ctx.shape(kX)).channels;
   for (int i = kScale; i <= kVariance; ++i)
     if (num_elements(ctx.shape(i)) != channels)
-      ctx.fail(fmt::format("expected {} elements, one per channel, as input {}, got shape {}", channels, i,
-                           to_string(ctx.shape(i))));
+      ctx.fail("expected {} elements, one per channel, as input {}, got shape {}", channels, i,
+               to_string(ctx.shape(i)));
 }
 
 template <typename Context>
@@ -76,8 +76,7 @@ void run_batch_normalization(KernelContext& ctx) {
   const ChannelLayout layout = channel_layout(ctx, ctx.input(kX).shape());
   for (int i = kScale; i <= kVariance; ++i)
     if (ctx.input(i).size() != layout.channels)
-      ctx.fail(fmt::format("expected {} elements, one per channel, as input {}, got {}", layout.channels, i,
-                           ctx.input(i).size()));
+      ctx.fail("expected {} elements, one per channel, as input {}, got {}", layout.channels, i, ctx.input(i).size());
   with_type(FloatTypes{}, ctx, x.type(), [&]<typename T>(T) {
     Tensor mean = parameter_as(ctx.input(kMean), x.type()), variance = parameter_as(ctx.input(kVariance), x.type());
     const Tensor scale = parameter_as(ctx.input(kScale), x.type()), shift = parameter_as(ctx.input(kShift), x.type());
@@ -156,7 +155,7 @@ std::optional<std::vector<std::int64_t>> axes_of_mean_variance(const Layer& laye
 void run_lp_normalization(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const std::int64_t p = ctx.attributes().integer("p", 2);
-  if (p != 1 && p != 2) ctx.fail(fmt::format("expected p = 1 or 2, got {}", p));
+  if (p != 1 && p != 2) ctx.fail("expected p = 1 or 2, got {}", p);
   const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", -1), in.rank());
   with_type(FloatTypes{}, ctx, in.type(), [&]<typename T>(T) {
     map_rows<T>(in, ctx.output(0), {axis}, [p](const T* x, T* y, std::int64_t length) {
@@ -178,13 +177,13 @@ void adjoint_lp_normalization(AdjointContext& ctx) {
 
 void infer_lrn(InferContext& ctx) {
   infer_same_as_first(ctx);
-  if (ctx.rank(0) < 2) ctx.fail(fmt::format("expected an input (N, C, ...), got shape {}", to_string(ctx.shape(0))));
+  if (ctx.rank(0) < 2) ctx.fail("expected an input (N, C, ...), got shape {}", to_string(ctx.shape(0)));
 }
 
 void run_lrn(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   const std::int64_t size = ctx.attributes().required_integer("size");
-  if (size < 1) ctx.fail(fmt::format("expected a positive size, got {}", size));
+  if (size < 1) ctx.fail("expected a positive size, got {}", size);
   const float alpha = ctx.attributes().real("alpha", 1e-4F), beta = ctx.attributes().real("beta", 0.75F);
   const float bias = ctx.attributes().real("bias", 1);
   const std::int64_t channels = in.shape()[1], inner = product(in.shape(), 2, in.shape().size());

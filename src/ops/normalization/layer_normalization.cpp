@@ -37,8 +37,7 @@ void for_rows(const Tensor& x, Tensor& y, std::size_t axis, const Function& func
 void scale_and_shift(const KernelContext& ctx, Tensor& y, const Tensor& scale, const Tensor* shift) {
   const auto apply = [&](const Tensor& parameter, BinaryLoop loop) {
     if (broadcast(parameter.shape(), y.shape()) != y.shape())
-      ctx.fail(fmt::format("parameters of shape {} cannot be broadcast to {}", to_string(parameter.shape()),
-                           to_string(y.shape())));
+      ctx.fail("parameters of shape {} cannot be broadcast to {}", to_string(parameter.shape()), to_string(y.shape()));
     map_binary(y, parameter_as(parameter, y.type()), y, loop);
   };
   const auto product = [](auto a, auto b) { return a * b; };
@@ -65,8 +64,7 @@ void infer_layer_normalization(InferContext& ctx) {
   ctx.set_shape(2, shape);
   for (int i = 1; i < ctx.num_inputs(); ++i)
     if (ctx.has_input(i) && broadcast(ctx.shape(i), ctx.shape(0)) != ctx.shape(0))
-      ctx.fail(fmt::format("parameters of shape {} cannot be broadcast to {}", to_string(ctx.shape(i)),
-                           to_string(ctx.shape(0))));
+      ctx.fail("parameters of shape {} cannot be broadcast to {}", to_string(ctx.shape(i)), to_string(ctx.shape(0)));
 }
 
 /// What differs between the operators of the table: where scale, shift and bias are (-1: there is none), where the mean
@@ -211,26 +209,23 @@ std::int64_t groups_of(const Context& ctx) {
 void infer_instance_normalization(InferContext& ctx) {
   infer_same_as_first(ctx);
   const Shape& x = ctx.shape(0);
-  if (x.size() < 2) ctx.fail(fmt::format("expected an input (N, C, ...), got shape {}", to_string(x)));
+  if (x.size() < 2) ctx.fail("expected an input (N, C, ...), got shape {}", to_string(x));
   for (int i : {1, 2})
     if (ctx.shape(i) != Shape{x[1]})
-      ctx.fail(
-          fmt::format("expected parameters of shape ({},), one per channel, got {}", x[1], to_string(ctx.shape(i))));
+      ctx.fail("expected parameters of shape ({},), one per channel, got {}", x[1], to_string(ctx.shape(i)));
 }
 
 void run_group_normalization(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   const Shape& shape = x.shape();
-  if (shape.size() < 2) ctx.fail(fmt::format("expected an input (N, C, ...), got shape {}", to_string(shape)));
+  if (shape.size() < 2) ctx.fail("expected an input (N, C, ...), got shape {}", to_string(shape));
   const std::int64_t channels = shape[1], groups = groups_of(ctx);
-  if (groups < 1 || channels % groups != 0)
-    ctx.fail(fmt::format("{} channels cannot be split into {} groups", channels, groups));
+  if (groups < 1 || channels % groups != 0) ctx.fail("{} channels cannot be split into {} groups", channels, groups);
   const Tensor scale = parameter_as(ctx.input(1), x.type()), shift = parameter_as(ctx.input(2), x.type());
   // GroupNormalization 18 has one parameter per group.
   const bool per_group = scale.size() == groups && scale.size() != channels;
   if (scale.size() != (per_group ? groups : channels) || shift.size() != scale.size())
-    ctx.fail(fmt::format("expected {} scales and biases, one per channel, got {} and {}", channels, scale.size(),
-                         shift.size()));
+    ctx.fail("expected {} scales and biases, one per channel, got {} and {}", channels, scale.size(), shift.size());
   const std::int64_t inner = product(shape, 2, shape.size()), channels_per_group = groups == 0 ? 0 : channels / groups;
   const std::int64_t length = channels_per_group * inner;
   const float epsilon = ctx.attributes().real("epsilon", 1e-5F);

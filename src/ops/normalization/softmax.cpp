@@ -117,16 +117,15 @@ void infer_loss(InferContext& ctx) {
   require_type_of_first(ctx, {2});
   const std::string reduction = ctx.attributes().text("reduction", "mean");
   if (reduction != "none" && reduction != "sum" && reduction != "mean")
-    ctx.fail(fmt::format("expected reduction none, sum or mean, got '{}'", reduction));
+    ctx.fail("expected reduction none, sum or mean, got '{}'", reduction);
   const Shape& values = ctx.shape(0);
   const Shape& targets = ctx.shape(1);
   Shape expected = values;
-  if (values.size() < 2) ctx.fail(fmt::format("expected values (N, C, ...), got shape {}", to_string(values)));
+  if (values.size() < 2) ctx.fail("expected values (N, C, ...), got shape {}", to_string(values));
   expected.erase(expected.begin() + 1);
-  if (targets != expected)
-    ctx.fail(fmt::format("expected targets of shape {}, got {}", to_string(expected), to_string(targets)));
+  if (targets != expected) ctx.fail("expected targets of shape {}, got {}", to_string(expected), to_string(targets));
   if (ctx.has_input(2) && ctx.shape(2) != Shape{values[1]})
-    ctx.fail(fmt::format("expected {} weights, one per class, got shape {}", values[1], to_string(ctx.shape(2))));
+    ctx.fail("expected {} weights, one per class, got shape {}", values[1], to_string(ctx.shape(2)));
   ctx.set_shape(0, reduction == "none" ? targets : Shape{});
 }
 
@@ -145,8 +144,7 @@ void negative_log_likelihood(KernelContext& ctx, const Tensor& log_probabilities
     for (std::size_t i = 0; i < targets.size(); ++i) {
       const std::int64_t target = targets[i];
       if (ignores && target == ignored) continue;
-      if (target < 0 || target >= classes)
-        ctx.fail(fmt::format("target {} is outside of [0, {}]", target, classes - 1));
+      if (target < 0 || target >= classes) ctx.fail("target {} is outside of [0, {}]", target, classes - 1);
       const auto at = static_cast<std::int64_t>(i);
       weights[i] = class_weights != nullptr ? class_weights[target] : T{1};
       losses[i] = -weights[i] * x[(at / inner * classes + target) * inner + at % inner];

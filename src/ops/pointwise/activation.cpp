@@ -27,7 +27,7 @@ Value gelu_tanh_derivative(Value x) {
 
 void run_gelu(KernelContext& ctx) {
   const std::string form = ctx.attributes().text("approximate", "none");
-  if (form != "none" && form != "tanh") ctx.fail(fmt::format("expected approximate 'none' or 'tanh', got '{}'", form));
+  if (form != "none" && form != "tanh") ctx.fail("expected approximate 'none' or 'tanh', got '{}'", form);
   run_unary(ctx, form == "tanh" ? find_unary_loop<FloatTypes, decltype(kGeluTanhOf)>(ctx)
                                 : find_unary_loop<FloatTypes, decltype(kGeluOf)>(ctx));
 }
@@ -58,7 +58,7 @@ void infer_prelu(InferContext& ctx) {
   infer_broadcast(ctx);
   const Shape& shape = ctx.shape(0);
   if (broadcast(shape, ctx.shape(1)) != shape)
-    ctx.fail(fmt::format("a slope of shape {} cannot be broadcast to {}", to_string(ctx.shape(1)), to_string(shape)));
+    ctx.fail("a slope of shape {} cannot be broadcast to {}", to_string(ctx.shape(1)), to_string(shape));
   ctx.set_shape(0, shape);
 }
 
@@ -71,8 +71,7 @@ void adjoint_prelu(AdjointContext& ctx) {
 void infer_swiglu(InferContext& ctx) {
   infer_broadcast(ctx);
   if (ctx.shape(0) != ctx.shape(1))
-    ctx.fail(
-        fmt::format("expected inputs of one shape, got {} and {}", to_string(ctx.shape(0)), to_string(ctx.shape(1))));
+    ctx.fail("expected inputs of one shape, got {} and {}", to_string(ctx.shape(0)), to_string(ctx.shape(1)));
 }
 
 void adjoint_swiglu(AdjointContext& ctx) {
@@ -87,8 +86,8 @@ std::optional<T> limit(const KernelContext& ctx, int input, std::string_view att
   if (ctx.has_input(input)) {
     const Tensor& value = ctx.input(input);
     if (value.size() != 1 || value.type() != type_of<T>())
-      ctx.fail(fmt::format("expected one element of type {} as input {}, got {}{}", name_of(type_of<T>()), input,
-                           name_of(value.type()), to_string(value.shape())));
+      ctx.fail("expected one element of type {} as input {}, got {}{}", name_of(type_of<T>()), input,
+               name_of(value.type()), to_string(value.shape()));
     return value.data<T>()[0];
   }
   if (!ctx.attributes().has(attribute)) return std::nullopt;

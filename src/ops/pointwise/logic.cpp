@@ -25,7 +25,7 @@ void run_bit_shift(KernelContext& ctx) {
   const std::string direction = ctx.attributes().text("direction", "");
   if (direction == "LEFT") return run_binary(ctx, find_binary_loop<IntegerTypes, decltype(left)>(ctx));
   if (direction == "RIGHT") return run_binary(ctx, find_binary_loop<IntegerTypes, decltype(right)>(ctx));
-  ctx.fail(fmt::format("expected direction LEFT or RIGHT, got '{}'", direction));
+  ctx.fail("expected direction LEFT or RIGHT, got '{}'", direction);
 }
 
 void run_is_inf(KernelContext& ctx) {

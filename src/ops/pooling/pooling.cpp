@@ -221,13 +221,12 @@ Shape unpooled_shape(const Context& ctx, const Shape& x) {
   const Shape kernel = ctx.attributes().required_integers("kernel_shape");
   const std::size_t rank = kernel.size();
   if (x.size() != rank + 2)
-    ctx.fail(fmt::format("'kernel_shape' {} does not fit an input of shape {}", to_string(kernel), to_string(x)));
+    ctx.fail("'kernel_shape' {} does not fit an input of shape {}", to_string(kernel), to_string(x));
   Shape strides = ctx.attributes().integers("strides"), pads = ctx.attributes().integers("pads");
   if (strides.empty()) strides.assign(rank, 1);
   if (pads.empty()) pads.assign(2 * rank, 0);
   if (strides.size() != rank || pads.size() != 2 * rank)
-    ctx.fail(
-        fmt::format("expected {} strides and {} pads, got {} and {}", rank, 2 * rank, strides.size(), pads.size()));
+    ctx.fail("expected {} strides and {} pads, got {} and {}", rank, 2 * rank, strides.size(), pads.size());
   Shape shape{x[0], x[1]};
   for (std::size_t i = 0; i < rank; ++i)
     shape.push_back((x[i + 2] - 1) * strides[i] - pads[i] - pads[i + rank] + kernel[i]);
@@ -247,11 +246,11 @@ void run_max_unpool(KernelContext& ctx) {
   const Shape shape = unpooled_shape(ctx, x.shape());
   const Shape& wanted = ctx.output(0).shape();
   if (wanted.size() != shape.size())
-    ctx.fail(fmt::format("expected an output shape of {} dimensions, got {}", shape.size(), to_string(wanted)));
+    ctx.fail("expected an output shape of {} dimensions, got {}", shape.size(), to_string(wanted));
   const std::int64_t total = num_elements(shape);
   const auto indices = ctx.input(1).values<std::int64_t>();
   if (indices.size() != static_cast<std::size_t>(x.size()))
-    ctx.fail(fmt::format("expected {} indices, one per value, got {}", x.size(), indices.size()));
+    ctx.fail("expected {} indices, one per value, got {}", x.size(), indices.size());
   const auto strides = strides_of(wanted);
   with_type(NumericTypes{}, ctx, x.type(), [&]<typename T>(T) {
     const T* in = x.data<T>();
@@ -259,7 +258,7 @@ void run_max_unpool(KernelContext& ctx) {
     std::fill(out, out + ctx.output(0).size(), T{});
     for (std::size_t i = 0; i < indices.size(); ++i) {
       if (indices[i] < 0 || indices[i] >= total)
-        ctx.fail(fmt::format("index {} is outside of a tensor of shape {}", indices[i], to_string(shape)));
+        ctx.fail("index {} is outside of a tensor of shape {}", indices[i], to_string(shape));
       std::int64_t rest = indices[i], at = 0;
       bool inside = true;
       for (std::size_t d = shape.size(); d-- > 0; rest /= shape[d]) {
@@ -275,7 +274,7 @@ void run_max_unpool(KernelContext& ctx) {
 void infer_global_pool(InferContext& ctx) {
   ctx.set_type(0, ctx.type(0));
   Shape shape = ctx.shape(0);
-  if (shape.size() < 2) ctx.fail(fmt::format("expected an input (N, C, ...), got shape {}", to_string(shape)));
+  if (shape.size() < 2) ctx.fail("expected an input (N, C, ...), got shape {}", to_string(shape));
   for (std::size_t i = 2; i < shape.size(); ++i) shape[i] = 1;
   ctx.set_shape(0, std::move(shape));
 }

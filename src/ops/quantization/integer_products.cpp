@@ -50,7 +50,7 @@ void run_qlinear_conv(KernelContext& ctx) {
   for (int i : {1, 2, 6, 7}) require_count(ctx, i, 1);
   for (int i : {4, 5}) require_count(ctx, i, g.out_channels);
   if (ctx.has_input(8) && ctx.input(8).size() != g.out_channels)
-    ctx.fail(fmt::format("expected a bias of {} elements, got {}", g.out_channels, ctx.input(8).size()));
+    ctx.fail("expected a bias of {} elements, got {}", g.out_channels, ctx.input(8).size());
   const auto x = centered(ctx, ctx.input(0), zero_points(ctx, 2), 1);
   const auto w = centered(ctx, ctx.input(3), zero_points(ctx, 5), 0);
   std::vector<std::int32_t> sums(static_cast<std::size_t>(ctx.output(0).size()));

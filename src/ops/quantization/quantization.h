@@ -38,7 +38,7 @@ inline std::vector<float> float_zero_points(const KernelContext& ctx, int input)
 /// Fails unless input `i` is absent or holds one element, or `count`.
 inline void require_count(const KernelContext& ctx, int i, std::int64_t count) {
   if (!ctx.has_input(i) || ctx.input(i).size() == 1 || ctx.input(i).size() == count) return;
-  ctx.fail(fmt::format("expected 1 or {} elements as input {}, got {}", count, i, ctx.input(i).size()));
+  ctx.fail("expected 1 or {} elements as input {}, got {}", count, i, ctx.input(i).size());
 }
 
 /// tensor[i] - zero_point, where `zero` holds one number, or one per index of `axis`.
@@ -51,7 +51,7 @@ inline std::vector<std::int32_t> centered(const KernelContext& ctx, const Tensor
     return values;
   }
   if (axis < 0 || axis >= tensor.rank() || tensor.shape()[static_cast<std::size_t>(axis)] != std::int64_t(zero.size()))
-    ctx.fail(fmt::format("{} zero points do not fit a tensor of shape {}", zero.size(), to_string(tensor.shape())));
+    ctx.fail("{} zero points do not fit a tensor of shape {}", zero.size(), to_string(tensor.shape()));
   const std::size_t inner =
       static_cast<std::size_t>(product(tensor.shape(), static_cast<std::size_t>(axis) + 1, tensor.shape().size()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] -= zero[i / inner % zero.size()];

@@ -21,8 +21,8 @@ ScaleLayout scale_layout(const Context& ctx, const Shape& x, const Shape& scale)
   }
   ScaleLayout layout(encoding, x.empty() ? Shape{1} : x);
   if (scale != layout.scales)
-    ctx.fail(fmt::format("a scale of shape {} does not fit an input of shape {} (axis {}, block_size {})",
-                         to_string(scale), to_string(x), encoding.axis, layout.blocked ? layout.block : 0));
+    ctx.fail("a scale of shape {} does not fit an input of shape {} (axis {}, block_size {})", to_string(scale),
+             to_string(x), encoding.axis, layout.blocked ? layout.block : 0);
   return layout;
 }
 
@@ -48,8 +48,7 @@ void infer_quantize_linear(InferContext& ctx) {
     type = data_type_from_onnx(ctx.layer(), number);
   ctx.set_type(0, type);
   if (type != DataType::kUndefined && !is_target(type) && (!ctx.has_input(2) || ctx.is_declared(2)))
-    ctx.fail(
-        fmt::format("expected an output of 2 to 16 bit integers or of floats of 4 to 8 bits, got {}", name_of(type)));
+    ctx.fail("expected an output of 2 to 16 bit integers or of floats of 4 to 8 bits, got {}", name_of(type));
   scale_layout(ctx, ctx.shape(0), ctx.shape(1));
   ctx.set_shape(0, ctx.shape(0));
 }
@@ -103,10 +102,10 @@ void infer_dequantize_linear(InferContext& ctx) {
   ctx.set_type(0, type);
   require_type_of_first(ctx, {2});
   if (type != DataType::kUndefined && (physical_type(type) != DataType::kFloat32 || is_storage_only(type)))
-    ctx.fail(fmt::format("expected an output of float32, float16 or bfloat16, got {}", name_of(type)));
+    ctx.fail("expected an output of float32, float16 or bfloat16, got {}", name_of(type));
   if (const DataType source = ctx.type(0);
       ctx.is_declared(0) && is_floating(source) && (!is_storage_only(source) || source == DataType::kFloat8E8M0))
-    ctx.fail(fmt::format("expected integers or floats of 4 to 8 bits as input 0, got {}", name_of(source)));
+    ctx.fail("expected integers or floats of 4 to 8 bits as input 0, got {}", name_of(source));
   scale_layout(ctx, ctx.shape(0), ctx.shape(1));
   ctx.set_shape(0, ctx.shape(0));
 }

@@ -76,8 +76,7 @@ void fill(KernelContext& ctx, Draw&& draw) {
 }
 
 void require_float(InferContext& ctx, DataType type) {
-  if (type != DataType::kUndefined && !is_floating(type))
-    ctx.fail(fmt::format("cannot draw elements of type {}", name_of(type)));
+  if (type != DataType::kUndefined && !is_floating(type)) ctx.fail("cannot draw elements of type {}", name_of(type));
   ctx.set_type(0, type);
 }
 
@@ -140,7 +139,7 @@ void infer_dropout(InferContext& ctx) {
 
 double single_number(const KernelContext& ctx, int input, double default_value) {
   if (!ctx.has_input(input)) return default_value;
-  if (ctx.input(input).size() != 1) ctx.fail(fmt::format("expected one element as input {}", input));
+  if (ctx.input(input).size() != 1) ctx.fail("expected one element as input {}", input);
   return ctx.input(input).cast(DataType::kFloat64).data<double>()[0];
 }
 
@@ -161,7 +160,7 @@ void run_dropout(KernelContext& ctx) {
     write_mask(ctx, {});
     return;
   }
-  if (!(ratio > 0 && ratio < 1)) ctx.fail(fmt::format("expected a ratio in [0, 1), got {}", ratio));
+  if (!(ratio > 0 && ratio < 1)) ctx.fail("expected a ratio in [0, 1), got {}", ratio);
   const Tensor& in = ctx.input(0);
   RandomStream stream(static_cast<std::uint32_t>(ctx.attributes().integer("seed", 0)));
   std::vector<char> keep(static_cast<std::size_t>(in.size()));
@@ -192,11 +191,10 @@ bool is_training(std::span<const Tensor* const> inputs) {
 void infer_multinomial(InferContext& ctx) {
   const DataType type = dtype_attribute(ctx.layer(), DataType::kInt32);
   if (type != DataType::kInt32 && type != DataType::kInt64)
-    ctx.fail(fmt::format("expected dtype int32 or int64, got {}", name_of(type)));
+    ctx.fail("expected dtype int32 or int64, got {}", name_of(type));
   ctx.set_type(0, type);
   const Shape& shape = ctx.shape(0);
-  if (shape.size() != 2 || shape[1] == 0)
-    ctx.fail(fmt::format("expected (batch, classes), got shape {}", to_string(shape)));
+  if (shape.size() != 2 || shape[1] == 0) ctx.fail("expected (batch, classes), got shape {}", to_string(shape));
   ctx.set_shape(0, {shape[0], ctx.attributes().integer("sample_size", 1)});
 }
 
@@ -212,7 +210,7 @@ void run_multinomial(KernelContext& ctx) {
     for (std::int64_t c = 0; c < classes; ++c)
       sums[static_cast<std::size_t>(c)] = sum += std::exp(static_cast<double>(logits[c]) - largest);
     for (std::int64_t s = 0; s < samples; ++s) {
-      const auto at = std::upper_bound(sums.begin(), sums.end(), stream.uniform() * sum) - sums.begin();
+      const auto at = std::ranges::upper_bound(sums, stream.uniform() * sum) - sums.begin();
       draws[s] = static_cast<std::decay_t<decltype(*draws)>>(std::min<std::int64_t>(at, classes - 1));
     }
   };

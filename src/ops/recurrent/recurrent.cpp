@@ -113,12 +113,11 @@ void infer_recurrent(InferContext& ctx) {
   require_type_of_first(ctx, {1, 2, 3, 5, 6, 7});
   const RecurrentSizes s = recurrent_sizes(ctx, gates);
   if (ctx.has_input(3) && ctx.shape(3) != Shape{s.directions, 2 * gates * s.hidden})
-    ctx.fail(fmt::format("expected B of shape {}, got {}", to_string({s.directions, 2 * gates * s.hidden}),
-                         to_string(ctx.shape(3))));
+    ctx.fail("expected B of shape {}, got {}", to_string({s.directions, 2 * gates * s.hidden}),
+             to_string(ctx.shape(3)));
   for (int i = 5; i < 5 + states; ++i)
     if (ctx.has_input(i) && ctx.shape(i) != s.state_shape())
-      ctx.fail(fmt::format("expected an initial state of shape {}, got {}", to_string(s.state_shape()),
-                           to_string(ctx.shape(i))));
+      ctx.fail("expected an initial state of shape {}, got {}", to_string(s.state_shape()), to_string(ctx.shape(i)));
   ctx.set_shape(0, s.sequence_shape());
   for (int i = 1; i <= states; ++i) ctx.set_shape(i, s.state_shape());
 }
@@ -155,9 +154,9 @@ std::vector<std::int64_t> sequence_lengths(const KernelContext& ctx, const Recur
   if (!ctx.has_input(4)) return lengths;
   lengths = ctx.integers(4);
   if (static_cast<std::int64_t>(lengths.size()) != s.batch)
-    ctx.fail(fmt::format("expected {} sequence lengths, got {}", s.batch, lengths.size()));
+    ctx.fail("expected {} sequence lengths, got {}", s.batch, lengths.size());
   for (std::int64_t length : lengths)
-    if (length < 0 || length > s.seq) ctx.fail(fmt::format("sequence length {} is outside of [0, {}]", length, s.seq));
+    if (length < 0 || length > s.seq) ctx.fail("sequence length {} is outside of [0, {}]", length, s.seq);
   return lengths;
 }
 
@@ -277,8 +276,7 @@ void run_lstm(KernelContext& ctx) {
   const auto activations = activations_of(ctx.layer(), {"Sigmoid", "Tanh", "Tanh"}, s.directions);
   const bool input_forget = ctx.attributes().integer("input_forget", 0) != 0;
   if (ctx.has_input(7) && ctx.input(7).shape() != Shape{s.directions, 3 * h})
-    ctx.fail(fmt::format("expected P of shape {}, got {}", to_string({s.directions, 3 * h}),
-                         to_string(ctx.input(7).shape())));
+    ctx.fail("expected P of shape {}, got {}", to_string({s.directions, 3 * h}), to_string(ctx.input(7).shape()));
   with_type(FloatTypes{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
     const T clip = static_cast<T>(ctx.attributes().real("clip", 0));
     Tensor cells = ctx.has_output(2) ? ctx.output(2) : Tensor(ctx.input(0).type(), s.state_shape());

@@ -206,7 +206,7 @@ void run_cumulative(KernelContext& ctx, int start, Function function) {
   const bool exclusive = ctx.attributes().integer("exclusive", 0) != 0;
   const bool reverse = ctx.attributes().integer("reverse", 0) != 0;
   const std::vector<std::int64_t> axes = ctx.integers(1);
-  if (axes.size() != 1) ctx.fail(fmt::format("expected one axis, got {}", axes.size()));
+  if (axes.size() != 1) ctx.fail("expected one axis, got {}", axes.size());
   const auto axis = static_cast<std::size_t>(normalize_axis(ctx, axes[0], in.rank()));
   const Shape& shape = in.shape();
   const std::int64_t length = shape[axis], inner = product(shape, axis + 1, shape.size());

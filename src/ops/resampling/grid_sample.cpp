@@ -18,7 +18,7 @@ void infer_grid_sample(InferContext& ctx) {
   const Shape& grid = ctx.shape(1);
   if (x.size() < 3 || x.size() > 5 || grid.size() != x.size() || grid[0] != x[0] ||
       grid.back() != static_cast<std::int64_t>(x.size()) - 2)
-    ctx.fail(fmt::format("a grid of shape {} does not fit an input of shape {}", to_string(grid), to_string(x)));
+    ctx.fail("a grid of shape {} does not fit an input of shape {}", to_string(grid), to_string(x));
   Shape shape{x[0], x[1]};
   shape.insert(shape.end(), grid.begin() + 1, grid.end() - 1);
   ctx.set_shape(0, std::move(shape));
@@ -112,7 +112,7 @@ int mode_of(const KernelContext& ctx) {
   if (mode == "nearest") return 0;
   if (mode == "linear" || mode == "bilinear") return 1;
   if (mode == "cubic" || mode == "bicubic") return 3;
-  ctx.fail(fmt::format("'{}' is not a value of 'mode'", mode));
+  ctx.fail("'{}' is not a value of 'mode'", mode);
 }
 
 Padding padding_of(const KernelContext& ctx) {
@@ -120,7 +120,7 @@ Padding padding_of(const KernelContext& ctx) {
   if (mode == "zeros") return Padding::kZeros;
   if (mode == "border") return Padding::kBorder;
   if (mode == "reflection") return Padding::kReflection;
-  ctx.fail(fmt::format("'{}' is not a value of 'padding_mode'", mode));
+  ctx.fail("'{}' is not a value of 'padding_mode'", mode);
 }
 
 void run_grid_sample(KernelContext& ctx) {
@@ -178,7 +178,7 @@ void infer_affine_grid(InferContext& ctx) {
   const auto size = ctx.integers(1);
   const std::int64_t rank = static_cast<std::int64_t>(size.size()) - 2;
   if ((rank != 2 && rank != 3) || theta != Shape{size[0], rank, rank + 1})
-    ctx.fail(fmt::format("theta {} does not fit the size {}", to_string(theta), to_string(size)));
+    ctx.fail("theta {} does not fit the size {}", to_string(theta), to_string(size));
   Shape shape{size[0]};
   shape.insert(shape.end(), size.begin() + 2, size.end());
   shape.push_back(rank);

@@ -36,7 +36,7 @@ struct ResampleAxis {
 
 void check_name(const Layer& layer, const char* attribute, const std::string& value,
                 std::initializer_list<std::string_view> known) {
-  if (std::find(known.begin(), known.end(), value) == known.end())
+  if (std::ranges::find(known, value) == known.end())
     fail(layer, fmt::format("'{}' is not a value of '{}'", value, attribute));
 }
 
@@ -287,7 +287,7 @@ void resample_adjoint(AdjointContext& ctx, const ResampleOptions& options, const
     matrices.emplace_back(a.axis, matrix_of(options, a, input));
     factors[static_cast<std::size_t>(a.axis)] = repetition(matrices.back().second);
   }
-  const bool repeats = std::none_of(factors.begin(), factors.end(), [](std::int64_t f) { return f == 0; });
+  const bool repeats = std::ranges::none_of(factors, [](std::int64_t f) { return f == 0; });
   if (repeats && shape.size() == 4 && factors[0] == 1 && factors[1] == 1) {
     // Sums over tiles, by the kernel of a pooling layer.
     const Shape tile{factors[2], factors[3]};
@@ -320,8 +320,7 @@ bool given(const Context& ctx, int i) {
 template <typename Context>
 std::vector<ResampleAxis> axes_from_sizes(const Context& ctx, const Shape& x, const std::vector<std::int64_t>& axes,
                                           const std::vector<std::int64_t>& sizes) {
-  if (sizes.size() != axes.size())
-    ctx.fail(fmt::format("expected {} sizes, one per axis, got {}", axes.size(), sizes.size()));
+  if (sizes.size() != axes.size()) ctx.fail("expected {} sizes, one per axis, got {}", axes.size(), sizes.size());
   std::vector<ResampleAxis> result;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::int64_t input = x[static_cast<std::size_t>(axes[i])];
@@ -330,10 +329,10 @@ std::vector<ResampleAxis> axes_from_sizes(const Context& ctx, const Shape& x, co
   const std::string policy = ctx.attributes().text("keep_aspect_ratio_policy", "stretch");
   if (policy == "stretch" || result.empty()) return result;
   if (policy != "not_larger" && policy != "not_smaller")
-    ctx.fail(fmt::format("'{}' is not a value of 'keep_aspect_ratio_policy'", policy));
+    ctx.fail("'{}' is not a value of 'keep_aspect_ratio_policy'", policy);
   const auto by_scale = [](const ResampleAxis& a, const ResampleAxis& b) { return a.scale < b.scale; };
-  const float scale = policy == "not_larger" ? std::min_element(result.begin(), result.end(), by_scale)->scale
-                                             : std::max_element(result.begin(), result.end(), by_scale)->scale;
+  const float scale = policy == "not_larger" ? std::ranges::min_element(result, by_scale)->scale
+                                             : std::ranges::max_element(result, by_scale)->scale;
   for (ResampleAxis& a : result) {
     a.scale = scale;
     a.output = to_index(std::floor(scale * static_cast<float>(x[static_cast<std::size_t>(a.axis)]) + 0.5f));
@@ -364,7 +363,7 @@ void infer_resize(InferContext& ctx) {
   ctx.set_shape(0, shape);
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (ctx.shape(0)[d] == 0 && shape[d] > 0)
-      ctx.fail(fmt::format("nothing can be enlarged to {} elements (dimension {})", shape[d], d));
+      ctx.fail("nothing can be enlarged to {} elements (dimension {})", shape[d], d);
 }
 
 /// The resize_axes with the regions that tf_crop_and_resize reads.
@@ -374,8 +373,7 @@ std::vector<ResampleAxis> cropped_plan(const Context& ctx, const ResampleOptions
   if (options.coordinates != "tf_crop_and_resize") return axes;
   if (!given(ctx, 1)) ctx.fail("coordinate_transformation_mode 'tf_crop_and_resize' needs the input 'roi'");
   const auto roi = floats_of(ctx, 1);
-  if (roi.size() != 2 * axes.size())
-    ctx.fail(fmt::format("expected {} values in 'roi', got {}", 2 * axes.size(), roi.size()));
+  if (roi.size() != 2 * axes.size()) ctx.fail("expected {} values in 'roi', got {}", 2 * axes.size(), roi.size());
   for (std::size_t i = 0; i < axes.size(); ++i) {
     axes[i].roi_start = roi[i];
     axes[i].roi_end = roi[i + axes.size()];

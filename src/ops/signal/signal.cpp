@@ -76,7 +76,7 @@ DftPlan dft_plan(const Context& ctx) {
   const Shape& x = shape_of(ctx, 0);
   const std::int64_t rank = static_cast<std::int64_t>(x.size());
   if (rank < 2 || (x.back() != 1 && x.back() != 2))
-    ctx.fail(fmt::format("expected an input (..., 1) or (..., 2), got shape {}", to_string(x)));
+    ctx.fail("expected an input (..., 1) or (..., 2), got shape {}", to_string(x));
   DftPlan p;
   p.inverse = ctx.attributes().integer("inverse", 0) != 0;
   p.onesided = ctx.attributes().integer("onesided", 0) != 0;
@@ -87,7 +87,7 @@ DftPlan dft_plan(const Context& ctx) {
   if (p.onesided && !p.inverse && x.back() != 1) ctx.fail("a one-sided transform needs a real input");
   const std::int64_t size = x[static_cast<std::size_t>(p.axis)];
   p.length = ctx.has_input(1) ? single_integer(ctx, 1) : p.inverse && p.onesided ? 2 * (size - 1) : size;
-  if (p.length < 1) ctx.fail(fmt::format("expected a length >= 1, got {}", p.length));
+  if (p.length < 1) ctx.fail("expected a length >= 1, got {}", p.length);
   p.output = x;
   p.output[static_cast<std::size_t>(p.axis)] = p.onesided && !p.inverse ? p.length / 2 + 1 : p.length;
   p.output.back() = p.onesided && p.inverse ? 1 : 2;
@@ -145,7 +145,7 @@ template <typename Context>
 StftPlan stft_plan(const Context& ctx) {
   const Shape& x = shape_of(ctx, 0);
   if (x.size() != 3 || (x[2] != 1 && x[2] != 2))
-    ctx.fail(fmt::format("expected a signal (batch, length, 1 or 2), got shape {}", to_string(x)));
+    ctx.fail("expected a signal (batch, length, 1 or 2), got shape {}", to_string(x));
   StftPlan p;
   p.step = single_integer(ctx, 1);
   p.length = x[1];
@@ -154,9 +154,9 @@ StftPlan stft_plan(const Context& ctx) {
   else if (ctx.has_input(2))
     p.length = num_elements(shape_of(ctx, 2));
   if (p.step < 1 || p.length < 1 || p.length > x[1])
-    ctx.fail(fmt::format("frames of {} elements every {} do not fit a signal of {}", p.length, p.step, x[1]));
+    ctx.fail("frames of {} elements every {} do not fit a signal of {}", p.length, p.step, x[1]);
   if (ctx.has_input(2) && shape_of(ctx, 2) != Shape{p.length})
-    ctx.fail(fmt::format("expected a window of {} elements, got shape {}", p.length, to_string(shape_of(ctx, 2))));
+    ctx.fail("expected a window of {} elements, got shape {}", p.length, to_string(shape_of(ctx, 2)));
   p.frames = (x[1] - p.length) / p.step + 1;
   const bool onesided = ctx.attributes().integer("onesided", 1) != 0;
   if (onesided && x[2] == 2) ctx.fail("a one-sided transform needs a real signal; try onesided = 0");
@@ -201,12 +201,12 @@ void run_stft(KernelContext& ctx) {
 void infer_mel_weight_matrix(InferContext& ctx) {
   ctx.set_type(0, data_type_from_onnx(ctx.layer(), ctx.attributes().integer("output_datatype", 1)));
   const std::int64_t bins = single_integer(ctx, 0), length = single_integer(ctx, 1);
-  if (bins < 0 || length < 0) ctx.fail(fmt::format("expected sizes >= 0, got {} and {}", bins, length));
+  if (bins < 0 || length < 0) ctx.fail("expected sizes >= 0, got {} and {}", bins, length);
   ctx.set_shape(0, {length / 2 + 1, bins});
 }
 
 double number(const KernelContext& ctx, int i) {
-  if (ctx.input(i).size() != 1) ctx.fail(fmt::format("expected one element as input {}", i));
+  if (ctx.input(i).size() != 1) ctx.fail("expected one element as input {}", i);
   return *ctx.input(i).cast(DataType::kFloat64).data<double>();
 }
 
@@ -244,7 +244,7 @@ void run_mel_weight_matrix(KernelContext& ctx) {
 void infer_window(InferContext& ctx) {
   ctx.set_type(0, data_type_from_onnx(ctx.layer(), ctx.attributes().integer("output_datatype", 1)));
   const std::int64_t size = single_integer(ctx, 0);
-  if (size < 0) ctx.fail(fmt::format("expected a size >= 0, got {}", size));
+  if (size < 0) ctx.fail("expected a size >= 0, got {}", size);
   ctx.set_shape(0, {size});
 }
 
