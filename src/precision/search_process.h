@@ -34,8 +34,8 @@ inline constexpr double kNear = 2;
 /// How many layers at the head of the order are raised.
 using Count = std::size_t;
 
-/// Prepares (golden outputs, repairs: search_repairs.cpp), predicts and tries (search.cpp, search_fastest.cpp), and
-/// reports (search_answer.cpp).
+/// Prepares (golden outputs, repairs: search_repairs.cpp), predicts (search_prediction.cpp) and tries (search.cpp,
+/// search_fastest.cpp), and reports (search_answer.cpp).
 class Search {
  public:
   Search(const SearchData& data, const Criterion& criterion, const SearchTask& options, Journal& journal,

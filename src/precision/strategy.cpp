@@ -19,9 +19,9 @@ std::vector<int> end_of(int num_layers, Direction direction, int count) {
 int log2_ceiling(int n) { return static_cast<int>(std::bit_width(static_cast<unsigned>(n - 1))); }
 
 /// Tries sets and keeps the smallest right one.
-class Search {
+class Attempts {
  public:
-  Search(int num_layers, Direction direction, const TryLayers& right)
+  Attempts(int num_layers, Direction direction, const TryLayers& right)
       : num_layers_(num_layers), direction_(direction), right_(right) {}
 
   bool attempt(int count, int remaining, bool probe = false) {
@@ -75,7 +75,7 @@ bool StrategyResult::monotone() const {
 
 StrategyResult bisect_layers(int num_layers, Direction direction, BisectStart start, const TryLayers& right,
                              int probes) {
-  Search search(num_layers, direction, right);
+  Attempts search(num_layers, direction, right);
   int good = num_layers + 1, bad = 0;  // as if more than all were right, and none wrong
   int next = start == BisectStart::kAll ? num_layers : 0;
   while (true) {
@@ -93,7 +93,7 @@ StrategyResult bisect_layers(int num_layers, Direction direction, BisectStart st
 }
 
 StrategyResult add_layers(int num_layers, Direction direction, const TryLayers& right, int probes) {
-  Search search(num_layers, direction, right);
+  Attempts search(num_layers, direction, right);
   for (int count = 0; count <= num_layers; ++count)
     if (search.attempt(count, num_layers - count)) break;
   search.probe(probes);
@@ -101,7 +101,7 @@ StrategyResult add_layers(int num_layers, Direction direction, const TryLayers& 
 }
 
 StrategyResult add_worst_layers(const std::vector<int>& ranking, int step, const TryLayers& right) {
-  Search search(static_cast<int>(ranking.size()), Direction::kForward, right);
+  Attempts search(static_cast<int>(ranking.size()), Direction::kForward, right);
   const auto rounds =
       static_cast<int>((ranking.size() + static_cast<std::size_t>(step) - 1) / static_cast<std::size_t>(step));
   for (int round = 0; round <= rounds; ++round) {

@@ -19,20 +19,6 @@ constexpr std::string_view kKindNames[] = {"nothing",  "a bool", "an integer", "
 
 }  // namespace
 
-Value Value::of_shape(const Shape& shape) {
-  Array result;
-  result.reserve(shape.size());
-  for (std::int64_t dim : shape) result.emplace_back(dim);
-  return result;
-}
-
-Value Value::of_strings(const std::vector<std::string>& strings) {
-  Array result;
-  result.reserve(strings.size());
-  for (const std::string& text : strings) result.emplace_back(text);
-  return result;
-}
-
 void Value::throw_not(std::string_view expected) const {
   throw Error(ErrorCode::kScript,
               fmt::format("[script] worker: expected {}, got {}", expected, kKindNames[data_.index()]));

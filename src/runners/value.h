@@ -30,8 +30,8 @@ class Value {
   Value(Map value) : data_(std::move(value)) {}
   Value(Tensor value) : data_(std::move(value)) {}
 
-  static Value of_shape(const Shape& shape);
-  static Value of_strings(const std::vector<std::string>& strings);
+  static Value of_shape(const Shape& shape) { return Array(shape.begin(), shape.end()); }
+  static Value of_strings(const std::vector<std::string>& strings) { return Array(strings.begin(), strings.end()); }
 
   bool is_null() const noexcept { return std::holds_alternative<std::monostate>(data_); }
   bool is_bool() const noexcept { return std::holds_alternative<bool>(data_); }

@@ -42,6 +42,9 @@ long loading_adds(const std::filesystem::path& path) {
 class LoadingMemory : public ::testing::TestWithParam<bool> {};
 
 TEST_P(LoadingMemory, IsTheFileAndALittle) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer has memory of its own";
+#endif
   const TemporaryFolder folder;
   Model model;
   model.input("x", {1, 4096});
