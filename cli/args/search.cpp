@@ -80,7 +80,8 @@ void SearchArgs::declare(OptionTable& table) {
       "Layers that stay in the highest precision: names of layers or ONNX nodes, patterns (*attention*), operator "
       "types (Softmax)");
   table.ours().list({"--lower"}, lower, "LAYER", "Layers that stay in the lowest precision; named in the same way");
-  table.ours().flag({"--no-repair"}, no_repair, "Leave constants beyond the range of float16 as they are");
+  table.ours().flag({"--no-repair"}, no_repair,
+                    "Leave constants, regions and channels beyond the range of float16 or int8 as they are");
   table.ours().value({"--max-trials"}, max_trials, "N", "Evaluate the samples of the search at most N times");
   table.ours().value({"--time-limit"}, time_limit, "TIME",
                      "End after this time (30s, 2m, 1h; a number is in seconds) with the best that was found");

@@ -47,8 +47,10 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
       {"--clamp-constants"}, clamp_constants, "NAME[:LIMIT]",
       "Limit the magnitudes of these constants (initializers, outputs of Constant nodes), such as attention masks "
       "of -3.4e38 that float16 cannot hold (default limit: 32752, half of its largest value)");
-  table.ours().value({"--repairs"}, repairs, "ANSWER.json",
-                     "Do the repairs of an answer of `precision search` again: clamped constants, equalized channels");
+  table.ours().value(
+      {"--repairs"}, repairs, "ANSWER.json",
+      "Do the repairs of an answer of `precision search` again: clamped constants, scaled regions, equalized "
+      "channels");
   table.flag({"--strongly-typed"}, strongly_typed, "Types are those written in the file, as in TensorRT 11");
   table.words({"--mark-debug"}, Arity::kSome, "NAME", "Debug tensors").ignore("use --trt-outputs");
   table.words({"--mark-unfused-tensors-as-debug-tensors"}, Arity::kNone, "", "Debug tensors")

@@ -83,6 +83,9 @@ class ConvertTool : public Tool {
         .choose({"none", "pointwise", "full"});
     table.ours().value({"--target"}, config_.target, "GPU", "For --convert-to trt: the GPU whose costs are reported");
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
+    table.ours().flag({"--repair-only"}, repair_only_,
+                      "Lower nothing: write the float32 model whose float16 is safe. Constants beyond float16 are "
+                      "clamped, and regions hold their values times powers of two, as long as outputs keep every bit");
     declare_relax(table);
     table.section("Also written", "other forms of the same choice.");
     table.ours().value({"--save-layer-precisions"}, save_layer_precisions_, "FILE",
@@ -132,6 +135,10 @@ class ConvertTool : public Tool {
     convert_.python_checks = !no_python_checks_;
     const std::vector<TensorsByName> samples =
         by_name(make_inputs(model_, data_, *host, input_bindings(*loaded.network), {}));
+    if (repair_only_) {
+      repair_only(model, samples);
+      return 0;
+    }
     ConvertedModel made;
     {
       const DeferInterrupt defer;
@@ -142,6 +149,32 @@ class ConvertTool : public Tool {
   }
 
  private:
+  void repair_only(const Model& model, const std::vector<TensorsByName>& samples) const {
+    RepairedModel made;
+    {
+      const DeferInterrupt defer;
+      made = repair(model, *output_, samples,
+                    {.verify = !no_verify_, .python_checks = !no_python_checks_, .interrupt = check_interrupted});
+    }
+    for (const Repair& each : made.repairs) fmt::print("{} '{}': {}\n", each.kind, each.name, each.text);
+    for (const std::string& sentence : made.beyond) fmt::print("{}\n", sentence);
+    fmt::print("{} repair(s): {} constant(s) changed, {} layer(s) added\n", made.repairs.size(), made.constants,
+               made.inserted);
+  }
+
+  void check_repair_only() const {
+    if (config_.fp16 || config_.bf16 || config_.int8 || answer_path_ || convert_.relax || !convert_.keep.empty() ||
+        !convert_.lower.empty() || !convert_.layer_precisions.empty() || !io_types_.empty() || save_answer_ ||
+        save_layer_precisions_ || save_script_ || save_exclusions_ || print_commands_)
+      throw Error(ErrorCode::kInvalidArgument,
+                  "[options] --repair-only: it writes a float32 model, so expected no types, no answer, and no other "
+                  "forms; try it alone, and convert what it writes");
+    if (to_engine())
+      throw Error(ErrorCode::kInvalidArgument, "[options] --repair-only: expected a model to write, got an engine");
+    if (data_.generates())
+      log_warning("[repair] The ranges are those of random numbers, since no inputs were given; try --load-inputs");
+  }
+
   void declare_relax(OptionTable& table) {
     table.section("Fewer casts", "what --relax may raise.");
     table.ours().flag(
@@ -230,6 +263,7 @@ class ConvertTool : public Tool {
     if (data_.iterations && *data_.iterations < 1)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] --iterations: expected 1 or more, got {}", *data_.iterations));
+    if (repair_only_) return check_repair_only();
     if (to_engine()) {
       if (convert_.relax)
         throw Error(ErrorCode::kInvalidArgument, "[options] --relax: expected a typed model to write, got an engine");
@@ -286,7 +320,7 @@ class ConvertTool : public Tool {
   std::optional<std::string> answer_path_, output_, convert_to_, golden_, save_answer_;
   std::optional<std::string> save_layer_precisions_, save_script_, save_exclusions_;
   std::vector<std::string> io_types_;
-  bool print_commands_ = false, no_verify_ = false, no_python_checks_ = false;
+  bool print_commands_ = false, no_verify_ = false, no_python_checks_ = false, repair_only_ = false;
 };
 
 }  // namespace

@@ -96,14 +96,29 @@ struct KeptLayer {
   Reason reason;
 };
 
+/// A part of a "scale" repair, by which tensors hold their values times powers of two.
+struct ScaleEdit {
+  enum class Kind : std::uint8_t {
+    kConstant,        ///< The constant that a layer reads as this input is multiplied by 2^exponent,
+    kSharedConstant,  ///< a constant is, for all layers that read it,
+    kInsertion,       ///< what a layer reads as this input is, by a layer that is added in front of it,
+    kEpsilon,         ///< or the epsilon of a normalization.
+  };
+  Kind kind = Kind::kConstant;
+  std::string name;  ///< The layer; kSharedConstant: the tensor.
+  int input = 0;
+  int exponent = 0;
+};
+
 /// A change that costs no precision, made before any layer is raised.
 struct Repair {
-  std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "unfold", "equalise" and
-                     ///< "equalise-copy" (channels, in constants or by an added layer).
+  std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "unfold", "scale" (a region),
+                     ///< "equalise" and "equalise-copy" (channels, in constants or by an added layer).
   std::string name;  ///< Layer or tensor.
   double limit = 0;  ///< clamp: magnitudes are at most this. equalize: the int8 scale of the tensor.
   std::string text;  ///< One sentence.
   std::vector<std::int8_t> exponents{};  ///< equalize: channels are divided by 2^e.
+  std::vector<ScaleEdit> edits{};        ///< scale.
 };
 
 struct Answer {
@@ -185,6 +200,8 @@ ULPSCOPE_API AnswerFile read_answer(const std::filesystem::path& path);
 
 /// "found", "not-reachable", "unverified", "fails-held-out".
 ULPSCOPE_API std::string_view name_of(Answer::Verdict verdict) noexcept;
+/// "constant", "shared-constant", "insertion", "epsilon".
+ULPSCOPE_API std::string_view name_of(ScaleEdit::Kind kind) noexcept;
 /// "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "measured", "requested".
 ULPSCOPE_API std::string_view name_of(ReasonKind kind) noexcept;
 

@@ -76,6 +76,27 @@ struct ConvertedModel {
 ULPSCOPE_API ConvertedModel convert(const Model& model, const std::filesystem::path& path,
                                     std::span<const TensorsByName> samples, const ConvertOptions& options = {});
 
+struct RepairOptions {
+  bool verify = true;         ///< Run the new model against the old one before it is written.
+  bool python_checks = true;  ///< Let onnx.checker and ONNX Runtime look at it, too, where they are installed.
+  /// Called before everything that takes long; may throw to interrupt.
+  std::function<void()> interrupt;
+};
+
+struct RepairedModel {
+  std::vector<Repair> repairs;  ///< All that was done, with reasons.
+  /// Tensors that stay beyond float16, with the layers that keep them there: one sentence each.
+  std::vector<std::string> beyond;
+  int constants = 0, inserted = 0;  ///< Changed constants, and layers that were added.
+};
+
+/// Writes a float32 model with the same outputs whose tensors fit into float16: constants beyond it are clamped, and
+/// regions of the network hold their values times powers of two. The ranges are those of the samples (inputs by name,
+/// at least one), on which the outputs keep every bit wherever no constant was clamped. The precisions that the model
+/// is loaded for do not count. Throws Error as `convert`.
+ULPSCOPE_API RepairedModel repair(const Model& model, const std::filesystem::path& path,
+                                  std::span<const TensorsByName> samples, const RepairOptions& options = {});
+
 /// The same choice as an engine of ulpscope, for `ulpscope run`. Throws Error: as `convert`; kBuild when a layer's
 /// precision cannot be obeyed.
 ULPSCOPE_API void convert_to_engine(const Model& model, const std::filesystem::path& path,

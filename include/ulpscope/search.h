@@ -48,7 +48,7 @@ struct SearchStrategy {
   /// 0.03 and 0.5, the less the more the samples differ in what they use of it.
   double margin = 0;
   bool shrink = false;          ///< Take single layers out of the set that was found, as far as it still passes.
-  bool repair = true;           ///< Constants beyond the range of fp16, and channels that one int8 scale does not suit.
+  bool repair = true;           ///< Constants and regions beyond fp16, and channels that one int8 scale does not suit.
   std::int64_t max_trials = 0;  ///< Evaluations of the search samples; 0: no limit.
   double time_limit = 0;        ///< Seconds; 0: none.
   std::size_t memory_limit = std::size_t{1} << 30;  ///< For shared activations and what the predictor keeps.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "api/loaded_model.h"
+#include "api/write_model.h"
 #include "convert/convert.h"
 #include "convert/precision_forms.h"
 #include "convert/relax.h"
@@ -80,29 +81,6 @@ std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options
   return names;
 }
 
-TensorMap typed_inputs(TensorMap inputs, const std::map<std::string, DataType>& types) {
-  for (NamedTensor& each : inputs)
-    if (const auto found = types.find(each.name); found != types.end() && each.tensor.type() != found->second)
-      each.tensor = each.tensor.cast(found->second);
-  return inputs;
-}
-
-void log_conversion(const TypedModel& made, const std::string& output, std::vector<std::string> checked) {
-  if (made.checked > 0)
-    checked.insert(checked.begin(), fmt::format("ulpscope ({} runs, equal in every bit)", made.checked));
-  std::string integers;
-  if (made.file.quantized > 0)
-    integers = fmt::format("{} activation(s) quantized, {} constant(s) in int8, ", made.file.quantized,
-                           made.file.integer_weights);
-  log_info(
-      fmt::format("Saving typed model to {}: {} layer(s) lowered, {}{} cast(s) added to the {} of the model, "
-                  "{} node(s) removed, {:.1f} MB{}",
-                  output, made.lowered, integers, made.file.casts, made.file.source_casts, made.file.removed,
-                  static_cast<double>(made.file.bytes) / 1e6,
-                  made.file.external ? fmt::format(" (weights in {}.data)", output) : ""));
-  if (!checked.empty()) log_info(fmt::format("Checked by {}", fmt::join(checked, ", ")));
-}
-
 TypedModel write(const LoadedModel& model, const Choice& choice, const Specialization& spec,
                  std::vector<TensorMap> samples, std::vector<std::string> raised, const ConvertOptions& options,
                  const std::filesystem::path& path) {
@@ -112,27 +90,9 @@ TypedModel write(const LoadedModel& model, const Choice& choice, const Specializ
   typed.io_types = options.io_types;
   typed.samples = std::move(samples);
   typed.verify = options.verify;
-  typed.external_data_dir = !model.external_data.empty() ? model.external_data : model.path.parent_path();
-  if (typed.external_data_dir.empty()) typed.external_data_dir = ".";
   typed.raised = std::move(raised);
-  typed.source = model.hash();
-  typed.version = ULPSCOPE_VERSION;
   typed.interrupt = options.interrupt;
-  const auto bf16 = [](const auto& entry) { return entry.second == DataType::kBFloat16; };
-  const bool bfloat16 = std::ranges::count(assignment.precision, Precision::kBF16) > 0 ||
-                        assignment.int8_output == DataType::kBFloat16 || std::ranges::any_of(options.io_types, bf16);
-  std::vector<std::string> checked;
-  if (options.python_checks && options.verify)
-    typed.check = [&, checks = model.checks ? model.checks : std::make_shared<OnnxChecks>()](const auto& file) {
-      if (options.interrupt) options.interrupt();
-      checked = checks->check(file, typed_inputs(typed.samples.front(), options.io_types), bfloat16);
-    };
-  TypedModel made;
-  model.with_bytes([&](std::span<const std::byte> bytes) {
-    made = write_typed_model(spec, bytes, assignment, choice.repairs, typed, path);
-  });
-  log_conversion(made, path.string(), std::move(checked));
-  return made;
+  return write_checked_model(model, spec, assignment, choice.repairs, std::move(typed), options.python_checks, path);
 }
 
 }  // namespace

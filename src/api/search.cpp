@@ -189,9 +189,10 @@ std::vector<std::string> run_options(const LoadedModel& model, const Answer& ans
   add("--layer-precisions", layers);
 
   std::vector<std::string> clamps = model.clamp_words;
-  // What has no option of its own is read from the answer: equalizations, and scales that came down with a clamp.
+  // What has no option of its own is read from the answer: scaled regions, equalizations, and scales that came down
+  // with a clamp.
   const bool from_answer = std::ranges::any_of(answer.repairs, [&](const Repair& repair) {
-    return !repair.exponents.empty() || (build.int8 && repair.kind == "clamp");
+    return !repair.exponents.empty() || !repair.edits.empty() || (build.int8 && repair.kind == "clamp");
   });
   if (from_answer) add("--repairs", {options.answer_path.string()});
   for (const Repair& repair : answer.repairs)

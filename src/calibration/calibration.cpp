@@ -282,9 +282,8 @@ Calibration calibrate(const std::shared_ptr<const Network>& network, const Calib
   return result;
 }
 
-std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::span<const ChannelAxis> tensors,
-                                                   std::span<const TensorMap> samples,
-                                                   const CalibrationOptions& options, const WeightCache& weights) {
+void visit_values(const Network& network, std::span<const TensorId> tensors, std::span<const TensorMap> samples,
+                  const CalibrationOptions& options, const WeightCache& weights, const ValueVisitor& visit) {
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[calibrate] expected at least one sample for the ranges, got none");
   set_num_threads(options.threads);
@@ -294,28 +293,36 @@ std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::
   std::vector<std::vector<Tensor>> inputs;
   for (const TensorMap& sample : samples) inputs.push_back(physical_inputs(sample, bindings));
   const auto spec = specialize(network, shapes_of(inputs[0]));
-  std::map<std::string, ChannelRange> result;
   for (std::size_t first = 0; first < tensors.size();) {
     std::vector<TensorId> chunk;
     std::size_t bytes = 0, last = first;
     while (last < tensors.size() && (chunk.empty() || bytes <= options.memory_limit)) {
-      const auto& shape = spec->shape(tensors[last].tensor);
+      const auto& shape = spec->shape(tensors[last]);
       bytes += shape ? static_cast<std::size_t>(num_elements(*shape)) * sizeof(float) : 0;
-      chunk.push_back(tensors[last++].tensor);
+      chunk.push_back(tensors[last++]);
     }
     Probe probe(network, chunk, build, spec->input_shapes, weights);
-    std::vector<ChannelCounts> counts(chunk.size());
     for (const std::vector<Tensor>& each : inputs) {
       const std::vector<Tensor> values = probe.run(each);
       parallel_for(static_cast<std::int64_t>(values.size()), 1, [&](std::int64_t begin, std::int64_t end) {
         for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t)
-          counts[t].add(values[t].type() == DataType::kFloat32 ? values[t] : values[t].cast(DataType::kFloat32),
-                        tensors[first + t].axis);
+          visit(first + t, values[t].type() == DataType::kFloat32 ? values[t] : values[t].cast(DataType::kFloat32));
       });
     }
-    for (std::size_t t = 0; t < chunk.size(); ++t) result.emplace(network.tensor(chunk[t]).name, counts[t].range());
     first = last;
   }
+}
+
+std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::span<const ChannelAxis> tensors,
+                                                   std::span<const TensorMap> samples,
+                                                   const CalibrationOptions& options, const WeightCache& weights) {
+  std::vector<TensorId> ids;
+  for (const ChannelAxis& each : tensors) ids.push_back(each.tensor);
+  std::vector<ChannelCounts> counts(ids.size());
+  visit_values(network, ids, samples, options, weights,
+               [&](std::size_t t, const Tensor& value) { counts[t].add(value, tensors[t].axis); });
+  std::map<std::string, ChannelRange> result;
+  for (std::size_t t = 0; t < ids.size(); ++t) result.emplace(network.tensor(ids[t]).name, counts[t].range());
   return result;
 }
 

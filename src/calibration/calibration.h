@@ -38,6 +38,14 @@ Calibration calibrate(const std::shared_ptr<const Network>& network, const Calib
                       const SampleSource& next, const CalibrationProgress& progress = nullptr,
                       const WeightCache& weights = {});
 
+/// Called with the position of a tensor and its values, float32; for one tensor in the order of the samples, for
+/// several at once.
+using ValueVisitor = std::function<void(std::size_t tensor, const Tensor& value)>;
+/// Hands out what these tensors hold in fp32, in portions of `options.memory_limit`. Shapes may differ between samples.
+/// Throws Error(kInvalidArgument) as calibrate() does.
+void visit_values(const Network& network, std::span<const TensorId> tensors, std::span<const TensorMap> samples,
+                  const CalibrationOptions& options, const WeightCache& weights, const ValueVisitor& visit);
+
 /// A tensor and its axis of channels.
 struct ChannelAxis {
   TensorId tensor = kNone;

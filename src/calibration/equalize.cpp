@@ -46,20 +46,10 @@ std::optional<Fold> usable_fold(const Specialization& spec, const Assignment& lo
   return {};
 }
 
-/// `wanted`, or with a number where it is taken.
-std::string free_name(const Network& network, const std::string& wanted) {
-  const auto taken = [&](const std::string& name) {
-    return network.find_tensor(name) != kNone || network.find_layer(name) != kNone;
-  };
-  std::string name = wanted;
-  for (int n = 2; taken(name); ++n) name = fmt::format("{} {}", wanted, n);
-  return name;
-}
-
 /// Adds the layer that rescales the tensor for the readers, right behind its producer; returns the name of its output.
 std::string add_copy(Network& network, const Fold& fold, std::span<const std::int8_t> exponents) {
   TensorInfo factors;
-  factors.name = free_name(network, network.tensor(fold.tensor).name + "/factors");
+  factors.name = network.free_name(network.tensor(fold.tensor).name + "/factors");
   factors.type = DataType::kFloat32;
   Shape shape{fold.channels};
   shape.resize(fold.trailing + 1, 1);
@@ -67,7 +57,7 @@ std::string add_copy(Network& network, const Fold& fold, std::span<const std::in
   factors.shape = std::move(shape);
   for (std::size_t k = 0; k < exponents.size(); ++k) factors.value.data<float>()[k] = std::ldexp(1.0f, -exponents[k]);
   TensorInfo copy = network.tensor(fold.tensor);
-  copy.name = free_name(network, copy.name + "/equalised");
+  copy.name = network.free_name(copy.name + "/equalised");
   const std::string name = copy.name;
   const LayerId at(copy.producer.number() + 1);
   Layer layer;
@@ -78,11 +68,7 @@ std::string add_copy(Network& network, const Fold& fold, std::span<const std::in
   const TensorId output = network.add_tensor(std::move(copy));
   layer.outputs = {output};
   for (LayerId reader : fold.readers) std::ranges::replace(network.layer(reader).inputs, fold.tensor, output);
-  network.layers.insert(at, std::move(layer));
-  for (TensorInfo& info : network.tensors)
-    if (info.producer >= at) info.producer = LayerId(info.producer.number() + 1);
-  network.tensor(output).producer = at;
-  network.rebuild_index();
+  network.insert_layer(at, std::move(layer));
   return name;
 }
 
@@ -162,7 +148,7 @@ void apply_equalization(Network& network, std::map<std::string, float>& scales, 
     const Edit& edit = fold->edits[i];
     const TensorId before = network.layer(edit.layer).inputs[edit.input];
     TensorInfo info;
-    info.name = free_name(network, network.tensor(before).name + "/equalised");
+    info.name = network.free_name(network.tensor(before).name + "/equalised");
     info.type = DataType::kFloat32;
     info.shape = edit.shape;
     info.value = std::move(values[i]);

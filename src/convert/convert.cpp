@@ -105,7 +105,7 @@ class Converter {
                fmt::format("tensor '{}': its type is requested apart from its layer's precision, which a typed file "
                            "cannot say; try a precision for the layer instead",
                            network_.tensors[t].name));
-    if (!narrow)
+    if (!narrow && options_.lowers)
       refuse(ErrorCode::kUnsupported,
              fmt::format("{}: expected layers to lower, got none{}", network_.source,
                          narrow_in_file ? ": its float layers have narrow types in the file already; try the float32 "
@@ -324,6 +324,11 @@ class Converter {
           fmt::format("{} constant(s) that the model computes are computed in fp32 and stored", folded));
     for (const Repair& repair : repairs_) {
       if (!repair.exponents.empty()) result_.prepared.push_back(repair.text);
+      if (!repair.edits.empty())
+        result_.prepared.push_back(fmt::format("region of '{}': {}", repair.name, repair.text));
+      for (const ScaleEdit& edit : repair.edits)
+        if (const LayerId id = network_.find_layer(edit.name); edit.kind == ScaleEdit::Kind::kEpsilon)
+          changes_.epsilons.emplace_back(id, network_.layer(id).attributes.real("epsilon", 0));
       if (repair.kind != "clamp") continue;
       TensorId id = network_.find_tensor(repair.name);
       if (id == kNone)
@@ -363,7 +368,7 @@ class Converter {
     changes_.metadata.emplace_back("ulpscope.version", options_.version);
     if (!options_.source.empty()) changes_.metadata.emplace_back("ulpscope.source", options_.source);
     changes_.metadata.emplace_back("ulpscope.precisions", text);
-    if (high.size() <= 1000)
+    if (counts.size() > 1 && high.size() <= 1000)
       changes_.metadata.emplace_back("ulpscope.kept_in_fp32", fmt::format("{}", fmt::join(high, "\n")));
     if (!options_.raised.empty())
       changes_.metadata.emplace_back("ulpscope.raised_to_save_casts",

@@ -27,6 +27,7 @@ struct TypedModelOptions {
   /// Inputs that the file is checked with, by name; at least one. Shapes are those of the first.
   std::vector<TensorMap> samples;
   bool verify = true;
+  bool lowers = true;  ///< Throw kUnsupported where no layer is lowered; else repairs alone may be written.
   /// Where external data of the model lies; empty: the working directory.
   std::filesystem::path external_data_dir;
   /// Looks at the finished file before it takes the place of another one; throws Error to refuse it.
@@ -58,7 +59,7 @@ struct TypedModel {
 /// Writes the typed model to `path` (and `path`.data for more than 2 GB), which is replaced as a whole and only after
 /// the file was imported again and gave, strongly typed, bit for bit the outputs of the assignment on all samples.
 /// `spec` is that of `network` for the first sample's shapes, `model` the file that the network was imported from;
-/// constants that `repairs` clamped are those of the network. Logs what it does.
+/// what `repairs` changed is changed in the network. Logs what it does.
 /// Throws Error: kInvalidArgument for unknown names and types in io_types, kUnsupported when nothing can be lowered or
 /// for precisions that a file cannot say, kIo; InternalError when the file computes other bits.
 TypedModel write_typed_model(const Specialization& spec, std::span<const std::byte> model, const Assignment& assignment,

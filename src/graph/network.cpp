@@ -29,6 +29,17 @@ LayerId Network::add_layer(Layer layer) {
   return layers.add(std::move(layer));
 }
 
+void Network::insert_layer(LayerId at, Layer layer) {
+  layers.insert(at, std::move(layer));
+  rebuild_index();
+}
+
+std::string Network::free_name(const std::string& wanted) const {
+  std::string name = wanted;
+  for (int n = 2; find_tensor(name) != kNone || find_layer(name) != kNone; ++n) name = fmt::format("{} {}", wanted, n);
+  return name;
+}
+
 TensorId Network::find_tensor(std::string_view tensor_name) const {
   const auto found = tensor_index_.find(std::string(tensor_name));
   return found == tensor_index_.end() ? kNone : found->second;

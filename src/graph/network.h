@@ -78,6 +78,11 @@ class Network {
   TensorId add_tensor(TensorInfo info);
   /// Appends; sets the producer of its outputs. Throws Error(kInvalidArgument) when the name is taken.
   LayerId add_layer(Layer layer);
+  /// In front of the layer `at`, whose id and those behind it grow by one. REQUIRES: the name is free, and its inputs
+  /// are computed before.
+  void insert_layer(LayerId at, Layer layer);
+  /// `wanted`, or with a number where a tensor or layer has that name.
+  std::string free_name(const std::string& wanted) const;
 
   /// kNone when there is none of that name.
   TensorId find_tensor(std::string_view tensor_name) const;

@@ -105,6 +105,8 @@ struct OpDef {
   /// elements of the input that lists them (null: absent or not known). Nothing: not known, or they do not fit.
   /// Whether reduced dimensions stay is the attribute `keepdims` (default 1). Null: the operator has no such axes.
   std::optional<std::vector<std::int64_t>> (*axes)(const Layer&, std::int64_t rank, const Tensor* given) = nullptr;
+  /// How a layer takes operands that are multiplied by powers of two. Null: kNone.
+  Scaling (*scaling)(const Layer&) = nullptr;
   /// The products that a layer adds up, for the shapes of its inputs (null: absent or not known; the first two are not)
   /// and of its output 0. Null: no operator of products.
   double (*multiply_adds)(const Layer&, std::span<const Shape* const> inputs, const Shape& output) = nullptr;

@@ -157,6 +157,25 @@ enum class Exactness : std::uint8_t {
   kCommutes,  ///< Moreover round(f(x)) has the bits of f(round(x)) for every x, signs of zeros included.
 };
 
+/// What happens to the results of an operator when its float operands are multiplied by powers of two. Operands that
+/// only select or are parameters (OpDef::selects, OpDef::parameters) do not count.
+enum class Scaling : std::uint8_t {
+  kNone,      ///< Another function: no operand and no result may be scaled.
+  kFirst,     ///< Input 0 hands its factor on; the others have none.
+  kTogether,  ///< All operands share one factor, and hand it on.
+  kProduct,   ///< Factors of inputs 0 and 1 multiply; what is added to the product has that of the result.
+  kQuotient,  ///< The factor of input 0 over that of input 1.
+  kPower,     ///< Input 0 to the power of input 1, a constant: so is the factor.
+  kSquare,
+  kRoot,
+  kInverse,
+  kInvariant,      ///< Operands share one factor, which the results do not have.
+  kNormalization,  ///< Any factor of input 0, by whose square the epsilon is multiplied; the others hand on theirs.
+  /// Input 0 and its mean (input 3) share any factor; the variance (input 4) and the epsilon have none. The result has
+  /// that of the bias (input 2); the scale (input 1) makes up for the difference.
+  kChannelNormalization,
+};
+
 /// Where the formal input of a sub-graph comes from.
 struct BodyInput {
   int input = -1;                        ///< The layer's input of the same type; -1: none.

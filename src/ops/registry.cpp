@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/common.h"
+#include "ops/scaling.h"
 
 namespace ulpscope {
 
@@ -23,6 +24,7 @@ class Registry final : public OpRegistry {
 #define ULPSCOPE_OPS(name) std::ranges::move(ops::name(), std::back_inserter(defs_));
 #include "ops/ops.inc"
 #undef ULPSCOPE_OPS
+    for (OpDef& def : defs_) def.scaling = ops::scaling_rule(def);
     std::ranges::sort(
         defs_, [](const OpDef& a, const OpDef& b) { return std::tie(a.domain, a.name) < std::tie(b.domain, b.name); });
   }

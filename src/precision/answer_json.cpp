@@ -21,6 +21,7 @@ constexpr char kAnswerFormat[] = "ulpscope-answer";
 constexpr std::array<std::string_view, 4> kVerdicts = {"found", "not-reachable", "unverified", "fails-held-out"};
 constexpr std::array<std::string_view, 8> kReasons = {"overflow",   "underflow", "cancellation", "saturation",
                                                       "resolution", "rounding",  "measured",     "requested"};
+constexpr std::array<std::string_view, 4> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon"};
 constexpr std::array kPrecisions = {Precision::kFP32, Precision::kTF32, Precision::kFP16,
                                     Precision::kBF16, Precision::kFP8,  Precision::kINT8};
 
@@ -115,12 +116,30 @@ Json from_repair(const Repair& repair) {
   Json result = {
       {"kind", repair.kind}, {"name", repair.name}, {"limit", from_double(repair.limit)}, {"text", repair.text}};
   if (!repair.exponents.empty()) result["exponents"] = repair.exponents;
+  for (const ScaleEdit& edit : repair.edits)
+    result["edits"].push_back(
+        {{"kind", name_of(edit.kind)}, {"name", edit.name}, {"input", edit.input}, {"exponent", edit.exponent}});
   return result;
+}
+
+ScaleEdit to_edit(const Reader& reader) {
+  ScaleEdit edit;
+  edit.kind = read_enum<ScaleEdit::Kind>(reader.at("kind"), kScaleEdits);
+  edit.name = reader.at("name").text();
+  const auto within = [&](const char* key, std::int64_t least, std::int64_t most) {
+    const std::int64_t value = reader.at(key).integer();
+    if (value < least || value > most) reader.at(key).fail(fmt::format("a number from {} to {}", least, most));
+    return static_cast<int>(value);
+  };
+  edit.input = within("input", 0, 1 << 20);
+  edit.exponent = within("exponent", -64, 64);
+  return edit;
 }
 
 Repair to_repair(const Reader& reader) {
   Repair repair{reader.at("kind").text(), reader.at("name").text(), reader.at("limit").real(),
                 reader.at("text").text()};
+  if (reader.has("edits")) reader.at("edits").each([&](const Reader& each) { repair.edits.push_back(to_edit(each)); });
   if (!reader.has("exponents")) return repair;
   reader.at("exponents").each([&](const Reader& each) {
     const std::int64_t exponent = each.integer();
@@ -214,6 +233,7 @@ void read_figures(const Reader& reader, Answer& answer) {
 }  // namespace
 
 std::string_view name_of(Answer::Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
+std::string_view name_of(ScaleEdit::Kind kind) noexcept { return kScaleEdits[static_cast<std::size_t>(kind)]; }
 std::string_view name_of(ReasonKind kind) noexcept { return kReasons[static_cast<std::size_t>(kind)]; }
 
 std::string answer_to_json(const AnswerFile& file) {

@@ -6,7 +6,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
+#include "calibration/region_scaling.h"
 #include "engine/fusion.h"
 #include "graph/name_match.h"
 #include "ulpscope/error.h"
@@ -181,6 +183,15 @@ Repair repair_of(const Equalization& equalization) {
   return repair;
 }
 
+bool same_bits(std::span<const TensorMap> a, std::span<const TensorMap> b) {
+  const auto same = [](const NamedTensor& x, const NamedTensor& y) {
+    return x.tensor.type() == y.tensor.type() && x.tensor.shape() == y.tensor.shape() &&
+           (x.tensor.bytes() == 0 || std::memcmp(x.tensor.raw(), y.tensor.raw(), x.tensor.bytes()) == 0);
+  };
+  return std::ranges::equal(a, b,
+                            [&](const TensorMap& x, const TensorMap& y) { return std::ranges::equal(x, y, same); });
+}
+
 void apply_repairs(Network& network, std::map<std::string, float>& scales, std::span<const Repair> repairs) {
   for (const Repair& repair : repairs) {
     if (repair.kind == "clamp") {
@@ -195,6 +206,8 @@ void apply_repairs(Network& network, std::map<std::string, float>& scales, std::
       equalization.exponents = repair.exponents;
       equalization.scale_after = static_cast<float>(repair.limit);
       apply_equalization(network, scales, equalization);
+    } else if (repair.kind == "scale") {
+      apply_region_scaling(network, repair);
     }
   }
 }

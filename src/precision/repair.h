@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "calibration/equalize.h"
+#include "compare/tensor_map.h"
 #include "engine/specialization.h"
 #include "graph/assignment.h"
 #include "graph/network.h"
@@ -39,7 +40,11 @@ std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignme
 /// An "equalise" or "equalise-copy" for the report and for apply_repairs.
 Repair repair_of(const Equalization& equalization);
 
-/// Does again what repairs of an answer did: clamps and equalizations, in their order; the others need nothing.
+/// Whether outputs of two networks are the same in every bit.
+bool same_bits(std::span<const TensorMap> a, std::span<const TensorMap> b);
+
+/// Does again what repairs of an answer did: clamps, region scaling and equalizations, in their order; the others need
+/// nothing.
 /// `scales`: the int8 scales of the network's tensors, before repairs. Throws Error(kInvalidArgument) for what does not
 /// fit the network.
 void apply_repairs(Network& network, std::map<std::string, float>& scales, std::span<const Repair> repairs);

@@ -51,6 +51,7 @@ class Search {
   void prepare();
   void repair();
   void repair_constants();
+  void scale_regions();
   void equalize();
   void accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
   bool accept(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless);

@@ -2,26 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 
 #include "calibration/equalize.h"
+#include "calibration/region_scaling.h"
 #include "precision/search_process.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
-namespace {
-
-bool same_bits(const std::vector<TensorMap>& a, const std::vector<TensorMap>& b) {
-  const auto same = [](const NamedTensor& x, const NamedTensor& y) {
-    return x.tensor.type() == y.tensor.type() && x.tensor.shape() == y.tensor.shape() &&
-           (x.tensor.bytes() == 0 || std::memcmp(x.tensor.raw(), y.tensor.raw(), x.tensor.bytes()) == 0);
-  };
-  return std::ranges::equal(a, b,
-                            [&](const TensorMap& x, const TensorMap& y) { return std::ranges::equal(x, y, same); });
-}
-
-}  // namespace
 
 /// Those to search on first.
 std::vector<TensorMap> Search::all_samples() const {
@@ -115,10 +104,39 @@ void Search::equalize() {
   accept_repairs(found, [&](SearchSpace& space) { return same_bits(before, exact(space)); });
 }
 
-/// All of them, or else those that are harmless by themselves.
+/// Regions whose tensors leave the range of fp16. Kept if the fp32 outputs stay the same to the bit, and the lowest
+/// precisions gain by it.
+void Search::scale_regions() {
+  const Assignment& low = space_->low();
+  if (!options_.repair || std::ranges::find(low.precision, Precision::kFP16) == low.precision.end()) return;
+  show("looking for regions to scale");
+  const auto run = [&](SearchSpace& space, const Assignment& assignment) {
+    return space.trials().run(assignment, 0, data_.samples.size(), false);
+  };
+  const Judgement before = judge(golden_, run(*space_, low));
+  if (before.passed(margin_)) return;
+  CalibrationOptions calibration;
+  calibration.threads = options_.build.threads;
+  calibration.memory_limit = options_.memory_limit;
+  const RegionScaling found = find_region_scaling(*space_->trials().specialization(), low, data_.samples, calibration,
+                                                  space_->trials().weights());
+  for (const std::string& sentence : found.beyond) log_info("[repair] " + sentence);
+  if (found.regions.empty()) return;
+  const std::vector<TensorMap> exact = run(*space_, space_->trials().full_precision());
+  accept_repairs(found.regions, [&](SearchSpace& space) {
+    if (!same_bits(exact, run(space, space.trials().full_precision()))) return false;
+    // Where infinities are left, others are gone: the regions are independent of each other.
+    const double used = judge(golden_, run(space, space.low())).used;
+    return used < before.used || (std::isinf(used) && std::isinf(before.used));
+  });
+}
+
+/// All of them, or else those that are harmless, by halves.
 void Search::accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless) {
   if (accept(found, harmless) || found.size() == 1) return;
-  for (const Repair& each : found) accept({&each, 1}, harmless);
+  const std::size_t half = found.size() / 2;
+  accept_repairs(found.first(half), harmless);
+  accept_repairs(found.subspan(half), harmless);
 }
 
 /// Goes on with the repaired network if `harmless` says so of it.
@@ -142,6 +160,7 @@ bool Search::accept(std::span<const Repair> chosen, const std::function<bool(Sea
 /// What costs no precision comes before layers are raised.
 void Search::repair() {
   repair_constants();
+  scale_regions();
   equalize();
 }
 

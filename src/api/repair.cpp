@@ -1,0 +1,132 @@
+// The float32 model whose float16 is safe.
+#include "precision/repair.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/loaded_model.h"
+#include "api/write_model.h"
+#include "calibration/region_scaling.h"
+#include "convert/convert.h"
+#include "core/parallel.h"
+#include "engine/assign.h"
+#include "precision/trials.h"
+#include "ulpscope/convert.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+/// Repairs a network step by step, as long as its outputs keep every bit.
+class Repairer {
+ public:
+  Repairer(const LoadedModel& model, const std::vector<TensorMap>& samples, const RepairOptions& options)
+      : model_(model), samples_(samples), options_(options), network_(std::make_shared<Network>(*model.network)) {
+    for (Layer& layer : network_->layers) {
+      layer.precision.reset();
+      layer.output_types.clear();
+    }
+    build_.threads = model.build.threads;
+    build_.fusion = Fusion::kNone;
+    outputs_ = outputs_of(network_);
+  }
+
+  RepairedModel repair() {
+    RepairedModel result;
+    {
+      const auto spec = specialize_for(*network_, samples_.front());
+      accept(find_clamps(*spec, low(*spec)), result);
+    }
+    const auto spec = specialize_for(*network_, samples_.front());
+    CalibrationOptions calibration;
+    calibration.threads = build_.threads;
+    interrupt();
+    const RegionScaling found = find_region_scaling(*spec, low(*spec), samples_, calibration, weights_);
+    result.beyond = found.beyond;
+    accept(found.regions, result);
+    return result;
+  }
+
+  const std::shared_ptr<Network>& network() const { return network_; }
+  Assignment exact(const Specialization& spec) const { return assign_precisions(spec, build_); }
+
+ private:
+  void interrupt() const {
+    if (options_.interrupt) options_.interrupt();
+  }
+
+  /// Everything in fp16.
+  Assignment low(const Specialization& spec) const {
+    BuildOptions build = build_;
+    build.fp16 = build.assume_lowest = true;
+    return assign_precisions(spec, build);
+  }
+
+  std::vector<TensorMap> outputs_of(const std::shared_ptr<const Network>& network) {
+    interrupt();
+    Trials trials(network, build_, samples_, weights_);
+    auto outputs = trials.run(trials.full_precision(), 0, samples_.size(), false, [&] { interrupt(); });
+    weights_ = trials.weights();
+    return outputs;
+  }
+
+  /// All of them, or else those that change no bit, by halves.
+  void accept(std::span<const Repair> found, RepairedModel& result) {
+    if (found.empty()) return;
+    auto repaired = std::make_shared<Network>(*network_);
+    std::map<std::string, float> no_scales;
+    apply_repairs(*repaired, no_scales, found);
+    if (same_bits(outputs_, outputs_of(repaired))) {
+      network_ = std::move(repaired);
+      result.repairs.insert(result.repairs.end(), found.begin(), found.end());
+    } else if (found.size() > 1) {
+      accept(found.first(found.size() / 2), result);
+      accept(found.subspan(found.size() / 2), result);
+    } else {
+      log_warning(fmt::format("[repair] {} '{}' is left out: it would change float32 outputs", found.front().kind,
+                              found.front().name));
+    }
+  }
+
+  const LoadedModel& model_;
+  const std::vector<TensorMap>& samples_;
+  const RepairOptions& options_;
+  std::shared_ptr<Network> network_;
+  BuildOptions build_;
+  WeightCache weights_;
+  std::vector<TensorMap> outputs_;
+};
+
+}  // namespace
+
+RepairedModel repair(const Model& model, const std::filesystem::path& path, std::span<const TensorsByName> samples,
+                     const RepairOptions& options) {
+  LoadedModel& loaded = model.loaded();
+  if (samples.empty())
+    throw Error(ErrorCode::kInvalidArgument, "[repair] expected inputs to measure ranges with, got none");
+  set_num_threads(loaded.build.threads);
+  const std::vector<TensorMap> fitted = fitted_samples(*loaded.network, samples);
+  Repairer repairer(loaded, fitted, options);
+  RepairedModel result = repairer.repair();
+  result.repairs.insert(result.repairs.begin(), loaded.clamps.begin(), loaded.clamps.end());
+  for (const Repair& each : result.repairs) {
+    const auto inserted =
+        static_cast<int>(std::ranges::count(each.edits, ScaleEdit::Kind::kInsertion, &ScaleEdit::kind));
+    result.inserted += inserted;
+    result.constants += each.kind == "clamp" ? 1 : static_cast<int>(each.edits.size()) - inserted;
+  }
+  const auto spec = specialize_for(*repairer.network(), fitted.front());
+  TypedModelOptions typed;
+  typed.fusion = Fusion::kNone;
+  typed.samples = fitted;
+  typed.verify = options.verify;
+  typed.lowers = false;
+  typed.interrupt = options.interrupt;
+  write_checked_model(loaded, *spec, repairer.exact(*spec), result.repairs, std::move(typed), options.python_checks,
+                      path);
+  return result;
+}
+
+}  // namespace ulpscope

