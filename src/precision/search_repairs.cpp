@@ -111,7 +111,7 @@ void Search::scale_regions() {
   if (!options_.repair || std::ranges::find(low.precision, Precision::kFP16) == low.precision.end()) return;
   show("looking for regions to scale");
   const auto run = [&](SearchSpace& space, const Assignment& assignment) {
-    return space.trials().run(assignment, 0, data_.samples.size(), false);
+    return space.trials().run(assignment, 0, data_.samples.size(), false, [&] { check_limits(false); });
   };
   const Judgement before = judge(golden_, run(*space_, low));
   if (before.passed(margin_)) return;
