@@ -59,15 +59,17 @@ void SearchArgs::declare(OptionTable& table) {
       .choose({"float32", "float16", "bfloat16"});
   table.ours()
       .list({"--hold-out"}, hold_out, "FILE",
-            "Inputs (JSON) that the answer is checked with, at the whole tolerance, but not searched on. Default: "
-            "every fourth sample is kept back for this, if there are four or more")
+            "Inputs (JSON) that the answer is checked with, at the whole tolerance, but not searched on: half of them "
+            "while it is looked for, half in the end. Default: every fourth sample is kept back for this, if there are "
+            "four or more")
       .exclude("--no-hold-out");
   table.ours().flag({"--no-hold-out"}, no_hold_out, "Search on all samples; nothing checks the answer then");
   table.ours()
       .value(
           {"--objective"}, objective, "NAME",
-          "smallest (default): few layers; cheapest: few multiply-adds in higher precision; fastest: the least time on "
-          "the target (--target)")
+          "fastest (default): the least time on the target (--target), which may be to stay in higher precision; "
+          "smallest: few layers; cheapest: few multiply-adds in higher precision. The answer holds the best of each "
+          "that was proven")
       .choose({"fastest", "smallest", "cheapest"});
   table.ours().value({"--margin"}, margin, "F",
                      "Search at F times the tolerance, so that the answer holds on other data; 1 is the tolerance "
@@ -109,7 +111,7 @@ void SearchArgs::declare(OptionTable& table) {
 
 SearchOptions SearchArgs::options() const {
   SearchOptions options;
-  for (const Objective each : {Objective::kFastest, Objective::kCheapest})
+  for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
     if (objective == name_of(each)) options.objective = each;
   if (margin && !(*margin > 0 && *margin <= 1))
     throw Error(ErrorCode::kInvalidArgument,

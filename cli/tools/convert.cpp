@@ -55,6 +55,10 @@ class ConvertTool : public Tool {
     table.section("Precision", "which layers compute in which type.");
     table.ours().value({"--answer"}, answer_path_, "FILE",
                        "The answer of `precision search`: types, kept layers, clamped constants and fusion");
+    table.ours()
+        .value({"--objective"}, objective_, "NAME",
+               "With --answer: another one of the sets that it proved (default: that of the search)")
+        .choose({"fastest", "smallest", "cheapest"});
     table.flag({"--fp16"}, config_.fp16, "Lower layers to float16");
     table.flag({"--bf16"}, config_.bf16, "Lower layers to bfloat16");
     table.flag({"--int8"}, config_.int8,
@@ -81,7 +85,7 @@ class ConvertTool : public Tool {
                "The level of fusion that the results are the same at: decides whether BatchNormalization is multiplied "
                "into convolutions (default: full)")
         .choose({"none", "pointwise", "full"});
-    table.ours().value({"--target"}, config_.target, "GPU", "For --convert-to trt: the GPU whose costs are reported");
+    table.ours().value({"--target"}, config_.target, "GPU", "The GPU whose costs count, for --relax and for engines (default: h200)");
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
     table.ours().flag({"--repair-only"}, repair_only_,
                       "Lower nothing: write the float32 model whose float16 is safe. Constants beyond float16 are "
@@ -176,11 +180,12 @@ class ConvertTool : public Tool {
   }
 
   void declare_relax(OptionTable& table) {
-    table.section("Fewer casts", "what --relax may raise.");
+    table.section("Less time", "what --relax may raise.");
     table.ours().flag(
         {"--relax"}, convert_.relax,
-        "Neighbors of kept layers may stay in float32, too, where that saves more time as casts than it costs; "
-        "the outputs are held against the tolerance of the answer, or of the options below, first");
+        "Other layers may stay in float32, too, where that makes the model faster: casts and broken fusions cost more "
+        "than some layers gain. The outputs are held against the tolerance of the answer, or of the options below, "
+        "first");
     table.ours().value(
         {"--golden"}, golden_, "FILE",
         "Results to compare with (default: those that the answer was found with, or the model in float32)");
@@ -199,6 +204,8 @@ class ConvertTool : public Tool {
 
   void read_answer_options() {
     convert_.answer = read_answer(*answer_path_);
+    for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
+      if (objective_ && *objective_ == name_of(each)) convert_.answer = with_set(std::move(*convert_.answer), each);
     const AnswerFile& answer = *convert_.answer;
     for (const auto& [name, flag] :
          {std::pair{"fp16", &TrtConfigArgs::fp16}, {"bf16", &TrtConfigArgs::bf16}, {"int8", &TrtConfigArgs::int8}}) {
@@ -264,6 +271,8 @@ class ConvertTool : public Tool {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] --iterations: expected 1 or more, got {}", *data_.iterations));
     if (repair_only_) return check_repair_only();
+    if (objective_ && !answer_path_)
+      throw Error(ErrorCode::kInvalidArgument, "[options] --objective: expected --answer, whose sets it chooses from");
     if (to_engine()) {
       if (convert_.relax)
         throw Error(ErrorCode::kInvalidArgument, "[options] --relax: expected a typed model to write, got an engine");
@@ -317,7 +326,7 @@ class ConvertTool : public Tool {
   ConvertOptions convert_;
   CriterionArgs criterion_;
   ComparisonArgs comparison_;
-  std::optional<std::string> answer_path_, output_, convert_to_, golden_, save_answer_;
+  std::optional<std::string> answer_path_, objective_, output_, convert_to_, golden_, save_answer_;
   std::optional<std::string> save_layer_precisions_, save_script_, save_exclusions_;
   std::vector<std::string> io_types_;
   bool print_commands_ = false, no_verify_ = false, no_python_checks_ = false, repair_only_ = false;

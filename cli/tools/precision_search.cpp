@@ -255,7 +255,8 @@ class PrecisionSearchTool : public Tool {
     write_answer(file.path, file);
     if (!search_.layer_precisions_file) return;
     // An empty file would say that no layer needs more precision.
-    if (file.answer.verdict == Answer::Verdict::kUnverified && file.answer.search.outputs.empty()) {
+    if (file.answer.verdict == Answer::Verdict::kUnverified && file.answer.kept.empty() &&
+        file.answer.search.outputs.empty()) {
       log_warning(fmt::format("--save-layer-precisions {}: not written, since no set of layers is known to pass yet",
                               *search_.layer_precisions_file));
       return;

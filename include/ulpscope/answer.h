@@ -39,9 +39,17 @@ struct Judgement {
   bool passed(double margin = 1.0) const noexcept { return used <= margin; }
 };
 
-/// One run of the network over all samples.
+/// What a search wants little of.
+enum class Objective : std::uint8_t {
+  kFastest,   ///< Time on the target.
+  kSmallest,  ///< Layers in higher precision.
+  kCheapest,  ///< Multiply-adds in higher precision.
+};
+
+/// One run of the network over all samples of its kind.
 struct Trial {
-  /// What it was for: "search", "hold-out", "layer" (one layer low), "shrink", "fallback", "repair".
+  /// What it was for: on the samples of the search "search", "layer" (one layer low), "shrink", "fallback", "repair"; on
+  /// those of validation "hold-out"; on one half of the untouched ones "untouched", on the other "untouched-rest".
   std::string kind;
   /// The layers above the lowest precision: name and precision ("fp32"), in the network's order.
   std::vector<std::pair<std::string, std::string>> raised;
@@ -52,8 +60,8 @@ struct Trial {
   double cost_share = 0;  ///< Of the multiply-adds, in raised layers.
   /// Samples that pass by themselves; -1: the criterion judges them together only, or nobody counted.
   int samples_passed = -1;
-  /// Held-out samples that had joined those of the search.
-  int joined = 0;
+  /// Held-out samples that had joined those of the search, and those of validation at that time.
+  int joined = 0, validation = 0;
   /// Of the tolerance, per sample, to 4 digits; empty where they say nothing (a script, "hold-out", not finite).
   std::vector<double> sample_used{};
   /// The repairs in force, one word each ("clamp mask:32752"): the same layers on another network are another trial.
@@ -69,6 +77,7 @@ enum class ReasonKind : std::uint8_t {
   kRounding,      ///< Many small roundings.
   kMeasured,      ///< Has no derivative: found by trying.
   kRequested,     ///< The user keeps it.
+  kSingular,      ///< A difference that has lost its digits feeds a function that is singular near 0.
 };
 
 struct Reason {
@@ -137,15 +146,31 @@ struct Answer {
   std::string criterion;
   double margin = 0.5;
   Judgement search;                   ///< Of the answer, on the search samples.
-  std::optional<Judgement> held_out;  ///< On the others.
+  /// On the samples that nothing was chosen by, or those of validation where there are no others; nothing where there
+  /// are none, or the search ended before.
+  std::optional<Judgement> held_out;
   int search_samples = 0, held_out_samples = 0, held_out_passed = 0;
-  int joined_samples = 0;   ///< Of the search samples, those that were held out until they failed.
+  int joined_samples = 0;      ///< Of the search samples, those that were held out until they failed.
+  int validation_samples = 0;  ///< Held-out samples that took part in the choice, since sets failed on them.
   double cost_share = 0;    ///< Of the multiply-adds that stay in higher precision.
   double time_us = 0;       ///< Estimated on the target: the answer,
   double time_low_us = 0;   ///< everything low,
   double time_high_us = 0;  ///< everything in the highest precision.
   std::string target;
-  std::vector<Trial> trials;  ///< The error-against-time curve.
+  std::vector<Trial> trials;
+  /// The best set of each objective among those that were proven: that pass like the answer, which is one of them.
+  struct ProvenSet {
+    Objective objective = Objective::kFastest;
+    int trial = -1;  ///< Index into `trials`: its layers, error, time and cost.
+  };
+  std::vector<ProvenSet> sets;
+  /// The predicted curve of error against time, from the fastest assignment to everything in the highest precision.
+  struct CurvePoint {
+    double time_us = 0;
+    double used = 0;  ///< Of the tolerance, as predicted and corrected by the trials; may be infinite.
+    int raised = 0;   ///< Layers in higher precision.
+  };
+  std::vector<CurvePoint> curve;
   std::int64_t evaluations = 0, held_out_evaluations = 0;
   double seconds = 0;           ///< In all,
   double held_out_seconds = 0;  ///< of these for held-out samples.
@@ -198,11 +223,19 @@ ULPSCOPE_API void write_answer(const std::filesystem::path& path, const AnswerFi
 /// Throws Error(kNotFound), Error(kIo), and what answer_from_json throws.
 ULPSCOPE_API AnswerFile read_answer(const std::filesystem::path& path);
 
+/// The answer with another one of its proven sets: layers, error, time, and the words that run it. Reasons are those of
+/// the answer where it keeps a layer, too; nodes and operators are not known for others, nor the layers that follow.
+/// Throws Error(kInvalidArgument) where no set was proven for it.
+ULPSCOPE_API AnswerFile with_set(AnswerFile file, Objective objective);
+
+/// "fastest", "smallest", "cheapest".
+ULPSCOPE_API std::string_view name_of(Objective objective) noexcept;
 /// "found", "not-reachable", "unverified", "fails-held-out".
 ULPSCOPE_API std::string_view name_of(Answer::Verdict verdict) noexcept;
 /// "constant", "shared-constant", "insertion", "epsilon".
 ULPSCOPE_API std::string_view name_of(ScaleEdit::Kind kind) noexcept;
-/// "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "measured", "requested".
+/// "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "measured", "requested",
+/// "singular".
 ULPSCOPE_API std::string_view name_of(ReasonKind kind) noexcept;
 
 }  // namespace ulpscope

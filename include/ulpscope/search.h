@@ -17,15 +17,6 @@
 
 namespace ulpscope {
 
-enum class Objective : std::uint8_t {
-  kFastest,   ///< Little time on the target.
-  kSmallest,  ///< Few layers.
-  kCheapest,  ///< Few multiply-adds.
-};
-
-/// "fastest", "smallest", "cheapest".
-ULPSCOPE_API std::string_view name_of(Objective objective) noexcept;
-
 /// Throw it from a SearchObserver: the search ends with the best answer so far.
 struct SearchInterrupted : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -43,7 +34,7 @@ using SearchObserver = std::function<void(const SearchProgress&)>;
 struct SearchStrategy {
   /// What layers may be raised to, from the lowest to the highest.
   std::vector<Precision> ladder{Precision::kFP32};
-  Objective objective = Objective::kSmallest;
+  Objective objective = Objective::kFastest;
   /// The share of the tolerance that is searched at, so that the answer holds on other data. 0: from the data, between
   /// 0.03 and 0.5, the less the more the samples differ in what they use of it.
   double margin = 0;
@@ -60,7 +51,8 @@ struct SearchOptions : SearchStrategy {
   /// patterns of these.
   std::vector<std::string> keep, lower;
   /// Samples that the answer is checked with, but not searched on. Empty: every fourth of the samples is kept back, if
-  /// there are four or more and `hold_out` says so.
+  /// there are four or more and `hold_out` says so. Half of them validate what is found, and those that fail join the
+  /// search; the others stay untouched until the end (docs/precision_search.md).
   std::vector<TensorsByName> held_out;
   bool hold_out = true;
   /// Exact outputs, one per sample (or those of `held_out` behind them). Empty: from the model in fp32.

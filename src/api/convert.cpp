@@ -53,8 +53,8 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
   return choice;
 }
 
-/// Raises neighbors of kept layers, in the choice and in the answer. Returns their names.
-std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options, const Specialization& spec,
+/// Raises layers that are faster so, in the choice and in the answer. Returns their names.
+std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options,
                                const std::vector<TensorMap>& samples, Choice& choice,
                                std::optional<AnswerFile>& answer) {
   if (!options.lower.empty())
@@ -69,15 +69,15 @@ std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options
     tolerance = criterion_of(*options.answer, "[options] --relax");
   }
   const auto criterion = make_criterion(tolerance, model.scripts(), model.output_names());
-  const auto raised =
-      find_layers_to_raise(choice.network, choice.build, samples, spec, choice.requested, *criterion,
-                           ordered_outputs(*choice.network, options.golden), tolerance.infinities_equal);
+  const Relaxation relaxed =
+      relax_precisions(choice.network, choice.build, samples, choice.requested, *criterion,
+                       ordered_outputs(*choice.network, options.golden), tolerance.infinities_equal);
   std::vector<std::string> names;
-  for (const LayerId id : raised) {
+  for (const LayerId id : relaxed.raised) {
     choice.requested[id] = DataType::kFloat32;
     names.push_back(choice.network->layer(id).name);
   }
-  if (answer) add_raised_layers(*choice.network, raised, *answer);
+  if (answer) add_raised_layers(*choice.network, relaxed, *answer);
   return names;
 }
 
@@ -109,7 +109,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   ConvertedModel result;
   result.answer = options.answer;
   std::vector<std::string> raised;
-  if (options.relax) raised = relax(loaded, options, *spec, fitted, choice, result.answer);
+  if (options.relax) raised = relax(loaded, options, fitted, choice, result.answer);
   if (options.interrupt) options.interrupt();
   const TypedModel made = write(loaded, choice, *spec, std::move(fitted), std::move(raised), options, path);
 

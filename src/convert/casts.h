@@ -6,7 +6,6 @@
 
 #include "engine/fusion.h"
 #include "engine/specialization.h"
-#include "engine/target.h"
 #include "graph/assignment.h"
 #include "graph/typing.h"
 
@@ -34,14 +33,6 @@ struct CastOptions {
 /// REQUIRES: no layer computes in fp8, `assignment.pinned` is all 0, and `expressible` holds for every layer in fp16 or
 /// bf16.
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options);
-
-/// Layers of narrow precision that save more time as casts in float32 than they cost there: what `--relax` raises. No
-/// products: they are what narrow types are for.
-/// `may_raise`: per layer. `target`: the GPU whose times are compared. In network order; empty where that leaves as
-/// many casts as before.
-std::vector<LayerId> raised_to_save_casts(const Specialization& spec, const Assignment& assignment,
-                                          const CastOptions& options, const IdMap<LayerId, char>& may_raise,
-                                          const Target& target);
 
 /// The layer reads integers: because of its precision, or a product whose operands come out of DequantizeLinear.
 bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id);

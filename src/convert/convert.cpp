@@ -371,7 +371,7 @@ class Converter {
     if (counts.size() > 1 && high.size() <= 1000)
       changes_.metadata.emplace_back("ulpscope.kept_in_fp32", fmt::format("{}", fmt::join(high, "\n")));
     if (!options_.raised.empty())
-      changes_.metadata.emplace_back("ulpscope.raised_to_save_casts",
+      changes_.metadata.emplace_back("ulpscope.raised_to_save_time",
                                      fmt::format("{}", fmt::join(options_.raised, "\n")));
     if (!result_.prepared.empty())
       changes_.metadata.emplace_back("ulpscope.prepared", fmt::format("{}", fmt::join(result_.prepared, "\n")));

@@ -4,63 +4,123 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
-#include "convert/casts.h"
-#include "engine/assign.h"
+#include "engine/cost.h"
 #include "precision/search.h"
+#include "precision/search_space.h"
+#include "precision/trade_off.h"
 #include "precision/trials.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
+namespace {
 
-std::vector<LayerId> find_layers_to_raise(const std::shared_ptr<const Network>& network, const BuildOptions& build,
-                                          const std::vector<TensorMap>& samples, const Specialization& spec,
-                                          const LayerTypes& requested, const Criterion& criterion,
-                                          std::vector<TensorMap> golden, bool infinities_equal) {
-  const Assignment before = assign_precisions(spec, build, &requested);
-  IdMap<LayerId, char> may_raise(network->layers.size());
-  for (LayerId l : may_raise.ids()) may_raise[l] = !requested[l];
-  const std::vector<LayerId> raised = raised_to_save_casts(spec, before, {}, may_raise, find_target(build.target));
-  if (raised.empty()) {
-    log_info("[convert] --relax: no layer saves more as casts in float32 than it costs there");
-    return {};
+/// Assignments that are looked at for single moves.
+constexpr int kMoves = 2000;
+
+/// The space of what may be raised: all that nothing was asked for.
+SearchSpace make_space(const Network& network, const BuildOptions& build, const std::vector<TensorMap>& samples,
+                       const LayerTypes& requested) {
+  auto asked = std::make_shared<Network>(network);
+  SearchTask task;
+  task.build = build;
+  for (LayerId id : asked->layers.ids()) {
+    asked->layer(id).precision = requested[id];
+    if (requested[id]) (requested[id] == DataType::kFloat32 ? task.keep : task.lower).push_back(id);
   }
-  auto completed = requested;
-  std::vector<std::string> names;
-  for (const LayerId id : raised) {
-    completed[id] = DataType::kFloat32;
-    names.push_back(network->layer(id).name);
+  return SearchSpace(asked, task, samples);
+}
+
+/// Errors do not count: what is raised only gains.
+TradeOffPoint fastest(SearchSpace& space) {
+  TradeOff trade_off(space, SquaredEffects(space.candidates().size(), {1.0, 0.0}));
+  return trade_off.polish(trade_off.curve().front(), std::numeric_limits<double>::infinity(), kMoves);
+}
+
+/// Of the multiply-adds that could be lower, those that are not.
+double share_in_float32(SearchSpace& space, const Levels& levels) {
+  const Specialization& spec = space.specialization();
+  const Assignment assignment = space.assignment(levels);
+  double all = 0, high = 0;
+  for (const auto& [id, layer] : spec.network->layers.items()) {
+    if (spec.folded[id] || !spec.numeric[id] || !has_precision(layer)) continue;
+    const double multiply_adds = work_of(spec, layer).multiply_adds;
+    all += multiply_adds;
+    if (assignment.precision[id] == Precision::kFP32) high += multiply_adds;
   }
-  const Assignment after = assign_precisions(spec, build, &completed);
-  Trials trials(network, build, samples);
+  return all > 0 ? high / all : 0;
+}
+
+}  // namespace
+
+Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const BuildOptions& build,
+                            const std::vector<TensorMap>& samples, const LayerTypes& requested,
+                            const Criterion& criterion, std::vector<TensorMap> golden, bool infinities_equal) {
+  SearchSpace space = make_space(*network, build, samples, requested);
+  Relaxation result;
+  result.time_low_us = space.time_us(space.lowest());
+  result.time_high_us = space.time_us(space.highest());
+  const TradeOffPoint found = fastest(space);
+  if (!(found.time_us < result.time_low_us)) {
+    log_info("[convert] --relax: no layer saves more time in float32 than it costs there");
+    return result;
+  }
+  if (found.levels == space.highest() && space.options().lower.empty()) {
+    log_warning(fmt::format("[convert] --relax: on {} everything in float32 is faster ({:.4g} us) than these layers alone "
+                            "({:.4g} us): they stay as they are; try the model as it is, or another --target",
+                            build.target, found.time_us, result.time_low_us));
+    return result;
+  }
+  Trials& trials = space.trials();
   if (golden.empty())
     golden = trials.run(trials.full_precision(), /*keep=*/false);
   else
     check_golden_of(golden, criterion, infinities_equal, std::ssize(samples));
-  const Judgement judged = criterion.judge(golden, trials.run(after, /*keep=*/false));
-  const std::string verdict = fmt::format("{:.4g} of the tolerance is used ({}, {} sample(s))", judged.used,
+  result.judgement = criterion.judge(golden, trials.run(space.assignment(found.levels), /*keep=*/false));
+  result.samples = static_cast<int>(samples.size());
+  const std::string verdict = fmt::format("{:.4g} of the tolerance is used ({}, {} sample(s))", result.judgement.used,
                                           criterion.description(), samples.size());
-  if (!judged.passed()) {
-    log_warning(fmt::format("[convert] --relax: with {} layer(s) raised, {}{}{}: they stay as they are", raised.size(),
-                            verdict, judged.problem.empty() ? "" : ", ", judged.problem));
-    return {};
+  std::vector<LayerId> raised;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < found.levels.size(); ++i) {
+    if (found.levels[i] == 0) continue;
+    raised.push_back(space.candidates()[i]);
+    names.push_back(network->layer(raised.back()).name);
   }
-  log_info(fmt::format("[convert] --relax: {} layer(s) raised to float32, {} cast(s) instead of {}; {}: {}",
-                       raised.size(), place_casts(spec, after, {}).casts, place_casts(spec, before, {}).casts, verdict,
-                       fmt::join(names, ", ")));
-  return raised;
+  if (!result.judgement.passed()) {
+    log_warning(fmt::format("[convert] --relax: with {} layer(s) raised, {}{}{}: they stay as they are", raised.size(),
+                            verdict, result.judgement.problem.empty() ? "" : ", ", result.judgement.problem));
+    return result;
+  }
+  log_info(fmt::format("[convert] --relax: {} layer(s) raised to float32, {:.4g} us instead of {:.4g} on {}; {}: {}",
+                       raised.size(), found.time_us, result.time_low_us, build.target, verdict, fmt::join(names, ", ")));
+  result.raised = std::move(raised);
+  result.time_us = found.time_us;
+  result.cost_share = share_in_float32(space, found.levels);
+  return result;
 }
 
-void add_raised_layers(const Network& network, const std::vector<LayerId>& raised, AnswerFile& file) {
+void add_raised_layers(const Network& network, const Relaxation& relaxation, AnswerFile& file) {
+  if (relaxation.raised.empty()) return;
   std::vector<std::string> words;
-  for (const LayerId id : raised) {
+  Answer& answer = file.answer;
+  for (const LayerId id : relaxation.raised) {
     const Layer& layer = network.layer(id);
-    file.answer.kept.push_back(kept_layer(layer, Precision::kFP32, ReasonKind::kRequested,
-                                          "raised by convert --relax, which saves casts beside its neighbors"));
+    answer.kept.push_back(kept_layer(layer, Precision::kFP32, ReasonKind::kRequested,
+                                     "raised by convert --relax, which saves time beside its neighbors"));
     words.push_back(layer.name + ":float32");
   }
-  if (words.empty()) return;
-  file.answer.message += fmt::format("; {} more kept, which saves casts", words.size());
+  answer.message = fmt::format("{} layers are kept, {} of them since that saves time", answer.kept.size(), words.size());
+  // What held before held for other layers.
+  answer.search = relaxation.judgement;
+  answer.search_samples = relaxation.samples;
+  answer.held_out.reset();
+  answer.held_out_samples = answer.held_out_passed = answer.joined_samples = answer.validation_samples = 0;
+  answer.time_us = relaxation.time_us;
+  answer.time_high_us = relaxation.time_high_us;
+  answer.cost_share = relaxation.cost_share;
+  answer.sets.clear();
   auto& options = file.run_options;
   auto place = std::ranges::find(options, "--layer-precisions");
   if (place == options.end()) place = options.insert(options.end(), "--layer-precisions");

@@ -296,10 +296,11 @@ TimeModel::TimeModel(const Specialization& spec, Fusion fusion, Target target)
       make_cost_problem(spec, alone, target_, IdMap<LayerId, std::vector<Precision>>(layers, {Precision::kFP32}));
 }
 
-double TimeModel::operator()(const Assignment& assignment) const {
+TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   const Grouping grouping = fuse(spec_, assignment, fusion_);
-  double total = 0;
-  for (const Group& group : grouping.groups) total += group_time_us(spec_, group, assignment, target_);
+  Estimate result;
+  for (const Group& group : grouping.groups) result.total_us += group_time_us(spec_, group, assignment, target_);
+  result.launches = static_cast<double>(grouping.groups.size());
   const auto stored = [&](int node) {
     const Precision p = assignment.precision[problem_.nodes[node].layer];
     return p == Precision::kINT8 ? DataType::kInt8 : storage_of(p);
@@ -312,9 +313,10 @@ double TimeModel::operator()(const Assignment& assignment) const {
       if (stored(consumer) != own && (group_of(consumer) == kNone || group_of(consumer) != group_of(value.producer)))
         casts.insert(stored(consumer));
     if (value.output && own != DataType::kFloat32) casts.insert(DataType::kFloat32);
-    total += value.cast_us * static_cast<double>(casts.size());
+    result.total_us += value.cast_us * static_cast<double>(casts.size());
+    result.launches += static_cast<double>(casts.size());
   }
-  return total;
+  return result;
 }
 
 }  // namespace ulpscope

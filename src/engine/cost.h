@@ -64,11 +64,21 @@ class TimeModel {
   /// `spec` outlives it.
   TimeModel(const Specialization& spec, Fusion fusion, Target target);
 
-  /// Microseconds of one inference.
-  double operator()(const Assignment& assignment) const;
+  /// Microseconds of one inference,
+  double operator()(const Assignment& assignment) const { return estimate(assignment).total_us; }
+  /// and the share of it that is launch overhead.
+  double launch_share(const Assignment& assignment) const {
+    const Estimate estimated = estimate(assignment);
+    return estimated.total_us > 0 ? estimated.launches * target_.launch_us / estimated.total_us : 0;
+  }
   const Target& target() const noexcept { return target_; }
 
  private:
+  struct Estimate {
+    double total_us = 0, launches = 0;
+  };
+  Estimate estimate(const Assignment& assignment) const;
+
   const Specialization& spec_;
   Fusion fusion_;
   Target target_;

@@ -10,6 +10,12 @@ std::string_view name_of(Precision precision) noexcept {
   return kNames[static_cast<std::size_t>(precision)];
 }
 
+std::optional<Precision> precision_named(std::string_view name) noexcept {
+  for (int p = 0; p <= static_cast<int>(Precision::kINT8); ++p)
+    if (name_of(static_cast<Precision>(p)) == name) return static_cast<Precision>(p);
+  return std::nullopt;
+}
+
 std::optional<Precision> precision_from_type(DataType type) noexcept {
   switch (type) {
     case DataType::kFloat32:

@@ -19,11 +19,10 @@ using json::Reader;
 
 constexpr char kAnswerFormat[] = "ulpscope-answer";
 constexpr std::array<std::string_view, 4> kVerdicts = {"found", "not-reachable", "unverified", "fails-held-out"};
-constexpr std::array<std::string_view, 8> kReasons = {"overflow",   "underflow", "cancellation", "saturation",
-                                                      "resolution", "rounding",  "measured",     "requested"};
+constexpr std::array<std::string_view, 9> kReasons = {"overflow", "underflow", "cancellation", "saturation", "resolution",
+                                                      "rounding", "measured",  "requested",    "singular"};
+constexpr std::array<std::string_view, 3> kObjectives = {"fastest", "smallest", "cheapest"};
 constexpr std::array<std::string_view, 4> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon"};
-constexpr std::array kPrecisions = {Precision::kFP32, Precision::kTF32, Precision::kFP16,
-                                    Precision::kBF16, Precision::kFP8,  Precision::kINT8};
 
 template <typename Enum>
 Enum read_enum(const Reader& reader, std::span<const std::string_view> names) {
@@ -35,8 +34,7 @@ Enum read_enum(const Reader& reader, std::span<const std::string_view> names) {
 
 Precision read_precision(const Reader& reader) {
   const std::string text = reader.text();
-  for (const Precision precision : kPrecisions)
-    if (name_of(precision) == text) return precision;
+  if (const auto precision = precision_named(text)) return *precision;
   reader.fail("a precision (fp32, tf32, fp16, bf16, fp8, int8)");
 }
 
@@ -158,6 +156,10 @@ Json from_answer(const AnswerFile& file) {
   for (const Answer::Sensitivity& each : answer.sensitivities)
     sensitivities.push_back(
         {{"name", each.name}, {"op", each.op}, {"effect", from_double(each.effect)}, {"measured", each.measured}});
+  Json sets = Json::object(), curve = Json::array();
+  for (const Answer::ProvenSet& each : answer.sets) sets[std::string(name_of(each.objective))] = each.trial;
+  for (const Answer::CurvePoint& point : answer.curve)
+    curve.push_back({from_double(point.time_us), from_double(point.used), point.raised});
   Json search = json::from_judgement(answer.search);
   search["samples"] = answer.search_samples;
   Json held_out;
@@ -192,6 +194,7 @@ Json from_answer(const AnswerFile& file) {
           {"search", std::move(search)},
           {"held_out", std::move(held_out)},
           {"joined_samples", answer.joined_samples},
+          {"validation_samples", answer.validation_samples},
           {"candidates", answer.candidates},
           {"cost_share", from_double(answer.cost_share)},
           {"target", answer.target},
@@ -204,7 +207,29 @@ Json from_answer(const AnswerFile& file) {
           {"seconds", from_double(answer.seconds)},
           {"int8", std::move(int8)},
           {"sensitivities", std::move(sensitivities)},
-          {"trials", std::move(trials)}};
+          {"trials", std::move(trials)},
+          {"sets", std::move(sets)},
+          {"curve", std::move(curve)}};
+}
+
+/// Files of earlier releases do not have them. The trials have been read.
+void read_sets(const Reader& reader, Answer& answer) {
+  if (reader.has("sets"))
+    for (std::size_t o = 0; o < kObjectives.size(); ++o) {
+      const Reader sets = reader.at("sets");
+      const char* name = kObjectives[o].data();
+      if (!sets.has(name)) continue;
+      const int trial = read_count(sets.at(name));
+      if (trial >= std::ssize(answer.trials)) sets.at(name).fail("the number of a trial");
+      answer.sets.push_back({static_cast<Objective>(o), trial});
+    }
+  if (reader.has("curve"))
+    reader.at("curve").each([&](const Reader& each) {
+      std::vector<double> values;
+      each.each([&](const Reader& value) { values.push_back(value.real()); });
+      if (values.size() != 3 || !(values[2] >= 0 && values[2] < 1e9)) each.fail("time, share of the tolerance and layers");
+      answer.curve.push_back({values[0], values[1], static_cast<int>(values[2])});
+    });
 }
 
 void read_figures(const Reader& reader, Answer& answer) {
@@ -218,6 +243,7 @@ void read_figures(const Reader& reader, Answer& answer) {
     answer.held_out_passed = read_count(held_out.at("passed"));
   }
   if (reader.has("joined_samples")) answer.joined_samples = read_count(reader.at("joined_samples"));
+  if (reader.has("validation_samples")) answer.validation_samples = read_count(reader.at("validation_samples"));
   answer.candidates = read_count(reader.at("candidates"));
   answer.cost_share = reader.at("cost_share").real();
   answer.target = reader.at("target").text();
@@ -234,6 +260,7 @@ void read_figures(const Reader& reader, Answer& answer) {
 
 std::string_view name_of(Answer::Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
 std::string_view name_of(ScaleEdit::Kind kind) noexcept { return kScaleEdits[static_cast<std::size_t>(kind)]; }
+std::string_view name_of(Objective objective) noexcept { return kObjectives[static_cast<std::size_t>(objective)]; }
 std::string_view name_of(ReasonKind kind) noexcept { return kReasons[static_cast<std::size_t>(kind)]; }
 
 std::string answer_to_json(const AnswerFile& file) {
@@ -286,6 +313,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
         {each.at("name").text(), each.at("op").text(), each.at("effect").real(), each.at("measured").boolean()});
   });
   reader.at("trials").each([&](const Reader& each) { answer.trials.push_back(json::to_trial(each)); });
+  read_sets(reader, answer);
   return file;
 }
 

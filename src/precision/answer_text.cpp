@@ -84,6 +84,33 @@ void append_others(const Answer& answer, bool everything, std::string& out) {
   }
 }
 
+/// Without failures among n samples that nothing was chosen by, the share p of failures is at most that for which
+/// (1 - p)^n = 5 %: about 3 / n, the rule of three (Hanley and Lippman-Hand, 1983).
+std::string worth(const Answer& answer) {
+  if (!answer.held_out->passed()) return "";
+  if (answer.validation_samples >= answer.held_out_samples && answer.validation_samples > 0)
+    return ", but they took part in the choice; no other sample is left to judge it";
+  const double most = 1 - std::pow(0.05, 1.0 / answer.held_out_samples);
+  std::string text = fmt::format(": with 95 % confidence at most {:.2g} % of such data fail (rule of three)", 100 * most);
+  if (answer.validation_samples > 0)
+    text += fmt::format("; {} more took part in the choice", plural(answer.validation_samples, "sample"));
+  return text;
+}
+
+/// Proven sets that are others than the answer.
+void append_sets(const Answer& answer, std::string& out) {
+  for (const Answer::ProvenSet& each : answer.sets) {
+    const Trial& trial = answer.trials[static_cast<std::size_t>(each.trial)];
+    if (trial.time_us == answer.time_us && trial.cost_share == answer.cost_share) continue;
+    const auto fixed = std::ranges::count_if(answer.kept, [](const KeptLayer& layer) {
+      return layer.reason.kind == ReasonKind::kSingular || layer.reason.kind == ReasonKind::kRequested;
+    });
+    out += fmt::format("Also proven, the {} set: {}, {}, {:.3g} % of the multiply-adds\n", name_of(each.objective),
+                       plural(std::ssize(trial.raised) + fixed, "layer"), microseconds(trial.time_us),
+                       100 * trial.cost_share);
+  }
+}
+
 void append_figures(const Answer& answer, std::string& out) {
   out += fmt::format("Tolerance: {}, searched at {:.3g} of it\n", answer.criterion, answer.margin);
   if (answer.search_samples > 0 && !answer.search.outputs.empty())
@@ -94,8 +121,8 @@ void append_figures(const Answer& answer, std::string& out) {
                                : answer.held_out_passed > 0
                                    ? fmt::format("{} of {} pass", answer.held_out_passed, answer.held_out_samples)
                                    : std::string("not all pass");
-    out += fmt::format("Error on the {} held out: {}; {}\n", plural(answer.held_out_samples, "sample"),
-                       error_line(*answer.held_out), passed);
+    out += fmt::format("Error on the {} held out: {}; {}{}\n", plural(answer.held_out_samples, "sample"),
+                       error_line(*answer.held_out), passed, worth(answer));
   } else {
     out += "Held-out samples: none were checked; the answer is known to hold on the samples of the search only\n";
   }
@@ -104,7 +131,9 @@ void append_figures(const Answer& answer, std::string& out) {
     out +=
         fmt::format("; estimated on {}: {}, all in the highest precision {}, all in the lowest {}", answer.target,
                     microseconds(answer.time_us), microseconds(answer.time_high_us), microseconds(answer.time_low_us));
-  out += fmt::format("\nSpent: {}{} in {:.3g} s\n", plural(answer.evaluations, "evaluation"),
+  out += "\n";
+  append_sets(answer, out);
+  out += fmt::format("Spent: {}{} in {:.3g} s\n", plural(answer.evaluations, "evaluation"),
                      answer.held_out_evaluations > 0
                          ? fmt::format(" and {} of the held-out samples", answer.held_out_evaluations)
                          : "",
@@ -134,7 +163,7 @@ std::string layer_precisions_text(const Answer& answer) {
 std::string answer_text(const AnswerFile& file, bool everything) {
   const Answer& answer = file.answer;
   std::string out = answer.message + "\n";
-  if (answer.verdict == Answer::Verdict::kUnverified && answer.search.outputs.empty()) {
+  if (answer.verdict == Answer::Verdict::kUnverified && answer.search.outputs.empty() && answer.kept.empty()) {
     out += fmt::format(
         "Tolerance: {}, searched at {:.3g} of it\nSpent: {} in {:.3g} s; no set of layers is known to pass yet",
         answer.criterion, answer.margin, plural(answer.evaluations, "evaluation"), answer.seconds);

@@ -12,6 +12,7 @@
 #include "core/parallel.h"
 #include "engine/int8.h"
 #include "formats/rounding.h"
+#include "precision/broadcast_indices.h"
 #include "precision/local_errors.h"
 
 namespace ulpscope {
@@ -122,30 +123,6 @@ struct SumCount {
   /// Per operand: elements that it swallows the other's value in, and others where it is 0.
   std::int64_t swallows[2] = {0, 0}, absent[2] = {0, 0};
 };
-
-/// The element of `shape`, broadcast to `to`, that belongs to each element of `to`.
-std::vector<std::int64_t> broadcast_indices(const Shape& shape, const Shape& to) {
-  std::vector<std::int64_t> strides(to.size(), 0), at(to.size(), 0);
-  std::int64_t stride = 1, size = 1;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    const std::size_t from = shape.size() - 1 - d, into = to.size() - 1 - d;
-    if (shape[from] != 1) strides[into] = stride;
-    stride *= shape[from];
-  }
-  for (std::int64_t dimension : to) size *= dimension;
-  std::vector<std::int64_t> result(static_cast<std::size_t>(size));
-  std::int64_t index = 0;
-  for (std::int64_t& each : result) {
-    each = index;
-    for (std::size_t d = to.size(); d-- > 0;) {
-      index += strides[d];
-      if (++at[d] < to[d]) break;
-      index -= strides[d] * to[d];
-      at[d] = 0;
-    }
-  }
-  return result;
-}
 
 /// A result is cancelled when its operands are so much larger, and a value is swallowed when it is worth fewer steps.
 constexpr double kCancels = 16, kSteps = 8;

@@ -165,7 +165,6 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"--fusion", std::string(name_of(build.fusion))},
       {"--target", build.target},
       {"--cost-model", yes_or_no(!build.assume_lowest)},
-      {"--objective", std::string(name_of(task.objective))},
       {"--margin", task.margin > 0 ? fmt::format("{}", task.margin) : "from the data"},
       {"--no-repair", yes_or_no(!task.repair)},
       {"--keep", layer_names(task.keep)},

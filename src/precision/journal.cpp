@@ -32,9 +32,12 @@ std::string header_line(const Fingerprint& fingerprint) {
   return line_of({{"format", kJournalFormat}, {"version", kVersion}, {"made_for", std::move(made_for)}});
 }
 
+bool is_held_out(std::string_view kind) { return kind == "hold-out" || kind.starts_with("untouched"); }
+
 std::string key_of(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
-                   const std::vector<std::string>& repairs, int joined) {
-  std::string key = (kind == "hold-out" ? "held out " : "search ") + std::to_string(joined);
+                   const std::vector<std::string>& repairs, int joined, int validation) {
+  // Those of the search are all on the same samples.
+  std::string key = is_held_out(kind) ? fmt::format("{} {} {}", kind, joined, validation) : fmt::format("search {}", joined);
   const auto append = [&key](char mark, const std::string& text) {
     key += mark + std::to_string(text.size()) + ':' + text;
   };
@@ -169,13 +172,13 @@ Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fi
 }
 
 const Trial* Journal::find(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
-                           const std::vector<std::string>& repairs, int joined) const {
-  const auto found = index_.find(key_of(kind, raised, repairs, joined));
+                           const std::vector<std::string>& repairs, int joined, int validation) const {
+  const auto found = index_.find(key_of(kind, raised, repairs, joined, validation));
   return found == index_.end() ? nullptr : &trials_[found->second];
 }
 
 void Journal::remember(Trial trial) {
-  index_.emplace(key_of(trial.kind, trial.raised, trial.repairs, trial.joined), trials_.size());
+  index_.emplace(key_of(trial.kind, trial.raised, trial.repairs, trial.joined, trial.validation), trials_.size());
   trials_.push_back(std::move(trial));
 }
 

@@ -30,11 +30,10 @@ class Journal {
   /// another, Error(kInvalidFile) naming the line for what is no journal.
   static Journal resume(const std::filesystem::path& path, const Fingerprint& fingerprint);
 
-  /// The finished trial on the same samples (the held-out ones if kind is "hold-out", else those of the search, after
-  /// `joined` of the former joined them), of these raised layers, with these repairs; or null. Valid until the next
-  /// `add`.
+  /// The finished trial on the same samples (Trial::kind, when so many held-out ones had joined the search, and so many
+  /// were those of validation), of these raised layers, with these repairs; or null. Valid until the next `add`.
   const Trial* find(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
-                    const std::vector<std::string>& repairs = {}, int joined = 0) const;
+                    const std::vector<std::string>& repairs = {}, int joined = 0, int validation = 0) const;
   /// Throws Error(kIo) when it cannot be written, also when another process wrote to the file.
   void add(Trial trial);
   const std::vector<Trial>& trials() const noexcept { return trials_; }

@@ -126,6 +126,7 @@ Json from_trial(const Trial& trial) {
           {"passed", trial.judgement.passed(trial.margin)},
           {"samples_passed", trial.samples_passed},
           {"joined", trial.joined},
+          {"validation", trial.validation},
           {"sample_used", std::move(shares)},
           {"margin", from_double(trial.margin)},
           {"error", from_judgement(trial.judgement)},
@@ -148,6 +149,7 @@ Trial to_trial(const Reader& reader) {
   trial.margin = reader.at("margin").real();
   if (reader.has("samples_passed")) trial.samples_passed = to_sample(reader.at("samples_passed"));
   if (reader.has("joined")) trial.joined = to_sample(reader.at("joined"));
+  if (reader.has("validation")) trial.validation = to_sample(reader.at("validation"));
   if (reader.has("sample_used"))
     reader.at("sample_used").each([&](const Reader& each) { trial.sample_used.push_back(each.real()); });
   trial.seconds = reader.at("seconds").real();

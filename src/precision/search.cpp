@@ -21,11 +21,6 @@ double rounded(double value) { return std::strtod(fmt::format("{:.4g}", value).c
 
 }  // namespace
 
-std::string_view name_of(Objective objective) noexcept {
-  constexpr std::string_view kNames[] = {"fastest", "smallest", "cheapest"};
-  return kNames[static_cast<std::size_t>(objective)];
-}
-
 void Search::show(const std::string& stage, int done, int all) {
   stage_ = stage;
   if (!observer_) return;
@@ -64,12 +59,12 @@ Levels Search::head(Count count) const {
   return levels;
 }
 
-bool Search::better(const Levels& a, const Levels& b) const {
-  if (options_.objective == Objective::kFastest) {
+bool Search::better(const Levels& a, const Levels& b, Objective objective) const {
+  if (objective == Objective::kFastest) {
     const double time_a = space_->time_us(a), time_b = space_->time_us(b);
     if (time_a != time_b) return time_a < time_b;
   }
-  if (options_.objective == Objective::kCheapest) {
+  if (objective == Objective::kCheapest) {
     const double cost_a = space_->cost_share(a), cost_b = space_->cost_share(b);
     if (cost_a != cost_b) return cost_a < cost_b;
   }
@@ -79,10 +74,12 @@ bool Search::better(const Levels& a, const Levels& b) const {
 
 double Search::used(const Levels& levels, const std::string& kind) {
   // Trials on the same samples are the same, whatever they were for.
-  const bool held_out = kind == "hold-out";
+  const auto [first, count] = samples_of(kind);
+  const bool held_out = first > 0;
+  const std::string samples = held_out ? kind : "search";
   auto raised = space_->names(levels);
-  if (const auto found = done_.find({held_out, raised}); found != done_.end()) return found->second;
-  const Trial* known = journal_.find(kind, raised, {}, joined_);
+  if (const auto found = done_.find({samples, raised}); found != done_.end()) return found->second;
+  const Trial* known = journal_.find(kind, raised, {}, joined_, static_cast<int>(validated_));
   if (known == nullptr) {
     check_limits(!held_out);
     const auto begin = Clock::now();
@@ -90,12 +87,13 @@ double Search::used(const Levels& levels, const std::string& kind) {
     trial.kind = kind;
     trial.raised = raised;
     trial.margin = held_out ? 1.0 : margin_;
-    const std::size_t first = held_out ? searched_ : 0, count = held_out ? this->held_out() : searched_;
     const auto outputs = space_->trials().run(space_->assignment(levels), first, count, !held_out && kind != "layer",
                                               [&] { check_limits(false); });
-    const std::vector<TensorMap>& golden = held_out ? held_out_golden_ : golden_;
+    const std::span<const TensorMap> golden =
+        held_out ? std::span<const TensorMap>(held_out_golden_).subspan(first - searched_, count) : golden_;
     trial.judgement = judge(golden, outputs);
     trial.joined = joined_;
+    trial.validation = static_cast<int>(validated_);
     // A script may see what single samples do not have.
     if (trial.judgement.worst_sample >= 0 && (held_out || (margin_is_open_ && trial.judgement.used <= kNear))) {
       const std::vector<Judgement> each = judge_each(golden, outputs);
@@ -120,7 +118,7 @@ double Search::used(const Levels& levels, const std::string& kind) {
     set_margin(trials_.back());
   log_verbose(fmt::format("{} | {} layer(s) raised | {:.4g} of the tolerance ({:.5g} at '{}')", kind, raised.size(),
                           judgement.used, judgement.value, judgement.worst_output));
-  done_.emplace(std::pair(held_out, std::move(raised)), judgement.used);
+  done_.emplace(std::pair(samples, std::move(raised)), judgement.used);
   show(stage_);
   return judgement.used;
 }
@@ -152,36 +150,6 @@ void Search::set_margin(const Trial& trial) {
                   margin_, logarithms.size(), std::exp(std::sqrt(squares / n))));
 }
 
-/// The held-out sample that fails by most becomes one of those that are searched on, as long as another one stays held
-/// out.
-bool Search::join_failing_sample() {
-  if (last_held_out_.worst_sample < 0 || held_out() < 2) return false;
-  const auto at = static_cast<std::size_t>(last_held_out_.worst_sample);
-  // Golden results of elsewhere may be out of reach.
-  Trials& trials = space_->trials();
-  if (!data_.held_out_golden.empty() &&
-      !judge({&held_out_golden_[at], 1}, trials.run(trials.full_precision(), searched_ + at, 1, false)).passed(margin_))
-    return false;
-  log_info(fmt::format("Held-out sample {} fails ({:.4g} of the tolerance at '{}'): it joins the search", at,
-                       last_held_out_.used, last_held_out_.worst_output));
-  trials.move_sample(searched_ + at, searched_);
-  golden_.push_back(std::move(held_out_golden_[at]));
-  held_out_golden_.erase(held_out_golden_.begin() + static_cast<std::ptrdiff_t>(at));
-  ++searched_;
-  ++joined_;
-  done_.clear();
-  best_.reset();
-  best_holds_ = false;
-  if (effects_.empty()) return true;
-  const std::vector<LayerEffect> more = predict(space_->low(), searched_ - 1);
-  for (std::size_t i = 0; i < effects_.size(); ++i) {
-    effects_[i].effect = std::max(effects_[i].effect, more[i].effect);
-    effects_[i].overflows |= more[i].overflows;
-  }
-  order();
-  return true;
-}
-
 bool Search::passes(const Levels& levels, const std::string& kind) { return used(levels, kind) <= margin_; }
 
 /// The same for the first layers of the order; notes the best until one holds, and how far off the prediction is.
@@ -191,22 +159,6 @@ bool Search::head_passes(Count count) {
   if (measured <= kNear && std::isfinite(predicted) && predicted > 0) correction_ = measured / predicted;
   const bool passed = measured <= margin_;
   if (passed && !best_holds_ && (!best_ || better(levels, *best_))) best_ = levels;
-  return passed;
-}
-
-bool Search::passes_held_out(const Levels& levels) {
-  if (!has_held_out()) return true;
-  const std::string stage = stage_;
-  show("checking held-out samples");
-  const auto begin = Clock::now();
-  if (held_out_golden_.empty()) {
-    Trials exact(data_.network, options_.build, data_.held_out, space_->trials().weights());
-    held_out_golden_ = exact.run(exact.full_precision(), 0, exact.num_samples(), false, [&] { check_limits(false); });
-    check_golden_values(held_out_golden_, " of the held-out samples");
-  }
-  const bool passed = used(levels, "hold-out") <= 1.0;
-  held_out_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
-  stage_ = stage;
   return passed;
 }
 
@@ -278,35 +230,6 @@ void Search::find() {
   extend_for_held_out(count);
   const bool many = options_.objective == Objective::kCheapest ? space_->cost_share(*best_) > 0.5 : count > all / 2;
   if (best_holds_ && many) fall_back();
-}
-
-/// A set that passes here need not pass elsewhere: more layers are raised, in growing steps, until it does; then as few
-/// of these as bisection finds.
-void Search::extend_for_held_out(Count count) {
-  const Count all = order_.size();
-  const auto holds = [&](Count heads) { return head_passes(heads) && passes_held_out(head(heads)); };
-  if (!passes_held_out(head(count)) && join_failing_sample()) return find();
-  Count step = 1, fails = count;
-  while (!holds(count)) {
-    if (count == all) {
-      fails_held_out_ = true;
-      return;
-    }
-    fails = count;
-    count = std::min(all, count + step);
-    step *= 2;
-  }
-  best_ = head(count);
-  best_holds_ = true;
-  while (count > fails && count - fails > 1) {
-    const Count middle = fails + (count - fails) / 2;
-    if (!holds(middle)) {
-      fails = middle;
-      continue;
-    }
-    count = middle;
-    best_ = head(count);
-  }
 }
 
 /// Takes another set if it is better and holds.
@@ -405,14 +328,22 @@ void Search::lower_rungs() {
   }
 }
 
-/// When the trials have run out: the best set may still be without its proof.
-void Search::verify_best() {
-  if (!best_ || best_holds_) return;
-  try {
-    best_holds_ = passes_held_out(*best_);
-  } catch (const LimitReached&) {  // Of time: it stays unproven.
-  } catch (const SearchInterrupted&) {
+/// The best set that passes the samples of the search and of validation, if there is one.
+void Search::choose() {
+  if (joined_ > 0 || !lowest_suffices()) {
+    if (effects_.empty()) {
+      predict();
+      measure_incomplete();
+      test_harmless_overflows();
+    }
+    order();
+    if (options_.objective == Objective::kFastest)
+      find_fastest();
+    else
+      find();
   }
+  if (best_holds_ && space_->highest_level() > 1 && options_.objective != Objective::kFastest) lower_rungs();
+  if (best_holds_ && options_.shrink) shrink();
 }
 
 Answer Search::run() {
@@ -421,22 +352,16 @@ Answer Search::run() {
   try {
     prepare();
     repair();
+    keep_cancellations();
     if (space_->candidates().empty())
       throw Error(ErrorCode::kInvalidArgument,
                   "[search] there is nothing to search: no layer would run in lower precision; try --fp16, --bf16 or "
                   "--int8 (with calibration), or fewer names in --keep and --lower");
-    if (!lowest_suffices()) {
-      predict();
-      measure_incomplete();
-      test_harmless_overflows();
-      order();
-      if (options_.objective == Objective::kFastest)
-        find_fastest();
-      else
-        find();
-    }
-    if (best_holds_ && space_->highest_level() > 1 && options_.objective != Objective::kFastest) lower_rungs();
-    if (best_holds_ && options_.shrink) shrink();
+    do {
+      choose();
+      untouched_holds_ = best_holds_ && passes_untouched(*best_);
+    } while (best_holds_ && !untouched_holds_ && take_untouched());
+    if (untouched_holds_) prove_sets();
   } catch (const LimitReached& limit) {
     ended = limit.what;
     if (stage_ != "searching") ended += ", while " + stage_;
@@ -444,16 +369,15 @@ Answer Search::run() {
   } catch (const SearchInterrupted& interrupted) {
     ended = interrupted.what();
   }
-  // The best so far may still be without its proof.
-  const bool proven = best_ && (best_holds_ || !has_held_out());
   if (unreachable_) {
     answer.verdict = Answer::Verdict::kNotReachable;
-  } else if (fails_held_out_) {
+  } else if (fails_held_out_ || fails_untouched_) {
     answer.verdict = Answer::Verdict::kFailsHeldOut;
-  } else if (proven) {
+  } else if (best_ && (untouched_holds_ || !has_held_out())) {
     answer.verdict = Answer::Verdict::kFound;
   }
-  if (unreachable_) best_ = space_->highest();
+  nothing_proven_ = !best_ && !unreachable_ && space_ != nullptr && !ended.empty();
+  if (unreachable_ || nothing_proven_) best_ = space_->highest();
   finish(answer);
   answer.message = sentence(answer, ended);
   answer.seconds = elapsed();

@@ -7,6 +7,7 @@
 
 #include "precision/explain.h"
 #include "precision/search_process.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope {
 
@@ -17,12 +18,25 @@ KeptLayer kept_layer(const Layer& layer, Precision precision, ReasonKind kind, s
   return row;
 }
 
+namespace {
+
+Reason not_explained() {
+  Reason reason;
+  reason.kind = ReasonKind::kMeasured;
+  reason.text = "no time was left to look for the reason";
+  return reason;
+}
+
+}  // namespace
+
 void Search::finish(Answer& answer) {
   answer.repairs = repairs_;
   answer.criterion = criterion_.description();
   answer.margin = margin_;
   answer.search_samples = static_cast<int>(searched_);
   answer.held_out_samples = static_cast<int>(held_out());
+  answer.sets = sets_;
+  answer.curve = curve_;
   answer.joined_samples = joined_;
   answer.target = options_.build.target;
   answer.evaluations = evaluations_;
@@ -33,6 +47,7 @@ void Search::finish(Answer& answer) {
   answer.candidates = static_cast<int>(space_->layer_count());
   answer.time_low_us = space_->time_us(space_->lowest());
   answer.time_high_us = space_->time_us(space_->highest());
+  warn_of_launches();
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     const Layer& layer = network_->layer(effects_[i].layer);
     answer.sensitivities.push_back({layer.name, std::string(layer.op->name), effects_[i].effect, measured_[i] != 0});
@@ -55,7 +70,11 @@ void Search::finish(Answer& answer) {
       kept.push_back(space_->candidates()[i]);
       harmless.push_back(i < effects_.size() && effects_[i].overflows && std::isfinite(effects_[i].effect));
     }
-  const std::vector<Reason> reasons = explain_layers(space_->trials(), space_->low(), kept, searched_, harmless);
+  // Reasons take some forwards.
+  const bool late = options_.time_limit > 0 && elapsed() >= options_.time_limit;
+  const std::vector<Reason> reasons =
+      late ? std::vector<Reason>(kept.size(), not_explained())
+           : explain_layers(space_->trials(), space_->low(), kept, searched_, harmless);
   std::size_t k = 0;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     if (levels[i] == 0) continue;
@@ -76,14 +95,37 @@ void Search::finish(Answer& answer) {
         kept_layer(network_->layer(id), space_->precision(i, levels[i]), ReasonKind::kMeasured,
                    fmt::format("the bias of '{}'; no set passes where such biases stay lower", layer.name)));
   }
-  for (const Trial& trial : trials_) {
-    if (trial.joined != joined_ || trial.raised != space_->names(levels)) continue;
-    if (trial.kind == "hold-out") {
-      answer.held_out = trial.judgement;
-      answer.held_out_passed = std::max(0, trial.samples_passed);
-      if (trial.judgement.passed()) answer.held_out_passed = answer.held_out_samples;
-    } else if (trial.kind != "layer") {
+  add_cancellations(answer);
+  add_held_out(answer, levels);
+  for (const Trial& trial : trials_)
+    if (trial.joined == joined_ && trial.kind != "layer" && samples_of(trial.kind).first == 0 &&
+        trial.raised == space_->names(levels))
       answer.search = trial.judgement;
+}
+
+/// What costs nothing but its launch costs the same in every precision.
+void Search::warn_of_launches() const {
+  constexpr double kAlone = 0.95;
+  const double share = space_->time_model().launch_share(space_->low());
+  if (options_.objective == Objective::kFastest && share >= kAlone)
+    log_warning(fmt::format(
+        "[search] {:.0f} % of the estimated time on {} is launch overhead, which no precision changes: which layers are "
+        "fast is decided by casts and fusions alone; try larger inputs, another --target, or --objective smallest",
+        100 * share, options_.build.target));
+}
+
+/// Each layer once, with the first that it is kept for.
+void Search::add_cancellations(Answer& answer) const {
+  for (const SingularCancellation& each : cancellations_) {
+    for (const LayerId id : each.layers) {
+      const Layer& layer = network_->layer(id);
+      if (std::ranges::find(answer.kept, layer.name, &KeptLayer::name) != answer.kept.end()) continue;
+      KeptLayer row = kept_layer(layer, options_.ladder.back(), ReasonKind::kSingular,
+                                 "cancellation ahead of a singular function: " + text_of(*network_, each));
+      row.reason.tensor = network_->tensor(network_->layer(each.difference).outputs[0]).name;
+      row.reason.largest = each.loss;
+      answer.kept.push_back(std::move(row));
+      ++answer.candidates;
     }
   }
 }
@@ -105,13 +147,22 @@ std::string Search::sentence(const Answer& answer, const std::string& ended) con
           "it is too tight for {}, or --lower and constraints hold back the layers that matter",
           answer.candidates, answer.search.used, where, answer.margin, name_of(options_.ladder.back()));
     case Answer::Verdict::kFailsHeldOut:
-      return fmt::format("The held-out samples fail whatever is raised ({:.4g} of the tolerance){}",
-                         answer.held_out ? answer.held_out->used : std::numeric_limits<double>::infinity(), after);
+      if (fails_untouched_)
+        return fmt::format(
+            "{} of {} layers pass the samples of the search, but {} of {} untouched ones fail ({:.4g} of the tolerance); "
+            "try more samples{}",
+            answer.kept.size(), answer.candidates, answer.held_out_samples - answer.held_out_passed,
+            answer.held_out_samples, answer.held_out ? answer.held_out->used : 0, after);
+      return fmt::format("The held-out samples fail whatever is raised ({:.4g} of the tolerance){}", last_held_out_.used,
+                         after);
     case Answer::Verdict::kUnverified:
       break;
   }
   if (!best_) return fmt::format("No passing set yet{}", after);
-  if (answer.held_out)
+  if (nothing_proven_)
+    return fmt::format("No set with lower layers was proven: everything stays in {}{}", name_of(options_.ladder.back()),
+                       after);
+  if (!last_held_out_.passed())
     return fmt::format("{} of {} layers pass the search samples, but not the held-out samples{}", answer.kept.size(),
                        answer.candidates, after);
   return fmt::format("{} of {} layers pass the search samples, but the held-out samples were not checked{}",

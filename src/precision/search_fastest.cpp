@@ -18,6 +18,8 @@ constexpr int kCurveTrials = 7, kPolishTrials = 3;
 constexpr int kPolishMoves = 600, kRaiseMoves = 1000;
 /// Of the margin, that a polished set may use by prediction.
 constexpr double kPolishShare = 0.95;
+/// Where everything may be low, another assignment has to be faster by this: estimates are not better.
+constexpr double kWorthwhile = 0.98;
 
 }  // namespace
 
@@ -47,7 +49,8 @@ bool Search::faster_than_lowest(Levels& levels) {
   }()));
   const double any = std::numeric_limits<double>::infinity();
   TradeOffPoint fastest = trade_off.polish(trade_off.curve().front(), any, kPolishMoves);
-  if (!(fastest.time_us < space_->time_us(levels) * 0.999)) return true;
+  const double low = space_->time_us(levels), high = space_->time_us(space_->highest());
+  if (!(fastest.time_us < low * (low <= high ? kWorthwhile : 1))) return true;
   levels = std::move(fastest.levels);
   return passes(levels, "search");
 }
@@ -121,6 +124,7 @@ void Search::find_fastest() {
     return;
   }
   found = polish(trade_off, curve, std::move(*found));
+  note_curve(curve);
   best_ = found->levels;
   // Slower points until the held-out samples pass, too; the last one is everything in the highest precision.
   auto next = std::ranges::find_if(curve, [&](const TradeOffPoint& p) { return p.squares < found->squares; });

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "precision/cancellation.h"
 #include "precision/repair.h"
 #include "precision/search.h"
 #include "precision/search_space.h"
@@ -35,12 +36,17 @@ inline constexpr double kNear = 2;
 using Count = std::size_t;
 
 /// Prepares (golden outputs, repairs: search_repairs.cpp), predicts (search_prediction.cpp) and tries (search.cpp,
-/// search_fastest.cpp), and reports (search_answer.cpp).
+/// search_fastest.cpp), checks (search_held_out.cpp), and reports (search_sets.cpp, search_answer.cpp).
 class Search {
  public:
   Search(const SearchData& data, const Criterion& criterion, const SearchTask& options, Journal& journal,
          const SearchObserver& observer)
-      : data_(data), criterion_(criterion), options_(options), journal_(journal), observer_(observer) {}
+      : data_(data),
+        criterion_(criterion),
+        options_(options),
+        journal_(journal),
+        observer_(observer),
+        validated_(data.held_out.size() < 2 ? data.held_out.size() : data.held_out.size() / 2) {}
 
   Answer run();
 
@@ -55,6 +61,8 @@ class Search {
   void equalize();
   void accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
   bool accept(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless);
+  void keep_cancellations();
+  void choose();
   void predict();
   std::vector<LayerEffect> predict(const Assignment& low, std::size_t first = 0);
   void measure_incomplete();
@@ -80,6 +88,8 @@ class Search {
   void lower_rungs();
   void verify_best();
   void finish(Answer& answer);
+  void add_cancellations(Answer& answer) const;
+  void warn_of_launches() const;
   std::string sentence(const Answer& answer, const std::string& ended) const;
 
   /// Of the tolerance, by the worst output and sample. `kind` as in Trial.
@@ -87,14 +97,25 @@ class Search {
   bool passes(const Levels& levels, const std::string& kind);
   bool head_passes(Count count);
   bool passes_held_out(const Levels& levels);
+  bool passes_untouched(const Levels& levels);
+  bool take_untouched();
+  void forget_best();
+  void compute_held_out_golden();
   Levels head(Count count) const;
-  bool better(const Levels& a, const Levels& b) const;
+  bool better(const Levels& a, const Levels& b) const { return better(a, b, options_.objective); }
+  bool better(const Levels& a, const Levels& b, Objective objective) const;
+  void prove_sets();
+  void note_curve(const std::vector<TradeOffPoint>& curve);
+  void add_held_out(Answer& answer, const Levels& levels) const;
   void check_limits(bool limited);
   Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
   void show(const std::string& stage, int done = 0, int all = 0);
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   std::size_t held_out() const { return data_.samples.size() + data_.held_out.size() - searched_; }
+  std::size_t untouched() const { return held_out() - validated_; }
   bool has_held_out() const { return held_out() > 0; }
+  /// Those of a trial: the first, and how many.
+  std::pair<std::size_t, std::size_t> samples_of(std::string_view kind) const;
   double tail_effect(Count count) const;
   std::vector<Judgement> judge_each(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
   void set_margin(const Trial& trial);
@@ -102,7 +123,7 @@ class Search {
 
   const SearchData& data_;
   const Criterion& criterion_;
-  const SearchTask& options_;
+  SearchTask options_;
   Journal& journal_;
   const SearchObserver& observer_;
   const Clock::time_point start_ = Clock::now();
@@ -111,6 +132,7 @@ class Search {
   std::unique_ptr<SearchSpace> space_;
   std::vector<TensorMap> golden_, held_out_golden_;
   std::vector<Repair> repairs_;
+  std::vector<SingularCancellation> cancellations_;  ///< Whose layers are kept.
   std::map<std::string, float> scales_;  ///< int8, with the repairs.
   std::vector<LayerEffect> effects_;     ///< Per candidate.
   std::vector<char> measured_;
@@ -119,14 +141,21 @@ class Search {
   double correction_ = 1;
   double margin_ = options_.margin > 0 ? options_.margin : kWidestMargin;
   bool margin_is_open_ = options_.margin <= 0;   ///< It comes from the first trial that can tell.
-  std::size_t searched_ = data_.samples.size();  ///< Samples of the search; the held-out ones are behind them.
-  int joined_ = 0;                               ///< Of these, those that were held out before.
+  std::size_t searched_ = data_.samples.size();  ///< Samples of the search; the held-out ones are behind them,
+  std::size_t validated_;                        ///< first those of validation.
+  int joined_ = 0;                               ///< Of the samples of the search, those that were held out before.
+  bool validation_used_ = false;                 ///< A set failed on samples of validation.
   std::optional<Levels> best_;
   bool best_holds_ = false;  ///< It passes the held-out samples as well.
-  bool unreachable_ = false, fails_held_out_ = false;
+  bool untouched_holds_ = false;  ///< And the untouched ones.
+  bool nothing_proven_ = false;  ///< The search ended before any set passed: everything is raised.
+  bool unreachable_ = false, fails_held_out_ = false, fails_untouched_ = false;
   Judgement last_held_out_;
   std::vector<Trial> trials_;
-  std::map<std::pair<bool, std::vector<std::pair<std::string, std::string>>>, double> done_;
+  /// Of the tolerance, by kind of samples and raised layers.
+  std::map<std::pair<std::string, std::vector<std::pair<std::string, std::string>>>, double> done_;
+  std::vector<Answer::ProvenSet> sets_;
+  std::vector<Answer::CurvePoint> curve_;
   std::int64_t evaluations_ = 0, held_out_evaluations_ = 0;
   std::string stage_;
   double held_out_seconds_ = 0;

@@ -157,6 +157,31 @@ bool Search::accept(std::span<const Repair> chosen, const std::function<bool(Sea
   return true;
 }
 
+/// Layers of differences without digits, ahead of functions that magnify what is left: they stay in the highest
+/// precision, whatever the samples say of them. A margin of the user's says how safe it has to be.
+void Search::keep_cancellations() {
+  show("looking for cancellation ahead of singular functions");
+  std::vector<SingularCancellation> found =
+      find_singular_cancellations(space_->trials(), space_->low(), space_->candidates(), searched_);
+  if (found.empty()) return;
+  SearchTask kept = options_;
+  kept.build.scales = scales_;
+  for (auto* list : {&kept.keep, &kept.lower})
+    for (LayerId& id : *list) id = network_->find_layer(data_.network->layer(id).name);
+  const bool keeps = options_.margin <= 0;
+  for (const SingularCancellation& each : found) {
+    log_warning(fmt::format(
+        "[search] cancellation ahead of a singular function: {}. Other inputs may lose more{}", text_of(*network_, each),
+        keeps ? fmt::format("; {} layer(s) stay in {}", each.layers.size(), name_of(options_.ladder.back()))
+              : ", and --margin leaves its layers to the search; try without it, or more samples"));
+    for (LayerId id : each.layers)
+      if (std::ranges::find(kept.keep, id) == kept.keep.end()) kept.keep.push_back(id);
+  }
+  if (!keeps) return;
+  space_ = std::make_unique<SearchSpace>(network_, kept, all_samples(), space_->trials().weights());
+  cancellations_ = std::move(found);
+}
+
 /// What costs no precision comes before layers are raised.
 void Search::repair() {
   repair_constants();

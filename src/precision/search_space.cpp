@@ -106,6 +106,23 @@ std::vector<std::pair<std::string, std::string>> SearchSpace::names(const Levels
   return result;
 }
 
+std::optional<Levels> SearchSpace::levels_of(
+    const std::vector<std::pair<std::string, std::string>>& raised) const {
+  Levels levels = lowest();
+  auto next = raised.begin();
+  for (std::size_t i = 0; i < levels.size() && next != raised.end(); ++i) {
+    if (network_->layer(candidates_[i]).name != next->first) continue;
+    while (levels[i] < highest_level() && (levels[i] == 0 || name_of(precision(i, levels[i])) != next->second))
+      ++levels[i];
+    ++next;
+    if (next != raised.end() && raised_bias(levels, i) != kNone &&
+        network_->layer(raised_bias(levels, i)).name == next->first)
+      ++next;
+  }
+  if (names(levels) != raised) return std::nullopt;
+  return levels;
+}
+
 double SearchSpace::cost_share(const Levels& levels) const {
   double raised = 0;
   for (std::size_t i = 0; i < levels.size(); ++i)

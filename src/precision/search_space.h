@@ -42,6 +42,9 @@ class SearchSpace {
   /// Names and precisions of the raised layers, in network order; a bias behind its product.
   std::vector<std::pair<std::string, std::string>> names(const Levels& levels) const;
 
+  /// The levels that have these names(); nothing where that is no choice of this space.
+  std::optional<Levels> levels_of(const std::vector<std::pair<std::string, std::string>>& raised) const;
+
   /// What raising a candidate costs: its multiply-adds, and for all layers a little for the elements they write, so
   /// that no layer is free.
   double cost(std::size_t candidate) const { return cost_[candidate]; }

@@ -98,8 +98,8 @@ def repaired(run, tmp_path, samples, *words):
 def search(run, tmp_path, samples, *words):
     save_inputs(tmp_path / "in.json", samples[:4])
     save_inputs(tmp_path / "held.json", samples[4:])
-    outcome = run("precision", "search", "m.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--fp16", "--fusion",
-                  "none", "--metric", "rel-l2", "--threshold", "0.01", *words)
+    outcome = run("precision", "search", "m.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--fp16", "--objective",
+                  "smallest", "--fusion", "none", "--metric", "rel-l2", "--threshold", "0.01", *words)
     return outcome, answer_of(tmp_path, "m.answer.json")
 
 

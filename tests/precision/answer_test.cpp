@@ -16,6 +16,8 @@
 namespace ulpscope::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -72,7 +74,16 @@ AnswerFile example() {
   trial.raised = {{"Add", "fp32"}};
   trial.judgement = a.search;
   trial.repairs = {"clamp mask:32752"};
+  trial.joined = 1;
+  trial.validation = 3;
   a.trials = {trial, trial};
+  a.trials[1].raised = {{"Add", "fp32"}, {"third", "bf16"}};
+  a.trials[1].time_us = 8;
+  a.trials[1].cost_share = 0.5;
+  a.joined_samples = 1;
+  a.validation_samples = 3;
+  a.sets = {{Objective::kFastest, 1}, {Objective::kSmallest, 0}};
+  a.curve = {{10, std::numeric_limits<double>::infinity(), 0}, {12.5, 0.25, 1}};
   a.evaluations = 7;
   a.held_out_evaluations = 1;
   a.seconds = 0.1;
@@ -108,6 +119,11 @@ TEST(AnswerJson, ReadsWhatItWrites) {
   EXPECT_EQ(read.answer.kept[1].precision, Precision::kFP16);
   EXPECT_EQ(read.answer.kept[0].reason.low, Precision::kFP16);
   EXPECT_EQ(read.answer.kept[0].reason.first_exponent, -3);
+  EXPECT_EQ(read.answer.validation_samples, 3);
+  ASSERT_EQ(read.answer.sets.size(), 2u);
+  EXPECT_EQ(read.answer.sets[0].trial, 1);
+  EXPECT_TRUE(std::isinf(read.answer.curve[0].used));
+  EXPECT_EQ(read.answer.curve[1].raised, 1);
   EXPECT_EQ(read.answer.kept[0].reason.exponents, (std::vector<std::int64_t>{4, 0, 12}));
   EXPECT_FALSE(read.answer.kept[1].reason.low.has_value());
   EXPECT_TRUE(read.answer.kept[1].reason.exponents.empty());
@@ -167,6 +183,49 @@ TEST(AnswerJson, IsAFile) {
   EXPECT_THAT(hash_of_file(path), ::testing::MatchesRegex("xxh3:[0-9a-f]+"));
   std::filesystem::remove(path);
   EXPECT_THROW(read_answer(path), Error);
+}
+
+TEST(Answer, HasOtherSets) {
+  AnswerFile file = example();
+  file.path = "m.answer.json";
+  file.answer.kept.push_back({"asked", "Mul", {"asked"}, Precision::kFP32, 0, {ReasonKind::kRequested}});
+  file.run_options = {"--trt", "--layer-precisions", "Add:float32", "a b:float16", "own:float16", "--fusion", "none"};
+  const AnswerFile fastest = with_set(file, Objective::kFastest);
+  std::vector<std::string> names;
+  for (const KeptLayer& layer : fastest.answer.kept) names.push_back(layer.name);
+  EXPECT_THAT(names, ElementsAre("Add", "third", "asked"));
+  EXPECT_EQ(fastest.answer.kept[0].reason.kind, ReasonKind::kOverflow);
+  EXPECT_EQ(fastest.answer.kept[1].precision, Precision::kBF16);
+  EXPECT_THAT(fastest.run_options, ElementsAre("--trt", "--layer-precisions", "Add:float32", "third:bfloat16",
+                                               "asked:float32", "own:float16", "--fusion", "none"));
+  EXPECT_EQ(fastest.answer.time_us, 8);
+  EXPECT_EQ(fastest.answer.cost_share, 0.5);
+  EXPECT_THAT(fastest.answer.message, HasSubstr("fastest"));
+  // Without layers there is no option.
+  file.answer.trials[0].raised.clear();
+  file.answer.kept.pop_back();
+  file.run_options = {"--trt", "--layer-precisions", "Add:float32", "a b:float16"};
+  EXPECT_THAT(with_set(file, Objective::kSmallest).run_options, ElementsAre("--trt"));
+  try {
+    with_set(file, Objective::kCheapest);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("m.answer.json"), HasSubstr("cheapest"), HasSubstr("--objective")));
+  }
+}
+
+TEST(AnswerText, SaysWhatHeldOutSamplesAreWorth) {
+  AnswerFile file = example();
+  file.answer.held_out = Judgement{0.5, 0.005, "y", 0, {{"y", 0.5, 0.005, 0}}, ""};
+  file.answer.held_out_samples = 59;  // 0.95^59 = 0.0485
+  EXPECT_THAT(answer_text(file), HasSubstr("at most 5 % of such data fail"));
+  EXPECT_THAT(answer_text(file), HasSubstr("3 samples more took part in the choice"));
+  file.answer.held_out_samples = 1;
+  file.answer.validation_samples = 0;
+  EXPECT_THAT(answer_text(file), HasSubstr("at most 95 % of such data fail"));
+  file.answer.validation_samples = 1;
+  EXPECT_THAT(answer_text(file), HasSubstr("no other sample is left to judge it"));
+  EXPECT_THAT(answer_text(file), HasSubstr("Also proven, the fastest set: 2 layers, 8 us, 50 % of the multiply-adds"));
 }
 
 TEST(AnswerText, SaysWhatCounts) {

@@ -408,6 +408,7 @@ TEST(Equalize, IsRepeatedFromTheRepairsOfAnAnswer) {
   data.samples = setting.samples;
   SearchTask options;
   options.build = setting.build;
+  options.objective = Objective::kSmallest;
   const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 2e-2);
   Journal journal;
   const Answer answer = search_precisions(data, *criterion, options, journal);

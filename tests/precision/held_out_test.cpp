@@ -11,6 +11,7 @@ namespace ulpscope::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 /// x * x, and what follows it, of one kind of samples to search on and others held out.
 SearchData squares(std::initializer_list<double> searched, std::initializer_list<double> held_out) {
@@ -37,9 +38,40 @@ TEST(Search, AHeldOutSampleThatFailsJoinsIt) {
     EXPECT_EQ(answer.verdict, Answer::Verdict::kFound) << answer.message;
     EXPECT_EQ(answer.joined_samples, 1);
     EXPECT_EQ(answer.search_samples, 4);
-    EXPECT_EQ(answer.held_out_samples, 3);
-    EXPECT_EQ(answer.held_out_passed, 3);
+    EXPECT_EQ(answer.validation_samples, 1);
+    EXPECT_EQ(answer.held_out_samples, 2);  // The untouched half.
+    EXPECT_EQ(answer.held_out_passed, 2);
     EXPECT_THAT(kept(answer), ElementsAre("Square", "Root"));  // which reads what fp16 cannot hold
+  }
+}
+
+/// As above, but the sample is among those that are looked at in the end.
+TEST(Search, AnUntouchedSampleThatFailsJoinsItWithItsHalf) {
+  const SearchData data = squares({1, 2, 1}, {1, 2, 1, 1, 1, 300, 2, 1});
+  Journal journal;
+  for (int turn = 0; turn < 2; ++turn) {
+    const Answer answer =
+        search_precisions(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-2), fp16_search(), journal);
+    EXPECT_EQ(answer.verdict, Answer::Verdict::kFound) << answer.message;
+    EXPECT_EQ(answer.joined_samples, 1);
+    EXPECT_EQ(answer.search_samples, 4);
+    EXPECT_EQ(answer.validation_samples, 5);
+    EXPECT_EQ(answer.held_out_samples, 2);
+    EXPECT_EQ(answer.held_out_passed, 2);
+    EXPECT_THAT(kept(answer), ElementsAre("Square", "Root"));
+  }
+}
+
+/// Nothing untouched would be left if it joined.
+TEST(Search, TheLastUntouchedSamplesOnlyJudge) {
+  for (const SearchData& data : {squares({1, 2, 1}, {1, 300}), squares({1, 2, 1}, {2, 1, 1, 1, 1, 1, 1, 300})}) {
+    const Answer answer = run(data, *make_metric_criterion(MetricKind::kRelativeL2, 1e-2), fp16_search());
+    EXPECT_EQ(answer.verdict, Answer::Verdict::kFailsHeldOut);
+    EXPECT_THAT(answer.message, HasSubstr("1 of"));
+    EXPECT_THAT(answer.message, HasSubstr("untouched"));
+    EXPECT_EQ(answer.held_out_passed + 1, answer.held_out_samples);
+    EXPECT_EQ(answer.validation_samples, 0);
+    EXPECT_EQ(answer.held_out->worst_sample + 1, answer.held_out_samples);
   }
 }
 

@@ -30,10 +30,11 @@ inline SearchData data_for(std::shared_ptr<const Network> network, const std::st
   return data;
 }
 
-/// Without repairs, which would mend the overflows that tests plant for it to find.
+/// The fewest layers, without repairs, which would mend the overflows that tests plant for it to find.
 inline SearchTask fp16_search(Fusion fusion = Fusion::kNone) {
   SearchTask options;
   options.repair = false;
+  options.objective = Objective::kSmallest;
   options.build = fp16_options(ConstraintMode::kObey, fusion, true);
   return options;
 }
