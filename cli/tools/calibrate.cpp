@@ -153,6 +153,7 @@ void add_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
   // Calibration, and its cache, are of the network as it was.
   LoadedModel& loaded = model.loaded();
   apply_repairs(*loaded.network, loaded.build.scales, read_answer(*args.network.repairs).answer.repairs);
+  args.network.apply_layer_precisions(*loaded.network);
 }
 
 }  // namespace ulpscope::cli

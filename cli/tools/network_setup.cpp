@@ -78,7 +78,8 @@ Model load_network(const NetworkArgs& args, ScriptHost& host) {
   if (!args.network.exclude_outputs.empty()) unmark_outputs(*network, args.network.exclude_outputs);
   result->clamp_words = args.network.clamp_constants;
   result->clamps = clamp_constants(*network, result->clamp_words);
-  args.network.apply_layer_precisions(*network);
+  // Those of layers that repairs add come behind them (add_scales).
+  if (!args.network.repairs) args.network.apply_layer_precisions(*network);
   args.network.apply_tensor_types(*network);
   const TrtConfigArgs& config = args.config;
   if (config.config_script)

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from search_support import answer_of, save_inputs
+from search_support import answer_of, relative_errors, save_inputs
 
 FP16 = 65504.0
 WIDTH, ROWS, VOCABULARY = 32, 6, 48
@@ -95,11 +95,11 @@ def repaired(run, tmp_path, samples, *words):
     return outcome
 
 
-def search(run, tmp_path, samples, *words):
+def search(run, tmp_path, samples, *words, objective="smallest", threshold="0.01"):
     save_inputs(tmp_path / "in.json", samples[:4])
     save_inputs(tmp_path / "held.json", samples[4:])
     outcome = run("precision", "search", "m.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--fp16", "--objective",
-                  "smallest", "--fusion", "none", "--metric", "rel-l2", "--threshold", "0.01", *words)
+                  objective, "--fusion", "none", "--metric", "rel-l2", "--threshold", threshold, *words)
     return outcome, answer_of(tmp_path, "m.answer.json")
 
 
@@ -151,6 +151,19 @@ def test_what_a_search_scaled_is_converted_and_run_again(run, tmp_path, fusion):
     typed = run("run", "typed.onnx", "--trt", "--strongly-typed", "--fusion", fusion, "--load-inputs", "in.json",
                 "--load-outputs", "low.json", "--atol", "0", "--rtol", "0")
     assert typed.code == 0, typed
+
+
+def test_what_a_search_reports_is_what_run_computes(run, tmp_path):
+    """Also where added layers are kept: their names are known behind the repairs only."""
+    samples = residual_stream(tmp_path / "m.onnx")
+    outcome, answer = search(run, tmp_path, samples, "--margin", "1", objective="fastest")
+    assert outcome.code == 0, outcome
+    assert run("run", "m.onnx", "--trt", "--load-inputs", "in.json", "--save-outputs", "exact.json").code == 0
+    low = run("run", "m.onnx", *answer["run_options"], "--load-inputs", "in.json", "--save-outputs", "low.json")
+    assert low.code == 0 and "has no layer" not in low.text, low
+    assert any("times_2^" in layer["name"] for layer in answer["layers"]), [layer["name"] for layer in answer["layers"]]
+    errors = relative_errors(tmp_path / "low.json", tmp_path / "exact.json")
+    assert max(errors) == pytest.approx(answer["search"]["value"], rel=1e-3)
 
 
 def test_a_row_of_zeros_keeps_its_epsilon(run, tmp_path):
