@@ -35,6 +35,7 @@ int run(const std::vector<std::string>& words) {
   const std::filesystem::path folder = words[2];
   ModelOptions model_options{.precisions = {}, .fusion = "none"};
   SearchOptions search_options;
+  search_options.objective = Objective::kSmallest;
   bool bytes = false;
   for (std::size_t i = 3; i < words.size(); ++i) {
     if (words[i] == "--keep")

@@ -65,8 +65,8 @@ def compare_with_program(functions, run, tmp_path, precisions, threshold, keep=(
     if "int8" in precisions:
         flags += ["--calibration-cache", "theirs/int8.cache", "--calib-base-cls", "max"]
     kept = ["--keep", *keep] if keep else []
-    searched = run("precision", "search", "m.onnx", "--load-inputs", "in.json", "--fusion", "none", *flags, "--metric",
-                   "rel-l2", "--threshold", threshold, "--save-answer", "theirs/answer.json", *kept)
+    searched = run("precision", "search", "m.onnx", "--objective", "smallest", "--load-inputs", "in.json", "--fusion", "none",
+                   *flags, "--metric", "rel-l2", "--threshold", threshold, "--save-answer", "theirs/answer.json", *kept)
     assert searched.code == 0, searched
     answer = same_answer(tmp_path / "ours" / "answer.json", tmp_path / "theirs" / "answer.json")
     if "int8" in precisions:

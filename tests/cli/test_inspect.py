@@ -173,7 +173,7 @@ def test_answer_of_a_search(run, model, tmp_path):
     rng = np.random.RandomState(1)
     samples = [{"x": encode_array(rng.uniform(1, 2, (256, 256)).astype(np.float32))} for _ in range(4)]
     (tmp_path / "samples.json").write_text(json.dumps(samples))
-    search = ["precision", "search", model, "--fp16", "--load-inputs", "samples.json", "--atol", "1e-3", "--rtol", "1e-2"]
+    search = ["precision", "search", model, "--fp16", "--objective", "smallest", "--load-inputs", "samples.json", "--atol", "1e-3", "--rtol", "1e-2"]
     assert run(*search, "--fusion", "none", "--save-answer", "unfused.answer.json").code == 0
     assert run(*search, "--fusion", "full", "--save-answer", "fused.answer.json").code == 0
     outcome = run("inspect", "model", "unfused.answer.json")

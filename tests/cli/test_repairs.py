@@ -43,7 +43,7 @@ def outputs(path, name="y"):
 
 
 def test_a_search_is_reproduced_with_its_repairs(run, uneven, tmp_path):
-    outcome = run("precision", "search", uneven, "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
+    outcome = run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
                   "0.03", "--calib-base-cls", "IInt8MinMaxCalibrator")
     assert outcome.code == 0, outcome
     answer = json.loads((tmp_path / "uneven.answer.json").read_text())
@@ -82,7 +82,7 @@ def assert_typed_model_has_the_repairs(run, tmp_path, model, answer, fusion, nea
 
 @pytest.mark.parametrize("fusion", ["none", "full"])
 def test_the_typed_model_has_equalised_channels(run, uneven, tmp_path, fusion):
-    assert run("precision", "search", uneven, "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
+    assert run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
                "0.03", "--calib-base-cls", "IInt8MinMaxCalibrator").code == 0
     repairs = {each["name"]: each for each in json.loads((tmp_path / "uneven.answer.json").read_text())["repairs"]}
     graph = assert_typed_model_has_the_repairs(run, tmp_path, uneven, "uneven.answer.json", fusion, 0.01)
@@ -112,7 +112,7 @@ def test_the_typed_model_has_clamped_constants(run, tmp_path, fusion):
     samples = masked_attention(tmp_path / "a.onnx")
     save_inputs(tmp_path / "in.json", samples[:4])
     save_inputs(tmp_path / "held.json", samples[4:])
-    assert run("precision", "search", "a.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--int8", "--fp16",
+    assert run("precision", "search", "a.onnx", "--objective", "smallest", "--load-inputs", "in.json", "--hold-out", "held.json", "--int8", "--fp16",
                "--metric", "rel-l2", "--threshold", "0.2").code == 0
     limit = next(each for each in answer_of(tmp_path, "a.answer.json")["repairs"] if each["kind"] == "clamp")["limit"]
     graph = assert_typed_model_has_the_repairs(run, tmp_path, "a.onnx", "a.answer.json", fusion, 0.1)
@@ -121,7 +121,7 @@ def test_the_typed_model_has_clamped_constants(run, tmp_path, fusion):
 
 
 def test_repairs_alone_keep_every_bit(run, uneven, tmp_path):
-    assert run("precision", "search", uneven, "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
+    assert run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
                "0.03").code == 0
     for name, words in (("exact", []), ("repaired", ["--repairs", "uneven.answer.json"])):
         assert run("run", uneven, "--trt", *words, "--load-inputs", "in.json", "--save-outputs", f"{name}.json").code == 0
@@ -129,7 +129,7 @@ def test_repairs_alone_keep_every_bit(run, uneven, tmp_path):
 
 
 def test_repairs_that_do_not_fit(run, uneven, tmp_path, model):
-    assert run("precision", "search", uneven, "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
+    assert run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
                "0.03").code == 0
     outcome = run("run", model, "--trt", "--repairs", "uneven.answer.json")
     assert outcome.code == 1 and "[repair] tensor" in outcome.err, outcome
@@ -147,7 +147,7 @@ def test_the_scales_of_a_clamp_are_reproduced(run, tmp_path):
     samples = masked_attention(tmp_path / "a.onnx")
     save_inputs(tmp_path / "in.json", samples[:4])
     save_inputs(tmp_path / "held.json", samples[4:])
-    outcome = run("precision", "search", "a.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--int8", "--fp16",
+    outcome = run("precision", "search", "a.onnx", "--objective", "smallest", "--load-inputs", "in.json", "--hold-out", "held.json", "--int8", "--fp16",
                   "--metric", "rel-l2", "--threshold", "0.2")
     assert outcome.code == 0, outcome
     answer = answer_of(tmp_path, "a.answer.json")

@@ -25,7 +25,7 @@ def search(run, model, tmp_path):
     (tmp_path / "in.json").write_text(json.dumps([{name: encode_array(a) for name, a in each.items()} for each in iterations]))
 
     def call(*words, base=BASE):
-        outcome = run("precision", "search", model, "--load-inputs", "in.json", *base, "--save-answer", "a.answer.json", *words)
+        outcome = run("precision", "search", model, "--objective", "smallest", "--load-inputs", "in.json", *base, "--save-answer", "a.answer.json", *words)
         assert (tmp_path / "a.answer.json").exists(), outcome
         return "a.answer.json"
 
@@ -109,7 +109,7 @@ def test_page_of_an_interrupted_search(run, search, tmp_path):
 
 def test_page_of_a_search_that_had_no_trial(run, search, tmp_path):
     answer = json.loads((tmp_path / search()).read_text())
-    answer.update(verdict="unverified", message="Stopped", layers=[], following=[], trials=[], sensitivities=[], held_out=None)
+    answer.update(verdict="unverified", message="Stopped", layers=[], following=[], trials=[], sensitivities=[], sets={}, held_out=None)
     answer["search"]["outputs"] = []
     (tmp_path / "b.json").write_text(json.dumps(answer))
     page, text = write_report(run, tmp_path, "b.json")
@@ -182,7 +182,7 @@ def test_tells_added_casts_from_those_of_the_source(run, tmp_path):
     value = lambda name: onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4])  # noqa: E731
     graph = onnx.helper.make_graph(nodes, "g", [value("x")], [value("y")])
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / "own.onnx")
-    found = run("precision", "search", "own.onnx", "--fp16", "--keep", "add", "--iterations", "4", "--rtol", "1", "--atol", "1",
+    found = run("precision", "search", "own.onnx", "--objective", "smallest", "--fp16", "--keep", "add", "--iterations", "4", "--rtol", "1", "--atol", "1",
                 "--no-journal")
     assert found.code == 0, found
     assert run("convert", "own.onnx", "--answer", "own.answer.json", "-o", "typed.onnx").code == 0
