@@ -153,9 +153,12 @@ void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options
                     exact.used, exact.worst_output));
 }
 
-Journal open_journal(const SearchOptions& options, const Fingerprint& fingerprint) {
-  if (!options.resume) return Journal::create(options.journal, fingerprint);
-  Journal journal = Journal::resume(options.journal, fingerprint);
+Journal open_journal(const Network& network, const SearchOptions& options, const Fingerprint& fingerprint) {
+  std::vector<std::string> layers;
+  for (const Layer& layer : network.layers)
+    if (has_precision(layer)) layers.push_back(layer.name);
+  if (!options.resume) return Journal::create(options.journal, fingerprint, layers);
+  Journal journal = Journal::resume(options.journal, fingerprint, layers);
   if (journal.resumed() > 0)
     log_info(fmt::format("Going on with {} finished trial(s) of '{}'", journal.resumed(), options.journal.string()));
   return journal;
@@ -230,8 +233,9 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
     throw Error(ErrorCode::kInterrupted, interrupted.what());
   }
   if (!options.journal.empty())
-    journal = open_journal(options, fingerprint_of(task, prepared.data, options.criterion, *prepared.criterion,
-                                                   loaded.hash(), ULPSCOPE_VERSION));
+    journal = open_journal(
+        *loaded.network, options,
+        fingerprint_of(task, prepared.data, options.criterion, *prepared.criterion, loaded.hash(), ULPSCOPE_VERSION));
   Answer answer = search_precisions(prepared.data, *prepared.criterion, task, journal, options.progress);
   for (const LayerId id : task.keep) {
     const Layer& layer = loaded.network->layer(id);

@@ -80,8 +80,8 @@ bool Search::better(const Levels& a, const Levels& b) const {
 double Search::used(const Levels& levels, const std::string& kind) {
   // Trials on the same samples are the same, whatever they were for.
   const bool held_out = kind == "hold-out";
-  auto raised = space_->names(levels);
-  if (const auto found = done_.find({held_out, raised}); found != done_.end()) return found->second;
+  const RaisedLayers raised = space_->names(levels);
+  if (const auto found = done_.find({held_out, raised.marks()}); found != done_.end()) return found->second;
   const Trial* known = journal_.find(kind, raised, {}, joined_);
   if (known == nullptr) {
     check_limits(!held_out);
@@ -120,7 +120,7 @@ double Search::used(const Levels& levels, const std::string& kind) {
     set_margin(trials_.back());
   log_verbose(fmt::format("{} | {} layer(s) raised | {:.4g} of the tolerance ({:.5g} at '{}')", kind, raised.size(),
                           judgement.used, judgement.value, judgement.worst_output));
-  done_.emplace(std::pair(held_out, std::move(raised)), judgement.used);
+  done_.emplace(std::pair(held_out, raised.marks()), judgement.used);
   show(stage_);
   return judgement.used;
 }

@@ -126,7 +126,7 @@ class Search {
   bool unreachable_ = false, fails_held_out_ = false;
   Judgement last_held_out_;
   std::vector<Trial> trials_;
-  std::map<std::pair<bool, std::vector<std::pair<std::string, std::string>>>, double> done_;
+  std::map<std::pair<bool, RaisedLayers::Marks>, double> done_;  ///< By held out or not, and layers.
   std::int64_t evaluations_ = 0, held_out_evaluations_ = 0;
   std::string stage_;
   double held_out_seconds_ = 0;

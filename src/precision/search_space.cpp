@@ -43,6 +43,9 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
   BuildOptions build = options_.build;
   build.constraints = ConstraintMode::kObey;
   trials_ = std::make_unique<Trials>(network_, build, samples, weights);
+  auto names = std::make_shared<std::vector<std::string>>();
+  for (const Layer& layer : network_->layers) names->push_back(layer.name);
+  layer_names_ = std::move(names);
   trials_->set_memory_limit(options_.memory_limit);
   low_ = assignment({});
   const auto spec = spec_ = trials_->specialization();
@@ -98,12 +101,12 @@ std::uint8_t SearchSpace::effective_level(std::size_t candidate, std::uint8_t le
   return precision(candidate, level) == precision(candidate, 0) ? 0 : level;
 }
 
-std::vector<std::pair<std::string, std::string>> SearchSpace::names(const Levels& levels) const {
-  std::vector<std::pair<std::string, std::string>> result;
+RaisedLayers SearchSpace::names(const Levels& levels) const {
+  RaisedLayers::Marks marks(layer_names_->size(), 0);
   for (std::size_t i = 0; i < levels.size(); ++i)
     for (const LayerId id : {levels[i] != 0 ? candidates_[i] : kNone, raised_bias(levels, i)})
-      if (id != kNone) result.emplace_back(network_->layer(id).name, std::string(name_of(precision(i, levels[i]))));
-  return result;
+      if (id != kNone) marks[id.index()] = RaisedLayers::mark_of(precision(i, levels[i]));
+  return {layer_names_, std::move(marks)};
 }
 
 double SearchSpace::cost_share(const Levels& levels) const {
