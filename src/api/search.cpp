@@ -154,11 +154,12 @@ void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options
 }
 
 Journal open_journal(const Network& network, const SearchOptions& options, const Fingerprint& fingerprint) {
-  std::vector<std::string> layers;
+  std::vector<std::string> names;
   for (const Layer& layer : network.layers)
-    if (has_precision(layer)) layers.push_back(layer.name);
-  if (!options.resume) return Journal::create(options.journal, fingerprint, layers);
-  Journal journal = Journal::resume(options.journal, fingerprint, layers);
+    if (has_precision(layer)) names.push_back(layer.name);
+  for (const TensorId output : network.outputs) names.push_back(network.tensor(output).name);
+  if (!options.resume) return Journal::create(options.journal, fingerprint, names);
+  Journal journal = Journal::resume(options.journal, fingerprint, names);
   if (journal.resumed() > 0)
     log_info(fmt::format("Going on with {} finished trial(s) of '{}'", journal.resumed(), options.journal.string()));
   return journal;

@@ -146,17 +146,17 @@ Journal::Journal(Journal&&) noexcept = default;
 Journal& Journal::operator=(Journal&&) noexcept = default;
 
 Journal Journal::create(const std::filesystem::path& path, const Fingerprint& fingerprint,
-                        const std::vector<std::string>& layers) {
+                        const std::vector<std::string>& names) {
   Journal journal;
-  *journal.coder_ = json::TrialCoder(layers);
+  *journal.coder_ = json::TrialCoder(names);
   journal.path_ = path;
   journal.pending_ = header_line(fingerprint, journal.coder_->names());
   return journal;
 }
 
 Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fingerprint,
-                        const std::vector<std::string>& layers) {
-  Journal journal = create(path, fingerprint, layers);
+                        const std::vector<std::string>& names) {
+  Journal journal = create(path, fingerprint, names);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     log_info(

@@ -29,15 +29,15 @@ class Journal {
   ~Journal();
   Journal(Journal&&) noexcept;
   Journal& operator=(Journal&&) noexcept;
-  /// Starts a file; an existing one is replaced when the first trial is there, and not before. `layers`: names, in the
-  /// network's order; others may appear in trials.
+  /// Starts a file; an existing one is replaced when the first trial is there, and not before. `names`: of layers in
+  /// the network's order, and of outputs; others may appear in trials.
   static Journal create(const std::filesystem::path& path, const Fingerprint& fingerprint,
-                        const std::vector<std::string>& layers = {});
+                        const std::vector<std::string>& names = {});
   /// Goes on with a file. One that is absent, or was cut before its first trial, is started. A last line that was cut
   /// is dropped with a warning. Throws Error(kInvalidArgument) naming the first difference when the fingerprint is
   /// another, Error(kInvalidFile) naming the line for what is no journal.
   static Journal resume(const std::filesystem::path& path, const Fingerprint& fingerprint,
-                        const std::vector<std::string>& layers = {});
+                        const std::vector<std::string>& names = {});
 
   /// The finished trial on the same samples (the held-out ones if kind is "hold-out", else those of the search, after
   /// `joined` of the former joined them), of these raised layers, with these repairs; or null. Valid until the next

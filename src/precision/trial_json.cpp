@@ -19,6 +19,7 @@ constexpr std::size_t kBases = 32;
 constexpr std::size_t kMostBytes = std::size_t{1} << 28;
 constexpr std::size_t kNotThere = std::numeric_limits<std::size_t>::max();
 constexpr std::uint8_t kSame = 255;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr char kDropped[] = "dropped";
 
 /// Per layer what it becomes, or kSame.
@@ -31,11 +32,28 @@ Marks changes(const Marks& from, const Marks& to) {
   return result;
 }
 
-/// Layers in a row that become the same.
-std::size_t run_count(const Marks& changes) {
-  std::size_t count = !changes.empty() && changes.front() != kSame ? 1 : 0;
-  for (std::size_t i = 1; i < changes.size(); ++i)
-    count += static_cast<std::size_t>(changes[i] != kSame && changes[i] != changes[i - 1]);
+/// Ranges of layers that become the same; any number of at least `enough` where there are so many.
+std::size_t range_count(const Marks& from, const Marks& to, std::size_t enough) {
+  static constexpr std::size_t kBlock = 256;
+  std::array<std::uint8_t, kBlock> was, is;
+  std::array<std::uint8_t, kBlock + 1> change;  // The first is the last of the block before.
+  change[0] = kSame;
+  const auto load = [](const Marks& marks, std::size_t begin, auto& block) {
+    const std::size_t there = begin < marks.size() ? std::min(kBlock, marks.size() - begin) : 0;
+    std::copy_n(marks.data() + (there > 0 ? begin : 0), there, block.begin());
+    std::fill(block.begin() + there, block.end(), std::uint8_t{0});
+  };
+  std::size_t count = 0;
+  for (std::size_t begin = 0; begin < std::max(from.size(), to.size()) && count < enough; begin += kBlock) {
+    load(from, begin, was);
+    load(to, begin, is);
+    for (std::size_t i = 0; i < kBlock; ++i) change[i + 1] = was[i] == is[i] ? kSame : is[i];
+    std::uint16_t starts = 0;
+    for (std::size_t i = 0; i < kBlock; ++i)
+      starts = static_cast<std::uint16_t>(starts + (change[i + 1] != kSame && change[i + 1] != change[i]));
+    count += starts;
+    change[0] = change[kBlock];
+  }
   return count;
 }
 
@@ -159,17 +177,14 @@ void TrialCoder::remember(const Trial& trial, Marks marks, const Reader* reader)
 }
 
 Json TrialCoder::from_raised(const Marks& marks) const {
-  Marks chosen = changes({}, marks);
-  std::size_t fewest = run_count(chosen), base = kNotThere;
+  std::size_t fewest = range_count({}, marks, kNotThere), base = kNotThere;
   const std::size_t first = sets_.size() - std::min(kBases, sets_.size());
-  for (std::size_t k = sets_.size(); k-- > first && fewest > 0;) {
-    Marks candidate = changes(sets_[k], marks);
-    const std::size_t runs = run_count(candidate);
-    if (runs >= fewest) continue;
-    chosen = std::move(candidate);
-    fewest = runs;
-    base = k;
-  }
+  for (std::size_t k = sets_.size(); k-- > first && fewest > 0;)
+    if (const std::size_t count = range_count(sets_[k], marks, fewest); count < fewest) {
+      fewest = count;
+      base = k;
+    }
+  const Marks chosen = changes(base == kNotThere ? Marks() : sets_[base], marks);
   std::array<std::string, 1 + RaisedLayers::mark_of(Precision::kINT8)> ranges;
   for (std::size_t i = 0; i < chosen.size();) {
     const std::size_t begin = i;
@@ -210,7 +225,7 @@ RaisedLayers TrialCoder::to_raised(const Reader& reader) const {
 
 void TrialCoder::write_error(const Judgement& judgement, Json& json) {
   const auto number = [&](const std::string& output) { return output.empty() ? Json(-1) : Json(number_of(output)); };
-  json["used"] = from_double(judgement.used);
+  if (judgement.used != kInfinity) json["used"] = from_double(judgement.used);
   json["value"] = from_double(judgement.value);
   if (!judgement.worst_output.empty() || judgement.worst_sample != -1)
     json["worst"] = {number(judgement.worst_output), judgement.worst_sample};
@@ -223,7 +238,7 @@ void TrialCoder::write_error(const Judgement& judgement, Json& json) {
 
 void TrialCoder::read_error(const Reader& reader, Judgement& judgement) const {
   const auto name = [&](const Reader& number) { return number.integer() == -1 ? std::string() : name_at(number); };
-  judgement.used = reader.at("used").real();
+  judgement.used = reader.has("used") ? reader.at("used").real() : kInfinity;
   judgement.value = reader.at("value").real();
   if (reader.has("worst")) {
     const auto worst = values_of(reader.at("worst"), 2, "an output and a sample");
