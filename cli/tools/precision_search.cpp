@@ -9,7 +9,9 @@
 #include "compare/json_files.h"
 #include "console.h"
 #include "core/file.h"
+#include "engine/option_names.h"
 #include "interrupt.h"
+#include "tools/answer_place.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
 #include "tools/tool.h"
@@ -112,8 +114,9 @@ class PrecisionSearchTool : public Tool {
     check_interrupted();
     if (search_.dry_run) return dry_run(plan_search(setup.model, samples, search), search);
 
-    search.answer_path = search_.answer_path(options_.model.path());
-    search.journal = search_.journal_path(options_.model.path());
+    const std::vector<std::string> precisions = enabled_precisions(setup.model.loaded().build);
+    search.answer_path = search_.answer_path(options_.model.path(), precisions);
+    search.journal = search_.journal_path(options_.model.path(), precisions);
     search.resume = search_.resume;
     search.calibration_cache = cache_path(setup.model, search.answer_path);
     const DeferInterrupt defer;
@@ -128,6 +131,7 @@ class PrecisionSearchTool : public Tool {
     }
     file.inputs = options_.data.load_inputs;
     file.golden = options_.golden.value_or("");
+    move(place_for(file, search_.answer.has_value()), file);
     save_cache(setup.model, file);
     show(file);
     save(file);
@@ -226,9 +230,27 @@ class PrecisionSearchTool : public Tool {
   }
 
   /// The file that `run` takes the scales from: that of the options, else one beside the answer.
-  std::filesystem::path cache_path(const Model& model, std::filesystem::path answer_path) const {
+  std::filesystem::path cache_path(const Model& model, const std::filesystem::path& answer_path) const {
     if (options_.config.calibration_cache) return *options_.config.calibration_cache;
-    return model.scales().empty() ? std::filesystem::path() : answer_path.replace_extension(".calibration.cache");
+    return model.scales().empty() ? std::filesystem::path() : cache_beside(answer_path);
+  }
+
+  /// The answer to another path, and a cache beside it as well.
+  void move(const std::filesystem::path& path, AnswerFile& file) const {
+    const auto rename = [&](const std::string& from, const std::string& to) {
+      std::ranges::replace(file.run_options, from, to);
+    };
+    rename(file.path.string(), path.string());
+    if (!file.calibration_cache.empty() && !options_.config.calibration_cache) {
+      const std::string cache = cache_beside(path).string();
+      rename(file.calibration_cache, cache);
+      file.calibration_cache = cache;
+    }
+    file.path = path;
+  }
+
+  static std::filesystem::path cache_beside(std::filesystem::path answer_path) {
+    return answer_path.replace_extension(".calibration.cache");
   }
 
   void save_cache(const Model& model, const AnswerFile& file) const {
