@@ -336,8 +336,8 @@ def test_mistakes(run, search, model, tmp_path):
     assert "expected an answer of `ulpscope precision search`" in refused("other.json")
     (tmp_path / "cut.json").write_text(text[: len(text) // 2])
     assert "expected JSON" in refused("cut.json")
-    (tmp_path / "later.json").write_text(text.replace('"version": 1', '"version": 7'))
-    assert "expected version 1 of the format, got 7" in refused("later.json")
+    (tmp_path / "later.json").write_text(text.replace('"version": 2', '"version": 7'))
+    assert "expected version 1 to 2 of the format, got 7" in refused("later.json")
     assert "expected another file" in refused(name, "-o", name)
     assert (tmp_path / name).read_text() == text
     assert "got a folder" in refused(name, "-o", ".")
