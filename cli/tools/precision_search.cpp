@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "args/criterion.h"
 #include "args/search.h"
@@ -14,6 +13,7 @@
 #include "tools/answer_place.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
+#include "tools/search_progress.h"
 #include "tools/tool.h"
 #include "ulpscope/calibrate.h"
 #include "ulpscope/convert.h"
@@ -23,52 +23,6 @@
 
 namespace ulpscope::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-std::string duration(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", std::max(1.0, seconds));
-  return fmt::format("{:.0f} min", seconds / 60);
-}
-
-/// The line that a terminal shows while the search goes on.
-class ProgressLine {
- public:
-  explicit ProgressLine(double time_limit) : time_limit_(time_limit) {}
-
-  void show(const SearchProgress& now) {
-    if (now.stage != stage_) {
-      stage_ = now.stage;
-      stage_start_ = Clock::now();
-    }
-    std::string text = now.stage;
-    double left = -1;
-    if (now.all > 0) {
-      constexpr int kWidth = 20;
-      const int filled = std::clamp(kWidth * now.done / now.all, 0, kWidth);
-      text += fmt::format(" [{}{}] {}/{}", std::string(static_cast<std::size_t>(filled), '#'),
-                          std::string(static_cast<std::size_t>(kWidth - filled), '.'), now.done, now.all);
-      if (now.done > 0) left = seconds_since(stage_start_) * (now.all - now.done) / now.done;
-    }
-    text += fmt::format(" | {} trial(s)", now.trials);
-    if (now.best >= 0) text += fmt::format(", best: {} layer(s)", now.best);
-    if (time_limit_ > 0) {
-      const double limit_left = std::max(0.0, time_limit_ - seconds_since(start_));
-      left = left < 0 ? limit_left : std::min(left, limit_left);
-    }
-    text += fmt::format(" | {}", duration(seconds_since(start_)));
-    if (left >= 0) text += fmt::format(", {} {} left", time_limit_ > 0 ? "at most" : "about", duration(left));
-    progress_.show(text);
-  }
-
- private:
-  double time_limit_;
-  Progress progress_;
-  std::string stage_;
-  Clock::time_point start_ = Clock::now(), stage_start_ = Clock::now();
-};
 
 class PrecisionSearchTool : public Tool {
  public:
@@ -122,7 +76,7 @@ class PrecisionSearchTool : public Tool {
     const DeferInterrupt defer;
     AnswerFile file;
     {
-      ProgressLine line(search.time_limit);
+      SearchProgressLine line(search.time_limit);
       search.progress = [&](const SearchProgress& now) {
         if (interrupted()) throw SearchInterrupted("Ctrl-C");
         line.show(now);

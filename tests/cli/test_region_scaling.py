@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from search_support import answer_of, save_inputs
+from search_support import answer_of, save_inputs, version_1
 
 FP16 = 65504.0
 WIDTH, ROWS, VOCABULARY = 32, 6, 48
@@ -239,7 +239,7 @@ def test_edits_that_do_not_fit(run, tmp_path):
                             ({"kind": "guess"}, "one of constant")):
         old = dict(edits[0])
         edits[0].update(change)
-        (tmp_path / "bad.json").write_text(json.dumps(answer))
+        (tmp_path / "bad.json").write_text(json.dumps(version_1(answer)))
         outcome = run("run", "m.onnx", "--trt", "--repairs", "bad.json", "--load-inputs", "in.json")
         assert outcome.code == 1 and message in outcome.err, (change, outcome)
         edits[0].update(old)
