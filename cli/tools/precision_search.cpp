@@ -159,14 +159,12 @@ class PrecisionSearchTool : public Tool {
   }
 
   static int dry_run(const SearchPlan& plan, const SearchOptions& search) {
-    // Prediction and trials together cost some 10 to 30 forwards.
     std::string text = fmt::format(
         "{} of {} layers are candidates\nsamples: {} to search on, {} held out\ntolerance: {}, searched at {} of "
-        "it\nobjective: {}\none float32 forward over the samples: {:.3g} s; the search will take about {:.3g} to "
-        "{:.3g} s",
+        "it\nobjective: {}\none float32 forward over the samples: {:.3g} s; the search will take about {:.2g} s",
         plan.candidates.size(), plan.layers, plan.samples, plan.held_out, plan.criterion,
         search.margin > 0 ? fmt::format("{:.3g}", search.margin) : "a share that the data tell",
-        name_of(search.objective), plan.forward_seconds, 10 * plan.forward_seconds, 30 * plan.forward_seconds);
+        name_of(search.objective), plan.forward_seconds, plan.search_seconds);
     std::vector<std::string> names;
     for (const SearchPlan::Candidate& each : plan.candidates)
       names.push_back(fmt::format("    {} ({}, {})", each.name, each.op, name_of(each.low)));

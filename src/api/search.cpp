@@ -14,6 +14,7 @@
 #include "precision/fingerprint.h"
 #include "precision/sample_pairs.h"
 #include "precision/search.h"
+#include "precision/search_estimate.h"
 #include "precision/trials.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -265,8 +266,11 @@ SearchPlan plan_search(const Model& model, std::span<const TensorsByName> sample
   plan.held_out = data.held_out.size();
   plan.criterion = criterion->description();
   const auto start = std::chrono::steady_clock::now();
-  trials.run(trials.full_precision(), /*keep=*/false);
+  const std::vector<TensorMap> exact = trials.run(trials.full_precision(), /*keep=*/false);
   plan.forward_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!plan.candidates.empty())
+    plan.search_seconds =
+        estimate_search_seconds(data, *criterion, task, exact, trials.run(low, /*keep=*/false));
   return plan;
 }
 
