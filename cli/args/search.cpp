@@ -1,6 +1,7 @@
 #include "args/search.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -94,7 +95,9 @@ void SearchArgs::declare(OptionTable& table) {
   table.section("Answer", "what is kept of the search.");
   table.ours().value(
       {"--save-answer"}, answer, "FILE",
-      "Write the answer (JSON) to this file (default: MODEL's name with .answer.json in the working directory)");
+      "Write the answer (JSON) to this file (default: MODEL.fp16.answer.json, with the precisions that are enabled, in "
+      "the working directory). A found answer is never replaced by one that was not found, or is for another model: "
+      "that goes to a file beside it");
   table.ours().value({"--save-layer-precisions"}, layer_precisions_file, "FILE",
                      "Write the layers and their precisions as words for --layer-precisions, one per line");
   table.ours()
@@ -138,14 +141,19 @@ SearchOptions SearchArgs::options() const {
   return options;
 }
 
-std::filesystem::path SearchArgs::answer_path(const std::filesystem::path& model) const {
-  return answer ? std::filesystem::path(*answer) : std::filesystem::path(model.stem().string() + ".answer.json");
+std::filesystem::path SearchArgs::answer_path(const std::filesystem::path& model,
+                                              const std::vector<std::string>& precisions) const {
+  if (answer) return *answer;
+  std::string name = model.stem().string();
+  if (!precisions.empty()) name += fmt::format(".{}", fmt::join(precisions, "-"));
+  return name + ".answer.json";
 }
 
-std::filesystem::path SearchArgs::journal_path(const std::filesystem::path& model) const {
+std::filesystem::path SearchArgs::journal_path(const std::filesystem::path& model,
+                                               const std::vector<std::string>& precisions) const {
   if (no_journal) return {};
   if (journal) return *journal;
-  std::filesystem::path path = answer_path(model);
+  std::filesystem::path path = answer_path(model, precisions);
   if (path.extension() == ".json") path.replace_extension();
   if (path.extension() == ".answer") path.replace_extension();
   path += ".journal.jsonl";

@@ -23,10 +23,12 @@ struct SearchArgs {
   /// Without criterion, data and files. Throws Error for what makes no sense.
   SearchOptions options() const;
 
-  /// --save-answer, or MODEL's name with ".answer.json" in the working directory.
-  std::filesystem::path answer_path(const std::filesystem::path& model) const;
+  /// --save-answer, or MODEL's name with the precisions ("m.fp16-int8.answer.json") in the working directory.
+  std::filesystem::path answer_path(const std::filesystem::path& model,
+                                    const std::vector<std::string>& precisions) const;
   /// --journal, or beside the answer: "x.answer.json" and "x.json" have "x.journal.jsonl". Empty with --no-journal.
-  std::filesystem::path journal_path(const std::filesystem::path& model) const;
+  std::filesystem::path journal_path(const std::filesystem::path& model,
+                                     const std::vector<std::string>& precisions) const;
 };
 
 /// "30", "30s", "2m", "1.5h" as seconds. Throws Error that starts with the option's name.

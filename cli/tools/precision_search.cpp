@@ -2,16 +2,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "args/criterion.h"
 #include "args/search.h"
 #include "compare/json_files.h"
 #include "console.h"
 #include "core/file.h"
+#include "engine/option_names.h"
 #include "interrupt.h"
+#include "tools/answer_place.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
+#include "tools/search_progress.h"
 #include "tools/tool.h"
 #include "ulpscope/calibrate.h"
 #include "ulpscope/convert.h"
@@ -21,52 +23,6 @@
 
 namespace ulpscope::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-std::string duration(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", std::max(1.0, seconds));
-  return fmt::format("{:.0f} min", seconds / 60);
-}
-
-/// The line that a terminal shows while the search goes on.
-class ProgressLine {
- public:
-  explicit ProgressLine(double time_limit) : time_limit_(time_limit) {}
-
-  void show(const SearchProgress& now) {
-    if (now.stage != stage_) {
-      stage_ = now.stage;
-      stage_start_ = Clock::now();
-    }
-    std::string text = now.stage;
-    double left = -1;
-    if (now.all > 0) {
-      constexpr int kWidth = 20;
-      const int filled = std::clamp(kWidth * now.done / now.all, 0, kWidth);
-      text += fmt::format(" [{}{}] {}/{}", std::string(static_cast<std::size_t>(filled), '#'),
-                          std::string(static_cast<std::size_t>(kWidth - filled), '.'), now.done, now.all);
-      if (now.done > 0) left = seconds_since(stage_start_) * (now.all - now.done) / now.done;
-    }
-    text += fmt::format(" | {} trial(s)", now.trials);
-    if (now.best >= 0) text += fmt::format(", best: {} layer(s)", now.best);
-    if (time_limit_ > 0) {
-      const double limit_left = std::max(0.0, time_limit_ - seconds_since(start_));
-      left = left < 0 ? limit_left : std::min(left, limit_left);
-    }
-    text += fmt::format(" | {}", duration(seconds_since(start_)));
-    if (left >= 0) text += fmt::format(", {} {} left", time_limit_ > 0 ? "at most" : "about", duration(left));
-    progress_.show(text);
-  }
-
- private:
-  double time_limit_;
-  Progress progress_;
-  std::string stage_;
-  Clock::time_point start_ = Clock::now(), stage_start_ = Clock::now();
-};
 
 class PrecisionSearchTool : public Tool {
  public:
@@ -112,14 +68,15 @@ class PrecisionSearchTool : public Tool {
     check_interrupted();
     if (search_.dry_run) return dry_run(plan_search(setup.model, samples, search), search);
 
-    search.answer_path = search_.answer_path(options_.model.path());
-    search.journal = search_.journal_path(options_.model.path());
+    const std::vector<std::string> precisions = enabled_precisions(setup.model.loaded().build);
+    search.answer_path = search_.answer_path(options_.model.path(), precisions);
+    search.journal = search_.journal_path(options_.model.path(), precisions);
     search.resume = search_.resume;
     search.calibration_cache = cache_path(setup.model, search.answer_path);
     const DeferInterrupt defer;
     AnswerFile file;
     {
-      ProgressLine line(search.time_limit);
+      SearchProgressLine line(search.time_limit);
       search.progress = [&](const SearchProgress& now) {
         if (interrupted()) throw SearchInterrupted("Ctrl-C");
         line.show(now);
@@ -128,6 +85,7 @@ class PrecisionSearchTool : public Tool {
     }
     file.inputs = options_.data.load_inputs;
     file.golden = options_.golden.value_or("");
+    move(place_for(file, search_.answer.has_value()), file);
     save_cache(setup.model, file);
     show(file);
     save(file);
@@ -201,14 +159,12 @@ class PrecisionSearchTool : public Tool {
   }
 
   static int dry_run(const SearchPlan& plan, const SearchOptions& search) {
-    // Prediction and trials together cost some 10 to 30 forwards.
     std::string text = fmt::format(
         "{} of {} layers are candidates\nsamples: {} to search on, {} held out\ntolerance: {}, searched at {} of "
-        "it\nobjective: {}\none float32 forward over the samples: {:.3g} s; the search will take about {:.3g} to "
-        "{:.3g} s",
+        "it\nobjective: {}\none float32 forward over the samples: {:.3g} s; the search will take about {:.2g} s",
         plan.candidates.size(), plan.layers, plan.samples, plan.held_out, plan.criterion,
         search.margin > 0 ? fmt::format("{:.3g}", search.margin) : "a share that the data tell",
-        name_of(search.objective), plan.forward_seconds, 10 * plan.forward_seconds, 30 * plan.forward_seconds);
+        name_of(search.objective), plan.forward_seconds, plan.search_seconds);
     std::vector<std::string> names;
     for (const SearchPlan::Candidate& each : plan.candidates)
       names.push_back(fmt::format("    {} ({}, {})", each.name, each.op, name_of(each.low)));
@@ -226,9 +182,27 @@ class PrecisionSearchTool : public Tool {
   }
 
   /// The file that `run` takes the scales from: that of the options, else one beside the answer.
-  std::filesystem::path cache_path(const Model& model, std::filesystem::path answer_path) const {
+  std::filesystem::path cache_path(const Model& model, const std::filesystem::path& answer_path) const {
     if (options_.config.calibration_cache) return *options_.config.calibration_cache;
-    return model.scales().empty() ? std::filesystem::path() : answer_path.replace_extension(".calibration.cache");
+    return model.scales().empty() ? std::filesystem::path() : cache_beside(answer_path);
+  }
+
+  /// The answer to another path, and a cache beside it as well.
+  void move(const std::filesystem::path& path, AnswerFile& file) const {
+    const auto rename = [&](const std::string& from, const std::string& to) {
+      std::ranges::replace(file.run_options, from, to);
+    };
+    rename(file.path.string(), path.string());
+    if (!file.calibration_cache.empty() && !options_.config.calibration_cache) {
+      const std::string cache = cache_beside(path).string();
+      rename(file.calibration_cache, cache);
+      file.calibration_cache = cache;
+    }
+    file.path = path;
+  }
+
+  static std::filesystem::path cache_beside(std::filesystem::path answer_path) {
+    return answer_path.replace_extension(".calibration.cache");
   }
 
   void save_cache(const Model& model, const AnswerFile& file) const {

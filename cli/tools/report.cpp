@@ -22,7 +22,7 @@ class ReportTool : public Tool {
   std::string summary() const override { return "Write a page that shows the answer of a search."; }
   std::string description() const override {
     return summary() +
-           "\n\n    ulpscope report model.answer.json -o report.html\n\n"
+           "\n\n    ulpscope report model.fp16.answer.json -o report.html\n\n"
            "One HTML file that needs no network: the verdict, the error of all trials against their estimated time,\n"
            "the sensitivity of every layer, why each kept layer is kept, and the commands that reproduce it. The "
            "charts\n"

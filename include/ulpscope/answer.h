@@ -13,6 +13,7 @@
 
 #include "ulpscope/export.h"
 #include "ulpscope/precision.h"
+#include "ulpscope/raised_layers.h"
 
 namespace ulpscope {
 
@@ -51,8 +52,7 @@ struct Trial {
   /// What it was for: on the samples of the search "search", "layer" (one layer low), "shrink", "fallback", "repair"; on
   /// those of validation "hold-out"; on one half of the untouched ones "untouched", on the other "untouched-rest".
   std::string kind;
-  /// The layers above the lowest precision: name and precision ("fp32"), in the network's order.
-  std::vector<std::pair<std::string, std::string>> raised;
+  RaisedLayers raised;  ///< Those above the lowest precision.
   Judgement judgement;
   double margin = 1;  ///< It passed if judgement.passed(margin).
   double seconds = 0;
@@ -183,8 +183,8 @@ struct Answer {
   std::vector<Sensitivity> sensitivities;
 };
 
-/// Version of the schema that is written, and the only one that is read.
-inline constexpr int kAnswerVersion = 1;
+/// Version of the schema that is written. Version 1 is read as well.
+inline constexpr int kAnswerVersion = 2;
 
 /// An answer with what it is about.
 struct AnswerFile {

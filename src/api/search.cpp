@@ -14,6 +14,7 @@
 #include "precision/fingerprint.h"
 #include "precision/sample_pairs.h"
 #include "precision/search.h"
+#include "precision/search_estimate.h"
 #include "precision/trials.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -153,9 +154,13 @@ void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options
                     exact.used, exact.worst_output));
 }
 
-Journal open_journal(const SearchOptions& options, const Fingerprint& fingerprint) {
-  if (!options.resume) return Journal::create(options.journal, fingerprint);
-  Journal journal = Journal::resume(options.journal, fingerprint);
+Journal open_journal(const Network& network, const SearchOptions& options, const Fingerprint& fingerprint) {
+  std::vector<std::string> names;
+  for (const Layer& layer : network.layers)
+    if (has_precision(layer)) names.push_back(layer.name);
+  for (const TensorId output : network.outputs) names.push_back(network.tensor(output).name);
+  if (!options.resume) return Journal::create(options.journal, fingerprint, names);
+  Journal journal = Journal::resume(options.journal, fingerprint, names);
   if (journal.resumed() > 0)
     log_info(fmt::format("Going on with {} finished trial(s) of '{}'", journal.resumed(), options.journal.string()));
   return journal;
@@ -230,8 +235,9 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
     throw Error(ErrorCode::kInterrupted, interrupted.what());
   }
   if (!options.journal.empty())
-    journal = open_journal(options, fingerprint_of(task, prepared.data, options.criterion, *prepared.criterion,
-                                                   loaded.hash(), ULPSCOPE_VERSION));
+    journal = open_journal(
+        *loaded.network, options,
+        fingerprint_of(task, prepared.data, options.criterion, *prepared.criterion, loaded.hash(), ULPSCOPE_VERSION));
   Answer answer = search_precisions(prepared.data, *prepared.criterion, task, journal, options.progress);
   for (const LayerId id : task.keep) {
     const Layer& layer = loaded.network->layer(id);
@@ -260,8 +266,11 @@ SearchPlan plan_search(const Model& model, std::span<const TensorsByName> sample
   plan.held_out = data.held_out.size();
   plan.criterion = criterion->description();
   const auto start = std::chrono::steady_clock::now();
-  trials.run(trials.full_precision(), /*keep=*/false);
+  const std::vector<TensorMap> exact = trials.run(trials.full_precision(), /*keep=*/false);
   plan.forward_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!plan.candidates.empty())
+    plan.search_seconds =
+        estimate_search_seconds(data, *criterion, task, exact, trials.run(low, /*keep=*/false));
   return plan;
 }
 

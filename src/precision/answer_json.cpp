@@ -3,10 +3,14 @@
 
 #include <array>
 #include <limits>
+#include <list>
+#include <map>
 #include <span>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/file.h"
-#include "precision/json_values.h"
+#include "precision/trial_json.h"
 #include "ulpscope/answer.h"
 #include "ulpscope/error.h"
 
@@ -30,18 +34,6 @@ Enum read_enum(const Reader& reader, std::span<const std::string_view> names) {
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names[i] == text) return static_cast<Enum>(i);
   reader.fail(fmt::format("one of {}", fmt::join(names, ", ")));
-}
-
-Precision read_precision(const Reader& reader) {
-  const std::string text = reader.text();
-  if (const auto precision = precision_named(text)) return *precision;
-  reader.fail("a precision (fp32, tf32, fp16, bf16, fp8, int8)");
-}
-
-std::vector<std::string> read_texts(const Reader& reader) {
-  std::vector<std::string> result;
-  reader.each([&](const Reader& each) { result.push_back(each.text()); });
-  return result;
 }
 
 int read_count(const Reader& reader) {
@@ -75,7 +67,7 @@ Json from_layer(const KeptLayer& layer) {
 /// Files of earlier releases do not have them.
 void read_exponents(const Reader& reader, Reason& reason) {
   if (reader.has("low"))
-    if (const Reader low = reader.at("low"); !low.is_null()) reason.low = read_precision(low);
+    if (const Reader low = reader.at("low"); !low.is_null()) reason.low = json::to_precision(low);
   if (!reader.has("exponents")) return;
   const Reader exponents = reader.at("exponents");
   if (exponents.is_null()) return;
@@ -94,9 +86,9 @@ void read_exponents(const Reader& reader, Reason& reason) {
 KeptLayer to_layer(const Reader& reader) {
   KeptLayer layer;
   layer.name = reader.at("name").text();
-  layer.nodes = read_texts(reader.at("nodes"));
+  layer.nodes = json::to_texts(reader.at("nodes"));
   layer.op = reader.at("op").text();
-  layer.precision = read_precision(reader.at("precision"));
+  layer.precision = json::to_precision(reader.at("precision"));
   layer.effect = reader.at("effect").real();
   const Reader reason = reader.at("reason");
   layer.reason.kind = read_enum<ReasonKind>(reason.at("kind"), kReasons);
@@ -147,15 +139,88 @@ Repair to_repair(const Reader& reader) {
   return repair;
 }
 
+/// The names of layers that the rest of the file numbers, in the network's order.
+std::vector<std::string> layer_names(const Answer& answer) {
+  std::list<std::string_view> names;
+  std::unordered_map<std::string_view, std::list<std::string_view>::iterator> places;
+  /// Each behind the one before it in the same table.
+  auto next = names.begin();
+  const auto visit = [&](std::string_view name, bool used) {
+    auto place = places.find(name);
+    if (place == places.end() && !used) return;
+    if (place == places.end()) place = places.emplace(name, names.insert(next, name)).first;
+    next = std::next(place->second);
+  };
+  for (const Answer::Sensitivity& each : answer.sensitivities) visit(each.name, true);
+  std::map<RaisedLayers::Table, RaisedLayers::Marks> tables;
+  std::vector<RaisedLayers::Table> order;
+  for (const Trial& trial : answer.trials) {
+    if (trial.raised.empty()) continue;
+    const auto [entry, is_new] = tables.try_emplace(trial.raised.table());
+    if (is_new) order.push_back(entry->first);
+    const RaisedLayers::Marks& marks = trial.raised.marks();
+    RaisedLayers::Marks& used = entry->second;
+    used.resize(std::max(used.size(), marks.size()), 0);
+    for (std::size_t i = 0; i < marks.size(); ++i) used[i] |= marks[i];
+  }
+  for (const RaisedLayers::Table& table : order) {
+    next = names.begin();
+    const RaisedLayers::Marks& used = tables[table];
+    for (std::size_t i = 0; i < used.size(); ++i) visit((*table)[i], used[i] != 0);
+  }
+  return {names.begin(), names.end()};
+}
+
+/// In columns, since there may be thousands.
+Json from_sensitivities(const Answer& answer, json::TrialCoder& coder) {
+  Json layers = Json::array(), ops = Json::array(), effects = Json::array(), measured = Json::array();
+  for (const Answer::Sensitivity& each : answer.sensitivities) {
+    if (each.measured) measured.push_back(layers.size());
+    layers.push_back(coder.number_of(each.name));
+    ops.push_back(each.op);
+    effects.push_back(from_double(each.effect));
+  }
+  return {{"layer", std::move(layers)},
+          {"op", std::move(ops)},
+          {"effect", std::move(effects)},
+          {"measured", std::move(measured)}};
+}
+
+void read_sensitivities(const Reader& reader, const json::TrialCoder& coder, Answer& answer) {
+  auto& rows = answer.sensitivities;
+  std::size_t bytes = 0;  // A file may say the same long name again and again.
+  reader.at("layer").each([&](const Reader& each) {
+    rows.push_back({coder.name_at(each), "", 0, false});
+    bytes += rows.back().name.size();
+    if (bytes > std::size_t{1} << 28) each.fail("shorter names");
+  });
+  const auto fill = [&](const char* key, const auto& set) {
+    std::size_t row = 0;
+    reader.at(key).each([&](const Reader& each) {
+      if (row < rows.size()) set(rows[row], each);
+      ++row;
+    });
+    if (row != rows.size()) reader.at(key).fail(fmt::format("as many as layers, {}", rows.size()));
+  };
+  fill("op", [](Answer::Sensitivity& row, const Reader& value) { row.op = value.text(); });
+  fill("effect", [](Answer::Sensitivity& row, const Reader& value) { row.effect = value.real(); });
+  reader.at("measured").each([&](const Reader& each) {
+    const std::int64_t row = each.integer();
+    if (row < 0 || row >= std::ssize(rows)) each.fail(fmt::format("a row, below {}", rows.size()));
+    rows[static_cast<std::size_t>(row)].measured = true;
+  });
+}
+
 Json from_answer(const AnswerFile& file) {
   const Answer& answer = file.answer;
-  Json layers = Json::array(), repairs = Json::array(), trials = Json::array(), sensitivities = Json::array();
+  Json layers = Json::array(), repairs = Json::array(), trials = Json::array();
   for (const KeptLayer& layer : answer.kept) layers.push_back(from_layer(layer));
   for (const Repair& repair : answer.repairs) repairs.push_back(from_repair(repair));
-  for (const Trial& trial : answer.trials) trials.push_back(json::from_trial(trial));
-  for (const Answer::Sensitivity& each : answer.sensitivities)
-    sensitivities.push_back(
-        {{"name", each.name}, {"op", each.op}, {"effect", from_double(each.effect)}, {"measured", each.measured}});
+  const std::vector<std::string> names = layer_names(answer);
+  json::TrialCoder coder(names);
+  Json sensitivities = from_sensitivities(answer, coder);
+  // Names of outputs come with the first trials that have them.
+  for (const Trial& trial : answer.trials) trials.push_back(coder.write(trial));
   Json sets = Json::object(), curve = Json::array();
   for (const Answer::ProvenSet& each : answer.sets) sets[std::string(name_of(each.objective))] = each.trial;
   for (const Answer::CurvePoint& point : answer.curve)
@@ -206,6 +271,7 @@ Json from_answer(const AnswerFile& file) {
           {"held_out_evaluations", answer.held_out_evaluations},
           {"seconds", from_double(answer.seconds)},
           {"int8", std::move(int8)},
+          {"names", names},
           {"sensitivities", std::move(sensitivities)},
           {"trials", std::move(trials)},
           {"sets", std::move(sets)},
@@ -263,8 +329,28 @@ std::string_view name_of(ScaleEdit::Kind kind) noexcept { return kScaleEdits[sta
 std::string_view name_of(Objective objective) noexcept { return kObjectives[static_cast<std::size_t>(objective)]; }
 std::string_view name_of(ReasonKind kind) noexcept { return kReasons[static_cast<std::size_t>(kind)]; }
 
+/// A line for each key, and one for each element of what is a list or an object.
 std::string answer_to_json(const AnswerFile& file) {
-  return from_answer(file).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const auto dump = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  const Json document = from_answer(file);
+  std::string text = "{";
+  const char* comma = "\n ";
+  for (const auto& [key, value] : document.items()) {
+    text += comma + dump(key) + ": ";
+    comma = ",\n ";
+    if (!value.is_structured() || value.empty()) {
+      text += dump(value);
+      continue;
+    }
+    text += value.is_array() ? "[" : "{";
+    const char* inner = "\n  ";
+    for (const auto& [name, element] : value.items()) {
+      text += inner + (value.is_array() ? "" : dump(name) + ": ") + dump(element);
+      inner = ",\n  ";
+    }
+    text += value.is_array() ? "\n ]" : "\n }";
+  }
+  return text + "\n}\n";
 }
 
 AnswerFile answer_from_json(std::string_view text, const std::string& where) {
@@ -278,26 +364,27 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
                 fmt::format("{}: expected an answer of `ulpscope precision search` (\"format\": "
                             "\"{}\"), got other JSON",
                             where, kAnswerFormat));
-  if (const std::int64_t version = reader.at("version").integer(); version != kAnswerVersion)
+  const std::int64_t version = reader.at("version").integer();
+  if (version < 1 || version > kAnswerVersion)
     throw Error(ErrorCode::kInvalidFile,
-                fmt::format("{}: expected version {} of the format, got {}; try searching again with this release",
+                fmt::format("{}: expected version 1 to {} of the format, got {}; try searching again with this release",
                             where, kAnswerVersion, version));
   AnswerFile file;
   file.program = reader.at("program").text();
   file.model = reader.at("model").at("path").text();
   file.model_hash = reader.at("model").at("hash").text();
-  file.precisions = read_texts(reader.at("precisions"));
+  file.precisions = json::to_texts(reader.at("precisions"));
   file.fusion = reader.at("fusion").text();
-  file.run_options = read_texts(reader.at("run_options"));
+  file.run_options = json::to_texts(reader.at("run_options"));
   // Earlier releases did not write these.
-  if (reader.has("criterion_options")) file.criterion_options = read_texts(reader.at("criterion_options"));
-  if (reader.has("inputs")) file.inputs = read_texts(reader.at("inputs"));
+  if (reader.has("criterion_options")) file.criterion_options = json::to_texts(reader.at("criterion_options"));
+  if (reader.has("inputs")) file.inputs = json::to_texts(reader.at("inputs"));
   if (reader.has("golden")) file.golden = reader.at("golden").text();
   Answer& answer = file.answer;
   answer.verdict = read_enum<Answer::Verdict>(reader.at("verdict"), kVerdicts);
   answer.message = reader.at("message").text();
   reader.at("layers").each([&](const Reader& each) { answer.kept.push_back(to_layer(each)); });
-  answer.following = read_texts(reader.at("following"));
+  answer.following = json::to_texts(reader.at("following"));
   reader.at("repairs").each([&](const Reader& each) { answer.repairs.push_back(to_repair(each)); });
   read_figures(reader, answer);
   if (const Reader int8 = reader.at("int8"); !int8.is_null()) {
@@ -308,11 +395,20 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
       file.scales[name] = static_cast<float>(value);
     });
   }
-  reader.at("sensitivities").each([&](const Reader& each) {
-    answer.sensitivities.push_back(
-        {each.at("name").text(), each.at("op").text(), each.at("effect").real(), each.at("measured").boolean()});
+  json::TrialCoder coder;
+  if (version == 1) {
+    reader.at("sensitivities").each([&](const Reader& each) {
+      answer.sensitivities.push_back(
+          {each.at("name").text(), each.at("op").text(), each.at("effect").real(), each.at("measured").boolean()});
+      coder.number_of(answer.sensitivities.back().name);
+    });
+  } else {
+    coder.read_names(reader.at("names"));
+    read_sensitivities(reader.at("sensitivities"), coder, answer);
+  }
+  reader.at("trials").each([&](const Reader& each) {
+    answer.trials.push_back(version == 1 ? coder.read_version_1(each) : coder.read(each));
   });
-  reader.at("trials").each([&](const Reader& each) { answer.trials.push_back(json::to_trial(each)); });
   read_sets(reader, answer);
   return file;
 }

@@ -57,9 +57,8 @@ AnswerFile with_set(AnswerFile file, Objective objective) {
   std::set<std::string> before;
   for (const KeptLayer& layer : answer.kept) before.insert(layer.name);
   std::vector<KeptLayer> kept;
-  for (const auto& [name, precision] : trial.raised) {
+  for (const auto& [name, high] : trial.raised.layers()) {
     const auto old = std::ranges::find(answer.kept, name, &KeptLayer::name);
-    const Precision high = precision_named(precision).value_or(Precision::kFP32);
     kept.push_back(old != answer.kept.end() ? *old : named_layer(name, high, objective));
     kept.back().precision = high;
   }

@@ -106,7 +106,7 @@ void append_sets(const Answer& answer, std::string& out) {
       return layer.reason.kind == ReasonKind::kSingular || layer.reason.kind == ReasonKind::kRequested;
     });
     out += fmt::format("Also proven, the {} set: {}, {}, {:.3g} % of the multiply-adds\n", name_of(each.objective),
-                       plural(std::ssize(trial.raised) + fixed, "layer"), microseconds(trial.time_us),
+                       plural(static_cast<std::int64_t>(trial.raised.size()) + fixed, "layer"), microseconds(trial.time_us),
                        100 * trial.cost_share);
   }
 }

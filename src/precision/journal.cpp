@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 
 #include "core/file.h"
-#include "precision/json_values.h"
+#include "precision/trial_json.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -19,34 +22,59 @@ namespace {
 using json::Json;
 
 constexpr char kJournalFormat[] = "ulpscope-journal";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 std::string line_of(const Json& json) {
   // Names are whatever bytes the model has; those that are no UTF-8 are replaced rather than refused.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string header_line(const Fingerprint& fingerprint) {
+std::string header_line(const Fingerprint& fingerprint, const std::vector<std::string>& names) {
   Json made_for = Json::array();
   for (const auto& [name, value] : fingerprint) made_for.push_back({name, value});
-  return line_of({{"format", kJournalFormat}, {"version", kVersion}, {"made_for", std::move(made_for)}});
+  return line_of(
+      {{"format", kJournalFormat}, {"version", kVersion}, {"made_for", std::move(made_for)}, {"names", names}});
 }
 
 bool is_held_out(std::string_view kind) { return kind == "hold-out" || kind.starts_with("untouched"); }
 
-std::string key_of(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
-                   const std::vector<std::string>& repairs, int joined, int validation) {
+std::string key_of(const std::string& kind, const RaisedLayers::Marks& marks, const std::vector<std::string>& repairs,
+                   int joined, int validation) {
   // Those of the search are all on the same samples.
   std::string key = is_held_out(kind) ? fmt::format("{} {} {}", kind, joined, validation) : fmt::format("search {}", joined);
-  const auto append = [&key](char mark, const std::string& text) {
-    key += mark + std::to_string(text.size()) + ':' + text;
-  };
-  for (const std::string& repair : repairs) append('r', repair);
-  for (const auto& [name, precision] : raised) {
-    append('l', name);
-    append('p', precision);
-  }
+  for (const std::string& repair : repairs) key += 'r' + std::to_string(repair.size()) + ':' + repair;
+  key += 'l';
+  key.append(marks.begin(), marks.end());
   return key;
+}
+
+double rounded(double value, int digits) { return std::strtod(fmt::format("{:.{}g}", value, digits).c_str(), nullptr); }
+
+/// As the file keeps it: what is only shown needs few digits, and of what fails only the worst outputs.
+Trial shortened(Trial trial) {
+  constexpr std::size_t kFailing = 3;
+  constexpr int kDigits = 6, kFewDigits = 4;
+  Judgement& judgement = trial.judgement;
+  judgement.value = rounded(judgement.value, kDigits);
+  auto& outputs = judgement.outputs;
+  if (outputs.size() == 1) {
+    outputs.front().value = rounded(outputs.front().value, kDigits);
+  } else {
+    if (outputs.size() > kFailing && !judgement.passed(trial.margin)) {
+      std::ranges::stable_sort(outputs, std::greater(), [&](const auto& each) {
+        return std::pair(each.output == judgement.worst_output, each.used);
+      });
+      outputs.resize(kFailing);
+    }
+    for (Judgement::OutputError& each : outputs) {
+      each.used = rounded(each.used, kFewDigits);
+      each.value = rounded(each.value, kFewDigits);
+    }
+  }
+  trial.time_us = rounded(trial.time_us, kDigits);
+  trial.cost_share = rounded(trial.cost_share, kDigits);
+  trial.seconds = rounded(trial.seconds, kFewDigits);
+  return trial;
 }
 
 /// Throws unless the journal was made for `fingerprint`.
@@ -115,15 +143,23 @@ void append(const std::filesystem::path& path, const std::string& line, std::uin
 
 }  // namespace
 
-Journal Journal::create(const std::filesystem::path& path, const Fingerprint& fingerprint) {
+Journal::Journal() : coder_(std::make_unique<json::TrialCoder>()) {}
+Journal::~Journal() = default;
+Journal::Journal(Journal&&) noexcept = default;
+Journal& Journal::operator=(Journal&&) noexcept = default;
+
+Journal Journal::create(const std::filesystem::path& path, const Fingerprint& fingerprint,
+                        const std::vector<std::string>& names) {
   Journal journal;
+  *journal.coder_ = json::TrialCoder(names);
   journal.path_ = path;
-  journal.pending_ = header_line(fingerprint);
+  journal.pending_ = header_line(fingerprint, journal.coder_->names());
   return journal;
 }
 
-Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fingerprint) {
-  Journal journal = create(path, fingerprint);
+Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fingerprint,
+                        const std::vector<std::string>& names) {
+  Journal journal = create(path, fingerprint, names);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     log_info(
@@ -154,8 +190,11 @@ Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fi
     const json::Reader reader(line, where);
     if (line_number == 1) {
       check_fingerprint(reader, fingerprint, where);
+      *journal.coder_ = json::TrialCoder();
+      journal.coder_->read_names(reader.at("names"));
     } else {
-      journal.remember(json::to_trial(reader));
+      Trial trial = journal.coder_->read(reader);
+      journal.remember(std::move(trial), journal.coder_->latest());
     }
     start = kept = end + 1;
   }
@@ -171,20 +210,24 @@ Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fi
   return journal;
 }
 
-const Trial* Journal::find(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
-                           const std::vector<std::string>& repairs, int joined, int validation) const {
-  const auto found = index_.find(key_of(kind, raised, repairs, joined, validation));
+const Trial* Journal::find(const std::string& kind, const RaisedLayers& raised, const std::vector<std::string>& repairs,
+                           int joined, int validation) const {
+  const auto marks = coder_->marks_of(raised);
+  if (!marks) return nullptr;
+  const auto found = index_.find(key_of(kind, *marks, repairs, joined, validation));
   return found == index_.end() ? nullptr : &trials_[found->second];
 }
 
-void Journal::remember(Trial trial) {
-  index_.emplace(key_of(trial.kind, trial.raised, trial.repairs, trial.joined, trial.validation), trials_.size());
+void Journal::remember(Trial trial, const RaisedLayers::Marks& marks) {
+  index_.emplace(key_of(trial.kind, marks, trial.repairs, trial.joined, trial.validation), trials_.size());
   trials_.push_back(std::move(trial));
 }
 
 void Journal::add(Trial trial) {
+  trial = shortened(std::move(trial));
+  const Json json = coder_->write(trial);
   if (!path_.empty()) {
-    const std::string line = line_of(json::from_trial(trial));
+    const std::string line = line_of(json);
     if (!pending_.empty()) {
       write_file(path_, pending_ + line);
       size_ = pending_.size() + line.size();
@@ -194,7 +237,7 @@ void Journal::add(Trial trial) {
       size_ += line.size();
     }
   }
-  remember(std::move(trial));
+  remember(std::move(trial), coder_->latest());
 }
 
 }  // namespace ulpscope

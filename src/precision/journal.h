@@ -3,15 +3,18 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
-#include <optional>
+#include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "ulpscope/answer.h"
 
 namespace ulpscope {
+namespace json {
+class TrialCoder;
+}
 
 /// What two runs of a search must share for one to go on with the trials of the other: pairs of name and value
 /// ("model": hash, "metric": ...).
@@ -22,29 +25,37 @@ using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 class Journal {
  public:
   /// Keeps nothing on disk.
-  Journal() = default;
-  /// Starts a file; an existing one is replaced when the first trial is there, and not before.
-  static Journal create(const std::filesystem::path& path, const Fingerprint& fingerprint);
+  Journal();
+  ~Journal();
+  Journal(Journal&&) noexcept;
+  Journal& operator=(Journal&&) noexcept;
+  /// Starts a file; an existing one is replaced when the first trial is there, and not before. `names`: of layers in
+  /// the network's order, and of outputs; others may appear in trials.
+  static Journal create(const std::filesystem::path& path, const Fingerprint& fingerprint,
+                        const std::vector<std::string>& names = {});
   /// Goes on with a file. One that is absent, or was cut before its first trial, is started. A last line that was cut
   /// is dropped with a warning. Throws Error(kInvalidArgument) naming the first difference when the fingerprint is
   /// another, Error(kInvalidFile) naming the line for what is no journal.
-  static Journal resume(const std::filesystem::path& path, const Fingerprint& fingerprint);
+  static Journal resume(const std::filesystem::path& path, const Fingerprint& fingerprint,
+                        const std::vector<std::string>& names = {});
 
   /// The finished trial on the same samples (Trial::kind, when so many held-out ones had joined the search, and so many
   /// were those of validation), of these raised layers, with these repairs; or null. Valid until the next `add`.
-  const Trial* find(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& raised,
-                    const std::vector<std::string>& repairs = {}, int joined = 0, int validation = 0) const;
-  /// Throws Error(kIo) when it cannot be written, also when another process wrote to the file.
+  const Trial* find(const std::string& kind, const RaisedLayers& raised, const std::vector<std::string>& repairs = {},
+                    int joined = 0, int validation = 0) const;
+  /// Figures that are only shown are rounded, so that a search that goes on sees what this one saw. Throws Error(kIo)
+  /// when it cannot be written, also when another process wrote to the file.
   void add(Trial trial);
   const std::vector<Trial>& trials() const noexcept { return trials_; }
   /// Trials that were there when it was resumed.
   std::size_t resumed() const noexcept { return resumed_; }
 
  private:
-  void remember(Trial trial);
+  void remember(Trial trial, const RaisedLayers::Marks& marks);
 
+  std::unique_ptr<json::TrialCoder> coder_;
   std::vector<Trial> trials_;
-  std::map<std::string, std::size_t> index_;
+  std::unordered_map<std::string, std::size_t> index_;
   std::filesystem::path path_;
   std::string pending_;      ///< The fingerprint's line, until the first trial.
   std::uintmax_t size_ = 0;  ///< Of the file, as we wrote it.

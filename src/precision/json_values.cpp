@@ -90,16 +90,23 @@ Json from_judgement(const Judgement& judgement) {
           {"problem", judgement.problem},           {"outputs", std::move(outputs)}};
 }
 
-namespace {
-
-/// A number of a sample, or of samples; -1: none.
 int to_sample(const Reader& reader) {
   const std::int64_t value = reader.integer();
   if (value < -1 || value > std::numeric_limits<int>::max()) reader.fail("the number of a sample");
   return static_cast<int>(value);
 }
 
-}  // namespace
+Precision to_precision(const Reader& reader) {
+  const std::string text = reader.text();
+  if (const auto precision = precision_named(text)) return *precision;
+  reader.fail("a precision (fp32, tf32, fp16, bf16, fp8, int8)");
+}
+
+std::vector<std::string> to_texts(const Reader& reader) {
+  std::vector<std::string> result;
+  reader.each([&](const Reader& each) { result.push_back(each.text()); });
+  return result;
+}
 
 Judgement to_judgement(const Reader& reader) {
   Judgement result;
@@ -113,49 +120,6 @@ Judgement to_judgement(const Reader& reader) {
         {each.at("output").text(), each.at("used").real(), each.at("value").real(), to_sample(each.at("sample"))});
   });
   return result;
-}
-
-Json from_trial(const Trial& trial) {
-  Json raised = Json::array();
-  for (const auto& [name, precision] : trial.raised) raised.push_back({name, precision});
-  Json shares = Json::array();
-  for (const double used : trial.sample_used) shares.push_back(from_double(used));
-  return {{"kind", trial.kind},
-          {"repairs", trial.repairs},
-          {"raised", std::move(raised)},
-          {"passed", trial.judgement.passed(trial.margin)},
-          {"samples_passed", trial.samples_passed},
-          {"joined", trial.joined},
-          {"validation", trial.validation},
-          {"sample_used", std::move(shares)},
-          {"margin", from_double(trial.margin)},
-          {"error", from_judgement(trial.judgement)},
-          {"cost_share", from_double(trial.cost_share)},
-          {"time_us", from_double(trial.time_us)},
-          {"seconds", from_double(trial.seconds)}};
-}
-
-Trial to_trial(const Reader& reader) {
-  Trial trial;
-  trial.kind = reader.at("kind").text();
-  reader.at("repairs").each([&](const Reader& each) { trial.repairs.push_back(each.text()); });
-  reader.at("raised").each([&](const Reader& pair) {
-    std::vector<std::string> words;
-    pair.each([&](const Reader& word) { words.push_back(word.text()); });
-    if (words.size() != 2) pair.fail("a layer and its precision");
-    trial.raised.emplace_back(std::move(words[0]), std::move(words[1]));
-  });
-  trial.judgement = to_judgement(reader.at("error"));
-  trial.margin = reader.at("margin").real();
-  if (reader.has("samples_passed")) trial.samples_passed = to_sample(reader.at("samples_passed"));
-  if (reader.has("joined")) trial.joined = to_sample(reader.at("joined"));
-  if (reader.has("validation")) trial.validation = to_sample(reader.at("validation"));
-  if (reader.has("sample_used"))
-    reader.at("sample_used").each([&](const Reader& each) { trial.sample_used.push_back(each.real()); });
-  trial.seconds = reader.at("seconds").real();
-  trial.time_us = reader.at("time_us").real();
-  trial.cost_share = reader.at("cost_share").real();
-  return trial;
 }
 
 bool parse(std::string_view text, Json& json) {

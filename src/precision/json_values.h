@@ -6,8 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "precision/criterion.h"
-#include "precision/journal.h"
+#include "ulpscope/answer.h"
 
 namespace ulpscope::json {
 
@@ -16,7 +15,6 @@ using Json = nlohmann::ordered_json;
 /// A number that reads back with the same bits; "inf", "-inf" and "nan" as text, since JSON has no number for them.
 Json from_double(double value);
 Json from_judgement(const Judgement& judgement);
-Json from_trial(const Trial& trial);
 
 /// A value within a document and its place ("layers[3].reason"), which messages name.
 class Reader {
@@ -57,7 +55,11 @@ class Reader {
 };
 
 Judgement to_judgement(const Reader& reader);
-Trial to_trial(const Reader& reader);
+/// The number of a sample, or of samples; -1: none.
+int to_sample(const Reader& reader);
+/// "fp32", ...
+Precision to_precision(const Reader& reader);
+std::vector<std::string> to_texts(const Reader& reader);
 
 /// Parses; nothing for malformed text. Nesting and sizes are bounded by the text.
 bool parse(std::string_view text, Json& json);

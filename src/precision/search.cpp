@@ -77,8 +77,8 @@ double Search::used(const Levels& levels, const std::string& kind) {
   const auto [first, count] = samples_of(kind);
   const bool held_out = first > 0;
   const std::string samples = held_out ? kind : "search";
-  auto raised = space_->names(levels);
-  if (const auto found = done_.find({samples, raised}); found != done_.end()) return found->second;
+  const RaisedLayers raised = space_->names(levels);
+  if (const auto found = done_.find({samples, raised.marks()}); found != done_.end()) return found->second;
   const Trial* known = journal_.find(kind, raised, {}, joined_, static_cast<int>(validated_));
   if (known == nullptr) {
     check_limits(!held_out);
@@ -118,7 +118,7 @@ double Search::used(const Levels& levels, const std::string& kind) {
     set_margin(trials_.back());
   log_verbose(fmt::format("{} | {} layer(s) raised | {:.4g} of the tolerance ({:.5g} at '{}')", kind, raised.size(),
                           judgement.used, judgement.value, judgement.worst_output));
-  done_.emplace(std::pair(samples, std::move(raised)), judgement.used);
+  done_.emplace(std::pair(samples, raised.marks()), judgement.used);
   show(stage_);
   return judgement.used;
 }

@@ -153,7 +153,7 @@ class Search {
   Judgement last_held_out_;
   std::vector<Trial> trials_;
   /// Of the tolerance, by kind of samples and raised layers.
-  std::map<std::pair<std::string, std::vector<std::pair<std::string, std::string>>>, double> done_;
+  std::map<std::pair<std::string, RaisedLayers::Marks>, double> done_;
   std::vector<Answer::ProvenSet> sets_;
   std::vector<Answer::CurvePoint> curve_;
   std::int64_t evaluations_ = 0, held_out_evaluations_ = 0;

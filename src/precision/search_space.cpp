@@ -1,6 +1,8 @@
 #include "precision/search_space.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "engine/assign.h"
 #include "engine/cost.h"
@@ -43,6 +45,9 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
   BuildOptions build = options_.build;
   build.constraints = ConstraintMode::kObey;
   trials_ = std::make_unique<Trials>(network_, build, samples, weights);
+  auto names = std::make_shared<std::vector<std::string>>();
+  for (const Layer& layer : network_->layers) names->push_back(layer.name);
+  layer_names_ = std::move(names);
   trials_->set_memory_limit(options_.memory_limit);
   low_ = assignment({});
   const auto spec = spec_ = trials_->specialization();
@@ -98,26 +103,25 @@ std::uint8_t SearchSpace::effective_level(std::size_t candidate, std::uint8_t le
   return precision(candidate, level) == precision(candidate, 0) ? 0 : level;
 }
 
-std::vector<std::pair<std::string, std::string>> SearchSpace::names(const Levels& levels) const {
-  std::vector<std::pair<std::string, std::string>> result;
+RaisedLayers SearchSpace::names(const Levels& levels) const {
+  RaisedLayers::Marks marks(layer_names_->size(), 0);
   for (std::size_t i = 0; i < levels.size(); ++i)
     for (const LayerId id : {levels[i] != 0 ? candidates_[i] : kNone, raised_bias(levels, i)})
-      if (id != kNone) result.emplace_back(network_->layer(id).name, std::string(name_of(precision(i, levels[i]))));
-  return result;
+      if (id != kNone) marks[id.index()] = RaisedLayers::mark_of(precision(i, levels[i]));
+  return {layer_names_, std::move(marks)};
 }
 
-std::optional<Levels> SearchSpace::levels_of(
-    const std::vector<std::pair<std::string, std::string>>& raised) const {
+std::optional<Levels> SearchSpace::levels_of(const RaisedLayers& raised) const {
+  std::unordered_map<std::string_view, std::uint8_t> marks;
+  for (std::size_t i = 0; i < raised.marks().size(); ++i)
+    if (raised.marks()[i] != 0) marks.emplace((*raised.table())[i], raised.marks()[i]);
   Levels levels = lowest();
-  auto next = raised.begin();
-  for (std::size_t i = 0; i < levels.size() && next != raised.end(); ++i) {
-    if (network_->layer(candidates_[i]).name != next->first) continue;
-    while (levels[i] < highest_level() && (levels[i] == 0 || name_of(precision(i, levels[i])) != next->second))
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const auto found = marks.find(network_->layer(candidates_[i]).name);
+    if (found == marks.end()) continue;
+    do {
       ++levels[i];
-    ++next;
-    if (next != raised.end() && raised_bias(levels, i) != kNone &&
-        network_->layer(raised_bias(levels, i)).name == next->first)
-      ++next;
+    } while (levels[i] < highest_level() && RaisedLayers::mark_of(precision(i, levels[i])) != found->second);
   }
   if (names(levels) != raised) return std::nullopt;
   return levels;

@@ -39,11 +39,11 @@ class SearchSpace {
   Precision precision(std::size_t candidate, std::uint8_t level) const;
   /// `level`, or 0 where that rung is what the candidate has at its lowest.
   std::uint8_t effective_level(std::size_t candidate, std::uint8_t level) const;
-  /// Names and precisions of the raised layers, in network order; a bias behind its product.
-  std::vector<std::pair<std::string, std::string>> names(const Levels& levels) const;
+  /// The raised layers, biases included, by name. All results share one table.
+  RaisedLayers names(const Levels& levels) const;
 
   /// The levels that have these names(); nothing where that is no choice of this space.
-  std::optional<Levels> levels_of(const std::vector<std::pair<std::string, std::string>>& raised) const;
+  std::optional<Levels> levels_of(const RaisedLayers& raised) const;
 
   /// What raising a candidate costs: its multiply-adds, and for all layers a little for the elements they write, so
   /// that no layer is free.
@@ -74,6 +74,7 @@ class SearchSpace {
   std::shared_ptr<const Specialization> spec_;
   std::optional<TimeModel> time_;
   Assignment low_;
+  RaisedLayers::Table layer_names_;  ///< Of the network.
   std::vector<LayerId> candidates_;
   std::vector<LayerId> biases_;  ///< Per candidate: the Add that is part of it while it runs in int8, or kNone.
   bool biases_raised_ = false;

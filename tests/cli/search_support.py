@@ -1,7 +1,9 @@
 """What the tests of `precision search` share: samples, answers, journals, and a network that int8 does not suit."""
 import base64
+import importlib.util
 import io
 import json
+import pathlib
 
 import numpy as np
 import onnx
@@ -10,17 +12,40 @@ from onnx import TensorProto, helper, numpy_helper
 from cli_support import encode_array
 
 
+# By its path: the package itself needs the library.
+_SPEC = importlib.util.spec_from_file_location(
+    "answers", pathlib.Path(__file__).parents[2] / "python" / "ulpscope" / "worker" / "answers.py")
+answers = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(answers)
+
+
+def plain(trials):
+    """With lists in the place of what is made when it is looked at."""
+    return [{**trial, "raised": [list(pair) for pair in trial["raised"]]} for trial in trials]
+
+
 def save_inputs(path, iterations):
     path.write_text(json.dumps([{name: encode_array(a) for name, a in each.items()} for each in iterations]))
     return path.name
 
 
-def answer_of(tmp_path, name="needs_constraints.answer.json"):
-    return json.loads((tmp_path / name).read_text())
+def answer_of(tmp_path, name="needs_constraints.fp16.answer.json"):
+    answer = answers.expand_answer(json.loads((tmp_path / name).read_text()))
+    return {**answer, "trials": plain(answer["trials"])}
+
+
+def version_1(answer):
+    """What earlier releases wrote: of an expanded answer."""
+    answer = {**answer, "version": 1}
+    answer.pop("names", None)
+    return answer
 
 
 def trials_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()][1:]
+    """Those whose line is whole."""
+    text = path.read_text()
+    lines = [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
+    return plain(answers.expand_trials(lines[1:], lines[0]["names"])) if lines else []
 
 
 def key(trial):

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from search_support import answer_of, relative_errors, save_inputs
+from search_support import answer_of, relative_errors, save_inputs, version_1
 
 FP16 = 65504.0
 WIDTH, ROWS, VOCABULARY = 32, 6, 48
@@ -100,7 +100,7 @@ def search(run, tmp_path, samples, *words, objective="smallest", threshold="0.01
     save_inputs(tmp_path / "held.json", samples[4:])
     outcome = run("precision", "search", "m.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--fp16", "--objective",
                   objective, "--fusion", "none", "--metric", "rel-l2", "--threshold", threshold, *words)
-    return outcome, answer_of(tmp_path, "m.answer.json")
+    return outcome, answer_of(tmp_path, "m.fp16.answer.json")
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -139,12 +139,12 @@ def test_what_a_search_scaled_is_converted_and_run_again(run, tmp_path, fusion):
     outcome, answer = search(run, tmp_path, samples)
     assert outcome.code == 0
     assert "--repairs" in answer["run_options"]
-    for name, words in (("exact", []), ("repaired", ["--repairs", "m.answer.json"])):
+    for name, words in (("exact", []), ("repaired", ["--repairs", "m.fp16.answer.json"])):
         assert run("run", "m.onnx", "--trt", *words, "--load-inputs", "in.json", "--save-outputs", f"{name}.json").code == 0
-    same = run("run", "m.onnx", "--trt", "--repairs", "m.answer.json", "--load-inputs", "in.json", "--load-outputs",
+    same = run("run", "m.onnx", "--trt", "--repairs", "m.fp16.answer.json", "--load-inputs", "in.json", "--load-outputs",
                "exact.json", "--atol", "0", "--rtol", "0")
     assert same.code == 0, same
-    outcome = run("convert", "m.onnx", "--answer", "m.answer.json", "-o", "typed.onnx", "--fusion", fusion)
+    outcome = run("convert", "m.onnx", "--answer", "m.fp16.answer.json", "-o", "typed.onnx", "--fusion", fusion)
     assert outcome.code == 0 and "equal in every bit" in outcome.text, outcome
     assert run("run", "m.onnx", *answer["run_options"], "--fusion", fusion, "--load-inputs", "in.json", "--save-outputs",
                "low.json").code == 0
@@ -252,7 +252,7 @@ def test_edits_that_do_not_fit(run, tmp_path):
                             ({"kind": "guess"}, "one of constant")):
         old = dict(edits[0])
         edits[0].update(change)
-        (tmp_path / "bad.json").write_text(json.dumps(answer))
+        (tmp_path / "bad.json").write_text(json.dumps(version_1(answer)))
         outcome = run("run", "m.onnx", "--trt", "--repairs", "bad.json", "--load-inputs", "in.json")
         assert outcome.code == 1 and message in outcome.err, (change, outcome)
         edits[0].update(old)
@@ -274,7 +274,7 @@ def test_a_language_model_keeps_no_layer(run, tmp_path):
     outcome = run("precision", "search", "smollm2.onnx", "--load-inputs", "smollm2.search.json", "--hold-out",
                   "smollm2.held.json", "--fp16", "--fusion", "none", "--metric", "kl", "--threshold", "1e-3", timeout=3000)
     assert outcome.code == 0, outcome
-    answer = answer_of(tmp_path, "smollm2.answer.json")
+    answer = answer_of(tmp_path, "smollm2.fp16.answer.json")
     assert answer["layers"] == [] and answer["held_out"]["passed"] == 16 and answer["held_out"]["value"] <= 2e-4
     edits = [edit for repair in answer["repairs"] for edit in repair.get("edits", [])]
     assert 0 < sum(edit["kind"] == "insertion" for edit in edits) <= 60

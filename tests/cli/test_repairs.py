@@ -46,7 +46,7 @@ def test_a_search_is_reproduced_with_its_repairs(run, uneven, tmp_path):
     outcome = run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
                   "0.03", "--calib-base-cls", "IInt8MinMaxCalibrator")
     assert outcome.code == 0, outcome
-    answer = json.loads((tmp_path / "uneven.answer.json").read_text())
+    answer = json.loads((tmp_path / "uneven.int8.answer.json").read_text())
     repairs = {each["name"]: each for each in answer["repairs"]}
     assert repairs["t"]["kind"] == "equalise-copy" and repairs["u"]["kind"] == "equalise", answer["repairs"]
     assert repairs["u"]["exponents"][9] >= 2 and len(repairs["u"]["exponents"]) == 16
@@ -84,8 +84,8 @@ def assert_typed_model_has_the_repairs(run, tmp_path, model, answer, fusion, nea
 def test_the_typed_model_has_equalised_channels(run, uneven, tmp_path, fusion):
     assert run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
                "0.03", "--calib-base-cls", "IInt8MinMaxCalibrator").code == 0
-    repairs = {each["name"]: each for each in json.loads((tmp_path / "uneven.answer.json").read_text())["repairs"]}
-    graph = assert_typed_model_has_the_repairs(run, tmp_path, uneven, "uneven.answer.json", fusion, 0.01)
+    repairs = {each["name"]: each for each in json.loads((tmp_path / "uneven.int8.answer.json").read_text())["repairs"]}
+    graph = assert_typed_model_has_the_repairs(run, tmp_path, uneven, "uneven.int8.answer.json", fusion, 0.01)
     constants = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
     before = {i.name: numpy_helper.to_array(i) for i in onnx.load(tmp_path / uneven).graph.initializer}
     producer = {o: node for node in graph.node for o in node.output}
@@ -114,8 +114,8 @@ def test_the_typed_model_has_clamped_constants(run, tmp_path, fusion):
     save_inputs(tmp_path / "held.json", samples[4:])
     assert run("precision", "search", "a.onnx", "--objective", "smallest", "--load-inputs", "in.json", "--hold-out", "held.json", "--int8", "--fp16",
                "--metric", "rel-l2", "--threshold", "0.2").code == 0
-    limit = next(each for each in answer_of(tmp_path, "a.answer.json")["repairs"] if each["kind"] == "clamp")["limit"]
-    graph = assert_typed_model_has_the_repairs(run, tmp_path, "a.onnx", "a.answer.json", fusion, 0.1)
+    limit = next(each for each in answer_of(tmp_path, "a.fp16-int8.answer.json")["repairs"] if each["kind"] == "clamp")["limit"]
+    graph = assert_typed_model_has_the_repairs(run, tmp_path, "a.onnx", "a.fp16-int8.answer.json", fusion, 0.1)
     floats = [numpy_helper.to_array(i) for i in graph.initializer if i.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16)]
     assert max(np.abs(each.astype(np.float32)).max() for each in floats) <= limit
 
@@ -123,7 +123,7 @@ def test_the_typed_model_has_clamped_constants(run, tmp_path, fusion):
 def test_repairs_alone_keep_every_bit(run, uneven, tmp_path):
     assert run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
                "0.03").code == 0
-    for name, words in (("exact", []), ("repaired", ["--repairs", "uneven.answer.json"])):
+    for name, words in (("exact", []), ("repaired", ["--repairs", "uneven.int8.answer.json"])):
         assert run("run", uneven, "--trt", *words, "--load-inputs", "in.json", "--save-outputs", f"{name}.json").code == 0
     assert outputs(tmp_path / "exact.json").tobytes() == outputs(tmp_path / "repaired.json").tobytes()
 
@@ -131,11 +131,11 @@ def test_repairs_alone_keep_every_bit(run, uneven, tmp_path):
 def test_repairs_that_do_not_fit(run, uneven, tmp_path, model):
     assert run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
                "0.03").code == 0
-    outcome = run("run", model, "--trt", "--repairs", "uneven.answer.json")
+    outcome = run("run", model, "--trt", "--repairs", "uneven.int8.answer.json")
     assert outcome.code == 1 and "[repair] tensor" in outcome.err, outcome
     outcome = run("run", model, "--trt", "--repairs", "missing.json")
     assert outcome.code == 1 and "missing.json" in outcome.err, outcome
-    answer = json.loads((tmp_path / "uneven.answer.json").read_text())
+    answer = json.loads((tmp_path / "uneven.int8.answer.json").read_text())
     answer["repairs"][-1]["exponents"][0] = -3
     (tmp_path / "bad.json").write_text(json.dumps(answer))
     outcome = run("run", uneven, "--trt", "--repairs", "bad.json")
@@ -150,7 +150,7 @@ def test_the_scales_of_a_clamp_are_reproduced(run, tmp_path):
     outcome = run("precision", "search", "a.onnx", "--objective", "smallest", "--load-inputs", "in.json", "--hold-out", "held.json", "--int8", "--fp16",
                   "--metric", "rel-l2", "--threshold", "0.2")
     assert outcome.code == 0, outcome
-    answer = answer_of(tmp_path, "a.answer.json")
+    answer = answer_of(tmp_path, "a.fp16-int8.answer.json")
     assert "clamp" in {each["kind"] for each in answer["repairs"]}
     words = answer["run_options"]
     assert "--repairs" in words and "--clamp-constants" not in words

@@ -12,6 +12,7 @@ import pytest
 
 from browser import Browser, find_browser
 from cli_support import encode_array
+from search_support import answer_of, version_1
 
 plotly = pytest.importorskip("plotly", reason="plotly is not installed")
 
@@ -72,7 +73,7 @@ def points(figures):
 
 
 def test_page_of_a_search(run, search, tmp_path):
-    answer = json.loads((tmp_path / search()).read_text())
+    answer = answer_of(tmp_path, search())
     for layer in answer["layers"]:
         exponents = layer["reason"]["exponents"]
         assert layer["reason"]["low"] == "fp16"
@@ -108,10 +109,10 @@ def test_page_of_an_interrupted_search(run, search, tmp_path):
 
 
 def test_page_of_a_search_that_had_no_trial(run, search, tmp_path):
-    answer = json.loads((tmp_path / search()).read_text())
+    answer = answer_of(tmp_path, search())
     answer.update(verdict="unverified", message="Stopped", layers=[], following=[], trials=[], sensitivities=[], sets={}, held_out=None)
     answer["search"]["outputs"] = []
-    (tmp_path / "b.json").write_text(json.dumps(answer))
+    (tmp_path / "b.json").write_text(json.dumps(version_1(answer)))
     page, text = write_report(run, tmp_path, "b.json")
     assert "No set of layers is known to pass yet" in text and "No trial was finished" in text
     assert "ulpscope run" not in text and not charts_of(page)
@@ -129,15 +130,15 @@ def test_page_without_kept_layers(run, search, tmp_path):
     assert json.loads((tmp_path / name).read_text())["layers"] == []
     _, text = write_report(run, tmp_path, name)
     assert "None: every layer may run in its lowest precision" in text
-    answer = json.loads((tmp_path / name).read_text())
+    answer = answer_of(tmp_path, name)
     assert answer["sensitivities"] == [] and "Not predicted: the first trials passed" in text and "ended before" not in text
 
 
 def test_older_answers_have_no_histograms(run, search, tmp_path):
-    answer = json.loads((tmp_path / search()).read_text())
+    answer = answer_of(tmp_path, search())
     for layer in answer["layers"]:
         del layer["reason"]["low"], layer["reason"]["exponents"]
-    (tmp_path / "old.json").write_text(json.dumps(answer))
+    (tmp_path / "old.json").write_text(json.dumps(version_1(answer)))
     page, text = write_report(run, tmp_path, "old.json")
     assert len(charts_of(page)) == 3 and "Sub" in text
 
@@ -185,12 +186,12 @@ def test_tells_added_casts_from_those_of_the_source(run, tmp_path):
     found = run("precision", "search", "own.onnx", "--objective", "smallest", "--fp16", "--keep", "add", "--iterations", "4", "--rtol", "1", "--atol", "1",
                 "--no-journal")
     assert found.code == 0, found
-    assert run("convert", "own.onnx", "--answer", "own.answer.json", "-o", "typed.onnx").code == 0
+    assert run("convert", "own.onnx", "--answer", "own.fp16.answer.json", "-o", "typed.onnx").code == 0
     typed = onnx.load(tmp_path / "typed.onnx")
     names = [node.name for node in typed.graph.node if node.op_type == "Cast"]
     own, added = [n for n in names if n in ("down", "up")], [n for n in names if n not in ("down", "up")]
     assert own and added
-    page, text = write_report(run, tmp_path, "own.answer.json", "--typed", "typed.onnx")
+    page, text = write_report(run, tmp_path, "own.fp16.answer.json", "--typed", "typed.onnx")
     assert f"{len(added)} added, {len(own)} of the source" in text
     rows = [re.sub("<[^>]*>", " ", row.replace("<wbr>", "")).split() for row in page.split("<tr>") if "→" in row]
     for name in names:
@@ -199,18 +200,18 @@ def test_tells_added_casts_from_those_of_the_source(run, tmp_path):
     # Another tool's file says nothing about it.
     del typed.metadata_props[:]
     onnx.save(typed, tmp_path / "other.onnx")
-    page, text = write_report(run, tmp_path, "own.answer.json", "--typed", "other.onnx")
+    page, text = write_report(run, tmp_path, "own.fp16.answer.json", "--typed", "other.onnx")
     assert f"{len(names)} Cast nodes in other.onnx" in text and "in network order." in text and "in network order:" not in text
 
 
 def test_names_are_no_markup(run, search, tmp_path):
-    answer = json.loads((tmp_path / search()).read_text())
+    answer = answer_of(tmp_path, search())
     evil = "</script><script>alert(1)</script><b onclick='x'>"
     answer["layers"][0].update(name=evil, nodes=[evil])
     answer["layers"][0]["reason"]["tensor"] = evil
     answer["sensitivities"][1]["name"] = evil
     answer["model"]["path"] = answer["message"] = evil
-    (tmp_path / "evil.json").write_text(json.dumps(answer))
+    (tmp_path / "evil.json").write_text(json.dumps(version_1(answer)))
     page, text = write_report(run, tmp_path, "evil.json")
     assert "alert(1)</script>" not in page and evil in text
 
@@ -259,8 +260,8 @@ def large_answer(answer, layers=2000, kept=60, trials=80):
 
 
 def test_page_of_a_large_network(run, search, tmp_path):
-    answer = large_answer(json.loads((tmp_path / search()).read_text()))
-    (tmp_path / "large.json").write_text(json.dumps(answer))
+    answer = large_answer(answer_of(tmp_path, search()))
+    (tmp_path / "large.json").write_text(json.dumps(version_1(answer)))
     page, text = write_report(run, tmp_path, "large.json")
     figures = charts_of(page)
     assert points(figures["chart2"]) == 2000
@@ -279,8 +280,8 @@ def complaints(browser):
 
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed")
 def test_looks_right_in_a_browser(run, search, tmp_path):
-    small = json.loads((tmp_path / search()).read_text())
-    (tmp_path / "large.json").write_text(json.dumps(large_answer(json.loads(json.dumps(small)), layers=5000, kept=8)))
+    small = answer_of(tmp_path, search())
+    (tmp_path / "large.json").write_text(json.dumps(version_1(large_answer(json.loads(json.dumps(small)), layers=5000, kept=8))))
     pages = []
     for name in ("a.answer.json", "large.json"):
         outcome = run("report", name, "-o", name.split(".")[0] + ".html")
@@ -335,8 +336,8 @@ def test_mistakes(run, search, model, tmp_path):
     assert "expected an answer of `ulpscope precision search`" in refused("other.json")
     (tmp_path / "cut.json").write_text(text[: len(text) // 2])
     assert "expected JSON" in refused("cut.json")
-    (tmp_path / "later.json").write_text(text.replace('"version": 1', '"version": 7'))
-    assert "expected version 1 of the format, got 7" in refused("later.json")
+    (tmp_path / "later.json").write_text(text.replace('"version": 2', '"version": 7'))
+    assert "expected version 1 to 2 of the format, got 7" in refused("later.json")
     assert "expected another file" in refused(name, "-o", name)
     assert (tmp_path / name).read_text() == text
     assert "got a folder" in refused(name, "-o", ".")

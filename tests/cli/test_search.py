@@ -49,9 +49,9 @@ def test_answers_with_reasons(search, tmp_path):
     assert all(layer["precision"] == "fp32" and layer["reason"]["text"] for layer in answer["layers"])
     assert answer["search"]["samples"] == 3 and answer["held_out"]["samples"] == 1
     assert len(answer["sensitivities"]) == 4 and answer["trials"]
-    journal = (tmp_path / "needs_constraints.journal.jsonl").read_text().splitlines()
+    journal = (tmp_path / "needs_constraints.fp16.journal.jsonl").read_text().splitlines()
     assert json.loads(journal[0])["format"] == "ulpscope-journal"
-    assert len(journal) == 1 + len(trials_of(tmp_path / "needs_constraints.journal.jsonl"))
+    assert len(journal) == 1 + len(trials_of(tmp_path / "needs_constraints.fp16.journal.jsonl"))
 
 
 def test_the_command_of_the_answer_reproduces_it(search, run, model, inputs, tmp_path):
@@ -112,7 +112,7 @@ def test_the_bias_of_an_int8_product_rises_with_it(run, tmp_path):
     words = ["--load-inputs", save_inputs(tmp_path / "x.json", samples), "--fusion", "none", "--atol", "0.05", "--rtol", "0"]
     outcome = run("precision", "search", "m.onnx", "--int8", "--fp16", *words)
     assert outcome.code == 0, outcome
-    answer = answer_of(tmp_path, "m.answer.json")
+    answer = answer_of(tmp_path, "m.fp16-int8.answer.json")
     names = [layer["name"] for layer in answer["layers"]]
     assert {"product", "bias", "back"} <= set(names) and len(names) <= answer["candidates"] == 4
     assert "the bias of 'product'" in answer["layers"][names.index("bias")]["reason"]["text"]
@@ -207,7 +207,7 @@ def test_golden_outputs_of_our_own_that_are_no_numbers(run, tmp_path):
         outcome = run("precision", "search", "root.onnx", "--load-inputs", name, *BASE)
         assert outcome.code == 1 and "expected numbers, got 1 NaN" in outcome.err, outcome
         assert where in outcome.err, outcome
-        assert not (tmp_path / "root.answer.json").exists()
+        assert not (tmp_path / "root.fp16.answer.json").exists()
 
 
 def branches():
@@ -233,7 +233,7 @@ def test_bodies_of_control_flow_are_raised(run, tmp_path):
     onnx.save(branches(), tmp_path / "branches.onnx")
     name = save_inputs(tmp_path / "in.json", [{"x": np.random.default_rng(i).uniform(1, 2, 4).astype(np.float32)} for i in range(4)])
     assert run("precision", "search", "branches.onnx", "--load-inputs", name, *BASE).code == 0
-    answer = answer_of(tmp_path, "branches.answer.json")
+    answer = answer_of(tmp_path, "branches.fp16.answer.json")
     assert [layer["name"] for layer in answer["layers"]] == ["If"]
     assert answer["held_out"]["passed"] == answer["held_out"]["samples"] == 1
     judged = ["--load-inputs", name, "--onnxrt", "--atol", "1e-3", "--rtol", "1e-2"]
@@ -347,7 +347,7 @@ def test_limits_leave_an_answer(search, tmp_path):
 
 
 def test_a_journal_is_continued_without_repeating_trials(search, tmp_path):
-    journal = tmp_path / "needs_constraints.journal.jsonl"
+    journal = tmp_path / "needs_constraints.fp16.journal.jsonl"
     assert search().code == 0
     whole, answer = journal.read_text(), answer_of(tmp_path)
     lines = whole.splitlines(keepends=True)
@@ -363,7 +363,7 @@ def test_a_journal_is_continued_without_repeating_trials(search, tmp_path):
 
 def test_journals_of_other_searches_are_refused(search, run, model, tmp_path):
     assert search().code == 0
-    before = (tmp_path / "needs_constraints.journal.jsonl").read_text()
+    before = (tmp_path / "needs_constraints.fp16.journal.jsonl").read_text()
     for words, difference in ((["--margin", "1"], "--margin: expected '1', got 'from the data'"),
                               (["--atol", "1"], "criterion: expected"),
                               (["--infinities-compare-equal"], "--infinities-compare-equal: expected 'yes', got 'no'"),
@@ -378,12 +378,12 @@ def test_journals_of_other_searches_are_refused(search, run, model, tmp_path):
     onnx.save(changed, model)
     outcome = search("--continue")
     assert outcome.code == 1 and "model: expected" in outcome.err, outcome
-    assert (tmp_path / "needs_constraints.journal.jsonl").read_text() == before
+    assert (tmp_path / "needs_constraints.fp16.journal.jsonl").read_text() == before
 
 
 def test_journals_that_are_broken(search, tmp_path):
     """A cut last line is what a killed search leaves; anything else is not ours, and stays as it is."""
-    journal = tmp_path / "needs_constraints.journal.jsonl"
+    journal = tmp_path / "needs_constraints.fp16.journal.jsonl"
     assert search().code == 0
     lines = journal.read_text().splitlines(keepends=True)
     for text in ("hello\n", "{}\n", "\0" * 100 + "\n", "".join([lines[0], "garbage\n", *lines[1:]]),
@@ -400,7 +400,7 @@ def test_the_typed_model_of_an_answer(search, run, tmp_path):
     metadata = {p.key: p.value for p in onnx.load(tmp_path / "typed.onnx").metadata_props}
     assert metadata["ulpscope.kept_in_fp32"] == "Add\nSub"
     # The same file as in two steps.
-    two = run("convert", "needs_constraints.onnx", "--answer", "needs_constraints.answer.json", "-o", "two.onnx")
+    two = run("convert", "needs_constraints.onnx", "--answer", "needs_constraints.fp16.answer.json", "-o", "two.onnx")
     assert two.code == 0, two
     assert (tmp_path / "two.onnx").read_bytes() == (tmp_path / "typed.onnx").read_bytes()
 
@@ -408,7 +408,7 @@ def test_the_typed_model_of_an_answer(search, run, tmp_path):
 def test_no_typed_model_without_an_answer(search, tmp_path):
     outcome = search("--save-onnx", "typed.onnx", "--lower", "Add", "Sub")
     assert outcome.code == 1 and "--save-onnx typed.onnx: not written" in outcome.text, outcome
-    assert not (tmp_path / "typed.onnx").exists() and (tmp_path / "needs_constraints.answer.json").exists()
+    assert not (tmp_path / "typed.onnx").exists() and (tmp_path / "needs_constraints.fp16.answer.json").exists()
 
 
 def test_a_typed_model_never_replaces_the_model(search, tmp_path):
@@ -416,7 +416,7 @@ def test_a_typed_model_never_replaces_the_model(search, tmp_path):
     outcome = search("--save-onnx", "needs_constraints.onnx")
     assert outcome.code == 1 and "expected another file than the model" in outcome.text, outcome
     assert (tmp_path / "needs_constraints.onnx").read_bytes() == before
-    assert not (tmp_path / "needs_constraints.answer.json").exists()
+    assert not (tmp_path / "needs_constraints.fp16.answer.json").exists()
 
 
 def test_a_reason_counts_the_values_that_it_speaks_of(run, tmp_path):

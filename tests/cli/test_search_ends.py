@@ -28,21 +28,18 @@ class Search:
 
     @property
     def journal(self):
-        return self.folder / f"{self.name}.journal.jsonl"
+        return self.folder / f"{self.name}.fp16-int8.journal.jsonl"
 
     @property
     def answer_path(self):
-        return self.folder / f"{self.name}.answer.json"
+        return self.folder / f"{self.name}.fp16-int8.answer.json"
 
     def answer(self):
         return answer_of(self.folder, self.answer_path.name)
 
     def trials(self):
         """Those whose line is whole."""
-        if not self.journal.exists():
-            return []
-        text = self.journal.read_text()
-        return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()][1:]
+        return trials_of(self.journal) if self.journal.exists() else []
 
     def clean(self):
         for path in (self.journal, self.answer_path):
@@ -226,7 +223,7 @@ def start(binary, tmp_path):
         environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
         process = subprocess.Popen([*words, *more], cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
-        journal = tmp_path / "chain.journal.jsonl"
+        journal = tmp_path / "chain.fp16.journal.jsonl"
         while process.poll() is None and trials is not None:
             if journal.exists() and journal.read_text().count("\n") > trials:
                 break
@@ -240,24 +237,24 @@ def test_kill_and_continue(start, tmp_path):
     process = start(trials=None)
     assert process.wait(timeout=100) == 0, process.communicate()
     process.communicate()
-    expected = answer_of(tmp_path, "chain.answer.json")
-    count = len(trials_of(tmp_path / "chain.journal.jsonl"))
+    expected = answer_of(tmp_path, "chain.fp16.answer.json")
+    count = len(trials_of(tmp_path / "chain.fp16.journal.jsonl"))
     assert count >= 4
-    (tmp_path / "chain.journal.jsonl").unlink()
-    (tmp_path / "chain.answer.json").unlink()
+    (tmp_path / "chain.fp16.journal.jsonl").unlink()
+    (tmp_path / "chain.fp16.answer.json").unlink()
     process = start()
     process.send_signal(signal.SIGKILL)
     assert process.wait(timeout=100) == -signal.SIGKILL
     process.communicate()
-    finished = trials_of(tmp_path / "chain.journal.jsonl")
+    finished = trials_of(tmp_path / "chain.fp16.journal.jsonl")
     assert 2 <= len(finished) < count
     process = start("--continue", trials=None)
     assert process.wait(timeout=100) == 0
     process.communicate()
-    after = trials_of(tmp_path / "chain.journal.jsonl")
+    after = trials_of(tmp_path / "chain.fp16.journal.jsonl")
     assert after[:len(finished)] == finished
     assert len({key(trial) for trial in after}) == len(after) == count
-    assert comparable(answer_of(tmp_path, "chain.answer.json")) == comparable(expected)
+    assert comparable(answer_of(tmp_path, "chain.fp16.answer.json")) == comparable(expected)
 
 
 def test_interrupt_shows_the_best_so_far(start, tmp_path):
@@ -266,5 +263,5 @@ def test_interrupt_shows_the_best_so_far(start, tmp_path):
     out, err = process.communicate(timeout=100)
     assert process.returncode == 130, (out, err)
     assert "Ctrl-C" in out and "Saving answer" in out
-    assert len(trials_of(tmp_path / "chain.journal.jsonl")) >= 2
-    assert answer_of(tmp_path, "chain.answer.json")["version"] == 1
+    assert len(trials_of(tmp_path / "chain.fp16.journal.jsonl")) >= 2
+    assert answer_of(tmp_path, "chain.fp16.answer.json")["version"] == 2

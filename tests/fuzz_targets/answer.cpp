@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   static const fuzz::Folder folder;
   static const std::string header =
-      "{\"format\":\"ulpscope-journal\",\"version\":1,\"made_for\":[[\"model\",\"m\"],[\"metric\",\"rel-l2\"]]}\n";
+      "{\"format\":\"ulpscope-journal\",\"version\":2,\"made_for\":[[\"model\",\"m\"],[\"metric\",\"rel-l2\"]],"
+      "\"names\":[\"MatMul\",\"Add\",\"y\"]}\n";
   for (const bool with_header : {true, false}) {
     write_file(folder / "x.jsonl", (with_header ? header : "") + std::string(text));
     fuzz::reads({ErrorCode::kInvalidFile, ErrorCode::kInvalidArgument}, [&] {

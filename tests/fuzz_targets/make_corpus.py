@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -20,6 +21,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "cli"))
+from search_support import answer_of, version_1  # noqa: E402
+
 CORPUS = HERE / "corpus"
 PROGRAM = os.environ.get("ULPSCOPE_BIN", str(HERE.parent.parent / "build/release/bin/ulpscope"))
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -283,8 +287,10 @@ def write_ours() -> None:
         lines = Path(folder, "j.jsonl").read_text().splitlines(keepends=True)
         write("answer", "trials.jsonl", "".join(lines[1:4]))
         write("answer", "cut.jsonl", lines[1][:-20])
-        write("answer", "journal.jsonl", json.dumps({"format": "ulpscope-journal", "version": 1, "made_for": [
-            ["model", "m"], ["metric", "rel-l2"]]}) + "\n" + lines[1])
+        write("answer", "journal.jsonl", json.dumps({"format": "ulpscope-journal", "version": 2, "made_for": [
+            ["model", "m"], ["metric", "rel-l2"]], "names": json.loads(lines[0])["names"]}) + "\n" + lines[1])
+        old = version_1(answer_of(Path(folder), "a.json"))
+        write("answer", "answer_version_1.json", json.dumps(old, separators=(",", ":")))
 
 
 def main() -> None:

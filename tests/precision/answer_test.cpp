@@ -71,13 +71,13 @@ AnswerFile example() {
   a.target = "h200";
   Trial trial;
   trial.kind = "search";
-  trial.raised = {{"Add", "fp32"}};
+  trial.raised = {{"Add", Precision::kFP32}};
   trial.judgement = a.search;
   trial.repairs = {"clamp mask:32752"};
   trial.joined = 1;
   trial.validation = 3;
   a.trials = {trial, trial};
-  a.trials[1].raised = {{"Add", "fp32"}, {"third", "bf16"}};
+  a.trials[1].raised = {{"Add", Precision::kFP32}, {"third", Precision::kBF16}};
   a.trials[1].time_us = 8;
   a.trials[1].cost_share = 0.5;
   a.joined_samples = 1;
@@ -139,6 +139,35 @@ TEST(AnswerJson, ReadsWhatItWrites) {
   EXPECT_FALSE(answer_from_json(answer_to_json(plain), "x").answer.held_out.has_value());
 }
 
+TEST(AnswerJson, ReadsVersion1) {
+  auto json = nlohmann::ordered_json::parse(answer_to_json(example()));
+  json["version"] = 1;
+  json.erase("names");
+  json["sensitivities"] = nlohmann::ordered_json::parse(R"([
+    {"name": "Add", "op": "Add", "effect": "nan", "measured": true},
+    {"name": "a b", "op": "MatMul", "effect": 0.25, "measured": false}])");
+  json["trials"] = nlohmann::ordered_json::parse(R"([
+    {"kind": "hold-out", "repairs": ["clamp mask:32752"], "raised": [["Other", "fp32"], ["Add", "fp16"]], "passed": false,
+     "margin": 1.0, "cost_share": 0.5, "time_us": 3.5, "seconds": 0.1,
+     "error": {"used": "inf", "value": 0.25, "worst_output": "y", "worst_sample": 3, "problem": "1 NaN",
+               "outputs": [{"output": "y", "used": "inf", "value": 0.25, "sample": 3}]}},
+    {"kind": "search", "repairs": [], "raised": [], "passed": true, "samples_passed": 2, "joined": 1, "sample_used": [0.1],
+     "margin": 0.5, "cost_share": 0, "time_us": 3, "seconds": 1,
+     "error": {"used": 0.25, "value": 0.5, "worst_output": "y", "worst_sample": 0, "problem": "", "outputs": []}}])");
+  const Answer answer = answer_from_json(json.dump(), "x").answer;
+  ASSERT_EQ(answer.sensitivities.size(), 2u);
+  EXPECT_TRUE(std::isnan(answer.sensitivities[0].effect) && answer.sensitivities[0].measured);
+  EXPECT_EQ(answer.sensitivities[1].op, "MatMul");
+  ASSERT_EQ(answer.trials.size(), 2u);
+  EXPECT_EQ(answer.trials[0].raised, RaisedLayers({{"Add", Precision::kFP16}, {"Other", Precision::kFP32}}));
+  EXPECT_EQ(answer.trials[0].judgement.problem, "1 NaN");
+  EXPECT_EQ(answer.trials[0].repairs, std::vector<std::string>{"clamp mask:32752"});
+  EXPECT_EQ(answer.trials[0].time_us, 3.5);
+  EXPECT_TRUE(answer.trials[1].raised.empty());
+  EXPECT_EQ(answer.trials[1].joined, 1);
+  EXPECT_EQ(answer.trials[1].sample_used, std::vector<double>{0.1});
+}
+
 TEST(AnswerJson, ReadsFilesWithoutExponents) {
   auto json = nlohmann::ordered_json::parse(answer_to_json(example()));
   for (auto& layer : json["layers"]) {
@@ -154,24 +183,32 @@ TEST(AnswerJson, RefusesWhatIsNoAnswer) {
   const std::string text = answer_to_json(example());
   EXPECT_THAT(refusal("{"), HasSubstr("expected JSON"));
   EXPECT_THAT(refusal("[1]"), HasSubstr("expected an answer of `ulpscope precision search`"));
-  EXPECT_THAT(refusal(R"({"format": "other", "version": 1})"), HasSubstr("got other JSON"));
-  EXPECT_THAT(refusal(replaced(text, "\"version\": 1", "\"version\": 2")),
-              HasSubstr("expected version 1 of the format, got 2"));
+  EXPECT_THAT(refusal(R"({"format": "other", "version": 2})"), HasSubstr("got other JSON"));
+  EXPECT_THAT(refusal(replaced(text, "\"version\": 2", "\"version\": 3")),
+              HasSubstr("expected version 1 to 2 of the format, got 3"));
   EXPECT_THAT(refusal(replaced(text, "\"resolution\"", "\"bad luck\"")),
               HasSubstr("layers[1].reason.kind: expected one of overflow, underflow"));
-  EXPECT_THAT(refusal(replaced(text, "\"precision\": \"fp32\"", "\"precision\": \"fp12\"")),
+  EXPECT_THAT(refusal(replaced(text, "\"precision\":\"fp32\"", "\"precision\":\"fp12\"")),
               HasSubstr("layers[0].precision: expected a precision (fp32, tf32, fp16, bf16, fp8, int8), got 'fp12'"));
   EXPECT_THAT(refusal(replaced(text, "\"candidates\": 12", "\"candidates\": -3")),
               HasSubstr("candidates: expected a count, got -3"));
-  EXPECT_THAT(refusal(replaced(text, "\"first\": -3", "\"first\": 123456")),
+  EXPECT_THAT(refusal(replaced(text, "\"first\":-3", "\"first\":123456")),
               HasSubstr("layers[0].reason.exponents.first: expected the exponent of a number, got 123456"));
-  EXPECT_THAT(refusal(replaced(text, "    4,\n", "    -4,\n")),
+  EXPECT_THAT(refusal(replaced(text, "[4,0,12]", "[-4,0,12]")),
               HasSubstr("layers[0].reason.exponents.counts[0]: expected a count, got -4"));
   EXPECT_THAT(refusal(replaced(text, "\"insertion\"", "\"deletion\"")),
               HasSubstr("repairs[2].edits[1].kind: expected one of constant, shared-constant, insertion, epsilon"));
-  EXPECT_THAT(refusal(replaced(text, "\"exponent\": -9", "\"exponent\": -900")),
+  EXPECT_THAT(refusal(replaced(text, "\"exponent\":-9", "\"exponent\":-900")),
               HasSubstr("repairs[2].edits[0].exponent: expected a number from -64 to 64, got -900"));
   EXPECT_THAT(refusal(replaced(text, "\"following\"", "\"leading\"")), HasSubstr("expected the key \"following\""));
+  EXPECT_THAT(refusal(replaced(text, "\"fp32\":\"0\"", "\"fp32\":\"0-9\"")),
+              HasSubstr("trials[0].raised.fp32: expected ranges of layers such as \"0-4 7\", below 4, got '0-9'"));
+  EXPECT_THAT(refusal(replaced(text, "\"base\":0", "\"base\":1")),
+              HasSubstr("trials[1].raised.base: expected the number of an earlier trial, got 1"));
+  EXPECT_THAT(refusal(replaced(text, "\"layer\": [0,2]", "\"layer\": [0,7]")),
+              HasSubstr("sensitivities.layer[1]: expected the number of a name, below 3, got 7"));
+  EXPECT_THAT(refusal(replaced(text, "\"measured\": [0]", "\"measured\": [2]")),
+              HasSubstr("sensitivities.measured[0]: expected a row, below 2, got 2"));
   for (std::size_t cut = 0; cut < text.size() - 2; cut += 97)
     EXPECT_THAT(refusal(text.substr(0, cut)), HasSubstr("[answer] 'x'"));
 }
@@ -202,7 +239,7 @@ TEST(Answer, HasOtherSets) {
   EXPECT_EQ(fastest.answer.cost_share, 0.5);
   EXPECT_THAT(fastest.answer.message, HasSubstr("fastest"));
   // Without layers there is no option.
-  file.answer.trials[0].raised.clear();
+  file.answer.trials[0].raised = {};
   file.answer.kept.pop_back();
   file.run_options = {"--trt", "--layer-precisions", "Add:float32", "a b:float16"};
   EXPECT_THAT(with_set(file, Objective::kSmallest).run_options, ElementsAre("--trt"));

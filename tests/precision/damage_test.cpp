@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 Trial example_trial() {
   Trial trial;
   trial.kind = "search";
-  trial.raised = {{"Add", "fp32"}, {"a b", "fp16"}};
+  trial.raised = {{"Add", Precision::kFP32}, {"a b", Precision::kFP16}};
   trial.repairs = {"clamp mask:32752"};
   trial.judgement = {0.25, 0.0025, "y", 1, {{"y", 0.25, 0.0025, 1}}, ""};
   trial.samples_passed = 2;

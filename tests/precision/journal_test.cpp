@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 const Fingerprint kMade = {{"model", "xxh3:01"}, {"metric", "rel-l2 <= 0.01"}, {"margin", "0.5"}};
 
-Trial trial_of(std::vector<std::pair<std::string, std::string>> raised, double used, std::string kind = "search") {
+Trial trial_of(RaisedLayers raised, double used, std::string kind = "search") {
   Trial trial;
   trial.kind = std::move(kind);
   trial.raised = std::move(raised);
@@ -30,9 +30,9 @@ Trial trial_of(std::vector<std::pair<std::string, std::string>> raised, double u
   trial.judgement.worst_sample = 2;
   trial.judgement.problem = "output 'y': 1 NaN";
   trial.judgement.outputs = {{"y", used, used / 3.0, 2}, {"z", 0.1, -0.0, 0}};
-  trial.margin = 0.5;
-  trial.seconds = 0.1 + 1e-17;
-  trial.time_us = 1.0 / 3.0;
+  trial.margin = 1.0 / 3.0;
+  trial.seconds = 0.1 + 1e-9;
+  trial.time_us = 200.0 / 3.0;
   trial.cost_share = 5e-324;
   return trial;
 }
@@ -60,7 +60,7 @@ class JournalFile : public ::testing::Test {
   void write_two() {
     Journal journal = Journal::create(path_, kMade);
     journal.add(trial_of({}, 3.0));
-    journal.add(trial_of({{"Add", "fp32"}}, 0.25));
+    journal.add(trial_of({{"Add", Precision::kFP32}}, 0.25));
   }
 
   std::filesystem::path folder_, path_;
@@ -68,11 +68,11 @@ class JournalFile : public ::testing::Test {
 
 bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b)); }
 
-TEST_F(JournalFile, KeepsEveryBit) {
+TEST_F(JournalFile, KeepsWhatDecidesToTheBitAndRoundsTheRest) {
   const double infinity = std::numeric_limits<double>::infinity();
-  std::vector<Trial> trials = {trial_of({}, infinity), trial_of({{"a \"b\"\n", "fp32"}, {"\xc3\xa4", "fp16"}}, 0.1),
-                               trial_of({{"c", "fp32"}}, std::nan("")),
-                               trial_of({{"c", "fp32"}}, -infinity, "hold-out")};
+  std::vector<Trial> trials = {
+      trial_of({}, infinity), trial_of({{"a \"b\"\n", Precision::kFP32}, {"\xc3\xa4", Precision::kFP16}}, 0.1),
+      trial_of({{"c", Precision::kFP32}}, std::nan("")), trial_of({{"c", Precision::kFP32}}, -infinity, "hold-out")};
   trials[1].repairs = {"clamp mask:32752"};
   Journal journal = Journal::create(path_, kMade);
   for (const Trial& trial : trials) journal.add(trial);
@@ -80,21 +80,37 @@ TEST_F(JournalFile, KeepsEveryBit) {
   ASSERT_EQ(read.trials().size(), trials.size());
   EXPECT_EQ(read.resumed(), trials.size());
   for (std::size_t i = 0; i < trials.size(); ++i) {
-    const Trial &a = trials[i], &b = read.trials()[i];
+    const Trial &a = trials[i], &b = read.trials()[i], &kept = journal.trials()[i];
     EXPECT_EQ(a.kind, b.kind);
     EXPECT_EQ(a.raised, b.raised);
     EXPECT_EQ(a.repairs, b.repairs);
     EXPECT_TRUE(same_bits(a.judgement.used, b.judgement.used));
-    EXPECT_TRUE(same_bits(a.judgement.value, b.judgement.value));
+    EXPECT_TRUE(same_bits(a.margin, b.margin));
     EXPECT_EQ(b.judgement.worst_output, "y");
     EXPECT_EQ(b.judgement.worst_sample, 2);
     EXPECT_EQ(b.judgement.problem, "output 'y': 1 NaN");
     ASSERT_EQ(b.judgement.outputs.size(), 2u);
-    EXPECT_TRUE(same_bits(a.judgement.outputs[0].used, b.judgement.outputs[0].used));
     EXPECT_TRUE(std::signbit(b.judgement.outputs[1].value));
-    EXPECT_TRUE(same_bits(a.seconds, b.seconds) && same_bits(a.time_us, b.time_us));
-    EXPECT_TRUE(same_bits(a.cost_share, b.cost_share) && same_bits(a.margin, b.margin));
+    EXPECT_EQ(b.time_us, 66.6667);
+    EXPECT_EQ(b.seconds, 0.1);
+    // A search that goes on sees what the first one saw.
+    EXPECT_TRUE(same_bits(kept.judgement.value, b.judgement.value) && same_bits(kept.cost_share, b.cost_share));
+    EXPECT_TRUE(same_bits(kept.judgement.outputs[0].used, b.judgement.outputs[0].used));
   }
+}
+
+TEST_F(JournalFile, KeepsTheWorstOutputsOfWhatFails) {
+  Journal journal;
+  Trial trial = trial_of({}, 0.25);
+  trial.judgement.outputs = {{"a", 0.1, 1, 0}, {"b", 0.2, 1, 0}, {"c", 0.05, 1, 0}, {"y", 0.25, 1, 0}};
+  journal.add(trial);
+  EXPECT_EQ(journal.trials().back().judgement.outputs.size(), 4u);
+  trial.margin = 0.2;
+  trial.raised = {{"Add", Precision::kFP32}};
+  journal.add(trial);
+  std::vector<std::string> names;
+  for (const auto& each : journal.trials().back().judgement.outputs) names.push_back(each.output);
+  EXPECT_THAT(names, ::testing::ElementsAre("y", "b", "a"));
 }
 
 TEST_F(JournalFile, FindsTrialsByTheirLayersSamplesAndRepairs) {
@@ -103,13 +119,13 @@ TEST_F(JournalFile, FindsTrialsByTheirLayersSamplesAndRepairs) {
   repaired.repairs = {"clamp mask:32752"};
   journal.add(trial_of({}, 1));
   journal.add(trial_of({}, 2, "hold-out"));
-  journal.add(trial_of({{"a", "fp16"}}, 3, "fallback"));
+  journal.add(trial_of({{"a", Precision::kFP16}}, 3, "fallback"));
   journal.add(repaired);
   EXPECT_EQ(journal.find("search", {})->judgement.used, 1);
   EXPECT_EQ(journal.find("hold-out", {})->judgement.used, 2);
-  EXPECT_EQ(journal.find("search", {{"a", "fp16"}})->judgement.used, 3);
-  EXPECT_EQ(journal.find("search", {{"a", "fp32"}}), nullptr);
-  EXPECT_EQ(journal.find("hold-out", {{"a", "fp16"}}), nullptr);
+  EXPECT_EQ(journal.find("search", {{"a", Precision::kFP16}})->judgement.used, 3);
+  EXPECT_EQ(journal.find("search", {{"a", Precision::kFP32}}), nullptr);
+  EXPECT_EQ(journal.find("hold-out", {{"a", Precision::kFP16}}), nullptr);
   EXPECT_EQ(journal.find("shrink", {}, {"clamp mask:32752"})->judgement.used, 0.3);
   EXPECT_EQ(journal.find("shrink", {}, {"clamp other:32752"}), nullptr);
 }
@@ -134,7 +150,7 @@ TEST_F(JournalFile, DropsALastLineThatWasCutAndGoesOn) {
     Journal journal = Journal::resume(path_, kMade);
     EXPECT_TRUE(log.has("line 3: dropped"));
     ASSERT_EQ(journal.trials().size(), 1u);
-    journal.add(trial_of({{"Add", "fp32"}}, 0.25));
+    journal.add(trial_of({{"Add", Precision::kFP32}}, 0.25));
     EXPECT_EQ(read_file(path_), whole);
   }
   // Nothing but a part of the first line, or nothing at all: started anew.
@@ -176,20 +192,24 @@ TEST_F(JournalFile, RefusesWhatIsNoJournal) {
   write_file(path_, damaged);
   EXPECT_THAT(resume_error(), HasSubstr("line 2: expected a line of JSON"));
   damaged = whole;
-  damaged.replace(damaged.find("\"version\":1"), 11, "\"version\":7");
+  damaged.replace(damaged.find("\"version\":2"), 11, "\"version\":7");
   write_file(path_, damaged);
-  EXPECT_THAT(resume_error(), HasSubstr("expected version 1 of the format, got 7"));
+  EXPECT_THAT(resume_error(), HasSubstr("expected version 2 of the format, got 7"));
   damaged = whole;
-  damaged.replace(damaged.find("\"margin\":0.5"), 12, "\"margin\":\"a\"");
+  damaged.replace(damaged.find("\"used\":3.0"), 10, "\"used\":\"a\"");
   write_file(path_, damaged);
-  EXPECT_THAT(resume_error(), HasSubstr("line 2: margin: expected a number, got 'a'"));
+  EXPECT_THAT(resume_error(), HasSubstr("line 2: used: expected a number, got 'a'"));
+  damaged = whole;
+  damaged.replace(damaged.find("\"version\":2"), 11, "\"version\":1");
+  write_file(path_, damaged);
+  EXPECT_THAT(resume_error(), HasSubstr("expected version 2 of the format, got 1; try without --continue"));
 }
 
 TEST_F(JournalFile, NoticesASecondWriter) {
   Journal first = Journal::create(path_, kMade);
   first.add(trial_of({}, 1));
   std::ofstream(path_, std::ios::app) << "more\n";
-  EXPECT_THROW(first.add(trial_of({{"a", "fp32"}}, 1)), Error);
+  EXPECT_THROW(first.add(trial_of({{"a", Precision::kFP32}}, 1)), Error);
   EXPECT_THROW(Journal::create(folder_ / "x.journal.jsonl" / "below", kMade).add(trial_of({}, 1)), Error);
 }
 

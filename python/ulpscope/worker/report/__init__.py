@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Optional
 
+from ..answers import expand_answer
 from ..errors import WorkerError, missing_package
 
 
@@ -25,4 +26,4 @@ def make_page(server: Any, answer: str, source: str, commands: List[List[str]], 
         )
     from .page import page
 
-    return page(json.loads(answer), source, [(title, command) for title, command in commands], typed)
+    return page(expand_answer(json.loads(answer)), source, [(title, command) for title, command in commands], typed)

@@ -1,0 +1,36 @@
+// How far a search is, while it goes on.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "console.h"
+#include "ulpscope/search.h"
+
+namespace ulpscope::cli {
+
+/// A line that is overwritten where stderr is a terminal; else a line of the log every ten seconds.
+class SearchProgressLine {
+ public:
+  /// `time_limit`: seconds; 0: none.
+  explicit SearchProgressLine(double time_limit);
+  void show(const SearchProgress& now);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string text() const;
+  void log_now_and_then(const std::stop_token& stop);
+
+  double time_limit_;
+  Progress progress_;
+  Clock::time_point start_ = Clock::now(), stage_start_ = start_;
+  std::mutex mutex_;
+  std::condition_variable_any stopped_;
+  SearchProgress now_;
+  std::jthread logging_;  ///< Ends before what it reads.
+};
+
+}  // namespace ulpscope::cli
