@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "graph/assignment.h"
 #include "precision/shell_word.h"
@@ -99,15 +100,18 @@ std::string worth(const Answer& answer) {
 
 /// Proven sets that are others than the answer.
 void append_sets(const Answer& answer, std::string& out) {
-  for (const Answer::ProvenSet& each : answer.sets) {
-    const Trial& trial = answer.trials[static_cast<std::size_t>(each.trial)];
-    if (trial.time_us == answer.time_us && trial.cost_share == answer.cost_share) continue;
-    const auto fixed = std::ranges::count_if(answer.kept, [](const KeptLayer& layer) {
-      return layer.reason.kind == ReasonKind::kSingular || layer.reason.kind == ReasonKind::kRequested;
-    });
-    out += fmt::format("Also proven, the {} set: {}, {}, {:.3g} % of the multiply-adds\n", name_of(each.objective),
-                       plural(static_cast<std::int64_t>(trial.raised.size()) + fixed, "layer"), microseconds(trial.time_us),
-                       100 * trial.cost_share);
+  const auto fixed = std::ranges::count_if(answer.kept, [](const KeptLayer& layer) {
+    return layer.reason.kind == ReasonKind::kSingular || layer.reason.kind == ReasonKind::kRequested;
+  });
+  std::map<int, std::vector<std::string_view>> objectives;
+  for (const Answer::ProvenSet& each : answer.sets) objectives[each.trial].push_back(name_of(each.objective));
+  for (const auto& [number, names] : objectives) {
+    const Trial& trial = answer.trials[static_cast<std::size_t>(number)];
+    const auto layers = static_cast<std::int64_t>(trial.raised.size()) + fixed;
+    // Trials are stored to a few digits.
+    if (layers == std::ssize(answer.kept) && std::fabs(trial.time_us - answer.time_us) < 1e-3 * answer.time_us) continue;
+    out += fmt::format("Also proven, the {} set: {}, {}, {:.3g} % of the multiply-adds\n", fmt::join(names, " and "),
+                       plural(layers, "layer"), microseconds(trial.time_us), 100 * trial.cost_share);
   }
 }
 

@@ -25,7 +25,8 @@ void Search::prove_sets() {
       std::ranges::stable_sort(tried, [&](const Levels& a, const Levels& b) { return better(a, b, objective); });
       for (int n = 0; n < std::min(kChecked, static_cast<int>(tried.size())); ++n)
         if (better(tried[n], chosen, objective) && passes(tried[n], "search") &&
-            (validated_ == 0 || used(tried[n], "hold-out") <= 1) && passes_untouched(tried[n])) {
+            ((tried[n] == highest && data_.golden.empty()) ||  // Golden by definition.
+             ((validated_ == 0 || used(tried[n], "hold-out") <= 1) && passes_untouched(tried[n])))) {
           chosen = tried[n];
           break;
         }

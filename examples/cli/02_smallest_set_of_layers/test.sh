@@ -25,7 +25,7 @@ step "what ONNX Runtime computes in FP32, for 16 samples" 0 run model.onnx --onn
 step "the same for 200 samples that the search does not see" 0 run model.onnx --onnxrt \
   --data-loader-script data.py:load_unseen --save-inputs unseen.json --save-outputs unseen_golden.json -qq
 step "FP16 alone: most of the 200 are wrong" 1 run model.onnx $fp16 $unseen
-step "the search: which layers need FP32, and why" 0 precision search model.onnx --fp16 --load-inputs samples.json \
+step "the search: which layers need FP32, and why" 0 precision search model.onnx --fp16 --objective smallest --load-inputs samples.json \
   --golden golden.json $tolerance --save-layer-precisions layers.txt
 step "these layers in FP32, the rest in FP16: all of the 200 are right" 0 run model.onnx $fp16 $unseen \
   --precision-constraints obey --clamp-constants causal_mask --layer-precisions $(cat layers.txt)
