@@ -6,7 +6,6 @@ import random
 import re
 from html.parser import HTMLParser
 
-import numpy as np
 import onnx
 import pytest
 
@@ -97,6 +96,16 @@ def test_page_of_a_search(run, search, tmp_path):
     assert sum(figures["chart4"].data[0].y) == 3 * 65536
     # Nothing is fetched: no address in an attribute, no imported style.
     assert not re.search(r'<(?:script|link|img)[^>]*(?:src|href)=', page.replace(plotly.offline.get_plotlyjs(), ""))
+
+
+def test_page_with_the_predicted_curve(run, search, tmp_path):
+    answer = json.loads((tmp_path / search()).read_text())
+    answer["curve"] = [[10.0, "inf", 0], [12.0, 1.5, 1], [13.5, 0.25, 2], [14.0, 0.0, 4]]
+    (tmp_path / "b.json").write_text(json.dumps(answer))
+    page, _ = write_report(run, tmp_path, "b.json")
+    lines = [[trace for trace in figure.data if trace.name == "predicted"] for figure in list(charts_of(page).values())[:2]]
+    assert [len(each) for each in lines] == [1, 0]
+    assert list(lines[0][0].x) == [12.0, 13.5] and list(lines[0][0].y) == [1.5, 0.25]
 
 
 def test_page_of_an_interrupted_search(run, search, tmp_path):

@@ -154,7 +154,8 @@ def _groups(keys: Sequence[Tuple[bool, bool]], values: Sequence[float]) -> Dict[
 
 
 def trials_chart(answer: Json, against: str) -> Optional[Json]:
-    """Error of every trial against its estimated time ("time_us") or its share of multiply-adds ("cost_share")."""
+    """Error of every trial, and of the predicted curve, against estimated time ("time_us") or the share of multiply-adds
+    ("cost_share")."""
     trials = answer["trials"]
     scale, unit = (100.0, "%") if against == "cost_share" else time_unit(number(answer["time_us"]["highest"]))
     places = [scale * number(trial[against]) for trial in trials]
@@ -163,9 +164,10 @@ def trials_chart(answer: Json, against: str) -> Optional[Json]:
         return None
     errors = [number(trial["error"]["used"]) for trial in trials]
     margin = number(answer["margin"])
-    y = _LogScale(errors + [point[1] for point in chosen], [1.0, margin])
+    curve = _curve(answer, scale) if against == "time_us" else []
+    y = _LogScale(errors + [point[1] for point in [*chosen, *curve]], [1.0, margin])
 
-    groups = _groups([(trial["kind"] == "hold-out", bool(trial["passed"])) for trial in trials], errors)
+    groups = _groups([(trial["kind"].startswith(("hold-out", "untouched")), bool(trial["passed"])) for trial in trials], errors)
     traces: List[Json] = []
     names = {
         (False, True): ("passes", "circle", PASS), (False, False): ("fails", "circle-open", FAIL),
@@ -184,6 +186,10 @@ def trials_chart(answer: Json, against: str) -> Optional[Json]:
                         text=[_trial_text(trials[i]) for i in rows],
                     )
                 )
+    if curve:
+        traces.append({"type": "scatter", "mode": "lines", "name": "predicted", "x": [point[0] for point in curve],
+                       "y": [y.place(point[1]) for point in curve], "text": [point[2] for point in curve],
+                       "hovertemplate": "%{text}<extra></extra>", "line": {"color": MUTED, "width": 1.5, "dash": "dash"}})  # fmt: skip
     for place, error, name, symbol, size in chosen:
         traces.append(
             _markers(
@@ -207,6 +213,13 @@ def trials_chart(answer: Json, against: str) -> Optional[Json]:
         xaxis=_axis(title, zeroline=False),
         yaxis=y.axis("error / tolerance"),
     )
+
+
+def _curve(answer: Json, scale: float) -> List[Tuple[float, float, str]]:
+    """The predicted curve of error against time; answers of earlier releases have none. A line of one point is none."""
+    points = [(scale * number(time), number(used), int(raised)) for time, used, raised in answer.get("curve", [])]
+    drawn = [(time, used, f"predicted with {raised} raised") for time, used, raised in points if 0 < used < math.inf]
+    return drawn if len(drawn) > 1 else []
 
 
 def _chosen(answer: Json, against: str, scale: float) -> List[Tuple[float, float, str, str, int]]:
