@@ -66,11 +66,10 @@ void SearchArgs::declare(OptionTable& table) {
       .exclude("--no-hold-out");
   table.ours().flag({"--no-hold-out"}, no_hold_out, "Search on all samples; nothing checks the answer then");
   table.ours()
-      .value(
-          {"--objective"}, objective, "NAME",
-          "fastest (default): the least time on the target (--target), which may be to stay in higher precision; "
-          "smallest: few layers; cheapest: few multiply-adds in higher precision. The answer holds the best of each "
-          "that was proven")
+      .value({"--objective"}, objective, "NAME",
+             "fastest (default): the least time on the target (--target), which may be to stay in higher precision; "
+             "smallest: few layers; cheapest: few multiply-adds in higher precision. The answer holds the best of each "
+             "that was proven")
       .choose({"fastest", "smallest", "cheapest"});
   table.ours().value({"--margin"}, margin, "F",
                      "Search at F times the tolerance, so that the answer holds on other data; 1 is the tolerance "
@@ -90,7 +89,9 @@ void SearchArgs::declare(OptionTable& table) {
                      "End after this time (30s, 2m, 1h; a number is in seconds) with the best that was found");
   table.ours().value({"--memory-limit"}, memory_limit, "BYTES",
                      "For activations that trials share (512M, 2G; default: 1G). Results do not depend on it");
-  table.ours().flag({"--dry-run"}, dry_run, "Say what would be searched, and run no trial");
+  table.ours().flag(
+      {"--dry-run"}, dry_run,
+      "Say what would be searched and how long that takes, by its beginning on two samples; write no file");
 
   table.section("Answer", "what is kept of the search.");
   table.ours().value(

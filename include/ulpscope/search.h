@@ -83,10 +83,10 @@ struct SearchPlan {
   std::size_t samples = 0, held_out = 0;
   std::string criterion;
   double forward_seconds = 0;  ///< One fp32 forward over the samples.
-  double search_seconds = 0;   ///< What a search will take, by what its beginning on one sample took.
+  double search_seconds = 0;   ///< What a search will take, by what its beginning on two samples took.
 };
-/// Looks at everything that `search` looks at first, and tries a few sets of layers on one sample. Throws as `search`, but for no
-/// candidates.
+/// Looks at everything that `search` looks at first, and begins one on two samples at most. Throws as `search`, but for
+/// no candidates.
 ULPSCOPE_API SearchPlan plan_search(const Model& model, std::span<const TensorsByName> samples,
                                     const SearchOptions& options = {});
 

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 
 #include "api/loaded_model.h"
@@ -265,12 +264,10 @@ SearchPlan plan_search(const Model& model, std::span<const TensorsByName> sample
   plan.samples = data.samples.size();
   plan.held_out = data.held_out.size();
   plan.criterion = criterion->description();
-  const auto start = std::chrono::steady_clock::now();
-  const std::vector<TensorMap> exact = trials.run(trials.full_precision(), /*keep=*/false);
-  plan.forward_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!plan.candidates.empty())
-    plan.search_seconds =
-        estimate_search_seconds(data, *criterion, task, exact, trials.run(low, /*keep=*/false));
+  if (plan.candidates.empty()) return plan;
+  const SearchEstimate estimate = estimate_search(data, *criterion, task, trials, low);
+  plan.forward_seconds = estimate.forward_seconds;
+  plan.search_seconds = estimate.search_seconds;
   return plan;
 }
 

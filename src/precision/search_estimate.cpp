@@ -5,74 +5,116 @@
 #include <cmath>
 #include <map>
 
+#include "ulpscope/log.h"
+
 namespace ulpscope {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Enough for all that is not "trying other orders", and to see what one of those trials costs.
-constexpr std::int64_t kTrials = 16;
-constexpr char kOtherOrders[] = "trying other orders", kWeighing[] = "weighing error against time";
+/// Enough for all that comes before other orders are tried, and to see what one of those trials costs.
+constexpr std::int64_t kTrials = 32;
 
-std::size_t worst_sample(const Criterion& criterion, std::span<const TensorMap> exact,
-                         std::span<const TensorMap> lowest) {
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Seconds by stage of a search.
+class Stages {
+ public:
+  void enter(const std::string& next) {
+    seconds_[stage_] += seconds_since(since_);
+    since_ = Clock::now();
+    stage_ = next;
+  }
+  double operator[](const std::string& stage) const {
+    const auto found = seconds_.find(stage);
+    return found == seconds_.end() ? 0 : found->second;
+  }
+  /// Of those that take the same for any number of samples.
+  double fixed() const {
+    double sum = 0;
+    for (const char* stage : {"weighing error against time", "polishing", "checking the sets of other objectives"})
+      sum += (*this)[stage];
+    return sum;
+  }
+  double total() const {
+    double sum = 0;
+    for (const auto& [stage, seconds] : seconds_) sum += seconds;
+    return sum;
+  }
+
+ private:
+  std::map<std::string, double> seconds_;
+  std::string stage_;
+  Clock::time_point since_ = Clock::now();
+};
+
+/// The sample that the lowest precisions harm most, and the one that they harm least: the margin comes from how far
+/// apart samples are.
+std::vector<std::size_t> telling_samples(const Criterion& criterion, std::span<const TensorMap> exact,
+                                         std::span<const TensorMap> lowest, bool margin_is_given) {
   std::vector<double> used;
   for (std::size_t s = 0; s < exact.size(); ++s)
     used.push_back(criterion.judge(exact.subspan(s, 1), lowest.subspan(s, 1)).used);
-  return static_cast<std::size_t>(std::ranges::max_element(used) - used.begin());
+  const auto most = static_cast<std::size_t>(std::ranges::max_element(used) - used.begin());
+  const auto least = static_cast<std::size_t>(std::ranges::min_element(used) - used.begin());
+  return margin_is_given || most == least ? std::vector{most} : std::vector{most, least};
+}
+
+/// Of the trials of other orders that were not run; they were about to begin, or have begun.
+double seconds_of_the_rest(const Answer& answer, std::int64_t limit) {
+  double spent = 0, count = 0;
+  for (const Trial& trial : answer.trials)
+    if (trial.kind == "fallback") {
+      spent += trial.seconds;
+      ++count;
+    }
+  if (count == 0) return 0;
+  // Segments as Search::segment_search has them, and two bisections.
+  const double layers = answer.candidates;
+  double rest = std::max(0.0, 16 + layers / 4 + 2 * std::log2(layers) - count);
+  if (limit > 0) rest = std::min(rest, static_cast<double>(limit - answer.evaluations));
+  return rest * spent / count;
 }
 
 }  // namespace
 
-double estimate_search_seconds(const SearchData& data, const Criterion& criterion, const SearchTask& options,
-                               std::span<const TensorMap> exact, std::span<const TensorMap> lowest) {
-  const std::size_t chosen = worst_sample(criterion, exact, lowest);
-  SearchData one;
-  one.network = data.network;
-  one.weights = data.weights;
-  one.samples = {data.samples[chosen]};
-  if (!data.golden.empty()) one.golden = {data.golden[chosen]};
+SearchEstimate estimate_search(const SearchData& data, const Criterion& criterion, const SearchTask& options,
+                               Trials& trials, const Assignment& low) {
+  SearchEstimate estimate;
+  const auto start = Clock::now();
+  const std::vector<TensorMap> exact = trials.run(trials.full_precision(), /*keep=*/false);
+  estimate.forward_seconds = seconds_since(start);
+  const std::vector<TensorMap> lowest = trials.run(low, /*keep=*/false);
+  const double first_runs = seconds_since(start);
+
+  SearchData few;
+  few.network = data.network;
+  few.weights = trials.weights();  // What preparing them takes is in `first_runs`.
+  for (const std::size_t s :
+       telling_samples(criterion, data.golden.empty() ? exact : data.golden, lowest, options.margin > 0)) {
+    few.samples.push_back(data.samples[s]);
+    if (!data.golden.empty()) few.golden.push_back(data.golden[s]);
+  }
   SearchTask task = options;
   task.max_trials = options.max_trials > 0 ? std::min(options.max_trials, kTrials) : kTrials;
-  std::map<std::string, double> stages;
-  std::string stage;
-  Clock::time_point since = Clock::now();
-  const auto enter = [&](const std::string& next) {
-    const auto now = Clock::now();
-    stages[stage] += std::chrono::duration<double>(now - since).count();
-    since = now;
-    stage = next;
-  };
   Journal journal;
-  const Answer answer = search_precisions(one, criterion, task, journal,
-                                          [&](const SearchProgress& progress) { enter(progress.stage); });
-  enter("");
-  double total = 0, trials = 0, fallback = 0, first = 0;
-  for (const auto& [name, seconds] : stages) total += seconds;
-  std::int64_t fallbacks = 0;
-  for (const Trial& trial : answer.trials) {
-    if (first == 0) first = trial.seconds;
-    trials += trial.seconds;
-    if (trial.kind != "fallback") continue;
-    fallback += trial.seconds;
-    ++fallbacks;
-  }
-  // What does not depend on samples is spent once.
-  double per_sample = total - stages[kWeighing];
-  if (stage == kOtherOrders || stages[kOtherOrders] > 0) {
-    const double layers = answer.candidates;
-    const double all = 16 + layers / 4 + 2 * std::log2(layers);
-    const double most = options.max_trials > 0 ? static_cast<double>(options.max_trials - answer.evaluations) : all;
-    per_sample += std::clamp(all - static_cast<double>(fallbacks), 0.0, std::max(0.0, most)) * fallback /
-                  static_cast<double>(std::max<std::int64_t>(1, fallbacks));
-  }
-  const auto samples = static_cast<double>(data.samples.size()), held_out = static_cast<double>(data.held_out.size());
-  if (getenv("DBG")) {
-    for (auto& [n, s] : stages) fprintf(stderr, "%s: %.3f\n", n.c_str(), s);
-    fprintf(stderr, "trials %.3f (%zd), fallback %.3f (%ld) first %.3f\n", trials, answer.trials.size(), fallback, fallbacks, first);
-  }
-  const double seconds = stages[kWeighing] + per_sample * samples + 2 * first * held_out;
-  return options.time_limit > 0 ? std::min(seconds, options.time_limit) : seconds;
+  Stages stages;
+  const LogFloor quiet(LogLevel::kError);
+  const Answer answer = search_precisions(few, criterion, task, journal,
+                                          [&](const SearchProgress& progress) { stages.enter(progress.stage); });
+  stages.enter("");
+
+  const auto tried = static_cast<double>(few.samples.size()), samples = static_cast<double>(data.samples.size()),
+             held_out = static_cast<double>(data.held_out.size());
+  // Per sample: a run in fp32 and one in the lowest precisions, and all of the search.
+  const double pair =
+      (stages["computing golden outputs"] + (answer.trials.empty() ? 0 : answer.trials.front().seconds)) / tried;
+  double each = (stages.total() - stages.fixed()) / tried;
+  if (answer.evaluations >= kTrials) each += seconds_of_the_rest(answer, options.max_trials) / tried;
+  estimate.search_seconds =
+      stages.fixed() + std::max(0.0, first_runs - samples * pair) + samples * each + held_out * pair;
+  if (options.time_limit > 0) estimate.search_seconds = std::min(estimate.search_seconds, options.time_limit);
+  return estimate;
 }
 
 }  // namespace ulpscope

@@ -2,12 +2,18 @@
 #pragma once
 
 #include "precision/search.h"
+#include "precision/trials.h"
 
 namespace ulpscope {
 
-/// Seconds, from the beginning of a search on one sample: the one that the lowest precisions harm most. `forward` and
-/// `lowest`: outputs of all search samples in fp32 and in the lowest precisions. Throws as `search_precisions`.
-double estimate_search_seconds(const SearchData& data, const Criterion& criterion, const SearchTask& options,
-                               std::span<const TensorMap> exact, std::span<const TensorMap> lowest);
+struct SearchEstimate {
+  double forward_seconds = 0;  ///< The samples of the search in fp32.
+  double search_seconds = 0;
+};
+
+/// From the beginning of a search on one sample, or two: those that the lowest precisions, `low`, harm most and least.
+/// `trials`: of data.samples, not run yet. Throws as `search_precisions`.
+SearchEstimate estimate_search(const SearchData& data, const Criterion& criterion, const SearchTask& options,
+                               Trials& trials, const Assignment& low);
 
 }  // namespace ulpscope

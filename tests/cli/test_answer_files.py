@@ -35,7 +35,7 @@ def random_trials(chance, like, names, count):
                 if precision:
                     raised[name] = precision
         trial = json.loads(json.dumps(like))
-        trial.update(kind=chance.choice(["search", "hold-out"]), margin=chance.choice([0.25, 1.0]), joined=chance.randrange(2),
+        trial.update(kind=chance.choice(["search", "hold-out"]), margin=chance.choice([0.25, 1.0]), joined=chance.randrange(2), validation=chance.randrange(2),
                      repairs=chance.choice([[], ["clamp mask:32752"]]), samples_passed=chance.randrange(-1, 3),
                      raised=[[name, raised[name]] for name in names if name in raised])
         trial["error"].update(used=chance.choice([0.1, 0.5, 3.25, "inf"]), problem=chance.choice(["", "1 NaN"]))
@@ -53,6 +53,7 @@ def test_python_reads_what_the_program_writes(seed, search, run, tmp_path):
     old = version_1(answer_of(tmp_path))
     old["sensitivities"] = [{"name": name, "op": "MatMul", "effect": chance.choice([0.5, "inf", 1e-9]), "measured": chance.random() < 0.2}
                             for name in names]
+    old["sets"] = {}
     old["trials"] = random_trials(chance, old["trials"][0], names, 60)
     (tmp_path / "old.json").write_text(json.dumps(old))
     outcome = run("inspect", "data", "old.json", "--json")

@@ -6,6 +6,7 @@ import random
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import onnx
 import pytest
 

@@ -65,6 +65,7 @@ void expect_same(const Trial& a, const Trial& b) {
   ASSERT_EQ(a.raised.layers(), b.raised.layers());
   EXPECT_EQ(a.repairs, b.repairs);
   EXPECT_EQ(a.joined, b.joined);
+  EXPECT_EQ(a.validation, b.validation);
   EXPECT_EQ(a.margin, b.margin);
   EXPECT_EQ(a.samples_passed, b.samples_passed);
   EXPECT_EQ(a.sample_used, b.sample_used);
@@ -91,6 +92,7 @@ Trial random_trial(Random& random, const RaisedLayers::Table& table, const std::
   if (random() % 4 == 0) trial.margin = 1;
   if (random() % 8 == 0) trial.repairs = {"clamp mask:" + std::to_string(random() % 3)};
   if (random() % 8 == 0) trial.joined = static_cast<int>(random() % 3);
+  if (random() % 8 == 0) trial.validation = static_cast<int>(random() % 3);
   if (random() % 4 == 0) trial.samples_passed = static_cast<int>(random() % 9);
   if (random() % 4 == 0) trial.sample_used = {0.1, std::numeric_limits<double>::infinity()};
   if (random() % 4 == 0) trial.judgement.problem = "output 'y': 1 NaN";
