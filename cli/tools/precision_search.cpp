@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "args/criterion.h"
 #include "args/search.h"
@@ -57,6 +58,7 @@ class PrecisionSearchTool : public Tool {
   void check_usage() const override { check_criterion_usage(criterion_, options_.comparison); }
 
   int run() override {
+    const auto start = std::chrono::steady_clock::now();
     SearchOptions search = search_.options();
     search.criterion = criterion_options(criterion_, options_.comparison);
     enable_ladder(search);
@@ -76,6 +78,7 @@ class PrecisionSearchTool : public Tool {
     const DeferInterrupt defer;
     AnswerFile file;
     {
+      search.time_spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       SearchProgressLine line(search.time_limit);
       search.progress = [&](const SearchProgress& now) {
         if (interrupted()) throw SearchInterrupted("Ctrl-C");

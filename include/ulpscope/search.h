@@ -42,6 +42,7 @@ struct SearchStrategy {
   bool repair = true;           ///< Constants and regions beyond fp16, and channels that one int8 scale does not suit.
   std::int64_t max_trials = 0;  ///< Evaluations of the search samples; 0: no limit.
   double time_limit = 0;        ///< Seconds; 0: none.
+  double time_spent = 0;        ///< Of these, what was spent before: by reading the model, by a calibration.
   std::size_t memory_limit = std::size_t{1} << 30;  ///< For shared activations and what the predictor keeps.
 };
 

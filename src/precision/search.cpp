@@ -43,11 +43,14 @@ Judgement Search::judge(std::span<const TensorMap> golden, std::span<const Tenso
   }
 }
 
+void Search::check_time() const {
+  if (is_late()) throw LimitReached{fmt::format("the time limit of {:g} s", options_.time_limit)};
+}
+
 /// `limited`: it counts against --max-trials.
 void Search::check_limits(bool limited) {
   show(stage_);
-  if (options_.time_limit > 0 && elapsed() >= options_.time_limit)
-    throw LimitReached{fmt::format("the time limit of {:g} s", options_.time_limit)};
+  check_time();
   if (limited && options_.max_trials > 0 && evaluations_ >= options_.max_trials)
     throw LimitReached{
         fmt::format("the limit of {} trial{}", options_.max_trials, options_.max_trials == 1 ? "" : "s")};

@@ -91,11 +91,7 @@ bool Search::join_failing_sample() {
   ++joined_;
   forget_best();
   if (effects_.empty()) return true;
-  const std::vector<LayerEffect> more = predict(space_->low(), searched_ - 1);
-  for (std::size_t i = 0; i < effects_.size(); ++i) {
-    effects_[i].effect = std::max(effects_[i].effect, more[i].effect);
-    effects_[i].overflows |= more[i].overflows;
-  }
+  add_effects(predict(space_->low(), searched_ - 1));
   order();
   return true;
 }

@@ -6,22 +6,44 @@
 #include <numeric>
 
 #include "precision/search_process.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope {
 
-/// From the samples of the search, from `first` on.
-std::vector<LayerEffect> Search::predict(const Assignment& low, std::size_t first) {
-  return predict_effects(space_->trials(), low, space_->candidates(), criterion_, std::span(golden_).subspan(first),
-                         options_.predictor, first, [&](int done, int all) {
+/// From `count` samples of the search, from `first` on, or as many as there are.
+std::vector<LayerEffect> Search::predict(const Assignment& low, std::size_t first, std::size_t count) {
+  const auto golden = std::span<const TensorMap>(golden_).subspan(first);
+  return predict_effects(space_->trials(), low, space_->candidates(), criterion_,
+                         golden.first(std::min(count, golden.size())), options_.predictor, first,
+                         [&](int done, int all) {
                            show("predicting", done, all);
-                           if (options_.time_limit > 0 && elapsed() >= options_.time_limit)
-                             throw LimitReached{fmt::format("the time limit of {:g} s", options_.time_limit)};
+                           check_time();
                          });
 }
 
+/// What more samples say.
+void Search::add_effects(const std::vector<LayerEffect>& more) {
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    effects_[i].effect = std::max(effects_[i].effect, more[i].effect);
+    effects_[i].overflows |= more[i].overflows;
+  }
+}
+
+/// Where time is short, from as many samples as leave time for trials.
 void Search::predict() {
-  effects_ = predict(space_->low());
-  measured_.assign(effects_.size(), 0);
+  constexpr double kShare = 0.4;  // Of the limit.
+  measured_.assign(space_->candidates().size(), 0);
+  if (options_.time_limit <= 0 || searched_ == 1) {
+    effects_ = predict(space_->low());
+    return;
+  }
+  const double begin = elapsed();
+  effects_ = predict(space_->low(), 0, 1);
+  const double left = kShare * options_.time_limit - elapsed() - options_.time_spent, each = elapsed() - begin;
+  const auto more = static_cast<std::size_t>(std::clamp(left / each, 0.0, static_cast<double>(searched_ - 1)));
+  if (more > 0) add_effects(predict(space_->low(), 1, more));
+  if (more < searched_ - 1)
+    log_info(fmt::format("Little time: the effects of layers are predicted from {} of {} samples", more + 1, searched_));
 }
 
 /// What no derivative tells is tried: one layer low, the others high.

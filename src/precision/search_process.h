@@ -64,7 +64,8 @@ class Search {
   void keep_cancellations();
   void choose();
   void predict();
-  std::vector<LayerEffect> predict(const Assignment& low, std::size_t first = 0);
+  std::vector<LayerEffect> predict(const Assignment& low, std::size_t first = 0, std::size_t count = SIZE_MAX);
+  void add_effects(const std::vector<LayerEffect>& more);
   void measure_incomplete();
   void test_harmless_overflows();
   void test_overflows(std::span<const std::size_t> candidates);
@@ -110,6 +111,10 @@ class Search {
   void check_limits(bool limited);
   Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
   void show(const std::string& stage, int done = 0, int all = 0);
+  bool is_late(double share = 1) const {
+    return options_.time_limit > 0 && elapsed() + options_.time_spent >= share * options_.time_limit;
+  }
+  void check_time() const;
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   std::size_t held_out() const { return data_.samples.size() + data_.held_out.size() - searched_; }
   std::size_t untouched() const { return held_out() - validated_; }

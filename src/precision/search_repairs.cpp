@@ -28,7 +28,7 @@ void Search::prepare() {
   held_out_golden_ = data_.held_out_golden;
   Trials& trials = space_->trials();
   const Assignment exact = trials.full_precision();
-  if (golden_.empty()) golden_ = trials.run(exact, 0, data_.samples.size(), false);
+  if (golden_.empty()) golden_ = trials.run(exact, 0, data_.samples.size(), false, [&] { check_limits(false); });
   check_golden_values(golden_, "");
   const auto typed = std::ranges::count_if(space_->candidates(), [&](LayerId id) {
     return std::ranges::any_of(network_->layer(id).outputs, [&](TensorId output) {
