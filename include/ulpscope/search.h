@@ -42,8 +42,8 @@ struct SearchStrategy {
   bool repair = true;           ///< Constants and regions beyond fp16, and channels that one int8 scale does not suit.
   std::int64_t max_trials = 0;  ///< Evaluations of the search samples; 0: no limit.
   double time_limit = 0;        ///< Seconds; 0: none.
-  /// Bytes of tensors that the process may hold, as far as the search can choose (docs/precision_search.md); 0: no limit.
-  /// Results do not depend on it.
+  /// Bytes of tensors that the process may hold, as far as the search can choose (docs/precision_search.md); 0: no
+  /// limit. Results do not depend on it.
   std::size_t memory_limit = 0;
 };
 

@@ -141,9 +141,8 @@ std::shared_ptr<const void> WeightCache::get_object(const std::string& key,
 }
 
 PreparedSource WeightCache::source(const std::string& key, std::function<PreparedObject()> make) {
-  return [entries = entries_, entry = entries_->entry(key), make = std::move(make)] {
-    return entries->get(entry, make);
-  };
+  return
+      [entries = entries_, entry = entries_->entry(key), make = std::move(make)] { return entries->get(entry, make); };
 }
 
 void WeightCache::drop_expired() {
@@ -172,9 +171,10 @@ std::string WeightCache::name_of(const Tensor& constant) {
       (found->second.buffer.owner_before(buffer) || buffer.owner_before(found->second.buffer)))
     found->second = {entries_->next_constant++, buffer, {}};  // Other bytes at the same place.
   if (found == entries_->constants.end())
-    found = entries_->constants
-                .emplace(constant.raw(), Entries::Constant{entries_->next_constant++, buffer, owned ? Tensor() : constant})
-                .first;
+    found =
+        entries_->constants
+            .emplace(constant.raw(), Entries::Constant{entries_->next_constant++, buffer, owned ? Tensor() : constant})
+            .first;
   return fmt::format("{}{} {}{}", kConstant, found->second.number, ulpscope::name_of(constant.type()),
                      to_string(constant.shape()));
 }

@@ -46,10 +46,9 @@ std::map<std::string, Entry>& entries() {
 std::vector<Tensor> find(const std::string& name, std::span<const Tensor* const> sources) {
   const auto found = entries().find(name);
   if (found == entries().end()) return {};
-  const bool same =
-      std::ranges::equal(sources, found->second.sources, [](const Tensor* tensor, const auto& buffer) {
-        return !buffer.expired() && same_buffer(tensor->buffer(), buffer);
-      });
+  const bool same = std::ranges::equal(sources, found->second.sources, [](const Tensor* tensor, const auto& buffer) {
+    return !buffer.expired() && same_buffer(tensor->buffer(), buffer);
+  });
   if (!same) return {};
   std::vector<Tensor> values;
   for (const WeakTensor& each : found->second.values) values.push_back(each.lock());

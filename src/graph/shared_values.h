@@ -12,8 +12,8 @@
 namespace ulpscope {
 
 /// Names what a layer computes of these constants: equal for layers, of any network, that compute the same of the same
-/// tensors. Nothing for layers that have tensors or graphs as attributes, and for inputs that nobody owns. `inputs`: null
-/// where an input is absent.
+/// tensors. Nothing for layers that have tensors or graphs as attributes, and for inputs that nobody owns. `inputs`:
+/// null where an input is absent.
 std::optional<std::string> name_of_values(const Network& network, const Layer& layer,
                                           std::span<const Tensor* const> inputs);
 

@@ -14,8 +14,8 @@
 #include "engine/assign.h"
 #include "graph/adjoint.h"
 #include "ops/registry.h"
-#include "precision/by_shapes.h"
 #include "precision/local_errors.h"
+#include "runtime/by_shapes.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {

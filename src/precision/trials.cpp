@@ -8,7 +8,7 @@
 
 #include "core/parallel.h"
 #include "engine/assign.h"
-#include "precision/by_shapes.h"
+#include "runtime/by_shapes.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -87,13 +87,13 @@ void Trials::set_memory_limit(std::size_t bytes) {
   memory_limit_ = bytes;
   const std::size_t kept = bytes == 0 ? kDefaultMemory : std::min(kDefaultMemory, bytes / 8);
   for (ActivationStore& store : stores_) store.set_byte_limit(kept / stores_.size());
-  // All weights in one precision and half of them in another; small ones in every one.
+  // All weights in one precision and some of them in another; small ones in every one.
   std::size_t constants = 0;
   const auto readers = network_->consumers();
   for (const auto& [id, info] : network_->tensors.items())
     if (is_floating(info.type) && !readers[id].empty())
       constants += static_cast<std::size_t>(info.value.size()) * sizeof(float);
-  executable_->set_weight_limits({std::max(kDefaultMemory, constants + constants / 2),
+  executable_->set_weight_limits({std::max(kDefaultMemory, constants + constants / 4),
                                   bytes == 0 ? std::numeric_limits<std::size_t>::max() : bytes});
 }
 
@@ -116,7 +116,8 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t fir
         begin, end, share,
         [&](std::size_t s) {
           const auto shapes = shapes_of(s);
-          const auto plan = plans.use(shapes, [&] { return executable_->plan_for(shapes, assignment, options_.fusion); });
+          const auto plan =
+              plans.use(shapes, [&] { return executable_->plan_for(shapes, assignment, options_.fusion); });
           results[s - first] = named_outputs(plan->run(inputs_[s], &stores_[s], keep));
         },
         before_sample);

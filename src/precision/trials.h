@@ -52,9 +52,9 @@ class Trials {
   /// that it runs itself; it may throw to end all early. What a sample throws, the first of those that do, is thrown.
   std::vector<TensorMap> run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep,
                              const std::function<void()>& before_sample = {});
-  /// Bytes of tensors that the process may hold, as far as the inputs and outputs of the samples, what the network itself
-  /// holds and one step of one run allow: weights are prepared again in every run if need be, activations are not kept,
-  /// fewer samples run at a time. 0: no limit but that of each of these. Results do not depend on it.
+  /// Bytes of tensors that the process may hold, as far as the inputs and outputs of the samples, what the network
+  /// itself holds and one step of one run allow: weights are prepared again in every run if need be, activations are
+  /// not kept, fewer samples run at a time. 0: no limit but that of each of these. Results do not depend on it.
   void set_memory_limit(std::size_t bytes);
   /// Bytes for what samples that are worked on at a time need each.
   std::size_t working_memory() const noexcept;

@@ -299,8 +299,7 @@ bool Lowering::lower_integer_convolution(const ProductKernel& kernel, Convolutio
   const Quantization& x = kernel.operands[0].quantization;
   // Scales and integers depend on how the layer uses its weights, too.
   const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), spec.key);
-  const auto weights =
-      integer_weights(l, weights_.get(spec.key, spec.weights), key, kernel.normalization != kNone);
+  const auto weights = integer_weights(l, weights_.get(spec.key, spec.weights), key, kernel.normalization != kNone);
   const std::vector<Tensor> parts = exact_parts(l, weights->integers, x, key);
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (std::size_t i = 0; i < parts.size(); ++i) {

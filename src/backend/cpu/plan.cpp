@@ -28,7 +28,9 @@ int root_of(const std::vector<Slot>& slots, int slot) {
 
 CpuPlan::CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
                  const IdMap<LayerId, GraphFunction>& subgraphs)
-    : Plan(std::move(spec), std::move(schedule)), made_(lower(*spec_, schedule_, weights, subgraphs)), weights_(weights) {
+    : Plan(std::move(spec), std::move(schedule)),
+      made_(lower(*spec_, schedule_, weights, subgraphs)),
+      weights_(weights) {
   place_slots();
   choose_kept_values();
 }

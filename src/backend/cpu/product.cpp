@@ -482,8 +482,7 @@ std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec) {
                                                      with_own_scratchpad());
     using K = PrimitiveKernel<dnnl::pooling_forward>;
     return std::make_unique<K>(desc, std::vector<K::Argument>{{DNNL_ARG_SRC, source}},
-                               K::Argument{DNNL_ARG_DST, target},
-                               std::unordered_map<int, PreparedSource>{});
+                               K::Argument{DNNL_ARG_DST, target}, std::unordered_map<int, PreparedSource>{});
   } catch (const dnnl::error&) {
     return nullptr;
   }
