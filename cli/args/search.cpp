@@ -88,7 +88,8 @@ void SearchArgs::declare(OptionTable& table) {
   table.ours().value({"--time-limit"}, time_limit, "TIME",
                      "End after this time (30s, 2m, 1h; a number is in seconds) with the best that was found");
   table.ours().value({"--memory-limit"}, memory_limit, "BYTES",
-                     "For activations that trials share (512M, 2G; default: 1G). Results do not depend on it");
+                     "Hold at most so many bytes of weights, activations and outputs, as far as one step of one sample "
+                     "allows (512M, 2G); less is slower. Results do not depend on it");
   table.ours().flag(
       {"--dry-run"}, dry_run,
       "Say what would be searched and how long that takes, by its beginning on two samples; write no file");

@@ -43,7 +43,9 @@ struct SearchStrategy {
   std::int64_t max_trials = 0;  ///< Evaluations of the search samples; 0: no limit.
   double time_limit = 0;        ///< Seconds; 0: none.
   double time_spent = 0;        ///< Of these, what was spent before: by reading the model, by a calibration.
-  std::size_t memory_limit = std::size_t{1} << 30;  ///< For shared activations and what the predictor keeps.
+  /// Bytes of tensors that the process may hold, as far as the search can choose (docs/precision_search.md); 0: no
+  /// limit. Results do not depend on it.
+  std::size_t memory_limit = 0;
 };
 
 struct SearchOptions : SearchStrategy {

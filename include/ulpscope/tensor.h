@@ -47,6 +47,9 @@ class ULPSCOPE_API Tensor {
   std::int64_t size() const noexcept { return size_; }
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(size_) * size_of(type_); }
 
+  /// Expires when no handle refers to the bytes any more; empty when nobody owns them.
+  std::weak_ptr<const void> buffer() const noexcept { return owner_; }
+
   void* raw() noexcept { return data_; }
   const void* raw() const noexcept { return data_; }
 

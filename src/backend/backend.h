@@ -16,7 +16,7 @@ namespace ulpscope {
 /// Runs the graph that is this attribute of a layer; `inputs` are all inputs of its network, captured values included.
 using GraphFunction = std::function<std::vector<Tensor>(std::string_view attribute, std::span<const Tensor> inputs)>;
 
-/// A schedule, ready to run. Immutable; `run` may be called from several threads, one at a time.
+/// A schedule, ready to run. Immutable; `run` may be called by several threads at once, with distinct stores.
 class Plan {
  public:
   virtual ~Plan() = default;

@@ -2,41 +2,115 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <charconv>
+#include <limits>
+#include <list>
 #include <map>
 #include <mutex>
+#include <set>
+#include <vector>
+
+#include "core/memory.h"
 
 namespace ulpscope {
-
-struct WeightCache::Entries {
-  std::mutex mutex;
-  std::map<std::string, Tensor, std::less<>> tensors;
-  std::map<std::string, std::shared_ptr<const void>, std::less<>> objects;
-  std::map<const void*, std::pair<Tensor, int>> constants;
-};
-
 namespace {
+
+constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
+constexpr std::string_view kConstant = "constant ";
 
 std::string new_scope() {
   static std::atomic<int> next{0};
   return fmt::format("{}:", next++);
 }
 
-template <typename Map, typename Make>
-auto find_or_make(std::mutex& mutex, Map& map, const std::string& key, const Make& make) {
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto found = map.find(key); found != map.end()) return found->second;
+/// The numbers of the constants that a key names.
+template <typename Function>
+bool any_constant(std::string_view key, const Function& is_wanted) {
+  for (std::size_t at = key.find(kConstant); at != std::string_view::npos; at = key.find(kConstant, at + 1)) {
+    int number = -1;
+    std::from_chars(key.data() + at + kConstant.size(), key.data() + key.size(), number);
+    if (is_wanted(number)) return true;
   }
-  auto made = make();  // Outside of the lock: preparing may be slow and may ask for other entries.
-  const std::lock_guard lock(mutex);
-  return map.emplace(key, std::move(made)).first->second;
+  return false;
 }
 
 }  // namespace
 
+struct WeightCache::Entries {
+  struct Entry {
+    std::mutex making;  ///< Held while it is prepared; all else is guarded by Entries::mutex.
+    std::shared_ptr<const void> object;
+    std::size_t bytes = 0;
+    std::list<std::shared_ptr<Entry>>::iterator use;
+  };
+  struct Constant {
+    int number;
+    std::weak_ptr<const void> buffer;
+    Tensor unowned;  ///< Of bytes that nobody owns.
+  };
+
+  std::shared_ptr<Entry> entry(const std::string& key) {
+    const std::lock_guard lock(mutex);
+    auto& found = prepared[key];
+    if (found == nullptr) found = std::make_shared<Entry>();
+    return found;
+  }
+
+  std::shared_ptr<const void> known(Entry& entry) {
+    const std::lock_guard lock(mutex);
+    if (entry.object != nullptr) uses.splice(uses.begin(), uses, entry.use);
+    return entry.object;
+  }
+
+  std::shared_ptr<const void> get(const std::shared_ptr<Entry>& entry, const std::function<PreparedObject()>& make) {
+    if (auto object = known(*entry)) return object;
+    const std::lock_guard preparing(entry->making);
+    if (auto object = known(*entry)) return object;
+    PreparedObject made = make();  // May ask for other entries.
+    const std::lock_guard lock(mutex);
+    entry->object = made.object;
+    entry->bytes = made.bytes;
+    bytes += made.bytes;
+    uses.push_front(entry);
+    entry->use = uses.begin();
+    make_room();
+    return made.object;
+  }
+
+  /// REQUIRES: `mutex` is held.
+  void make_room() {
+    for (auto at = uses.end(); at != uses.begin() && too_much();) {
+      const std::shared_ptr<Entry> oldest = *--at;
+      if (oldest->object.use_count() > 1) continue;
+      ++at;
+      drop(*oldest);
+    }
+    if (too_much()) free_arenas.clear();
+  }
+  bool too_much() const { return bytes > limits.prepared || held_element_bytes() > limits.process; }
+
+  /// REQUIRES: `mutex` is held.
+  void drop(Entry& entry) {
+    if (entry.object == nullptr) return;
+    bytes -= entry.bytes;
+    entry.object.reset();
+    uses.erase(entry.use);  // May be the last owner.
+  }
+
+  std::mutex mutex;
+  Limits limits{kUnlimited, kUnlimited};
+  std::size_t bytes = 0;
+  std::map<std::string, std::shared_ptr<Entry>, std::less<>> prepared;
+  std::list<std::shared_ptr<Entry>> uses;  ///< Of entries that have their object; the most recent one first.
+  std::map<const void*, Constant> constants;
+  int next_constant = 0;
+  std::vector<std::pair<std::size_t, std::shared_ptr<std::byte>>> free_arenas;
+};
+
 WeightCache::WeightCache() : entries_(std::make_shared<Entries>()), scope_(new_scope()) {}
-WeightCache::WeightCache(const WeightCache& other) : entries_(other.entries_), scope_(new_scope()) {}
+WeightCache::WeightCache(const WeightCache& other) : entries_(other.entries_), scope_(new_scope()) { drop_expired(); }
 WeightCache& WeightCache::operator=(const WeightCache& other) {
   entries_ = other.entries_;
   scope_ = new_scope();
@@ -44,28 +118,89 @@ WeightCache& WeightCache::operator=(const WeightCache& other) {
 }
 WeightCache::~WeightCache() = default;
 
+void WeightCache::set_limits(const Limits& limits) {
+  const std::lock_guard lock(entries_->mutex);
+  entries_->limits = limits;
+  entries_->make_room();
+}
+
 Tensor WeightCache::get(const std::string& key, const std::function<Tensor()>& make) {
-  return find_or_make(entries_->mutex, entries_->tensors, key, make);
+  const auto object = get_object(key, [&]() -> PreparedObject {
+    auto made = std::make_shared<Tensor>(make());
+    return {made, made->bytes()};
+  });
+  // The handle keeps the entry in use, as whoever copies the elements' owner would not.
+  const auto& tensor = *static_cast<const Tensor*>(object.get());
+  return Tensor::borrow(tensor.type(), tensor.shape(), const_cast<void*>(tensor.raw()), object);
 }
 
 std::shared_ptr<const void> WeightCache::get_object(const std::string& key,
-                                                    const std::function<std::shared_ptr<const void>()>& make) {
-  return find_or_make(entries_->mutex, entries_->objects, key, make);
+                                                    const std::function<PreparedObject()>& make) {
+  const auto entry = entries_->entry(key);
+  return entries_->get(entry, make);
 }
 
-void WeightCache::forget(std::string_view part_of_key) {
-  const auto has_part = [&](const auto& entry) { return entry.first.find(part_of_key) != std::string::npos; };
+PreparedSource WeightCache::source(const std::string& key, std::function<PreparedObject()> make) {
+  return
+      [entries = entries_, entry = entries_->entry(key), make = std::move(make)] { return entries->get(entry, make); };
+}
+
+void WeightCache::drop_expired() {
   const std::lock_guard lock(entries_->mutex);
-  std::erase_if(entries_->tensors, has_part);
-  std::erase_if(entries_->objects, has_part);
+  std::set<int> gone;
+  std::erase_if(entries_->constants, [&](const auto& each) {
+    const Entries::Constant& constant = each.second;
+    const bool expired = !constant.unowned && constant.buffer.expired();
+    if (expired) gone.insert(constant.number);
+    return expired;
+  });
+  if (gone.empty()) return;
+  std::erase_if(entries_->prepared, [&](const auto& each) {
+    if (!any_constant(each.first, [&](int number) { return gone.contains(number); })) return false;
+    entries_->drop(*each.second);
+    return true;
+  });
 }
 
 std::string WeightCache::name_of(const Tensor& constant) {
   const std::lock_guard lock(entries_->mutex);
-  auto& constants = entries_->constants;
-  const auto found = constants.try_emplace(constant.raw(), constant, static_cast<int>(constants.size())).first;
-  return fmt::format("constant {} {}{}", found->second.second, ulpscope::name_of(constant.type()),
+  auto found = entries_->constants.find(constant.raw());
+  const auto buffer = constant.buffer();
+  const bool owned = !buffer.expired();
+  if (found != entries_->constants.end() && owned &&
+      (found->second.buffer.owner_before(buffer) || buffer.owner_before(found->second.buffer)))
+    found->second = {entries_->next_constant++, buffer, {}};  // Other bytes at the same place.
+  if (found == entries_->constants.end())
+    found =
+        entries_->constants
+            .emplace(constant.raw(), Entries::Constant{entries_->next_constant++, buffer, owned ? Tensor() : constant})
+            .first;
+  return fmt::format("{}{} {}{}", kConstant, found->second.number, ulpscope::name_of(constant.type()),
                      to_string(constant.shape()));
+}
+
+std::shared_ptr<std::byte> WeightCache::arena(std::size_t bytes) {
+  std::pair<std::size_t, std::shared_ptr<std::byte>> taken;
+  {
+    const std::lock_guard lock(entries_->mutex);
+    auto& free = entries_->free_arenas;
+    auto best = std::ranges::min_element(free, {}, [&](const auto& each) {
+      return each.first >= bytes ? each.first : kUnlimited - each.first;  // The smallest that fits, else the largest.
+    });
+    if (best != free.end()) {
+      taken = std::move(*best);
+      free.erase(best);
+    }
+  }
+  if (taken.second == nullptr || taken.first < bytes) {
+    taken.second.reset();
+    taken = {bytes, allocate_elements(bytes)};
+  }
+  std::byte* const data = taken.second.get();
+  return {data, [entries = entries_, taken](std::byte*) {
+            const std::lock_guard lock(entries->mutex);
+            if (!entries->too_much()) entries->free_arenas.push_back(taken);
+          }};
 }
 
 }  // namespace ulpscope

@@ -1,6 +1,7 @@
-// Constants, prepared once for every way in which layers read them.
+// Constants, prepared once for every way in which layers read them, and the arenas of activations.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,29 +11,55 @@
 
 namespace ulpscope {
 
+/// Something prepared, and how many bytes it takes.
+struct PreparedObject {
+  std::shared_ptr<const void> object;
+  std::size_t bytes = 0;
+};
+
+/// Gives what was prepared; prepares it when nobody did, or when it has given way since. Thread-safe.
+using PreparedSource = std::function<std::shared_ptr<const void>()>;
+
 /// Shared by all plans of one network, and by networks that have constants in common; thread-safe. A copy refers to the
-/// same entries, with a scope of its own.
+/// same entries, with a scope of its own. Above a limit, what was not used for the longest time gives way, except what
+/// somebody holds.
 class WeightCache {
  public:
+  struct Limits {
+    std::size_t prepared;  ///< Bytes of what is prepared.
+    std::size_t process;   ///< Bytes of all tensors, arenas and prepared weights of the process.
+  };
+
   WeightCache();
+  /// Also drops what was prepared of constants that are gone.
   WeightCache(const WeightCache& other);
   WeightCache& operator=(const WeightCache& other);
   ~WeightCache();
 
-  /// The tensor that `make` gives, made at most once per key. `key` names the constants and what is done to them.
+  /// Without a call there are none.
+  void set_limits(const Limits& limits);
+
+  /// The tensor that `make` gives. `key` names the constants and what is done to them.
   Tensor get(const std::string& key, const std::function<Tensor()>& make);
 
-  /// The same for anything that a kernel keeps (packed weights, primitives).
-  std::shared_ptr<const void> get_object(const std::string& key,
-                                         const std::function<std::shared_ptr<const void>()>& make);
+  /// The same for anything that a kernel keeps.
+  std::shared_ptr<const void> get_object(const std::string& key, const std::function<PreparedObject()>& make);
 
-  /// Drops everything whose key contains this text. What plans use lives on with them.
-  void forget(std::string_view part_of_key);
+  /// The same for what a kernel asks for in every run, and does not keep between them.
+  PreparedSource source(const std::string& key, std::function<PreparedObject()> make);
 
-  /// Names a constant of a network by its bytes, whatever network it is in. The bytes are kept, and must not change.
+  /// Drops what was prepared of constants that are gone. What plans use lives on with them.
+  void drop_expired();
+
+  /// Names a constant of a network by its bytes, whatever network it is in. They must not change while somebody has
+  /// them; bytes that nobody owns must outlive the cache.
   std::string name_of(const Tensor& constant);
   /// Names what is this network's own.
   const std::string& scope() const noexcept { return scope_; }
+
+  /// Memory for the activations of one run, for its owner alone; goes back when the last copy is gone, and serves the
+  /// next run.
+  std::shared_ptr<std::byte> arena(std::size_t bytes);
 
  private:
   struct Entries;

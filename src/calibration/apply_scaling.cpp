@@ -8,6 +8,7 @@
 
 #include "calibration/region_scaling.h"
 #include "calibration/scaling_model.h"
+#include "core/file.h"
 #include "graph/adjoint.h"
 #include "graph/name_match.h"
 #include "ops/registry.h"
@@ -47,6 +48,7 @@ std::optional<Tensor> times_power(const Tensor& value, int exponent) {
     exact &= from[i] == 0 ||
              (magnitude >= std::numeric_limits<float>::min() && magnitude <= std::numeric_limits<float>::max());
   }
+  MappedFile::release(value.raw(), value.bytes());
   if (!exact) return std::nullopt;
   return result;
 }

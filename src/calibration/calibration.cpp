@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/int8.h"
+#include "runtime/by_shapes.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -64,6 +65,19 @@ class Probe {
   }
 
   const std::vector<TensorId>& tensors() const noexcept { return network_.outputs; }
+
+  /// Of each of these inputs, side by side.
+  std::vector<std::vector<Tensor>> run_all(std::span<const std::vector<Tensor>> inputs) const {
+    std::vector<std::vector<Tensor>> results(inputs.size());
+    ByShapes<const Plan> plans;
+    for (const std::vector<Tensor>& each : inputs) plans.expect(shapes_of(each));
+    run_tasks(0, inputs.size(), share_threads(inputs.size(), 0, 0), [&](std::size_t s) {
+      const std::vector<Shape> shapes = shapes_of(inputs[s]);
+      const auto make = [&] { return executable_->plan_for(shapes, executable_->assignment(), options_.fusion); };
+      results[s] = plans.use(shapes, make)->run(inputs[s]);
+    });
+    return results;
+  }
 
   /// In the order of `tensors`.
   std::vector<Tensor> run(std::span<const Tensor> inputs) {
@@ -301,12 +315,19 @@ void visit_values(const Network& network, std::span<const TensorId> tensors, std
       bytes += shape ? static_cast<std::size_t>(num_elements(*shape)) * sizeof(float) : 0;
       chunk.push_back(tensors[last++]);
     }
-    Probe probe(network, chunk, build, spec->input_shapes, weights);
-    for (const std::vector<Tensor>& each : inputs) {
-      const std::vector<Tensor> values = probe.run(each);
-      parallel_for(static_cast<std::int64_t>(values.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    const Probe probe(network, chunk, build, spec->input_shapes, weights);
+    const ThreadShare share = share_threads(inputs.size(), bytes, options.memory_limit);
+    for (std::size_t s = 0; s < inputs.size(); s += static_cast<std::size_t>(share.tasks)) {
+      const auto some =
+          std::span(inputs).subspan(s, std::min(inputs.size() - s, static_cast<std::size_t>(share.tasks)));
+      const std::vector<std::vector<Tensor>> values = probe.run_all(some);
+      // In the order of the samples; each tensor belongs to one thread.
+      parallel_for(static_cast<std::int64_t>(chunk.size()), 1, [&](std::int64_t begin, std::int64_t end) {
         for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t)
-          visit(first + t, values[t].type() == DataType::kFloat32 ? values[t] : values[t].cast(DataType::kFloat32));
+          for (const std::vector<Tensor>& of_sample : values) {
+            const Tensor& value = of_sample[t];
+            visit(first + t, value.type() == DataType::kFloat32 ? value : value.cast(DataType::kFloat32));
+          }
       });
     }
     first = last;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "calibration/calibrators.h"
+#include "core/file.h"
 
 namespace ulpscope {
 
@@ -32,6 +33,7 @@ void RowRange::add(const Tensor& value, std::int64_t most) {
     ++counts_[static_cast<std::size_t>(std::clamp<std::int64_t>(bin, 0, kCount * kPerBit - 1))];
     ++rows_;
   }
+  MappedFile::release(value.raw(), value.bytes());
   largest_ = std::max(largest_, static_cast<double>(largest));
   if (smallest < kMaskMagnitude) smallest_ = std::min(smallest_, static_cast<double>(smallest));
 }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "calibration/calibrators.h"
+#include "core/file.h"
 
 namespace ulpscope {
 namespace {
@@ -24,7 +25,10 @@ constexpr int kBroadcastOpset = 7;
 enum Rank { kConstantRank, kRootRank, kSharedRank, kInsertionRank };
 
 bool holds_mask(const Tensor& value) {
-  return std::ranges::any_of(value.values<float>(), [](float v) { return !(std::fabs(v) < kMaskMagnitude); });
+  const bool holds =
+      std::ranges::any_of(value.values<float>(), [](float v) { return !(std::fabs(v) < kMaskMagnitude); });
+  MappedFile::release(value.raw(), value.bytes());
+  return holds;
 }
 
 class Builder {

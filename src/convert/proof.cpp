@@ -17,6 +17,9 @@
 namespace ulpscope {
 namespace {
 
+/// Bytes of outputs that wait for those of the other network.
+constexpr std::size_t kKeptOutputs = std::size_t{256} << 20;
+
 void compare(const Network& network, const Network& typed, std::size_t output, std::size_t sample, Fusion level,
              Tensor expected, Tensor actual) {
   const DataType type = typed.tensor(typed.outputs[output]).type;
@@ -48,53 +51,75 @@ void compare(const Network& network, const Network& typed, std::size_t output, s
                      a.data<double>()[first], b.data<double>()[first]));
 }
 
+/// What both networks are given.
+struct ProofSample {
+  std::vector<Tensor> inputs;  ///< Physical types.
+  std::vector<Shape> shapes;
+};
+
+ProofSample proof_sample(const Network& network, const Network& typed, const TensorMap& sample, std::size_t index) {
+  ProofSample result;
+  for (std::size_t i = 0; i < network.inputs.size(); ++i) {
+    const TensorInfo& info = network.tensor(network.inputs[i]);
+    const auto found = std::ranges::find_if(sample, [&](const NamedTensor& t) { return t.name == info.name; });
+    if (found == sample.end())
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[convert] sample {}: expected the input '{}'", index, info.name));
+    Tensor value = found->tensor.type() == info.type ? found->tensor : found->tensor.cast(info.type);
+    // An input in a narrower type arrives rounded; so both get the same values.
+    const DataType type = typed.tensor(typed.inputs[i]).type;
+    if (type != info.type) value = value.cast(type).cast(info.type);
+    result.shapes.push_back(value.shape());
+    const DataType physical = physical_type(info.type);
+    result.inputs.push_back(physical == value.type() ? value : value.cast(physical));
+  }
+  return result;
+}
+
 }  // namespace
 
 int prove_equal_bits(const Network& network, const Assignment& assignment, const std::filesystem::path& file,
                      const TypedModelOptions& convert_options, bool equal_at_every_level) {
-  int checked = 0;
   const std::shared_ptr<Network> typed = import_onnx(file, op_registry());
-  BuildOptions options;
-  options.fusion = convert_options.fusion;
+  BuildOptions options, typed_options;
+  options.fusion = typed_options.fusion = convert_options.fusion;
   // The bodies of control flow keep their types; they are not part of an assignment.
-  Executable original(network, assignment, options);
-  options.strongly_typed = true;
-  std::unique_ptr<Executable> converted;
+  typed_options.strongly_typed = true;
   std::vector<Fusion> levels{convert_options.fusion};
   if (convert_options.fusion != Fusion::kNone && equal_at_every_level) levels.push_back(Fusion::kNone);
-  for (std::size_t s = 0; s < convert_options.samples.size(); ++s) {
-    std::vector<Tensor> given, typed_inputs;
-    std::vector<Shape> shapes;
-    for (std::size_t i = 0; i < network.inputs.size(); ++i) {
-      const TensorInfo& info = network.tensor(network.inputs[i]);
-      const auto found =
-          std::ranges::find_if(convert_options.samples[s], [&](const NamedTensor& t) { return t.name == info.name; });
-      if (found == convert_options.samples[s].end())
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[convert] sample {}: expected the input '{}'", s, info.name));
-      Tensor value = found->tensor.type() == info.type ? found->tensor : found->tensor.cast(info.type);
-      // An input in a narrower type arrives rounded; so both get the same values.
-      const DataType type = typed->tensor(typed->inputs[i]).type;
-      if (type != info.type) value = value.cast(type).cast(info.type);
-      shapes.push_back(value.shape());
-      const DataType physical = physical_type(info.type);
-      given.push_back(physical == value.type() ? value : value.cast(physical));
-      typed_inputs.push_back(given.back());
+  std::vector<ProofSample> samples;
+  for (std::size_t s = 0; s < convert_options.samples.size(); ++s)
+    samples.push_back(proof_sample(network, *typed, convert_options.samples[s], s));
+  if (samples.empty()) return 0;
+  const auto first_spec = specialize(*typed, samples.front().shapes);
+  const Assignment types = assign_precisions(*first_spec, typed_options);
+  using Outputs = std::vector<Tensor>;
+  const auto run = [&](Executable& executable, const ProofSample& sample, Fusion level) {
+    if (convert_options.interrupt) convert_options.interrupt();
+    return executable.plan_for(sample.shapes, executable.assignment(), level)->run(sample.inputs);
+  };
+  // One network after the other, as many samples as outputs are kept of: never the weights of both.
+  for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
+    std::vector<Outputs> expected;
+    {
+      Executable original(network, assignment, options);
+      for (std::size_t bytes = 0; end < samples.size() && bytes < kKeptOutputs; ++end)
+        for (Fusion level : levels) {
+          expected.push_back(run(original, samples[end], level));
+          for (const Tensor& output : expected.back()) bytes += output.bytes();
+        }
     }
-    if (converted == nullptr) {
-      auto spec = specialize(*typed, shapes);
-      Assignment types = assign_precisions(*spec, options);
-      converted = std::make_unique<Executable>(*typed, std::move(types), options, spec);
-    }
-    for (Fusion level : levels) {
-      if (convert_options.interrupt) convert_options.interrupt();
-      auto expected = original.plan_for(shapes, original.assignment(), level)->run(given);
-      auto actual = converted->plan_for(shapes, converted->assignment(), level)->run(typed_inputs);
-      for (std::size_t o = 0; o < expected.size(); ++o) compare(network, *typed, o, s, level, expected[o], actual[o]);
-      ++checked;
-    }
+    Executable converted(*typed, types, typed_options, first_spec);
+    auto next = expected.begin();
+    for (std::size_t s = begin; s < end; ++s)
+      for (Fusion level : levels) {
+        const Outputs actual = run(converted, samples[s], level);
+        for (std::size_t o = 0; o < actual.size(); ++o)
+          compare(network, *typed, o, s, level, std::move((*next)[o]), actual[o]);
+        next++->clear();
+      }
   }
-  return checked;
+  return static_cast<int>(samples.size() * levels.size());
 }
 
 }  // namespace ulpscope

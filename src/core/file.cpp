@@ -8,8 +8,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <utility>
 
+#include "core/memory.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -66,13 +70,39 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& pa
   }
 }
 
+std::mutex mappings_mutex;
+
+/// Of all mapped files: first byte and size. Never destroyed: files of static objects may outlive it.
+std::map<const std::byte*, std::size_t>& mappings() {
+  static auto& files = *new std::map<const std::byte*, std::size_t>;
+  return files;
+}
+
 }  // namespace
 
 MappedFile::MappedFile(std::filesystem::path path, std::byte* data, std::size_t size)
-    : path_(std::move(path)), data_(data), size_(size) {}
+    : path_(std::move(path)), data_(data), size_(size) {
+  if (size_ == 0) return;
+  const std::lock_guard lock(mappings_mutex);
+  mappings()[data_] = size_;
+}
 
 MappedFile::~MappedFile() {
-  if (size_ != 0) ::munmap(data_, size_);
+  if (size_ == 0) return;
+  {
+    const std::lock_guard lock(mappings_mutex);
+    mappings().erase(data_);
+  }
+  ::munmap(data_, size_);
+}
+
+void MappedFile::release(const void* begin, std::size_t bytes) noexcept {
+  const auto* first = static_cast<const std::byte*>(begin);
+  const std::lock_guard lock(mappings_mutex);
+  const auto after = mappings().upper_bound(first);
+  if (after == mappings().begin()) return;
+  const auto& [data, size] = *std::prev(after);
+  if (first + bytes <= data + size) release_pages(begin, bytes);
 }
 
 std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) {
@@ -81,8 +111,7 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) 
   const std::size_t size = static_cast<std::size_t>(info.st_size);
   void* data = nullptr;
   if (size != 0) {
-    // Private and writable: a page that somebody writes to is copied, the file never changes.
-    data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get(), 0);
+    data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (data == MAP_FAILED) throw_system(path, "map it", errno);
   }
   return std::shared_ptr<MappedFile>(new MappedFile(path, static_cast<std::byte*>(data), size));

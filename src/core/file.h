@@ -10,8 +10,8 @@
 
 namespace ulpscope {
 
-/// A file mapped read-only (copy on write); pages are read when they are touched. The mapping lives as long as the
-/// object; tensors keep it alive through the shared_ptr.
+/// A file mapped read-only: writing to its bytes ends the program. Pages are read when they are touched. The mapping
+/// lives as long as the object; tensors keep it alive through the shared_ptr.
 class MappedFile {
  public:
   /// Throws Error(kNotFound) or Error(kIo), naming the path.
@@ -23,6 +23,9 @@ class MappedFile {
   std::span<std::byte> bytes() noexcept { return {data_, size_}; }
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
   const std::filesystem::path& path() const noexcept { return path_; }
+
+  /// Where these bytes are part of a mapped file, they leave memory until they are touched again; else nothing happens.
+  static void release(const void* begin, std::size_t bytes) noexcept;
 
  private:
   MappedFile(std::filesystem::path path, std::byte* data, std::size_t size);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -13,6 +14,8 @@
 
 namespace ulpscope {
 namespace {
+
+std::atomic<std::uint64_t> held_bytes{0};
 
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
@@ -42,7 +45,7 @@ std::uint64_t machine_memory() noexcept {
   return bytes;
 }
 
-void* allocate_elements(std::size_t bytes) {
+std::shared_ptr<std::byte> allocate_elements(std::size_t bytes) {
   constexpr std::size_t kAlignment = 64, kHugePage = std::size_t{2} << 20;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   void* block = std::aligned_alloc(kAlignment, rounded);
@@ -53,7 +56,20 @@ void* allocate_elements(std::size_t bytes) {
   // Advice: where it is not taken, pages are small.
   if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
-  return block;
+  held_bytes.fetch_add(rounded, std::memory_order_relaxed);
+  return {static_cast<std::byte*>(block), [rounded](std::byte* p) {
+            std::free(p);
+            held_bytes.fetch_sub(rounded, std::memory_order_relaxed);
+          }};
+}
+
+std::uint64_t held_element_bytes() noexcept { return held_bytes.load(std::memory_order_relaxed); }
+
+void release_pages(const void* begin, std::size_t bytes) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = (reinterpret_cast<std::uintptr_t>(begin) + page - 1) / page * page;
+  const auto last = (reinterpret_cast<std::uintptr_t>(begin) + bytes) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 std::optional<std::uint64_t> bytes_of(DataType type, const Shape& shape) noexcept {

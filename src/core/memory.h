@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,9 +15,16 @@ namespace ulpscope {
 /// The memory of this machine in bytes, or of the control group that the process runs in, if that is less.
 std::uint64_t machine_memory() noexcept;
 
-/// Memory for elements, aligned to 64 bytes; freed by std::free. Large blocks ask for huge pages, without which the
-/// first touch of every 4 KiB costs as much as filling them. Throws std::bad_alloc.
-void* allocate_elements(std::size_t bytes);
+/// Memory for elements, aligned to 64 bytes. Large blocks ask for huge pages, without which the first touch of every
+/// 4 KiB costs as much as filling them. Throws std::bad_alloc.
+std::shared_ptr<std::byte> allocate_elements(std::size_t bytes);
+
+/// Bytes that allocate_elements has handed out and that are still held, in the whole process.
+std::uint64_t held_element_bytes() noexcept;
+
+/// What has been read of a mapped file may leave memory until it is touched again.
+/// REQUIRES: nobody has written to these bytes.
+void release_pages(const void* begin, std::size_t bytes) noexcept;
 
 /// The bytes of a tensor; nothing where 64 bits cannot count them, nor those along its other dimensions if one is 0.
 /// REQUIRES: no negative dimension.

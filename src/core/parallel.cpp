@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -28,6 +30,75 @@ int num_threads() noexcept {
   return chosen_threads > 0 ? chosen_threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 #endif
+
+ThreadShare share_threads(std::size_t count, std::size_t bytes, std::size_t budget) noexcept {
+  const auto threads = static_cast<std::size_t>(num_threads());
+  const std::size_t fitting = bytes == 0 ? threads : budget / bytes;
+  const std::size_t tasks = std::max<std::size_t>(1, std::min({count, threads, fitting}));
+  return {static_cast<int>(tasks), static_cast<int>(threads / tasks)};
+}
+
+namespace {
+
+/// Hands out the indices of tasks, in order, until one fails.
+class TaskQueue {
+ public:
+  TaskQueue(std::size_t first, std::size_t last) : next_(first), last_(last), failed_(last) {}
+
+  /// `last` when there is none left.
+  std::size_t take() {
+    const std::lock_guard lock(mutex_);
+    return next_ < last_ ? next_++ : last_;
+  }
+  /// Called while an exception is handled.
+  void fail(std::size_t index) {
+    const std::lock_guard lock(mutex_);
+    next_ = last_;
+    if (failure_ && index >= failed_) return;
+    failed_ = index;
+    failure_ = std::current_exception();
+  }
+  bool is_empty() {
+    const std::lock_guard lock(mutex_);
+    return next_ >= last_;
+  }
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::size_t next_;
+  const std::size_t last_;
+  std::size_t failed_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+void run_tasks(std::size_t first, std::size_t last, const ThreadShare& share,
+               const std::function<void(std::size_t)>& task, const std::function<void()>& before) {
+  TaskQueue queue(first, last);
+  const auto work = [&](const std::function<void()>& prepare) {
+    const ScopedThreads threads(share.threads);
+    while (!queue.is_empty()) {
+      std::size_t index = last;  // What `before` throws comes after what tasks throw.
+      try {
+        if (prepare) prepare();
+        index = queue.take();
+        if (index < last) task(index);
+      } catch (...) {
+        queue.fail(index);
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int t = 1; t < share.tasks; ++t) others.emplace_back([&] { work({}); });
+    work(before);
+  }
+  queue.rethrow();
+}
 
 void detail::run_blocks(std::int64_t blocks, void (*call)(void*, std::int64_t), void* context) {
   const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), blocks));

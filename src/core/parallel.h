@@ -1,6 +1,7 @@
 // Work split over threads, always into the same pieces: the result never depends on the number of threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -9,6 +10,33 @@ namespace ulpscope {
 /// Threads that parallel_for may use when called from this thread (also those of the kernel library). 0: one per core.
 void set_num_threads(int count) noexcept;
 int num_threads() noexcept;
+
+/// Uses so many threads, also of libraries, while it lives.
+class ScopedThreads {
+ public:
+  explicit ScopedThreads(int count) : before_(num_threads()) { set_num_threads(count); }
+  ~ScopedThreads() { set_num_threads(before_); }
+  ScopedThreads(const ScopedThreads&) = delete;
+  ScopedThreads& operator=(const ScopedThreads&) = delete;
+
+ private:
+  const int before_;
+};
+
+/// How this thread's threads are shared out among independent tasks.
+struct ThreadShare {
+  int tasks = 1;    ///< At a time.
+  int threads = 1;  ///< For each of them.
+};
+
+/// As many tasks at a time as there are threads for, and as `budget` bytes hold at `bytes` each; one at least.
+ThreadShare share_threads(std::size_t count, std::size_t bytes, std::size_t budget) noexcept;
+
+/// Calls task(index) for the indices from `first` below `last`, which start in order, some at a time; each may use its
+/// share of the threads. This thread is one of those that call them, and before each of its own calls `before`. Once
+/// something throws, nothing more starts; then the exception of the lowest index is thrown, or that of `before`.
+void run_tasks(std::size_t first, std::size_t last, const ThreadShare& share,
+               const std::function<void(std::size_t)>& task, const std::function<void()>& before = {});
 
 namespace detail {
 void run_blocks(std::int64_t blocks, void (*call)(void* context, std::int64_t block), void* context);

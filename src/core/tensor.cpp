@@ -19,8 +19,9 @@ Tensor::Tensor(DataType type, Shape shape) : type_(type), shape_(std::move(shape
   if (const std::string reason = why_too_large(type, shape_); !reason.empty())
     throw Error(ErrorCode::kInvalidArgument, reason);
   size_ = num_elements(shape_);
-  data_ = allocate_elements(bytes());
-  owner_ = std::shared_ptr<const void>(data_, [](const void* p) { std::free(const_cast<void*>(p)); });
+  auto block = allocate_elements(bytes());
+  data_ = block.get();
+  owner_ = std::move(block);
 }
 
 Tensor Tensor::borrow(DataType type, Shape shape, void* data, std::shared_ptr<const void> owner) {

@@ -1,10 +1,7 @@
 #include "engine/specialization.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
 
 #include "graph/folding.h"
 #include "ops/forms.h"
@@ -71,13 +68,9 @@ IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId
   return numeric;
 }
 
-std::string constants_of(const Specialization& spec) { return fmt::format("@{};", spec.id); }
-
 std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes,
                                                  const Specialization* other) {
-  static std::atomic<std::uint64_t> next_id{1};
   auto result = std::make_shared<Specialization>();
-  result->id = next_id++;
   result->network = &network;
   IdMap<TensorId, Tensor> shared;
   if (other != nullptr) {

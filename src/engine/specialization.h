@@ -13,7 +13,6 @@ namespace ulpscope {
 
 struct Specialization {
   const Network* network = nullptr;
-  std::uint64_t id = 0;  ///< Unique in the process.
   std::vector<Shape> input_shapes;
   InferredNetwork inferred;
   IdMap<TensorId, std::vector<LayerId>> consumers;  ///< Per tensor; without folded layers, which never run.
@@ -40,9 +39,6 @@ struct Specialization {
 /// shapes, or null; the constants that do not depend on shapes are shared with it.
 std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes,
                                                  const Specialization* other = nullptr);
-
-/// A part of the names, in the cache of prepared weights, of all constants that are this specialization's own.
-std::string constants_of(const Specialization& spec);
 
 /// Per layer, without shapes: see Specialization::numeric.
 IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId, DataType>& types);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "core/file.h"
 #include "core/memory.h"
 #include "graph/evaluate.h"
 #include "graph/folding.h"
+#include "graph/shared_values.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -84,6 +86,9 @@ std::string names_of(TypeSet types) {
   return names;
 }
 
+/// From here on, constants that follow from others are shared.
+constexpr std::int64_t kSharedElements = std::int64_t{1} << 16;
+
 /// Everything known so far while `infer` walks through the layers.
 class Inference {
  public:
@@ -97,7 +102,7 @@ class Inference {
       result_.types[i] = info.value ? info.value.type() : info.type;
       if (!info.value) continue;
       result_.shapes[i] = info.value.shape();
-      result_.values[i] = known.contains(i) && known[i] ? known[i] : to_physical(info.value);
+      result_.values[i] = known.contains(i) && known[i] ? known[i] : physical_value(info.value);
     }
   }
 
@@ -144,7 +149,7 @@ class Inference {
     const std::int64_t limit = from_shapes ? limits_.shapes : limits_.constants;
     if (!all_known || (layer.op->is_random != nullptr && layer.op->is_random(values)) || !within_limit(outputs, limit))
       return;
-    if (from_shapes || !share(layer)) fold(layer, values);
+    if (from_shapes || !share(layer)) fold(layer, values, outputs);
     for (TensorId id : present(layer.outputs)) from_shapes_[id] = from_shapes;
   }
 
@@ -174,8 +179,34 @@ class Inference {
     result_.values[id] = std::move(value);
   }
 
-  void fold(const Layer& layer, std::span<const Tensor* const> inputs) {
-    std::vector<Tensor> outputs = evaluate_layer(network_, layer, inputs);
+  /// What takes much memory is made once for all networks and shapes.
+  std::vector<Tensor> folded(const Layer& layer, std::span<const Tensor* const> inputs,
+                             const std::vector<InferContext::Output>& inferred) const {
+    const auto make = [&] { return evaluate_layer(network_, layer, inputs); };
+    const bool large = std::ranges::any_of(inferred, [](const InferContext::Output& output) {
+      return output.wanted && output.shape && num_elements(*output.shape) >= kSharedElements;
+    });
+    if (!large) return make();
+    const auto name = name_of_values(network_, layer, inputs);
+    return name ? shared_values(*name, inputs, make) : make();
+  }
+
+  static Tensor physical_value(const Tensor& value) {
+    if (physical_type(value.type()) == value.type() || value.size() < kSharedElements) return to_physical(value);
+    const Tensor* source = &value;
+    return shared_values(fmt::format("physical {} {}{}", value.raw(), name_of(value.type()), to_string(value.shape())),
+                         {&source, 1},
+                         [&] {
+                           std::vector<Tensor> made{to_physical(value)};
+                           MappedFile::release(value.raw(), value.bytes());
+                           return made;
+                         })
+        .front();
+  }
+
+  void fold(const Layer& layer, std::span<const Tensor* const> inputs,
+            const std::vector<InferContext::Output>& inferred) {
+    std::vector<Tensor> outputs = folded(layer, inputs, inferred);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (layer.outputs[i] == kNone) continue;
       Shape shape = outputs[i].shape();

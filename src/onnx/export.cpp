@@ -21,13 +21,14 @@ using namespace onnx_model;
 namespace {
 
 /// What repairs changed in the network since it was imported, written into the file's graph: constants that nodes read
-/// instead of others, and layers that stand between two nodes.
+/// instead of others, and layers that stand between two nodes. Their elements stay the network's.
 class Adoption {
  public:
-  Adoption(onnx::GraphProto& graph, const Network& network) : graph_(graph), network_(network) {
-    for (const auto& input : graph.input()) known_.insert(input.name());
-    for (const auto& tensor : graph.initializer()) known_.insert(tensor.name());
-    for (const auto& node : graph.node()) known_.insert(node.output().begin(), node.output().end());
+  Adoption(ModelFile& file, const Network& network)
+      : file_(file), graph_(*file.proto.mutable_graph()), network_(network) {
+    for (const auto& input : graph_.input()) known_.insert(input.name());
+    for (const auto& tensor : graph_.initializer()) known_.insert(tensor.name());
+    for (const auto& node : graph_.node()) known_.insert(node.output().begin(), node.output().end());
   }
 
   void run() {
@@ -80,7 +81,14 @@ class Adoption {
       tensor.set_name(info.name);
       tensor.set_data_type(to_onnx_type(info.value.type()));
       for (std::int64_t dim : info.value.shape()) tensor.add_dims(dim);
-      tensor.set_raw_data(packed_elements(info.value));
+      if (is_storage_only(info.value.type())) {
+        tensor.set_raw_data(packed_elements(info.value));
+      } else {
+        set_payload(tensor, file_.tensors.size());
+        TensorBytes& bytes = file_.tensors.emplace_back();
+        bytes.has_raw = true;
+        bytes.raw = {static_cast<const std::byte*>(info.value.raw()), info.value.bytes()};
+      }
     } else if (info.producer != kNone && network_.layer(info.producer).attributes.all().empty()) {
       const Layer& layer = network_.layer(info.producer);
       for (TensorId input : present(layer.inputs))
@@ -99,6 +107,7 @@ class Adoption {
     return true;
   }
 
+  ModelFile& file_;
   onnx::GraphProto& graph_;
   const Network& network_;
   std::unordered_set<std::string> known_;
@@ -134,7 +143,7 @@ TypedExporter::TypedExporter(std::span<const std::byte> bytes, const Network& ne
                       "with the outputs that it has",
                       network.source));
   impl_->inlined = inline_functions(impl_->file.proto, network.source);
-  Adoption(*impl_->file.proto.mutable_graph(), network).run();
+  Adoption(impl_->file, network).run();
   for (const auto& node : impl_->file.proto.graph().node()) {
     LayerId layer = kNone;
     bool same = true;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/file.h"
 #include "formats/codes.h"
 #include "formats/convert.h"
 #include "onnx/model_file.h"
@@ -119,7 +120,16 @@ class Output {
   }
 
   void write(const Payload& payload) {
-    if (!payload.source) return write(onnx_wire::as_text(payload.bytes));
+    if (payload.source) {
+      write_source(payload);
+      MappedFile::release(payload.source.raw(), payload.source.bytes());
+    } else {
+      write(onnx_wire::as_text(payload.bytes));
+      MappedFile::release(payload.bytes.data(), payload.bytes.size());
+    }
+  }
+
+  void write_source(const Payload& payload) {
     const Tensor& source = payload.source;
     const auto* in = static_cast<const std::byte*>(source.raw());
     if (is_storage_only(payload.type)) return write(packed_elements(source.cast(payload.type)));
@@ -180,12 +190,6 @@ class Output {
   std::uint64_t at_ = 0;
 };
 
-std::uint64_t total(const std::vector<Payload>& payloads) {
-  std::uint64_t result = 0;
-  for (const Payload& payload : payloads) result += payload.size();
-  return result;
-}
-
 }  // namespace
 
 std::string packed_elements(const Tensor& tensor) {
@@ -212,8 +216,12 @@ void set_payload(onnx::TensorProto& tensor, std::size_t index) {
 ModelWriter::ModelWriter(onnx::ModelProto& model, std::vector<Payload> payloads, const std::string& name,
                          std::uint64_t limit)
     : payloads_(std::move(payloads)), name_(name) {
-  if (total(payloads_) + model.ByteSizeLong() > limit) move_out(model);
-  Assembled assembled = Assembler(payloads_).assemble(Message::kModel, model.SerializeAsString());
+  const auto assemble = [&] { return Assembler(payloads_).assemble(Message::kModel, model.SerializeAsString()); };
+  Assembled assembled = assemble();
+  if (assembled.size > limit) {
+    move_out(model);
+    assembled = assemble();
+  }
   pieces_ = std::move(assembled.pieces);
   model_bytes_ = assembled.size;
   if (model_bytes_ > (std::uint64_t{1} << 31) - 1)

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "core/memory.h"
 #include "formats/codes.h"
 #include "onnx/element_type.h"
 #include "onnx/wire.h"
@@ -29,14 +30,6 @@ struct TensorReader::Plan {
 namespace {
 
 constexpr std::size_t kCopyPiece = std::size_t{8} << 20;
-
-/// Gives pages of a mapped file back to the system; they are read again when they are touched.
-void release_pages(const std::byte* begin, std::size_t size) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = (reinterpret_cast<std::uintptr_t>(begin) + page - 1) / page * page;
-  const auto last = reinterpret_cast<std::uintptr_t>(begin + size) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-}
 
 /// The format of elements that files hold packed; null for those of whole bytes.
 const NumericFormat* packed_format(DataType type) {

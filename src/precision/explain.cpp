@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 
+#include "core/file.h"
 #include "core/parallel.h"
 #include "engine/int8.h"
 #include "formats/rounding.h"
@@ -106,6 +107,7 @@ void count_range(const Tensor& values, Precision precision, float scale, RangeCo
       count.inside_error += error * error;
     }
   }
+  MappedFile::release(values.raw(), values.bytes());
 }
 
 double step_at(double value, int mantissa_bits) {
@@ -423,9 +425,7 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
             index.emplace(tensor, tensors.size()).second)
           tensors.push_back(tensor);
   }
-  LocalErrors local(network, low, layers, trials.options(), trials.weights());
-  for (std::size_t s = 0; s < samples; ++s) {
-    const LocalErrors::Result result = local.run(trials.inputs(s), tensors);
+  const auto add_sample = [&](std::size_t s, const LocalErrors::Result& result) {
     const auto spec = trials.specialization(s);
     const auto value_of = [&](TensorId tensor) {
       const auto found = index.find(tensor);
@@ -453,6 +453,18 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
         add(explainers[i], layers[i]);
     });
+  };
+  LocalErrors local(network, low, layers, trials.options(), trials.weights());
+  std::size_t bytes = 0;
+  for (TensorId id : tensors)
+    if (first->shape(id)) bytes += 2 * static_cast<std::size_t>(num_elements(*first->shape(id))) * sizeof(float);
+  const ThreadShare share = share_threads(samples, bytes, trials.working_memory());
+  for (std::size_t begin = 0, end = 0; begin < samples; begin = end) {
+    end = std::min(samples, begin + static_cast<std::size_t>(share.tasks));
+    std::vector<LocalErrors::Result> results(end - begin);
+    run_tasks(begin, end, share_threads(end - begin, 0, 0),
+              [&](std::size_t s) { results[s - begin] = local.run(trials.inputs(s), tensors); });
+    for (std::size_t s = begin; s < end; ++s) add_sample(s, results[s - begin]);
   }
   std::vector<Reason> reasons;
   for (const Explainer& explainer : explainers) reasons.push_back(explainer.reason());

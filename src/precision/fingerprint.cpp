@@ -48,7 +48,9 @@ class Hash {
 
 std::string hash_of_file(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
-  return hash_of_bytes(std::as_const(*file).bytes());
+  const std::string hash = hash_of_bytes(std::as_const(*file).bytes());
+  MappedFile::release(file->bytes().data(), file->bytes().size());
+  return hash;
 }
 
 std::string hash_of_bytes(std::span<const std::byte> bytes) {

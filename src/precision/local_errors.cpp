@@ -28,9 +28,11 @@ LocalErrors::LocalErrors(const Network& network, const Assignment& low, std::spa
 
 LocalErrors::~LocalErrors() = default;
 
-LocalErrors::Twin& LocalErrors::twin(std::span<const TensorId> tensors, const std::vector<Shape>& shapes) {
-  if (twin_ && std::ranges::equal(twin_->tensors, tensors)) return *twin_;
-  auto made = std::make_unique<Twin>();
+std::shared_ptr<LocalErrors::Twin> LocalErrors::twin(std::span<const TensorId> tensors,
+                                                     const std::vector<Shape>& shapes) {
+  const std::lock_guard lock(mutex_);
+  if (twin_ && std::ranges::equal(twin_->tensors, tensors)) return twin_;
+  auto made = std::make_shared<Twin>();
   made->tensors.assign(tensors.begin(), tensors.end());
   Network& network = made->network;
   network = network_;
@@ -84,19 +86,18 @@ LocalErrors::Twin& LocalErrors::twin(std::span<const TensorId> tensors, const st
   BuildOptions options = options_;
   options.fusion = Fusion::kNone;
   made->executable = std::make_unique<Executable>(network, assignment, options, spec, weights_);
-  twin_ = std::move(made);
-  return *twin_;
+  return twin_ = std::move(made);
 }
 
 LocalErrors::Result LocalErrors::run(std::span<const Tensor> inputs, std::span<const TensorId> tensors) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-  Twin& made = twin(tensors, shapes);
-  std::vector<Tensor> outputs = made.executable->plan_for(shapes, made.assignment, Fusion::kNone)->run(inputs);
+  const std::shared_ptr<Twin> made = twin(tensors, shapes);
+  std::vector<Tensor> outputs = made->executable->plan_for(shapes, made->assignment, Fusion::kNone)->run(inputs);
   Result result;
-  for (std::size_t i = 0; i < made.errors.size(); ++i)
-    result.errors.push_back({made.errors[i].first, made.errors[i].second, std::move(outputs[i])});
-  for (std::size_t i = made.errors.size(); i < outputs.size(); ++i) result.values.push_back(std::move(outputs[i]));
+  for (std::size_t i = 0; i < made->errors.size(); ++i)
+    result.errors.push_back({made->errors[i].first, made->errors[i].second, std::move(outputs[i])});
+  for (std::size_t i = made->errors.size(); i < outputs.size(); ++i) result.values.push_back(std::move(outputs[i]));
   return result;
 }
 

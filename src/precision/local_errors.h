@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -30,7 +31,7 @@ class LocalErrors {
   ~LocalErrors();
 
   /// The errors of all candidates, in their order, and the exact values of `tensors` (physical types), for one sample
-  /// (in the order of the network's inputs, physical types).
+  /// (in the order of the network's inputs, physical types). Several threads may run samples at once.
   struct Result {
     std::vector<LocalError> errors;
     std::vector<Tensor> values;
@@ -40,14 +41,15 @@ class LocalErrors {
  private:
   struct Twin;
   /// The network with twins whose outputs are the errors and `tensors`; kept while `tensors` stays the same.
-  Twin& twin(std::span<const TensorId> tensors, const std::vector<Shape>& shapes);
+  std::shared_ptr<Twin> twin(std::span<const TensorId> tensors, const std::vector<Shape>& shapes);
 
   const Network& network_;
   const Assignment low_;
   const std::vector<LayerId> candidates_;
   const BuildOptions options_;
   const WeightCache weights_;
-  std::unique_ptr<Twin> twin_;
+  std::mutex mutex_;  ///< Of `twin_`.
+  std::shared_ptr<Twin> twin_;
 };
 
 }  // namespace ulpscope

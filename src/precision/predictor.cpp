@@ -3,16 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <thread>
 
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "graph/adjoint.h"
 #include "ops/registry.h"
 #include "precision/local_errors.h"
+#include "runtime/by_shapes.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -224,8 +227,8 @@ std::unique_ptr<Products> make_products(const Trials& trials, const Specializati
   std::vector<Shape> shapes;
   for (TensorId input : network.inputs) shapes.push_back(*network.tensor(input).shape);
   const auto product_spec = specialize(network, shapes);
-  made->executable =
-      std::make_unique<Executable>(network, assign_precisions(*product_spec, options), options, product_spec);
+  made->executable = std::make_unique<Executable>(network, assign_precisions(*product_spec, options), options,
+                                                  product_spec, trials.weights());
   return made;
 }
 
@@ -263,6 +266,129 @@ std::vector<double> worst_of_samples(const std::vector<std::vector<double>>& mea
   return result;
 }
 
+/// What one sample says of the candidates.
+struct SampleEffects {
+  std::vector<double> mean_squares;  ///< Over the projections.
+  std::vector<char> overflows, incomplete;
+};
+
+class Prediction {
+ public:
+  Prediction(Trials& trials, const Assignment& low, std::span<const LayerId> candidates, const Criterion& criterion,
+             std::span<const TensorMap> golden, const PredictorOptions& options, std::size_t first)
+      : trials_(trials),
+        criterion_(criterion),
+        golden_(golden),
+        options_(options),
+        first_(first),
+        candidates_(candidates.begin(), candidates.end()),
+        local_errors_(trials.network(), low, candidates, trials.options(), trials.weights()) {
+    const Network& network = trials.network();
+    for (std::size_t i = 0; i < candidates.size(); ++i) index_[candidates[i]] = i;
+    for (TensorId id : network.outputs)
+      if (is_floating(network.tensor(id).type) && criterion.judges(network.tensor(id).name)) outputs_.push_back(id);
+    for (LayerId id : candidates)
+      for (TensorId output : present(network.layer(id).outputs))
+        if (is_floating(network.tensor(output).type)) wanted_.push_back(output);
+  }
+
+  /// `progress` is called by this thread alone.
+  std::vector<SampleEffects> run(const std::function<void(int, int)>& progress) {
+    std::vector<SampleEffects> result(golden_.size());
+    const auto caller = std::this_thread::get_id();
+    const int passes = static_cast<int>(golden_.size()) * (options_.projections + 1);
+    std::atomic<int> done = 0;
+    const auto pass_done = [&] {
+      const int now = ++done;
+      if (progress && std::this_thread::get_id() == caller) progress(now, passes);
+    };
+    ByShapes<Products> products;
+    for (std::size_t s = 0; s < golden_.size(); ++s) products.expect(trials_.shapes_of(first_ + s));
+    run_tasks(0, golden_.size(), share_threads(golden_.size(), bytes_of_sample(), trials_.working_memory()),
+              [&](std::size_t s) {
+                const auto shapes = trials_.shapes_of(first_ + s);
+                const auto made = products.use(shapes, [&] {
+                  return make_products(trials_, *trials_.specialization(first_ + s), wanted_, outputs_);
+                });
+                result[s] = effects_of(s, *made, pass_done);
+              });
+    return result;
+  }
+
+ private:
+  /// Of what the largest sample needs: errors, values of the network, gradients.
+  std::size_t bytes_of_sample() {
+    std::size_t result = 0;
+    for (std::size_t s = 0; s < golden_.size(); ++s) {
+      const auto spec = trials_.specialization(first_ + s);
+      std::size_t bytes = 0;
+      for (TensorId id : wanted_)
+        if (spec->shape(id)) bytes += static_cast<std::size_t>(num_elements(*spec->shape(id))) * sizeof(float);
+      result = std::max(result, 2 * bytes);
+    }
+    return result;
+  }
+
+  SampleEffects effects_of(std::size_t s, Products& made, const std::function<void()>& pass_done) {
+    SampleEffects result;
+    result.mean_squares.assign(candidates_.size(), 0.0);
+    result.overflows = result.incomplete = std::vector<char>(candidates_.size(), 0);
+    LocalErrors::Result local = local_errors_.run(trials_.inputs(first_ + s), made.adjoint.forward);
+    pass_done();
+    std::vector<Tensor> feeds = std::move(local.values);
+    // Which outputs the adjoint starts from: all that have a known shape.
+    std::vector<TensorId> seeded;
+    for (std::size_t o = 0; o < outputs_.size(); ++o)
+      if (made.adjoint.seeds[o] != kNone) seeded.push_back(outputs_[o]);
+    const std::size_t first_seed = feeds.size();
+    feeds.resize(first_seed + seeded.size());
+    std::vector<ErrorKind> kinds(wanted_.size());
+    parallel_for(static_cast<std::int64_t>(wanted_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto w = static_cast<std::size_t>(begin); w < static_cast<std::size_t>(end); ++w)
+        kinds[w] = make_finite(local.errors[w].error, kStandIn);
+    });
+    for (std::size_t w = 0; w < wanted_.size(); ++w) {
+      const std::size_t at = index_.at(local.errors[w].layer);
+      result.overflows[at] |= kinds[w].overflows ? 1 : 0;
+      result.incomplete[at] |= made.adjoint.incomplete[w];
+      if (made.product_of[w] >= 0) feeds.push_back(local.errors[w].error);
+    }
+    // The projections go in turn over all outputs: their errors are independent, so squares add.
+    for (int k = 0; k < options_.projections; ++k) {
+      for (std::size_t o = 0; o < seeded.size(); ++o) feeds[first_seed + o] = seed(s, k, o, seeded[o]);
+      const std::vector<Tensor> sums = made.executable->run(feeds);
+      std::vector<double> dot(candidates_.size(), 0.0);
+      for (std::size_t w = 0; w < wanted_.size(); ++w) {
+        // No error is none, even where the gradient is infinite.
+        if (made.product_of[w] < 0 || kinds[w].exact) continue;
+        double total = 0;
+        for (float value : sums[made.product_of[w]].values<float>()) total += value;
+        dot[index_.at(local.errors[w].layer)] += total;
+      }
+      for (std::size_t i = 0; i < dot.size(); ++i) result.mean_squares[i] += dot[i] * dot[i] / options_.projections;
+      pass_done();
+    }
+    return result;
+  }
+
+  Tensor seed(std::size_t s, int k, std::size_t o, TensorId output) const {
+    const std::string& name = trials_.network().tensor(output).name;
+    const auto golden_output = std::ranges::find_if(golden_[s], [&](const auto& t) { return t.name == name; });
+    RandomSigns signs(options_.seed + 0x1000003u * (s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) + 977u * o);
+    return projection(golden_output->tensor, name, criterion_, signs);
+  }
+
+  Trials& trials_;
+  const Criterion& criterion_;
+  const std::span<const TensorMap> golden_;
+  const PredictorOptions options_;
+  const std::size_t first_;
+  const std::vector<LayerId> candidates_;
+  std::map<LayerId, std::size_t> index_;
+  std::vector<TensorId> outputs_, wanted_;
+  LocalErrors local_errors_;
+};
+
 }  // namespace
 
 std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
@@ -270,70 +396,14 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
                                          const PredictorOptions& options, std::size_t first,
                                          const std::function<void(int, int)>& progress) {
   std::vector<LayerEffect> effects;
-  std::map<LayerId, std::size_t> index;
-  for (LayerId id : candidates) {
-    index[id] = effects.size();
-    effects.push_back({id, 0, false, false});
-  }
-  const Network& network = trials.network();
-  std::vector<TensorId> outputs;
-  for (TensorId id : network.outputs)
-    if (is_floating(network.tensor(id).type) && criterion.judges(network.tensor(id).name)) outputs.push_back(id);
-  std::vector<TensorId> wanted;
-  for (LayerId id : candidates)
-    for (TensorId output : present(network.layer(id).outputs))
-      if (is_floating(network.tensor(output).type)) wanted.push_back(output);
-  LocalErrors local_errors(network, low, candidates, trials.options(), trials.weights());
-  std::map<std::vector<Shape>, std::unique_ptr<Products>> products;
-  const int passes = static_cast<int>(golden.size()) * (options.projections + 1);
-  int done = 0;
+  for (LayerId id : candidates) effects.push_back({id, 0, false, false});
   std::vector<std::vector<double>> mean_squares;  // [sample][candidate]
-  for (std::size_t s = 0; s < golden.size(); ++s) {
-    const auto spec = trials.specialization(first + s);
-    auto& made = products[spec->input_shapes];
-    if (made == nullptr) made = make_products(trials, *spec, wanted, outputs);
-    LocalErrors::Result local = local_errors.run(trials.inputs(first + s), made->adjoint.forward);
-    if (progress) progress(++done, passes);
-    std::vector<Tensor> feeds = std::move(local.values);
-    // Which outputs the adjoint starts from: all that have a known shape.
-    std::vector<TensorId> seeded;
-    for (std::size_t o = 0; o < outputs.size(); ++o)
-      if (made->adjoint.seeds[o] != kNone) seeded.push_back(outputs[o]);
-    const std::size_t first_seed = feeds.size();
-    feeds.resize(first_seed + seeded.size());
-    std::vector<ErrorKind> kinds(wanted.size());
-    parallel_for(static_cast<std::int64_t>(wanted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto w = static_cast<std::size_t>(begin); w < static_cast<std::size_t>(end); ++w)
-        kinds[w] = make_finite(local.errors[w].error, kStandIn);
-    });
-    for (std::size_t w = 0; w < wanted.size(); ++w) {
-      const std::size_t at = index.at(local.errors[w].layer);
-      effects[at].overflows |= kinds[w].overflows;
-      effects[at].incomplete |= made->adjoint.incomplete[w] != 0;
-      if (made->product_of[w] >= 0) feeds.push_back(local.errors[w].error);
+  for (SampleEffects& each : Prediction(trials, low, candidates, criterion, golden, options, first).run(progress)) {
+    for (std::size_t i = 0; i < effects.size(); ++i) {
+      effects[i].overflows |= each.overflows[i] != 0;
+      effects[i].incomplete |= each.incomplete[i] != 0;
     }
-    // The projections go in turn over all outputs: their errors are independent, so squares add.
-    std::vector<double>& squares = mean_squares.emplace_back(effects.size(), 0.0);
-    for (int k = 0; k < options.projections; ++k) {
-      for (std::size_t o = 0; o < seeded.size(); ++o) {
-        const std::string& name = network.tensor(seeded[o]).name;
-        const auto golden_output = std::ranges::find_if(golden[s], [&](const auto& t) { return t.name == name; });
-        RandomSigns signs(options.seed + 0x1000003u * (s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) +
-                          977u * o);
-        feeds[first_seed + o] = projection(golden_output->tensor, name, criterion, signs);
-      }
-      const std::vector<Tensor> sums = made->executable->run(feeds);
-      std::vector<double> dot(effects.size(), 0.0);
-      for (std::size_t w = 0; w < wanted.size(); ++w) {
-        // No error is none, even where the gradient is infinite.
-        if (made->product_of[w] < 0 || kinds[w].exact) continue;
-        double total = 0;
-        for (float value : sums[made->product_of[w]].values<float>()) total += value;
-        dot[index.at(local.errors[w].layer)] += total;
-      }
-      for (std::size_t i = 0; i < dot.size(); ++i) squares[i] += dot[i] * dot[i] / options.projections;
-      if (progress) progress(++done, passes);
-    }
+    mean_squares.push_back(std::move(each.mean_squares));
   }
   const std::vector<double> scores = worst_of_samples(mean_squares);
   for (std::size_t i = 0; i < effects.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "calibration/region_scaling.h"
+#include "core/file.h"
 #include "engine/fusion.h"
 #include "graph/name_match.h"
 #include "ulpscope/error.h"
@@ -37,6 +38,7 @@ bool may_exceed(const Tensor& value, float limit) {
   const std::span<const float> elements = value.values<float>();
   std::int32_t largest = 0;  // Bits of magnitudes are ordered as the magnitudes are.
   for (float v : elements) largest = std::max(largest, std::bit_cast<std::int32_t>(v) & 0x7fffffff);
+  MappedFile::release(value.raw(), value.bytes());
   return largest > std::bit_cast<std::int32_t>(limit);
 }
 

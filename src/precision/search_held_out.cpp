@@ -20,6 +20,7 @@ std::pair<std::size_t, std::size_t> Search::samples_of(std::string_view kind) co
 void Search::compute_held_out_golden() {
   if (!held_out_golden_.empty()) return;
   Trials exact(data_.network, options_.build, data_.held_out, space_->trials().weights());
+  exact.set_memory_limit(options_.memory_limit);
   held_out_golden_ = exact.run(exact.full_precision(), 0, exact.num_samples(), false, [&] { check_limits(false); });
   check_golden_values(held_out_golden_, " of the held-out samples");
 }

@@ -86,7 +86,7 @@ void Search::equalize() {
   show("equalizing channels");
   CalibrationOptions calibration;
   calibration.threads = options_.build.threads;
-  calibration.memory_limit = options_.memory_limit;
+  if (options_.memory_limit > 0) calibration.memory_limit = options_.memory_limit / 8;
   std::vector<Repair> found;
   for (const Equalization& each : find_equalizations(
            *spec, low, channel_ranges(*network_, tensors, data_.samples, calibration, space_->trials().weights()),
@@ -117,7 +117,7 @@ void Search::scale_regions() {
   if (before.passed(margin_)) return;
   CalibrationOptions calibration;
   calibration.threads = options_.build.threads;
-  calibration.memory_limit = options_.memory_limit;
+  if (options_.memory_limit > 0) calibration.memory_limit = options_.memory_limit / 8;
   const RegionScaling found = find_region_scaling(*space_->trials().specialization(), low, data_.samples, calibration,
                                                   space_->trials().weights());
   for (const std::string& sentence : found.beyond) log_info("[repair] " + sentence);

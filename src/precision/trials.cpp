@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <limits>
+#include <ranges>
 
 #include "core/parallel.h"
 #include "engine/assign.h"
+#include "runtime/by_shapes.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -55,8 +57,9 @@ Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& optio
     inputs_.push_back(std::move(row));
   }
   if (inputs_.empty()) throw Error(ErrorCode::kInvalidArgument, "[trials] expected at least one sample, got none");
-  stores_.assign(inputs_.size(), ActivationStore(kDefaultMemory / inputs_.size()));
+  stores_.assign(inputs_.size(), ActivationStore(0));
   executable_ = std::make_unique<Executable>(*network_, Assignment{}, options_, nullptr, weights);
+  set_memory_limit(0);
 }
 
 Trials::~Trials() = default;
@@ -68,9 +71,7 @@ void Trials::move_sample(std::size_t from, std::size_t to) {
 }
 
 std::shared_ptr<const Specialization> Trials::specialization(std::size_t sample) {
-  std::vector<Shape> shapes;
-  for (const Tensor& tensor : inputs_[sample]) shapes.push_back(tensor.shape());
-  return executable_->specialization(shapes);
+  return executable_->specialization(shapes_of(sample));
 }
 
 Assignment Trials::full_precision() {
@@ -83,7 +84,21 @@ Assignment Trials::assign(const LayerTypes& requested) {
 }
 
 void Trials::set_memory_limit(std::size_t bytes) {
-  for (ActivationStore& store : stores_) store.set_byte_limit(bytes / stores_.size());
+  memory_limit_ = bytes;
+  const std::size_t kept = bytes == 0 ? kDefaultMemory : std::min(kDefaultMemory, bytes / 8);
+  for (ActivationStore& store : stores_) store.set_byte_limit(kept / stores_.size());
+  // All weights in one precision and some of them in another; small ones in every one.
+  std::size_t constants = 0;
+  const auto readers = network_->consumers();
+  for (const auto& [id, info] : network_->tensors.items())
+    if (is_floating(info.type) && !readers[id].empty())
+      constants += static_cast<std::size_t>(info.value.size()) * sizeof(float);
+  executable_->set_weight_limits({std::max(kDefaultMemory, constants + constants / 4),
+                                  bytes == 0 ? std::numeric_limits<std::size_t>::max() : bytes});
+}
+
+std::size_t Trials::working_memory() const noexcept {
+  return memory_limit_ == 0 ? 2 * kDefaultMemory : memory_limit_ / 4;
 }
 
 std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
@@ -93,26 +108,60 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
 std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep,
                                    const std::function<void()>& before_sample) {
   if (std::ranges::any_of(assignment.precision, [](Precision p) { return p != Precision::kFP32; })) ++evaluations_;
-  std::map<std::vector<Shape>, std::shared_ptr<const Plan>> plans;  // One for all samples of a shape.
-  std::vector<TensorMap> results;
-  for (std::size_t s = first; s < first + count; ++s) {
-    if (before_sample) before_sample();
-    const auto& inputs = inputs_[s];
-    std::vector<Shape> shapes;
-    for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-    auto& plan = plans[shapes];
-    if (plan == nullptr) plan = executable_->plan_for(shapes, assignment, options_.fusion);
-    std::vector<Tensor> outputs = plan->run(inputs, &stores_[s], keep);
-    TensorMap named;
-    for (std::size_t o = 0; o < outputs.size(); ++o) {
-      const TensorInfo& info = network_->tensor(network_->outputs[o]);
-      Tensor& value = outputs[o];
-      if (info.type != DataType::kUndefined && value.type() != info.type) value = value.cast(info.type);
-      named.push_back({info.name, std::move(value)});
-    }
-    results.push_back(std::move(named));
-  }
+  std::vector<TensorMap> results(count);
+  const auto run_samples = [&](std::size_t begin, std::size_t end, const ThreadShare& share) {
+    ByShapes<const Plan> plans;
+    for (std::size_t s = begin; s < end; ++s) plans.expect(shapes_of(s));
+    run_tasks(
+        begin, end, share,
+        [&](std::size_t s) {
+          const auto shapes = shapes_of(s);
+          const auto plan =
+              plans.use(shapes, [&] { return executable_->plan_for(shapes, assignment, options_.fusion); });
+          results[s - first] = named_outputs(plan->run(inputs_[s], &stores_[s], keep));
+        },
+        before_sample);
+  };
+  // As many as there are threads for; with more threads each, those that are left over.
+  const ThreadShare share = share_of_samples(assignment, first, count);
+  const std::size_t whole = count - count % static_cast<std::size_t>(share.tasks);
+  run_samples(first, first + whole, share);
+  if (whole < count)
+    run_samples(first + whole, first + count,
+                {static_cast<int>(count - whole), num_threads() / static_cast<int>(count - whole)});
   return results;
+}
+
+std::vector<Shape> Trials::shapes_of(std::size_t sample) const {
+  std::vector<Shape> shapes;
+  for (const Tensor& tensor : inputs_[sample]) shapes.push_back(tensor.shape());
+  return shapes;
+}
+
+TensorMap Trials::named_outputs(std::vector<Tensor> outputs) const {
+  TensorMap named;
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    const TensorInfo& info = network_->tensor(network_->outputs[o]);
+    Tensor& value = outputs[o];
+    if (info.type != DataType::kUndefined && value.type() != info.type) value = value.cast(info.type);
+    named.push_back({info.name, std::move(value)});
+  }
+  return named;
+}
+
+/// Every sample that runs beside others has activations of its own: as many as the budget holds of the largest.
+ThreadShare Trials::share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count) {
+  if (count < 2 || num_threads() < 2) return {1, num_threads()};
+  const auto elements = [&](std::size_t s) {
+    std::int64_t sum = 0;
+    for (const Tensor& tensor : inputs_[s]) sum += tensor.size();
+    return sum;
+  };
+  const auto samples = std::views::iota(first, first + count);
+  const std::size_t largest = *std::ranges::max_element(samples, {}, elements);
+  const auto [known, added] = arena_bytes_.try_emplace(shapes_of(largest));
+  if (added) known->second = executable_->plan_for(known->first, assignment, options_.fusion)->arena_bytes();
+  return share_threads(count, known->second, working_memory());
 }
 
 }  // namespace ulpscope

@@ -3,18 +3,21 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "compare/tensor_map.h"
+#include "core/parallel.h"
 #include "engine/options.h"
 #include "graph/network.h"
 #include "runtime/executable.h"
 
 namespace ulpscope {
 
-/// One network, fixed samples, any assignment. Not thread-safe; runs itself are parallel. Samples may differ in shape.
+/// One network, fixed samples, any assignment. Not thread-safe; a run works on several samples at a time, each of them
+/// with some of the threads, and its results do not depend on how many. Samples may differ in shape.
 class Trials {
  public:
   /// `samples`: inputs by name; types are cast, others than the network's are errors. Throws Error naming the sample
@@ -28,6 +31,7 @@ class Trials {
   const BuildOptions& options() const noexcept { return options_; }
   const WeightCache& weights() const noexcept { return executable_->weights(); }
   std::size_t num_samples() const noexcept { return inputs_.size(); }
+  std::vector<Shape> shapes_of(std::size_t sample) const;
   /// Of a sample, in the order of the network's inputs, physical types.
   std::span<const Tensor> inputs(std::size_t sample) const noexcept { return inputs_[sample]; }
   /// Sample `from` becomes sample `to`; those between move up. REQUIRES: to <= from.
@@ -44,19 +48,29 @@ class Trials {
   /// The outputs of the network, in the types that the file declares, per sample. Counts one evaluation unless
   /// `assignment` is all fp32. With `keep`, later runs share the activations that they have in common with this one.
   std::vector<TensorMap> run(const Assignment& assignment, bool keep = true);
-  /// The same for the samples `first`, ..., `first + count - 1`. `before_sample` may throw to end it early.
+  /// The same for the samples `first`, ..., `first + count - 1`. This thread calls `before_sample` before each sample
+  /// that it runs itself; it may throw to end all early. What a sample throws, the first of those that do, is thrown.
   std::vector<TensorMap> run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep,
                              const std::function<void()>& before_sample = {});
-  /// Bytes of activations that are kept for later runs, over all samples.
+  /// Bytes of tensors that the process may hold, as far as the inputs and outputs of the samples, what the network
+  /// itself holds and one step of one run allow: weights are prepared again in every run if need be, activations are
+  /// not kept, fewer samples run at a time. 0: no limit but that of each of these. Results do not depend on it.
   void set_memory_limit(std::size_t bytes);
+  /// Bytes for what samples that are worked on at a time need each.
+  std::size_t working_memory() const noexcept;
   std::int64_t evaluations() const noexcept { return evaluations_; }
 
  private:
+  TensorMap named_outputs(std::vector<Tensor> outputs) const;
+  ThreadShare share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count);
+
   std::shared_ptr<const Network> network_;
   BuildOptions options_;
   std::vector<std::vector<Tensor>> inputs_;  ///< Per sample, in the network's order, physical types.
   std::vector<ActivationStore> stores_;      ///< Per sample.
   std::unique_ptr<Executable> executable_;
+  std::map<std::vector<Shape>, std::size_t> arena_bytes_;  ///< Of one run, about.
+  std::size_t memory_limit_ = 0;
   std::int64_t evaluations_ = 0;
 };
 

@@ -55,7 +55,7 @@ std::shared_ptr<const Specialization> Executable::specialization(const std::vect
   }
   auto made = specialize(network_, input_shapes, other.get());
   const std::lock_guard lock(mutex_);
-  if (const auto dropped = specializations_.put(input_shapes, made)) weights_.forget(constants_of(*dropped));
+  if (specializations_.put(input_shapes, made)) weights_.drop_expired();
   return specializations_.find(input_shapes);
 }
 

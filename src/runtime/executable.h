@@ -73,6 +73,7 @@ class Executable {
 
   std::shared_ptr<const Specialization> specialization(const std::vector<Shape>& input_shapes);
   const WeightCache& weights() const noexcept { return weights_; }
+  void set_weight_limits(const WeightCache::Limits& limits) { weights_.set_limits(limits); }
   const Assignment& assignment() const noexcept { return assignment_; }
 
  private:

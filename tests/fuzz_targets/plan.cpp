@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memcpy(file.data() + 8, &kVersion, sizeof kVersion);
   const std::uint64_t hash = XXH3_64bits(file.data() + fuzz::kHeader, file.size() - fuzz::kHeader);
   std::memcpy(file.data() + 24, &hash, sizeof hash);
-  const std::shared_ptr<void> memory(allocate_elements(file.size()), std::free);
+  const std::shared_ptr<void> memory = allocate_elements(file.size());
   auto* const bytes = static_cast<std::byte*>(memory.get());
   std::memcpy(bytes, file.data(), file.size());
   fuzz::reads({ErrorCode::kInvalidFile, ErrorCode::kUnsupported}, [&] {

@@ -126,7 +126,7 @@ std::shared_ptr<const Lowering::IntegerWeights> Lowering::integer_weights(const 
       for_runs([&](std::int64_t channel, std::int64_t begin) {
         quantize_array(in + begin, out + begin, static_cast<std::size_t>(run), scales[channel], low, 127.0f, false);
       });
-    return std::static_pointer_cast<const void>(std::shared_ptr<const IntegerWeights>(std::move(result)));
+    return PreparedObject{result, result->integers.bytes() + result->scales.bytes()};
   }));
 }
 
@@ -149,8 +149,9 @@ std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Q
     const auto found = std::static_pointer_cast<const std::vector<std::int64_t>>(
         weights_.get_object(fmt::format("{}|slices {}", spec.key_b, largest_of(a)), [&] {
           auto result = std::make_shared<std::vector<std::int64_t>>(cuts);
-          const std::int64_t matrices = spec.constant_b.size() / (spec.k * spec.n);
-          const float* values = spec.constant_b.data<float>();
+          const Tensor weights = spec.constant_b();
+          const std::int64_t matrices = weights.size() / (spec.k * spec.n);
+          const float* values = weights.data<float>();
           std::vector<double> sums(static_cast<std::size_t>(matrices * spec.n), 0.0);
           const bool plain = matrices == 1 && !spec.transpose_b;
           const auto row = [&](std::int64_t k, std::int64_t column) {
@@ -169,8 +170,7 @@ std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Q
             result->push_back(k);
             for (std::size_t c = 0; c < sums.size(); ++c) sums[c] = row(k, static_cast<std::int64_t>(c));
           }
-          return std::static_pointer_cast<const void>(
-              std::shared_ptr<const std::vector<std::int64_t>>(std::move(result)));
+          return PreparedObject{std::move(result)};
         }));
     cuts = *found;
   }
@@ -204,7 +204,7 @@ std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers
             part.data<float>()[i] = part_of[i] == p ? integers.data<float>()[i] : 0.0f;
           result->push_back(std::move(part));
         }
-        return std::static_pointer_cast<const void>(std::shared_ptr<const std::vector<Tensor>>(std::move(result)));
+        return PreparedObject{std::move(result), parts * integers.bytes()};
       }));
   return *found;
 }

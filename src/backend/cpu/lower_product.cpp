@@ -119,11 +119,11 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   } else if (kernel.integers) {
     const std::string key = integer_weights_key(kernel.layer, b.tensor);
     const auto weights = integer_weights(l, constant({b.tensor, Rounding::kNone, b.first}), key, false);
-    spec.constant_b = weights->integers;
+    spec.constant_b = [weights] { return weights->integers; };
     spec.key_b = key + "|int8";
     results.scaling.scale = product_scales(a.quantization, weights->scales, spec.key_b);
   } else {
-    spec.constant_b = constant(b);
+    spec.constant_b = constant_source(b);
     spec.key_b =
         fmt::format("{}|{}|{}", constant_key(b.tensor), static_cast<int>(b.first), static_cast<int>(b.rounding));
   }
@@ -192,7 +192,7 @@ void Lowering::add_addend(const ProductKernel& kernel, const ops::MatrixForm& fo
 }
 
 std::string Lowering::scale_shift_key(const Layer& l) const {
-  std::string key = std::to_string(l.outputs[0].number());
+  std::string key = fmt::format("{} {}", l.outputs[0].number(), l.attributes.real("epsilon", 0));
   for (std::size_t i = 1; i < 5; ++i) key += "," + constant_key(l.inputs[i]);
   return key;
 }
@@ -207,18 +207,18 @@ Tensor Lowering::scale_or_shift(LayerId normalization, bool shift, Rounding roun
       });
 }
 
-Tensor Lowering::convolution_weights(const ProductKernel& kernel, Rounding rounding, std::string& key) {
+ConstantSource Lowering::convolution_weights(const ProductKernel& kernel, Rounding rounding, std::string& key) {
   const Layer& l = layer(kernel.layer);
   const Operand weights{kernel.operands[1].tensor, rounding, kernel.operands[1].first};
   key = fmt::format("conv|{}|{}|{}", constant_key(weights.tensor), static_cast<int>(weights.first),
                     static_cast<int>(rounding));
-  if (kernel.normalization == kNone) return constant(weights);
+  if (kernel.normalization == kNone) return constant_source(weights);
   key += fmt::format("|bn {}", scale_shift_key(layer(kernel.normalization)));
-  return weights_.get(key, [&] {
-    Tensor result = scaled_weights(spec_, l, scale_or_shift(kernel.normalization, false, Rounding::kNone));
+  return [&spec = spec_, &l, scale = scale_or_shift(kernel.normalization, false, Rounding::kNone), rounding] {
+    Tensor result = scaled_weights(spec, l, scale);
     round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
     return result;
-  });
+  };
 }
 
 Tensor Lowering::convolution_bias(const ProductKernel& kernel, Rounding rounding, std::string& key) {
@@ -259,6 +259,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
                        .groups = g.groups,
                        .transposed = transposed};
   const Rounding rounding = kernel.operands[1].rounding;
+  spec.kernel = shape(l.inputs[1]);
   spec.weights = convolution_weights(kernel, rounding, spec.key);
   if (kernel.integers) return lower_integer_convolution(kernel, std::move(spec));
   Results results;
@@ -298,11 +299,11 @@ bool Lowering::lower_integer_convolution(const ProductKernel& kernel, Convolutio
   const Quantization& x = kernel.operands[0].quantization;
   // Scales and integers depend on how the layer uses its weights, too.
   const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), spec.key);
-  const auto weights = integer_weights(l, spec.weights, key, kernel.normalization != kNone);
+  const auto weights = integer_weights(l, weights_.get(spec.key, spec.weights), key, kernel.normalization != kNone);
   const std::vector<Tensor> parts = exact_parts(l, weights->integers, x, key);
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    spec.weights = parts[i];
+    spec.weights = [part = parts[i]] { return part; };
     spec.key = fmt::format("{}|int8 {} of {}", key, i, parts.size());
     kernels.push_back(make_convolution_kernel(spec, object_cache()));
     if (kernels.back() == nullptr) return false;
@@ -345,7 +346,8 @@ void Lowering::lower_reference_product(const ProductKernel& kernel) {
     std::string key;
     l.inputs.resize(3, kNone);
     inputs.resize(3, -1);
-    Tensor weights = convolution_weights(kernel, rounding, key);
+    const ConstantSource source = convolution_weights(kernel, rounding, key);
+    Tensor weights = weights_.get(key, source);
     if (kernel.integers)
       weights =
           weights_of_integers(l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);

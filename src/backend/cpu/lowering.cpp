@@ -7,6 +7,7 @@
 
 #include "backend/cpu/conversion.h"
 #include "backend/cpu/reorder.h"
+#include "core/file.h"
 #include "core/parallel.h"
 #include "ulpscope/error.h"
 
@@ -114,32 +115,64 @@ const Lowering::ValueLocation& Lowering::location_for(const Operand& operand) co
 
 std::string Lowering::constant_key(TensorId id) const {
   if (id == kNone) return "none";
-  if (spec_.shape_dependent[id]) return fmt::format("{}{}{}", weights_.scope(), id.number(), constants_of(spec_));
+  // What the file has is the same in every network that was made from it.
   const Tensor& value = spec_.value(id);
-  // What the file has is the same in every network that was made from it; what is folded belongs to this one.
-  const bool from_file = value && network_.tensor(id).value.raw() == value.raw() && value.size() > 0;
-  return from_file ? weights_.name_of(value) : fmt::format("{}{}", weights_.scope(), id.number());
+  return value && value.size() > 0 ? weights_.name_of(value) : fmt::format("{}{}", weights_.scope(), id.number());
+}
+
+namespace {
+
+Tensor rounded(const Tensor& value, Rounding first, Rounding last) {
+  if (first == Rounding::kNone && last == Rounding::kNone) return value;
+  Tensor result(value.type(), value.shape());
+  round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
+  round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
+  MappedFile::release(value.raw(), value.bytes());
+  return result;
+}
+
+}  // namespace
+
+bool Lowering::file_holds(TensorId id, Rounding rounding) const {
+  const TensorInfo& info = network_.tensor(id);
+  if (info.value) return is_exact(info.value.type(), rounding);
+  if (info.producer == kNone) return false;
+  const Layer& maker = layer(info.producer);
+  const bool moves = maker.op->kind == OpKind::kMovement && maker.op->precision == PrecisionRule::kMovement;
+  if (!moves || maker.attributes.has("reduction")) return false;
+  return std::ranges::all_of(present(maker.inputs), [&](TensorId input) {
+    return !is_floating(spec_.type(input)) || (spec_.type(input) == spec_.type(id) && file_holds(input, rounding));
+  });
+}
+
+std::pair<Rounding, Rounding> Lowering::constant_roundings(const Operand& operand) const {
+  const auto needed = [&](Rounding rounding) {
+    const bool rounds = rounding != Rounding::kNone && spec_.value(operand.tensor).type() == DataType::kFloat32;
+    return rounds && !file_holds(operand.tensor, rounding) ? rounding : Rounding::kNone;
+  };
+  return {needed(operand.first), needed(operand.rounding)};
 }
 
 Tensor Lowering::constant(const Operand& operand, Layout layout) {
   const Tensor& value = spec_.value(operand.tensor);
-  const bool rounds = value.type() == DataType::kFloat32;
-  const Rounding first = rounds ? operand.first : Rounding::kNone, last = rounds ? operand.rounding : Rounding::kNone;
+  const auto [first, last] = constant_roundings(operand);
   if (first == Rounding::kNone && last == Rounding::kNone && layout == Layout::kDense) return value;
   return weights_.get(fmt::format("{}|{}|{}|{}", constant_key(operand.tensor), static_cast<int>(layout),
                                   static_cast<int>(first), static_cast<int>(last)),
                       [&] {
+                        if (layout == Layout::kDense) return rounded(value, first, last);
                         Tensor result(value.type(), value.shape());
-                        if (layout == Layout::kDense) {
-                          round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
-                        } else {
-                          const Tensor* in = &value;
-                          Tensor* out = &result;
-                          make_reorder_kernel(value.shape(), layout, first)->run({&in, 1}, {&out, 1});
-                        }
+                        const Tensor* in = &value;
+                        Tensor* out = &result;
+                        make_reorder_kernel(value.shape(), layout, first)->run({&in, 1}, {&out, 1});
                         round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
                         return result;
                       });
+}
+
+ConstantSource Lowering::constant_source(const Operand& operand) const {
+  const auto [first, last] = constant_roundings(operand);
+  return [value = spec_.value(operand.tensor), first, last] { return rounded(value, first, last); };
 }
 
 int Lowering::constant_slot(Tensor value) {
@@ -152,8 +185,8 @@ int Lowering::constant_slot(Tensor value) {
 }
 
 ObjectCache Lowering::object_cache() {
-  return [this](const std::string& key, const std::function<std::shared_ptr<const void>()>& make) {
-    return weights_.get_object(fmt::format("{}|threads {}", key, num_threads()), make);
+  return [this](const std::string& key, std::function<PreparedObject()> make) {
+    return weights_.source(key, std::move(make));
   };
 }
 

@@ -61,6 +61,12 @@ class Lowering {
   /// Names a constant in the cache of prepared weights, which outlives this specialization.
   std::string constant_key(TensorId id) const;
   Tensor constant(const Operand& operand, Layout layout = Layout::kDense);
+  /// The elements of a constant are the file's own, in a type that this rounding keeps.
+  bool file_holds(TensorId id, Rounding rounding) const;
+  /// The first and the second rounding of a constant, where they may change it.
+  std::pair<Rounding, Rounding> constant_roundings(const Operand& operand) const;
+  /// The same, dense and not kept: for who packs it.
+  ConstantSource constant_source(const Operand& operand) const;
   int constant_slot(Tensor value);
   ObjectCache object_cache();
 
@@ -124,8 +130,8 @@ class Lowering {
   void lower_reference_product(const ProductKernel& kernel);
   /// Runs what is left of the epilogue, in place.
   void lower_epilogue(const ProductKernel& kernel, const Results& results);
-  /// The weights of a convolution, with its normalization multiplied in.
-  Tensor convolution_weights(const ProductKernel& kernel, Rounding rounding, std::string& key);
+  /// The weights of a convolution, with its normalization multiplied in. The source refers to the network.
+  ConstantSource convolution_weights(const ProductKernel& kernel, Rounding rounding, std::string& key);
   Tensor convolution_bias(const ProductKernel& kernel, Rounding rounding, std::string& key);
   std::string scale_shift_key(const Layer& l) const;
   Tensor scale_or_shift(LayerId normalization, bool shift, Rounding rounding);

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <numeric>
 
 #include "backend/cpu/lowering.h"
@@ -30,7 +28,9 @@ int root_of(const std::vector<Slot>& slots, int slot) {
 
 CpuPlan::CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
                  const IdMap<LayerId, GraphFunction>& subgraphs)
-    : Plan(std::move(spec), std::move(schedule)), made_(lower(*spec_, schedule_, weights, subgraphs)) {
+    : Plan(std::move(spec), std::move(schedule)),
+      made_(lower(*spec_, schedule_, weights, subgraphs)),
+      weights_(weights) {
   place_slots();
   choose_kept_values();
 }
@@ -117,25 +117,33 @@ void CpuPlan::choose_kept_values() {
     value.kept = static_cast<int>(next[value.step]) < made_.slots[value.slot].last;
 }
 
-void CpuPlan::bind() const {
-  if (!bound_.empty()) return;
-  void* bytes = allocate_elements(arena_bytes_);
-  arena_ = std::shared_ptr<std::byte>(static_cast<std::byte*>(bytes), [](std::byte* p) { std::free(p); });
-  bound_.resize(made_.slots.size());
+CpuPlan::Workspace CpuPlan::take_workspace(std::byte* arena) const {
+  Workspace taken;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      taken = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
+  if (taken.arena == arena) return taken;
+  taken.arena = arena;
+  taken.bound.resize(made_.slots.size());
   for (std::size_t i = 0; i < made_.slots.size(); ++i) {
     const Slot& slot = made_.slots[i];
     if (slot.constant)
-      bound_[i] = slot.constant;
+      taken.bound[i] = slot.constant;
     else if (!slot.dynamic && slot.alias < 0 && slot.first >= 0 && !fresh_[i])
-      bound_[i] = Tensor::borrow(slot.type, slot.shape, arena_.get() + slot.offset, arena_);
+      taken.bound[i] = Tensor::borrow(slot.type, slot.shape, arena + slot.offset, nullptr);
   }
+  return taken;
 }
 
-std::vector<char> CpuPlan::reuse(ActivationStore& store) const {
+std::vector<char> CpuPlan::reuse(ActivationStore& store, std::vector<Tensor>& bound) const {
   std::vector<char> known(made_.slots.size(), 0), wanted(made_.slots.size(), 0), runs(made_.steps.size(), 0);
   for (const StoredValue& value : made_.values)
     if (const Tensor* tensor = store.find(value.key)) {
-      bound_[value.slot] = *tensor;
+      bound[value.slot] = *tensor;
       known[value.slot] = 1;
     }
   const auto want = [&](int slot) {
@@ -149,53 +157,60 @@ std::vector<char> CpuPlan::reuse(ActivationStore& store) const {
   return runs;
 }
 
-std::vector<Tensor> CpuPlan::run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const {
-  const std::lock_guard lock(mutex_);
-  bind();
-  for (std::size_t i = 0; i < made_.inputs.size(); ++i)
-    if (made_.inputs[i] >= 0) bound_[made_.inputs[i]] = inputs[i];
-  std::vector<Tensor> own;
-  std::vector<char> runs;
-  if (store != nullptr) {
-    own = bound_;
-    runs = reuse(*store);
-  }
-  std::vector<char> handed_out(made_.slots.size(), 0);
-  for (int slot : made_.outputs) {
-    const auto i = static_cast<std::size_t>(slot);
-    if (!fresh_[i] || bound_[i]) continue;  // Not for a value that the store has.
-    bound_[i] = Tensor(made_.slots[i].type, made_.slots[i].shape);
-    handed_out[i] = 1;
-  }
-  for (std::size_t i = 0; i < made_.slots.size(); ++i)
-    if (made_.slots[i].alias >= 0) bound_[i] = bound_[made_.slots[i].alias].reshaped(made_.slots[i].shape);
+void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, ActivationStore* kept) const {
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
   auto value = made_.values.begin();
   for (std::size_t i = 0; i < made_.steps.size(); ++i) {
     const Step& step = made_.steps[i];
-    const bool run = store == nullptr || runs[i];
+    const bool run = runs.empty() || runs[i];
     if (run) {
       in.clear();
       out.clear();
-      for (int slot : step.inputs) in.push_back(slot < 0 ? nullptr : &bound_[slot]);
-      for (int slot : step.outputs) out.push_back(slot < 0 ? nullptr : &bound_[slot]);
+      for (int slot : step.inputs) in.push_back(slot < 0 ? nullptr : &bound[slot]);
+      for (int slot : step.outputs) out.push_back(slot < 0 ? nullptr : &bound[slot]);
       step.kernel->run(in, out);
     }
     for (; value != made_.values.end() && value->step == static_cast<int>(i); ++value)
-      if (run && store != nullptr && keep && value->kept && !store->contains(value->key))
-        store->put(value->key, bound_[value->slot].clone());
+      if (run && kept != nullptr && value->kept && !kept->contains(value->key))
+        kept->put(value->key, bound[value->slot].clone());
   }
+}
+
+std::vector<Tensor> CpuPlan::run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const {
+  const std::shared_ptr<std::byte> arena = weights_.arena(arena_bytes_);
+  Workspace workspace = take_workspace(arena.get());
+  std::vector<Tensor>& bound = workspace.bound;
+  for (std::size_t i = 0; i < made_.inputs.size(); ++i)
+    if (made_.inputs[i] >= 0) bound[made_.inputs[i]] = inputs[i];
+  std::vector<Tensor> own;
+  std::vector<char> runs;
+  if (store != nullptr) {
+    own = bound;
+    runs = reuse(*store, bound);
+  }
+  std::vector<char> handed_out(made_.slots.size(), 0);
+  for (int slot : made_.outputs) {
+    const auto i = static_cast<std::size_t>(slot);
+    if (!fresh_[i] || bound[i]) continue;  // Not for a value that the store has.
+    bound[i] = Tensor(made_.slots[i].type, made_.slots[i].shape);
+    handed_out[i] = 1;
+  }
+  for (std::size_t i = 0; i < made_.slots.size(); ++i)
+    if (made_.slots[i].alias >= 0) bound[i] = bound[made_.slots[i].alias].reshaped(made_.slots[i].shape);
+  run_steps(bound, runs, keep ? store : nullptr);
   std::vector<Tensor> results;
   for (int slot : made_.outputs) {
     const auto i = static_cast<std::size_t>(slot);
-    results.push_back(handed_out[i] ? bound_[i] : bound_[i].clone());
+    results.push_back(handed_out[i] ? bound[i] : bound[i].clone());
   }
-  if (store != nullptr) bound_ = std::move(own);
+  if (store != nullptr) bound = std::move(own);
   for (int slot : made_.inputs)
-    if (slot >= 0) bound_[slot] = {};
+    if (slot >= 0) bound[slot] = {};
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
-    if (made_.slots[i].dynamic || made_.slots[i].alias >= 0 || fresh_[i]) bound_[i] = {};
+    if (made_.slots[i].dynamic || made_.slots[i].alias >= 0 || fresh_[i]) bound[i] = {};
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(workspace));
   return results;
 }
 

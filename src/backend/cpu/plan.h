@@ -47,7 +47,6 @@ struct Steps {
   std::vector<StoredValue> values;  ///< In the order of their steps.
 };
 
-/// Holds one arena, so one run at a time (guarded).
 class CpuPlan final : public Plan {
  public:
   CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
@@ -61,17 +60,23 @@ class CpuPlan final : public Plan {
   void choose_kept_values();
   /// True for an output that a step writes to its very end: every run binds a new tensor to it, and hands that out.
   bool is_fresh_output(int slot) const;
-  void bind() const;
+  /// What one run works on.
+  struct Workspace {
+    const std::byte* arena = nullptr;  ///< That the tensors lie in.
+    std::vector<Tensor> bound;         ///< Per slot.
+  };
+  Workspace take_workspace(std::byte* arena) const;
   /// Binds the slots whose values the store has, and tells for each step whether it has to run.
-  std::vector<char> reuse(ActivationStore& store) const;
+  std::vector<char> reuse(ActivationStore& store, std::vector<Tensor>& bound) const;
+  void run_steps(std::vector<Tensor>& bound, std::span<const char> runs, ActivationStore* kept) const;
 
   Steps made_;
   std::vector<char> fresh_;  ///< Per slot: see is_fresh_output.
   std::size_t arena_bytes_ = 0;
+  mutable WeightCache weights_;
 
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<std::byte> arena_;
-  mutable std::vector<Tensor> bound_;  ///< Per slot.
+  mutable std::vector<Workspace> free_;  ///< Of runs that have ended.
 };
 
 }  // namespace ulpscope::cpu

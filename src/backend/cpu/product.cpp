@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <unordered_map>
 
 #include "backend/cpu/pool.h"
+#include "core/file.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "ulpscope/error.h"
@@ -36,23 +36,24 @@ dnnl::stream& stream_of_thread() {
 
 memory::desc strided(const Dims& dims, const Dims& strides) { return memory::desc(dims, DataKind::f32, strides); }
 
-/// A packed constant: its memory lives as long as any kernel that uses it.
 struct Packed {
+  std::shared_ptr<std::byte> bytes;
   dnnl::memory memory;
 };
 
 /// `offset`: elements of `values` before the first one of `from`.
-std::shared_ptr<const Packed> pack(const memory::desc& from, const Tensor& values, const memory::desc& to,
-                                   std::int64_t offset = 0) {
+PreparedObject pack(const memory::desc& from, const Tensor& values, const memory::desc& to, std::int64_t offset = 0) {
   memory source(from, cpu_engine(), const_cast<float*>(static_cast<const float*>(values.raw())) + offset);
-  memory packed(to, cpu_engine());
+  const std::shared_ptr<std::byte> bytes = allocate_elements(to.get_size());
+  memory packed(to, cpu_engine(), bytes.get());
   if (from == to && to.get_size() == values.bytes()) {
     std::memcpy(packed.get_data_handle(), values.raw(), values.bytes());
   } else {
     dnnl::reorder(source, packed).execute(stream_of_thread(), source, packed);
     stream_of_thread().wait();
   }
-  return std::make_shared<Packed>(Packed{packed});
+  MappedFile::release(values.raw(), values.bytes());
+  return {std::make_shared<Packed>(Packed{bytes, packed}), to.get_size()};
 }
 
 /// oneDNN's own scratchpad belongs to the thread that makes a primitive; ours is the thread's that runs it.
@@ -62,15 +63,12 @@ dnnl::primitive_attr with_own_scratchpad(dnnl::primitive_attr attributes = {}) {
 }
 
 void* scratchpad_of_thread(std::size_t bytes) {
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  thread_local std::unique_ptr<void, Free> memory;
+  thread_local std::shared_ptr<std::byte> memory;
   thread_local std::size_t size = 0;
   if (size < bytes) {
     memory.reset();
     size = 0;
-    memory.reset(allocate_elements(bytes));
+    memory = allocate_elements(bytes);
     size = bytes;
   }
   return memory.get();
@@ -87,7 +85,7 @@ class PrimitiveKernel final : public Kernel {
   };
 
   PrimitiveKernel(typename Primitive::primitive_desc desc, std::vector<Argument> inputs, Argument output,
-                  std::unordered_map<int, std::shared_ptr<const Packed>> constants)
+                  std::unordered_map<int, PreparedSource> constants)
       : primitive_(desc),
         scratchpad_(desc.scratchpad_desc()),
         inputs_(std::move(inputs)),
@@ -100,7 +98,11 @@ class PrimitiveKernel final : public Kernel {
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(),
                                                  const_cast<float*>(inputs[i]->data<float>()) + inputs_[i].offset));
-    for (const auto& [index, packed] : constants_) arguments.emplace(index, packed->memory);
+    std::vector<std::shared_ptr<const void>> held;
+    for (const auto& [index, constant] : constants_) {
+      held.push_back(constant());
+      arguments.emplace(index, static_cast<const Packed*>(held.back().get())->memory);
+    }
     arguments.emplace(output_.index, memory(output_.desc, cpu_engine(), outputs[0]->raw()));
     if (const std::size_t bytes = scratchpad_.get_size(); bytes != 0)
       arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad_, cpu_engine(), scratchpad_of_thread(bytes)));
@@ -113,7 +115,7 @@ class PrimitiveKernel final : public Kernel {
   const memory::desc scratchpad_;
   const std::vector<Argument> inputs_;
   const Argument output_;
-  const std::unordered_map<int, std::shared_ptr<const Packed>> constants_;
+  const std::unordered_map<int, PreparedSource> constants_;
 };
 
 Dims dense_strides(const Dims& dims) {
@@ -126,9 +128,9 @@ Dims dense_strides(const Dims& dims) {
   return strides;
 }
 
-template <typename Kernel>
-std::shared_ptr<const Packed> packed_constant(const ObjectCache& cache, const std::string& key, const Kernel& make) {
-  return std::static_pointer_cast<const Packed>(cache(key, [&]() -> std::shared_ptr<const void> { return make(); }));
+/// Kept by its kernel.
+PreparedSource pack_now(const memory::desc& desc, const Tensor& values) {
+  return [object = pack(desc, values, desc).object] { return object; };
 }
 
 /// Two memory descriptors with equal text hold the same bytes in the same order.
@@ -185,16 +187,17 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
                               : Desc(cpu_engine(), a, b_any, out, with_own_scratchpad());
   using K = PrimitiveKernel<dnnl::matmul>;
   std::vector<K::Argument> inputs{{DNNL_ARG_SRC, a, offset_a}};
-  std::unordered_map<int, std::shared_ptr<const Packed>> constants;
+  std::unordered_map<int, PreparedSource> constants;
   if (constant) {
     const memory::desc packed = desc.weights_desc();
     const std::string part = sliced ? fmt::format("|k {}", spec.k_begin) : "";
-    constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, packed_key(spec.key_b + part, b, packed),
-                                                  [&] { return pack(b, spec.constant_b, packed, offset_b); });
+    constants[DNNL_ARG_WEIGHTS] =
+        cache(packed_key(spec.key_b + part, b, packed),
+              [b, packed, offset_b, values = spec.constant_b] { return pack(b, values(), packed, offset_b); });
   } else {
     inputs.push_back({DNNL_ARG_WEIGHTS, b, offset_b});
   }
-  if (spec.bias) constants[DNNL_ARG_BIAS] = pack(bias, spec.bias, bias);
+  if (spec.bias) constants[DNNL_ARG_BIAS] = pack_now(bias, spec.bias);
   return std::make_unique<K>(desc, std::move(inputs), K::Argument{DNNL_ARG_DST, out}, std::move(constants));
 }
 
@@ -213,23 +216,11 @@ bool products_depend_on_threads() {
   }
 }
 
-/// Uses one thread, also of libraries, while it lives.
-class SingleThread {
- public:
-  SingleThread() : before_(num_threads()) { set_num_threads(1); }
-  ~SingleThread() { set_num_threads(before_); }
-  SingleThread(const SingleThread&) = delete;
-  SingleThread& operator=(const SingleThread&) = delete;
-
- private:
-  const int before_;
-};
-
 class OneThreadKernel final : public Kernel {
  public:
   explicit OneThreadKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const SingleThread single;
+    const ScopedThreads single(1);
     kernel_->run(inputs, outputs);
   }
 
@@ -249,7 +240,7 @@ class PiecewiseMatMul final : public Kernel {
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const auto compute = [&](std::int64_t begin, std::int64_t end) {
-      const SingleThread single;
+      const ScopedThreads single(1);
       for (std::int64_t i = begin; i < end; ++i) {
         const Tensor a = part(*inputs[0], i * stride_.a);
         const Tensor b = inputs.size() > 1 ? part(*inputs[1], i * stride_.b) : Tensor();
@@ -275,7 +266,7 @@ class PiecewiseMatMul final : public Kernel {
 };
 
 std::unique_ptr<Kernel> make_piecewise_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
-  const SingleThread single;
+  const ScopedThreads single(1);
   const bool batch = spec.batch_a.size() == 1 && spec.batch_a == spec.batch_b;
   if (batch) {
     MatMulSpec one = spec;
@@ -355,7 +346,7 @@ dnnl::primitive_attr attributes_of(const ConvolutionSpec& spec) {
 
 /// Weights as [g, first / g, second, kh, kw]: the channels that a convolution, not a transposed one, writes and reads.
 memory::desc weights_desc(const ConvolutionSpec& spec) {
-  const Shape& w = spec.weights.shape();
+  const Shape& w = spec.kernel;
   Dims dims = spatial({w.begin() + 2, w.end()}, 1);
   dims.insert(dims.begin(), {spec.groups, w[0] / spec.groups, w[1]});
   return strided(dims, dense_strides(dims));
@@ -392,7 +383,7 @@ auto choose_convolution(const ConvolutionSpec& spec, const MakeDesc& make, bool&
     while (more && may_split_by_threads(name(desc), spec)) more = desc.next_impl();
     one_thread = !more || name(desc).starts_with("ref");
     if (!one_thread && name(desc).find("gemm") == std::string_view::npos) return desc;
-    const SingleThread single;
+    const ScopedThreads single(1);
     auto alone = make();
     // Where it takes a slow one depends on the threads, too. Our reference kernel takes over.
     if (name(alone).starts_with("ref")) return std::nullopt;
@@ -430,18 +421,19 @@ std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const Co
   bool one_thread = false;
   const auto desc = choose_convolution(spec, make, one_thread);
   if (!desc) return nullptr;  // The reference kernel takes over.
-  std::optional<SingleThread> single;
-  if (one_thread) single.emplace();
+  std::optional<ScopedThreads> single;
+  if (one_thread) single.emplace(1);
   using K = PrimitiveKernel<Primitive>;
   std::vector<typename K::Argument> inputs{{spec.transposed ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, d.source}};
   for (std::size_t i = 0; i < spec.post_ops.size(); ++i)
     if (spec.post_ops[i].kind == PostOp::Kind::kAddTensor)
       inputs.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, d.target});
-  std::unordered_map<int, std::shared_ptr<const Packed>> constants;
+  std::unordered_map<int, PreparedSource> constants;
   const memory::desc packed = desc->weights_desc();
-  constants[DNNL_ARG_WEIGHTS] = packed_constant(cache, packed_key(spec.key, d.weights, packed),
-                                                [&] { return pack(d.weights, spec.weights, packed); });
-  if (spec.bias) constants[DNNL_ARG_BIAS] = pack(d.bias, spec.bias, d.bias);
+  constants[DNNL_ARG_WEIGHTS] =
+      cache(packed_key(spec.key, d.weights, packed),
+            [from = d.weights, packed, values = spec.weights] { return pack(from, values(), packed); });
+  if (spec.bias) constants[DNNL_ARG_BIAS] = pack_now(d.bias, spec.bias);
   auto kernel = std::make_unique<K>(*desc, std::move(inputs),
                                     typename K::Argument{spec.transposed ? DNNL_ARG_DIFF_SRC : DNNL_ARG_DST, d.target},
                                     std::move(constants));
@@ -490,8 +482,7 @@ std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec) {
                                                      with_own_scratchpad());
     using K = PrimitiveKernel<dnnl::pooling_forward>;
     return std::make_unique<K>(desc, std::vector<K::Argument>{{DNNL_ARG_SRC, source}},
-                               K::Argument{DNNL_ARG_DST, target},
-                               std::unordered_map<int, std::shared_ptr<const Packed>>{});
+                               K::Argument{DNNL_ARG_DST, target}, std::unordered_map<int, PreparedSource>{});
   } catch (const dnnl::error&) {
     return nullptr;
   }

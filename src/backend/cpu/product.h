@@ -9,12 +9,15 @@
 #include <vector>
 
 #include "backend/kernel.h"
+#include "backend/weights.h"
 
 namespace ulpscope::cpu {
 
-/// Keeps packed weights and primitives; the engine's WeightCache behind a function.
-using ObjectCache = std::function<std::shared_ptr<const void>(
-    const std::string& key, const std::function<std::shared_ptr<const void>()>& make)>;
+/// Keeps packed weights; WeightCache::source behind a function.
+using ObjectCache = std::function<PreparedSource(const std::string& key, std::function<PreparedObject()> make)>;
+
+/// Gives the elements of a constant whenever they are to be packed; may make them anew each time.
+using ConstantSource = std::function<Tensor()>;
 
 /// What is done to each result before it is stored, in order, in fp32: folded into the product's own last pass. All of
 /// them keep infinities and NaN.
@@ -30,9 +33,9 @@ struct MatMulSpec {
   bool transpose_a = false, transpose_b = false;  ///< The operand is stored as [k, m] / [n, k].
   /// The product takes only k_begin <= k < k_end of both operands; k_end 0: all of k.
   std::int64_t k_begin = 0, k_end = 0;
-  /// Constant b (rounded) and, if any, a bias of n elements; they are packed once.
-  Tensor constant_b, bias;
-  std::string key_b;  ///< Names constant_b with everything done to it.
+  ConstantSource constant_b;  ///< Rounded; empty: b is an input.
+  std::string key_b;          ///< Names constant_b with everything done to it.
+  Tensor bias;                ///< If any, n elements.
 };
 
 /// Inputs of the kernel: a, b (unless constant). Output: dense [batch..., m, n].
@@ -43,7 +46,9 @@ struct ConvolutionSpec {
   std::vector<std::int64_t> strides, dilations, pads_begin, pads_end;
   std::int64_t groups = 1;
   bool transposed = false;       ///< ConvTranspose: weights are [c_in, c_out / groups, kernel...].
-  Tensor weights, bias;          ///< Constants, rounded; a transposed one has no bias, others may.
+  Shape kernel;                  ///< Of the weights.
+  ConstantSource weights;        ///< Rounded.
+  Tensor bias;                   ///< Rounded; a transposed one has none, others may.
   std::string key;               ///< Names the weights and the bias with everything done to them.
   std::vector<PostOp> post_ops;  ///< None of a transposed one.
 };

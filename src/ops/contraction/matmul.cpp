@@ -23,6 +23,19 @@ void run_matmul(KernelContext& ctx) {
   });
 }
 
+/// From here on, the elements of a matrix take more memory than reshaping its factor costs.
+constexpr std::int64_t kLargeMatrix = std::int64_t{1} << 20;
+
+/// The rows of all of `g` times the transpose of one matrix b: a constant b is not copied for that.
+Value times_transposed(Value g, Value b, std::int64_t k, std::int64_t n) {
+  AdjointContext& ctx = *g.ctx;
+  Shape shape = g.shape();
+  shape.back() = k;
+  const Value rows = reshape(g, {num_elements(g.shape()) / n, n}), matrix = reshape(b, {k, n});
+  const Value product{&ctx, ctx.add("Gemm", {rows.id, matrix.id}, {{"transB", std::int64_t{1}}})};
+  return reshape(product, shape);
+}
+
 void adjoint_matmul(AdjointContext& ctx) {
   const MatrixProduct d = matrix_product(ctx, ctx.input_shape(0), ctx.input_shape(1));
   Shape rows = d.batch;
@@ -30,7 +43,9 @@ void adjoint_matmul(AdjointContext& ctx) {
   const Value g = reshape(gradient(ctx), rows);
   if (ctx.wants(0)) {
     const Value b = reshape(input(ctx, 1), d.b);
-    ctx.set(0, reshape(sum_to(matmul(g, transposed(b)), d.a), ctx.input_shape(0)).id);
+    const bool one = num_elements(d.batch_of(d.b)) == 1 && d.n * d.k >= kLargeMatrix;
+    const Value product = one ? times_transposed(g, b, d.k, d.n) : matmul(g, transposed(b));
+    ctx.set(0, reshape(sum_to(product, d.a), ctx.input_shape(0)).id);
   }
   if (ctx.wants(1)) {
     const Value a = reshape(input(ctx, 0), d.a);

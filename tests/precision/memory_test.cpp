@@ -1,0 +1,103 @@
+// Peak memory of trials, measured in processes of their own.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "precision/search_helpers.h"
+#include "precision/trials.h"
+
+namespace ulpscope::testing {
+namespace {
+
+constexpr std::int64_t kWidth = 1536;
+constexpr int kProducts = 8;
+constexpr std::size_t kWeights = std::size_t{kProducts} * kWidth * kWidth * sizeof(float);  // 75 MB
+
+/// VmHWM of this process, in bytes.
+double peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) * 1024;
+  return -1;
+}
+
+/// Products with transposed constants, which are folded.
+std::shared_ptr<Network> transposed_products() {
+  Model model;
+  model.input("x", {-1, kWidth});
+  std::string value = "x";
+  for (int i = 0; i < kProducts; ++i) {
+    const std::string name = std::to_string(i);
+    onnx::TensorProto weight = float_tensor("w" + name, {kWidth, kWidth}, {});
+    const Tensor values = values_in({kWidth, kWidth}, -0.02, 0.02, static_cast<std::uint32_t>(i + 1));
+    weight.set_raw_data(std::string(static_cast<const char*>(values.raw()), values.bytes()));
+    *model.graph().add_initializer() = std::move(weight);
+    model.node("Transpose", {"w" + name}, {"t" + name});
+    model.node("MatMul", {value, "t" + name}, {"m" + name});
+    value = "m" + name;
+  }
+  model.output(value);
+  return model.load();
+}
+
+/// What trials in fp32, fp16 and fp32 again add to the peak of a fresh process, as a multiple of the weights; negative
+/// when they failed. One thread: those of OpenMP do not live on in a fork.
+double trials_add(const std::shared_ptr<const Network>& network, int lengths, std::size_t memory_limit) {
+  int ends[2];
+  if (::pipe(ends) != 0) return -1;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    double added = -1;
+    try {
+      std::ofstream("/proc/self/clear_refs") << "5";  // The peak begins here.
+      const double before = peak_memory();
+      std::vector<TensorMap> samples;
+      for (int s = 0; s < 16; ++s) samples.push_back({{"x", values_in({16 - s % lengths, kWidth}, -1, 1, 3)}});
+      Trials trials(network, fp16_options(ConstraintMode::kObey, Fusion::kNone, true), samples);
+      trials.set_memory_limit(memory_limit);
+      const Assignment low = trials.assign(LayerTypes(network->layers.size()));
+      trials.run(trials.full_precision(), false);
+      trials.run(low, false);
+      trials.run(trials.full_precision(), false);
+      added = (peak_memory() - before) / static_cast<double>(kWeights);
+    } catch (...) {
+    }
+    const bool written = ::write(ends[1], &added, sizeof added) == sizeof added;
+    ::_exit(written ? 0 : 1);
+  }
+  ::close(ends[1]);
+  double added = -1;
+  if (::read(ends[0], &added, sizeof added) != sizeof added) added = -1;
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  return added;
+}
+
+class TrialsMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "sanitizers have memory of their own";
+#endif
+  }
+};
+
+TEST_F(TrialsMemory, DoesNotGrowWithTheLengths) {
+  const auto network = transposed_products();
+  const double one = trials_add(network, 1, 0), many = trials_add(network, 16, 0);
+  EXPECT_GT(one, 0);
+  EXPECT_LE(many, 1.1 * one);
+}
+
+TEST_F(TrialsMemory, KeepsToItsLimit) {
+  const auto network = transposed_products();
+  // The constants of the network and, made of them, the transposed ones are what a limit cannot take away.
+  EXPECT_GT(trials_add(network, 1, 0), 2.5);
+  const double added = trials_add(network, 1, 2 * kWeights + kWeights / 4);
+  EXPECT_GT(added, 0);
+  EXPECT_LE(added, 1.5);
+}
+
+}  // namespace
+}  // namespace ulpscope::testing
