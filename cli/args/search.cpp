@@ -76,7 +76,8 @@ void SearchArgs::declare(OptionTable& table) {
                      "itself. Default: from the data, 0.03 to 0.5, the less the more the samples differ in what they "
                      "use of it");
   table.ours().flag({"--shrink"}, shrink,
-                    "Take single layers out of the set that was found, as far as it still passes");
+                    "Take single layers out of the set that was found, as far as it still passes; the objective is then "
+                    "smallest, or cheapest");
   table.ours().list(
       {"--keep"}, keep, "LAYER",
       "Layers that stay in the highest precision: names of layers or ONNX nodes, patterns (*attention*), operator "
@@ -123,6 +124,11 @@ SearchOptions SearchArgs::options() const {
                 fmt::format("[options] --margin: expected a number above 0 and at most 1, got {}", *margin));
   options.margin = margin.value_or(0);
   options.shrink = shrink;
+  if (shrink && objective == name_of(Objective::kFastest))
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] --shrink and --objective fastest contradict each other: fewer layers need not be faster; try "
+                "--objective smallest or cheapest");
+  if (shrink && !objective) options.objective = Objective::kSmallest;
   options.repair = !no_repair;
   options.keep = keep;
   options.lower = lower;

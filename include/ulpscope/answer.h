@@ -128,6 +128,9 @@ struct Repair {
   std::string text;  ///< One sentence.
   std::vector<std::int8_t> exponents{};  ///< equalize: channels are divided by 2^e.
   std::vector<ScaleEdit> edits{};        ///< scale.
+  /// What it bought, with the others of its kind: the share of the tolerance that everything in the lowest precisions
+  /// uses on the samples of the search, before and after. NaN where nobody measured it.
+  double used_before = std::numeric_limits<double>::quiet_NaN(), used_after = used_before;
 };
 
 struct Answer {

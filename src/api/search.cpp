@@ -9,8 +9,10 @@
 #include "api/loaded_model.h"
 #include "core/parallel.h"
 #include "engine/option_names.h"
+#include "engine/target.h"
 #include "precision/criterion_options.h"
 #include "precision/fingerprint.h"
+#include "precision/repair.h"
 #include "precision/sample_pairs.h"
 #include "precision/search.h"
 #include "precision/search_estimate.h"
@@ -99,6 +101,23 @@ SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> sa
   return data;
 }
 
+/// What is searched has to say something about the target and about other data.
+void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
+  const Target target = find_target(task.build.target);
+  for (const auto& [enabled, precision] :
+       {std::pair{task.build.fp16, Precision::kFP16}, {task.build.bf16, Precision::kBF16}, {task.build.int8, Precision::kINT8}})
+    if (enabled && !target.has(precision))
+      log_warning(fmt::format("[search] {} has no rate for {}: its times there are those of fp32; try another --target",
+                              target.name, name_of(precision)));
+  const auto& samples = data.samples;
+  if (samples.size() > 1 &&
+      std::ranges::all_of(samples, [&](const TensorMap& each) { return same_bits({&each, 1}, {&samples[0], 1}); }))
+    log_warning(fmt::format(
+        "[search] the {} samples to search on are all the same: the answer holds for this one kind of input, and its "
+        "margin tells nothing; try samples as different as the data will be",
+        samples.size()));
+}
+
 /// Golden results of another model or of other inputs are refused before anything is searched.
 void check_golden_shapes(const SearchData& data, const Criterion& criterion, bool infinities_equal) {
   if (data.golden.empty()) return;
@@ -128,6 +147,7 @@ Prepared prepare(const Model& model, std::span<const TensorsByName> samples, con
   place_layers(*loaded.network, options, result.task);
   result.data = make_data(loaded, samples, options);
   result.criterion = make_criterion(options.criterion, loaded.scripts(), loaded.output_names());
+  warn_of_weak_grounds(result.task, result.data);
   check_golden_shapes(result.data, *result.criterion, options.criterion.infinities_equal);
   return result;
 }

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <list>
 #include <map>
@@ -106,6 +107,8 @@ Json from_repair(const Repair& repair) {
   Json result = {
       {"kind", repair.kind}, {"name", repair.name}, {"limit", from_double(repair.limit)}, {"text", repair.text}};
   if (!repair.exponents.empty()) result["exponents"] = repair.exponents;
+  if (!std::isnan(repair.used_after))
+    result["used"] = {from_double(repair.used_before), from_double(repair.used_after)};
   for (const ScaleEdit& edit : repair.edits)
     result["edits"].push_back(
         {{"kind", name_of(edit.kind)}, {"name", edit.name}, {"input", edit.input}, {"exponent", edit.exponent}});
@@ -130,6 +133,13 @@ Repair to_repair(const Reader& reader) {
   Repair repair{reader.at("kind").text(), reader.at("name").text(), reader.at("limit").real(),
                 reader.at("text").text()};
   if (reader.has("edits")) reader.at("edits").each([&](const Reader& each) { repair.edits.push_back(to_edit(each)); });
+  if (reader.has("used")) {
+    std::vector<double> used;
+    reader.at("used").each([&](const Reader& each) { used.push_back(each.real()); });
+    if (used.size() != 2) reader.at("used").fail("two shares of the tolerance, before and after");
+    repair.used_before = used[0];
+    repair.used_after = used[1];
+  }
   if (!reader.has("exponents")) return repair;
   reader.at("exponents").each([&](const Reader& each) {
     const std::int64_t exponent = each.integer();

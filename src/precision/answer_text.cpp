@@ -62,6 +62,18 @@ void append_layers(const Answer& answer, bool everything, std::string& out) {
     out += fmt::format("    ... and {} more (-v shows all; the saved answer has all)\n", answer.kept.size() - shown);
 }
 
+/// Repairs of one kind are made, and measured, together.
+void append_gains(const Answer& answer, std::string& out) {
+  for (std::size_t i = 0; i < answer.repairs.size(); ++i) {
+    const Repair& repair = answer.repairs[i];
+    const bool first = std::ranges::find(answer.repairs, repair.kind, &Repair::kind) == answer.repairs.begin() + i;
+    if (first && !std::isnan(repair.used_after))
+      out += fmt::format("    With {}: everything low uses {:.3g} of the tolerance, {:.3g} before\n",
+                         repair.kind.starts_with("equali") ? "equalised channels" : "every '" + repair.kind + "'",
+                         repair.used_after, repair.used_before);
+  }
+}
+
 void append_others(const Answer& answer, bool everything, std::string& out) {
   if (!answer.following.empty()) {
     const std::size_t shown = everything ? answer.following.size() : std::min(kFollowing, answer.following.size());
@@ -80,6 +92,7 @@ void append_others(const Answer& answer, bool everything, std::string& out) {
       if (!repair.text.empty()) out += ": " + repair.text;
       out += "\n";
     }
+    append_gains(answer, out);
     if (shown < answer.repairs.size())
       out += fmt::format("    ... and {} more (-v shows all)\n", answer.repairs.size() - shown);
   }

@@ -58,6 +58,8 @@ class Search {
   void repair();
   void repair_constants();
   void scale_regions();
+  double low_use();
+  void note_gain(std::size_t repairs_before, double used_before);
   void equalize();
   void accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
   bool accept(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless);
@@ -137,6 +139,7 @@ class Search {
   std::unique_ptr<SearchSpace> space_;
   std::vector<TensorMap> golden_, held_out_golden_;
   std::vector<Repair> repairs_;
+  std::optional<double> low_use_;  ///< low_use() of this network.
   std::vector<SingularCancellation> cancellations_;  ///< Whose layers are kept.
   std::map<std::string, float> scales_;  ///< int8, with the repairs.
   std::vector<LayerEffect> effects_;     ///< Per candidate.

@@ -61,6 +61,25 @@ void Search::check_golden_values(std::span<const TensorMap> golden, const char* 
     }
 }
 
+/// Of the tolerance, by everything in the lowest precisions.
+double Search::low_use() {
+  if (!low_use_)
+    low_use_ =
+        judge(golden_, space_->trials().run(space_->low(), 0, data_.samples.size(), false, [&] { check_limits(false); }))
+            .used;
+  return *low_use_;
+}
+
+/// What the repairs from this one on bought.
+void Search::note_gain(std::size_t repairs_before, double used_before) {
+  if (repairs_.size() == repairs_before) return;
+  const double after = low_use();
+  for (std::size_t i = repairs_before; i < repairs_.size(); ++i) {
+    repairs_[i].used_before = used_before;
+    repairs_[i].used_after = after;
+  }
+}
+
 /// Constants that only need clamping. Kept if the fp32 outputs stay where they are.
 void Search::repair_constants() {
   for (const Repair& note : find_scale_shifts(*space_->trials().specialization(), space_->low()))
@@ -69,11 +88,14 @@ void Search::repair_constants() {
   const std::vector<Repair> clamps = find_clamps(*space_->trials().specialization(), space_->low());
   if (clamps.empty()) return;
   show("repairing constants");
+  const std::size_t known = repairs_.size();
+  const double before = low_use();
   constexpr double kHarmless = 0.01;  // Of the tolerance.
   accept_repairs(clamps, [&](SearchSpace& space) {
     const auto outputs = space.trials().run(space.trials().full_precision(), 0, data_.samples.size(), false);
     return judge(golden_, outputs).passed(kHarmless * margin_);
   });
+  note_gain(known, before);
 }
 
 /// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit.
@@ -101,7 +123,10 @@ void Search::equalize() {
   // The golden outputs, where they are this network's own.
   const bool golden_is_ours = data_.golden.empty() && network_ == data_.network;
   const std::vector<TensorMap> before = golden_is_ours ? std::vector<TensorMap>{golden_.front()} : exact(*space_);
+  const std::size_t known = repairs_.size();
+  const double used = low_use();
   accept_repairs(found, [&](SearchSpace& space) { return same_bits(before, exact(space)); });
+  note_gain(known, used);
 }
 
 /// Regions whose tensors leave the range of fp16. Kept if the fp32 outputs stay the same to the bit, and the lowest
@@ -113,8 +138,8 @@ void Search::scale_regions() {
   const auto run = [&](SearchSpace& space, const Assignment& assignment) {
     return space.trials().run(assignment, 0, data_.samples.size(), false, [&] { check_limits(false); });
   };
-  const Judgement before = judge(golden_, run(*space_, low));
-  if (before.passed(margin_)) return;
+  const double before = low_use();
+  if (before <= margin_) return;
   CalibrationOptions calibration;
   calibration.threads = options_.build.threads;
   if (options_.memory_limit > 0) calibration.memory_limit = options_.memory_limit / 8;
@@ -122,13 +147,15 @@ void Search::scale_regions() {
                                                   space_->trials().weights());
   for (const std::string& sentence : found.beyond) log_info("[repair] " + sentence);
   if (found.regions.empty()) return;
+  const std::size_t known = repairs_.size();
   const std::vector<TensorMap> exact = run(*space_, space_->trials().full_precision());
   accept_repairs(found.regions, [&](SearchSpace& space) {
     if (!same_bits(exact, run(space, space.trials().full_precision()))) return false;
     // Where infinities are left, others are gone: the regions are independent of each other.
     const double used = judge(golden_, run(space, space.low())).used;
-    return used < before.used || (std::isinf(used) && std::isinf(before.used));
+    return used < before || (std::isinf(used) && std::isinf(before));
   });
+  note_gain(known, before);
 }
 
 /// All of them, or else those that are harmless, by halves.
@@ -151,6 +178,7 @@ bool Search::accept(std::span<const Repair> chosen, const std::function<bool(Sea
   auto space = std::make_unique<SearchSpace>(repaired, options, all_samples(), space_->trials().weights());
   if (!harmless(*space)) return false;
   network_ = repaired;
+  low_use_.reset();
   space_ = std::move(space);
   scales_ = options.build.scales;
   repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());

@@ -139,6 +139,9 @@ def test_what_a_search_scaled_is_converted_and_run_again(run, tmp_path, fusion):
     outcome, answer = search(run, tmp_path, samples)
     assert outcome.code == 0
     assert "--repairs" in answer["run_options"]
+    # What it bought: that of everything low, which is the answer.
+    used = next(each for each in answer["repairs"] if each["kind"] == "scale")["used"]
+    assert used[0] > 1 and used[1] == answer["search"]["used"] and "everything low uses" in outcome.text
     for name, words in (("exact", []), ("repaired", ["--repairs", "m.fp16.answer.json"])):
         assert run("run", "m.onnx", "--trt", *words, "--load-inputs", "in.json", "--save-outputs", f"{name}.json").code == 0
     same = run("run", "m.onnx", "--trt", "--repairs", "m.fp16.answer.json", "--load-inputs", "in.json", "--load-outputs",

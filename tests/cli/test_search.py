@@ -89,6 +89,25 @@ def test_files_have_their_options(search, tmp_path):
     assert trials_of(tmp_path / "j")
 
 
+def test_fewer_layers_need_not_be_faster(search, tmp_path):
+    outcome = search("--shrink", base=["--fp16", "--objective", "fastest", "--rtol", "1e-2"])
+    assert outcome.code == 1 and "--shrink and --objective fastest contradict each other" in outcome.err, outcome
+    assert search("--shrink", base=["--fp16", "--fusion", "none", "--atol", "1e-3", "--rtol", "1e-2"]).code == 0
+    assert [layer["name"] for layer in answer_of(tmp_path)["layers"]] == ["Add", "Sub"]
+
+
+def test_weak_grounds_are_said(run, model, tmp_path):
+    save_inputs(tmp_path / "same.json", samples(1) * 4)
+    outcome = run("precision", "search", model, "--load-inputs", "same.json", "--bf16", "--target", "t4", "--metric", "rel-l2",
+                  "--threshold", "0.1", "--no-hold-out")
+    assert "the 4 samples to search on are all the same" in outcome.text, outcome
+    assert "has no rate for bf16" in outcome.text, outcome
+    save_inputs(tmp_path / "others.json", samples(4))
+    outcome = run("precision", "search", model, "--load-inputs", "others.json", "--bf16", "--metric", "rel-l2", "--threshold",
+                  "0.1", "--no-hold-out")
+    assert "all the same" not in outcome.text and "no rate" not in outcome.text, outcome
+
+
 def test_everything_stays_high_while_no_set_is_known(search, tmp_path):
     outcome = search("--max-trials", "1", "--save-layer-precisions", "layers.txt")
     assert outcome.code == 1, outcome
