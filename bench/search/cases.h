@@ -16,7 +16,8 @@ struct Case {
   Precision low;
   MetricKind metric;
   double threshold;
-  std::string output;  ///< Judged alone; empty: all.
+  std::string output;   ///< Judged alone; empty: all.
+  bool large = false;  ///< Takes long: only where it is asked for by name.
 };
 
 inline const std::vector<Case>& all_cases() {
@@ -29,6 +30,7 @@ inline const std::vector<Case>& all_cases() {
       {"ocr_det fp16, rel-l2 1.3e-3", "ocr_det", Precision::kFP16, MetricKind::kRelativeL2, 1.3e-3, ""},
       {"ocr_det int8, 1-cos 0.01", "ocr_det", Precision::kINT8, MetricKind::kOneMinusCos, 0.01, ""},
       {"ocr_cls fp16, 1-cos 1e-2", "ocr_cls", Precision::kFP16, MetricKind::kOneMinusCos, 1e-2, ""},
+      {"smollm2 fp16, kl 1e-3", "smollm2", Precision::kFP16, MetricKind::kKl, 1e-3, "", true},
   };
   return cases;
 }

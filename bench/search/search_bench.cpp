@@ -242,7 +242,7 @@ int main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
   const Arguments arguments = parse(argc, argv);
   for (const Case& which : all_cases())
-    if (which.name.find(arguments.only) != std::string::npos) {
+    if (which.name.find(arguments.only) != std::string::npos && !(which.large && arguments.only.empty())) {
       if (arguments.anneal > 0)
         anneal_case(which, {arguments.models, arguments.threads, arguments.anneal, arguments.margin, arguments.target});
       else if (arguments.table)

@@ -25,6 +25,7 @@ CASES: Dict[str, Tuple[str, str, List[str]]] = {
     "minilm_planted fp16": ("minilm_planted fp16", "minilm_planted", []),
     "minilm int8": ("minilm int8", "minilm", []),
     "minilm int8 --no-repair": ("minilm int8", "minilm", ["--no-repair"]),
+    "smollm2 fp16": ("smollm2 fp16", "smollm2", []),
 }
 TARGET = 30
 

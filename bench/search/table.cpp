@@ -109,7 +109,7 @@ Row search_row(const std::string& name, Loaded& loaded, double margin, bool shri
   result.cost_share = answer.cost_share;
   result.found = answer.verdict == Answer::Verdict::kFound;
   result.held_out = answer.held_out_samples;
-  result.held_out_passed = result.found ? answer.held_out_samples : 0;
+  result.held_out_passed = answer.held_out_passed;
   return result;
 }
 
