@@ -59,6 +59,7 @@ class Search {
   void repair_constants();
   void scale_regions();
   double low_use();
+  void forget_low_use();
   void note_gain(std::size_t repairs_before, double used_before);
   void equalize();
   void accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
@@ -139,7 +140,8 @@ class Search {
   std::unique_ptr<SearchSpace> space_;
   std::vector<TensorMap> golden_, held_out_golden_;
   std::vector<Repair> repairs_;
-  std::optional<double> low_use_;  ///< low_use() of this network.
+  std::optional<double> low_use_;        ///< low_use() of this network,
+  std::vector<TensorMap> low_outputs_;   ///< and the outputs, until the trial of the same.
   std::vector<SingularCancellation> cancellations_;  ///< Whose layers are kept.
   std::map<std::string, float> scales_;  ///< int8, with the repairs.
   std::vector<LayerEffect> effects_;     ///< Per candidate.

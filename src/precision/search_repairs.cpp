@@ -63,11 +63,16 @@ void Search::check_golden_values(std::span<const TensorMap> golden, const char* 
 
 /// Of the tolerance, by everything in the lowest precisions.
 double Search::low_use() {
-  if (!low_use_)
-    low_use_ =
-        judge(golden_, space_->trials().run(space_->low(), 0, data_.samples.size(), false, [&] { check_limits(false); }))
-            .used;
+  if (!low_use_) {
+    low_outputs_ = space_->trials().run(space_->low(), 0, searched_, true, [&] { check_limits(false); });
+    low_use_ = judge(golden_, low_outputs_).used;
+  }
   return *low_use_;
+}
+
+void Search::forget_low_use() {
+  low_use_.reset();
+  low_outputs_.clear();
 }
 
 /// What the repairs from this one on bought.
@@ -178,7 +183,7 @@ bool Search::accept(std::span<const Repair> chosen, const std::function<bool(Sea
   auto space = std::make_unique<SearchSpace>(repaired, options, all_samples(), space_->trials().weights());
   if (!harmless(*space)) return false;
   network_ = repaired;
-  low_use_.reset();
+  forget_low_use();
   space_ = std::move(space);
   scales_ = options.build.scales;
   repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
@@ -207,6 +212,7 @@ void Search::keep_cancellations() {
   }
   if (!keeps) return;
   space_ = std::make_unique<SearchSpace>(network_, kept, all_samples(), space_->trials().weights());
+  forget_low_use();
   cancellations_ = std::move(found);
 }
 
