@@ -161,7 +161,7 @@ bool Search::passes(const Levels& levels, const std::string& kind) { return used
 bool Search::head_passes(Count count) {
   const Levels levels = head(count);
   const double predicted = tail_effect(count), measured = used(levels, "search");
-  if (measured <= kNear && std::isfinite(predicted) && predicted > 0) correction_ = measured / predicted;
+  if (measured <= kNear) scale_.note(predicted, measured);
   const bool passed = measured <= margin_;
   if (passed && !best_holds_ && (!best_ || better(levels, *best_))) best_ = levels;
   return passed;
@@ -199,7 +199,7 @@ void Search::find() {
   while (!head_passes(count)) {
     if (count == all) {
       if (space_->raise_biases()) {
-        correction_ = 1;
+        scale_.clear();
         return find();
       }
       unreachable_ = true;
@@ -220,7 +220,7 @@ void Search::find() {
       break;
     }
     count = next;
-    step *= 2;
+    step = std::min(2 * step, all);
   }
   // And between the two: where the prediction points, and every third time in the middle.
   for (int turn = 0; static_cast<std::int64_t>(count) - fails > 1; ++turn) {
@@ -276,7 +276,7 @@ Levels Search::segment_search() {
       if (raised[i] != 0) levels[i] = space_->highest_level();
     return levels;
   };
-  return levels_of(search_segments(order_.size(), 16 + order_.size() / 4, [&](const std::vector<char>& raised) {
+  return levels_of(search_segments(order_.size(), std::min<std::size_t>(16 + order_.size() / 4, 64), [&](const std::vector<char>& raised) {
     return passes(levels_of(raised), "fallback");
   }));
 }

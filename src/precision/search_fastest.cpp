@@ -14,6 +14,8 @@ namespace {
 
 /// Trials of points of the curve, and of polished ones. With that of the lowest precisions, at most 12 evaluations.
 constexpr int kCurveTrials = 7, kPolishTrials = 3;
+/// Of the time: what a trial has to promise to be made against the prediction.
+constexpr double kWorthATrial = 0.005;
 /// Assignments that are looked at for one of these: single moves from a point, and those that raise a faster one.
 constexpr int kPolishMoves = 600, kRaiseMoves = 1000;
 /// Of the margin, that a polished set may use by prediction.
@@ -55,32 +57,38 @@ bool Search::faster_than_lowest(Levels& levels) {
   return passes(levels, "search");
 }
 
-/// Tries an assignment that is predicted to have these squares, and learns from it how far off the prediction is.
-bool Search::point_passes(const Levels& levels, double squares) {
-  const double predicted = predicted_use(std::sqrt(squares), criterion_.sensitivity());
-  const double measured = used(levels, "search");
-  if (measured <= kNear && std::isfinite(predicted) && predicted > 0 && measured > 0)
-    correction_ = measured / predicted;
+double Search::predicted_use_of(const TradeOffPoint& point) const {
+  return predicted_use(std::sqrt(point.squares), criterion_.sensitivity());
+}
+
+/// Tries an assignment, and learns from it how far off its prediction is.
+bool Search::point_passes(const TradeOffPoint& point) {
+  const double measured = used(point.levels, "search");
+  if (measured <= kNear) scale_.note(predicted_use_of(point), measured);
   const bool passed = measured <= margin_;
-  if (passed && !best_holds_ && (!best_ || better(levels, *best_))) best_ = levels;
+  if (passed && !best_holds_ && (!best_ || better(point.levels, *best_))) best_ = point.levels;
   return passed;
 }
 
 /// The fastest point of the curve that passes, or nothing.
 std::optional<TradeOffPoint> Search::search_curve(const std::vector<TradeOffPoint>& curve) {
-  const auto likely = [&](const TradeOffPoint& point) {
-    return predicted_use(std::sqrt(point.squares), criterion_.sensitivity()) * correction_ <= margin_;
-  };
+  const auto likely = [&](const TradeOffPoint& point) { return scale_.corrected(predicted_use_of(point)) <= margin_; };
   const std::ptrdiff_t count = std::ssize(curve);
   std::ptrdiff_t fails = -1, holds = count, step = 1;
+  // Known from lowest_suffices.
+  if (joined_ == 0 && curve.front().levels == space_->lowest() && !point_passes(curve.front())) fails = 0;
   for (int trial = 0; trial < kCurveTrials && holds - fails > 1; ++trial) {
     std::ptrdiff_t next = fails + 1;
     while (next < holds && !likely(curve[next])) ++next;
-    if (next == holds && holds < count) break;  // What is faster is not likely to pass.
+    if (next == holds && holds < count) {
+      // What is faster is not likely to pass; where much time lies between, a trial tells more.
+      if (curve[holds].time_us - curve[fails + 1].time_us < kWorthATrial * curve[holds].time_us) break;
+      next = fails + (holds - fails) / 2;
+    }
     // After failures in growing steps; the last trial is one that passes in any case.
     if (fails >= 0 && holds == count) next = std::max(next, std::min(count - 1, fails + step));
     if (trial + 1 == kCurveTrials && holds == count) next = count - 1;
-    if (point_passes(curve[next].levels, curve[next].squares)) {
+    if (point_passes(curve[next])) {
       holds = next;
     } else {
       fails = next;
@@ -95,7 +103,7 @@ TradeOffPoint Search::polish(TradeOff& trade_off, const std::vector<TradeOffPoin
   show("polishing");
   double share = kPolishShare;
   for (int trial = 0; trial < kPolishTrials; ++trial) {
-    const double amplitude = amplitude_of(share * margin_ / correction_, criterion_.sensitivity());
+    const double amplitude = amplitude_of(scale_.prediction_of(share * margin_), criterion_.sensitivity());
     const double most = amplitude * amplitude;
     TradeOffPoint next = trade_off.polish(point, most, kPolishMoves);
     if (const auto faster = std::ranges::find(curve, point.levels, &TradeOffPoint::levels);
@@ -104,7 +112,7 @@ TradeOffPoint Search::polish(TradeOff& trade_off, const std::vector<TradeOffPoin
           raised.squares <= most && raised.time_us < next.time_us)
         next = std::move(raised);
     if (!(next.time_us < point.time_us * 0.999)) break;
-    if (point_passes(next.levels, next.squares))
+    if (point_passes(next))
       point = std::move(next);
     else
       share *= 0.8;
@@ -114,6 +122,7 @@ TradeOffPoint Search::polish(TradeOff& trade_off, const std::vector<TradeOffPoin
 
 void Search::find_fastest() {
   show("weighing error against time");
+  scale_.clear();
   TradeOff trade_off(*space_, squared_effects());
   const std::vector<TradeOffPoint> curve = trade_off.curve();
   show("searching");
@@ -138,7 +147,7 @@ void Search::find_fastest() {
     const double most = found->squares / 2;
     while (next + 1 != curve.end() && next->squares > most) ++next;
     found = *next++;
-    if (point_passes(found->levels, found->squares)) best_ = found->levels;
+    if (point_passes(*found)) best_ = found->levels;
   }
   best_holds_ = true;
 }

@@ -93,6 +93,7 @@ bool Search::join_failing_sample() {
   forget_best();
   if (effects_.empty()) return true;
   add_effects(predict(space_->low(), searched_ - 1));
+  measure_groups(searched_ - 1);
   order();
   return true;
 }

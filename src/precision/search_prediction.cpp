@@ -4,11 +4,18 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <ranges>
 
 #include "precision/search_process.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
+namespace {
+
+/// Layers without derivative that are measured one by one; of more, as many groups.
+constexpr std::size_t kMeasuredLayers = 32, kMeasuredGroups = 16;
+
+}  // namespace
 
 /// From `count` samples of the search, from `first` on, or as many as there are.
 std::vector<LayerEffect> Search::predict(const Assignment& low, std::size_t first, std::size_t count) {
@@ -46,19 +53,68 @@ void Search::predict() {
     log_info(fmt::format("Little time: the effects of layers are predicted from {} of {} samples", more + 1, searched_));
 }
 
-/// What no derivative tells is tried: one layer low, the others high.
+/// What no derivative tells is tried: these layers low, the others high. Where there are many, they are neighbors
+/// together at first, and the halves of those that use the most, as long as there are trials left.
 void Search::measure_incomplete() {
+  std::vector<std::size_t> layers;
+  for (std::size_t i = 0; i < effects_.size(); ++i)
+    if (effects_[i].incomplete) layers.push_back(i);
+  if (layers.empty()) return;
   stage_ = "measuring layers without derivative";
   // Everything up to the layer that is low is shared with the run in which none is.
-  if (std::ranges::any_of(effects_, &LayerEffect::incomplete))
-    space_->trials().run(space_->assignment(space_->highest()), 0, searched_, true);
-  for (std::size_t i = 0; i < effects_.size(); ++i) {
-    if (!effects_[i].incomplete) continue;
-    Levels levels = space_->highest();
-    levels[i] = 0;
-    effects_[i].effect = amplitude_of(used(levels, "layer"), criterion_.sensitivity());
+  space_->trials().run(space_->assignment(space_->highest()), 0, searched_, true);
+  log_verbose(fmt::format("{} of {} layers have no derivative", layers.size(), effects_.size()));
+  std::vector<double> uses;
+  const auto add = [&](auto begin, auto end) {
+    groups_.emplace_back(begin, end);
+    uses.push_back(used(lowered(groups_.back()), "layer"));
+  };
+  groups_.clear();
+  const std::size_t size = layers.size() <= kMeasuredLayers ? 1 : (layers.size() + 3) / 4;
+  for (auto begin = layers.begin(); begin != layers.end();) {
+    const auto end = begin + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(size), layers.end() - begin);
+    add(begin, end);
+    begin = end;
+  }
+  while (size > 1 && groups_.size() < kMeasuredGroups) {
+    const auto key = [&](std::size_t g) { return groups_[g].size() > 1 ? uses[g] : 0; };
+    const auto worst = std::ranges::max(std::views::iota(std::size_t{0}, groups_.size()), {}, key);
+    if (!(key(worst) > 0)) break;
+    const std::vector<std::size_t> group = std::move(groups_[worst]);
+    groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(worst));
+    uses.erase(uses.begin() + static_cast<std::ptrdiff_t>(worst));
+    add(group.begin(), group.begin() + std::ssize(group) / 2);
+    add(group.begin() + std::ssize(group) / 2, group.end());
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    for (const std::size_t i : groups_[g]) effects_[i].effect = 0;
+    take_measured(groups_[g], uses[g]);
+  }
+}
+
+/// A sample that joined.
+void Search::measure_groups(std::size_t sample) {
+  for (const auto& group : groups_) {
+    const auto outputs = space_->trials().run(space_->assignment(lowered(group)), sample, 1, false);
+    take_measured(group, judge({&golden_[sample], 1}, outputs).used);
+  }
+}
+
+/// The squares of its members add to that of a group.
+void Search::take_measured(const std::vector<std::size_t>& group, double use) {
+  const double effect =
+      amplitude_of(use, criterion_.sensitivity()) / std::sqrt(static_cast<double>(group.size()));
+  for (const std::size_t i : group) {
+    if (!(effect <= effects_[i].effect)) effects_[i].effect = effect;
     measured_[i] = 1;
   }
+}
+
+/// These candidates in the lowest precision, the others in the highest.
+Levels Search::lowered(std::span<const std::size_t> candidates) const {
+  Levels levels = space_->highest();
+  for (const std::size_t i : candidates) levels[i] = 0;
+  return levels;
 }
 
 /// Overflows that the gradient calls harmless: an infinity that turns into NaN further on, inf - inf, is not. One trial
@@ -73,9 +129,7 @@ void Search::test_harmless_overflows() {
 }
 
 void Search::test_overflows(std::span<const std::size_t> candidates) {
-  Levels levels = space_->highest();
-  for (std::size_t i : candidates) levels[i] = 0;
-  const double measured = used(levels, "layer");
+  const double measured = used(lowered(candidates), "layer");
   if (measured <= margin_) return;
   if (candidates.size() == 1) {
     LayerEffect& effect = effects_[candidates.front()];
@@ -106,7 +160,7 @@ double Search::tail_effect(Count count) const {
 
 /// The fewest layers, from `count` on, that the prediction calls enough, as far as it was right before.
 Count Search::predicted_count(Count count, double slack) const {
-  while (count < order_.size() && !(tail_effect(count) * correction_ <= slack * margin_)) ++count;
+  while (count < order_.size() && !(scale_.corrected(tail_effect(count)) <= slack * margin_)) ++count;
   return count;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "precision/cancellation.h"
+#include "precision/prediction_scale.h"
 #include "precision/repair.h"
 #include "precision/search.h"
 #include "precision/search_space.h"
@@ -70,6 +71,8 @@ class Search {
   std::vector<LayerEffect> predict(const Assignment& low, std::size_t first = 0, std::size_t count = SIZE_MAX);
   void add_effects(const std::vector<LayerEffect>& more);
   void measure_incomplete();
+  void measure_groups(std::size_t sample);
+  void take_measured(const std::vector<std::size_t>& group, double use);
   void test_harmless_overflows();
   void test_overflows(std::span<const std::size_t> candidates);
   void check_golden_values(std::span<const TensorMap> golden, const char* what) const;
@@ -79,7 +82,8 @@ class Search {
   bool faster_than_lowest(Levels& levels);
   void find_fastest();
   std::vector<std::vector<double>> squared_effects();
-  bool point_passes(const Levels& levels, double squares);
+  double predicted_use_of(const TradeOffPoint& point) const;
+  bool point_passes(const TradeOffPoint& point);
   std::optional<TradeOffPoint> search_curve(const std::vector<TradeOffPoint>& curve);
   TradeOffPoint polish(TradeOff& trade_off, const std::vector<TradeOffPoint>& curve, TradeOffPoint point);
   Count predicted_count(Count count, double slack = 1.0) const;
@@ -106,6 +110,7 @@ class Search {
   void forget_best();
   void compute_held_out_golden();
   Levels head(Count count) const;
+  Levels lowered(std::span<const std::size_t> candidates) const;
   bool better(const Levels& a, const Levels& b) const { return better(a, b, options_.objective); }
   bool better(const Levels& a, const Levels& b, Objective objective) const;
   void prove_sets();
@@ -146,9 +151,9 @@ class Search {
   std::map<std::string, float> scales_;  ///< int8, with the repairs.
   std::vector<LayerEffect> effects_;     ///< Per candidate.
   std::vector<char> measured_;
+  std::vector<std::vector<std::size_t>> groups_;  ///< Candidates without derivative that were measured together.
   std::vector<std::size_t> order_;  ///< Candidates, the most important first.
-  /// Measured over predicted use of the tolerance, from the latest trial of a head of the order.
-  double correction_ = 1;
+  PredictionScale scale_;           ///< From trials of heads of the order, or of points of the curve.
   double margin_ = options_.margin > 0 ? options_.margin : kWidestMargin;
   bool margin_is_open_ = options_.margin <= 0;   ///< It comes from the first trial that can tell.
   std::size_t searched_ = data_.samples.size();  ///< Samples of the search; the held-out ones are behind them,

@@ -48,8 +48,8 @@ void Search::prove_sets() {
 void Search::note_curve(const std::vector<TradeOffPoint>& curve) {
   curve_.clear();
   for (const TradeOffPoint& point : curve)
-    curve_.push_back({point.time_us, predicted_use(std::sqrt(point.squares), criterion_.sensitivity()) * correction_,
-                      static_cast<int>(raised_count(point.levels))});
+    curve_.push_back(
+        {point.time_us, scale_.corrected(predicted_use_of(point)), static_cast<int>(raised_count(point.levels))});
 }
 
 }  // namespace ulpscope
