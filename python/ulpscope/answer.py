@@ -239,11 +239,13 @@ class Answer:
 
     def pareto(self) -> list[CurvePoint]:
         """The curve of error against time, from the fastest assignment to everything in the highest precision."""
-        measured = {
-            (trial.time_us, len(trial.layers)): trial.index for trial in self.trials if trial.kind in ("search", "shrink")
+        measured = {  # Trials say their times to six digits.
+            (len(trial.layers), f"{trial.time_us:.5g}"): trial.index
+            for trial in reversed(self.trials)
+            if trial.kind not in ("layer", "repair")
         }
         return [
-            CurvePoint(float(time), float(used), raised, measured.get((float(time), raised)))
+            CurvePoint(float(time), float(used), raised, measured.get((raised, f"{float(time):.5g}")))
             for time, used, raised in self._values.get("curve", [])
         ]
 

@@ -118,17 +118,16 @@ def _samples(data: Data, specs: list[_core.Spec], what: str) -> Iterator[Arrays]
     elif hasattr(data, "get_next"):
         while (sample := data.get_next()) is not None:
             yield _arrays(sample, what)
-    elif isinstance(data, Iterable) and not isinstance(data, (bytes, np.ndarray)):
+    elif (hasattr(data, "__iter__") or hasattr(data, "__getitem__")) and not isinstance(data, (bytes, np.ndarray)):
         _tell_inputs(data, specs)
-        for sample in data:
+        for sample in iter(data):
             yield _arrays(sample, what)
     else:
+        example = f"; try [{{{specs[0][0]!r}: array}}]" if specs else ""
         raise Error(
             ErrorCode.INVALID_ARGUMENT,
             f"[{what}] expected dictionaries of arrays by name, a file, or a CalibrationDataReader, got "
-            f"{type(data).__name__}; try [{{{specs[0][0]!r}: array}}]"
-            if specs
-            else f"[{what}] got {type(data).__name__}",
+            f"{type(data).__name__}{example}",
         )
 
 
