@@ -20,12 +20,6 @@
 namespace ulpscope::cli {
 namespace {
 
-bool has_quantize_layers(const Network& network) {
-  return std::ranges::any_of(network.layers, [](const Layer& layer) {
-    return layer.op->function == Function::kQuantize || layer.op->function == Function::kDequantize;
-  });
-}
-
 /// What dynamic inputs are calibrated with: the last profile's, as Polygraphy does.
 std::vector<std::pair<std::string, Shape>> calibration_shapes(const BuildOptions& build) {
   std::vector<std::pair<std::string, Shape>> shapes;
@@ -138,7 +132,7 @@ void choose_scales(const NetworkArgs& args, ScriptHost& host, Model& model) {
     std::error_code ignored;
     if (std::filesystem::exists(*config.calibration_cache, ignored))
       log_warning("Calibration cache was provided, but is empty. Will regenerate scales by running calibration.");
-  } else if (has_quantize_layers(*model.loaded().network)) {
+  } else if (brings_scales(model)) {
     log_info("The network has QuantizeLinear or DequantizeLinear layers, so it brings its scales: no calibration");
     return;
   }

@@ -204,10 +204,6 @@ class PrecisionSearchTool : public Tool {
     file.path = path;
   }
 
-  static std::filesystem::path cache_beside(std::filesystem::path answer_path) {
-    return answer_path.replace_extension(".calibration.cache");
-  }
-
   void save_cache(const Model& model, const AnswerFile& file) const {
     if (file.calibration_cache.empty() || options_.config.calibration_cache) return;
     CalibrationCache cache;

@@ -1,6 +1,7 @@
 // What a search answers: layers to keep in higher precision, with reasons and evidence.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -230,6 +231,15 @@ ULPSCOPE_API AnswerFile read_answer(const std::filesystem::path& path);
 /// the answer where it keeps a layer, too; nodes and operators are not known for others, nor the layers that follow.
 /// Throws Error(kInvalidArgument) where no set was proven for it.
 ULPSCOPE_API AnswerFile with_set(AnswerFile file, Objective objective);
+
+/// The same with the layers of a trial (an index into `trials`), whether it passed or not: `verdict` says which. Throws
+/// Error(kInvalidArgument) for an index beyond them.
+ULPSCOPE_API AnswerFile with_trial(AnswerFile file, std::size_t trial);
+/// The answer as it is to be written to a path: the words that run it name the new file, and a calibration cache beside
+/// it, where they named the old ones.
+ULPSCOPE_API AnswerFile moved_to(AnswerFile file, const std::filesystem::path& path);
+/// The calibration cache beside an answer: ANSWER.calibration.cache.
+ULPSCOPE_API std::filesystem::path cache_beside(std::filesystem::path answer_path);
 
 /// "fastest", "smallest", "cheapest".
 ULPSCOPE_API std::string_view name_of(Objective objective) noexcept;

@@ -55,6 +55,9 @@ ULPSCOPE_API Calibration calibrate(Model& model, const CalibrationSource& next, 
 ULPSCOPE_API Calibration calibrate(Model& model, std::span<const TensorsByName> samples,
                                    const CalibrationOptions& options = {});
 
+/// Whether the model has QuantizeLinear or DequantizeLinear nodes, which bring its scales: nothing is to be calibrated.
+ULPSCOPE_API bool brings_scales(const Model& model);
+
 /// TensorRT's calibration cache (docs/formats.md).
 struct CalibrationCache {
   /// What the header says: "8601" and "EntropyCalibration2". Readers take every version and every algorithm.

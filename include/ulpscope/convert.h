@@ -15,6 +15,7 @@
 #include "ulpscope/data_type.h"
 #include "ulpscope/export.h"
 #include "ulpscope/model.h"
+#include "ulpscope/onnx_engine.h"
 
 namespace ulpscope {
 
@@ -59,6 +60,9 @@ struct ConvertedModel {
   int casts = 0;            ///< Cast nodes that were added.
   std::uint64_t bytes = 0;  ///< Of the file and its external data.
   int checked = 0;          ///< Runs of the file that gave the bits of the assignment.
+  /// Of the outputs, against the model in float32 as it was: `value` is rel-l2, `used` the same. Nothing without
+  /// `verify`.
+  std::optional<Judgement> error;
   /// The same choice for other tools, as the content of files: words for --layer-precisions, one per line; a network
   /// postprocess script for TensorRT up to 10; nodes_to_exclude of ModelOpt AutoCast and node_block_list of
   /// onnxconverter-common as JSON.
@@ -101,5 +105,9 @@ ULPSCOPE_API RepairedModel repair(const Model& model, const std::filesystem::pat
 /// precision cannot be obeyed.
 ULPSCOPE_API void convert_to_engine(const Model& model, const std::filesystem::path& path,
                                     const ConvertOptions& options = {});
+
+/// The same, ready to run: bit for bit what `ulpscope run` computes with the words of the answer. Throws as
+/// convert_to_engine.
+ULPSCOPE_API OnnxEngine build_engine(const Model& model, const ConvertOptions& options = {});
 
 }  // namespace ulpscope

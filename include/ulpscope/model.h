@@ -17,6 +17,8 @@ namespace ulpscope {
 /// Inputs or outputs of one inference, by name.
 using TensorsByName = std::map<std::string, Tensor>;
 
+struct AnswerFile;
+
 /// Names are those of the command line.
 struct ModelOptions {
   /// What layers may be lowered to: "tf32", "fp16", "bf16", "int8" (needs scales, see calibrate.h). fp32 is always
@@ -38,6 +40,11 @@ struct ModelOptions {
   /// Where external data lies; empty: beside the file, or in the working directory.
   std::filesystem::path external_data_dir;
 };
+
+/// How the model of an answer is to be read, so that `convert`, `verify` and build_engine() make the network that the
+/// answer is about. Scales and repairs are those of the answer. Throws Error(kUnsupported) for an answer about a network
+/// that the program changed before it searched (outputs that were marked, scripts).
+ULPSCOPE_API ModelOptions options_for(const AnswerFile& answer);
 
 struct LoadedModel;
 

@@ -65,9 +65,11 @@ class ULPSCOPE_API OnnxEngine {
   /// One inference by name. Throws Error(kInvalidArgument) also for a missing or unknown name.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs) const;
 
- private:
+  /// For the library. Not part of the interface.
   struct Impl;
   explicit OnnxEngine(std::shared_ptr<Impl> impl);
+
+ private:
   std::shared_ptr<Impl> impl_;
 };
 

@@ -1,6 +1,7 @@
 // Whether an answer holds on other data.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,6 +18,10 @@ struct VerifyOptions {
   std::optional<CriterionOptions> criterion;
   /// Exact outputs, one per sample; empty: from the model in fp32.
   std::vector<TensorsByName> golden;
+  /// Outputs of another program that ran the answer, one per sample: judged instead of what the emulation gives.
+  std::vector<TensorsByName> candidate;
+  /// Called before each sample is run; may throw to end.
+  std::function<void()> interrupt;
 };
 
 /// Runs the model in the precisions of the answer, with its repairs, on the samples (inputs by name), and judges the

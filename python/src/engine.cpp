@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "arrays.h"
+#include "ulpscope/convert.h"
 #include "ulpscope/onnx_engine.h"
 
 namespace nb = nanobind;
@@ -70,6 +71,13 @@ void bind_engine(nb::module_& module) {
                 bytes, options_from(std::move(precision), std::move(layer_precisions), std::move(fusion), threads));
           },
           nb::arg("model"), nb::arg("precision"), nb::arg("layer_precisions"), nb::arg("fusion"), nb::arg("threads"))
+      .def_static(
+          "from_answer",
+          [](const Model& model, const AnswerFile& answer) {
+            const nb::gil_scoped_release no_gil;
+            return build_engine(model, {.answer = answer});
+          },
+          nb::arg("model"), nb::arg("answer"))
       .def("inputs", [](const OnnxEngine& engine) { return specs(engine.inputs()); })
       .def("outputs", [](const OnnxEngine& engine) { return specs(engine.outputs()); })
       .def("layers",

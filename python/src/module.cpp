@@ -3,10 +3,24 @@
 
 #include "engine.h"
 #include "errors.h"
+#include "functions.h"
+#include "model.h"
 #include "reference.h"
+#include "samples.h"
 
 NB_MODULE(_core, module) {
-  ulpscope::python::register_errors();
-  ulpscope::python::bind_reference(module);
-  ulpscope::python::bind_engine(module);
+  using namespace ulpscope::python;
+  // What users' globals still hold when Python ends is no leak.
+  nanobind::set_leak_warnings(false);
+  register_errors();
+  bind_reference(module);
+  bind_model(module);
+  bind_criterion(module);
+  bind_answer(module);
+  bind_engine(module);
+  bind_samples(module);
+  bind_search(module);
+  bind_convert(module);
+  bind_calibrate(module);
+  bind_verify(module);
 }

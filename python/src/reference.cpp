@@ -21,7 +21,10 @@ namespace {
 
 std::vector<nb::object> reference_run(const nb::bytes& model, const std::vector<nb::object>& inputs) {
   const std::span bytes(static_cast<const std::byte*>(model.data()), model.size());
-  const auto network = import_onnx(bytes, "model", op_registry());
+  const auto network = [&] {
+    nb::gil_scoped_release no_gil;
+    return import_onnx(bytes, "model", op_registry());
+  }();
   std::vector<Tensor> arguments;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensor tensor = to_tensor(inputs[i], fmt::format("input {}", i));

@@ -1,33 +1,68 @@
 """Finds the layers of a neural network that need more precision.
 
     import ulpscope
-    engine = ulpscope.Engine("model.onnx", precision="fp16", layer_precisions={"Add": "float32"}, threads=1)
-    outputs = engine.run({"x": x})
+    answer = ulpscope.search("model.onnx", samples, precisions=["fp16"], threshold=1e-2)
+    typed, info = ulpscope.convert("model.onnx", answer)
+    check = ulpscope.verify("model.onnx", answer, fresh_samples, runner="onnxruntime")
+    ulpscope.report(answer, "report.html")
+    outputs = ulpscope.Engine("model.onnx", answer=answer).run({"x": x})
 
-`ulpscope.backend` runs models through ONNX's backend interface. The program `ulpscope` is installed with this package.
+`calibrate` and `quantize` are for int8, `from_torch` for modules of torch, `ulpscope.polygraphy` has a runner for
+Polygraphy, `ulpscope.backend` ONNX's backend interface. The program `ulpscope` is installed with this package. Messages go
+to the logger "ulpscope" of the module logging. docs/python.md
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, List
 
 from .errors import Error, ErrorCode, InternalError
 
 if TYPE_CHECKING:
+    from .answer import Answer, CurvePoint, Judgement, KeptLayer, OutputError, Reason, Repair, Trial
+    from .calibration import Calibration, calibrate
+    from .converting import ConvertReport, convert
+    from .criterion import Metric
+    from .data import Data, Model
     from .engine import Engine, Layer, TensorSpec
+    from .progress import Progress
+    from .quantization import quantize
+    from .reporting import report
+    from .searching import SearchInterrupted, search
+    from .torch_export import from_torch
+    from .verification import Check, verify
 
 __version__ = "0.1.0"
-__all__ = ["Engine", "Error", "ErrorCode", "InternalError", "Layer", "TensorSpec", "__version__"]
 
-_FROM_ENGINE = ("Engine", "Layer", "TensorSpec")
+_HOME = {
+    "answer": ("Answer", "CurvePoint", "Judgement", "KeptLayer", "OutputError", "Reason", "Repair", "Trial"),
+    "calibration": ("Calibration", "calibrate"),
+    "converting": ("ConvertReport", "convert"),
+    "criterion": ("Metric",),
+    "data": ("Data", "Model"),
+    "engine": ("Engine", "Layer", "TensorSpec"),
+    "progress": ("Progress",),
+    "quantization": ("quantize",),
+    "reporting": ("report",),
+    "searching": ("SearchInterrupted", "search"),
+    "torch_export": ("from_torch",),
+    "verification": ("Check", "verify"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "Answer", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode",
+    "InternalError", "Judgement", "KeptLayer", "Layer", "Metric", "Model", "OutputError", "Progress", "Reason", "Repair",
+    "SearchInterrupted", "TensorSpec", "Trial", "__version__", "calibrate", "convert", "from_torch", "quantize", "report",
+    "search", "verify",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     # Late, so that the worker (ulpscope.worker) starts without the engine and in a Python that has none.
-    if name in _FROM_ENGINE:
-        from . import engine
-
-        return getattr(engine, name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
     raise AttributeError(f"module 'ulpscope' has no attribute '{name}'")
 
 

@@ -40,7 +40,7 @@ class UlpscopeBackend(Backend):
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
-    def run_node(
+    def run_node(  # type: ignore[override]
         cls,
         node: onnx.NodeProto,
         inputs: Any,
@@ -69,7 +69,7 @@ class UlpscopeBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        return Device(device).type == DeviceType.CPU
+        return bool(Device(device).type == DeviceType.CPU)
 
 
 prepare = UlpscopeBackend.prepare

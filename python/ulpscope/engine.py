@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-# Before the extension loads OpenMP: its threads would otherwise spin for milliseconds after each piece of work.
-if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+from .data import Source
+from .errors import Error, ErrorCode
+from .native import _core
 
-from . import _core  # noqa: E402
+if TYPE_CHECKING:
+    from .answer import Answer
+    from .data import Model
 
 
 class TensorSpec(NamedTuple):
@@ -35,8 +36,10 @@ class Layer(NamedTuple):
 class Engine:
     """A model that is ready to run.
 
-    model:            a path, or the bytes of a serialized model.
-    precision:        what layers compute in: "fp32", "tf32", "fp16" or "bf16". Anything but "fp32" is taken wherever a
+    model:            a path, the bytes of a serialized model, or an onnx.ModelProto.
+    answer:           of ulpscope.search, for this model: its precisions, layers, repairs, int8 scales and fusion. The results
+                      are those of `ulpscope run` with the words of the answer, bit for bit.
+    precision:        without an answer: what layers compute in: "fp32", "tf32", "fp16" or "bf16". Anything but "fp32" is taken wherever a
                       layer has such a form ("lowest everywhere"), however small the gain.
     layer_precisions: layers that differ, {name: "float32" | "float16" | "bfloat16"}. Obeyed, or the build fails.
     fusion:           which neighboring layers become one group, in which nothing is rounded: "none", "pointwise" or
@@ -44,26 +47,39 @@ class Engine:
     threads:          0: one per core. Results are bitwise the same for every number.
 
     Raises ulpscope.Error: for a file that is missing, malformed or has an unknown operator; for an unknown layer or
-    option; for a precision that cannot be obeyed.
+    option; for a precision that cannot be obeyed; for an answer of another model, or with other options.
 
     >>> engine = ulpscope.Engine("model.onnx", precision="fp16", layer_precisions={"Add": "float32"})
-    >>> engine.run({"x": x})["y"]
+    >>> engine.run(samples[0])["y"].shape
+    (1, 8)
     """
 
     def __init__(
         self,
-        model: Union[str, "os.PathLike[str]", bytes],
+        model: Model,
         *,
-        precision: str = "fp32",
+        answer: Optional[Answer] = None,
+        precision: Optional[str] = None,
         layer_precisions: Optional[Mapping[str, str]] = None,
-        fusion: str = "full",
+        fusion: Optional[str] = None,
         threads: int = 0,
     ) -> None:
-        options = (precision, dict(layer_precisions or {}), fusion, threads)
-        if isinstance(model, bytes):
-            self._engine = _core.Engine.from_bytes(model, *options)
+        source = Source(model)
+        if answer is not None:
+            if precision is not None or layer_precisions is not None or fusion is not None:
+                raise Error(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "[engine] answer: it says the precisions, layers and fusion; expected no others beside it",
+                )
+            options = answer._native.model_options()
+            options.threads = threads
+            self._engine = _core.Engine.from_answer(source.load(options), answer._native)
         else:
-            self._engine = _core.Engine.from_file(os.fspath(model), *options)
+            words = (precision or "fp32", dict(layer_precisions or {}), fusion or "full", threads)
+            if source.path is None:
+                self._engine = _core.Engine.from_bytes(source.bytes, *words)
+            else:
+                self._engine = _core.Engine.from_file(source.path, *words)
         self._inputs = tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in self._engine.inputs())
         self._outputs = tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in self._engine.outputs())
 
@@ -97,8 +113,6 @@ class Engine:
         return {spec.name: array for spec, array in zip(self._outputs, results)}
 
     def _ordered(self, inputs: Mapping[str, Any]) -> List[Any]:
-        from .errors import Error, ErrorCode
-
         names = [spec.name for spec in self._inputs]
         if set(names) != set(inputs):
             raise Error(

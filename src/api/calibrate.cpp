@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "api/loaded_model.h"
 #include "calibration/calibration.h"
 #include "calibration/calibration_cache.h"
@@ -34,6 +36,12 @@ Calibration calibrate(Model& model, std::span<const TensorsByName> samples, cons
   std::size_t next = 0;
   return calibrate(
       model, [&] { return next < samples.size() ? std::optional(samples[next++]) : std::nullopt; }, options);
+}
+
+bool brings_scales(const Model& model) {
+  return std::ranges::any_of(model.loaded().network->layers, [](const Layer& layer) {
+    return layer.op->function == Function::kQuantize || layer.op->function == Function::kDequantize;
+  });
 }
 
 void use_calibration(Model& model, const CalibrationCache& cache, const std::string& source) {

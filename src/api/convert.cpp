@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "api/loaded_model.h"
+#include "api/onnx_engine_impl.h"
 #include "api/write_model.h"
 #include "convert/convert.h"
 #include "convert/precision_forms.h"
@@ -15,6 +16,7 @@
 #include "graph/layer_choice.h"
 #include "precision/criterion_options.h"
 #include "precision/repair.h"
+#include "precision/trials.h"
 #include "runtime/engine.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -95,6 +97,24 @@ TypedModel write(const LoadedModel& model, const Choice& choice, const Specializ
   return write_checked_model(model, spec, assignment, choice.repairs, std::move(typed), options.python_checks, path);
 }
 
+std::shared_ptr<Engine> make_engine(const LoadedModel& model, const ConvertOptions& options) {
+  const Choice choice = make_choice(model, options);
+  Network& network = *choice.network;
+  for (const auto& [id, type] : find_io_types(network, options.io_types)) network.tensor(id).type = type;
+  for (LayerId l : choice.requested.ids()) network.layers[l].precision = choice.requested[l];
+  return Engine::build(choice.network, choice.build);
+}
+
+/// What the types cost: rel-l2 of the outputs.
+Judgement error_against_float32(LoadedModel& model, const Choice& choice, const Assignment& assignment,
+                                const std::vector<TensorMap>& samples, const std::function<void()>& interrupt) {
+  Trials exact(model.network, choice.build, samples, model.weights);
+  const auto golden = exact.run(exact.full_precision(), 0, samples.size(), /*keep=*/false, interrupt);
+  Trials typed(choice.network, choice.build, samples);
+  const auto outputs = typed.run(assignment, 0, samples.size(), /*keep=*/false, interrupt);
+  return make_metric_criterion(MetricKind::kRelativeL2, 1.0, {}, /*infinities_equal=*/true)->judge(golden, outputs);
+}
+
 }  // namespace
 
 ConvertedModel convert(const Model& model, const std::filesystem::path& path, std::span<const TensorsByName> samples,
@@ -111,7 +131,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   std::vector<std::string> raised;
   if (options.relax) raised = relax(loaded, options, fitted, choice, result.answer);
   if (options.interrupt) options.interrupt();
-  const TypedModel made = write(loaded, choice, *spec, std::move(fitted), std::move(raised), options, path);
+  const TypedModel made = write(loaded, choice, *spec, fitted, std::move(raised), options, path);
 
   const Assignment& assignment = made.assignment;
   for (LayerId l : network.layers.ids())
@@ -123,6 +143,8 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   result.casts = static_cast<int>(made.file.casts);
   result.bytes = static_cast<std::uint64_t>(made.file.bytes);
   result.checked = made.checked;
+  if (options.verify)
+    result.error = error_against_float32(loaded, choice, assignment, fitted, options.interrupt);
   const BuildOptions& build = choice.build;
   const std::string flags = fmt::format("{}{}{}", build.fp16 ? " --fp16" : "", build.bf16 ? " --bf16" : "",
                                         build.int8 ? " --int8 --calibration-cache CACHE" : "");
@@ -133,14 +155,14 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
 }
 
 void convert_to_engine(const Model& model, const std::filesystem::path& path, const ConvertOptions& options) {
-  const Choice choice = make_choice(model.loaded(), options);
-  Network& network = *choice.network;
-  for (const auto& [id, type] : find_io_types(network, options.io_types)) network.tensor(id).type = type;
-  for (LayerId l : choice.requested.ids()) network.layers[l].precision = choice.requested[l];
-  const auto engine = Engine::build(choice.network, choice.build);
+  const auto engine = make_engine(model.loaded(), options);
   if (options.interrupt) options.interrupt();
   engine->save(path);
   log_info(fmt::format("Saving engine to {}", path.string()));
+}
+
+OnnxEngine build_engine(const Model& model, const ConvertOptions& options) {
+  return OnnxEngine(std::make_shared<OnnxEngine::Impl>(make_engine(model.loaded(), options)));
 }
 
 }  // namespace ulpscope

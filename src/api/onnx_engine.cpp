@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "api/onnx_engine_impl.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
-#include "runtime/engine.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -56,10 +56,9 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
   return build;
 }
 
-std::vector<TensorSpec> specs(const std::vector<Binding>& bindings) {
-  std::vector<TensorSpec> result;
-  for (const Binding& binding : bindings) result.push_back({binding.name, binding.type, binding.shape});
-  return result;
+std::shared_ptr<Engine> build(const std::shared_ptr<Network>& network, const EngineOptions& options) {
+  const BuildOptions build_options = apply(options, *network);
+  return Engine::build(network, build_options);
 }
 
 std::string names(const std::vector<TensorSpec>& specs) {
@@ -70,28 +69,14 @@ std::string names(const std::vector<TensorSpec>& specs) {
 
 }  // namespace
 
-struct OnnxEngine::Impl {
-  std::shared_ptr<Engine> engine;
-  std::vector<TensorSpec> inputs, outputs;
-
-  static std::shared_ptr<Impl> build(const std::shared_ptr<Network>& network, const EngineOptions& options) {
-    const BuildOptions build_options = apply(options, *network);
-    auto impl = std::make_shared<Impl>();
-    impl->engine = Engine::build(network, build_options);
-    impl->inputs = specs(impl->engine->inputs());
-    impl->outputs = specs(impl->engine->outputs());
-    return impl;
-  }
-};
-
 OnnxEngine::OnnxEngine(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 OnnxEngine OnnxEngine::from_file(const std::filesystem::path& path, const EngineOptions& options) {
-  return OnnxEngine(Impl::build(import_onnx(path, op_registry()), options));
+  return OnnxEngine(std::make_shared<Impl>(build(import_onnx(path, op_registry()), options)));
 }
 
 OnnxEngine OnnxEngine::from_bytes(std::span<const std::byte> model, const EngineOptions& options) {
-  return OnnxEngine(Impl::build(import_onnx(model, "model", op_registry()), options));
+  return OnnxEngine(std::make_shared<Impl>(build(import_onnx(model, "model", op_registry()), options)));
 }
 
 const std::vector<TensorSpec>& OnnxEngine::inputs() const noexcept { return impl_->inputs; }

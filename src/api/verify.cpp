@@ -22,9 +22,10 @@ Judgement verify(const Model& model, const AnswerFile& answer, std::span<const T
   std::vector<TensorMap> golden = ordered_outputs(*loaded.network, options.golden);
   if (golden.empty()) {
     Trials exact(loaded.network, build, fitted, loaded.weights);
-    golden = exact.run(exact.full_precision(), /*keep=*/false);
+    golden = exact.run(exact.full_precision(), 0, fitted.size(), /*keep=*/false, options.interrupt);
   }
   check_golden_of(golden, *criterion, tolerance.infinities_equal, std::ssize(fitted));
+  if (!options.candidate.empty()) return criterion->judge(golden, ordered_outputs(*loaded.network, options.candidate));
   const auto repaired = std::make_shared<Network>(*loaded.network);
   if (build.scales.empty()) build.scales = answer.scales;
   apply_repairs(*repaired, build.scales, answer.answer.repairs);
@@ -32,7 +33,8 @@ Judgement verify(const Model& model, const AnswerFile& answer, std::span<const T
   for (const Layer& layer : repaired->layers) requested.push_back(layer.precision);
   request_kept_layers(loaded, *repaired, answer, where, requested);
   Trials trials(repaired, build, fitted, loaded.weights);
-  return criterion->judge(golden, trials.run(trials.assign(requested), /*keep=*/false));
+  return criterion->judge(golden,
+                          trials.run(trials.assign(requested), 0, fitted.size(), /*keep=*/false, options.interrupt));
 }
 
 }  // namespace ulpscope

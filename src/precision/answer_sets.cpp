@@ -16,10 +16,10 @@ bool is_fixed(const KeptLayer& layer) {
 }
 
 /// As kept_layer, for a layer of which no more is known.
-KeptLayer named_layer(const std::string& name, Precision precision, Objective objective) {
+KeptLayer named_layer(const std::string& name, Precision precision, const std::string& set) {
   KeptLayer row{name, "", {name}, precision};
   row.reason.kind = ReasonKind::kMeasured;
-  row.reason.text = fmt::format("in the {} set that was proven", name_of(objective));
+  row.reason.text = "in " + set;
   return row;
 }
 
@@ -43,30 +43,23 @@ void replace_layers(std::vector<std::string>& words, const std::set<std::string>
   words.insert(words.begin() + place, layers.begin(), layers.end());
 }
 
-}  // namespace
+bool is_held_out(const Trial& trial) { return trial.kind == "hold-out" || trial.kind.starts_with("untouched"); }
 
-AnswerFile with_set(AnswerFile file, Objective objective) {
+/// `set` says which one it is ("the fastest set that was proven").
+AnswerFile with_layers_of(AnswerFile file, const Trial& trial, const std::string& set) {
   Answer& answer = file.answer;
-  const auto found = std::ranges::find(answer.sets, objective, &Answer::ProvenSet::objective);
-  if (found == answer.sets.end())
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[answer] '{}': expected a set that was proven to be the {} one, got none; try `precision "
-                            "search --objective {}`",
-                            file.path.string(), name_of(objective), name_of(objective)));
-  const Trial& trial = answer.trials[static_cast<std::size_t>(found->trial)];
   std::set<std::string> before;
   for (const KeptLayer& layer : answer.kept) before.insert(layer.name);
   std::vector<KeptLayer> kept;
   for (const auto& [name, high] : trial.raised.layers()) {
     const auto old = std::ranges::find(answer.kept, name, &KeptLayer::name);
-    kept.push_back(old != answer.kept.end() ? *old : named_layer(name, high, objective));
+    kept.push_back(old != answer.kept.end() ? *old : named_layer(name, high, set));
     kept.back().precision = high;
   }
   for (const KeptLayer& layer : answer.kept)
     if (is_fixed(layer)) kept.push_back(layer);
   if (std::ranges::equal(kept, answer.kept, {}, &KeptLayer::name, &KeptLayer::name)) return file;
-  answer.message = fmt::format("{} of {} layers: the {} set that was proven", kept.size(), answer.candidates,
-                               name_of(objective));
+  answer.message = fmt::format("{} of {} layers: {}", kept.size(), answer.candidates, set);
   answer.kept = std::move(kept);
   answer.following.clear();
   answer.search = trial.judgement;
@@ -74,11 +67,63 @@ AnswerFile with_set(AnswerFile file, Objective objective) {
   answer.cost_share = trial.cost_share;
   if (answer.held_out) answer.held_out.reset();
   for (const Trial& each : answer.trials)
-    if ((each.kind == "hold-out" || each.kind.starts_with("untouched")) && each.raised == trial.raised &&
-        each.joined == trial.joined && (!answer.held_out || each.judgement.used > answer.held_out->used))
+    if (is_held_out(each) && each.raised == trial.raised && each.joined == trial.joined &&
+        (!answer.held_out || each.judgement.used > answer.held_out->used))
       answer.held_out = each.judgement;
   answer.held_out_passed = answer.held_out ? answer.held_out_samples : 0;
   replace_layers(file.run_options, before, answer.kept);
+  return file;
+}
+
+}  // namespace
+
+AnswerFile with_set(AnswerFile file, Objective objective) {
+  const Answer& answer = file.answer;
+  const auto found = std::ranges::find(answer.sets, objective, &Answer::ProvenSet::objective);
+  if (found == answer.sets.end())
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[answer] '{}': expected a set that was proven to be the {} one, got none; try `precision "
+                            "search --objective {}`",
+                            file.path.string(), name_of(objective), name_of(objective)));
+  const Trial trial = answer.trials[static_cast<std::size_t>(found->trial)];
+  return with_layers_of(std::move(file), trial, fmt::format("the {} set that was proven", name_of(objective)));
+}
+
+AnswerFile with_trial(AnswerFile file, std::size_t trial) {
+  const auto& trials = file.answer.trials;
+  if (trial >= trials.size())
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[answer] trial: expected a number below {}, got {}", trials.size(), trial));
+  if (trials[trial].kind == "repair")
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[answer] trial {}: it tried repairs, not layers; try one of another kind", trial));
+  // What held-out samples say of a set stands beside what those of the search say of it.
+  const auto same_set = [&](const Trial& each) { return !is_held_out(each) && each.raised == trials[trial].raised; };
+  auto found = std::ranges::find_if(trials, same_set);
+  if (!is_held_out(trials[trial]) || found == trials.end()) found = trials.begin() + static_cast<std::ptrdiff_t>(trial);
+  const Trial chosen = *found;
+  file = with_layers_of(std::move(file), chosen, fmt::format("the set of trial {}", trial));
+  Answer& answer = file.answer;
+  const bool holds = answer.held_out ? answer.held_out->passed() : answer.held_out_samples == 0;
+  answer.verdict =
+      chosen.judgement.passed(chosen.margin) && holds ? Answer::Verdict::kFound : Answer::Verdict::kUnverified;
+  return file;
+}
+
+std::filesystem::path cache_beside(std::filesystem::path answer_path) {
+  return answer_path.replace_extension(".calibration.cache");
+}
+
+AnswerFile moved_to(AnswerFile file, const std::filesystem::path& path) {
+  const auto rename = [&](const std::string& from, const std::string& to) {
+    if (!from.empty()) std::ranges::replace(file.run_options, from, to);
+  };
+  rename(file.path.string(), path.string());
+  if (const std::string cache = cache_beside(file.path).string(); file.calibration_cache == cache) {
+    file.calibration_cache = cache_beside(path).string();
+    rename(cache, file.calibration_cache);
+  }
+  file.path = path;
   return file;
 }
 

@@ -69,6 +69,10 @@ std::unique_ptr<Criterion> make_metric_criterion(MetricKind kind, PerName<double
 /// raises, exits, crashes, exceeds WorkerOptions::call_limit, or returns NaN or something else than numbers.
 std::unique_ptr<Criterion> make_script_criterion(ScriptHost& host, ScriptName script, PerName<double> thresholds);
 
+/// The same for a function of the calling program, sample by sample: the worst counts. judge() throws Error(kScript)
+/// for NaN, and for an output with a threshold but without a value.
+std::unique_ptr<Criterion> make_function_criterion(MetricFunction function, PerName<double> thresholds);
+
 /// An output that golden results must have.
 struct ExpectedOutput {
   std::string name;

@@ -44,6 +44,10 @@ void override_values(PerName<T>& values, const PerName<T>& given) {
 
 std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, ScriptHost& host,
                                           std::span<const std::string> outputs) {
+  if (options.metric_function) {
+    check_output_names(options.threshold, outputs, "threshold");
+    return make_function_criterion(*options.metric_function, options.threshold);
+  }
   if (options.metric.empty() && options.metric_script.empty()) {
     CompareOptions tolerances;
     override_values(tolerances.atol, options.atol);
@@ -74,6 +78,7 @@ std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, Scrip
 
 std::vector<std::string> criterion_words(const CriterionOptions& options) {
   std::vector<std::string> words;
+  if (options.metric_function) return words;
   for_each_option(
       options,
       [&](const char* option, const auto& values) {

@@ -16,7 +16,7 @@ namespace ulpscope {
 std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, ScriptHost& host,
                                           std::span<const std::string> outputs);
 
-/// The options as words of a command line, without defaults.
+/// The options as words of a command line, without defaults. None for a metric_function.
 std::vector<std::string> criterion_words(const CriterionOptions& options);
 
 /// The reverse. Nothing for words that it does not know.

@@ -173,6 +173,7 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"--lower", layer_names(task.lower)},
       {"int8 scales", scales.empty() ? scales : hash_of_text(scales)},
   };
+  if (criterion.metric_function) result.emplace_back("metric function", criterion.metric_function->identity);
   if (!criterion.metric_script.empty())
     result.emplace_back("metric script", hash_of_file(ScriptName::parse(criterion.metric_script, "metric").path));
   return result;

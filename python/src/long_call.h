@@ -1,0 +1,59 @@
+// Calls that take long: without the GIL, with progress, and ended by Ctrl-C.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <utility>
+
+namespace ulpscope::python {
+
+/// Lives on the stack of one call from Python.
+class LongCall {
+ public:
+  LongCall();
+  ~LongCall();
+  LongCall(const LongCall&) = delete;
+  LongCall& operator=(const LongCall&) = delete;
+
+  /// Runs the work without the GIL. What Python raised meanwhile (a handler of a signal, a callable of the user) comes
+  /// out as it is, whatever the library made of it; Ctrl-C as KeyboardInterrupt.
+  template <typename Work>
+  auto run(const Work& work) {
+    try {
+      const nanobind::gil_scoped_release no_gil;
+      return work();
+    } catch (...) {
+      failed(std::current_exception());
+    }
+  }
+
+  /// For the library to call in the thread of the call, as often as it likes: runs Python's handlers of signals. Throws
+  /// SearchInterrupted after Ctrl-C, and what other handlers raise.
+  void check();
+  /// Runs `python` with the GIL, in any thread. Throws like check().
+  void with_python(const std::function<void()>& python);
+  /// check(), and `show` with the GIL where it has not been called for a while.
+  void report(bool is_new, const std::function<void()>& show);
+
+  bool interrupted() const noexcept { return interrupted_; }
+
+  /// The call that this thread works for, or null.
+  static LongCall* of_thread() noexcept;
+  /// Whether the call of this thread is to end; for waits in the library.
+  static bool should_end();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  [[noreturn]] void failed(const std::exception_ptr& error);
+
+  Clock::time_point checked_, shown_;
+  bool interrupted_ = false;
+  std::exception_ptr raised_;  ///< By Python, and on its way through the library.
+  LongCall* outer_;
+};
+
+}  // namespace ulpscope::python

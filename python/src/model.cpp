@@ -1,0 +1,91 @@
+#include "model.h"
+
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstddef>
+#include <span>
+#include <tuple>
+
+#include "api/loaded_model.h"
+#include "arrays.h"
+#include "compare/data_loader.h"
+#include "long_call.h"
+#include "runners/worker.h"
+#include "ulpscope/calibrate.h"
+#include "ulpscope/log.h"
+
+namespace nb = nanobind;
+
+namespace ulpscope::python {
+namespace {
+
+Model from_bytes(const nb::bytes& model, const ModelOptions& options, const std::string& name) {
+  const std::span bytes(static_cast<const std::byte*>(model.data()), model.size());
+  const nb::gil_scoped_release no_gil;
+  return Model::from_bytes(bytes, options, name);
+}
+
+std::vector<std::tuple<std::string, nb::object, Shape>> inputs_of(const Model& model) {
+  std::vector<std::tuple<std::string, nb::object, Shape>> result;
+  for (const InputBinding& each : input_bindings(*model.loaded().network))
+    result.emplace_back(each.name, dtype_of(each.type), each.shape);
+  return result;
+}
+
+std::vector<std::tuple<std::string, nb::object, Shape>> outputs_of(const Model& model) {
+  std::vector<std::tuple<std::string, nb::object, Shape>> result;
+  const Network& network = *model.loaded().network;
+  for (const TensorId id : network.outputs) {
+    const TensorInfo& info = network.tensor(id);
+    if (info.shape) result.emplace_back(info.name, dtype_of(info.type), *info.shape);
+  }
+  return result;
+}
+
+/// Scripts, plots and checks run in this Python; messages go to its logging.
+void use_python(const std::filesystem::path& interpreter, const std::filesystem::path& packages) {
+  WorkerOptions worker = default_worker_options();
+  worker.interpreter = interpreter;
+  worker.python_path = packages;
+  worker.interrupted = &LongCall::should_end;
+  set_default_worker_options(worker);
+  // The library calls it without the GIL, so that nobody waits for one while holding the other.
+  set_log_sink([](LogLevel level, std::string_view message) {
+    if (!nb::is_alive()) return;
+    const nb::gil_scoped_acquire gil;
+    try {
+      nb::module_::import_("logging").attr("getLogger")("ulpscope").attr("log")(
+          static_cast<int>(level), "%s", nb::str(message.data(), message.size()));
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("ulpscope's log");
+    }
+  });
+}
+
+}  // namespace
+
+void bind_model(nb::module_& module) {
+  module.def("use_python", &use_python, nb::arg("interpreter"), nb::arg("packages"));
+  nb::class_<ModelOptions>(module, "ModelOptions")
+      .def(nb::init<>())
+      .def_rw("precisions", &ModelOptions::precisions)
+      .def_rw("layer_precisions", &ModelOptions::layer_precisions)
+      .def_rw("fusion", &ModelOptions::fusion)
+      .def_rw("target", &ModelOptions::target)
+      .def_rw("cost_model", &ModelOptions::cost_model)
+      .def_rw("threads", &ModelOptions::threads);
+  nb::class_<Model>(module, "Model")
+      .def_static("from_file", &Model::from_file, nb::arg("path"), nb::arg("options"),
+                  nb::call_guard<nb::gil_scoped_release>())
+      .def_static("from_bytes", &from_bytes, nb::arg("model"), nb::arg("options"), nb::arg("name"))
+      .def("inputs", &inputs_of)
+      .def("outputs", &outputs_of)
+      .def("brings_scales", &brings_scales)
+      .def_prop_rw("scales", &Model::scales, &Model::set_scales);
+}
+
+}  // namespace ulpscope::python

@@ -1,0 +1,78 @@
+#include "ulpscope/search.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "functions.h"
+#include "long_call.h"
+#include "samples.h"
+#include "ulpscope/error.h"
+
+namespace nb = nanobind;
+
+namespace ulpscope::python {
+namespace {
+
+Objective objective_named(const std::string& name) {
+  for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
+    if (name == name_of(each)) return each;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("[search] objective: expected fastest, smallest or cheapest, got '{}'", name));
+}
+
+/// `progress` is called with stage, done, all, trials and best, unless it is None.
+nb::tuple search_model(const Model& model, const nb::list& samples, SearchOptions options, const nb::object& progress) {
+  const std::vector<TensorsByName> tensors = to_samples(samples, "sample");
+  LongCall call;
+  std::string stage;
+  options.progress = [&](const SearchProgress& now) {
+    if (progress.is_none()) return call.check();
+    const bool is_new = now.stage != stage || (now.all > 0 && now.done == now.all);
+    stage = now.stage;
+    call.report(is_new, [&] { progress(now.stage, now.done, now.all, now.trials, now.best); });
+  };
+  const AnswerFile answer = call.run([&] { return search(model, tensors, options); });
+  return nb::make_tuple(answer, call.interrupted());
+}
+
+}  // namespace
+
+void bind_search(nb::module_& module) {
+  nb::class_<SearchOptions>(module, "SearchOptions")
+      .def(nb::init<>())
+      .def_rw("criterion", &SearchOptions::criterion)
+      .def_rw("keep", &SearchOptions::keep)
+      .def_rw("lower", &SearchOptions::lower)
+      .def_rw("hold_out", &SearchOptions::hold_out)
+      .def_rw("margin", &SearchOptions::margin)
+      .def_rw("shrink", &SearchOptions::shrink)
+      .def_rw("repair", &SearchOptions::repair)
+      .def_rw("max_trials", &SearchOptions::max_trials)
+      .def_rw("time_limit", &SearchOptions::time_limit)
+      .def_rw("time_spent", &SearchOptions::time_spent)
+      .def_rw("memory_limit", &SearchOptions::memory_limit)
+      .def_rw("journal", &SearchOptions::journal)
+      .def_rw("resume", &SearchOptions::resume)
+      .def_rw("answer_path", &SearchOptions::answer_path)
+      .def_rw("calibration_cache", &SearchOptions::calibration_cache)
+      .def("set_held_out",
+           [](SearchOptions& self, const nb::list& samples) { self.held_out = to_samples(samples, "held-out sample"); })
+      .def("set_golden",
+           [](SearchOptions& self, const nb::list& outputs) { self.golden = to_samples(outputs, "golden outputs"); })
+      .def("set_objective", [](SearchOptions& self, const std::string& name) { self.objective = objective_named(name); })
+      .def("set_ladder", [](SearchOptions& self, const std::vector<std::string>& names) {
+        self.ladder.clear();
+        for (const std::string& name : names) {
+          const auto precision = precision_named(name);
+          if (!precision)
+            throw Error(ErrorCode::kInvalidArgument, fmt::format("[search] fallback: there is no precision '{}'", name));
+          self.ladder.push_back(*precision);
+        }
+      });
+  module.def("search", &search_model, nb::arg("model"), nb::arg("samples"), nb::arg("options"),
+             nb::arg("progress").none());
+}
+
+}  // namespace ulpscope::python

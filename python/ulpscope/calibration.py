@@ -1,0 +1,104 @@
+"""int8 scales, from what a network computes on samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Optional, Union
+
+from .data import Arrays, Data, Source, each_sample
+from .native import _core
+from .progress import Report, Watcher, watched
+
+if TYPE_CHECKING:
+    from .data import Model
+
+DEFAULT_QUANTILE = 0.99999
+#: Names that other tools have for the calibrators.
+_METHODS = {"minmax": "max", "MinMax": "max", "Entropy": "entropy", "Percentile": "percentile"}
+
+
+class Calibration(dict[str, float]):
+    """The int8 scale of every tensor, by name: real value = scale * integer.
+
+    >>> cache = ulpscope.calibrate("model.onnx", samples, method="max")
+    >>> cache.save("int8.cache")
+    >>> ulpscope.Calibration.load("int8.cache") == cache
+    True
+    """
+
+    def __init__(self, scales: Mapping[str, float], algorithm: str, samples: int = 0) -> None:
+        super().__init__(scales)
+        self.algorithm = algorithm  #: As calibration caches say it: "EntropyCalibration2", "MinMaxCalibration", ...
+        self.samples = samples  #: How many it was made from; 0: unknown.
+        self.path: Optional[str] = None  #: The file that holds it.
+
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Writes TensorRT's calibration cache. Raises Error(IO)."""
+        _core.write_calibration_cache(os.fspath(path), self.algorithm, dict(self))
+        self.path = os.fspath(path)
+
+    @staticmethod
+    def load(path: Union[str, os.PathLike[str]]) -> Calibration:
+        """Reads TensorRT's calibration cache. Raises Error: NOT_FOUND, IO, INVALID_FILE."""
+        algorithm, scales = _core.read_calibration_cache(os.fspath(path))
+        result = Calibration(scales, algorithm)
+        result.path = os.fspath(path)
+        return result
+
+
+def calibrate(
+    model: Model,
+    data: Data,
+    method: str = "entropy",
+    *,
+    quantile: float = DEFAULT_QUANTILE,
+    progress: Watcher = None,
+    threads: int = 0,
+) -> Calibration:
+    """The int8 scales of all tensors; as `ulpscope run --int8 --calibration-cache FILE`.
+
+    model:    a path, bytes, or an onnx.ModelProto.
+    data:     samples, one in memory at a time where the data allow it; see ulpscope.Data.
+    method:   "entropy" (IInt8EntropyCalibrator2), "max" or "minmax" (IInt8MinMaxCalibrator), "percentile"
+              (IInt8LegacyCalibrator, at `quantile`), or the name of one of TensorRT's calibrators.
+    progress: as in ulpscope.search. threads: 0: one per core. The scales do not depend on it.
+
+    Raises Error: INVALID_ARGUMENT for an unknown method, no samples, and a sample that does not fit (says which); and
+    what reading the model raises. Ctrl-C: KeyboardInterrupt.
+
+    >>> cache = ulpscope.calibrate("model.onnx", samples, method="max")
+    >>> round(cache["x"] * 127, 3)
+    2.0
+    """
+    options = _core.ModelOptions()
+    options.precisions, options.threads = ["int8"], threads
+    loaded = Source(model).load(options)
+    with watched(progress) as report:
+        return calibrate_samples(loaded, each_sample(data, loaded), method, quantile, report)
+
+
+def calibrate_samples(
+    model: _core.Model,
+    samples: Iterator[Arrays],
+    method: str,
+    quantile: float = DEFAULT_QUANTILE,
+    report: Report = None,
+) -> Calibration:
+    """Sets the scales of the model, too."""
+    name = _METHODS.get(method, method)
+    algorithm, scales, count = _core.calibrate(model, lambda: next(samples, None), name, quantile, report)
+    return Calibration(scales, algorithm, count)
+
+
+def use_calibration(
+    model: _core.Model, calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str]]
+) -> Optional[str]:
+    """Sets the scales of the model. Returns the file that they are in, if they are."""
+    if isinstance(calibration, (str, os.PathLike)):
+        calibration = Calibration.load(calibration)
+    algorithm = calibration.algorithm if isinstance(calibration, Calibration) else "EntropyCalibration2"
+    path = calibration.path if isinstance(calibration, Calibration) else None
+    scales = {name: float(scale) for name, scale in calibration.items()}
+    _core.use_calibration(model, algorithm, scales, path or "the calibration")
+    return path

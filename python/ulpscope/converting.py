@@ -1,0 +1,185 @@
+"""The strongly typed model of a choice of precisions."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from .answer import Answer, Judgement
+from .calibration import Calibration, calibrate_samples, use_calibration
+from .criterion import Metric, PerOutput, make_criterion
+from .data import Arrays, Data, Source, names_of, outputs_of, samples_of
+from .errors import Error, ErrorCode
+from .native import _core
+
+if TYPE_CHECKING:
+    import onnx
+
+    from .data import Model
+
+    TypedModel = Union[onnx.ModelProto, Path]
+
+
+@dataclass(frozen=True)
+class ConvertReport:
+    """What was converted."""
+
+    layers: tuple[tuple[str, str, str], ...] = field(repr=False)
+    """Name, operator and precision of every layer with float arithmetic."""
+    kept_back: tuple[tuple[str, str, str], ...]
+    """Name, operator and reason of layers that stay in float32 although a lower precision was asked for."""
+    lowered: int  #: Layers that compute in a narrow type.
+    casts: int  #: Cast nodes that were added.
+    bytes: int  #: Of the file and its external data.
+    checked: int  #: Runs in which the file gave the bits of the precisions that were asked for; 0: none was made.
+    error_vs_fp32: Optional[float]
+    """rel-l2 of the worst output and sample against the model in float32: a ratio. None without `verify`."""
+    error: Optional[Judgement]
+    """The same for every output."""
+    layer_precisions: str = field(repr=False)  #: Words for --layer-precisions, one per line.
+    postprocess_script: str = field(repr=False)  #: For TensorRT up to 10.
+    nodes_to_exclude: tuple[str, ...] = field(repr=False)  #: For ModelOpt AutoCast and onnxruntime.quantization.
+    answer: Optional[Answer]  #: That of the call, with the layers that `relax` raised.
+
+
+def convert(
+    model: Model,
+    answer: Optional[Answer] = None,
+    precision: Union[str, Sequence[str]] = "fp16",
+    keep: Union[str, Sequence[str]] = (),
+    io_types: Optional[Mapping[str, str]] = None,
+    data: Optional[Data] = None,
+    relax: bool = False,
+    verify: bool = True,
+    *,
+    out: Union[str, os.PathLike[str], None] = None,
+    lower: Union[str, Sequence[str]] = (),
+    layer_precisions: Optional[Mapping[str, str]] = None,
+    calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str], None] = None,
+    golden: Optional[Data] = None,
+    metric: Metric = "rel-l2",
+    threshold: Optional[PerOutput] = None,
+    fusion: str = "full",
+    target: str = "h200",
+    threads: int = 0,
+) -> tuple[TypedModel, ConvertReport]:
+    """The model with weights and casts in the types that its layers compute in; as `ulpscope convert`.
+
+    model:     a path, bytes, or an onnx.ModelProto; that of the answer.
+    answer:    of ulpscope.search: its precisions, layers and repairs. None: `precision`, of layers not in `keep`.
+    precision: without an answer: "fp16", "bf16", "int8", or several: what int8 does not suit takes the other one.
+    keep:      layers that stay in float32: names of layers or nodes, operators, patterns. lower: these alone are lowered.
+               layer_precisions: {layer: "float32" | "float16" | "bfloat16" | "int8"}.
+    io_types:  {input or output: "float32" | "float16" | "bfloat16"}; others keep theirs.
+    data:      samples to check with; the shapes of the first decide. None: the files that the search read, else
+               random numbers.
+    relax:     neighbors of kept layers stay in float32, too, where casts cost more than they gain, if the outputs stay
+               within the tolerance of the answer, or `threshold` of `metric`, of `golden`.
+    verify:    run the new model against the old one: it has to give the bits of the chosen precisions.
+    out:       also write the model there (and external data to OUT.data).
+
+    Returns the model and a report. The model is a path instead if it has more than 2 GB, or where the package onnx is
+    not installed (then `out` has to be given). Raises Error: INVALID_ARGUMENT for names, types and samples that do not
+    fit, and for an answer of another model; UNSUPPORTED when nothing can be lowered; IO. Ctrl-C: KeyboardInterrupt.
+
+    >>> typed, info = ulpscope.convert("model.onnx", precision="fp16", keep=["Add", "Sub"])
+    >>> info.lowered, info.casts, info.error_vs_fp32 < 1e-3
+    (2, 2, True)
+    """
+    source = Source(model)
+    if answer is not None:
+        if answer.verdict != "found":
+            import logging
+
+            logging.getLogger("ulpscope").warning("[convert] the answer is %s: %s", answer.verdict, answer.message)
+        options = answer._native.model_options()
+        options.cost_model = False
+    else:
+        options = _core.ModelOptions()
+        options.precisions, options.fusion, options.target = names_of(precision), fusion, target
+    options.threads = threads
+    loaded = source.load(options)
+    samples = _samples(data, answer, loaded)
+    choice = _core.ConvertOptions()
+    choice.answer = None if answer is None else answer._native
+    choice.keep, choice.lower = names_of(keep), names_of(lower)
+    choice.layer_precisions = [f"{name}:{type_}" for name, type_ in (layer_precisions or {}).items()]
+    choice.set_io_types(dict(io_types or {}))
+    choice.relax, choice.verify = relax, verify
+    criterion = make_criterion(metric, threshold) or (answer._criterion if answer is not None else None)
+    if criterion is not None:
+        choice.criterion = criterion
+    if golden is not None:
+        choice.set_golden(outputs_of(golden, loaded))
+    if calibration is not None:
+        use_calibration(loaded, calibration)
+    elif "int8" in options.precisions and answer is None and not loaded.brings_scales():
+        calibrate_samples(loaded, iter(samples), "entropy")
+    return _write(loaded, samples, choice, answer, out)
+
+
+def _samples(data: Optional[Data], answer: Optional[Answer], model: _core.Model) -> list[Arrays]:
+    if data is not None:
+        return samples_of(data, model)
+    files = answer._native.inputs if answer is not None else []
+    if files and all(os.path.exists(file) for file in files):
+        return [sample for file in files for sample in samples_of(file, model)]
+    return _core.generate_inputs(model)
+
+
+def _write(
+    model: _core.Model,
+    samples: list[Arrays],
+    choice: _core.ConvertOptions,
+    answer: Optional[Answer],
+    out: Union[str, os.PathLike[str], None],
+) -> tuple[TypedModel, ConvertReport]:
+    onnx: Any
+    try:
+        import onnx
+    except ImportError as error:
+        onnx = None
+        if out is None:
+            raise Error(
+                ErrorCode.NOT_FOUND,
+                "[convert] the package onnx, which has ModelProto, is not installed; try pip install onnx, or out=FILE",
+            ) from error
+    folder = tempfile.TemporaryDirectory(prefix="ulpscope-")
+    path = Path(os.fspath(out) if out is not None else os.path.join(folder.name, "typed.onnx"))
+    made = _core.convert(model, path, samples, choice)
+    report = _report(made, answer)
+    if onnx is not None and not Path(f"{path}.data").exists():
+        typed: TypedModel = onnx.load(path)
+        folder.cleanup()
+        return typed, report
+    if out is None:
+        _KEPT.append(folder)
+    return path, report
+
+
+#: Folders of models beyond 2 GB that have no other place; removed at the end of the process.
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _report(made: dict[str, Any], answer: Optional[Answer]) -> ConvertReport:
+    error = None if made["error"] is None else Judgement.from_dict(made["error"])
+    native = made["answer"]
+    return ConvertReport(
+        layers=tuple(made["layers"]),
+        kept_back=tuple(made["kept_back"]),
+        lowered=made["lowered"],
+        casts=made["casts"],
+        bytes=made["bytes"],
+        checked=made["checked"],
+        error_vs_fp32=None if error is None else error.error,
+        error=error,
+        layer_precisions=made["layer_precisions"],
+        postprocess_script=made["postprocess_script"],
+        nodes_to_exclude=tuple(json.loads(made["exclusions"])["nodes_to_exclude"]),
+        answer=None if native is None else Answer(native, answer._criterion if answer is not None else None),
+    )

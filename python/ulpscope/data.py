@@ -1,0 +1,199 @@
+"""Models and data in the forms that people have them in."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .errors import Error, ErrorCode
+from .native import _core
+
+if TYPE_CHECKING:
+    import onnx
+
+#: A path, the bytes of a serialized model, or an onnx.ModelProto.
+Model = Union[str, "os.PathLike[str]", bytes, "onnx.ModelProto"]
+
+#: Inputs (or outputs) of one inference, by name, in the shapes of the model.
+Sample = Mapping[str, ArrayLike]
+Arrays = dict[str, "np.ndarray[Any, Any]"]
+
+
+class CalibrationDataReader(Protocol):
+    """As onnxruntime.quantization has it."""
+
+    def get_next(self) -> Optional[Sample]:
+        """The next sample; None at the end."""
+
+
+#: Samples: dictionaries of arrays, one per inference (also a polygraphy DataLoader); one dictionary of stacked samples;
+#: a CalibrationDataReader; or a file: .npz, .npy, or the JSON of Polygraphy's --save-inputs.
+Data = Union[Iterable[Sample], Sample, CalibrationDataReader, str, "os.PathLike[str]"]
+
+_LARGEST_MESSAGE = 2**31 - 2**20  # Of protobuf, less some room.
+
+
+class Source:
+    """A model as the library reads it: from a file or from memory. A large ModelProto is written to a folder, which lives
+    as long as this."""
+
+    def __init__(self, model: Model) -> None:
+        self.path: Optional[str] = None
+        self.bytes = b""
+        if isinstance(model, bytes):
+            self.bytes = model
+        elif isinstance(model, (str, os.PathLike)):
+            self.path = os.fspath(model)
+        elif hasattr(model, "SerializeToString"):
+            weights = sum(len(each.raw_data) for each in model.graph.initializer)
+            if weights < _LARGEST_MESSAGE:
+                self.bytes = model.SerializeToString()
+            else:
+                self._write(model)
+        else:
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"[model] expected a path, bytes or an onnx.ModelProto, got {type(model).__name__}; "
+                "try ulpscope.from_torch for a module of torch",
+            )
+
+    def _write(self, model: onnx.ModelProto) -> None:
+        import onnx
+
+        self._folder = tempfile.TemporaryDirectory(prefix="ulpscope-")
+        self.path = os.path.join(self._folder.name, "model.onnx")
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        onnx.save_model(copy, self.path, save_as_external_data=True, location="model.onnx.data")
+
+    @property
+    def name(self) -> str:
+        return self.path or "model.onnx"
+
+    def load(self, options: _core.ModelOptions) -> _core.Model:
+        if self.path is not None:
+            return _core.Model.from_file(self.path, options)
+        return _core.Model.from_bytes(self.bytes, options, self.name)
+
+
+def path_of(data: object) -> Optional[str]:
+    """The path, where it is one."""
+    return os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+
+
+def names_of(value: Union[str, Sequence[str]]) -> list[str]:
+    """One word, or several."""
+    return [value] if isinstance(value, str) else list(value)
+
+
+def samples_of(data: Data, model: _core.Model, what: str = "data") -> list[Arrays]:
+    """All samples. Raises Error(INVALID_ARGUMENT) for what is none, and for a different number of samples per input;
+    Error(NOT_FOUND) and Error(INVALID_FILE) for files."""
+    return list(each_sample(data, model, what))
+
+
+def outputs_of(golden: Data, model: _core.Model) -> list[Arrays]:
+    """Golden outputs, one per sample. JSON: results that Polygraphy or `ulpscope run` saved, of the first runner."""
+    path = path_of(golden)
+    if path is not None and not path.endswith((".npz", ".npy")):
+        return _core.load_outputs(path)
+    return list(_samples(golden, model.outputs(), "golden"))
+
+
+def each_sample(data: Data, model: _core.Model, what: str = "data") -> Iterator[Arrays]:
+    """The samples, one in memory at a time where the data allow it."""
+    return _samples(data, model.inputs(), what)
+
+
+def _samples(data: Data, specs: list[_core.Spec], what: str) -> Iterator[Arrays]:
+    if (path := path_of(data)) is not None:
+        yield from _from_file(path, specs, what)
+    elif isinstance(data, Mapping):
+        yield from _unstacked({str(name): np.asarray(array) for name, array in data.items()}, specs, what)
+    elif hasattr(data, "get_next"):
+        while (sample := data.get_next()) is not None:
+            yield _arrays(sample, what)
+    elif (hasattr(data, "__iter__") or hasattr(data, "__getitem__")) and not isinstance(data, (bytes, np.ndarray)):
+        _tell_inputs(data, specs)
+        for sample in iter(data):
+            yield _arrays(sample, what)
+    else:
+        example = f"; try [{{{specs[0][0]!r}: array}}]" if specs else ""
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f"[{what}] expected dictionaries of arrays by name, a file, or a CalibrationDataReader, got "
+            f"{type(data).__name__}{example}",
+        )
+
+
+def _arrays(sample: object, what: str) -> Arrays:
+    if not isinstance(sample, Mapping):
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f"[{what}] expected a dictionary of arrays by name per sample, got {type(sample).__name__}",
+        )
+    return {str(name): np.asarray(array) for name, array in sample.items()}
+
+
+def _tell_inputs(data: object, specs: list[_core.Spec]) -> None:
+    """A polygraphy DataLoader makes arrays for the inputs that somebody tells it."""
+    if getattr(data, "input_metadata", ()) is not None:
+        return
+    from polygraphy.common import TensorMetadata
+
+    metadata = TensorMetadata()
+    for name, dtype, shape in specs:
+        metadata.add(name, dtype=dtype, shape=tuple(shape))
+    setattr(data, "input_metadata", metadata)
+
+
+def _from_file(path: str, specs: list[_core.Spec], what: str) -> Iterator[Arrays]:
+    if not path.endswith((".npz", ".npy")):
+        yield from _core.load_inputs(path)
+        return
+    try:
+        content = np.load(path)
+    except FileNotFoundError as error:
+        raise Error(ErrorCode.NOT_FOUND, f"[{what}] '{path}': there is no such file") from error
+    except (OSError, ValueError) as error:
+        raise Error(ErrorCode.INVALID_FILE, f"[{what}] '{path}': {error}") from error
+    if isinstance(content, np.ndarray):
+        if len(specs) != 1:
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f"[{what}] '{path}': expected arrays for {', '.join(repr(spec[0]) for spec in specs)}, got one without a "
+                "name; try an .npz file",
+            )
+        content = {specs[0][0]: content}
+    yield from _unstacked(dict(content), specs, f"{what}] '{path}'" if path else what)
+
+
+def _unstacked(arrays: Arrays, specs: list[_core.Spec], what: str) -> Iterator[Arrays]:
+    """Samples along the first axis: of arrays with one axis more than the model's, and of arrays that are a multiple of
+    a batch whose size the model fixes."""
+    shapes = {name: shape for name, _, shape in specs}
+    parts: dict[str, list[np.ndarray[Any, Any]]] = {}
+    for name, array in arrays.items():
+        shape = shapes.get(name, list(array.shape))
+        batch = shape[0] if shape else 0
+        if array.ndim == len(shape) + 1:
+            parts[name] = list(array)
+        elif array.ndim == len(shape) and batch > 0 and array.shape[0] > batch and array.shape[0] % batch == 0:
+            parts[name] = list(array.reshape(-1, batch, *array.shape[1:]))
+        else:
+            parts[name] = [array]
+    counts = {name: len(each) for name, each in parts.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{count} of '{name}'" for name, count in counts.items())
+        where = what if what.endswith("'") else what + "]"
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT, f"[{where}: expected as many samples of every input, got {listed}; try a list of "
+            "dictionaries"
+        )  # fmt: skip
+    for values in zip(*parts.values()):
+        yield dict(zip(parts, values))

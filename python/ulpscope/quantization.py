@@ -1,0 +1,128 @@
+"""int8 models, under the argument names of ModelOpt and onnxruntime.quantization."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from .calibration import Calibration, calibrate
+from .converting import ConvertReport, convert
+from .data import Data, Source, samples_of
+from .errors import Error, ErrorCode
+from .native import _core
+
+if TYPE_CHECKING:
+    from .converting import TypedModel
+    from .data import Model
+
+_HIGHER = {"fp32": "float32", "float32": "float32", "fp16": "float16", "float16": "float16", "bf16": "bfloat16", "bfloat16": "bfloat16"}  # fmt: skip
+
+
+def quantize(
+    onnx_path: Optional[Model] = None,
+    quantize_mode: str = "int8",
+    calibration_data: Optional[Data] = None,
+    calibration_method: Optional[str] = None,
+    calibration_cache_path: Union[str, os.PathLike[str], None] = None,
+    op_types_to_quantize: Optional[Sequence[str]] = None,
+    op_types_to_exclude: Optional[Sequence[str]] = None,
+    nodes_to_quantize: Optional[Sequence[str]] = None,
+    nodes_to_exclude: Optional[Sequence[str]] = None,
+    output_path: Union[str, os.PathLike[str], None] = None,
+    high_precision_dtype: str = "fp32",
+    *,
+    model_input: Optional[Model] = None,
+    model_output: Union[str, os.PathLike[str], None] = None,
+    calibration_data_reader: Optional[Data] = None,
+    calibrate_method: Any = None,
+    verify: bool = True,
+    threads: int = 0,
+) -> tuple[TypedModel, ConvertReport]:
+    """The int8 model, with QuantizeLinear and DequantizeLinear around the layers that int8 suits.
+
+    The positional names are those of modelopt.onnx.quantization.quantize; those of
+    onnxruntime.quantization.quantize_static mean the same: model_input, model_output, calibration_data_reader,
+    calibrate_method.
+
+    onnx_path:              the model: a path, bytes, or an onnx.ModelProto.
+    quantize_mode:          "int8".
+    calibration_data:       samples; see ulpscope.Data.
+    calibration_method:     as in ulpscope.calibrate: "entropy" (the default), "max" or "minmax", "percentile". A member of
+                            onnxruntime's CalibrationMethod, too.
+    calibration_cache_path: scales, read if the file is there, else written.
+    op_types_to_quantize, nodes_to_quantize: these alone. op_types_to_exclude, nodes_to_exclude: not these. Names may be
+                            patterns (*attention*).
+    output_path:            also write the model there.
+    high_precision_dtype:   what layers that are not quantized compute in: "fp32", "fp16" or "bf16".
+    verify:                 run the new model against the old one, bit for bit.
+
+    Returns the model and a report, and raises Error, as ulpscope.convert.
+
+    >>> typed, info = ulpscope.quantize("model.onnx", calibration_data=samples, nodes_to_exclude=["Sub"])
+    >>> sorted({node.op_type for node in typed.graph.node if "Quantize" in node.op_type})
+    ['DequantizeLinear', 'QuantizeLinear']
+    """
+    model = _one_of("onnx_path", onnx_path, "model_input", model_input)
+    if model is None:
+        raise Error(ErrorCode.INVALID_ARGUMENT, "[quantize] expected a model as onnx_path or model_input, got none")
+    data = _one_of("calibration_data", calibration_data, "calibration_data_reader", calibration_data_reader)
+    method = _one_of("calibration_method", calibration_method, "calibrate_method", calibrate_method)
+    out = _one_of("output_path", output_path, "model_output", model_output)
+    if quantize_mode != "int8":
+        raise Error(ErrorCode.UNSUPPORTED, f"[quantize] quantize_mode: expected 'int8', got '{quantize_mode}'")
+    higher = _HIGHER.get(high_precision_dtype)
+    if higher is None:
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f"[quantize] high_precision_dtype: expected fp32, fp16 or bf16, got '{high_precision_dtype}'",
+        )
+    samples = None if data is None else _list_of(data, model)
+    calibration = _calibration(model, samples, getattr(method, "name", method) or "entropy", calibration_cache_path, threads)
+    chosen = [*(op_types_to_quantize or ()), *(nodes_to_quantize or ())]
+    excluded = [*(op_types_to_exclude or ()), *(nodes_to_exclude or ())]
+    narrow = {"float16": "fp16", "bfloat16": "bf16"}.get(higher)
+    options: dict[str, Any] = {"precision": ["int8"] + ([narrow] if narrow else [])}
+    if narrow is None:
+        options.update(keep=excluded, lower=chosen)
+    else:
+        # Layers that are not quantized are lowered all the same.
+        types: dict[str, str] = {"*": higher} if chosen else {}
+        types.update({name: "int8" for name in chosen})
+        types.update({name: higher for name in excluded})
+        options["layer_precisions"] = types
+    return convert(
+        model, data=samples[:_CHECKED] if samples else None, calibration=calibration, out=out, verify=verify,
+        threads=threads, **options,
+    )  # fmt: skip
+
+
+#: Samples that the new model is checked with.
+_CHECKED = 4
+
+
+def _one_of(name: str, value: Any, other_name: str, other: Any) -> Any:
+    if value is not None and other is not None:
+        raise Error(ErrorCode.INVALID_ARGUMENT, f"[quantize] {name} and {other_name} mean the same; expected one of them")
+    return value if value is not None else other
+
+
+def _list_of(data: Data, model: Model) -> list[Mapping[str, Any]]:
+    return list(samples_of(data, Source(model).load(_core.ModelOptions()), "calibration_data"))
+
+
+def _calibration(
+    model: Model, samples: Any, method: str, cache: Union[str, os.PathLike[str], None], threads: int
+) -> Optional[Calibration]:
+    if cache is not None and os.path.exists(cache):
+        return Calibration.load(cache)
+    if samples is None:
+        if Source(model).load(_core.ModelOptions()).brings_scales():
+            return None
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT, "[quantize] expected calibration_data (or calibration_data_reader), got none"
+        )
+    result = calibrate(model, samples, method, threads=threads, progress=False)
+    if cache is not None:
+        result.save(cache)
+    return result

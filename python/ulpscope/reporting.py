@@ -1,0 +1,43 @@
+"""An answer as a page."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Union
+
+from .answer import Answer
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def report(
+    answer: Answer,
+    out: Union[str, os.PathLike[str]] = "report.html",
+    typed: Union[str, os.PathLike[str], onnx.ModelProto, None] = None,
+) -> Path:
+    """Writes one HTML file that needs no network: the verdict, the trials, every layer and why it is kept; as `ulpscope
+    report`. Returns its path.
+
+    typed: the model that ulpscope.convert made of the answer: the page lists its casts.
+
+    Needs the package plotly. Raises Error: INVALID_ARGUMENT for a typed model of another answer, NOT_FOUND without
+    plotly; OSError where `out` cannot be written.
+
+    >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2)
+    >>> ulpscope.report(answer, "answer.html").stat().st_size > 10_000
+    True
+    """
+    path = Path(out)
+    with tempfile.TemporaryDirectory(prefix="ulpscope-") as folder:
+        if typed is not None and not isinstance(typed, (str, os.PathLike)):
+            import onnx
+
+            file = os.path.join(folder, "typed.onnx")
+            onnx.save_model(typed, file)
+            typed = file
+        page = answer._native.report(path, os.fspath(typed) if typed is not None else "")
+    path.write_text(page, encoding="utf-8")
+    return path

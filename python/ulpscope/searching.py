@@ -1,0 +1,181 @@
+"""The search for the layers that need more precision."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Optional, Union
+
+from .answer import Answer
+from .calibration import Calibration, calibrate_samples, use_calibration
+from .criterion import Metric, PerOutput, make_criterion
+from .data import Arrays, Data, Source, names_of, outputs_of, path_of, samples_of
+from .errors import Error, ErrorCode
+from .native import _core
+from .progress import Report, Watcher, watched
+
+if TYPE_CHECKING:
+    from .data import Model
+
+_ORDER = ("int8", "fp8", "bf16", "fp16", "tf32", "fp32")
+_LONG_NAMES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+_IN_FILE_NAMES = ("tf32", "fp16", "bf16", "fp8", "int8")
+
+
+class SearchInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a search. `answer` is the best so far ("unverified"), or None where nothing was tried yet."""
+
+    def __init__(self, answer: Optional[Answer]) -> None:
+        super().__init__("the search was interrupted; the best answer so far is the attribute `answer`")
+        self.answer = answer
+
+
+def search(
+    model: Model,
+    data: Data,
+    precisions: Union[str, Sequence[str]] = ("fp16",),
+    fallback: Union[str, Sequence[str]] = ("float32",),
+    hold_out: Union[Data, bool, None] = None,
+    golden: Optional[Data] = None,
+    metric: Metric = "rel-l2",
+    threshold: Optional[PerOutput] = None,
+    margin: Optional[float] = None,
+    objective: str = "fastest",
+    keep: Union[str, Sequence[str]] = (),
+    lower: Union[str, Sequence[str]] = (),
+    calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str], None] = None,
+    target: str = "h200",
+    time_limit: Optional[float] = None,
+    journal: Union[str, os.PathLike[str], None] = None,
+    progress: Watcher = None,
+    threads: int = 0,
+    *,
+    rtol: Optional[PerOutput] = None,
+    atol: Optional[PerOutput] = None,
+    fusion: str = "full",
+    resume: bool = False,
+    shrink: bool = False,
+    repair: bool = True,
+    max_trials: int = 0,
+    memory_limit: int = 0,
+    layer_precisions: Optional[Mapping[str, str]] = None,
+) -> Answer:
+    """The layers to keep in higher precision, so that the outputs stay within a tolerance; as `ulpscope precision search`.
+
+    model:       a path, bytes, or an onnx.ModelProto.
+    data:        samples: {input name: array} each, in the shapes of the model; see ulpscope.Data.
+    precisions:  what layers may be lowered to: "tf32", "fp16", "bf16", "int8".
+    fallback:    what they may be raised to: "float32", "float16", "bfloat16".
+    hold_out:    samples that the answer is checked with, but not searched on. None: every fourth of `data`, if there are
+                 four or more; False: none.
+    golden:      exact outputs, one per sample (or those of `hold_out` behind them). None: of the model in float32.
+    metric:      what `threshold` is of: a name, a script, or a function; see ulpscope.Metric.
+    threshold:   the largest error that is good enough (psnr, snr, top-k, iou: the smallest value), or one per output.
+                 Else `rtol` and `atol`: each element is within rtol * |golden| or atol.
+    margin:      the share of the tolerance that is searched at, above 0, at most 1. None: from the data.
+    objective:   "fastest", "smallest" (layers) or "cheapest" (multiply-adds).
+    keep, lower: layers that stay in the highest or lowest precision: names of layers or nodes, operators, patterns.
+    calibration: int8 scales: of `ulpscope.calibrate`, {tensor: scale}, or a calibration cache. None: from `data`.
+    target:      the GPU whose times are estimated: "h200", "a100", "l4", "t4" or "orin".
+    time_limit:  seconds; the best answer until then.
+    journal:     a file for finished trials; `resume=True` goes on with what is there.
+    progress:    a callable of ulpscope.Progress; None: a bar, where tqdm and somebody to see it are there; False: none.
+    threads:     0: one per core. The answer does not depend on it.
+    fusion:      "none", "pointwise" or "full": within a group of layers nothing is rounded.
+    shrink:      take single layers out of the set as far as it still passes. repair: constants, regions and channels that
+                 leave the range. max_trials: 0: no limit. memory_limit: bytes of tensors; 0: no limit.
+
+    "Not found" is a verdict. Ctrl-C ends the search with SearchInterrupted (a KeyboardInterrupt), whose `answer` is the
+    best so far; what `progress` and `metric` raise comes out as it is. Raises Error: INVALID_ARGUMENT for what makes no
+    sense, NOT_FOUND, INVALID_FILE, IO, UNSUPPORTED for files, SCRIPT for a metric that does not give numbers.
+
+    >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest")
+    >>> answer.verdict, answer.nodes_to_exclude
+    ('found', ['Add', 'Sub'])
+    """
+    begin = time.monotonic()
+    criterion = make_criterion(metric, threshold, rtol, atol)
+    if criterion is None:
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT,
+            "[search] expected a tolerance, got none; try threshold=1e-2 for the metric, or rtol and atol",
+        )
+    ladder = sorted({_LONG_NAMES.get(each, each) for each in names_of(fallback)}, key=_rank)
+    wanted = names_of(precisions)
+    wanted += [rung for rung in ladder if rung in ("fp16", "bf16") and rung not in wanted]
+    source = Source(model)
+    options = _core.ModelOptions()
+    options.precisions, options.target, options.fusion, options.threads = wanted, target, fusion, threads
+    options.layer_precisions = dict(layer_precisions or {})
+    loaded = source.load(options)
+    samples = samples_of(data, loaded)
+    strategy = _core.SearchOptions()
+    strategy.criterion = criterion
+    strategy.set_ladder(ladder)
+    strategy.set_objective("smallest" if shrink and objective == "fastest" else objective)
+    strategy.margin = _checked_margin(margin)
+    strategy.keep, strategy.lower = names_of(keep), names_of(lower)
+    strategy.shrink, strategy.repair = shrink, repair
+    strategy.max_trials, strategy.memory_limit = max_trials, memory_limit
+    strategy.time_limit = time_limit or 0
+    strategy.resume = resume
+    strategy.hold_out = hold_out is not False
+    if not isinstance(hold_out, bool) and hold_out is not None:
+        strategy.set_held_out(samples_of(hold_out, loaded, "hold_out"))
+    if golden is not None:
+        strategy.set_golden(outputs_of(golden, loaded))
+    place = _default_path(source.name, wanted)
+    strategy.answer_path = place
+    if journal is not None:
+        strategy.journal = os.fspath(journal)
+    with watched(progress) as report:
+        cache = _add_scales(loaded, wanted, calibration, samples, report)
+        if loaded.scales:
+            strategy.calibration_cache = cache or place.removesuffix(".json") + ".calibration.cache"
+        strategy.time_spent = time.monotonic() - begin
+        try:
+            native, interrupted = _core.search(loaded, samples, strategy, report)
+        except KeyboardInterrupt:
+            raise SearchInterrupted(None) from None
+    native.inputs = [path] if (path := path_of(data)) is not None else []
+    native.golden = path_of(golden) or ""
+    answer = Answer(native, criterion if callable(metric) else None)
+    if interrupted:
+        raise SearchInterrupted(answer)
+    return answer
+
+
+def _rank(precision: str) -> int:
+    return _ORDER.index(precision) if precision in _ORDER else -1
+
+
+def _checked_margin(margin: Optional[float]) -> float:
+    if margin is None:
+        return 0
+    if not 0 < margin <= 1:
+        raise Error(ErrorCode.INVALID_ARGUMENT, f"[search] margin: expected above 0 and at most 1, got {margin}")
+    return margin
+
+
+def _default_path(model: str, precisions: Sequence[str]) -> str:
+    """Where the program would write the answer."""
+    stem = os.path.splitext(os.path.basename(model))[0]
+    return f"{stem}.{'-'.join(each for each in _IN_FILE_NAMES if each in precisions)}.answer.json"
+
+
+def _add_scales(
+    model: _core.Model,
+    precisions: Sequence[str],
+    calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str], None],
+    samples: list[Arrays],
+    report: Report,
+) -> Optional[str]:
+    """Returns the file of the scales, where they are in one."""
+    if "int8" not in precisions:
+        return None
+    if calibration is not None:
+        return use_calibration(model, calibration)
+    if not model.brings_scales():
+        calibrate_samples(model, iter(samples), "entropy", report=report)
+    return None

@@ -1,0 +1,74 @@
+"""Modules of torch as models."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Optional
+
+from .errors import Error, ErrorCode
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def from_torch(
+    module: Any,
+    args: Any,
+    *,
+    kwargs: Optional[Mapping[str, Any]] = None,
+    input_names: Optional[Sequence[str]] = None,
+    output_names: Optional[Sequence[str]] = None,
+    opset_version: Optional[int] = None,
+    **export: Any,
+) -> onnx.ModelProto:
+    """The ONNX model of a torch.nn.Module, by torch.onnx.export in evaluation mode.
+
+    args:    example inputs: a tensor, or a tuple of them. kwargs: further ones, by name.
+    input_names, output_names: names in the model, which samples and golden outputs go by.
+    export:  further arguments of torch.onnx.export, such as dynamic_shapes, dynamic_axes or dynamo. Without `dynamo`, the
+             exporter of torch.export is taken where its package onnxscript is installed, else the one of TorchScript.
+
+    Weights stay in the model up to 2 GB, and external beyond. Raises Error(NOT_FOUND) without torch or onnx; what the
+    export itself raises comes out as it is.
+
+    >>> model = ulpscope.from_torch(torch.nn.Linear(4, 2), torch.zeros(1, 4), input_names=["x"], output_names=["y"])
+    >>> [each.name for each in model.graph.input]
+    ['x']
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise _missing("torch", "torch") from error
+    try:
+        import onnx
+    except ImportError as error:
+        raise _missing("onnx", "onnx") from error
+    options: dict[str, Any] = {
+        "kwargs": dict(kwargs) if kwargs else None,
+        "input_names": list(input_names) if input_names is not None else None,
+        "output_names": list(output_names) if output_names is not None else None,
+        "opset_version": opset_version,
+    }
+    options = {name: value for name, value in options.items() if value is not None} | export
+    if "dynamo" in inspect.signature(torch.onnx.export).parameters:
+        options.setdefault("dynamo", importlib.util.find_spec("onnxscript") is not None)
+    was_training = module.training
+    module.eval()
+    try:
+        with tempfile.TemporaryDirectory(prefix="ulpscope-") as folder:
+            path = os.path.join(folder, "model.onnx")
+            torch.onnx.export(module, args if isinstance(args, tuple) else (args,), path, **options)
+            return onnx.load(path)
+    finally:
+        module.train(was_training)
+
+
+def _missing(module: str, package: str) -> Error:
+    return Error(
+        ErrorCode.NOT_FOUND,
+        f"[from_torch] the package {module} is not installed; try pip install {package}, or give the path of an ONNX model",
+    )

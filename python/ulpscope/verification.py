@@ -1,0 +1,159 @@
+"""Whether an answer holds on other data, and in other runtimes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional
+
+from .answer import Answer, Judgement, OutputError
+from .criterion import Metric, PerOutput, make_criterion
+from .data import Arrays, Data, Source, outputs_of, samples_of
+from .errors import Error, ErrorCode
+from .native import _core
+
+if TYPE_CHECKING:
+    from .data import Model
+
+
+@dataclass(frozen=True)
+class Check:
+    """The verdict on an answer."""
+
+    passed: bool  #: Whether every output of every sample is within the tolerance.
+    error: float  #: Of the runner, in the unit of the metric: the worst output and sample.
+    predicted: float  #: The same of ulpscope's emulation of the answer, on the same samples.
+    used: float  #: `error` as a share of the tolerance; infinite where values are not finite.
+    per_output: dict[str, OutputError]  #: The worst sample of every output.
+    problem: str  #: Why `used` is infinite, for people; else empty.
+    runner: str
+    samples: int
+
+
+def verify(
+    model: Model,
+    answer: Answer,
+    data: Data,
+    runner: str = "ulpscope",
+    *,
+    golden: Optional[Data] = None,
+    metric: Metric = "rel-l2",
+    threshold: Optional[PerOutput] = None,
+    rtol: Optional[PerOutput] = None,
+    atol: Optional[PerOutput] = None,
+    threads: int = 0,
+) -> Check:
+    """Judges the outputs of the answer's network on samples, by the tolerance of the search.
+
+    model:   that of the answer: a path, bytes, or an onnx.ModelProto.
+    data:    samples that the search has not seen; see ulpscope.Data.
+    runner:  who runs it: "ulpscope" (the emulation), or the typed model in "onnxruntime" (CPU), "onnxruntime-cuda" or
+             "tensorrt".
+    golden:  exact outputs, one per sample. None: of the model in float32.
+    metric, threshold, rtol, atol: instead of the tolerance of the search. threads: 0: one per core.
+
+    Raises Error: INVALID_ARGUMENT for an answer of another model or without a tolerance, and samples that do not fit;
+    NOT_FOUND for a runner that is not installed. Ctrl-C: KeyboardInterrupt.
+
+    >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest")
+    >>> check = ulpscope.verify("model.onnx", answer, fresh, runner="onnxruntime")
+    >>> check.passed, check.error <= 1e-2, list(check.per_output)
+    (True, True, ['y'])
+    """
+    if runner not in _RUNNERS:
+        raise Error(ErrorCode.INVALID_ARGUMENT, f"[verify] runner: expected {', '.join(_RUNNERS)}, got '{runner}'")
+    options = answer._native.model_options()
+    options.threads = threads
+    loaded = Source(model).load(options)
+    samples = samples_of(data, loaded)
+    if not samples:
+        raise Error(ErrorCode.INVALID_ARGUMENT, "[verify] data: expected at least one sample, got none")
+    exact = [] if golden is None else outputs_of(golden, loaded)
+    criterion = make_criterion(metric, threshold, rtol, atol) or answer._criterion
+    predicted = Judgement.from_dict(_core.verify(loaded, answer._native, samples, criterion, exact, []))
+    judged = predicted
+    run = _RUNNERS[runner]
+    if run is not None:
+        run_typed = run()
+        with tempfile.TemporaryDirectory(prefix="ulpscope-") as folder:
+            path = os.path.join(folder, "typed.onnx")
+            choice = _core.ConvertOptions()
+            choice.answer = answer._native
+            choice.verify = False
+            _core.convert(loaded, path, samples, choice)
+            outputs = run_typed(path, samples)
+        judged = Judgement.from_dict(_core.verify(loaded, answer._native, samples, criterion, exact, outputs))
+    per_output = {each.output: each for each in judged.outputs}
+    return Check(
+        judged.passed, judged.error, predicted.error, judged.used, per_output, judged.problem, runner, len(samples)
+    )
+
+
+_RunTyped = Callable[[str, list[Arrays]], list[Arrays]]
+
+
+def _missing(runner: str, what: str) -> Error:
+    return Error(ErrorCode.NOT_FOUND, f"[verify] runner '{runner}': {what}")
+
+
+def _onnxruntime(name: str, provider: str) -> _RunTyped:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise _missing(name, "onnxruntime is not installed; try pip install onnxruntime") from error
+    if provider not in onnxruntime.get_available_providers():
+        raise _missing(name, f"this onnxruntime has no {provider}; try pip install onnxruntime-gpu")
+
+    def run(path: str, samples: list[Arrays]) -> list[Arrays]:
+        settings = onnxruntime.SessionOptions()
+        settings.log_severity_level = 3
+        session = onnxruntime.InferenceSession(path, settings, providers=[provider])
+        if provider not in session.get_providers():
+            raise _missing(name, f"{provider} does not start here; is there a GPU with its driver?")
+        inputs = {each.name: each.type for each in session.get_inputs()}
+        names = [each.name for each in session.get_outputs()]
+        results: list[Arrays] = []
+        for sample in samples:
+            feed = {key: _as_type(sample[key], type_) for key, type_ in inputs.items()}
+            results.append(dict(zip(names, session.run(names, feed))))
+        return results
+
+    return run
+
+
+_TYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(int64)": "int64",
+    "tensor(int32)": "int32", "tensor(int8)": "int8", "tensor(uint8)": "uint8", "tensor(bool)": "bool",
+}  # fmt: skip
+
+
+def _as_type(array: Any, type_: str) -> Any:
+    return array.astype(_TYPES[type_], copy=False) if type_ in _TYPES else array
+
+
+def _tensorrt() -> _RunTyped:
+    try:
+        import tensorrt  # noqa: F401
+        from polygraphy.backend.trt import EngineFromNetwork, NetworkFromOnnxPath, TrtRunner
+    except ImportError as error:
+        raise _missing("tensorrt", f"{error}; try pip install tensorrt polygraphy, on a machine with a GPU") from error
+
+    def run(path: str, samples: list[Arrays]) -> list[Arrays]:
+        network = NetworkFromOnnxPath(path, strongly_typed=True)
+        results: list[Arrays] = []
+        with TrtRunner(EngineFromNetwork(network)) as active:
+            for sample in samples:
+                results.append({name: array.copy() for name, array in active.infer(dict(sample)).items()})
+        return results
+
+    return run
+
+
+_RUNNERS: dict[str, Optional[Callable[[], _RunTyped]]] = {
+    "ulpscope": None,
+    "onnxruntime": lambda: _onnxruntime("onnxruntime", "CPUExecutionProvider"),
+    "onnxruntime-cuda": lambda: _onnxruntime("onnxruntime-cuda", "CUDAExecutionProvider"),
+    "tensorrt": _tensorrt,
+}

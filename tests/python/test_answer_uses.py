@@ -1,0 +1,250 @@
+"""What is done with answers and scales: convert, verify, Engine, report, calibrate, quantize, Polygraphy, torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from small_models import fresh, masked_attention, outputs_of, rel_l2, run_program, save_inputs, uneven
+
+import ulpscope
+
+CODE = ulpscope.ErrorCode
+TASK = {"threshold": 0.002, "objective": "smallest", "fusion": "none"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> pathlib.Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def samples(folder):
+    return uneven(folder / "m.onnx")
+
+
+@pytest.fixture
+def answer(samples):
+    return ulpscope.search("m.onnx", samples, **TASK)
+
+
+def run_answer(program, folder, answer) -> list[dict[str, np.ndarray]]:
+    """What `ulpscope run` gives for the answer's words."""
+    answer.save("a.json")
+    words = ulpscope.Answer.load("a.json").to_dict()["run_options"]
+    run_program(program, folder, "run", "m.onnx", *words, "--load-inputs", "in.json", "--save-outputs", "out.json")
+    return outputs_of(folder / "out.json")
+
+
+def same_bits(engine: ulpscope.Engine, samples, expected) -> None:
+    for sample, outputs in zip(samples, expected, strict=True):
+        for name, array in engine.run(sample).items():
+            assert array.tobytes() == outputs[name].tobytes(), name
+
+
+def test_engines_of_answers_are_the_program(program, folder, samples, answer):
+    save_inputs(folder / "in.json", samples)
+    expected = run_answer(program, folder, answer)
+    same_bits(ulpscope.Engine("m.onnx", answer=answer), samples, expected)
+    same_bits(ulpscope.Engine(onnx.load("m.onnx").SerializeToString() and "m.onnx", answer=answer), samples, expected)
+
+
+@pytest.mark.parametrize("precisions", ["fp16", ["int8", "fp16"]])
+def test_engines_with_repairs_and_int8(program, folder, precisions):
+    samples = masked_attention(folder / "m.onnx", blocks=2)
+    save_inputs(folder / "in.json", samples)
+    answer = ulpscope.search("m.onnx", samples, precisions, threshold=0.05)
+    assert answer.repairs
+    expected = run_answer(program, folder, answer)
+    engine = ulpscope.Engine("m.onnx", answer=answer)
+    same_bits(engine, samples, expected)
+    assert all(np.isfinite(array).all() for array in engine.run(samples[0]).values())
+
+
+def test_engines_refuse_other_models_and_options(folder, answer):
+    uneven(folder / "other.onnx")
+    model = onnx.load("other.onnx")
+    model.graph.node[0].name = "Other"
+    for wrong, options, words in ((model, {}, "another model"), ("m.onnx", {"precision": "fp16"}, "answer")):
+        with pytest.raises(ulpscope.Error, match=words) as caught:
+            ulpscope.Engine(wrong, answer=answer, **options)
+        assert caught.value.code == CODE.INVALID_ARGUMENT
+
+
+def test_conversions_are_the_program(program, folder, samples, answer):
+    save_inputs(folder / "in.json", samples)
+    answer.save("a.json")
+    run_program(program, folder, "convert", "m.onnx", "--answer", "a.json", "--load-inputs", "in.json", "-o", "theirs.onnx")
+    typed, info = ulpscope.convert("m.onnx", answer, data=samples, out="ours.onnx")
+    assert pathlib.Path("ours.onnx").read_bytes() == pathlib.Path("theirs.onnx").read_bytes()
+    assert typed == onnx.load("theirs.onnx") and info.checked > 0
+    assert dict((name, precision) for name, _, precision in info.layers)["Raise"] == "fp32"
+    assert list(info.nodes_to_exclude) == ["Raise", "Lower"]
+    exact, low = ulpscope.Engine("m.onnx"), ulpscope.Engine("m.onnx", answer=answer)
+    errors = [rel_l2(low.run(each)["y"], exact.run(each)["y"]) for each in samples]
+    assert info.error_vs_fp32 == pytest.approx(max(errors), rel=1e-6)
+    assert info.error.worst_sample == int(np.argmax(errors))
+
+
+def test_conversions_without_an_answer(folder, samples):
+    typed, info = ulpscope.convert(
+        "m.onnx", keep=["Add", "Sub"], data=samples, io_types={"x": "float16"}, verify=False
+    )
+    assert typed.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT16
+    assert info.error_vs_fp32 is None and info.checked == 0 and info.lowered == 4
+    _, bad = ulpscope.convert("m.onnx", precision="fp16", fusion="none", data=samples)
+    assert bad.error_vs_fp32 > 0.1  # Equal in every bit to what was asked for, and useless.
+    with pytest.raises(ulpscope.Error, match="float17"):
+        ulpscope.convert("m.onnx", io_types={"x": "float17"})
+    with pytest.raises(ulpscope.Error, match="Nobody"):
+        ulpscope.convert("m.onnx", keep="Nobody")
+
+
+def test_relax_needs_and_keeps_a_tolerance(folder, samples, answer):
+    with pytest.raises(ulpscope.Error, match="tolerance"):
+        ulpscope.convert("m.onnx", keep="Add", data=samples, relax=True)
+    _, info = ulpscope.convert("m.onnx", answer, data=samples, relax=True)
+    assert {layer.name for layer in info.answer.layers} >= {"Raise", "Lower"}
+
+
+def test_verify_judges_the_emulation_and_onnxruntime(folder, samples, answer):
+    data = fresh()
+    exact = ort.InferenceSession("m.onnx", providers=["CPUExecutionProvider"])
+    golden = [exact.run(None, each)[0] for each in data]
+    engine = ulpscope.Engine("m.onnx", answer=answer)
+    check = ulpscope.verify("m.onnx", answer, data)
+    emulated = [rel_l2(engine.run(each)["y"], other) for each, other in zip(data, golden)]
+    assert check.passed and check.error == check.predicted == pytest.approx(max(emulated), rel=1e-3)
+    assert check.per_output["y"].sample == int(np.argmax(emulated)) and check.used == pytest.approx(check.error / 0.002)
+    typed, _ = ulpscope.convert("m.onnx", answer, data=data)
+    session = ort.InferenceSession(typed.SerializeToString(), providers=["CPUExecutionProvider"])
+    real = [rel_l2(session.run(None, each)[0], other) for each, other in zip(data, golden)]
+    there = ulpscope.verify("m.onnx", answer, data, runner="onnxruntime")
+    assert there.passed and there.error == pytest.approx(max(real), rel=1e-3) and there.predicted == check.error
+
+
+def test_verify_fails_and_refuses(folder, samples, answer):
+    low = next(answer.at(trial) for trial in answer.trials if not trial.layers)
+    check = ulpscope.verify("m.onnx", low, fresh())
+    assert not check.passed and check.used > 1
+    assert ulpscope.verify("m.onnx", low, fresh(), threshold=1e6).passed
+    golden = [{"y": ulpscope.Engine("m.onnx").run(each)["y"] * 2} for each in fresh()]
+    assert not ulpscope.verify("m.onnx", answer, fresh(), golden=golden).passed
+    for arguments, code in (
+        (("m.onnx", answer, fresh(), "abacus"), CODE.INVALID_ARGUMENT), (("m.onnx", answer, []), CODE.INVALID_ARGUMENT),
+    ):  # fmt: skip
+        with pytest.raises(ulpscope.Error) as caught:
+            ulpscope.verify(*arguments)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize(("runner", "module"), [("tensorrt", "tensorrt"), ("onnxruntime-cuda", None)])
+def test_runners_that_are_not_there(folder, answer, runner, module):
+    if module and importlib.util.find_spec(module) or "CUDAExecutionProvider" in ort.get_available_providers():
+        pytest.skip("it is there")
+    with pytest.raises(ulpscope.Error, match=runner) as caught:
+        ulpscope.verify("m.onnx", answer, fresh(), runner=runner)
+    assert caught.value.code == CODE.NOT_FOUND
+
+
+def test_reports(folder, samples, answer):
+    typed, _ = ulpscope.convert("m.onnx", answer, data=samples)
+    path = ulpscope.report(answer, folder / "r.html", typed=typed)
+    assert path == folder / "r.html" and "Raise" in path.read_text()
+    other = onnx.load("m.onnx")
+    other.metadata_props.add(key="ulpscope.source", value="xxh3:0")
+    with pytest.raises(ulpscope.Error, match="another model"):
+        ulpscope.report(answer, "r.html", typed=other)
+
+
+@pytest.mark.parametrize(("method", "word"), [("entropy", None), ("minmax", "max"), ("percentile", "percentile")])
+def test_calibration_is_the_program(program, folder, samples, method, word):
+    save_inputs(folder / "in.json", samples)
+    words = ["--calib-base-cls", word] if word else []
+    run_program(program, folder, "run", "m.onnx", "--trt", "--int8", "--load-inputs", "in.json", "--calibration-cache", "c", *words)
+    seen = []
+    cache = ulpscope.calibrate("m.onnx", iter(samples), method, progress=seen.append)
+    cache.save("mine")
+    assert pathlib.Path("mine").read_text() == pathlib.Path("c").read_text()
+    assert ulpscope.Calibration.load("c") == cache and cache.samples == len(samples) == len(seen)
+    with pytest.raises(ulpscope.Error, match="no_such"):
+        ulpscope.calibrate("m.onnx", samples, "no_such")
+
+
+def test_quantize_speaks_like_modelopt_and_onnxruntime(folder, samples):
+    first, info = ulpscope.quantize("m.onnx", calibration_data=samples, calibration_method="max", nodes_to_exclude=["Second"])
+    second, _ = ulpscope.quantize(
+        model_input="m.onnx", calibration_data_reader=samples, calibrate_method=_Method(), model_output="q.onnx",
+        nodes_to_exclude=["Second"],
+    )  # fmt: skip
+    assert first == second == onnx.load("q.onnx") and 0 < info.error_vs_fp32 < 0.2
+    quantized = {name for name, _, precision in info.layers if precision == "int8"}
+    assert "Second" not in quantized and {"First", "Third"} <= quantized
+    assert {each.op_type for each in first.graph.node} >= {"QuantizeLinear", "DequantizeLinear"}
+    session = ort.InferenceSession(first.SerializeToString(), providers=["CPUExecutionProvider"])
+    exact = ulpscope.Engine("m.onnx").run(samples[0])["y"]
+    assert rel_l2(session.run(None, samples[0])[0], exact) < 0.2
+
+
+def test_quantize_only_some_and_the_rest_in_float16(folder, samples):
+    _, info = ulpscope.quantize(
+        "m.onnx", calibration_data=samples, op_types_to_quantize=["MatMul"], nodes_to_exclude=["Second"],
+        high_precision_dtype="fp16", calibration_cache_path="c",
+    )  # fmt: skip
+    precisions = {name: precision for name, _, precision in info.layers}
+    assert precisions == {"First": "int8", "Raise": "fp16", "Lower": "fp16", "Squash": "fp16", "Second": "fp16", "Third": "int8"}
+    again, _ = ulpscope.quantize("m.onnx", calibration_cache_path="c", op_types_to_quantize=["MatMul"])
+    assert pathlib.Path("c").exists() and again.graph.node
+
+
+class _Method:
+    """A member of onnxruntime's CalibrationMethod, as far as it counts."""
+
+    name = "MinMax"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"quantize_mode": "int4"}, "int4"), ({}, "calibration_data"), ({"high_precision_dtype": "fp8"}, "fp8"),
+     ({"model_input": "m.onnx"}, "one of them")],
+)  # fmt: skip
+def test_quantize_refuses(folder, samples, options, words):
+    with pytest.raises(ulpscope.Error, match=words):
+        ulpscope.quantize("m.onnx", **options)
+
+
+def test_a_runner_for_polygraphy(folder, samples, answer):
+    from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+    from polygraphy.comparator import Comparator, CompareFunc
+
+    from ulpscope.polygraphy import UlpscopeRunner
+
+    runners = [OnnxrtRunner(SessionFromOnnx("m.onnx")), UlpscopeRunner("m.onnx", answer=answer), UlpscopeRunner("m.onnx", "mine")]
+    results = Comparator.run(runners, data_loader=samples)
+    assert [name for name, _ in results][2] == "mine"
+    engine = ulpscope.Engine("m.onnx", answer=answer)
+    for sample, result in zip(samples, results[1][1], strict=True):
+        assert result["y"].tobytes() == engine.run(sample)["y"].tobytes() and result.runtime > 0
+    assert Comparator.compare_accuracy(results, compare_func=CompareFunc.simple(atol=1e-2))
+    assert not Comparator.compare_accuracy(results, compare_func=CompareFunc.simple(atol=1e-7, rtol=0))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is here")
+def test_from_torch_says_that_torch_is_missing():
+    with pytest.raises(ulpscope.Error, match="pip install torch") as caught:
+        ulpscope.from_torch(None, ())
+    assert caught.value.code == CODE.NOT_FOUND
+
+
+def test_from_torch():
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.ReLU()).train()
+    model = ulpscope.from_torch(module, torch.zeros(1, 4), input_names=["x"], output_names=["y"])
+    x = np.float32([[1, -2, 3, 4]])
+    expected = module.eval()(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(ulpscope.Engine(model).run({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)

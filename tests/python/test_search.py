@@ -1,0 +1,319 @@
+"""ulpscope.search and its Answer: the same as the program, in every form of data, interrupted, and refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import onnx
+import pytest
+from small_models import masked_attention, run_program, same_but_for_time, save_inputs, uneven
+
+import ulpscope
+
+CODE = ulpscope.ErrorCode
+TASK = {"threshold": 0.002, "objective": "smallest", "fusion": "none"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> pathlib.Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def samples(folder):
+    return uneven(folder / "m.onnx")
+
+
+def functions_cli(program: pathlib.Path, folder: pathlib.Path, *words: str) -> pathlib.Path | None:
+    """The answer of the C++ functions, where their test program is built."""
+    path = program.parent / "functions_cli"
+    if not path.exists():
+        return None
+    (folder / "cpp").mkdir()
+    run_program(path, folder, "m.onnx", "in.json", "cpp", *words)
+    return folder / "cpp" / "answer.json"
+
+
+def test_python_cpp_and_the_program_give_the_same_answer(program, folder, samples):
+    save_inputs(folder / "in.json", samples)
+    run_program(
+        program, folder, "precision", "search", "m.onnx", "--fp16", "--load-inputs", "in.json", "--metric", "rel-l2",
+        "--threshold", "0.002", "--objective", "smallest", "--fusion", "none", "--no-journal",
+    )  # fmt: skip
+    theirs = (folder / "m.fp16.answer.json").read_text()
+    answer = ulpscope.search("m.onnx", "in.json", **TASK)
+    assert same_but_for_time(answer.to_json()) == same_but_for_time(theirs)
+    assert [layer.name for layer in answer.layers] == ["Raise", "Lower"] == answer.nodes_to_exclude
+    if (cpp := functions_cli(program, folder, "fp16", "--threshold", "0.002")) is not None:
+        assert same_but_for_time(cpp.read_text()) == same_but_for_time(theirs)
+
+
+def test_the_same_with_int8_repairs_and_calibration(program, folder):
+    save_inputs(folder / "in.json", masked_attention(folder / "m.onnx", blocks=2))
+    run_program(
+        program, folder, "precision", "search", "m.onnx", "--fp16", "--int8", "--load-inputs", "in.json", "--metric",
+        "rel-l2", "--threshold", "0.05", "--no-journal",
+    )  # fmt: skip
+    answer = ulpscope.search("m.onnx", "in.json", ["int8", "fp16"], threshold=0.05)
+    assert same_but_for_time(answer.to_json()) == same_but_for_time((folder / "m.fp16-int8.answer.json").read_text())
+    assert any(repair.kind == "clamp" for repair in answer.repairs) and answer.scales
+    answer.save("mine.json")
+    theirs = pathlib.Path("m.fp16-int8.answer.calibration.cache").read_text()
+    assert pathlib.Path("mine.calibration.cache").read_text() == theirs
+    assert "--repairs mine.json" in " ".join(ulpscope.Answer.load("mine.json").to_dict()["run_options"])
+
+
+class Reader:
+    def __init__(self, samples):
+        self.samples = iter(samples)
+
+    def get_next(self):
+        return next(self.samples, None)
+
+
+def forms(samples, folder):
+    stacked = {"x": np.stack([each["x"] for each in samples])}
+    np.savez(folder / "in.npz", **stacked)
+    np.save(folder / "in.npy", np.concatenate([each["x"] for each in samples]))
+    save_inputs(folder / "in.json", samples)
+    return {
+        "generator": (each for each in samples), "reader": Reader(samples), "stacked": stacked, "npz": folder / "in.npz",
+        "npy": "in.npy", "json": str(folder / "in.json"), "lists": [{"x": each["x"].tolist()} for each in samples],
+    }  # fmt: skip
+
+
+def without_inputs(answer: ulpscope.Answer) -> dict:
+    return {**same_but_for_time(answer.to_json()), "inputs": []}
+
+
+def test_data_in_every_form(folder, samples):
+    expected = without_inputs(ulpscope.search("m.onnx", samples, **TASK))
+    for name, data in forms(samples, folder).items():
+        assert without_inputs(ulpscope.search("m.onnx", data, **TASK)) == expected, name
+
+
+def test_models_in_every_form(folder, samples):
+    expected = same_but_for_time(ulpscope.search("m.onnx", samples, **TASK).to_json())
+    model = onnx.load("m.onnx")
+    # Bytes and messages have no path; a message may serialize its fields in another order.
+    for each in (pathlib.Path("m.onnx"), pathlib.Path("m.onnx").read_bytes(), model):
+        answer = same_but_for_time(ulpscope.search(each, samples, **TASK).to_json())
+        names = {"model", "run_options"}
+        assert {k: v for k, v in answer.items() if k not in names} == {
+            k: v for k, v in expected.items() if k not in names
+        }
+
+
+def test_polygraphy_data_loaders_make_the_data(folder, samples):
+    from polygraphy.comparator import DataLoader
+
+    answer = ulpscope.search("m.onnx", DataLoader(iterations=5, val_range=(-1, 1)), **TASK)
+    assert answer.to_dict()["search"]["samples"] == 4 and answer.verdict == "found"
+
+
+def test_golden_and_held_out_data(folder, samples):
+    exact = [ulpscope.Engine("m.onnx").run(each) for each in samples]
+    same = ulpscope.search("m.onnx", samples, golden=exact, **TASK)
+    assert without_inputs(same) == without_inputs(ulpscope.search("m.onnx", samples, **TASK))
+    held = ulpscope.search("m.onnx", samples[:4], hold_out=samples[4:], golden=exact, **TASK)
+    assert held.held_out is not None and held.to_dict()["held_out"]["samples"] > 0
+    assert ulpscope.search("m.onnx", samples, hold_out=False, **TASK).held_out is None
+    wrong = [{"y": each["y"] + 1} for each in exact]
+    assert ulpscope.search("m.onnx", samples, golden=wrong, **TASK).verdict == "not-reachable"
+
+
+def test_a_function_as_metric(folder, samples):
+    """As the built-in metric, which is judged by another implementation."""
+
+    def relative(golden, candidate):
+        assert sorted(golden) == sorted(candidate) == ["y"] and golden["y"].dtype == np.float32
+        return {"y": np.linalg.norm(golden["y"] - candidate["y"]) / np.linalg.norm(golden["y"])}
+
+    answer = ulpscope.search("m.onnx", samples, metric=relative, **TASK)
+    builtin = ulpscope.search("m.onnx", samples, **TASK)
+    assert answer.nodes_to_exclude == builtin.nodes_to_exclude
+    assert answer.error == pytest.approx(builtin.error, rel=1e-3) and answer.search.worst_sample == builtin.search.worst_sample
+    assert ulpscope.verify("m.onnx", answer, samples).error == pytest.approx(builtin.error, rel=1e-3)
+    answer.save("a.json")
+    with pytest.raises(ulpscope.Error, match="does not say its tolerance"):
+        ulpscope.verify("m.onnx", ulpscope.Answer.load("a.json"), samples)
+
+
+def test_a_function_whose_higher_values_are_better(folder, samples):
+    def closeness(golden, candidate):
+        return 1 - np.linalg.norm(golden["y"] - candidate["y"]) / np.linalg.norm(golden["y"])
+
+    closeness.higher_is_better = True
+    answer = ulpscope.search("m.onnx", samples, **{**TASK, "metric": closeness, "threshold": 0.998})
+    assert answer.verdict == "found" and answer.nodes_to_exclude == ["Raise", "Lower"] and answer.error > 0.998
+
+
+@pytest.mark.parametrize("result", [float("nan"), "much", {"z": 1.0}])
+def test_functions_that_give_no_number(folder, samples, result):
+    with pytest.raises(ulpscope.Error, match="expected a number") as caught:
+        ulpscope.search("m.onnx", samples, metric=lambda golden, candidate: result, threshold={"y": 0.1})
+    assert caught.value.code == CODE.SCRIPT
+
+
+def test_what_callables_raise_comes_out_as_it_is(folder, samples):
+    class Mine(Exception):
+        pass
+
+    mine = Mine("x")
+
+    def fail(*_):
+        raise mine
+
+    for options in ({"progress": fail}, {"metric": fail}):
+        with pytest.raises(Mine) as caught:
+            ulpscope.search("m.onnx", samples, **{**TASK, **options})
+        assert caught.value is mine
+    with pytest.raises(Mine):
+        ulpscope.calibrate("m.onnx", samples, progress=fail)
+
+
+def test_progress_is_told(folder, samples):
+    seen: list[ulpscope.Progress] = []
+    ulpscope.search("m.onnx", samples, progress=seen.append, **TASK)
+    assert len({each.stage for each in seen}) > 2 and seen[-1].trials > 0
+    assert max(each.best for each in seen) >= 2
+
+
+@pytest.mark.parametrize("trials", [0, 2])
+def test_ctrl_c_keeps_the_best_answer(folder, samples, trials):
+    def press(now):
+        if now.trials >= trials:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ulpscope.search("m.onnx", samples, progress=press, **TASK)
+    assert isinstance(caught.value, ulpscope.SearchInterrupted)
+    assert caught.value.answer is not None and caught.value.answer.verdict in ("unverified", "found")
+
+
+def test_ctrl_c_in_a_metric(folder, samples):
+    def press(golden, candidate):
+        os.kill(os.getpid(), signal.SIGINT)
+        return 0.0
+
+    with pytest.raises(KeyboardInterrupt):
+        ulpscope.search("m.onnx", samples, metric=press, **TASK)
+
+
+def test_ctrl_c_ends_calibrations_and_conversions(folder, samples):
+    def data():
+        yield samples[0]
+        os.kill(os.getpid(), signal.SIGINT)
+        yield samples[1]
+
+    with pytest.raises(KeyboardInterrupt):
+        ulpscope.calibrate("m.onnx", data())
+
+
+def test_other_threads_run_meanwhile(folder, samples):
+    """They count only while nobody holds the interpreter; no callable of this search lets go of it."""
+    running, counted = threading.Event(), [0]
+
+    def count():
+        while not running.is_set():
+            counted[0] += 1
+            time.sleep(0)
+
+    loaded = ulpscope.data.Source("m.onnx").load(ulpscope.native._core.ModelOptions())
+    options = ulpscope.native._core.SearchOptions()
+    options.criterion = ulpscope.criterion.make_criterion("rel-l2", 0.002)
+    thread = threading.Thread(target=count)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # Nobody is made to let go.
+    try:
+        thread.start()
+        before = counted[0]
+        ulpscope.native._core.search(loaded, samples * 40, options, None)
+        assert counted[0] > before
+    finally:
+        running.set()
+        sys.setswitchinterval(interval)
+        thread.join()
+
+
+def test_journals_go_on(folder, samples):
+    first = ulpscope.search("m.onnx", samples, journal="j.jsonl", **TASK)
+    again = ulpscope.search("m.onnx", samples, journal="j.jsonl", resume=True, **TASK)
+    assert same_but_for_time(first.to_json()) == same_but_for_time(again.to_json())
+    with pytest.raises(ulpscope.Error, match="--threshold|criterion"):
+        ulpscope.search("m.onnx", samples, journal="j.jsonl", resume=True, **{**TASK, "threshold": 0.003})
+
+
+def test_answers(folder, samples):
+    answer = ulpscope.search("m.onnx", samples, **TASK)
+    assert answer.verdict == "found" and answer.reasons["Raise"].kind == "cancellation"
+    assert answer.error == answer.to_dict()["search"]["value"] and answer.held_out.passed
+    answer.save("a.json")
+    loaded = ulpscope.Answer.load(pathlib.Path("a.json"))
+    assert json.loads(loaded.to_json()) == answer.to_dict() and loaded.trials == answer.trials
+    assert ulpscope.Answer.from_json(answer.to_json()).layers == answer.layers
+    page = answer._repr_html_()
+    assert "<td>Raise</td>" in page and "&lt;= 0.002" in page and "found" in page
+
+
+def test_the_curve_and_other_trials(folder, samples):
+    answer = ulpscope.search("m.onnx", samples, **TASK)
+    curve = answer.pareto()
+    assert [(p.time_us, p.used, p.raised) for p in curve] == [tuple(p) for p in answer.to_dict()["curve"]]
+    for trial in answer.trials:
+        other = answer.at(trial)
+        assert {(layer.name, layer.precision) for layer in other.layers} == set(trial.layers)
+        engine = ulpscope.Engine("m.onnx", answer=other)
+        raised = {layer.name for layer in engine.layers if layer.precision == "fp32" and layer.op != "Constant"}
+        assert {name for name, _ in trial.layers} <= raised
+        if trial.kind == "search":
+            assert other.error == trial.judgement.error
+            assert other.verdict == ("found" if trial.passed and other.held_out else "unverified")
+    assert answer.at(curve[-1]).layers if curve[-1].trial is not None else True
+    for wrong in (len(answer.trials), -len(answer.trials) - 1):
+        with pytest.raises(ulpscope.Error, match="trial"):
+            answer.at(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ({"threshold": None}, CODE.INVALID_ARGUMENT, "expected a tolerance"),
+        ({"atol": 1e-3}, CODE.INVALID_ARGUMENT, "got both"),
+        ({"metric": "l7"}, CODE.INVALID_ARGUMENT, "l7"),
+        ({"threshold": {"z": 1}}, CODE.INVALID_ARGUMENT, "z"),
+        ({"objective": "best"}, CODE.INVALID_ARGUMENT, "best"),
+        ({"precisions": "fp17"}, CODE.INVALID_ARGUMENT, "fp17"),
+        ({"fallback": "float17"}, CODE.INVALID_ARGUMENT, "float17"),
+        ({"keep": "Nobody"}, CODE.INVALID_ARGUMENT, "Nobody"),
+        ({"margin": 2}, CODE.INVALID_ARGUMENT, "margin"),
+        ({"calibration": "none.cache", "precisions": "int8"}, CODE.NOT_FOUND, "none.cache"),
+        ({"golden": "none.json"}, CODE.NOT_FOUND, "none.json"),
+        ({"data": "none.npz"}, CODE.NOT_FOUND, "none.npz"),
+        ({"data": []}, CODE.INVALID_ARGUMENT, "at least one"),
+        ({"data": 7}, CODE.INVALID_ARGUMENT, "int"),
+        ({"data": [np.zeros(3)]}, CODE.INVALID_ARGUMENT, "dictionary"),
+        ({"data": [{"z": np.zeros(3)}]}, CODE.INVALID_ARGUMENT, "x"),
+        ({"data": {"x": np.zeros((3, 4, 24)), "k": np.zeros((2,))}}, CODE.INVALID_ARGUMENT, "3 of 'x'"),
+        ({"model": "none.onnx"}, CODE.NOT_FOUND, "none.onnx"),
+        ({"model": 3}, CODE.INVALID_ARGUMENT, "from_torch"),
+    ],
+)
+def test_mistakes_are_errors_with_codes(folder, samples, options, code, words):
+    arguments = {"model": "m.onnx", "data": samples, **TASK, **options}
+    with pytest.raises(ulpscope.Error, match=words) as caught:
+        ulpscope.search(arguments.pop("model"), arguments.pop("data"), **arguments)
+    assert caught.value.code == code
+
+
+def test_a_limit_is_a_verdict(folder, samples):
+    answer = ulpscope.search("m.onnx", samples, max_trials=1, **TASK)
+    assert answer.verdict == "unverified" and "limit" in answer.message
