@@ -104,9 +104,9 @@ std::string meant_options(const OptionTable& table, const Arguments& parsed) {
   return "";
 }
 
-/// Runs `body`; what it throws becomes a message and an exit status.
+/// Runs `body`; what it throws becomes a message and an exit status, `failed` for what is not right outside of ulpscope.
 template <typename Body>
-int guarded(Body&& body) {
+int guarded(int failed, Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
@@ -116,13 +116,13 @@ int guarded(Body&& body) {
       return kInterruptedStatus;
     }
     log(LogLevel::kCritical, error.what());
-    return kFailed;
+    return failed;
   } catch (const std::bad_alloc&) {
     log(LogLevel::kCritical, "Out of memory; try smaller inputs or fewer outputs.");
-    return kFailed;
+    return failed;
   } catch (const std::system_error& error) {
     log(LogLevel::kCritical, error.what());
-    return kFailed;
+    return failed;
   } catch (const UsageError&) {
     throw;
   } catch (const std::exception& error) {
@@ -135,7 +135,7 @@ int guarded(Body&& body) {
 
 int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, const std::string& command) {
   const auto start = std::chrono::steady_clock::now();
-  return guarded([&] {
+  return guarded(tool.failure_status(), [&] {
     logging.apply();
     tool.command = command;
     std::set<const Option*> warned;
@@ -143,7 +143,7 @@ int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, co
       if (option->support == Support::kIgnored && warned.insert(option).second)
         log_warning(fmt::format("[options] {} has no effect: {}", option->names[0], option->instead));
     if (tool.announces()) log(kStartLevel, "RUNNING | Command: " + command);
-    int status = guarded([&] {
+    int status = guarded(tool.failure_status(), [&] {
       for (const auto& [option, values] : parsed.occurrences)
         if (option->support == Support::kRefused)
           throw Error(ErrorCode::kUnsupported, fmt::format("[options] {}: {}", option->names[0], option->instead));
@@ -151,7 +151,7 @@ int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, co
     });
     if (status == 0 && !console_is_sound()) {
       std::fputs("[!] The log could not be written completely; is the disk full?\n", stderr);
-      status = kFailed;
+      status = tool.failure_status();
     }
     if (tool.announces() && status != kInterruptedStatus) {
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

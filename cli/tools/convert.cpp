@@ -1,7 +1,6 @@
 #include "ulpscope/convert.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "graph/layer_choice.h"
 #include "interrupt.h"
 #include "precision/shell_word.h"
+#include "tools/answer_options.h"
 #include "tools/calibrate.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
@@ -207,17 +207,7 @@ class ConvertTool : public Tool {
     for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
       if (objective_ && *objective_ == name_of(each)) convert_.answer = with_set(std::move(*convert_.answer), each);
     const AnswerFile& answer = *convert_.answer;
-    for (const auto& [name, flag] :
-         {std::pair{"fp16", &TrtConfigArgs::fp16}, {"bf16", &TrtConfigArgs::bf16}, {"int8", &TrtConfigArgs::int8}}) {
-      const bool allowed = std::ranges::find(answer.precisions, name) != answer.precisions.end();
-      if (config_.*flag && !allowed)
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[options] --answer and --{}: the answer lowers layers to {} and holds for that alone; "
-                                "try a search with --{}",
-                                name, fmt::join(answer.precisions, " and "), name));
-      config_.*flag = allowed;
-    }
-    if (!config_.fusion) config_.fusion = answer.fusion;
+    load_as(answer, config_);
     if (answer.answer.verdict != Answer::Verdict::kFound)
       log_warning(fmt::format("[convert] --answer {}: the search did not end with a set that passes everywhere: {}",
                               *answer_path_, answer.answer.message));

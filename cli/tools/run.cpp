@@ -13,6 +13,7 @@
 #include "runners/engine_runner.h"
 #include "runners/onnxruntime_runner.h"
 #include "runners/tensorrt_runner.h"
+#include "tools/answer_options.h"
 #include "tools/comparing.h"
 #include "tools/gen_script.h"
 #include "tools/network_setup.h"
@@ -79,6 +80,7 @@ class RunTool : public Tool {
 
   int run() override {
     if (options_.gen_script == "-") move_log_to_stderr();
+    if (options_.answer) apply_answer(options_);
     check_options();
     if (options_.gen_script) return write_script();
     set_num_threads(options_.config.num_threads());

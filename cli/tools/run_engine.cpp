@@ -51,6 +51,7 @@ std::shared_ptr<Engine> build_engine(const RunOptions& options, ScriptHost& host
     return load_built_engine(options);
   }
   Model model = load_network(options.network_args(), host);
+  if (!options.answer_scales.empty()) model.loaded().build.scales = options.answer_scales;
   add_scales(options.network_args(), host, model);
   check_interrupted();
   Progress progress;

@@ -1,6 +1,10 @@
 // The option groups of `ulpscope run`, in the order of its help text.
 #pragma once
 
+#include <map>
+#include <optional>
+#include <string>
+
 #include "args/comparison.h"
 #include "args/data_loader.h"
 #include "args/inference.h"
@@ -13,7 +17,8 @@
 namespace ulpscope::cli {
 
 struct RunOptions {
-  std::optional<std::string> gen_script;
+  std::optional<std::string> gen_script, answer;
+  std::map<std::string, float> answer_scales;  ///< int8, of the answer.
   RunnerSelectArgs runners;
   ModelArgs model;
   OnnxLoadArgs onnx;

@@ -31,6 +31,9 @@ class Tool {
   /// Whether the lines "RUNNING | Command" and "PASSED | Runtime" frame the run.
   virtual bool announces() const { return false; }
 
+  /// The exit status where an Error ends the run.
+  virtual int failure_status() const { return 1; }
+
   /// Throws UsageError, Error. Returns the exit status: 0, or 1 when a check failed.
   virtual int run() = 0;
 
@@ -47,6 +50,7 @@ std::unique_ptr<Tool> make_precision_linear_tool();
 std::unique_ptr<Tool> make_precision_worst_first_tool();
 std::unique_ptr<Tool> make_report_tool();
 std::unique_ptr<Tool> make_run_tool();
+std::unique_ptr<Tool> make_verify_tool();
 std::unique_ptr<Tool> make_inspect_model_tool();
 std::unique_ptr<Tool> make_inspect_data_tool();
 std::unique_ptr<Tool> make_inspect_diff_tool();

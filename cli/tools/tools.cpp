@@ -10,6 +10,7 @@ constexpr ToolEntry kTools[] = {
     {"inspect data", make_inspect_data_tool},
     {"inspect diff", make_inspect_diff_tool},
     {"report", make_report_tool},
+    {"verify", make_verify_tool},
     {"template trt-network", make_trt_network_template_tool},
     {"template trt-config", make_trt_config_template_tool},
     {"template onnx-gs", make_onnx_gs_template_tool},

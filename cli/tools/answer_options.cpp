@@ -1,0 +1,70 @@
+#include "tools/answer_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "args/parser.h"
+#include "precision/fingerprint.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cli {
+
+void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
+  for (const auto& [name, flag] :
+       {std::pair{"fp16", &TrtConfigArgs::fp16}, {"bf16", &TrtConfigArgs::bf16}, {"int8", &TrtConfigArgs::int8}}) {
+    const bool allowed = std::ranges::find(answer.precisions, name) != answer.precisions.end();
+    if (config.*flag && !allowed)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] --answer and --{}: the answer lowers layers to {} and holds for that alone; "
+                              "try a search with --{}",
+                              name, fmt::join(answer.precisions, " and "), name));
+    config.*flag = allowed;
+  }
+  if (!config.fusion) config.fusion = answer.fusion;
+}
+
+namespace {
+
+/// The words of `run`, whatever the working directory is: repairs and scales are those of the file itself.
+std::vector<std::string> words_to_run(const AnswerFile& answer, bool with_engine) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < answer.run_options.size(); ++i) {
+    const std::string& word = answer.run_options[i];
+    const bool names_file = word == "--repairs" || (word == "--calibration-cache" && !answer.scales.empty());
+    if (word == "--repairs") words.insert(words.end(), {word, answer.path.string()});
+    if (names_file)
+      ++i;
+    else if (word != "--trt" || with_engine)
+      words.push_back(word);
+  }
+  return words;
+}
+
+}  // namespace
+
+void apply_answer(RunOptions& options) {
+  const AnswerFile answer = read_answer(*options.answer);
+  options.model.check_exists();
+  if (options.model.type() == ModelType::kEngine)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] --answer: expected the model that it was found for, got the engine '{}'",
+                            *options.model.model));
+  if (const std::string hash = hash_of_file(options.model.path()); hash != answer.model_hash)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] --answer '{}': it was found for '{}' with the hash {}, but '{}' has the hash {}",
+                            *options.answer, answer.model, answer.model_hash, *options.model.model, hash));
+  const std::vector<std::string> own = std::move(options.network.layer_precisions);
+  options.network.layer_precisions.clear();
+  const auto& runners = options.runners.runners;
+  OptionTable table("ulpscope run", "");
+  options.declare(table);
+  parse(table, words_to_run(answer, std::ranges::find(runners, "--trt") == runners.end()));
+  auto& precisions = options.network.layer_precisions;
+  precisions.insert(precisions.end(), own.begin(), own.end());
+  options.answer_scales = answer.scales;
+}
+
+}  // namespace ulpscope::cli

@@ -1,0 +1,18 @@
+// What an answer of `precision search` says about how its model is loaded.
+#pragma once
+
+#include "args/trt_config.h"
+#include "tools/run_options.h"
+#include "ulpscope/answer.h"
+
+namespace ulpscope::cli {
+
+/// Enables the types that the answer lowers layers to, and its fusion unless one is given. Throws Error for a type that
+/// the options ask for and the answer does not hold for.
+void load_as(const AnswerFile& answer, TrtConfigArgs& config);
+
+/// Sets the options that --answer stands for: its words of `run`, with the repairs and scales of the file. Layer
+/// precisions that are given beside it win. Throws Error: no such file, no answer, one of another model, an engine.
+void apply_answer(RunOptions& options);
+
+}  // namespace ulpscope::cli

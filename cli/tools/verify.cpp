@@ -1,0 +1,264 @@
+#include "ulpscope/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "args/criterion.h"
+#include "args/inference.h"
+#include "args/network_args.h"
+#include "compare/data_loader.h"
+#include "console.h"
+#include "core/file.h"
+#include "core/parallel.h"
+#include "core/temporary_folder.h"
+#include "interrupt.h"
+#include "runners/onnxruntime_runner.h"
+#include "runners/tensorrt_runner.h"
+#include "tools/answer_options.h"
+#include "tools/calibrate.h"
+#include "tools/network_setup.h"
+#include "tools/precision_setup.h"
+#include "tools/tool.h"
+#include "ulpscope/convert.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class VerifyTool : public Tool {
+ public:
+  std::string name() const override { return "verify"; }
+  std::string summary() const override { return "Check on other data whether an answer of `precision search` holds."; }
+  std::string description() const override {
+    return summary() +
+           "\n\n    ulpscope verify model.onnx --answer model.fp16.answer.json --load-inputs fresh.json\n\n"
+           "Runs the model in the precisions of the answer and holds its outputs against those of the model in float32,\n"
+           "with the tolerance of the search. With another --runner, the typed model runs there, and the real error is\n"
+           "shown beside the one that is predicted. The exit status is 0 if the answer holds, 1 if it does not, 2 for a\n"
+           "command line that does not fit, 3 for a defect of ulpscope, and 4 if nothing could be judged: a file, a\n"
+           "runner or the disk failed.";
+  }
+  int failure_status() const override { return 4; }
+
+  void declare(OptionTable& table) override {
+    model_.declare(table, true);
+    table.section("Answer", "what is checked.");
+    table.ours().value({"--answer"}, answer_path_, "FILE", "The answer of `precision search`");
+    table.ours()
+        .value({"--objective"}, objective_, "NAME", "Another one of the sets that it proved")
+        .choose({"fastest", "smallest", "cheapest"});
+    table.ours().value({"--typed"}, typed_, "FILE",
+                       "The typed model that `convert` wrote, for another --runner (default: it is made anew)");
+    table.section("Check", "where it runs, and what it is held against.");
+    table.ours()
+        .value({"--runner"}, runner_, "NAME",
+               "ulpscope (default): emulated; onnxrt: the typed model in ONNX Runtime; onnxrt-cuda: the same on a GPU; "
+               "tensorrt: the typed model in TensorRT")
+        .choose({"ulpscope", "onnxrt", "onnxrt-cuda", "tensorrt"});
+    table.ours().value({"--golden"}, golden_, "FILE",
+                       "Results to compare with (default: those of the model in float32)");
+    table.list({"--rtol", "--rel-tol"}, comparison_.rtol, "[NAME:]X", "Instead of the answer's: relative tolerance");
+    table.list({"--atol", "--abs-tol"}, comparison_.atol, "[NAME:]X", "Instead of the answer's: absolute tolerance");
+    criterion_.declare(table);
+    table.ours().value({"--save-json"}, json_, "FILE", "What was found, as JSON; - for the standard output");
+    table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
+    data_.declare(table);
+    onnx_.declare(table, false);
+    limits_.declare(table);
+  }
+
+  void check_usage() const override {
+    if (!answer_path_) throw UsageError("the following arguments are required: --answer");
+    if (typed_ && runner() == "ulpscope")
+      throw UsageError("argument --typed: not allowed with --runner ulpscope, which runs the answer itself");
+    check_criterion_usage(criterion_, comparison_);
+  }
+
+  int run() override {
+    if (json_ == "-") move_log_to_stderr();
+    model_.check_exists();
+    if (model_.type() != ModelType::kOnnx)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("[model] '{}': expected an ONNX model, got another file", *model_.model));
+    data_.warn_of_unused();
+    limits_.check();
+    AnswerFile answer = read_answer(*answer_path_);
+    for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
+      if (objective_ && *objective_ == name_of(each)) answer = with_set(std::move(answer), each);
+    load_as(answer, config_);
+    set_num_threads(config_.num_threads());
+    const auto host = make_script_host(onnx_, limits_);
+    const NetworkArgs args{model_, onnx_, config_, network_, data_};
+    Model model = load_network(args, *host);
+    LoadedModel& loaded = model.loaded();
+    loaded.build.assume_lowest = true;
+    if (config_.int8) {
+      loaded.build.scales = answer.scales;
+      add_scales(args, *host, model);
+    }
+    VerifyOptions options;
+    if (const CriterionOptions given = criterion_options(criterion_, comparison_); tolerance_given())
+      options.criterion = given;
+    std::vector<TensorMap> samples = make_inputs(model_, data_, *host, input_bindings(*loaded.network), {});
+    if (samples.empty())
+      throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
+    if (data_.generates())
+      log_warning("[verify] The inputs are random numbers, since none were given; try --load-inputs");
+    if (golden_) {
+      GoldenResults golden = load_golden(*golden_, *loaded.network);
+      match_counts(samples, golden);
+      options.golden = by_name(golden.iterations);
+    }
+    options.interrupt = check_interrupted;
+    const std::vector<TensorsByName> inputs = by_name(samples);
+    const Judgement predicted = verify(model, answer, inputs, options);
+    std::optional<Judgement> real;
+    if (runner() != "ulpscope") {
+      options.candidate = run_elsewhere(model, answer, samples, *host);
+      real = verify(model, answer, inputs, options);
+    }
+    return report(answer, samples.size(), predicted, real);
+  }
+
+ private:
+  std::string runner() const { return runner_.value_or("ulpscope"); }
+
+  bool tolerance_given() const {
+    return criterion_.metric || criterion_.metric_script || !criterion_.threshold.empty() ||
+           !comparison_.rtol.empty() || !comparison_.atol.empty();
+  }
+
+  std::vector<TensorsByName> run_elsewhere(const Model& model, const AnswerFile& answer,
+                                           const std::vector<TensorMap>& samples, ScriptHost& host) {
+    std::optional<TemporaryFolder> folder;
+    fs::path typed = typed_.value_or("");
+    if (!typed_) {
+      typed = folder.emplace(fs::temp_directory_path() / "ulpscope-").path() / "typed.onnx";
+      ConvertOptions convert_options;
+      convert_options.answer = answer;
+      convert_options.verify = convert_options.python_checks = false;
+      convert_options.interrupt = check_interrupted;
+      const std::vector<TensorsByName> first{by_name(samples.front())};
+      convert(model, typed, first, convert_options);
+    } else if (std::error_code ignored; !fs::exists(typed, ignored)) {
+      throw Error(ErrorCode::kNotFound, fmt::format("[verify] --typed '{}': no such file", typed.string()));
+    }
+    const std::unique_ptr<Runner> runner = make_runner(typed, samples, host);
+    runner->activate();
+    std::vector<InputBinding> bindings;
+    for (const RunnerBinding& each : runner->input_bindings()) bindings.push_back({each.name, each.type, each.shape});
+    std::vector<TensorsByName> outputs;
+    for (const TensorMap& sample : samples) {
+      check_interrupted();
+      outputs.push_back(by_name(runner->infer(adapt_inputs(sample, bindings))));
+    }
+    runner->deactivate();
+    return outputs;
+  }
+
+  std::unique_ptr<Runner> make_runner(const fs::path& typed, const std::vector<TensorMap>& samples,
+                                      ScriptHost& host) const {
+    if (runner() == "tensorrt") {
+      TensorRTOptions options;
+      options.strongly_typed = true;
+      for (const NamedTensor& input : samples.front()) {
+        TensorRTOptions::InputProfile profile{input.name, input.tensor.shape(), input.tensor.shape(),
+                                              input.tensor.shape()};
+        for (const TensorMap& sample : samples)
+          if (const Tensor* tensor = find_tensor(sample, input.name);
+              tensor != nullptr && tensor->shape().size() == profile.min.size())
+            for (std::size_t d = 0; d < profile.min.size(); ++d) {
+              profile.min[d] = std::min(profile.min[d], tensor->shape()[d]);
+              profile.max[d] = std::max(profile.max[d], tensor->shape()[d]);
+            }
+        options.profile.push_back(std::move(profile));
+      }
+      return make_tensorrt_runner(typed, options);
+    }
+    OnnxRuntimeOptions options;
+    options.threads = config_.num_threads();
+    if (runner() == "onnxrt-cuda") options.providers = {"cuda", "cpu"};
+    return make_onnxruntime_runner(typed, options, host.data_worker());
+  }
+
+  int report(const AnswerFile& answer, std::size_t samples, const Judgement& predicted,
+             const std::optional<Judgement>& real) const {
+    const Judgement& judged = real ? *real : predicted;
+    const bool passed = judged.passed();
+    std::string line = fmt::format("{} sample(s): {:.4g} of the tolerance", samples, judged.used);
+    if (!judged.worst_output.empty())
+      line += fmt::format(", {:.4g} at output '{}' of sample {}", judged.value, judged.worst_output,
+                          judged.worst_sample);
+    if (!judged.problem.empty()) line += " (" + judged.problem + ")";
+    if (real) {
+      line += fmt::format("; predicted {:.4g}", predicted.used);
+      if (predicted.used > 0) line += fmt::format(", real / predicted {:.3g}", real->used / predicted.used);
+    }
+    const std::string text = fmt::format("The answer {} on {}: {}", passed ? "holds" : "does not hold", runner(), line);
+    log(passed ? LogLevel::kInfo : LogLevel::kError, text);
+    if (json_) save_json(answer, samples, judged, predicted);
+    return passed ? 0 : 1;
+  }
+
+  static nlohmann::ordered_json to_json(const Judgement& judgement) {
+    // Infinity is no JSON.
+    const auto number = [](double value) {
+      return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+    };
+    nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
+    for (const Judgement::OutputError& each : judgement.outputs)
+      outputs.push_back(
+          {{"output", each.output}, {"used", number(each.used)}, {"value", number(each.value)}, {"sample", each.sample}});
+    nlohmann::ordered_json json{{"used", number(judgement.used)},
+                                {"value", number(judgement.value)},
+                                {"worst_output", judgement.worst_output},
+                                {"worst_sample", judgement.worst_sample}};
+    if (!judgement.problem.empty()) json["problem"] = judgement.problem;
+    json["outputs"] = std::move(outputs);
+    return json;
+  }
+
+  void save_json(const AnswerFile& answer, std::size_t samples, const Judgement& judged,
+                 const Judgement& predicted) const {
+    const nlohmann::ordered_json json{{"format", "ulpscope-verify"},
+                                      {"version", 1},
+                                      {"model", {{"path", *model_.model}, {"hash", answer.model_hash}}},
+                                      {"answer", *answer_path_},
+                                      {"runner", runner()},
+                                      {"samples", samples},
+                                      {"passed", judged.passed()},
+                                      {"error", to_json(judged)},
+                                      {"predicted", to_json(predicted)}};
+    const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    if (*json_ == "-") {
+      fmt::print("{}", text);
+      return;
+    }
+    const WritingFile writing;
+    write_file(*json_, text);
+    log_info("Saving to " + *json_);
+  }
+
+  ModelArgs model_;
+  OnnxLoadArgs onnx_;
+  TrtConfigArgs config_;
+  TrtNetworkArgs network_;
+  DataLoaderArgs data_;
+  PythonLimitArgs limits_;
+  CriterionArgs criterion_;
+  ComparisonArgs comparison_;
+  std::optional<std::string> answer_path_, objective_, typed_, golden_, json_, runner_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tool> make_verify_tool() { return std::make_unique<VerifyTool>(); }
+
+}  // namespace ulpscope::cli
