@@ -1,0 +1,122 @@
+"""`verify`, and `run --answer`: whether an answer holds on other data, judged again here by ONNX Runtime and NumPy."""
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from search_support import masked_attention, outputs_of, save_inputs
+
+SEARCH = ["--fp16", "--objective", "smallest", "--fusion", "none", "--atol", "1e-3", "--rtol", "1e-2"]
+
+
+def samples(seeds, low=1, high=2):
+    return [{"x": np.random.default_rng(i).uniform(low, high, (1, 1, 256, 256)).astype(np.float32)} for i in seeds]
+
+
+@pytest.fixture
+def answer(run, model, tmp_path):
+    outcome = run("precision", "search", model, "--load-inputs", save_inputs(tmp_path / "in.json", samples(range(4))),
+                  *SEARCH, "--save-answer", "a.json")
+    assert outcome.code == 0, outcome
+    return "a.json"
+
+
+def test_an_answer_holds_on_fresh_data(run, model, answer, tmp_path):
+    fresh = save_inputs(tmp_path / "fresh.json", samples(range(100, 103)))
+    outcome = run("verify", model, "--answer", answer, "--load-inputs", fresh, "--save-json", "v.json")
+    assert outcome.code == 0, outcome
+    assert "The answer holds on ulpscope: 3 sample(s):" in outcome.out
+    verdict = json.loads((tmp_path / "v.json").read_text())
+    assert verdict["format"] == "ulpscope-verify" and verdict["passed"] and verdict["samples"] == 3
+    # Judged again: the two runs of the model, by the written rule of --atol and --rtol.
+    assert run("run", model, "--answer", answer, "--load-inputs", fresh, "--save-outputs", "low.json").code == 0
+    assert run("run", model, "--trt", "--fusion", "none", "--load-inputs", fresh, "--save-outputs", "high.json").code == 0
+    used = max(float((np.abs(low[name].astype(np.float64) - high[name]) / np.maximum(1e-3, 1e-2 * np.abs(high[name]))).max())
+               for low, high in zip(outputs_of(tmp_path / "low.json"), outputs_of(tmp_path / "high.json")) for name in high)
+    assert used <= 1
+    assert verdict["error"]["used"] == pytest.approx(used, rel=1e-6)
+
+
+def test_an_answer_that_does_not_hold(run, model, answer, tmp_path):
+    fresh = save_inputs(tmp_path / "fresh.json", samples([5]))
+    outcome = run("verify", model, "--answer", answer, "--load-inputs", fresh, "--atol", "0", "--rtol", "1e-12")
+    assert outcome.code == 1, outcome
+    assert "The answer does not hold on ulpscope" in outcome.out
+
+
+def test_the_typed_model_elsewhere(run, model, answer, tmp_path):
+    fresh = samples([7, 8])
+    name = save_inputs(tmp_path / "fresh.json", fresh)
+    assert run("convert", model, "--answer", answer, "-o", "typed.onnx").code == 0
+    made, given = [run("verify", model, "--answer", answer, "--load-inputs", name, "--runner", "onnxrt", "--save-json", "-",
+                       *typed) for typed in ((), ("--typed", "typed.onnx"))]
+    assert made.code == 0 and given.code == 0, (made, given)
+    assert json.loads(made.out) == json.loads(given.out)
+    sessions = [onnxruntime.InferenceSession(str(path)) for path in (tmp_path / "typed.onnx", model)]
+    used = 0
+    for sample in fresh:
+        low, high = [session.run(None, sample)[0].astype(np.float64) for session in sessions]
+        used = max(used, float((np.abs(low - high) / np.maximum(1e-3, 1e-2 * np.abs(high))).max()))
+    verdict = json.loads(made.out)
+    assert verdict["runner"] == "onnxrt" and verdict["passed"]
+    # The exact outputs are ulpscope's there and ONNX Runtime's here.
+    assert verdict["error"]["used"] == pytest.approx(used, rel=1e-2, abs=1e-3)
+    assert verdict["predicted"]["used"] > 0
+
+
+def test_what_cannot_be_judged(run, model, answer, tmp_path):
+    fresh = save_inputs(tmp_path / "fresh.json", samples([9]))
+    (tmp_path / "no.json").write_text("{}")
+    (tmp_path / "folder").mkdir()
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 256, 256])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 256, 256])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "other.onnx")
+    for words, message in [
+        ((model, "--answer", "gone.json", "--load-inputs", fresh), "gone.json"),
+        ((model, "--answer", "no.json", "--load-inputs", fresh), "no.json"),
+        ((model, "--answer", answer, "--load-inputs", "gone.json"), "gone.json"),
+        (("other.onnx", "--answer", answer, "--load-inputs", fresh), "it was found for"),
+        ((model, "--answer", answer, "--load-inputs", fresh, "--runner", "onnxrt", "--typed", "gone.onnx"), "gone.onnx"),
+        ((model, "--answer", answer, "--load-inputs", fresh, "--save-json", "folder"), "folder"),
+    ]:
+        outcome = run("verify", *words)
+        assert outcome.code == 4 and message in outcome.err, (words, outcome)
+
+
+@pytest.mark.parametrize("words, message", [
+    ((), "the following arguments are required: --answer"),
+    (("--answer", "a.json", "--typed", "t.onnx"), "argument --typed: not allowed with --runner ulpscope"),
+    (("--answer", "a.json", "--runner", "gpu"), "invalid choice: 'gpu'"),
+    (("--answer", "a.json", "--threshold", "1"), "needs --metric"),
+])
+def test_command_lines_that_do_not_fit(run, model, words, message):
+    outcome = run("verify", model, *words)
+    assert outcome.code == 2 and message in outcome.err, outcome
+
+
+def test_int8_answers_run_with_their_repairs_from_anywhere(run, tmp_path):
+    inputs = masked_attention(tmp_path / "m.onnx")
+    name = save_inputs(tmp_path / "in.json", inputs)
+    (tmp_path / "kept").mkdir()
+    outcome = run("precision", "search", "m.onnx", "--int8", "--precision", "float16", "float32", "--load-inputs", name,
+                  "--metric", "rel-l2", "--threshold", "3e-2", "--save-answer", "kept/a.json", "--no-journal")
+    assert outcome.code == 0, outcome
+    words = json.loads((tmp_path / "kept" / "a.json").read_text())["run_options"]
+    assert run("run", "m.onnx", *words, "--load-inputs", name, "--save-outputs", "words.json").code == 0
+    # The scales are in the answer: the cache may be gone.
+    for cache in tmp_path.rglob("*.cache"):
+        cache.unlink()
+    assert run("run", "m.onnx", "--answer", "kept/a.json", "--load-inputs", name, "--save-outputs", "answer.json").code == 0
+    for a, b in zip(outputs_of(tmp_path / "words.json"), outputs_of(tmp_path / "answer.json")):
+        for output in a:
+            assert a[output].tobytes() == b[output].tobytes()
+    assert run("verify", "m.onnx", "--answer", "kept/a.json", "--load-inputs", name).code == 0
+
+
+def test_run_takes_no_answer_of_another_model(run, model, dynamic_model, answer):
+    outcome = run("run", dynamic_model, "--answer", answer)
+    assert outcome.code == 1 and "it was found for" in outcome.err, outcome
