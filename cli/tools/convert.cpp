@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "args/criterion.h"
@@ -26,6 +27,11 @@ namespace ulpscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// The exit status where a check had nothing to judge.
+constexpr int kUnjudged = 4;
+/// rel-l2 beyond which few models are of use.
+constexpr double kLargeError = 0.1;
 
 class ConvertTool : public Tool {
  public:
@@ -138,7 +144,7 @@ class ConvertTool : public Tool {
     convert_.verify = !no_verify_;
     convert_.python_checks = !no_python_checks_;
     const std::vector<TensorsByName> samples =
-        by_name(make_inputs(model_, data_, *host, input_bindings(*loaded.network), {}));
+        by_name(make_inputs(model_, data_, *host, input_bindings(*loaded.network), default_shapes(*loaded.network)));
     if (repair_only_) {
       repair_only(model, samples);
       return 0;
@@ -149,10 +155,35 @@ class ConvertTool : public Tool {
       made = convert(model, *output_, samples, convert_);
     }
     save(made);
-    return 0;
+    return judge(made, samples.size());
   }
 
  private:
+  std::vector<std::pair<std::string, Shape>> default_shapes(const Network& network) const {
+    if (!data_.generates()) return {};
+    return fitting_shapes(network, model_);
+  }
+
+  /// What the lower types cost; 4 where the checks saw nothing that can be judged.
+  int judge(const ConvertedModel& made, std::size_t samples) const {
+    if (!made.error) return 0;
+    const Judgement& error = *made.error;
+    if (!error.problem.empty() || !std::isfinite(error.value)) {
+      log_error(fmt::format("[convert] The check says nothing: {}; the model is written, but try it with inputs that it "
+                            "is made for (--load-inputs, --input-shapes)",
+                            error.problem.empty() ? "outputs are not finite" : error.problem));
+      return kUnjudged;
+    }
+    if (error.outputs.empty()) return 0;
+    const std::string text = fmt::format("Error against float32 on {} sample(s): rel-l2 {:.3g} at output '{}'", samples,
+                                         error.value, error.worst_output);
+    if (error.value > kLargeError)
+      log_warning(fmt::format("[convert] {}; `precision search` finds the layers that need more precision", text));
+    else
+      log_info(text);
+    return 0;
+  }
+
   void repair_only(const Model& model, const std::vector<TensorsByName>& samples) const {
     RepairedModel made;
     {

@@ -12,6 +12,7 @@
 #include "onnx/import.h"
 #include "ops/registry.h"
 #include "precision/repair.h"
+#include "engine/specialization.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -98,6 +99,36 @@ std::vector<std::pair<std::string, Shape>> profile_shapes(const TrtConfigArgs& c
   if (!build.profiles.empty())
     for (const auto& [name, shape] : build.profiles.front().min) shapes.emplace_back(name, shape);
   return shapes;
+}
+
+std::vector<std::pair<std::string, Shape>> fitting_shapes(const Network& network, const ModelArgs& model) {
+  const auto given = model.shapes();
+  std::optional<Error> first;
+  for (const std::int64_t size : {1, 8, 32, 64, 128, 224, 256}) {
+    std::vector<std::pair<std::string, Shape>> result;
+    std::vector<Shape> shapes;
+    for (const TensorId id : network.inputs) {
+      const TensorInfo& info = network.tensor(id);
+      const auto named = std::ranges::find(given, info.name, &std::pair<std::string, Shape>::first);
+      if (!info.shape && named == given.end()) return {};
+      Shape& shape = shapes.emplace_back(named != given.end() ? named->second : *info.shape);
+      if (std::ranges::none_of(shape, [](std::int64_t d) { return d < 0; })) continue;
+      for (std::size_t d = 0; d < shape.size(); ++d)
+        if (shape[d] < 0) shape[d] = d == 0 ? 1 : size;
+      result.emplace_back(info.name, shape);
+    }
+    if (result.empty()) return {};
+    try {
+      static_cast<void>(specialize(network, shapes));
+      return result;
+    } catch (const Error& error) {
+      if (!first) first = error;
+    }
+  }
+  throw Error(first->code(),
+              fmt::format("{}\nDynamic dimensions were tried as 1, 8, 32, 64, 128, 224 and 256; try --input-shapes "
+                          "NAME:[1,3,48,192], or --load-inputs FILE",
+                          first->what()));
 }
 
 InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const std::string& what) {

@@ -106,7 +106,9 @@ class VerifyTool : public Tool {
     VerifyOptions options;
     if (const CriterionOptions given = criterion_options(criterion_, comparison_); tolerance_given())
       options.criterion = given;
-    std::vector<TensorMap> samples = make_inputs(model_, data_, *host, input_bindings(*loaded.network), {});
+    std::vector<TensorMap> samples = make_inputs(
+        model_, data_, *host, input_bindings(*loaded.network),
+        data_.generates() ? fitting_shapes(*loaded.network, model_) : std::vector<std::pair<std::string, Shape>>{});
     if (samples.empty())
       throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
     if (data_.generates())

@@ -112,7 +112,12 @@ Judgement error_against_float32(LoadedModel& model, const Choice& choice, const 
   const auto golden = exact.run(exact.full_precision(), 0, samples.size(), /*keep=*/false, interrupt);
   Trials typed(choice.network, choice.build, samples);
   const auto outputs = typed.run(assignment, 0, samples.size(), /*keep=*/false, interrupt);
-  return make_metric_criterion(MetricKind::kRelativeL2, 1.0, {}, /*infinities_equal=*/true)->judge(golden, outputs);
+  Judgement error =
+      make_metric_criterion(MetricKind::kRelativeL2, 1.0, {}, /*infinities_equal=*/true)->judge(golden, outputs);
+  const auto is_empty = [](const NamedTensor& output) { return output.tensor.size() == 0; };
+  if (std::ranges::all_of(golden, [&](const TensorMap& each) { return std::ranges::all_of(each, is_empty); }))
+    error.problem = "no output has any element";
+  return error;
 }
 
 }  // namespace
