@@ -169,8 +169,8 @@ class ConvertTool : public Tool {
     if (!made.error) return 0;
     const Judgement& error = *made.error;
     if (!error.problem.empty() || !std::isfinite(error.value)) {
-      log_error(fmt::format("[convert] The check says nothing: {}; the model is written, but try it with inputs that it "
-                            "is made for (--load-inputs, --input-shapes)",
+      log_error(fmt::format("[convert] The check says nothing: {}. The model is written; try `precision search`, which repairs "
+                            "what leaves the range, or other inputs (--load-inputs, --input-shapes)",
                             error.problem.empty() ? "outputs are not finite" : error.problem));
       return kUnjudged;
     }

@@ -12,7 +12,7 @@ from convert_support import assert_converted, casts, info, model, save, shared_i
 def test_the_answer_of_a_search(run, tmp_path):
     save(tmp_path, needs_constraints())
     found = run("precision", "search", "m.onnx", "--fp16", "--objective", "smallest", "--val-range", "x:[1,2]", "--iterations", "4",
-                "--save-answer", "a.json", "--no-journal")
+                "--atol", "1e-5", "--rtol", "1e-5", "--save-answer", "a.json", "--no-journal")
     assert found.code == 0, found
     kept = [layer["name"] for layer in json.loads((tmp_path / "a.json").read_text())["layers"]]
     assert_converted(run("convert", "m.onnx", "--answer", "a.json", "-o", "t.onnx"))
@@ -162,7 +162,8 @@ def test_an_answer_brings_its_inputs(run, tmp_path):
     outcome = run("convert", "m.onnx", "--answer", "a.json", "-o", "u.onnx", "--input-shapes", "x:[1,3,6,8]")
     assert_converted(outcome)
     missing = run("convert", "m.onnx", "--answer", "a.json", "-o", "v.onnx")
-    assert missing.code == 1 and "'i.json', which the search read inputs from, is not there" in missing.text, missing
+    # Shapes of its own are found for the windows.
+    assert missing.code == 0 and "'i.json', which the search read inputs from, is not there" in missing.text, missing
 
 
 def test_a_search_that_keeps_every_layer_writes_no_typed_model(run, tmp_path):
