@@ -115,7 +115,7 @@ class CurvePoint:
 class Answer:
     """The answer of a search. Immutable; the same as the file that `ulpscope precision search` writes.
 
-    >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest")
+    >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest", fusion="none")
     >>> answer.verdict
     'found'
     >>> [(layer.name, layer.reason.kind) for layer in answer.layers]

@@ -89,7 +89,7 @@ def convert(
 
     >>> typed, info = ulpscope.convert("model.onnx", precision="fp16", keep=["Add", "Sub"])
     >>> info.lowered, info.casts, info.error_vs_fp32 < 1e-3
-    (2, 2, True)
+    (2, 4, True)
     """
     source = Source(model)
     if answer is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
+from typing import TYPE_CHECKING, Any, Optional, Protocol, Union, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -120,7 +120,7 @@ def _samples(data: Data, specs: list[_core.Spec], what: str) -> Iterator[Arrays]
             yield _arrays(sample, what)
     elif (hasattr(data, "__iter__") or hasattr(data, "__getitem__")) and not isinstance(data, (bytes, np.ndarray)):
         _tell_inputs(data, specs)
-        for sample in iter(data):
+        for sample in cast(Iterable[Sample], data):
             yield _arrays(sample, what)
     else:
         example = f"; try [{{{specs[0][0]!r}: array}}]" if specs else ""

@@ -90,7 +90,7 @@ def search(
     best so far; what `progress` and `metric` raise comes out as it is. Raises Error: INVALID_ARGUMENT for what makes no
     sense, NOT_FOUND, INVALID_FILE, IO, UNSUPPORTED for files, SCRIPT for a metric that does not give numbers.
 
-    >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest")
+    >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest", fusion="none")
     >>> answer.verdict, answer.nodes_to_exclude
     ('found', ['Add', 'Sub'])
     """

@@ -57,7 +57,7 @@ def verify(
     Raises Error: INVALID_ARGUMENT for an answer of another model or without a tolerance, and samples that do not fit;
     NOT_FOUND for a runner that is not installed. Ctrl-C: KeyboardInterrupt.
 
-    >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest")
+    >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest", fusion="none")
     >>> check = ulpscope.verify("model.onnx", answer, fresh, runner="onnxruntime")
     >>> check.passed, check.error <= 1e-2, list(check.per_output)
     (True, True, ['y'])
