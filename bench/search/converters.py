@@ -16,11 +16,10 @@ import json
 import pathlib
 import sys
 import tempfile
-import time
 from typing import Any, Callable, Dict, List
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from judging import Tolerance  # noqa: E402
+from judging import Spent, Tolerance  # noqa: E402
 import models  # noqa: E402
 import numpy as np  # noqa: E402
 
@@ -122,16 +121,16 @@ def main() -> None:
                 call = prepare_autocast(model, samples_path, pathlib.Path(folder))
             else:
                 call = prepare_auto_convert(model, samples, accept)
-            start = time.perf_counter()
+            start = Spent.now()
             try:
                 result = call()
                 break
             except Exception:
                 if with_masks:
                     raise
-        seconds = time.perf_counter() - start
+        spent = Spent.now() - start
         onnx.save(result, typed)
-    print(json.dumps({"seconds": seconds, "evaluations": accept.attempts, "edits": "; ".join(edits) or "none"}))
+    print(json.dumps({"seconds": spent.seconds, "cpu": spent.cpu, "evaluations": accept.attempts, "edits": "; ".join(edits) or "none"}))
 
 
 if __name__ == "__main__":

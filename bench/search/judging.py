@@ -1,7 +1,10 @@
 """Judges typed models, ours and those of other tools, in the same way: by ulpscope and by ONNX Runtime.
 
 Each judge compares with the float32 model that it ran itself. Metrics are written here in NumPy, apart from those of the
-program. Values are rounded wherever they are stored: `--fusion none` here, no graph optimization in ONNX Runtime.
+program. Values are rounded wherever they are stored: `--fusion none` here. ONNX Runtime's CPU provider has no arithmetic in
+float16: it computes in float32 between casts, and drops each pair of casts that meet, so that neighbors in float16 round
+nothing and never overflow. Two Identities behind every float16 value (of one, which has a kernel for float16, it would make
+another float32 node) and no graph optimization keep them.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import models  # noqa: E402
 import numpy as np  # noqa: E402
+import onnx  # noqa: E402
 
 Outputs = Dict[str, np.ndarray]
 
@@ -63,6 +67,23 @@ class Tolerance(NamedTuple):
         return 1.0 if self.metric == "allclose" else self.threshold
 
 
+class Spent(NamedTuple):
+    """Seconds by the clock, and of processors: of this process and those that it waited for."""
+
+    seconds: float
+    cpu: float
+
+    @staticmethod
+    def now() -> "Spent":
+        return Spent(time.perf_counter(), sum(os.times()[:4]))
+
+    def __sub__(self, other: "Spent") -> "Spent":
+        return Spent(self.seconds - other.seconds, self.cpu - other.cpu)
+
+    def plus(self, other: "Spent") -> "Spent":
+        return Spent(self.seconds + other.seconds, self.cpu + other.cpu)
+
+
 def comparison(tolerance: Tolerance) -> Any:
     """compare_outputs for --compare-func-script."""
     def compare_outputs(given: Outputs, golden: Outputs) -> Dict[str, bool]:
@@ -71,6 +92,24 @@ def comparison(tolerance: Tolerance) -> Any:
         return {name: passed for name in right}
 
     return compare_outputs
+
+
+def stored(path: pathlib.Path) -> bytes:
+    """The model with two Identities behind every float16 output of a node."""
+    model = onnx.shape_inference.infer_shapes(onnx.load(str(path)))
+    half = {v.name for v in model.graph.value_info if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16}
+    nodes = []
+    for node in model.graph.node:
+        nodes.append(node)
+        for i, name in enumerate(node.output):
+            if name in half:
+                node.output[i] = f"{name}/computed"
+                nodes.append(onnx.helper.make_node("Identity", [f"{name}/computed"], [f"{name}/stored"], f"{name}/stored"))
+                nodes.append(onnx.helper.make_node("Identity", [f"{name}/stored"], [name], f"{name}/read"))
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del model.graph.node[:]
+    model.graph.node.extend(copies)
+    return model.SerializeToString()
 
 
 class Judge:
@@ -88,15 +127,15 @@ class Judge:
         self.shapes = ["--input-shapes", *(f"{name}:[{dims.replace('x', ',')}]" for name, dims in shapes.items())]
         self.golden = {"ulpscope": self.run_ulpscope(model, []), "onnxruntime": self.run_onnxruntime(model)}
 
-    def call(self, words: List[str]) -> Tuple[str, float]:
-        """Runs the program; its standard output and seconds. Raises RuntimeError with its last line."""
-        start = time.perf_counter()
+    def call(self, words: List[str]) -> Tuple[str, "Spent"]:
+        """Runs the program; its standard output and what that took. Raises RuntimeError of what it says, and Spent."""
+        start = Spent.now()
         environment = {**os.environ, "ULPSCOPE_PYTHON": sys.executable}
         result = subprocess.run([self.program, *words], capture_output=True, text=True, check=False, env=environment)
         if result.returncode != 0:
             lines = [line for line in (result.stdout + result.stderr).splitlines() if line.startswith(("[!]", "[E]"))]
-            raise RuntimeError((lines or [f"exit code {result.returncode}"])[0][:200])
-        return result.stdout, time.perf_counter() - start
+            raise RuntimeError((lines or [f"exit code {result.returncode}"])[0][:200], Spent.now() - start)
+        return result.stdout, Spent.now() - start
 
     def run_ulpscope(self, path: pathlib.Path, words: List[str], search_only: bool = False) -> List[Outputs]:
         saved = self.folder / "outputs.json"
@@ -112,7 +151,7 @@ class Judge:
         onnxruntime.set_default_logger_severity(4)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(stored(path), options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         return [dict(zip(names, session.run(None, sample))) for sample in self.samples]
 

@@ -1,8 +1,8 @@
 """Rankings of onnxsim (quant_sensitivity) for int8, most sensitive layer first; runs in the interpreter that has onnxsim.
 
-usage: onnxsim_ranking.py METHOD MODEL.onnx SAMPLES.json OUTPUT OUT.json
+usage: onnxsim_ranking.py METHODS MODEL.onnx SAMPLES.json OUTPUT OUT.json
 
-METHOD is fisher, taylor or oracle (its brute force: each layer quantized alone). What it takes to use it on these models:
+METHODS are fisher,taylor (which share their gradients) or oracle (its brute force: each layer quantized alone). What it takes to use it on these models:
 shapes fixed and folded by onnxsim.simplify, one copy per shape of sample (its Gather and Slice rules want constants); sums
 written as means times a number (it has no rule for ReduceSum and ReduceL2); of logits per position [1, T, V] the last
 position, since the rank is made for [N, classes]. It scores weights and activations as two kinds, in the same unit: added.
@@ -14,17 +14,17 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
-import time
-from typing import Any, Dict
+from typing import Any, Dict, List
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from judging import Spent  # noqa: E402
 import models  # noqa: E402
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 from onnx import helper, numpy_helper  # noqa: E402
 from onnxsim import quant_sensitivity, simplify  # noqa: E402
 
-DRAWS = 8
+DRAWS = 4
 
 
 def only(model: onnx.ModelProto, output: str) -> None:
@@ -110,41 +110,43 @@ def prepared(path: str, output: str, shapes: Dict[str, Any]) -> onnx.ModelProto:
     return model
 
 
-def scores_of(method: str, model: onnx.ModelProto, data: Dict[str, np.ndarray], kind: str) -> Dict[str, float]:
+def scores_of(methods: List[str], model: onnx.ModelProto, data: Dict[str, np.ndarray], kind: str) -> Dict[str, Dict[str, float]]:
+    """Per method and site."""
     sites = quant_sensitivity.find_sites(model)
-    if method == "oracle":
+    if methods == ["oracle"]:
         quants = None
         if kind == "activations":
             quants = quant_sensitivity.calibrate_activations(model, sites, data, 8, percentile=100)
         groups = quant_sensitivity.as_groups(sites)
         found = quant_sensitivity.measure(model, groups, kind, 8, data, quants=quants)
-        return {name: float(metrics["kl"]) for name, metrics in found.items()}
+        return {"oracle": {name: float(metrics["kl"]) for name, metrics in found.items()}}
     many = {name: np.repeat(values, DRAWS, axis=0) for name, values in data.items()}
-    report = quant_sensitivity.rank(model, sites, calib=many, kind=kind, bits=8, methods=(method,), percentile=100)
-    if method not in report.scores:
-        raise SystemExit(f"onnxsim {method}: {report.skipped}")
-    return dict(zip(report.groups, map(float, report.scores[method])))
+    report = quant_sensitivity.rank(model, sites, calib=many, kind=kind, bits=8, methods=methods, percentile=100)
+    if report.skipped:
+        raise SystemExit(f"onnxsim: {report.skipped}")
+    return {method: dict(zip(report.groups, map(float, report.scores[method]))) for method in methods}
 
 
 def main() -> None:
-    method, path, samples_path, output, saved = sys.argv[1:]
-    samples = models.read_samples(pathlib.Path(samples_path))
+    words, path, samples_path, output, saved = sys.argv[1:]
+    methods, samples = words.split(","), models.read_samples(pathlib.Path(samples_path))
     alike: Dict[str, Any] = {}
     for sample in samples:
         alike.setdefault(str({name: values.shape for name, values in sample.items()}), []).append(sample)
-    scores: Dict[str, float] = {}
-    seconds, evaluations = 0.0, 0
+    scores: Dict[str, Dict[str, float]] = {method: {} for method in methods}
+    spent = Spent(0, 0)
     for same in alike.values():
         model = prepared(path, output, {name: list(values.shape) for name, values in same[0].items()})
         data = {name: np.concatenate([sample[name] for sample in same]) for name in same[0]}
-        start = time.perf_counter()
+        start = Spent.now()
         for kind in ("weights", "activations"):
-            for name, score in scores_of(method, model, data, kind).items():
-                scores[name] = scores.get(name, 0.0) + score * len(same) / len(samples)
-        seconds += time.perf_counter() - start
-    evaluations = 2 * (len(scores) if method == "oracle" else DRAWS)
-    order = sorted(scores, key=lambda name: -scores[name])
-    answer = {"order": order, "scores": scores, "seconds": seconds, "evaluations": evaluations}
+            for method, found in scores_of(methods, model, data, kind).items():
+                for name, score in found.items():
+                    scores[method][name] = scores[method].get(name, 0.0) + score * len(same) / len(samples)
+        spent = spent.plus(Spent.now() - start)
+    orders = {method: sorted(found, key=lambda name: -found[name]) for method, found in scores.items()}
+    evaluations = 2 * (len(orders["oracle"]) if methods == ["oracle"] else DRAWS)
+    answer = {"orders": orders, "seconds": spent.seconds, "cpu": spent.cpu, "evaluations": evaluations}
     pathlib.Path(saved).write_text(json.dumps(answer))
 
 
