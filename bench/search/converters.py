@@ -1,11 +1,11 @@
-"""One fp16 converter of others, in a process of the interpreter that has it: writes its model and prints its figures as JSON.
+"""One fp16 converter of others, in the interpreter that has it: writes its model, prints its figures as JSON.
 
 usage: converters.py TOOL MODEL.onnx SAMPLES.json METRIC THRESHOLD RTOL OUTPUT TYPED.onnx
 
-onnxconverter-common's auto_convert_mixed_precision tries segments of nodes until the outputs stay within a tolerance. It
-takes one set of inputs: the samples as one batch, of which each is held against the tolerance. ModelOpt's AutoCast takes no
-tolerance: it keeps nodes whose values or weights leave the range on the samples. What counts is the call: imports, reading
-the model, and edits without which a tool stops are outside of the clock.
+onnxconverter-common's auto_convert_mixed_precision tries segments of nodes until the outputs stay within a tolerance.
+It takes one set of inputs: the samples as one batch, of which each is held against the tolerance. ModelOpt's AutoCast
+takes no tolerance: it keeps nodes whose values or weights leave the range on the samples. What counts is the call:
+imports, reading the model, and edits without which a tool stops are outside of the clock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def edited(model: Any, with_masks: bool) -> List[str]:
     # onnxconverter-common leaves the type of these in two minds. Right for masks of zeros and ones only.
     nodes, masks = [], 0
     for node in model.graph.node:
-        if not with_masks or node.op_type != "Cast" or helper.get_attribute_value(node.attribute[0]) != TensorProto.FLOAT:
+        cast = with_masks and node.op_type == "Cast"
+        if not cast or helper.get_attribute_value(node.attribute[0]) != TensorProto.FLOAT:
             nodes.append(node)
             continue
         if masks == 0:
@@ -83,7 +84,7 @@ class Counter:
     def __call__(self, golden: List[np.ndarray], given: List[np.ndarray]) -> bool:
         self.attempts += 1
         for i in range(len(golden[0])):
-            a, b = ({name: values[i : i + 1] for name, values in zip(self.names, outputs)} for outputs in (golden, given))
+            a, b = (dict(zip(self.names, (values[i : i + 1] for values in outputs))) for outputs in (golden, given))
             if not self.tolerance.error(a, b) <= self.tolerance.limit:
                 return False
         return True
@@ -116,7 +117,8 @@ def main() -> None:
         for with_masks in (False, True):
             model = onnx.load(path)
             edits = edited(model, with_masks)
-            accept = Counter(Tolerance(metric, float(threshold), float(rtol), output), [o.name for o in model.graph.output])
+            names = [each.name for each in model.graph.output]
+            accept = Counter(Tolerance(metric, float(threshold), float(rtol), output), names)
             if tool == "AutoCast":
                 call = prepare_autocast(model, samples_path, pathlib.Path(folder))
             else:
@@ -130,7 +132,8 @@ def main() -> None:
                     raise
         spent = Spent.now() - start
         onnx.save(result, typed)
-    print(json.dumps({"seconds": spent.seconds, "cpu": spent.cpu, "evaluations": accept.attempts, "edits": "; ".join(edits) or "none"}))
+    figures = {"seconds": spent.seconds, "cpu": spent.cpu, "evaluations": accept.attempts}
+    print(json.dumps({**figures, "edits": "; ".join(edits) or "none"}))
 
 
 if __name__ == "__main__":

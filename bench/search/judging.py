@@ -1,10 +1,10 @@
 """Judges typed models, ours and those of other tools, in the same way: by ulpscope and by ONNX Runtime.
 
-Each judge compares with the float32 model that it ran itself. Metrics are written here in NumPy, apart from those of the
-program. Values are rounded wherever they are stored: `--fusion none` here. ONNX Runtime's CPU provider has no arithmetic in
-float16: it computes in float32 between casts, and drops each pair of casts that meet, so that neighbors in float16 round
-nothing and never overflow. Two Identities behind every float16 value (of one, which has a kernel for float16, it would make
-another float32 node) and no graph optimization keep them.
+Each judge compares with the float32 model that it ran itself. Metrics are written here in NumPy, apart from those of
+the program. Values are rounded wherever they are stored: `--fusion none` here. ONNX Runtime's CPU provider has no
+arithmetic in float16: it computes in float32 between casts, and drops each pair of casts that meet, so that neighbors
+in float16 round nothing and never overflow. Two Identities behind every float16 value (of one, which has a kernel for
+float16, it would make another float32 node) and no graph optimization keep them.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def stored(path: pathlib.Path) -> bytes:
         for i, name in enumerate(node.output):
             if name in half:
                 node.output[i] = f"{name}/computed"
-                nodes.append(onnx.helper.make_node("Identity", [f"{name}/computed"], [f"{name}/stored"], f"{name}/stored"))
-                nodes.append(onnx.helper.make_node("Identity", [f"{name}/stored"], [name], f"{name}/read"))
+                chain = [f"{name}/computed", f"{name}/stored", name]
+                nodes += [onnx.helper.make_node("Identity", [a], [b], f"{b}/copy") for a, b in zip(chain, chain[1:])]
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del model.graph.node[:]
     model.graph.node.extend(copies)
@@ -115,7 +115,9 @@ def stored(path: pathlib.Path) -> bytes:
 class Judge:
     """The samples of a model, and what float32 makes of them. Files go to `folder`."""
 
-    def __init__(self, program: str, model: pathlib.Path, files: pathlib.Path, tolerance: Tolerance, folder: pathlib.Path):
+    def __init__(
+        self, program: str, model: pathlib.Path, files: pathlib.Path, tolerance: Tolerance, folder: pathlib.Path
+    ) -> None:
         self.program, self.model, self.tolerance, self.folder = program, model, tolerance, folder
         self.search_file = files.with_name(files.name + ".search.json")
         self.held_file = files.with_name(files.name + ".held.json")
@@ -140,7 +142,8 @@ class Judge:
     def run_ulpscope(self, path: pathlib.Path, words: List[str], search_only: bool = False) -> List[Outputs]:
         saved = self.folder / "outputs.json"
         files = [str(self.search_file)] + ([] if search_only else [str(self.held_file)])
-        self.call(["run", str(path), "--trt", "--fusion", "none", *words, "--load-inputs", *files, "--save-outputs", str(saved), "-q"])
+        command = ["run", str(path), "--trt", "--fusion", "none", *words, "--load-inputs", *files]
+        self.call([*command, "--save-outputs", str(saved), "-q"])
         results = json.loads(saved.read_text())["lst"][0][1]
         decode = lambda text: np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)  # noqa: E731
         return [{name: decode(value["values"]["array"]) for name, value in each["outputs"].items()} for each in results]
@@ -168,9 +171,8 @@ class Judge:
                 result[name] = {"error": float("inf"), "held": 0, "problem": str(error).strip().splitlines()[0][:120]}
                 continue
             errors = [self.tolerance.error(a, b) for a, b in zip(self.golden[name], given)]
-            held = errors[self.num_search :]
-            result[name] = {"error": max(errors[: self.num_search]), "held": sum(e <= self.tolerance.limit for e in held)}
-        result["held out"] = len(self.samples) - self.num_search
+            passed = sum(error <= self.tolerance.limit for error in errors[self.num_search :])
+            result[name] = {"error": max(errors[: self.num_search]), "held": passed}
         result["us"] = self.microseconds(path)
         return result
 

@@ -1,12 +1,14 @@
-"""Rankings of onnxsim (quant_sensitivity) for int8, most sensitive layer first; runs in the interpreter that has onnxsim.
+"""Rankings of onnxsim (quant_sensitivity) for int8, most sensitive layer first, in the interpreter that has it.
 
 usage: onnxsim_ranking.py METHODS MODEL.onnx SAMPLES.json OUTPUT OUT.json
 
-METHODS are fisher,taylor (which share their gradients) or oracle (its brute force: each layer quantized alone). What it takes to use it on these models:
-shapes fixed and folded by onnxsim.simplify, one copy per shape of sample (its Gather and Slice rules want constants); sums
-written as means times a number (it has no rule for ReduceSum and ReduceL2); of logits per position [1, T, V] the last
-position, since the rank is made for [N, classes]. It scores weights and activations as two kinds, in the same unit: added.
-Scores are means over the samples, each drawn DRAWS times, as the estimator is a mean over labels that it draws.
+METHODS are fisher,taylor (which share their gradients) or oracle (its brute force: each layer quantized alone). What
+it takes to use it on these models: shapes fixed and folded by onnxsim.simplify, one copy per shape of sample (its
+Gather and Slice rules want constants); sums written as means times a number (it has no rule for ReduceSum and
+ReduceL2); Constant nodes made initializers (they replace the leaves of its gradients); of logits per position [1, T,
+V] the last position, since the rank is made for [N, classes]. It scores weights and activations as two kinds, in the
+same unit: added. Scores are means over the samples, each drawn DRAWS times, as the estimator is a mean over labels
+that it draws.
 """
 
 from __future__ import annotations
@@ -110,7 +112,9 @@ def prepared(path: str, output: str, shapes: Dict[str, Any]) -> onnx.ModelProto:
     return model
 
 
-def scores_of(methods: List[str], model: onnx.ModelProto, data: Dict[str, np.ndarray], kind: str) -> Dict[str, Dict[str, float]]:
+def scores_of(
+    methods: List[str], model: onnx.ModelProto, data: Dict[str, np.ndarray], kind: str
+) -> Dict[str, Dict[str, float]]:
     """Per method and site."""
     sites = quant_sensitivity.find_sites(model)
     if methods == ["oracle"]:

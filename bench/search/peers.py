@@ -1,16 +1,17 @@
-"""A search beside the tools that choose layers elsewhere: one table, the same samples and tolerances, judged in one way.
+"""A search beside the tools that choose layers elsewhere: one table, the same samples, tolerances and judges.
 
 fp16: ModelOpt AutoCast, onnxconverter-common (auto_convert_mixed_precision), and Polygraphy's strategies as `ulpscope
-precision` has them; int8: onnxsim's rankings (quant_sensitivity) and the strategies. Each chooses on the search samples;
-its typed model is judged by ulpscope and by ONNX Runtime (judging.py), on these and on samples held out. "kept" counts
-layers that the search chooses among and that the result leaves in float32. Rankings answer with their shortest beginning
-that passes (bisected); "first 4", "first 8", "first 16" keep as many of each ranking, all with the same int8 scales and no
-repairs. Seconds, and those of processors, which other load moves less, are those of processes; for the converters and
-rankings those of the call alone.
+precision` has them; int8: onnxsim's rankings (quant_sensitivity) and the strategies. Each chooses on the search
+samples; its typed model is judged by ulpscope and by ONNX Runtime (judging.py), on these and on samples held out.
+"kept" counts layers that the search chooses among and that the result leaves in float32. Rankings answer with their
+shortest beginning that passes (bisected); "first 4", "first 8", "first 16" keep as many of each ranking, all with the
+same int8 scales and no repairs. Seconds, and those of processors, which other load moves less, are those of
+processes; for the converters and rankings those of the call alone.
 
-The last column holds each peer against ours: kept, evaluations and processor seconds against "smallest, whole tolerance" (peers use
-it all), time against "fastest", samples held out against both searches with their usual margin, errors of rankings against
-ours of as many layers. A peer whose model fails its tolerance is not compared. "BEHIND" is an exception to be explained.
+The verdict holds each peer against ours: kept, evaluations and processor seconds against "smallest, whole tolerance"
+(peers use it all), time against "fastest", samples held out against both searches with their usual margin, errors of
+rankings against ours of as many layers. A peer whose model fails its tolerance is not compared. "BEHIND" is an
+exception, to be explained; those are printed again below the table.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ class Bench:
         kept = made.get("kept", self.kept_in(typed))
         row.update(kept=kept, evaluations=made["evaluations"], spent=made["spent"], result=made.get("note", ""))
         row.update(ours=figures["ulpscope"], theirs=figures["onnxruntime"], us=figures["us"])
-        print(f"{tool}: kept {kept}, error {row['ours']['error']:.3g}, {row['theirs']['error']:.3g}", file=sys.stderr, flush=True)
+        errors = [row[side]["error"] for side in ("ours", "theirs")]
+        print(f"{tool}: kept {kept}, errors {errors[0]:.3g} and {errors[1]:.3g}", file=sys.stderr, flush=True)
         return row
 
     def kept_in(self, typed: pathlib.Path) -> Optional[int]:
@@ -165,14 +167,15 @@ class Bench:
         answer, spent = self.search("smallest", ["--fusion", "none", "--no-repair", "--margin", "1"])
         effects = answer["sensitivities"]
         order = sorted(range(len(effects["layer"])), key=lambda i: -float(effects["effect"][i]))
-        return [answer["names"][effects["layer"][i]] for i in order], {"spent": spent, "evaluations": answer["evaluations"]}
+        names = [answer["names"][effects["layer"][i]] for i in order]
+        return names, {"spent": spent, "evaluations": answer["evaluations"]}
 
     def find_candidates(self) -> None:
         """By a search of one sample that nothing passes."""
         one, answer = self.folder / "one.json", self.folder / "candidates.json"
         one.write_text(json.dumps(json.loads(self.judge.search_file.read_text())[:1]))
-        command = ["precision", "search", str(self.model), *self.precision, "--load-inputs", str(one), "--fusion", "none"]
-        command += ["--no-hold-out", "--no-journal", "--no-repair", "--save-answer", str(answer)]
+        command = ["precision", "search", str(self.model), *self.precision, "--load-inputs", str(one)]
+        command += ["--fusion", "none", "--no-hold-out", "--no-journal", "--no-repair", "--save-answer", str(answer)]
         command += ["--metric", "rel-l2", "--threshold", "1e-30", "--max-trials", "1", "-q"]
         subprocess.run([self.judge.program, *command], capture_output=True, check=False)
         self.candidates = json.loads(answer.read_text())["names"]
@@ -187,15 +190,15 @@ class Bench:
             golden, script = self.folder / "golden.json", self.folder / "compare.py"
             marks = ["--trt-outputs", "mark", "all"] if words[0] == "worst-first" else []
             inputs = ["--load-inputs", str(self.judge.search_file)]
-            _, before = self.judge.call(
-                ["run", str(self.model), "--trt", *marks, "--fusion", "none", *inputs, "--save-outputs", str(golden), "-q"]
-            )
+            command = ["run", str(self.model), "--trt", *marks, "--fusion", "none", *inputs]
+            _, before = self.judge.call([*command, "--save-outputs", str(golden), "-q"])
             script.write_text(
                 f"import sys\nsys.path[:0] = [{str(HERE)!r}]\nimport judging\n"
                 f"compare_outputs = judging.comparison(judging.{self.case.tolerance!r})\n"
             )
-            command = ["precision", words[0], str(self.model), *words[1:], *self.precision, "--golden", str(golden), *inputs]
-            command += ["--compare-func-script", f"{script}:compare_outputs", *self.lowest, *self.clamps()]
+            command = ["precision", words[0], str(self.model), *words[1:], *self.precision, *inputs]
+            command += ["--golden", str(golden), "--compare-func-script", f"{script}:compare_outputs"]
+            command += [*self.lowest, *self.clamps()]
             text, spent = self.judge.call(command)
             lines = [line.split("]", 1)[1].strip() for line in text.splitlines() if line.startswith("[I]")]
             kept = [line for line in lines if line in set(self.nodes)]
@@ -212,7 +215,8 @@ class Bench:
             return []
         model = onnx.load(str(self.model))
         values = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-        beyond = [name for name, value in values.items() if value.dtype.kind == "f" and value.size and abs(value).max() > 65504]
+        floats = {name: value for name, value in values.items() if value.dtype.kind == "f" and value.size}
+        beyond = [name for name, value in floats.items() if abs(value).max() > 65504]
         return ["--clamp-constants", *beyond] if beyond else []
 
     def convert(self, kept: List[str], typed: pathlib.Path, words: List[str]) -> None:
@@ -239,8 +243,8 @@ class Bench:
     def converter(self, tool: str) -> Callable[[pathlib.Path], Dict[str, Any]]:
         def make(typed: pathlib.Path) -> Dict[str, Any]:
             metric, threshold, rtol, output = self.case.tolerance
-            words = [tool, str(self.model), str(self.judge.search_file), metric, str(threshold), str(rtol), output, str(typed)]
-            figures = json.loads(self.worker("converters.py", words).stdout.splitlines()[-1])
+            words = [tool, str(self.model), str(self.judge.search_file), metric, str(threshold), str(rtol), output]
+            figures = json.loads(self.worker("converters.py", [*words, str(typed)]).stdout.splitlines()[-1])
             note = "" if figures["edits"] == "none" else f"edits: {figures['edits']}"
             spent = Spent(figures["seconds"], figures["cpu"])
             return {"spent": spent, "evaluations": figures["evaluations"], "note": note}
@@ -345,7 +349,8 @@ def verdict(row: Dict[str, Any], of_case: Dict[str, Dict[str, Any]], limit: floa
 
     def compare(what: str, ours: Optional[float], peer: Optional[float], slack: float = 1.0) -> None:
         if ours is not None and peer is not None and ours == ours and peer == peer:
-            state = "level" if ours == peer or peer / slack <= ours <= peer * slack else "ahead" if ours < peer else "BEHIND"
+            level = ours == peer or peer / slack <= ours <= peer * slack
+            state = "level" if level else "ahead" if ours < peer else "BEHIND"
             found[state].append(what + (f" ({ours:.3g} to {peer:.3g})" if state == "BEHIND" else ""))
 
     if ", first " in row["tool"]:
@@ -355,7 +360,8 @@ def verdict(row: Dict[str, Any], of_case: Dict[str, Dict[str, Any]], limit: floa
         for side, name in zip(sides, ("error", "error by onnxruntime")):
             compare(name, ours[side]["error"], row[side]["error"], 1.05)
     else:
-        if any(not row[side]["error"] <= limit for side in sides):
+        # The strategies were judged by ulpscope: what ONNX Runtime finds may differ by a little.
+        if not (row["ours"]["error"] <= limit and row["theirs"]["error"] <= 1.05 * limit):
             return "ahead: its model fails the tolerance on the search samples"
         whole, fastest, smallest = (of_case[name] for name in (WHOLE, FASTEST, SMALLEST))
         if any(each["spent"] is None for each in (whole, fastest, smallest)):
@@ -372,16 +378,16 @@ def verdict(row: Dict[str, Any], of_case: Dict[str, Dict[str, Any]], limit: floa
 def shown(row: Dict[str, Any], of_case: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
     tolerance = CASES[row["case"]].tolerance
     line = {"case": row["case"], "tool": row["tool"]}
-    keys = ("kept", "error", "by onnxruntime", "held out", "by onnxruntime ", "evaluations", "seconds", "CPU s", "time us")
+    keys = ("kept", "error", "by onnxruntime", "held out", "by onnxruntime ", "evaluations", "seconds", "CPU s", "us")
     if row["spent"] is None:
         line.update(dict.fromkeys(keys, ""), verdict=verdict(row, of_case, tolerance.limit), notes=row["result"])
         return line
     ours, theirs = row["ours"], row["theirs"]
-    problems = [f"{who}: {side['problem']}" for who, side in (("ulpscope", ours), ("onnxruntime", theirs)) if "problem" in side]
-    values = (
-        "?" if row["kept"] is None else row["kept"], f"{ours['error']:.2g}", f"{theirs['error']:.2g}", ours["held"],
-        theirs["held"], row["evaluations"] or "-", f"{row['spent'].seconds:.1f}", f"{row['spent'].cpu:.1f}", f"{row['us']:.0f}",
-    )  # fmt: skip
+    judges = (("ulpscope", ours), ("onnxruntime", theirs))
+    problems = [f"{who}: {side['problem']}" for who, side in judges if "problem" in side]
+    values = ["?" if row["kept"] is None else row["kept"], f"{ours['error']:.2g}", f"{theirs['error']:.2g}"]
+    values += [ours["held"], theirs["held"], row["evaluations"] or "-"]
+    values += [f"{row['spent'].seconds:.1f}", f"{row['spent'].cpu:.1f}", f"{row['us']:.0f}"]
     notes = "; ".join([note for note in [row["result"]] if note] + problems).replace("|", "/")
     line.update(zip(keys, values), verdict=verdict(row, of_case, tolerance.limit), notes=notes)
     return line
