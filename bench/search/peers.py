@@ -1,217 +1,438 @@
-"""A search beside the tools that choose layers for fp16 elsewhere, on one and the same single sample.
+"""A search beside the tools that choose layers elsewhere: one table, the same samples, tolerances and judges.
 
-onnxconverter-common's auto_convert_mixed_precision tries segments of nodes until the outputs stay within a tolerance: it
-gets the same sample, metric and threshold as our search (search_bench --samples 1 --margin 1). ModelOpt's AutoCast takes
-no tolerance: it keeps nodes whose values or weights leave the range. What counts is the call: imports, reading the model,
-and edits without which a tool stops (clear `edits` in the table) are outside of the clock. A tool that stops, or takes
-longer than --limit seconds, is a row that says so.
+fp16: ModelOpt AutoCast, onnxconverter-common (auto_convert_mixed_precision), and Polygraphy's strategies as `ulpscope
+precision` has them; int8: onnxsim's rankings (quant_sensitivity) and the strategies. Each chooses on the search
+samples; its typed model is judged by ulpscope and by ONNX Runtime (judging.py), on these and on samples held out.
+"kept" counts layers that the search chooses among and that the result leaves in float32. Rankings answer with their
+shortest beginning that passes (bisected); "first 4", "first 8", "first 16" keep as many of each ranking, all with the
+same int8 scales and no repairs. Seconds, and those of processors, which other load moves less, are those of
+processes; for the converters and rankings those of the call alone.
+
+The verdict holds each peer against ours: kept, evaluations and processor seconds against "smallest, whole tolerance"
+(peers use it all), time against "fastest", samples held out against both searches with their usual margin, errors of
+rankings against ours of as many layers. A peer whose model fails its tolerance is not compared. "BEHIND" is an
+exception, to be explained; those are printed again below the table.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
+import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import converters  # noqa: E402
 import measure  # noqa: E402
 import models  # noqa: E402
-import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+from judging import Judge, Spent, Tolerance  # noqa: E402
 
-#: Per case of search_bench: the model, metric and threshold.
+
+class Case(NamedTuple):
+    model: str
+    low: str  #: fp16 or int8
+    tolerance: Tolerance
+    products: bool = False  #: Only products with weights may be int8, which is all that onnxsim ranks.
+
+
+EMBEDDING = Tolerance("one-minus-cos", 1e-2, output="sentence_embedding")
 CASES = {
-    "ocr_cls fp16, 1-cos 1e-2": ("ocr_cls", "one-minus-cos", 1e-2),
-    "minilm fp16, rel-l2 1e-2": ("minilm", "rel-l2", 1e-2),
-    "minilm fp16, rel-l2 7e-4": ("minilm", "rel-l2", 7e-4),
-    "minilm_planted fp16": ("minilm_planted", "rel-max", 1e-2),
-    "ocr_det fp16, rel-l2 1e-2": ("ocr_det", "rel-l2", 1e-2),
+    "minilm_planted fp16, rel-max 1e-2": Case("minilm_planted", "fp16", Tolerance("rel-max", 1e-2)),
+    "minilm fp16, rel-l2 1e-2": Case("minilm", "fp16", Tolerance("rel-l2", 1e-2)),
+    "minilm fp16, rel-l2 1e-3": Case("minilm", "fp16", Tolerance("rel-l2", 1e-3)),
+    "ocr_cls fp16, rel-l2 5e-3": Case("ocr_cls", "fp16", Tolerance("rel-l2", 5e-3)),
+    "magika fp16, atol 1e-3 rtol 1e-2": Case("magika", "fp16", Tolerance("allclose", 1e-3, 1e-2)),
+    "minilm int8, 1-cos 1e-2": Case("minilm", "int8", EMBEDDING),
+    "minilm int8 products, 1-cos 3e-3": Case("minilm", "int8", EMBEDDING._replace(threshold=3e-3), products=True),
+    "smollm2 int8, kl 1": Case("smollm2", "int8", Tolerance("kl", 1)),
+    "smollm2 int8 products, kl 0.1": Case("smollm2", "int8", Tolerance("kl", 0.1), products=True),
 }
-#: How many times faster than each the search should be.
-TARGETS = {"auto_convert_mixed_precision": 20, "AutoCast": 5}
+FIRST = (4, 8, 16)
+RANKINGS = ("fisher,taylor", "oracle")  #: In calls of their own.
+PACKAGES = {
+    "AutoCast": "nvidia-modelopt",
+    "onnxconverter-common": "onnxconverter-common",
+    "onnxsim": "onnxsim",
+}
 
 
-def error(metric: str, golden: np.ndarray, given: np.ndarray) -> float:
-    """Of one output; not finite counts as infinite."""
-    a, b = golden.astype(np.float64).ravel(), given.astype(np.float64).ravel()
-    if not np.all(np.isfinite(b)):
-        return float("inf")
-    if metric == "rel-max":
-        return float(np.max(np.abs(a - b)) / np.max(np.abs(a)))
-    if metric == "rel-l2":
-        return float(np.linalg.norm(a - b) / np.linalg.norm(a))
-    return float(1 - a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+class Failure(Exception):
+    """A tool that stopped, or took too long: why, in a sentence."""
 
 
-def worst(metric: str, golden: List[np.ndarray], given: List[np.ndarray]) -> float:
-    return max(error(metric, a, b) for a, b in zip(golden, given))
+class Bench:
+    """One case: every tool as a method that returns a row."""
+
+    def __init__(self, options: Any, name: str, folder: pathlib.Path) -> None:
+        self.options, self.name, self.case, self.folder = options, name, CASES[name], folder
+        files = options.path / self.case.model
+        model = onnx.load(str(files) + ".onnx")
+        converters.named(model)  # So that a layer has one name everywhere.
+        self.nodes = [node.name for node in model.graph.node]
+        constants = {tensor.name for tensor in model.graph.initializer}
+        constants.update(node.output[0] for node in model.graph.node if node.op_type == "Constant")
+        self.products = {
+            node.name
+            for node in model.graph.node
+            if node.op_type in ("MatMul", "Gemm", "Conv") and node.input[1] in constants
+        }
+        self.model = folder / "model.onnx"
+        onnx.save(model, str(self.model))
+        self.judge = Judge(str(options.program), self.model, files, self.case.tolerance, folder)
+        self.precision = [f"--{self.case.low}"]
+        if self.case.low == "int8":
+            self.cache = folder / "scales.cache"
+            self.precision += ["--calibration-cache", str(self.cache)]
+            calibration = ["--calib-base-cls", "max", "--load-inputs", str(self.judge.calibration_file)]
+            self.judge.call(["run", str(self.model), "--trt", *self.precision, *calibration, "-q"])
+        self.lowest = ["--fusion", "none", "--assume-lowest", "--precision-constraints", "obey"]
+        self.candidates: List[str] = []
+        self.fixed: List[str] = []  #: Candidates that stay high in every row.
+
+    # Rows
+
+    def row(self, tool: str, make: Callable[[pathlib.Path], Dict[str, Any]]) -> Dict[str, Any]:
+        """`make` writes the typed model; it returns what it spent, evaluations, and kept where files do not tell."""
+        typed = self.folder / "typed.onnx"
+        typed.unlink(missing_ok=True)
+        row: Dict[str, Any] = {"case": self.name, "tool": tool}
+        try:
+            made = make(typed)
+        except (Failure, RuntimeError) as error:
+            return {**row, "result": str(error.args[0]), "spent": None}
+        figures = self.judge.figures(typed)
+        kept = made.get("kept", self.kept_in(typed))
+        row.update(kept=kept, evaluations=made["evaluations"], spent=made["spent"], result=made.get("note", ""))
+        row.update(ours=figures["ulpscope"], theirs=figures["onnxruntime"], us=figures["us"])
+        errors = [row[side]["error"] for side in ("ours", "theirs")]
+        print(f"{tool}: kept {kept}, errors {errors[0]:.3g} and {errors[1]:.3g}", file=sys.stderr, flush=True)
+        return row
+
+    def kept_in(self, typed: pathlib.Path) -> Optional[int]:
+        """Candidates that are float32 nodes of the file."""
+        try:
+            model = onnx.shape_inference.infer_shapes(onnx.load(str(typed)))
+        except Exception:  # noqa: BLE001 - an invalid file
+            return None
+        infos = [*model.graph.value_info, *model.graph.output]
+        types = {value.name: value.type.tensor_type.elem_type for value in infos}
+        high = {node.name for node in model.graph.node if types.get(node.output[0]) == onnx.TensorProto.FLOAT}
+        return len(high.intersection(self.candidates))
+
+    # Ours
+
+    def search(self, objective: str, words: List[str]) -> Tuple[Dict[str, Any], Spent]:
+        answer = self.folder / "answer.json"
+        answer.unlink(missing_ok=True)
+        inputs = ["--load-inputs", str(self.judge.search_file), "--hold-out", str(self.judge.held_file)]
+        command = ["precision", "search", str(self.model), *self.precision, *inputs, *self.case.tolerance.options()]
+        command += ["--objective", objective, "--no-journal", "--save-answer", str(answer), *words, "-q"]
+        if self.fixed:
+            command += ["--keep", *self.fixed]
+        try:
+            _, spent = self.judge.call(command)
+        except RuntimeError as error:  # Held-out samples that fail are an answer all the same.
+            spent = error.args[1]
+            if not answer.exists() or json.loads(answer.read_text())["verdict"] != "fails-held-out":
+                raise
+        return json.loads(answer.read_text()), spent
+
+    def ours(self, objective: str, words: List[str]) -> Callable[[pathlib.Path], Dict[str, Any]]:
+        def make(typed: pathlib.Path) -> Dict[str, Any]:
+            answer, spent = self.search(objective, words)
+            stays = answer["message"].startswith("Stay")
+            command = ["convert", str(self.model), "--answer", str(self.folder / "answer.json"), "-o", str(typed)]
+            if stays:  # There is nothing to convert.
+                shutil.copy(self.model, typed)
+            else:
+                self.judge.call([*command, "--no-verify", "--no-python-checks", *self.judge.shapes, "-q"])
+            raised = {layer["name"] for layer in answer["layers"] if layer["precision"] == "fp32"}
+            kept = len(raised.intersection(self.candidates))
+            kept, notes = (len(self.candidates), ["stays in float32"]) if stays else (kept, [])
+            notes += [f"{len(answer['repairs'])} repairs"] if answer["repairs"] else []
+            notes += ["says that held-out samples fail"] if answer["verdict"] == "fails-held-out" else []
+            return {"spent": spent, "evaluations": answer["evaluations"], "kept": kept, "note": "; ".join(notes)}
+
+        return make
+
+    def rank(self) -> Tuple[List[str], Dict[str, Any]]:
+        """Our ranking: predicted effects, no repairs."""
+        answer, spent = self.search("smallest", ["--fusion", "none", "--no-repair", "--margin", "1"])
+        effects = answer["sensitivities"]
+        order = sorted(range(len(effects["layer"])), key=lambda i: -float(effects["effect"][i]))
+        names = [answer["names"][effects["layer"][i]] for i in order]
+        return names, {"spent": spent, "evaluations": answer["evaluations"]}
+
+    def find_candidates(self) -> None:
+        """By a search of one sample that nothing passes."""
+        one, answer = self.folder / "one.json", self.folder / "candidates.json"
+        one.write_text(json.dumps(json.loads(self.judge.search_file.read_text())[:1]))
+        command = ["precision", "search", str(self.model), *self.precision, "--load-inputs", str(one)]
+        command += ["--fusion", "none", "--no-hold-out", "--no-journal", "--no-repair", "--save-answer", str(answer)]
+        command += ["--metric", "rel-l2", "--threshold", "1e-30", "--max-trials", "1", "-q"]
+        subprocess.run([self.judge.program, *command], capture_output=True, check=False)
+        self.candidates = json.loads(answer.read_text())["names"]
+        if self.case.products:
+            self.fixed = [name for name in self.candidates if name not in self.products]
+            self.candidates = [name for name in self.candidates if name in self.products]
+
+    # Polygraphy's strategies
+
+    def strategy(self, words: List[str]) -> Callable[[pathlib.Path], Dict[str, Any]]:
+        def make(typed: pathlib.Path) -> Dict[str, Any]:
+            golden, script = self.folder / "golden.json", self.folder / "compare.py"
+            marks = ["--trt-outputs", "mark", "all"] if words[0] == "worst-first" else []
+            inputs = ["--load-inputs", str(self.judge.search_file)]
+            command = ["run", str(self.model), "--trt", *marks, "--fusion", "none", *inputs]
+            _, before = self.judge.call([*command, "--save-outputs", str(golden), "-q"])
+            script.write_text(
+                f"import sys\nsys.path[:0] = [{str(HERE)!r}]\nimport judging\n"
+                f"compare_outputs = judging.comparison(judging.{self.case.tolerance!r})\n"
+            )
+            command = ["precision", words[0], str(self.model), *words[1:], *self.precision, *inputs]
+            command += ["--golden", str(golden), "--compare-func-script", f"{script}:compare_outputs"]
+            command += [*self.lowest, *self.clamps()]
+            text, spent = self.judge.call(command)
+            lines = [line.split("]", 1)[1].strip() for line in text.splitlines() if line.startswith("[I]")]
+            kept = [line for line in lines if line in set(self.nodes)]
+            evaluations = len(re.findall(r"^\[I\] Will run layer", text, re.M))
+            kept = [name for name in kept if name in set(self.candidates)]  # The others follow their inputs.
+            self.convert(kept, typed, self.clamps())
+            return {"spent": before.plus(spent), "evaluations": evaluations, "kept": len(kept)}
+
+        return make
+
+    def clamps(self) -> List[str]:
+        """Constants beyond float16, which a search would clamp first: theirs are clamped too."""
+        if self.case.low != "fp16":
+            return []
+        model = onnx.load(str(self.model))
+        values = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        floats = {name: value for name, value in values.items() if value.dtype.kind == "f" and value.size}
+        beyond = [name for name, value in floats.items() if abs(value).max() > 65504]
+        return ["--clamp-constants", *beyond] if beyond else []
+
+    def convert(self, kept: List[str], typed: pathlib.Path, words: List[str]) -> None:
+        command = ["convert", str(self.model), *self.precision, "-o", str(typed), "--fusion", "none", *words]
+        keep = [*kept, *self.fixed]
+        command += ["--keep", *keep] if keep else []
+        self.judge.call([*command, "--no-verify", "--no-python-checks", *self.judge.shapes, "-q"])
+
+    # Other tools
+
+    def worker(self, script: str, words: List[str]) -> subprocess.CompletedProcess[str]:
+        command = [self.options.peers, str(HERE / script), *words]
+        environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}  # Threads that spin take each other's cores.
+        try:
+            result = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=self.options.limit, env=environment
+            )
+        except subprocess.TimeoutExpired:
+            raise Failure(f"not done after {self.options.limit} s") from None
+        if result.returncode != 0:
+            raise Failure(f"stops: {(result.stderr.strip().splitlines() or ['no message'])[-1][:160]}")
+        return result
+
+    def converter(self, tool: str) -> Callable[[pathlib.Path], Dict[str, Any]]:
+        def make(typed: pathlib.Path) -> Dict[str, Any]:
+            metric, threshold, rtol, output = self.case.tolerance
+            words = [tool, str(self.model), str(self.judge.search_file), metric, str(threshold), str(rtol), output]
+            figures = json.loads(self.worker("converters.py", [*words, str(typed)]).stdout.splitlines()[-1])
+            note = "" if figures["edits"] == "none" else f"edits: {figures['edits']}"
+            spent = Spent(figures["seconds"], figures["cpu"])
+            return {"spent": spent, "evaluations": figures["evaluations"], "note": note}
+
+        return make
+
+    def rankings(self, methods: str) -> Dict[str, Tuple[List[str], Dict[str, Any]]]:
+        """Of onnxsim, by method; those of one call share what they spent."""
+        saved = self.folder / "ranking.json"
+        output = self.case.tolerance.output or onnx.load(str(self.model)).graph.output[0].name
+        self.worker("onnxsim_ranking.py", [methods, str(self.model), str(self.judge.search_file), output, str(saved)])
+        figures = json.loads(saved.read_text())
+        spent = {"spent": Spent(figures["seconds"], figures["cpu"]), "evaluations": figures["evaluations"]}
+        known = set(self.candidates)
+        return {m: ([name for name in order if name in known], spent) for m, order in figures["orders"].items()}
+
+    def first(self, order: List[str], count: int, figures: Dict[str, Any]) -> Callable[[pathlib.Path], Dict[str, Any]]:
+        def make(typed: pathlib.Path) -> Dict[str, Any]:
+            self.convert(order[:count], typed, [])
+            return {**figures, "kept": min(count, len(order))}
+
+        return make
+
+    def shortest(self, order: List[str], figures: Dict[str, Any]) -> Callable[[pathlib.Path], Dict[str, Any]]:
+        """The shortest beginning of a ranking that passes, by bisection."""
+
+        def passes(count: int) -> bool:
+            words = [f"{name}:float32" for name in [*order[:count], *self.fixed]]
+            words = ["--layer-precisions", *words] if words else []
+            error = self.judge.search_error([*self.precision, *self.lowest, *words])
+            return error <= self.case.tolerance.limit
+
+        def make(typed: pathlib.Path) -> Dict[str, Any]:
+            start, tries, low, high = Spent.now(), 1, 0, len(order)
+            if not passes(high):
+                raise Failure(f"none of its beginnings passes, all {high} layers that it ranks neither")
+            while low < high:
+                middle, tries = (low + high) // 2, tries + 1
+                low, high = (low, middle) if passes(middle) else (middle + 1, high)
+            spent = figures["spent"].plus(Spent.now() - start)
+            self.convert(order[:high], typed, [])
+            return {
+                "spent": spent,
+                "evaluations": figures["evaluations"] + tries,
+                "kept": high,
+            }
+
+        return make
 
 
-def edited(model: Any) -> List[str]:
-    """Changes without which a tool stops, and what they are."""
-    from onnx import TensorProto, helper
-
-    seen, named = set(), 0
-    for i, node in enumerate(model.graph.node):
-        if not node.name or node.name in seen:
-            node.name = f"{node.op_type}_{i}"
-            named += 1
-        seen.add(node.name)
-    # onnxconverter-common leaves the type of these in two minds. Right for masks of zeros and ones only.
-    nodes, masks = [], 0
-    for node in model.graph.node:
-        if node.op_type != "Cast" or helper.get_attribute_value(node.attribute[0]) != TensorProto.FLOAT:
-            nodes.append(node)
-            continue
-        if masks == 0:
-            model.graph.initializer.append(helper.make_tensor("mask/one", TensorProto.FLOAT, [], [1.0]))
-            model.graph.initializer.append(helper.make_tensor("mask/zero", TensorProto.FLOAT, [], [0.0]))
-        masks += 1
-        condition, name = f"{node.name}/bool", node.name
-        nodes.append(helper.make_node("Cast", list(node.input), [condition], f"{name}/Cast", to=TensorProto.BOOL))
-        inputs = [condition, "mask/one", "mask/zero"]
-        nodes.append(helper.make_node("Where", inputs, list(node.output), f"{name}/Where"))
-    # A graph output that nodes read as well is float for its caller and fp16 for them.
-    read, shared = {name for node in nodes for name in node.input}, 0
-    for output in model.graph.output:
-        if output.name not in read:
-            continue
-        shared += 1
-        inner = f"{output.name}/inner"
-        for node in nodes:
-            for names in (node.input, node.output):
-                for i, name in enumerate(names):
-                    if name == output.name:
-                        names[i] = inner
-        nodes.append(helper.make_node("Identity", [inner], [output.name], f"{output.name}/Identity"))
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    edits = [f"{named} node(s) named"] if named else []
-    edits += [f"{shared} output(s) that nodes read behind an Identity"] if shared else []
-    return edits + ([f"{masks} Cast(s) of masks to float as Where"] if masks else [])
+SMALLEST, FASTEST, WHOLE = "ours, smallest", "ours, fastest", "ours, smallest, whole tolerance"
+STRATEGIES = {
+    "Polygraphy bisect forward": ["bisect", "--mode", "forward"],
+    "Polygraphy bisect reverse": ["bisect", "--mode", "reverse"],
+    "Polygraphy linear": ["linear", "--mode", "forward"],
+    "Polygraphy worst-first": ["worst-first"],
+}
 
 
-def prepare_auto_convert(model: Any, sample: Dict[str, np.ndarray], metric: str, threshold: float) -> Callable[[], Any]:
-    from onnxconverter_common import auto_mixed_precision
+def measured(bench: Bench) -> List[Dict[str, Any]]:
+    """The rows of a case, ours first."""
+    options, case = bench.options, bench.case
+    bench.find_candidates()
+    none = ["--fusion", "none"]
+    rows = [
+        bench.row(FASTEST, bench.ours("fastest", [])),
+        bench.row(SMALLEST, bench.ours("smallest", none)),
+        bench.row(WHOLE, bench.ours("smallest", [*none, "--margin", "1"])),
+    ]
+    if case.low == "fp16":
+        for tool in ("AutoCast", "onnxconverter-common"):
+            if tool in options.versions:
+                rows.append(bench.row(tool, bench.converter(tool)))
+    if not case.products:  # `ulpscope precision` chooses among all layers.
+        for name, words in STRATEGIES.items():
+            if words[0] not in options.skip:
+                rows.append(bench.row(name, bench.strategy(words)))
+    if case.low == "int8":
+        order, figures = bench.rank()
+        rows += [bench.row(f"ours, first {k}", bench.first(order, k, figures)) for k in FIRST]
+        for methods in options.rankings if "onnxsim" in options.versions else []:
+            try:
+                found = bench.rankings(methods)
+            except Failure as error:
+                rows.append({"case": bench.name, "tool": f"onnxsim {methods}", "result": str(error), "spent": None})
+                continue
+            for method, (order, figures) in found.items():
+                name = f"onnxsim {method}"
+                rows.append(bench.row(name, bench.shortest(order, figures)))
+                rows += [bench.row(f"{name}, first {k}", bench.first(order, k, figures)) for k in FIRST]
+    return rows
 
-    def accept(golden: List[np.ndarray], given: List[np.ndarray]) -> bool:
-        return worst(metric, golden, given) <= threshold
 
-    return lambda: auto_mixed_precision.auto_convert_mixed_precision(model, sample, accept, keep_io_types=True)
+def verdict(row: Dict[str, Any], of_case: Dict[str, Dict[str, Any]], limit: float) -> str:
+    """A peer against ours, in words; nothing for our rows."""
+    if row["tool"].startswith("ours"):
+        return ""
+    if row["spent"] is None:
+        return "no result"
+    sides = ("ours", "theirs")
+    found: Dict[str, List[str]] = {"ahead": [], "level": [], "BEHIND": []}
+
+    def compare(what: str, ours: Optional[float], peer: Optional[float], slack: float = 1.0) -> None:
+        if ours is not None and peer is not None and ours == ours and peer == peer:
+            level = ours == peer or peer / slack <= ours <= peer * slack
+            state = "level" if level else "ahead" if ours < peer else "BEHIND"
+            found[state].append(what + (f" ({ours:.3g} to {peer:.3g})" if state == "BEHIND" else ""))
+
+    if ", first " in row["tool"]:
+        ours = of_case.get("ours, " + row["tool"].split(", ")[1], {})
+        if ours.get("spent") is None:
+            return "nothing of ours to compare"
+        for side, name in zip(sides, ("error", "error by onnxruntime")):
+            compare(name, ours[side]["error"], row[side]["error"], 1.05)
+    else:
+        # The strategies were judged by ulpscope: what ONNX Runtime finds may differ by a little.
+        if not (row["ours"]["error"] <= limit and row["theirs"]["error"] <= 1.05 * limit):
+            return "ahead: its model fails the tolerance on the search samples"
+        whole, fastest, smallest = (of_case[name] for name in (WHOLE, FASTEST, SMALLEST))
+        if any(each["spent"] is None for each in (whole, fastest, smallest)):
+            return "BEHIND: ours has no result"
+        compare("kept", whole["kept"], row["kept"])
+        compare("time", fastest["us"], row["us"], 1.005)
+        for side, name in zip(sides, ("held out", "held out by onnxruntime")):
+            compare(name, -min(fastest[side]["held"], smallest[side]["held"]), -row[side]["held"])
+        compare("evaluations", whole["evaluations"], row["evaluations"] or None)
+        compare("processor seconds", whole["spent"].cpu, row["spent"].cpu)
+    return "; ".join(f"{state}: {', '.join(parts)}" for state, parts in reversed(found.items()) if parts)
 
 
-def prepare_autocast(model: Any, sample: Dict[str, np.ndarray], folder: pathlib.Path) -> Callable[[], Any]:
-    import onnx
-    from modelopt.onnx.autocast import convert_to_mixed_precision
+def shown(row: Dict[str, Any], of_case: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
+    tolerance = CASES[row["case"]].tolerance
+    line = {"case": row["case"], "tool": row["tool"]}
+    keys = ("kept", "error", "by onnxruntime", "held out", "by onnxruntime ", "evaluations", "seconds", "CPU s", "us")
+    if row["spent"] is None:
+        line.update(dict.fromkeys(keys, ""), verdict=verdict(row, of_case, tolerance.limit), notes=row["result"])
+        return line
+    ours, theirs = row["ours"], row["theirs"]
+    judges = (("ulpscope", ours), ("onnxruntime", theirs))
+    problems = [f"{who}: {side['problem']}" for who, side in judges if "problem" in side]
+    values = ["?" if row["kept"] is None else row["kept"], f"{ours['error']:.2g}", f"{theirs['error']:.2g}"]
+    values += [ours["held"], theirs["held"], row["evaluations"] or "-"]
+    values += [f"{row['spent'].seconds:.1f}", f"{row['spent'].cpu:.1f}", f"{row['us']:.0f}"]
+    notes = "; ".join([note for note in [row["result"]] if note] + problems).replace("|", "/")
+    line.update(zip(keys, values), verdict=verdict(row, of_case, tolerance.limit), notes=notes)
+    return line
 
-    path, data = folder / "model.onnx", folder / "sample.npz"
-    onnx.save(model, str(path))
-    np.savez(data, **sample)
-    return lambda: convert_to_mixed_precision(
-        str(path), low_precision_type="fp16", keep_io_types=True, calibration_data=str(data), providers=["cpu"]
-    )
 
-
-def work(tool: str, path: str, sample_path: str, metric: str, threshold: str) -> None:
-    """In a process of its own: prints the figures of one tool as JSON."""
-    import onnx
-    import onnxruntime
-
-    model, sample = onnx.load(path), models.read_samples(pathlib.Path(sample_path))[0]
-    golden = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, sample)
-    edits = edited(model)
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        if tool == "AutoCast":
-            call = prepare_autocast(model, sample, pathlib.Path(folder))
+def versions(python: Optional[str]) -> Dict[str, str]:
+    """Of the peers that are there; the others are left out with a sentence."""
+    result = {}
+    for tool, package in PACKAGES.items():
+        code = f"from importlib import metadata; print(metadata.version('{package}'))"
+        found = python and subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+        if found and found.returncode == 0:
+            result[tool] = found.stdout.strip()
         else:
-            call = prepare_auto_convert(model, sample, metric, float(threshold))
-        start = time.perf_counter()
-        result = call()
-        seconds = time.perf_counter() - start
-        given = onnxruntime.InferenceSession(
-            result.SerializeToString(), providers=["CPUExecutionProvider"]
-        ).run(None, sample)
-    print(json.dumps({"seconds": seconds, "error": worst(metric, golden, given), "edits": "; ".join(edits) or "none"}))
-
-
-def peer(options: Any, tool: str, case: str) -> Dict[str, Any]:
-    name, metric, threshold = CASES[case]
-    python = options.modelopt if tool == "AutoCast" else options.python
-    files = [str(options.path / f"{name}{end}") for end in (".onnx", ".search.json")]
-    command = [python, __file__, "--work", tool, *files, metric, str(threshold)]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=options.limit)
-    except subprocess.TimeoutExpired:
-        return {"seconds": float(options.limit), "result": f"not done after {options.limit} s", "edits": ""}
-    if result.returncode != 0:
-        reason = (result.stderr.strip().splitlines() or ["no message"])[-1]
-        return {"seconds": None, "result": f"stops: {reason[:160]}", "edits": ""}
-    figures = json.loads(result.stdout.splitlines()[-1])
-    return {"seconds": figures["seconds"], "result": f"{metric} {figures['error']:.2g}", "edits": figures["edits"]}
-
-
-def search(options: Any, case: str) -> Dict[str, Any]:
-    command = [str(options.program), "--models", str(options.path), "--case", case, "--samples", "1", "--margin", "1"]
-    command += ["--threads", str(options.threads)]
-    best: Dict[str, Any] = {}
-    for _ in range(options.rounds):
-        result = subprocess.run(command, capture_output=True, text=True, check=True)
-        figures = json.loads(next(line for line in result.stdout.splitlines() if line.startswith("{")))
-        if not best or figures["search"] < best["search"]:
-            best = figures
-    return best
+            print(f"{tool} is left out: {package} is not installed for --peers {python}", file=sys.stderr)
+    return result
 
 
 def main() -> None:
-    if len(sys.argv) > 1 and sys.argv[1] == "--work":
-        work(*sys.argv[2:])
-        return
     parser = measure.parser(__doc__ or "")
-    build = models.ROOT / "build" / "release" / "bin" / "search_bench"
-    parser.add_argument("--program", type=pathlib.Path, default=build, help="search_bench")
-    parser.add_argument("--python", default=sys.executable, help="one that has onnxconverter-common and onnxruntime")
-    parser.add_argument("--modelopt", help="one that has nvidia-modelopt[onnx]; without it AutoCast is left out")
-    parser.add_argument("--limit", type=int, default=300, help="seconds for one tool on one model")
-    parser.add_argument("--threads", type=int, default=2, help="of the search; the tools use what they like")
-    parser.add_argument("--rounds", type=int, default=3, help="searches per row")
+    build = models.ROOT / "build" / "release" / "bin" / "ulpscope"
+    parser.add_argument("--program", type=pathlib.Path, default=build, help="ulpscope")
+    parser.add_argument("--peers", help="a Python with nvidia-modelopt[onnx], onnxconverter-common and onnxsim")
+    parser.add_argument("--limit", type=int, default=600, help="seconds for one call of a peer on one model")
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--skip", nargs="*", default=[], help="strategies to leave out: bisect, linear, worst-first")
+    parser.add_argument("--rankings", nargs="*", choices=RANKINGS, default=list(RANKINGS))
     options = parser.parse_args()
+    options.path = options.path.resolve()
+    options.program = options.program.resolve()
+    options.versions = versions(options.peers)
     rows: List[Dict[str, Any]] = []
-    for case in options.cases:
-        ours = search(options, case)
-        for tool in ["auto_convert_mixed_precision"] + (["AutoCast"] if options.modelopt else []):
-            theirs = peer(options, tool, case)
-            seconds = theirs["seconds"]
-            limited = "> " if theirs["result"].startswith("not done") else ""
-            rows.append(
-                {
-                    "search": case,
-                    "search s": ours["search"],
-                    "kept": ours["kept"],
-                    "tool": tool,
-                    "tool s": "-" if seconds is None else f"{limited}{seconds:.1f}",
-                    "tool / search": "-" if seconds is None else f"{limited}{seconds / ours['search']:.0f}",
-                    "target": f">= {TARGETS[tool]}",
-                    "its result": theirs["result"],
-                    "edits": theirs["edits"],
-                }
-            )
-    measure.report(rows, measure.environment(**versions(options)), options.output)
-
-
-def versions(options: Any) -> Dict[str, str]:
-    result = {}
-    for package, python in (("onnxconverter-common", options.python), ("nvidia-modelopt", options.modelopt)):
-        if python:
-            code = f"from importlib import metadata; print(metadata.version('{package}'))"
-            found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-            result[package] = found.stdout.strip() or "unknown"
-    return result
+    for name in options.cases[:1] if options.quick else options.cases:
+        if not (options.path / f"{CASES[name].model}.onnx").exists():
+            print(f"{name}: left out, {CASES[name].model}.onnx is not in {options.path}", file=sys.stderr)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            of_case = measured(Bench(options, name, pathlib.Path(folder)))
+        by_tool = {row["tool"]: row for row in of_case}
+        rows += [shown(row, by_tool) for row in of_case]
+        print(f"{name}: done", file=sys.stderr, flush=True)
+    if rows:
+        measure.report(rows, measure.environment(**options.versions), options.output)
+        exceptions = [f"{row['case']}, {row['tool']}: {row['verdict']}" for row in rows if "BEHIND" in row["verdict"]]
+        print("\n" + "\n".join(exceptions or ["no exception: ours is ahead or level on every line"]))
 
 
 if __name__ == "__main__":
