@@ -19,8 +19,8 @@ void DataLoaderArgs::declare(OptionTable& table) {
       .ignore("inputs are those of NumPy");
   table
       .list({"--load-inputs", "--load-input-data"}, load_inputs, "FILE",
-            "Read inputs from these files (JSON, or folders "
-            "of such files), one after another; the other data options have no effect then")
+            "Read inputs from these files (JSON, or folders of such files; .npz, with an array per input, which may be "
+            "stacked samples; .npy), one after another; the other data options have no effect then")
       .exclude("--data-loader-script");
   table
       .value({"--data-loader-script"}, script, "FILE.py[:FUNC]",

@@ -60,7 +60,7 @@ void SearchArgs::declare(OptionTable& table) {
       .choose({"float32", "float16", "bfloat16"});
   table.ours()
       .list({"--hold-out"}, hold_out, "FILE",
-            "Inputs (JSON) that the answer is checked with, at the whole tolerance, but not searched on: half of them "
+            "Inputs (JSON, .npz, .npy) that the answer is checked with, at the whole tolerance, but not searched on: half of them "
             "while it is looked for, half in the end. Default: every fourth sample is kept back for this, if there are "
             "four or more")
       .exclude("--no-hold-out");

@@ -1,5 +1,7 @@
 #include "tools/network_setup.h"
 
+#include "compare/array_files.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +32,7 @@ std::map<std::string, Shape> typical_shapes(const NetworkArgs& options, const Ne
   for (const auto& [name, shape] : options.model.shapes())
     if (std::ranges::find(shape, -1) == shape.end()) result.emplace(name, shape);
   if (options.data.load_inputs.empty()) return result;
-  const auto feeds = load_inputs(options.data.load_inputs.front());
+  const auto feeds = load_samples(options.data.load_inputs.front(), input_bindings(network));
   if (!feeds.empty())
     for (const auto& [name, tensor] : feeds.front()) result.insert_or_assign(name, tensor.shape());
   return result;
@@ -131,7 +133,8 @@ std::vector<std::pair<std::string, Shape>> fitting_shapes(const Network& network
                           first->what()));
 }
 
-InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const std::string& what) {
+InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const std::vector<InputBinding>& bindings,
+                          const std::string& what) {
   if (data.script) {
     std::shared_ptr<ScriptDataLoader> loader = host.open_data_loader(ScriptName::parse(*data.script, "load_data"));
     return [loader] {
@@ -139,12 +142,12 @@ InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const st
       return loader->next();
     };
   }
-  return [paths = data.load_inputs, what, path = std::size_t{0}, next = std::size_t{0},
+  return [paths = data.load_inputs, bindings, what, path = std::size_t{0}, next = std::size_t{0},
           samples = std::vector<TensorMap>()]() mutable -> std::optional<TensorMap> {
     while (next == samples.size()) {
       if (path == paths.size()) return std::nullopt;
       log_info(fmt::format("Loading {} from {}", what, paths[path]));
-      samples = load_inputs(paths[path++]);
+      samples = load_samples(paths[path++], bindings);
       next = 0;
     }
     return std::move(samples[next++]);
@@ -170,7 +173,7 @@ std::vector<TensorMap> make_inputs(const ModelArgs& model, const DataLoaderArgs&
                                    const std::vector<InputBinding>& bindings,
                                    const std::vector<std::pair<std::string, Shape>>& default_shapes, int iterations) {
   const InputSource next = data.generates() ? generated_inputs(model, data, bindings, default_shapes, iterations)
-                                            : loaded_inputs(data, host, "input data");
+                                            : loaded_inputs(data, host, bindings, "input data");
   std::vector<TensorMap> all;
   while (auto inputs = next()) all.push_back(std::move(*inputs));
   return all;

@@ -32,7 +32,8 @@ std::vector<std::pair<std::string, Shape>> fitting_shapes(const Network& network
 /// The inputs of the next iteration; nothing at the end.
 using InputSource = std::function<std::optional<TensorMap>()>;
 /// Of files, which are read one after another, or of a script; as they were loaded. `what` ("input data"): for the log.
-InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const std::string& what);
+InputSource loaded_inputs(const DataLoaderArgs& data, ScriptHost& host, const std::vector<InputBinding>& bindings,
+                          const std::string& what);
 /// `default_shapes`: for dynamic inputs that --input-shapes does not name. `iterations`: where --iterations says
 /// nothing.
 InputSource generated_inputs(const ModelArgs& model, const DataLoaderArgs& data,

@@ -6,7 +6,7 @@
 
 #include "args/criterion.h"
 #include "args/search.h"
-#include "compare/json_files.h"
+#include "compare/array_files.h"
 #include "console.h"
 #include "core/file.h"
 #include "engine/option_names.h"
@@ -166,7 +166,8 @@ class PrecisionSearchTool : public Tool {
     search.hold_out = !search_.no_hold_out;
     for (const std::string& path : search_.hold_out) {
       log_info("Loading held-out input data from " + path);
-      std::ranges::move(by_name(load_inputs(path)), std::back_inserter(search.held_out));
+      std::ranges::move(by_name(ulpscope::load_samples(path, input_bindings(*setup.network))),
+                          std::back_inserter(search.held_out));
     }
     if (!search_.hold_out.empty() && search.held_out.empty())
       throw Error(ErrorCode::kInvalidArgument,

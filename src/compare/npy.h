@@ -3,6 +3,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ulpscope/tensor.h"
 
@@ -20,5 +22,7 @@ Tensor decode_npy(std::string_view bytes, std::string_view where);
 
 /// The .npy file in an .npz archive that comes first in its directory. Throws Error(kInvalidFile).
 std::string first_of_npz(std::string_view bytes, std::string_view where);
+/// All files of an .npz archive ("x.npy"), in the order of its directory. Throws Error(kInvalidFile).
+std::vector<std::pair<std::string, std::string>> files_of_npz(std::string_view bytes, std::string_view where);
 
 }  // namespace ulpscope

@@ -28,11 +28,12 @@ std::uint64_t number(std::string_view bytes, std::size_t at, int width) {
 }
 
 struct Entry {
+  std::string name;
   std::uint64_t method, packed, unpacked, offset;
 };
 
-/// The first entry of the central directory.
-Entry first_entry(std::string_view bytes, std::string_view where) {
+/// Where the central directory is, and how many entries it has; at least one.
+std::pair<std::uint64_t, std::uint64_t> find_directory(std::string_view bytes, std::string_view where) {
   if (bytes.size() < kEndSize) malformed(where, "it is too short");
   // The end record is last, but for a comment of at most 65535 bytes.
   std::size_t end = bytes.size() - kEndSize;
@@ -50,15 +51,22 @@ Entry first_entry(std::string_view bytes, std::string_view where) {
     directory = number(bytes, end64 + 48, 8);
   }
   if (count == 0) malformed(where, "it holds no arrays");
+  return {directory, count};
+}
+
+/// The entry of the directory that begins at `directory`, which is moved behind it.
+Entry read_entry(std::string_view bytes, std::uint64_t& directory, std::string_view where) {
   if (bytes.size() < kEntrySize || directory > bytes.size() - kEntrySize ||
       bytes.substr(directory, 4) != std::string_view("PK\x01\x02", 4))
     malformed(where, "its directory lies outside of it");
 
-  Entry entry{number(bytes, directory + 10, 2), number(bytes, directory + 20, 4), number(bytes, directory + 24, 4),
-              number(bytes, directory + 42, 4)};
-  std::size_t at = directory + kEntrySize + number(bytes, directory + 28, 2);
+  const std::uint64_t name_size = number(bytes, directory + 28, 2);
+  std::size_t at = directory + kEntrySize + name_size;
   const std::size_t extra_end = at + number(bytes, directory + 30, 2);
   if (extra_end > bytes.size()) malformed(where, "its directory is truncated");
+  Entry entry{std::string(bytes.substr(directory + kEntrySize, name_size)), number(bytes, directory + 10, 2),
+              number(bytes, directory + 20, 4), number(bytes, directory + 24, 4), number(bytes, directory + 42, 4)};
+  directory = extra_end + number(bytes, directory + 32, 2);
   while (at + 4 <= extra_end) {
     const std::uint64_t tag = number(bytes, at, 2);
     const std::size_t size = number(bytes, at + 2, 2);
@@ -100,10 +108,7 @@ std::string inflate_raw(std::string_view packed, std::uint64_t size, std::string
   return result;
 }
 
-}  // namespace
-
-std::string first_of_npz(std::string_view bytes, std::string_view where) {
-  const Entry entry = first_entry(bytes, where);
+std::string content_of(const Entry& entry, std::string_view bytes, std::string_view where) {
   if (bytes.size() < kLocalSize || entry.offset > bytes.size() - kLocalSize ||
       bytes.substr(entry.offset, 4) != std::string_view("PK\x03\x04", 4))
     malformed(where, "an array lies outside of it");
@@ -114,6 +119,24 @@ std::string first_of_npz(std::string_view bytes, std::string_view where) {
   if (entry.method == 0) return std::string(packed);
   if (entry.method == 8) return inflate_raw(packed, entry.unpacked, where);
   malformed(where, "expected stored or deflated arrays, got compression method " + std::to_string(entry.method));
+}
+
+}  // namespace
+
+std::string first_of_npz(std::string_view bytes, std::string_view where) {
+  std::uint64_t directory = find_directory(bytes, where).first;
+  return content_of(read_entry(bytes, directory, where), bytes, where);
+}
+
+std::vector<std::pair<std::string, std::string>> files_of_npz(std::string_view bytes, std::string_view where) {
+  std::vector<std::pair<std::string, std::string>> files;
+  auto [directory, count] = find_directory(bytes, where);
+  for (; count > 0; --count) {
+    Entry entry = read_entry(bytes, directory, where);
+    std::string content = content_of(entry, bytes, where);
+    files.emplace_back(std::move(entry.name), std::move(content));
+  }
+  return files;
 }
 
 }  // namespace ulpscope

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::int64_t kShownPositions = 20;
 
-struct NonFinite {
+struct NonFinitePositions {
   std::int64_t nans = 0, infinities = 0;
   std::string nan_positions, positions;  ///< Flat indices of the first ones, of NaN alone and of all.
 };
 
-NonFinite count_non_finite(const Tensor& tensor) {
-  NonFinite result;
+NonFinitePositions find_non_finite(const Tensor& tensor) {
+  NonFinitePositions result;
   if (!is_floating(tensor.type())) return result;
   const Tensor data = widen(tensor);
   const auto note = [](std::string& positions, std::int64_t index, std::int64_t seen) {
@@ -51,7 +51,7 @@ std::string padded(std::string name) {
   return name;
 }
 
-bool validate_output(const std::string& runner, const NamedTensor& output, const NonFinite& found,
+bool validate_output(const std::string& runner, const NamedTensor& output, const NonFinitePositions& found,
                      const ValidateOptions& options) {
   log_info(padded(runner) + " | Validating output: " + output.name + " (check_inf=" + python_bool(options.check_inf) +
            ", check_nan=" + python_bool(options.check_nan) + ")");
@@ -90,7 +90,7 @@ ValidationResult validate(const RunResults& results, const ValidateOptions& opti
     bool named = false;
     for (std::size_t k = 0; k < iterations.size(); ++k) {
       for (const NamedTensor& output : iterations[k].outputs) {
-        const NonFinite found = count_non_finite(output.tensor);
+        const NonFinitePositions found = find_non_finite(output.tensor);
         const bool valid = validate_output(runner, output, found, options);
         result.passed = result.passed && valid;
         const bool counts =
