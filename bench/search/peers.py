@@ -131,7 +131,8 @@ class Bench:
     def search(self, objective: str, words: List[str]) -> Tuple[Dict[str, Any], Spent]:
         answer = self.folder / "answer.json"
         answer.unlink(missing_ok=True)
-        inputs = ["--load-inputs", str(self.judge.search_file), "--hold-out", str(self.judge.held_file)]
+        held = [] if "--no-hold-out" in words else ["--hold-out", str(self.judge.held_file)]
+        inputs = ["--load-inputs", str(self.judge.search_file), *held]
         command = ["precision", "search", str(self.model), *self.precision, *inputs, *self.case.tolerance.options()]
         command += ["--objective", objective, "--no-journal", "--save-answer", str(answer), *words, "-q"]
         if self.fixed:
@@ -163,8 +164,9 @@ class Bench:
         return make
 
     def rank(self) -> Tuple[List[str], Dict[str, Any]]:
-        """Our ranking: predicted effects, no repairs."""
-        answer, spent = self.search("smallest", ["--fusion", "none", "--no-repair", "--margin", "1"])
+        """Our ranking: predicted effects on the search samples, which is all that other rankings see; no repairs."""
+        words = ["--fusion", "none", "--no-repair", "--margin", "1", "--no-hold-out"]
+        answer, spent = self.search("smallest", words)
         effects = answer["sensitivities"]
         order = sorted(range(len(effects["layer"])), key=lambda i: -float(effects["effect"][i]))
         names = [answer["names"][effects["layer"][i]] for i in order]
