@@ -50,8 +50,8 @@ enum class Objective : std::uint8_t {
 
 /// One run of the network over all samples of its kind.
 struct Trial {
-  /// What it was for: on the samples of the search "search", "layer" (one layer low), "shrink", "fallback", "repair"; on
-  /// those of validation "hold-out"; on one half of the untouched ones "untouched", on the other "untouched-rest".
+  /// What it was for: on the samples of the search "search", "layer" (one layer low), "shrink", "fallback", "repair";
+  /// on those of validation "hold-out"; on one half of the untouched ones "untouched", on the other "untouched-rest".
   std::string kind;
   RaisedLayers raised;  ///< Those above the lowest precision.
   Judgement judgement;
@@ -149,17 +149,17 @@ struct Answer {
   int candidates = 0;
   std::string criterion;
   double margin = 0.5;
-  Judgement search;                   ///< Of the answer, on the search samples.
+  Judgement search;  ///< Of the answer, on the search samples.
   /// On the samples that nothing was chosen by, or those of validation where there are no others; nothing where there
   /// are none, or the search ended before.
   std::optional<Judgement> held_out;
   int search_samples = 0, held_out_samples = 0, held_out_passed = 0;
   int joined_samples = 0;      ///< Of the search samples, those that were held out until they failed.
   int validation_samples = 0;  ///< Held-out samples that took part in the choice, since sets failed on them.
-  double cost_share = 0;    ///< Of the multiply-adds that stay in higher precision.
-  double time_us = 0;       ///< Estimated on the target: the answer,
-  double time_low_us = 0;   ///< everything low,
-  double time_high_us = 0;  ///< everything in the highest precision.
+  double cost_share = 0;       ///< Of the multiply-adds that stay in higher precision.
+  double time_us = 0;          ///< Estimated on the target: the answer,
+  double time_low_us = 0;      ///< everything low,
+  double time_high_us = 0;     ///< everything in the highest precision.
   std::string target;
   std::vector<Trial> trials;
   /// The best set of each objective among those that were proven: that pass like the answer, which is one of them.

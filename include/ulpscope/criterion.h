@@ -16,15 +16,15 @@ struct MetricFunction {
   std::string name;      ///< For messages and answers.
   std::string identity;  ///< What tells it from others of its name, for journals.
   bool higher_is_better = false;
-  /// The outputs of one sample by name, which are of equal shapes, and finite where the golden ones are. Returns a value
-  /// per output, or one for all of them under the empty name. What it throws ends the search.
+  /// The outputs of one sample by name, which are of equal shapes, and finite where the golden ones are. Returns a
+  /// value per output, or one for all of them under the empty name. What it throws ends the search.
   std::function<std::map<std::string, double>(const std::map<std::string, Tensor>& golden,
                                               const std::map<std::string, Tensor>& candidate)>
       evaluate;
 };
 
-/// Either a metric (built in, a user's script or a function) with thresholds, or tolerances. Outputs that neither names nor a
-/// default (the empty name) covers are not judged by a metric, and judged by 1e-5 with tolerances.
+/// Either a metric (built in, a user's script or a function) with thresholds, or tolerances. Outputs that neither names
+/// nor a default (the empty name) covers are not judged by a metric, and judged by 1e-5 with tolerances.
 struct CriterionOptions {
   /// Errors: "rel-l2", "rel-max", "one-minus-cos", "kl" (nats, over the last axis); better if higher: "psnr", "snr"
   /// (dB), "top-k", "iou". Empty: tolerances.

@@ -42,8 +42,8 @@ struct ModelOptions {
 };
 
 /// How the model of an answer is to be read, so that `convert`, `verify` and build_engine() make the network that the
-/// answer is about. Scales and repairs are those of the answer. Throws Error(kUnsupported) for an answer about a network
-/// that the program changed before it searched (outputs that were marked, scripts).
+/// answer is about. Scales and repairs are those of the answer. Throws Error(kUnsupported) for an answer about a
+/// network that the program changed before it searched (outputs that were marked, scripts).
 ULPSCOPE_API ModelOptions options_for(const AnswerFile& answer);
 
 struct LoadedModel;

@@ -1,3 +1,5 @@
+#include "ulpscope/answer.h"
+
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
@@ -6,7 +8,6 @@
 
 #include "functions.h"
 #include "long_call.h"
-#include "ulpscope/answer.h"
 #include "ulpscope/model.h"
 #include "ulpscope/report.h"
 

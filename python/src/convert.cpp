@@ -20,7 +20,8 @@ namespace {
 
 nb::dict dict_of(const ConvertedModel& made) {
   nb::list layers, kept_back;
-  for (const auto& each : made.layers) layers.append(nb::make_tuple(each.name, each.op, name_of(each.precision).data()));
+  for (const auto& each : made.layers)
+    layers.append(nb::make_tuple(each.name, each.op, name_of(each.precision).data()));
   for (const auto& each : made.kept_back) kept_back.append(nb::make_tuple(each.layer, each.op, each.reason));
   nb::dict result;
   result["layers"] = layers;

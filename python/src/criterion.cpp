@@ -1,3 +1,5 @@
+#include "ulpscope/criterion.h"
+
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
@@ -7,7 +9,6 @@
 #include "long_call.h"
 #include "model.h"
 #include "samples.h"
-#include "ulpscope/criterion.h"
 #include "ulpscope/error.h"
 
 namespace nb = nanobind;
@@ -79,9 +80,7 @@ void bind_criterion(nb::module_& module) {
            })
       .def("set_function",
            [](CriterionOptions& self, const nb::object& function, const std::string& name, const std::string& identity,
-              bool higher_is_better) {
-             self.metric_function = metric_of(function, name, identity, higher_is_better);
-           });
+              bool higher_is_better) { self.metric_function = metric_of(function, name, identity, higher_is_better); });
 }
 
 }  // namespace ulpscope::python

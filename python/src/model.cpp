@@ -58,8 +58,9 @@ void use_python(const std::filesystem::path& interpreter, const std::filesystem:
     if (!nb::is_alive()) return;
     const nb::gil_scoped_acquire gil;
     try {
-      nb::module_::import_("logging").attr("getLogger")("ulpscope").attr("log")(
-          static_cast<int>(level), "%s", nb::str(message.data(), message.size()));
+      nb::module_::import_("logging")
+          .attr("getLogger")("ulpscope")
+          .attr("log")(static_cast<int>(level), "%s", nb::str(message.data(), message.size()));
     } catch (nb::python_error& error) {
       error.discard_as_unraisable("ulpscope's log");
     }

@@ -74,9 +74,8 @@ void bind_samples(nb::module_& module) {
       "generate_inputs",
       [](const Model& model) {
         LongCall call;
-        return to_list(call.run([&] {
-          return ulpscope::generate_inputs(DataLoaderOptions{}, input_bindings(*model.loaded().network));
-        }));
+        return to_list(call.run(
+            [&] { return ulpscope::generate_inputs(DataLoaderOptions{}, input_bindings(*model.loaded().network)); }));
       },
       nb::arg("model"));
 }

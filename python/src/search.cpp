@@ -61,13 +61,15 @@ void bind_search(nb::module_& module) {
            [](SearchOptions& self, const nb::list& samples) { self.held_out = to_samples(samples, "held-out sample"); })
       .def("set_golden",
            [](SearchOptions& self, const nb::list& outputs) { self.golden = to_samples(outputs, "golden outputs"); })
-      .def("set_objective", [](SearchOptions& self, const std::string& name) { self.objective = objective_named(name); })
+      .def("set_objective",
+           [](SearchOptions& self, const std::string& name) { self.objective = objective_named(name); })
       .def("set_ladder", [](SearchOptions& self, const std::vector<std::string>& names) {
         self.ladder.clear();
         for (const std::string& name : names) {
           const auto precision = precision_named(name);
           if (!precision)
-            throw Error(ErrorCode::kInvalidArgument, fmt::format("[search] fallback: there is no precision '{}'", name));
+            throw Error(ErrorCode::kInvalidArgument,
+                        fmt::format("[search] fallback: there is no precision '{}'", name));
           self.ladder.push_back(*precision);
         }
       });

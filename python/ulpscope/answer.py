@@ -141,13 +141,13 @@ class Answer:
         return Answer(_core.Answer.from_json(text, "[answer]"))
 
     def save(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Writes the answer as JSON, and int8 scales beside it (ANSWER.calibration.cache), unless they are in a file
-        already. Raises Error(IO)."""
+        """Writes the answer as JSON, and int8 scales beside it (ANSWER.calibration.cache), unless they came from a file
+        elsewhere. Raises Error(IO)."""
         native = self._native.moved_to(os.fspath(path))
         native.write()
-        cache = native.calibration_cache
-        if native.scales and cache and cache != self._native.calibration_cache or not os.path.exists(cache or "."):
-            _core.write_calibration_cache(cache, "EntropyCalibration2", native.scales)
+        beside = os.path.splitext(os.fspath(path))[0] + ".calibration.cache"
+        if native.scales and native.calibration_cache == beside:
+            _core.write_calibration_cache(beside, "EntropyCalibration2", native.scales)
         self._native = native
 
     def to_json(self) -> str:

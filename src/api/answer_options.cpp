@@ -47,9 +47,11 @@ class OptionReader {
 
  private:
   void take(const Option& option) {
-    static const std::set<std::string> kElsewhere = {
-        "--trt",    "--tf32", "--fp16", "--bf16", "--fp8", "--int8", "--fusion", "--precision-constraints",
-        "--repairs", "--calibration-cache"};
+    static const std::set<std::string> kElsewhere = {"--trt",     "--tf32",
+                                                     "--fp16",    "--bf16",
+                                                     "--fp8",     "--int8",
+                                                     "--fusion",  "--precision-constraints",
+                                                     "--repairs", "--calibration-cache"};
     if (kElsewhere.contains(option.name)) return;
     if (option.name == "--assume-lowest") {
       result_.cost_model = false;
@@ -64,7 +66,8 @@ class OptionReader {
       for (const std::string& word : option.values) {
         const std::size_t colon = word.rfind(':');
         const std::string name = word.substr(0, colon);
-        if (colon != std::string::npos && !kept_.contains(name)) result_.layer_precisions[name] = word.substr(colon + 1);
+        if (colon != std::string::npos && !kept_.contains(name))
+          result_.layer_precisions[name] = word.substr(colon + 1);
       }
     } else {
       throw Error(ErrorCode::kUnsupported,

@@ -56,9 +56,8 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
 }
 
 /// Raises layers that are faster so, in the choice and in the answer. Returns their names.
-std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options,
-                               const std::vector<TensorMap>& samples, Choice& choice,
-                               std::optional<AnswerFile>& answer) {
+std::vector<std::string> relax(LoadedModel& model, const ConvertOptions& options, const std::vector<TensorMap>& samples,
+                               Choice& choice, std::optional<AnswerFile>& answer) {
   if (!options.lower.empty())
     throw Error(ErrorCode::kInvalidArgument,
                 "[options] --relax and --lower contradict each other: what --lower names shall be low; try --keep");
@@ -148,8 +147,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   result.casts = static_cast<int>(made.file.casts);
   result.bytes = static_cast<std::uint64_t>(made.file.bytes);
   result.checked = made.checked;
-  if (options.verify)
-    result.error = error_against_float32(loaded, choice, assignment, fitted, options.interrupt);
+  if (options.verify) result.error = error_against_float32(loaded, choice, assignment, fitted, options.interrupt);
   const BuildOptions& build = choice.build;
   const std::string flags = fmt::format("{}{}{}", build.fp16 ? " --fp16" : "", build.bf16 ? " --bf16" : "",
                                         build.int8 ? " --int8 --calibration-cache CACHE" : "");

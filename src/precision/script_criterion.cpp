@@ -169,8 +169,7 @@ class FunctionCriterion final : public UserCriterion {
     throw Error(ErrorCode::kScript,
                 fmt::format("[criterion] {}, sample {}: expected {}{}, got {}", place(), sample,
                             output.empty() ? "a number" : fmt::format("a number for output '{}'", output),
-                            output.empty() ? "" : ", which has a threshold",
-                            found == values.end() ? "none" : "NaN"));
+                            output.empty() ? "" : ", which has a threshold", found == values.end() ? "none" : "NaN"));
   }
 
   /// One sample. A threshold without a name is for every output that the function names.

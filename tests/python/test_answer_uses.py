@@ -51,7 +51,7 @@ def test_engines_of_answers_are_the_program(program, folder, samples, answer):
     save_inputs(folder / "in.json", samples)
     expected = run_answer(program, folder, answer)
     same_bits(ulpscope.Engine("m.onnx", answer=answer), samples, expected)
-    same_bits(ulpscope.Engine(onnx.load("m.onnx").SerializeToString() and "m.onnx", answer=answer), samples, expected)
+    same_bits(ulpscope.Engine(pathlib.Path("m.onnx").read_bytes(), answer=answer), samples, expected)
 
 
 @pytest.mark.parametrize("precisions", ["fp16", ["int8", "fp16"]])

@@ -68,6 +68,9 @@ def test_the_same_with_int8_repairs_and_calibration(program, folder):
     answer.save("mine.json")
     theirs = pathlib.Path("m.fp16-int8.answer.calibration.cache").read_text()
     assert pathlib.Path("mine.calibration.cache").read_text() == theirs
+    pathlib.Path("mine.calibration.cache").write_text("of another search")
+    answer.save("mine.json")
+    assert pathlib.Path("mine.calibration.cache").read_text() == theirs
     assert "--repairs mine.json" in " ".join(ulpscope.Answer.load("mine.json").to_dict()["run_options"])
 
 
