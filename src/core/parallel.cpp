@@ -9,6 +9,7 @@
 
 #if defined(_OPENMP)
 #include <omp.h>
+#include <pthread.h>
 #endif
 
 namespace ulpscope {
@@ -16,9 +17,37 @@ namespace ulpscope {
 #if defined(_OPENMP)
 // One team of threads serves our kernels and oneDNN's: two pools that spin against each other would cost more than
 // either saves. OpenMP keeps the team per calling thread.
-void set_num_threads(int count) noexcept { omp_set_num_threads(count > 0 ? count : omp_get_num_procs()); }
+namespace {
 
-int num_threads() noexcept { return omp_get_max_threads(); }
+/// The threads of a team do not live on in a forked process (multiprocessing, loaders of data): a child of a process that
+/// may have had one computes with the thread that it has, instead of waiting for them forever.
+class AfterFork {
+ public:
+  AfterFork() noexcept { ::pthread_atfork(nullptr, nullptr, [] { forget_team(); }); }
+  static void use_team() noexcept { has_team.store(true, std::memory_order_relaxed); }
+  static bool is_alone() noexcept { return alone.load(std::memory_order_relaxed); }
+
+ private:
+  static void forget_team() noexcept {
+    if (!has_team) return;
+    alone = true;
+    omp_set_num_threads(1);
+  }
+  static inline std::atomic<bool> has_team = false, alone = false;
+};
+const AfterFork after_fork;
+
+}  // namespace
+
+void set_num_threads(int count) noexcept {
+  omp_set_num_threads(AfterFork::is_alone() ? 1 : count > 0 ? count : omp_get_num_procs());
+}
+
+int num_threads() noexcept {
+  const int count = AfterFork::is_alone() ? 1 : omp_get_max_threads();
+  if (count > 1) AfterFork::use_team();
+  return count;
+}
 #else
 namespace {
 thread_local int chosen_threads = 0;

@@ -1,0 +1,29 @@
+"""A process that has computed with several threads may fork, as loaders of data do: the child computes, too."""
+import os
+import signal
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+def test_a_forked_process_computes():
+    from ulpscope import Engine
+
+    n = 256
+    weight = np.random.default_rng(0).normal(size=(n, n)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Tanh", ["m"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [n, n])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [n, n])], [numpy_helper.from_array(weight, "w")])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    x = np.random.default_rng(1).normal(size=(n, n)).astype(np.float32)
+    engine = Engine(model, threads=4)
+    expected = engine.run({"x": x})["y"]
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        same = engine.run({"x": x})["y"].tobytes() == expected.tobytes()
+        fresh = Engine(model, threads=4).run({"x": x})["y"].tobytes() == expected.tobytes()
+        os._exit(0 if same and fresh else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
