@@ -400,7 +400,8 @@ def versions(python: Optional[str]) -> Dict[str, str]:
     result = {}
     for tool, package in PACKAGES.items():
         code = f"from importlib import metadata; print(metadata.version('{package}'))"
-        found = python and subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+        there = python and shutil.which(python)
+        found = there and subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
         if found and found.returncode == 0:
             result[tool] = found.stdout.strip()
         else:
