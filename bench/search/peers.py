@@ -435,7 +435,9 @@ def main() -> None:
     if rows:
         measure.report(rows, measure.environment(**options.versions), options.output)
         exceptions = [f"{row['case']}, {row['tool']}: {row['verdict']}" for row in rows if "BEHIND" in row["verdict"]]
-        print("\n" + "\n".join(exceptions or ["no exception: ours is ahead or level on every line"]))
+        compared = any(row["verdict"] for row in rows)
+        none = "no exception: ours is ahead or level on every line" if compared else "no peer was compared"
+        print("\n" + "\n".join(exceptions or [none]))
 
 
 if __name__ == "__main__":
