@@ -104,7 +104,8 @@ std::string meant_options(const OptionTable& table, const Arguments& parsed) {
   return "";
 }
 
-/// Runs `body`; what it throws becomes a message and an exit status, `failed` for what is not right outside of ulpscope.
+/// Runs `body`; what it throws becomes a message and an exit status, `failed` for what is not right outside of
+/// ulpscope.
 template <typename Body>
 int guarded(int failed, Body&& body) {
   try {

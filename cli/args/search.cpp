@@ -60,7 +60,8 @@ void SearchArgs::declare(OptionTable& table) {
       .choose({"float32", "float16", "bfloat16"});
   table.ours()
       .list({"--hold-out"}, hold_out, "FILE",
-            "Inputs (JSON, .npz, .npy) that the answer is checked with, at the whole tolerance, but not searched on: half of them "
+            "Inputs (JSON, .npz, .npy) that the answer is checked with, at the whole tolerance, but not searched on: "
+            "half of them "
             "while it is looked for, half in the end. Default: every fourth sample is kept back for this, if there are "
             "four or more")
       .exclude("--no-hold-out");
@@ -75,9 +76,10 @@ void SearchArgs::declare(OptionTable& table) {
                      "Search at F times the tolerance, so that the answer holds on other data; 1 is the tolerance "
                      "itself. Default: from the data, 0.03 to 0.5, the less the more the samples differ in what they "
                      "use of it");
-  table.ours().flag({"--shrink"}, shrink,
-                    "Take single layers out of the set that was found, as far as it still passes; the objective is then "
-                    "smallest, or cheapest");
+  table.ours().flag(
+      {"--shrink"}, shrink,
+      "Take single layers out of the set that was found, as far as it still passes; the objective is then "
+      "smallest, or cheapest");
   table.ours().list(
       {"--keep"}, keep, "LAYER",
       "Layers that stay in the highest precision: names of layers or ONNX nodes, patterns (*attention*), operator "
@@ -125,9 +127,10 @@ SearchOptions SearchArgs::options() const {
   options.margin = margin.value_or(0);
   options.shrink = shrink;
   if (shrink && objective == name_of(Objective::kFastest))
-    throw Error(ErrorCode::kInvalidArgument,
-                "[options] --shrink and --objective fastest contradict each other: fewer layers need not be faster; try "
-                "--objective smallest or cheapest");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "[options] --shrink and --objective fastest contradict each other: fewer layers need not be faster; try "
+        "--objective smallest or cheapest");
   if (shrink && !objective) options.objective = Objective::kSmallest;
   options.repair = !no_repair;
   options.keep = keep;

@@ -12,6 +12,13 @@
 
 namespace ulpscope::cli {
 
+AnswerFile read_answer_set(const std::string& path, const std::optional<std::string>& objective) {
+  AnswerFile answer = read_answer(path);
+  for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
+    if (objective == name_of(each)) answer = with_set(std::move(answer), each);
+  return answer;
+}
+
 void load_as(const AnswerFile& answer, TrtConfigArgs& config) {
   for (const auto& [name, flag] :
        {std::pair{"fp16", &TrtConfigArgs::fp16}, {"bf16", &TrtConfigArgs::bf16}, {"int8", &TrtConfigArgs::int8}}) {

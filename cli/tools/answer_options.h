@@ -1,11 +1,17 @@
 // What an answer of `precision search` says about how its model is loaded.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "args/trt_config.h"
 #include "tools/run_options.h"
 #include "ulpscope/answer.h"
 
 namespace ulpscope::cli {
+
+/// The answer of --answer, with the set of --objective if one is named. Throws Error as read_answer and with_set.
+AnswerFile read_answer_set(const std::string& path, const std::optional<std::string>& objective);
 
 /// Enables the types that the answer lowers layers to, and its fusion unless one is given. Throws Error for a type that
 /// the options ask for and the answer does not hold for.

@@ -46,10 +46,10 @@ CalibrationOptions calibration_options(const TrtConfigArgs& config) {
 
 /// The samples that the options give, one at a time.
 CalibrationSource calibration_source(const NetworkArgs& args, ScriptHost& host, const LoadedModel& model) {
-  InputSource next = args.data.generates() ? generated_inputs(args.model, args.data, input_bindings(*model.network),
-                                                              calibration_shapes(model.build), /*iterations=*/1)
-                                           : loaded_inputs(args.data, host, input_bindings(*model.network),
-                                                           "input data for calibration");
+  InputSource next = args.data.generates()
+                         ? generated_inputs(args.model, args.data, input_bindings(*model.network),
+                                            calibration_shapes(model.build), /*iterations=*/1)
+                         : loaded_inputs(args.data, host, input_bindings(*model.network), "input data for calibration");
   return [next = std::move(next)]() -> std::optional<TensorsByName> {
     const auto sample = next();
     return sample ? std::optional(by_name(*sample)) : std::nullopt;

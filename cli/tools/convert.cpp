@@ -28,8 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The exit status where a check had nothing to judge.
-constexpr int kUnjudged = 4;
 /// rel-l2 beyond which few models are of use.
 constexpr double kLargeError = 0.1;
 
@@ -91,7 +89,8 @@ class ConvertTool : public Tool {
                "The level of fusion that the results are the same at: decides whether BatchNormalization is multiplied "
                "into convolutions (default: full)")
         .choose({"none", "pointwise", "full"});
-    table.ours().value({"--target"}, config_.target, "GPU", "The GPU whose costs count, for --relax and for engines (default: h200)");
+    table.ours().value({"--target"}, config_.target, "GPU",
+                       "The GPU whose costs count, for --relax and for engines (default: h200)");
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
     table.ours().flag({"--repair-only"}, repair_only_,
                       "Lower nothing: write the float32 model whose float16 is safe. Constants beyond float16 are "
@@ -169,9 +168,10 @@ class ConvertTool : public Tool {
     if (!made.error) return 0;
     const Judgement& error = *made.error;
     if (!error.problem.empty() || !std::isfinite(error.value)) {
-      log_error(fmt::format("[convert] The check says nothing: {}. The model is written; try `precision search`, which repairs "
-                            "what leaves the range, or other inputs (--load-inputs, --input-shapes)",
-                            error.problem.empty() ? "outputs are not finite" : error.problem));
+      log_error(fmt::format(
+          "[convert] The check says nothing: {}. The model is written; try `precision search`, which repairs "
+          "what leaves the range, or other inputs (--load-inputs, --input-shapes)",
+          error.problem.empty() ? "outputs are not finite" : error.problem));
       return kUnjudged;
     }
     if (error.outputs.empty()) return 0;
@@ -234,9 +234,7 @@ class ConvertTool : public Tool {
   }
 
   void read_answer_options() {
-    convert_.answer = read_answer(*answer_path_);
-    for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
-      if (objective_ && *objective_ == name_of(each)) convert_.answer = with_set(std::move(*convert_.answer), each);
+    convert_.answer = read_answer_set(*answer_path_, objective_);
     const AnswerFile& answer = *convert_.answer;
     load_as(answer, config_);
     if (answer.answer.verdict != Answer::Verdict::kFound)

@@ -1,20 +1,19 @@
 #include "tools/network_setup.h"
 
-#include "compare/array_files.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
+#include "compare/array_files.h"
 #include "compare/json_files.h"
 #include "console.h"
+#include "engine/specialization.h"
 #include "graph/outputs.h"
 #include "interrupt.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 #include "precision/repair.h"
-#include "engine/specialization.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

@@ -25,8 +25,9 @@ Model load_network(const NetworkArgs& args, ScriptHost& host);
 /// Shapes for dynamic inputs that --input-shapes does not name: the profile's.
 std::vector<std::pair<std::string, Shape>> profile_shapes(const TrtConfigArgs& config, const ModelArgs& model);
 
-/// The same for a network that nothing is said about: dimensions behind the first are 1, or else the first of 8, 32, 64,
-/// 128, 224 and 256 that the network can be run with. Throws Error: what the network says of 1, and how to say shapes.
+/// The same for a network that nothing is said about: dimensions behind the first are 1, or else the first of 8, 32,
+/// 64, 128, 224 and 256 that the network can be run with. Throws Error: what the network says of 1, and how to say
+/// shapes.
 std::vector<std::pair<std::string, Shape>> fitting_shapes(const Network& network, const ModelArgs& model);
 
 /// The inputs of the next iteration; nothing at the end.

@@ -65,7 +65,8 @@ class PrecisionSearchTool : public Tool {
     check_typed_model();
     PrecisionSetup setup = make_precision_setup(options_);
     setup.model.loaded().build.constraints = ConstraintMode::kObey;
-    if (!criterion_.metric && !criterion_.metric_script && search.criterion.atol.empty() && search.criterion.rtol.empty())
+    if (!criterion_.metric && !criterion_.metric_script && search.criterion.atol.empty() &&
+        search.criterion.rtol.empty())
       set_usual_tolerance(setup.model.loaded().build, search.criterion);
     setup.model.loaded().network_words = network_words();
     const std::vector<TensorsByName> samples = load_samples(setup, search);
@@ -106,9 +107,10 @@ class PrecisionSearchTool : public Tool {
                                    : build.bf16            ? std::pair("bf16", 3e-2)
                                    : build.fp16            ? std::pair("fp16", 5e-3)
                                                            : std::pair("tf32", 5e-3);
-    log_warning(fmt::format("[search] No tolerance was given: --metric rel-l2 --threshold {} is taken, which is usual "
-                            "for {}; try the one that your application needs",
-                            threshold, type));
+    log_warning(
+        fmt::format("[search] No tolerance was given: --metric rel-l2 --threshold {} is taken, which is usual "
+                    "for {}; try the one that your application needs",
+                    threshold, type));
     criterion.metric = "rel-l2";
     criterion.threshold = threshold;
   }
@@ -167,7 +169,7 @@ class PrecisionSearchTool : public Tool {
     for (const std::string& path : search_.hold_out) {
       log_info("Loading held-out input data from " + path);
       std::ranges::move(by_name(ulpscope::load_samples(path, input_bindings(*setup.network))),
-                          std::back_inserter(search.held_out));
+                        std::back_inserter(search.held_out));
     }
     if (!search_.hold_out.empty() && search.held_out.empty())
       throw Error(ErrorCode::kInvalidArgument,

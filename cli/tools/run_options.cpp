@@ -9,9 +9,10 @@ void RunOptions::declare(OptionTable& table) {
       {"--gen", "--gen-script"}, gen_script, "FILE",
       "Write a Python script against the API of Polygraphy (0.53 or later) that does the same, to be taken to a "
       "machine with TensorRT, and exit; - for the standard output");
-  table.ours().value({"--answer"}, answer, "FILE",
-                     "Run the model as this answer of `precision search` says, with its repairs and scales, on ulpscope's "
-                     "engine");
+  table.ours().value(
+      {"--answer"}, answer, "FILE",
+      "Run the model as this answer of `precision search` says, with its repairs and scales, on ulpscope's "
+      "engine");
   runners.declare(table);
   model.declare(table);
   onnx.declare(table);

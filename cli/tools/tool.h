@@ -11,6 +11,9 @@
 
 namespace ulpscope::cli {
 
+/// The exit status where a check had nothing to judge.
+inline constexpr int kUnjudged = 4;
+
 class Tool {
  public:
   virtual ~Tool() = default;

@@ -39,13 +39,16 @@ class VerifyTool : public Tool {
   std::string description() const override {
     return summary() +
            "\n\n    ulpscope verify model.onnx --answer model.fp16.answer.json --load-inputs fresh.json\n\n"
-           "Runs the model in the precisions of the answer and holds its outputs against those of the model in float32,\n"
-           "with the tolerance of the search. With another --runner, the typed model runs there, and the real error is\n"
-           "shown beside the one that is predicted. The exit status is 0 if the answer holds, 1 if it does not, 2 for a\n"
+           "Runs the model in the precisions of the answer and holds its outputs against those of the model in "
+           "float32,\n"
+           "with the tolerance of the search. With another --runner, the typed model runs there, and the real error "
+           "is\n"
+           "shown beside the one that is predicted. The exit status is 0 if the answer holds, 1 if it does not, 2 for "
+           "a\n"
            "command line that does not fit, 3 for a defect of ulpscope, and 4 if nothing could be judged: a file, a\n"
            "runner or the disk failed.";
   }
-  int failure_status() const override { return 4; }
+  int failure_status() const override { return kUnjudged; }
 
   void declare(OptionTable& table) override {
     model_.declare(table, true);
@@ -89,9 +92,7 @@ class VerifyTool : public Tool {
                   fmt::format("[model] '{}': expected an ONNX model, got another file", *model_.model));
     data_.warn_of_unused();
     limits_.check();
-    AnswerFile answer = read_answer(*answer_path_);
-    for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
-      if (objective_ && *objective_ == name_of(each)) answer = with_set(std::move(answer), each);
+    const AnswerFile answer = read_answer_set(*answer_path_, objective_);
     load_as(answer, config_);
     set_num_threads(config_.num_threads());
     const auto host = make_script_host(onnx_, limits_);
@@ -196,8 +197,8 @@ class VerifyTool : public Tool {
     const bool passed = judged.passed();
     std::string line = fmt::format("{} sample(s): {:.4g} of the tolerance", samples, judged.used);
     if (!judged.worst_output.empty())
-      line += fmt::format(", {:.4g} at output '{}' of sample {}", judged.value, judged.worst_output,
-                          judged.worst_sample);
+      line +=
+          fmt::format(", {:.4g} at output '{}' of sample {}", judged.value, judged.worst_output, judged.worst_sample);
     if (!judged.problem.empty()) line += " (" + judged.problem + ")";
     if (real) {
       line += fmt::format("; predicted {:.4g}", predicted.used);
@@ -216,8 +217,10 @@ class VerifyTool : public Tool {
     };
     nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
     for (const Judgement::OutputError& each : judgement.outputs)
-      outputs.push_back(
-          {{"output", each.output}, {"used", number(each.used)}, {"value", number(each.value)}, {"sample", each.sample}});
+      outputs.push_back({{"output", each.output},
+                         {"used", number(each.used)},
+                         {"value", number(each.value)},
+                         {"sample", each.sample}});
     nlohmann::ordered_json json{{"used", number(judgement.used)},
                                 {"value", number(judgement.value)},
                                 {"worst_output", judgement.worst_output},

@@ -104,14 +104,16 @@ SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> sa
 /// What is searched has to say something about the target and about other data.
 void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
   const Target target = find_target(task.build.target);
-  for (const auto& [enabled, precision] :
-       {std::pair{task.build.fp16, Precision::kFP16}, {task.build.bf16, Precision::kBF16}, {task.build.int8, Precision::kINT8}})
+  for (const auto& [enabled, precision] : {std::pair{task.build.fp16, Precision::kFP16},
+                                           {task.build.bf16, Precision::kBF16},
+                                           {task.build.int8, Precision::kINT8}})
     if (enabled && !target.has(precision))
       log_warning(fmt::format("[search] {} has no rate for {}: its times there are those of fp32; try another --target",
                               target.name, name_of(precision)));
   const auto& samples = data.samples;
-  if (samples.size() > 1 &&
-      std::ranges::all_of(samples, [&](const TensorMap& each) { return same_bits({&each, 1}, {&samples[0], 1}); }))
+  if (samples.size() > 1 && std::ranges::all_of(samples, [&](const TensorMap& each) {
+        return same_bits({&each, 1}, {&samples[0], 1});
+      }))
     log_warning(fmt::format(
         "[search] the {} samples to search on are all the same: the answer holds for this one kind of input, and its "
         "margin tells nothing; try samples as different as the data will be",

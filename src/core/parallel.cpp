@@ -19,11 +19,13 @@ namespace ulpscope {
 // either saves. OpenMP keeps the team per calling thread.
 namespace {
 
-/// The threads of a team do not live on in a forked process (multiprocessing, loaders of data): a child of a process that
-/// may have had one computes with the thread that it has, instead of waiting for them forever.
+/// The threads of a team do not live on in a forked process (multiprocessing, loaders of data): a child of a process
+/// that may have had one computes with the thread that it has, instead of waiting for them forever.
 class AfterFork {
  public:
-  AfterFork() noexcept { ::pthread_atfork(nullptr, nullptr, [] { forget_team(); }); }
+  AfterFork() noexcept {
+    ::pthread_atfork(nullptr, nullptr, [] { forget_team(); });
+  }
   static void use_team() noexcept { has_team.store(true, std::memory_order_relaxed); }
   static bool is_alone() noexcept { return alone.load(std::memory_order_relaxed); }
 

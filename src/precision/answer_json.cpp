@@ -24,8 +24,9 @@ using json::Reader;
 
 constexpr char kAnswerFormat[] = "ulpscope-answer";
 constexpr std::array<std::string_view, 4> kVerdicts = {"found", "not-reachable", "unverified", "fails-held-out"};
-constexpr std::array<std::string_view, 9> kReasons = {"overflow", "underflow", "cancellation", "saturation", "resolution",
-                                                      "rounding", "measured",  "requested",    "singular"};
+constexpr std::array<std::string_view, 9> kReasons = {"overflow",   "underflow",  "cancellation",
+                                                      "saturation", "resolution", "rounding",
+                                                      "measured",   "requested",  "singular"};
 constexpr std::array<std::string_view, 3> kObjectives = {"fastest", "smallest", "cheapest"};
 constexpr std::array<std::string_view, 4> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon"};
 
@@ -303,7 +304,8 @@ void read_sets(const Reader& reader, Answer& answer) {
     reader.at("curve").each([&](const Reader& each) {
       std::vector<double> values;
       each.each([&](const Reader& value) { values.push_back(value.real()); });
-      if (values.size() != 3 || !(values[2] >= 0 && values[2] < 1e9)) each.fail("time, share of the tolerance and layers");
+      if (values.size() != 3 || !(values[2] >= 0 && values[2] < 1e9))
+        each.fail("time, share of the tolerance and layers");
       answer.curve.push_back({values[0], values[1], static_cast<int>(values[2])});
     });
 }

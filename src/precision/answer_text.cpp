@@ -105,7 +105,8 @@ std::string worth(const Answer& answer) {
   if (answer.validation_samples >= answer.held_out_samples && answer.validation_samples > 0)
     return ", but they took part in the choice; no other sample is left to judge it";
   const double most = 1 - std::pow(0.05, 1.0 / answer.held_out_samples);
-  std::string text = fmt::format(": with 95 % confidence at most {:.2g} % of such data fail (rule of three)", 100 * most);
+  std::string text =
+      fmt::format(": with 95 % confidence at most {:.2g} % of such data fail (rule of three)", 100 * most);
   if (answer.validation_samples > 0)
     text += fmt::format("; {} more took part in the choice", plural(answer.validation_samples, "sample"));
   return text;
@@ -122,7 +123,8 @@ void append_sets(const Answer& answer, std::string& out) {
     const Trial& trial = answer.trials[static_cast<std::size_t>(number)];
     const auto layers = static_cast<std::int64_t>(trial.raised.size()) + fixed;
     // Trials are stored to a few digits.
-    if (layers == std::ssize(answer.kept) && std::fabs(trial.time_us - answer.time_us) < 1e-3 * answer.time_us) continue;
+    if (layers == std::ssize(answer.kept) && std::fabs(trial.time_us - answer.time_us) < 1e-3 * answer.time_us)
+      continue;
     out += fmt::format("Also proven, the {} set: {}, {}, {:.3g} % of the multiply-adds\n", fmt::join(names, " and "),
                        plural(layers, "layer"), microseconds(trial.time_us), 100 * trial.cost_share);
   }

@@ -50,7 +50,8 @@ void Search::predict() {
   const auto more = static_cast<std::size_t>(std::clamp(left / each, 0.0, static_cast<double>(searched_ - 1)));
   if (more > 0) add_effects(predict(space_->low(), 1, more));
   if (more < searched_ - 1)
-    log_info(fmt::format("Little time: the effects of layers are predicted from {} of {} samples", more + 1, searched_));
+    log_info(
+        fmt::format("Little time: the effects of layers are predicted from {} of {} samples", more + 1, searched_));
 }
 
 /// What no derivative tells is tried: these layers low, the others high. Where there are many, they are neighbors
@@ -102,8 +103,7 @@ void Search::measure_groups(std::size_t sample) {
 
 /// The squares of its members add to that of a group.
 void Search::take_measured(const std::vector<std::size_t>& group, double use) {
-  const double effect =
-      amplitude_of(use, criterion_.sensitivity()) / std::sqrt(static_cast<double>(group.size()));
+  const double effect = amplitude_of(use, criterion_.sensitivity()) / std::sqrt(static_cast<double>(group.size()));
   for (const std::size_t i : group) {
     if (!(effect <= effects_[i].effect)) effects_[i].effect = effect;
     measured_[i] = 1;

@@ -145,15 +145,15 @@ class Search {
   std::unique_ptr<SearchSpace> space_;
   std::vector<TensorMap> golden_, held_out_golden_;
   std::vector<Repair> repairs_;
-  std::optional<double> low_use_;        ///< low_use() of this network,
-  std::vector<TensorMap> low_outputs_;   ///< and the outputs, until the trial of the same.
+  std::optional<double> low_use_;                    ///< low_use() of this network,
+  std::vector<TensorMap> low_outputs_;               ///< and the outputs, until the trial of the same.
   std::vector<SingularCancellation> cancellations_;  ///< Whose layers are kept.
-  std::map<std::string, float> scales_;  ///< int8, with the repairs.
-  std::vector<LayerEffect> effects_;     ///< Per candidate.
+  std::map<std::string, float> scales_;              ///< int8, with the repairs.
+  std::vector<LayerEffect> effects_;                 ///< Per candidate.
   std::vector<char> measured_;
   std::vector<std::vector<std::size_t>> groups_;  ///< Candidates without derivative that were measured together.
-  std::vector<std::size_t> order_;  ///< Candidates, the most important first.
-  PredictionScale scale_;           ///< From trials of heads of the order, or of points of the curve.
+  std::vector<std::size_t> order_;                ///< Candidates, the most important first.
+  PredictionScale scale_;                         ///< From trials of heads of the order, or of points of the curve.
   double margin_ = options_.margin > 0 ? options_.margin : kWidestMargin;
   bool margin_is_open_ = options_.margin <= 0;   ///< It comes from the first trial that can tell.
   std::size_t searched_ = data_.samples.size();  ///< Samples of the search; the held-out ones are behind them,
@@ -161,9 +161,9 @@ class Search {
   int joined_ = 0;                               ///< Of the samples of the search, those that were held out before.
   bool validation_used_ = false;                 ///< A set failed on samples of validation.
   std::optional<Levels> best_;
-  bool best_holds_ = false;  ///< It passes the held-out samples as well.
+  bool best_holds_ = false;       ///< It passes the held-out samples as well.
   bool untouched_holds_ = false;  ///< And the untouched ones.
-  bool nothing_proven_ = false;  ///< The search ended before any set passed: everything is raised.
+  bool nothing_proven_ = false;   ///< The search ended before any set passed: everything is raised.
   bool unreachable_ = false, fails_held_out_ = false, fails_untouched_ = false;
   Judgement last_held_out_;
   std::vector<Trial> trials_;

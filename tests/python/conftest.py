@@ -6,6 +6,8 @@ import os
 import pathlib
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -18,3 +20,18 @@ def _built_package() -> pathlib.Path | None:
 
 if package := _built_package():
     sys.path.insert(0, str(package))
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """The working directory, and empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def samples(folder: pathlib.Path) -> list:
+    """Of m.onnx, which is there: a network that float16 does not suit."""
+    from small_models import uneven
+
+    return uneven(folder / "m.onnx")

@@ -17,6 +17,8 @@ sys.path.append(str(ROOT / "tests" / "cli"))
 from search_support import comparable, masked_attention, outputs_of, save_inputs  # noqa: E402, F401
 
 N = 24
+#: Of a search in `uneven` that keeps layers.
+TASK = {"threshold": 0.002, "objective": "smallest", "fusion": "none"}
 
 
 def uneven(path: pathlib.Path, samples: int = 8) -> list[dict[str, np.ndarray]]:

@@ -9,23 +9,11 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from small_models import fresh, masked_attention, outputs_of, rel_l2, run_program, save_inputs, uneven
+from small_models import TASK, fresh, masked_attention, outputs_of, rel_l2, run_program, save_inputs, uneven
 
 import ulpscope
 
 CODE = ulpscope.ErrorCode
-TASK = {"threshold": 0.002, "objective": "smallest", "fusion": "none"}
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> pathlib.Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def samples(folder):
-    return uneven(folder / "m.onnx")
 
 
 @pytest.fixture

@@ -13,23 +13,11 @@ import time
 import numpy as np
 import onnx
 import pytest
-from small_models import masked_attention, run_program, same_but_for_time, save_inputs, uneven
+from small_models import TASK, masked_attention, run_program, same_but_for_time, save_inputs
 
 import ulpscope
 
 CODE = ulpscope.ErrorCode
-TASK = {"threshold": 0.002, "objective": "smallest", "fusion": "none"}
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> pathlib.Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def samples(folder):
-    return uneven(folder / "m.onnx")
 
 
 def functions_cli(program: pathlib.Path, folder: pathlib.Path, *words: str) -> pathlib.Path | None:
