@@ -38,6 +38,19 @@ std::size_t words_of(const ToolEntry& entry, const std::vector<std::string>& wor
   return words.size() > 1 && words[0] + " " + words[1] == name ? 2 : 0;
 }
 
+/// `debug -v precision MODEL` as `debug precision -v MODEL`: Polygraphy takes options before the second word of a tool.
+std::vector<std::string> with_tool_first(std::vector<std::string> words) {
+  if (words.size() < 3 || !words[1].starts_with("-")) return words;
+  for (auto word = words.begin() + 2; word != words.end(); ++word) {
+    const std::string name = words[0] + " " + *word;
+    if (std::ranges::any_of(tools(), [&](const ToolEntry& entry) { return entry.name == name; })) {
+      std::rotate(words.begin() + 1, word, word + 1);
+      break;
+    }
+  }
+  return words;
+}
+
 /// The tools that somebody may mean who typed the words of another program, of another version, or in a hurry.
 std::vector<std::string> similar_tools(const std::vector<std::string>& words) {
   std::vector<std::string> names, result;
@@ -167,7 +180,7 @@ int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, co
 
 int run_program(const std::vector<std::string>& words) {
   install_console({});
-  const std::vector<std::string> rest(words.begin() + 1, words.end());
+  const std::vector<std::string> rest = with_tool_first(std::vector<std::string>(words.begin() + 1, words.end()));
   if (rest.empty()) return usage_error(kUsageLine, "ulpscope", "expected a tool, see --help");
   if (rest[0] == "-h" || rest[0] == "--help") {
     fmt::print("{}", program_help());

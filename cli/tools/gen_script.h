@@ -11,4 +11,7 @@ namespace ulpscope::cli {
 /// out, the former with a warning. Throws Error for values that do not parse.
 std::string polygraphy_script(const RunOptions& options, const std::string& command);
 
+/// A script for `--trt-config-script` that makes the builder configuration of `options`, to be gone on with.
+std::string trt_config_script(const RunOptions& options);
+
 }  // namespace ulpscope::cli

@@ -56,6 +56,50 @@ class RunnerCode {
         .text();
   }
 
+  /// The loader of the builder configuration.
+  std::string config() {
+    const TrtConfigArgs& config = options_.config;
+    std::string name;
+    if (config.config_script) {
+      name = script_.loader("parser_trt_config", script_.invoke(*config.config_script, "load_config"));
+    } else {
+      add_profiles();
+      Call call("CreateTrtConfig");
+      script_.add_import("polygraphy.backend.trt", "CreateConfig as CreateTrtConfig");
+      call.named("profiles", script_.has_name("profiles") ? "profiles" : "");
+      const bool obey = config.obey || config.strict || config.constraints == "obey";
+      if (obey || config.constraints == "prefer") call.named("precision_constraints", obey ? "'obey'" : "'prefer'");
+      const auto tactics = [&](const char* type, const char* argument, const std::string& path) {
+        script_.add_import("polygraphy.backend.trt", type);
+        script_.lazy_tensorrt();
+        call.named("algorithm_selector", Call(type).named(argument, python_string(path)).text());
+      };
+      if (config.save_tactics) tactics("TacticRecorder", "record", *config.save_tactics);
+      if (config.load_tactics) tactics("TacticReplayer", "replay", *config.load_tactics);
+      call.flag("tf32", config.tf32).flag("fp16", config.fp16).flag("bf16", config.bf16);
+      call.flag("int8", config.int8).flag("fp8", config.fp8);
+      if (config.int8) {
+        script_.add_import("polygraphy.backend.trt", "Calibrator");
+        if (script_.data.empty()) script_.add_import("polygraphy.comparator", "DataLoader");
+        call.named("calibrator", Call("Calibrator")
+                                     .named("data_loader", script_.data.empty() ? "DataLoader()" : script_.data)
+                                     .named("cache", text_or_none(config.calibration_cache))
+                                     .named("BaseClass", calibrator_class(config))
+                                     .named("quantile", config.quantile ? python_float(*config.quantile) : "")
+                                     .text());
+      }
+      default_config_ = call.plain() && !config.config_postprocess_script;
+      name = script_.loader("parser_trt_config", call.text());
+    }
+    if (!config.config_postprocess_script) return name;
+    script_.add_import("polygraphy.backend.trt", "PostprocessConfig as PostprocessTrtConfig");
+    return script_.loader("postprocess_trt_config",
+                          Call("PostprocessTrtConfig")
+                              .positional(name)
+                              .named("func", script_.invoke(*config.config_postprocess_script, "postprocess_config"))
+                              .text());
+  }
+
  private:
   std::string model_path() const {
     return python_string(std::filesystem::absolute(options_.model.path()).lexically_normal().string());
@@ -136,49 +180,6 @@ class RunnerCode {
       script_.loader_lines.push_back(line + (i + 1 < profiles.size() ? "," : ""));
     }
     script_.loader_lines.emplace_back("]");
-  }
-
-  std::string config() {
-    const TrtConfigArgs& config = options_.config;
-    std::string name;
-    if (config.config_script) {
-      name = script_.loader("parser_trt_config", script_.invoke(*config.config_script, "load_config"));
-    } else {
-      add_profiles();
-      Call call("CreateTrtConfig");
-      script_.add_import("polygraphy.backend.trt", "CreateConfig as CreateTrtConfig");
-      call.named("profiles", script_.has_name("profiles") ? "profiles" : "");
-      const bool obey = config.obey || config.strict || config.constraints == "obey";
-      if (obey || config.constraints == "prefer") call.named("precision_constraints", obey ? "'obey'" : "'prefer'");
-      const auto tactics = [&](const char* type, const char* argument, const std::string& path) {
-        script_.add_import("polygraphy.backend.trt", type);
-        script_.lazy_tensorrt();
-        call.named("algorithm_selector", Call(type).named(argument, python_string(path)).text());
-      };
-      if (config.save_tactics) tactics("TacticRecorder", "record", *config.save_tactics);
-      if (config.load_tactics) tactics("TacticReplayer", "replay", *config.load_tactics);
-      call.flag("tf32", config.tf32).flag("fp16", config.fp16).flag("bf16", config.bf16);
-      call.flag("int8", config.int8).flag("fp8", config.fp8);
-      if (config.int8) {
-        script_.add_import("polygraphy.backend.trt", "Calibrator");
-        if (script_.data.empty()) script_.add_import("polygraphy.comparator", "DataLoader");
-        call.named("calibrator", Call("Calibrator")
-                                     .named("data_loader", script_.data.empty() ? "DataLoader()" : script_.data)
-                                     .named("cache", text_or_none(config.calibration_cache))
-                                     .named("BaseClass", calibrator_class(config))
-                                     .named("quantile", config.quantile ? python_float(*config.quantile) : "")
-                                     .text());
-      }
-      default_config_ = call.plain() && !config.config_postprocess_script;
-      name = script_.loader("parser_trt_config", call.text());
-    }
-    if (!config.config_postprocess_script) return name;
-    script_.add_import("polygraphy.backend.trt", "PostprocessConfig as PostprocessTrtConfig");
-    return script_.loader("postprocess_trt_config",
-                          Call("PostprocessTrtConfig")
-                              .positional(name)
-                              .named("func", script_.invoke(*config.config_postprocess_script, "postprocess_config"))
-                              .text());
   }
 
   /// trt.IInt8EntropyCalibrator2, also for its short name; nothing if none was given. Throws Error.
@@ -302,6 +303,10 @@ std::string onnxruntime_runner_code(const RunOptions& options, PythonScript& scr
 
 std::string tensorrt_runner_code(const RunOptions& options, PythonScript& script) {
   return RunnerCode(options, script).tensorrt_runner();
+}
+
+std::string tensorrt_config_code(const RunOptions& options, PythonScript& script) {
+  return RunnerCode(options, script).config();
 }
 
 }  // namespace ulpscope::cli

@@ -12,5 +12,7 @@ namespace ulpscope::cli {
 /// words for.
 std::string onnxruntime_runner_code(const RunOptions& options, PythonScript& script);
 std::string tensorrt_runner_code(const RunOptions& options, PythonScript& script);
+/// The same for the builder configuration alone.
+std::string tensorrt_config_code(const RunOptions& options, PythonScript& script);
 
 }  // namespace ulpscope::cli

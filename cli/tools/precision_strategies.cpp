@@ -66,8 +66,9 @@ class StrategyTool : public Tool {
     if (kind_ == Kind::kWorstFirst)
       text +=
           "Layers are ranked by how much the error of their output grows over that of the output before it, with the\n"
-          "outputs of all layers marked; so the golden file must have the outputs of the layers (`run --onnx-outputs\n"
-          "mark all`). Tries are judged by the outputs of the model, or those that --trt-outputs names.\n";
+          "outputs of all layers marked. The golden file should have the outputs of the layers (`run --onnx-outputs\n"
+          "mark all`); where it has not, those in float32 take their place. Tries are judged by the outputs of the "
+          "model, or those that --trt-outputs names.\n";
     return text +
            "Counts are places in the network's list of layers, in which Constant layers count; those, layers that\n"
            "compute shapes, and layers whose outputs are not floats are not marked. The exit status is 0 if an answer\n"
@@ -213,15 +214,18 @@ class StrategyTool : public Tool {
       golden = load_golden(*options_.golden, *network);
     }
     golden.iterations.resize(samples_.size());
-    const std::size_t found = golden.iterations.front().size();
-    if (found < 2)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[golden] '{}': expected the outputs of the layers, to rank them, got '{}' only; try "
-                              "saving them with ulpscope run {} --onnxrt --onnx-outputs mark all --save-outputs {}",
-                              *options_.golden, golden.iterations.front().front().name, *options_.model.model,
-                              *options_.golden));
-    log_info(fmt::format("Ranking layers by {} of {} layer outputs", found, network->outputs.size()));
+    std::size_t found = golden.iterations.front().size();
     Trials marked(network, setup_.build, samples_);
+    if (found < 2) {
+      log_warning(fmt::format(
+          "[golden] '{}' has no outputs of layers but '{}': layers are ranked against their "
+          "outputs in float32. `ulpscope run {} --onnxrt --onnx-outputs mark all --save-outputs {}` "
+          "would save them",
+          *options_.golden, golden.iterations.front().front().name, *options_.model.model, *options_.golden));
+      golden.iterations = marked.run(marked.full_precision(), /*keep=*/false);
+      found = network->outputs.size();
+    }
+    log_info(fmt::format("Ranking layers by {} of {} layer outputs", found, network->outputs.size()));
     const Assignment lowest = marked.assign(mark_layers(*network, markable_, {}, higher_));
     const std::vector<TensorMap> outputs = marked.run(lowest);
     std::vector<double> errors;

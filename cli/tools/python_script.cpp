@@ -73,12 +73,13 @@ std::string PythonScript::loader(const std::string& name, const std::string& exp
   return fresh;
 }
 
+std::string PythonScript::logger_lines() { return "from polygraphy.logger import G_LOGGER\n" + severity() + "\n"; }
+
 std::string PythonScript::import_lines() const {
-  std::string text = "from polygraphy.logger import G_LOGGER\n" + severity() + "\n";
+  std::string text;
   for (const auto& [module, names] : imports_) {
-    if (module == "polygraphy.logger") continue;
     if (module == "polygraphy") {
-      for (const char* const name : {"mod", "constants"})
+      for (const char* const name : {"constants", "func", "mod"})
         if (names.contains(name)) text += fmt::format("from polygraphy import {}\n", name);
       continue;
     }

@@ -78,8 +78,10 @@ class PythonScript {
   bool take_name(const std::string& name) { return names_.insert(name).second; }
   bool has_name(const std::string& name) const { return names_.contains(name); }
 
-  /// The lines at the top that import what was used.
+  /// The lines at the top that import what was used,
   std::string import_lines() const;
+  /// and set the level of the log, if the script is a program.
+  static std::string logger_lines();
 
   std::string data;  ///< The expression for the data; empty: the default.
   std::vector<std::string> data_lines, loader_lines, comparison_lines;

@@ -3,6 +3,7 @@
 #include "core/file.h"
 #include "interrupt.h"
 #include "runners/template_script.h"
+#include "tools/gen_script.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -11,19 +12,16 @@ namespace ulpscope::cli {
 
 namespace {
 
-/// Writes the script that `make` returns for a model.
+/// Writes a script.
 class TemplateTool : public Tool {
  public:
-  using Make = std::string (*)(const std::string& model);
-  TemplateTool(std::string name, std::string summary, Make make, bool needs_model)
-      : name_(std::move(name)), summary_(std::move(summary)), make_(make), needs_model_(needs_model) {}
+  TemplateTool(std::string name, std::string summary) : name_(std::move(name)), summary_(std::move(summary)) {}
 
   std::string name() const override { return name_; }
   std::string summary() const override { return summary_; }
 
   void declare(OptionTable& table) override {
-    table.section("Model", "the model");
-    table.positional("MODEL", model_, "The ONNX model that the script is about; it need not exist yet", needs_model_);
+    declare_subject(table);
     table.section("Output", "the script.");
     table.value({"-o", "--output"}, output_, "FILE", "Where to write the script; - for the standard output");
   }
@@ -32,39 +30,78 @@ class TemplateTool : public Tool {
     if (!output_)
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] expected where to write the script, got nothing; try -o FILE.py");
-    const std::string script = make_(model_.value_or(""));
+    const std::string text = script();
     if (*output_ == "-") {
-      fmt::print("{}", script);
+      fmt::print("{}", text);
       return 0;
     }
     const WritingFile writing;
-    write_file(*output_, script);
+    write_file(*output_, text);
     log_info(fmt::format("Writing {} to {}", name_, *output_));
     return 0;
   }
 
  private:
+  /// The options that say what the script is about.
+  virtual void declare_subject(OptionTable& table) = 0;
+  virtual std::string script() const = 0;
+
   std::string name_, summary_;
+  std::optional<std::string> output_;
+};
+
+/// The script that `make` returns for a model.
+class ModelTemplate : public TemplateTool {
+ public:
+  using Make = std::string (*)(const std::string& model);
+  ModelTemplate(std::string name, std::string summary, Make make, bool needs_model)
+      : TemplateTool(std::move(name), std::move(summary)), make_(make), needs_model_(needs_model) {}
+
+ private:
+  void declare_subject(OptionTable& table) override {
+    table.section("Model", "the model");
+    table.positional("MODEL", model_, "The ONNX model that the script is about; it need not exist yet", needs_model_);
+  }
+  std::string script() const override { return make_(model_.value_or("")); }
+
   Make make_;
   bool needs_model_;
-  std::optional<std::string> model_, output_;
+  std::optional<std::string> model_;
+};
+
+/// The configuration that options of `run` would make.
+class ConfigTemplate : public TemplateTool {
+ public:
+  ConfigTemplate() : TemplateTool("template trt-config", "Write a script that makes a builder configuration.") {}
+  std::string description() const override {
+    return summary() +
+           "\n\n    ulpscope template trt-config --fp16 --precision-constraints obey -o config.py\n\n"
+           "Options for the configuration, as of `run`, are what the script begins with.";
+  }
+
+ private:
+  void declare_subject(OptionTable& table) override {
+    options_.model.declare(table);
+    options_.config.declare(table);
+    options_.data.declare(table);
+  }
+  std::string script() const override { return trt_config_script(options_); }
+
+  RunOptions options_;
 };
 
 }  // namespace
 
 std::unique_ptr<Tool> make_trt_network_template_tool() {
-  return std::make_unique<TemplateTool>("template trt-network", "Write a script that defines or edits a network.",
-                                        trt_network_template, false);
+  return std::make_unique<ModelTemplate>("template trt-network", "Write a script that defines or edits a network.",
+                                         trt_network_template, false);
 }
 
-std::unique_ptr<Tool> make_trt_config_template_tool() {
-  return std::make_unique<TemplateTool>("template trt-config", "Write a script that makes a builder configuration.",
-                                        trt_config_template, false);
-}
+std::unique_ptr<Tool> make_trt_config_template_tool() { return std::make_unique<ConfigTemplate>(); }
 
 std::unique_ptr<Tool> make_onnx_gs_template_tool() {
-  return std::make_unique<TemplateTool>("template onnx-gs", "Write a script that edits an ONNX model.",
-                                        onnx_gs_template, true);
+  return std::make_unique<ModelTemplate>("template onnx-gs", "Write a script that edits an ONNX model.",
+                                         onnx_gs_template, true);
 }
 
 }  // namespace ulpscope::cli

@@ -1,5 +1,7 @@
 #include "compare/data_loader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -181,9 +183,13 @@ Tensor adapt(const Tensor& tensor, const InputBinding& binding) {
                 "). Attempting to transpose/reshape.");
     result = match_shape(result, binding.shape);
     if (!shape_fits(result.shape(), binding.shape)) {
-      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': expected shape " +
-                                                   to_string(binding.shape) + ", got " + to_string(tensor.shape()) +
-                                                   ", which cannot be permuted or reshaped to it");
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[inputs] Input tensor: {} | Cannot reuse input data due to mismatch in shape or data "
+                      "type.\nNote: Provided input: [dtype={}, shape={}], Requested input: [dtype={}, shape={}]; "
+                      "the first cannot be permuted or reshaped to the second",
+                      binding.name, name_of(tensor.type()), to_string(tensor.shape()), name_of(binding.type),
+                      to_string(binding.shape)));
     }
   }
   return result;
@@ -243,15 +249,16 @@ TensorMap adapt_inputs(const TensorMap& loaded, const std::vector<InputBinding>&
   std::vector<std::string> names;
   for (const NamedTensor& input : loaded) names.push_back(input.name);
   TensorMap result;
-  for (const InputBinding& binding : bindings) {
-    const auto found = find_similar(binding.name, names);
+  for (std::size_t place = 0; place < bindings.size(); ++place) {
+    const InputBinding& binding = bindings[place];
+    const auto found = find_similar(binding.name, names, place);
     // A tensor that is another input's by name is not taken for this one.
     const bool taken =
         found && names[*found] != binding.name && std::ranges::find(wanted, names[*found]) != wanted.end();
     if (!found || taken)
-      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name +
-                                                   "': does not exist in the provided input data, which has " +
-                                                   python_list(names));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[inputs] Input tensor: {} | Does not exist in the provided input data, which has {}",
+                              binding.name, python_list(names)));
     if (names[*found] != binding.name)
       log_warning("Input tensor: " + binding.name + " | Buffer name (" + names[*found] +
                   ") does not match expected input name (" + binding.name + ").");

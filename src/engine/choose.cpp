@@ -27,8 +27,11 @@ Grouping fuse_uniformly(const Specialization& spec, const BuildOptions& options,
 void add_int8_followers(const Grouping& grouping, IdMap<LayerId, std::vector<Precision>>& choices) {
   for (const Group& group : grouping.groups) {
     if (group.kind != GroupKind::kContraction || !has_int8(choices[group.layers[0]])) continue;
+    // A follower that is stored in another type than the next higher one breaks the group.
+    const std::vector<Precision>& head = choices[group.layers[0]];
+    const DataType next_higher = storage_of(head.size() > 1 ? head[1] : Precision::kFP32);
     for (LayerId id : group.layers)
-      if (auto& choice = choices[id]; choice.size() > 1 && !has_int8(choice))
+      if (auto& choice = choices[id]; !has_int8(choice) && storage_of(choice.front()) == next_higher)
         choice.insert(choice.begin(), Precision::kINT8);
   }
 }
@@ -48,7 +51,11 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
   const Grouping grouping = fuse_uniformly(spec, options, assignment);
   auto costed = available;
   add_int8_followers(grouping, costed);
-  const CostProblem problem = make_cost_problem(spec, grouping, target, costed);
+  CostProblem problem = make_cost_problem(spec, grouping, target, costed);
+  // Who calibrates wants int8: quantizing is counted as fused into its neighbors, by its bytes. A pass of its own per
+  // boundary, as the launch cost of a target has it, would leave small networks in float32 whatever their scales.
+  if (std::ranges::any_of(available, has_int8))
+    for (CostProblem::Value& value : problem.values) value.cast_us -= target.launch_us;
   const std::vector<int> chosen = minimize(problem);
   std::vector<int> high;
   for (const auto& node : problem.nodes) high.push_back(static_cast<int>(node.choices.size()) - 1);

@@ -12,7 +12,7 @@ namespace ulpscope {
 
 /// Fills `assignment.precision` and `reason` for the layers whose `choices` (from low to high) leave one: the minimum
 /// of the sum of tactic times, launches and reformats on the target. With two precisions in play the minimum is exact
-/// (one minimum cut); with more, alpha expansion.
+/// (one minimum cut); with more, alpha expansion. Where layers may take int8, reformats count by their bytes alone.
 void choose_by_cost(const Specialization& spec, const BuildOptions& options,
                     const IdMap<LayerId, std::vector<Precision>>& choices, Assignment& assignment);
 

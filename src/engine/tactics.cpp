@@ -1,11 +1,13 @@
 #include "engine/tactics.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -14,6 +16,40 @@ using OrderedJson = nlohmann::ordered_json;
 
 // Implementation numbers of our own: this base plus the precision. TensorRT's numbers are opaque, too.
 constexpr std::int64_t kImplementationBase = 0x80000000LL;
+
+struct GroupTensors {
+  std::vector<TensorId> inputs, outputs;
+};
+
+/// What a group reads from others and what it hands to them.
+GroupTensors tensors_of(const Specialization& spec, const Grouping& grouping, const Group& group) {
+  const Network& network = *spec.network;
+  GroupTensors result;
+  std::set<TensorId> seen;
+  for (LayerId id : group.layers) seen.insert(network.layer(id).outputs.begin(), network.layer(id).outputs.end());
+  for (LayerId id : group.layers) {
+    for (TensorId input : present(network.layer(id).inputs))
+      if (!spec.is_constant(input) && seen.insert(input).second) result.inputs.push_back(input);
+    for (TensorId output : present(network.layer(id).outputs))
+      if (!grouping.internal[output]) result.outputs.push_back(output);
+  }
+  return result;
+}
+
+/// The types of the tensors of one side of an entry; Polygraphy up to 0.44 wrote each as [format, dtype, strides].
+std::vector<std::string> types_in(const OrderedJson& entry, const char* side) {
+  constexpr std::string_view kPrefix = "DataType.";
+  std::vector<std::string> result;
+  if (!entry.contains(side) || !entry[side].is_array()) return result;
+  for (const OrderedJson& info : entry[side]) {
+    std::string type;
+    if (info.is_object() && info.contains("dtype")) type = info["dtype"].get<std::string>();
+    if (info.is_array() && info.size() == 3) type = info[1].get<std::string>();
+    if (!type.starts_with(kPrefix)) return {};
+    result.push_back(type.substr(kPrefix.size()));
+  }
+  return result;
+}
 
 OrderedJson tensor_info(const Specialization& spec, const Assignment& assignment, TensorId id) {
   OrderedJson info;
@@ -39,18 +75,10 @@ std::string tactics_to_json(const Specialization& spec, const Assignment& assign
   const Network& network = *spec.network;
   OrderedJson replay = OrderedJson::object();
   for (const Group& group : grouping.groups) {
-    std::set<TensorId> made;
-    for (LayerId id : group.layers)
-      for (TensorId output : network.layer(id).outputs) made.insert(output);
+    const GroupTensors tensors = tensors_of(spec, grouping, group);
     OrderedJson inputs = OrderedJson::array(), outputs = OrderedJson::array();
-    std::set<TensorId> seen;
-    for (LayerId id : group.layers)
-      for (TensorId input : present(network.layer(id).inputs))
-        if (!made.contains(input) && !spec.is_constant(input) && seen.insert(input).second)
-          inputs.push_back(tensor_info(spec, assignment, input));
-    for (LayerId id : group.layers)
-      for (TensorId output : present(network.layer(id).outputs))
-        if (!grouping.internal[output]) outputs.push_back(tensor_info(spec, assignment, output));
+    for (TensorId input : tensors.inputs) inputs.push_back(tensor_info(spec, assignment, input));
+    for (TensorId output : tensors.outputs) outputs.push_back(tensor_info(spec, assignment, output));
     OrderedJson entry;
     const Precision precision = assignment.precision[group.layers.front()];
     entry["implementation"] = kImplementationBase + static_cast<std::int64_t>(precision);
@@ -80,12 +108,18 @@ TacticReplay tactics_from_json(const std::string& text) {
                 "[tactics] entry '{}': expected an object with 'implementation', 'tactic', 'inputs' and 'outputs'",
                 name));
       const auto implementation = entry["implementation"].get<std::int64_t>();
+      const std::int64_t tactic = entry.value("tactic", std::int64_t{0});
       if (implementation < kImplementationBase ||
           implementation > kImplementationBase + static_cast<std::int64_t>(Precision::kINT8))
         throw Error(ErrorCode::kBuild, fmt::format("[tactics] layer '{}': the builder does not offer implementation "
                                                    "{}; the file was written by another builder (TensorRT, say)",
                                                    name, entry["implementation"].dump()));
-      result.groups[name] = true;
+      if (tactic != 0)
+        throw Error(ErrorCode::kBuild,
+                    fmt::format("[tactics] layer '{}': the builder does not offer tactic {}, only tactic 0 of each "
+                                "implementation; try --save-tactics again",
+                                name, tactic));
+      result.groups[name] = {types_in(entry, "inputs"), types_in(entry, "outputs")};
       for (std::size_t begin = 0; begin <= name.size();) {
         std::size_t end = name.find(" + ", begin);
         if (end == std::string::npos) end = name.size();
@@ -98,6 +132,31 @@ TacticReplay tactics_from_json(const std::string& text) {
     throw Error(ErrorCode::kInvalidFile, fmt::format("[tactics] not a tactic replay: {}", e.what()));
   }
   return result;
+}
+
+void check_replay(const TacticReplay& replay, const Specialization& spec, const Assignment& assignment,
+                  const Grouping& grouping) {
+  for (const Group& group : grouping.groups) {
+    const std::string name = group_name(*spec.network, group);
+    const auto found = replay.groups.find(name);
+    if (found == replay.groups.end()) {
+      log_warning(fmt::format("The tactic replay has no entry for layer '{}': it takes the default", name));
+      continue;
+    }
+    const auto check = [&](const char* what, const std::vector<std::string>& wanted, const std::vector<TensorId>& ids) {
+      std::vector<std::string> offered;
+      for (TensorId id : ids) offered.emplace_back(tensorrt_name_of(assignment.storage[id]));
+      if (!wanted.empty() && wanted != offered)
+        throw Error(ErrorCode::kBuild,
+                    fmt::format("[tactics] layer '{}': the tactic in the replay was not offered by the builder: its {} "
+                                "are [{}] there, [{}] here. Has the network or the builder configuration changed since "
+                                "the file was written? Try --save-tactics again",
+                                name, what, fmt::join(wanted, ", "), fmt::join(offered, ", ")));
+    };
+    const GroupTensors tensors = tensors_of(spec, grouping, group);
+    check("inputs", found->second.inputs, tensors.inputs);
+    check("outputs", found->second.outputs, tensors.outputs);
+  }
 }
 
 }  // namespace ulpscope

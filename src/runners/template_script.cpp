@@ -63,27 +63,6 @@ std::string trt_network_template(const std::string& model) {
   return text;
 }
 
-std::string trt_config_template(const std::string& model) {
-  const std::string use = model.empty() ? "MODEL" : model;
-  return fmt::format(
-      "#!/usr/bin/env python3\n"
-      "\"\"\"Creates a builder configuration: ulpscope run {} --trt --trt-config-script <this file>\"\"\"\n"
-      "\n"
-      "import tensorrt as trt\n"
-      "from polygraphy import func\n"
-      "from polygraphy.backend.trt import CreateConfig\n"
-      "\n"
-      "\n"
-      "@func.extend(CreateConfig())\n"
-      "def load_config(builder, network, config):\n"
-      "    # Set up the configuration here. Nothing needs to be returned. This allows float16, and keeps the "
-      "precisions that\n"
-      "    # layers ask for:\n"
-      "    config.set_flag(trt.BuilderFlag.FP16)\n"
-      "    config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)\n",
-      use);
-}
-
 std::string onnx_gs_template(const std::string& model) {
   const std::filesystem::path path(model);
   const std::string edited =

@@ -1,4 +1,4 @@
-// Scripts to start from: `ulpscope template trt-network|trt-config|onnx-gs`.
+// Scripts to start from: `ulpscope template trt-network|onnx-gs`.
 #pragma once
 
 #include <string>
@@ -7,8 +7,6 @@ namespace ulpscope {
 
 /// A `load_network` for MODEL; for a network built by hand when `model` is empty.
 std::string trt_network_template(const std::string& model);
-/// A `load_config`.
-std::string trt_config_template(const std::string& model);
 /// A script that edits an ONNX model with onnx-graphsurgeon and saves it. `model` must be given.
 std::string onnx_gs_template(const std::string& model);
 

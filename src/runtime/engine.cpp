@@ -127,14 +127,6 @@ void check_shape(const Binding& binding, const Tensor& tensor, const BuildOption
   if (!inside) fail("between the minimum and maximum of a profile");
 }
 
-void check_replay(const TacticReplay& replay, const Network& network, const Grouping& grouping) {
-  for (const Group& group : grouping.groups) {
-    const std::string name = group_name(network, group);
-    if (!replay.groups.contains(name))
-      log_warning(fmt::format("The tactic replay has no entry for layer '{}': it takes the default", name));
-  }
-}
-
 std::int64_t stored_bytes(const Specialization& spec, const Assignment& assignment, TensorId id) {
   const auto& shape = spec.shape(id);
   return shape ? num_elements(*shape) * static_cast<std::int64_t>(size_of(assignment.storage[id])) : 0;
@@ -195,7 +187,8 @@ std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, co
     return std::make_shared<Engine>(std::move(impl));
   }
   if (options.tactic_replay)
-    check_replay(*options.tactic_replay, *impl->network, impl->executable->plan_for(impl->build_shapes)->grouping());
+    check_replay(*options.tactic_replay, *impl->executable->specialization(impl->build_shapes),
+                 impl->executable->assignment(), impl->executable->plan_for(impl->build_shapes)->grouping());
   return std::make_shared<Engine>(std::move(impl));
 }
 

@@ -488,10 +488,6 @@ TEST_F(ScriptHostTest, TemplatesRunAsTheyAre) {
   EXPECT_EQ(load(trt_network_template("model.onnx")).network->layers.size(), 4u);
   const ScriptNetwork by_hand = load(trt_network_template(""));
   EXPECT_THAT(run(*by_hand.network, {Tensor::of<float>({1, 4}, {1, 2, 3, 4})}), ElementsAre(2, 4, 6, 8));
-  const BuildOptions options =
-      host().load_config({write("config.py", trt_config_template("model.onnx")), "load_config"}, *small_network(), {});
-  EXPECT_TRUE(options.fp16);
-  EXPECT_EQ(options.constraints, ConstraintMode::kObey);
   EXPECT_THAT(onnx_gs_template("a/mo\"del.onnx"), HasSubstr("onnx.load(\"a/mo\\\"del.onnx\")"));
 }
 
