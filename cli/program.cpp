@@ -202,7 +202,7 @@ int run_program(const std::vector<std::string>& words) {
       const std::vector<std::string> arguments(rest.begin() + static_cast<std::ptrdiff_t>(used), rest.end());
       const Arguments parsed = parse(table, arguments);
       if (parsed.help) {
-        fmt::print("{}", table.help());
+        fmt::print("{}", table.help(parsed.help_all));
         return 0;
       }
       if (!parsed.unrecognized.empty()) {

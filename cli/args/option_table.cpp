@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -111,17 +112,21 @@ std::string OptionTable::usage() const {
   return text + " [options]\n";
 }
 
-std::string OptionTable::help() const {
+std::string OptionTable::help(bool all) const {
+  const bool hides = std::ranges::any_of(options_, [](const Option& o) { return o.support == Support::kIgnored; });
   std::string text = usage() + "\n" + description_ + "\n";
   for (std::size_t s = 0; s < sections_.size(); ++s) {
     std::string body;
-    if (s == 0) entry(body, "-h, --help", "show this help message and exit");
+    if (s == 0) {
+      entry(body, "-h, --help", "show this help message and exit");
+      if (hides) entry(body, "--help-all", "the same, with the options that are accepted and have no effect");
+    }
     if (positional_ != nullptr && positional_section_ == s) {
       entry(body, positional_metavar_, positional_help_);
       if (!more_metavars_.empty()) entry(body, fmt::format("{}", fmt::join(more_metavars_, " ")), more_help_);
     }
     for (const Option& option : options_) {
-      if (option.section != s) continue;
+      if (option.section != s || (option.support == Support::kIgnored && !all)) continue;
       std::string about = option.help;
       if (option.support == Support::kIgnored) about += " [accepted, has no effect: " + option.instead + "]";
       if (option.support == Support::kRefused) about += " [refused: " + option.instead + "]";

@@ -133,8 +133,9 @@ class OptionTable {
 
   /// "usage: ulpscope run [-h] [options] [MODEL]".
   std::string usage() const;
-  /// The text of `--help`: usage, description, then one paragraph per section.
-  std::string help() const;
+  /// The text of `--help`: usage, description, then one paragraph per section. `all`: that of `--help-all`, with the
+  /// options that are accepted for the sake of scripts and have no effect.
+  std::string help(bool all) const;
 
  private:
   Option& add(Names names, Arity arity, Option::Target target, std::string metavar, std::string help);

@@ -44,6 +44,7 @@ class Reader {
   Reader(const OptionTable& table, std::span<const std::string> words) : table_(table), words_(words) {
     names_["-h"] = nullptr;
     names_["--help"] = nullptr;
+    names_["--help-all"] = nullptr;
     for (const Option& option : table.options())
       for (const std::string& name : option.names) names_[name] = &option;
   }
@@ -212,6 +213,7 @@ class Reader {
   void take(const Match& match, std::vector<std::string> values) {
     if (match.help) {
       result_.help = true;
+      result_.help_all = match.name == "--help-all";
       return;
     }
     const Option& option = *match.option;

@@ -21,7 +21,8 @@ struct Arguments {
   std::optional<std::string> positional;
   std::vector<std::string> more_positionals;
   std::vector<std::string> unrecognized;  ///< Words that belong to nothing, in the order typed.
-  bool help = false;                      ///< -h or --help came before any mistake.
+  bool help = false;                      ///< -h, --help or --help-all came before any mistake.
+  bool help_all = false;                  ///< It was the last of them.
 };
 
 /// Reads `words` by the rules of Python's argparse (parse_known_args): options may be cut to a unique prefix,

@@ -1,5 +1,7 @@
 #include "compare/comparison.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -54,6 +56,35 @@ void log_summary(const PairVerdict& pair) {
   log(pair.passed() ? LogLevel::kInfo : LogLevel::kError,
       "Accuracy Summary | " + pair.first + " vs. " + pair.second + " | Passed: " + std::to_string(passed) + "/" +
           std::to_string(total) + " iterations | Pass Rate: " + python_float(rate) + "%");
+}
+
+IterationVerdict compare_iteration(const IterationResult& first, const IterationResult& second,
+                                   const std::vector<CompareFunction>& functions) {
+  IterationVerdict verdicts;
+  for (std::size_t function = 0; function < functions.size(); ++function) {
+    IterationVerdict more = functions[function](first, second);
+    for (OutputVerdict& verdict : more) verdict.function = function;
+    verdicts.insert(verdicts.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
+  return verdicts;
+}
+
+/// How many iterations are logged in full; people search with dozens.
+constexpr std::size_t kInFull = 2;
+
+/// "Iteration: 3 | FAILED | 'y': FAILED [abs=0.5, rel=2], 'z': PASSED [abs=0, rel=0]".
+void log_in_short(std::size_t iteration, const IterationVerdict& verdicts) {
+  const auto word = [](bool passed) { return passed ? "PASSED" : "FAILED"; };
+  std::vector<std::string> outputs;
+  for (const OutputVerdict& verdict : verdicts) {
+    outputs.push_back(fmt::format("'{}': {}", verdict.output, word(verdict.passed)));
+    if (!verdict.metrics) continue;
+    const auto [absolute, relative] = selected_error(*verdict.metrics, verdict.tolerance.stat);
+    outputs.back() += fmt::format(" [abs={}, rel={}]", format_g5(absolute), format_g5(relative));
+  }
+  const bool passed = all_passed(verdicts);
+  log(passed ? LogLevel::kInfo : LogLevel::kError,
+      fmt::format("Iteration: {} | {} | {}", iteration, word(passed), fmt::join(outputs, ", ")));
 }
 
 }  // namespace
@@ -112,13 +143,19 @@ AccuracyResult compare_accuracy(const RunResults& results, const std::vector<Com
                     " will be compared");
       }
       for (std::size_t k = 0; k < iterations; ++k) {
-        if (iterations > 1) log_info("Iteration: " + std::to_string(k));
-        const LogIndent inner(iterations > 1 ? 1 : 0);
+        if (k == kInFull && iterations > kInFull && !log_enabled(LogLevel::kVerbose))
+          log_info("The other " + std::to_string(iterations - kInFull) + " iterations in short; -v shows them in full");
         IterationVerdict& verdicts = pair.iterations.emplace_back();
-        for (std::size_t function = 0; function < functions.size(); ++function) {
-          IterationVerdict more = functions[function](first[k], second[k]);
-          for (OutputVerdict& verdict : more) verdict.function = function;
-          verdicts.insert(verdicts.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+        if (k < kInFull || log_enabled(LogLevel::kVerbose)) {
+          if (iterations > 1) log_info("Iteration: " + std::to_string(k));
+          const LogIndent inner(iterations > 1 ? 1 : 0);
+          verdicts = compare_iteration(first[k], second[k], functions);
+        } else {
+          {
+            const LogFloor quiet(LogLevel::kCritical);
+            verdicts = compare_iteration(first[k], second[k], functions);
+          }
+          log_in_short(k, verdicts);
         }
         if (options.fail_fast && !all_passed(verdicts)) return accuracy;
       }

@@ -169,18 +169,18 @@ bool out_of_range(const Tensor& tensor, DataType type) {
 Tensor adapt(const Tensor& tensor, const InputBinding& binding) {
   Tensor result = tensor;
   if (result.type() != binding.type) {
-    log_warning("Input tensor: " + binding.name + " | Buffer dtype (" + std::string(name_of(result.type())) +
-                ") does not match expected input dtype (" + std::string(name_of(binding.type)) +
-                "), attempting to cast.");
+    log_once(LogLevel::kWarning, "Input tensor: " + binding.name + " | Buffer dtype (" +
+                                     std::string(name_of(result.type())) + ") does not match expected input dtype (" +
+                                     std::string(name_of(binding.type)) + "), attempting to cast.");
     if (out_of_range(result, binding.type))
-      log_warning("Some values in this input are out of range of " + std::string(name_of(binding.type)) +
-                  ". Unexpected behavior may ensue!");
+      log_once(LogLevel::kWarning, "Some values in this input are out of range of " +
+                                       std::string(name_of(binding.type)) + ". Unexpected behavior may ensue!");
     result = result.cast(binding.type);
   }
   if (!shape_fits(result.shape(), binding.shape)) {
-    log_warning("Input tensor: " + binding.name + " | Buffer shape (" + to_string(result.shape()) +
-                ") does not match expected input shape (" + to_string(binding.shape) +
-                "). Attempting to transpose/reshape.");
+    log_once(LogLevel::kWarning, "Input tensor: " + binding.name + " | Buffer shape (" + to_string(result.shape()) +
+                                     ") does not match expected input shape (" + to_string(binding.shape) +
+                                     "). Attempting to transpose/reshape.");
     result = match_shape(result, binding.shape);
     if (!shape_fits(result.shape(), binding.shape)) {
       throw Error(
@@ -260,8 +260,8 @@ TensorMap adapt_inputs(const TensorMap& loaded, const std::vector<InputBinding>&
                   fmt::format("[inputs] Input tensor: {} | Does not exist in the provided input data, which has {}",
                               binding.name, python_list(names)));
     if (names[*found] != binding.name)
-      log_warning("Input tensor: " + binding.name + " | Buffer name (" + names[*found] +
-                  ") does not match expected input name (" + binding.name + ").");
+      log_once(LogLevel::kWarning, "Input tensor: " + binding.name + " | Buffer name (" + names[*found] +
+                                       ") does not match expected input name (" + binding.name + ").");
     result.push_back({binding.name, adapt(loaded[*found].tensor, binding)});
   }
   return result;

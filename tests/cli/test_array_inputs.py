@@ -76,7 +76,7 @@ def test_mistakes(run, two_inputs, tmp_path):
     (tmp_path / "cut.npz").write_bytes(content[:len(content) // 2])
     (tmp_path / "empty.npz").write_bytes(b"")
     for file, message in (("uneven.npz", "expected as many samples of every input, got 3 of 'a' and 2 of 'b'"),
-                          ("lacks.npz", "'b': does not exist in the provided input data"), ("objects.npz", "array 'a'"),
+                          ("lacks.npz", "Input tensor: b | Does not exist in the provided input data"), ("objects.npz", "array 'a'"),
                           ("one.npy", "expected arrays for 2 inputs, got one without a name; try an .npz file"),
                           ("cut.npz", "malformed .npz archive"), ("empty.npz", "empty.npz"), ("gone.npz", "gone.npz")):
         outcome = run("run", "m.onnx", "--trt", "--load-inputs", file)

@@ -232,7 +232,7 @@ def test_parser_loses_nothing(line, dump_arguments):
 
 def test_both_have_the_options(parser, dump_arguments, binary):
     """Every option of Polygraphy's run is known: done, ignored with a reason, or refused with a reason."""
-    text = subprocess.run([str(binary), "run", "--help"], text=True, capture_output=True).stdout
+    text = subprocess.run([str(binary), "run", "--help-all"], text=True, capture_output=True).stdout
     known = {word.strip(",") for word in text.split() if word.startswith("-")}
     missing = [a.option_strings for a in parser._actions if not set(a.option_strings) <= known]
     assert not missing

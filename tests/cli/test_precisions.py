@@ -1,7 +1,13 @@
 """The published example: Add(65504), Sub(65504) in float16, by options and by scripts."""
+import json
 import re
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from search_support import outputs_of
 
 BASE = ["--trt", "--onnxrt", "--fp16", "--val-range", "x:[1,2]", "--check-error-stat", "median"]
 MARK = ["--trt-outputs", "mark", "all", "--onnx-outputs", "mark", "all"]
@@ -186,6 +192,52 @@ def test_saved_tactics(run, model):
                   "0",
                   "--rtol", "0")
     assert outcome.code == 0, outcome
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda entry: entry.update(tactic=987654), "does not offer tactic 987654"),
+    (lambda entry: entry.update(tactic=-7), "does not offer tactic -7"),
+    (lambda entry: entry.update(implementation=5), "does not offer implementation 5"),
+    (lambda entry: entry["inputs"][0].update(dtype="DataType.INT8"), "its inputs are [INT8] there, [FLOAT] here"),
+    (lambda entry: entry["outputs"][0].update(dtype="DataType.FLOAT"), "its outputs are [FLOAT] there, [HALF] here"),
+    (lambda entry: entry.update(outputs=[[0, "DataType.FLOAT", [4, 2, 1]]]), "its outputs are [FLOAT] there"),
+    (lambda entry: entry.update(inputs=[], outputs=[[0, "DataType.HALF", [4, 2, 1]]]), None),  # says less: is offered
+])
+def test_a_tactic_that_cannot_be_had_is_refused(change, message, run, model, tmp_path):
+    words = ["run", model, "--trt", "--fp16", "--assume-lowest", "--fusion", "none"]
+    assert run(*words, "--save-tactics", "t.json").code == 0
+    replay = json.loads((tmp_path / "t.json").read_text())
+    first = next(iter(replay["replay"].values()))
+    assert (first["inputs"][0]["dtype"], first["outputs"][0]["dtype"]) == ("DataType.FLOAT", "DataType.HALF")
+    change(first)
+    (tmp_path / "t.json").write_text(json.dumps(replay))
+    outcome = run(*words, "--load-tactics", "t.json")
+    assert outcome.code == (1 if message else 0), outcome
+    assert not message or (message in outcome.err and "layer 'MatMul_0'" in outcome.err)
+
+
+def test_other_scales_change_int8_results(run, tmp_path):
+    """Networks so small that nothing but launches costs time."""
+    random = np.random.default_rng(11)
+    weights = {name: random.normal(size=(8, 8)).astype(np.float32) for name in ("w", "v")}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+             helper.make_node("MatMul", ["b", "v"], ["y"])]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:],
+                              [numpy_helper.from_array(array, name) for name, array in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    words = ["run", "m.onnx", "--trt", "--int8", "--calibration-cache"]
+    assert run(*words, "made.cache", "--save-outputs", "made.json").code == 0
+    lines = (tmp_path / "made.cache").read_text().splitlines()
+    scales = {line.split(": ")[0]: np.frombuffer(bytes.fromhex(line.split(": ")[1].zfill(8)), ">f4")[0]
+              for line in lines[1:]}
+    wide = [f"{name}: {np.array(8 * scale, '>f4').tobytes().hex()}" for name, scale in scales.items()]
+    (tmp_path / "wide.cache").write_text("\n".join([lines[0], *wide]) + "\n")
+    assert run(*words, "wide.cache", "--save-outputs", "wide.json").code == 0
+    made, wide = (outputs_of(tmp_path / name)[0]["y"] for name in ("made.json", "wide.json"))
+    x = np.random.RandomState(1).random_sample((2, 8)).astype(np.float32)
+    exact = np.maximum(x @ weights["w"], 0) @ weights["v"]
+    assert 0 < np.abs(made - exact).max() < np.abs(wide - exact).max() / 2
 
 
 def test_results_do_not_depend_on_threads(run, model):

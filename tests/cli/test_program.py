@@ -33,7 +33,7 @@ def test_help_is_grouped_as_in_polygraphy(run, polygraphy):
     def groups(text):
         return [line[:-1] for line in text.splitlines() if re.fullmatch(r"[A-Z][^ ].*:", line)]
 
-    mine = groups(run("run", "--help").out)
+    mine = groups(run("run", "--help-all").out)
     theirs = [g for g in groups(polygraphy("run", "--help").out) if "TensorFlow" not in g and "`" not in g]
     missing = [group for group in theirs if group not in mine]
     # These are one group here: writing, loading and running engines.
@@ -210,6 +210,33 @@ def test_templates(tool, text, run, tmp_path):
     assert text in script
     compile(script, "start.py", "exec")
     assert run("template", tool, "some/model.onnx", "--output", "-").out == script
+
+
+def test_the_configuration_template_takes_the_options_of_run(run, model, tmp_path):
+    outcome = run("template", "trt-config", "--fp16", "--precision-constraints", "obey", "--trt-min-shapes",
+                  "x:[1,1,256,256]", "--trt-opt-shapes", "x:[1,1,256,256]", "--trt-max-shapes", "x:[1,1,256,256]",
+                  "-o", "config.py")
+    assert outcome.code == 0, outcome
+    words = ["run", model, "--trt", "--layer-precisions", "Add:float16", "MatMul_0:float32", "-v"]
+    script = run(*words, "--trt-config-script", "config.py")
+    options = run(*words, "--fp16", "--precision-constraints", "obey")
+    rows = [[line for line in each.out.splitlines() if "] |" in line] for each in (script, options)]
+    assert script.code == 0 and rows[0] == rows[1] and "fp16: requested (obey)" in script.out, script
+    assert run("template", "trt-config", "--int8", "--calibration-cache", "c.cache", "--seed", "3", "-o", "-").out.count(
+        "calibrator=Calibrator(data_loader=data_loader, cache='c.cache')") == 1
+
+
+@pytest.mark.parametrize("words", [["debug", "-v", "precision"], ["debug", "-vv", "--silent", "precision"],
+                                   ["debug", "--log-file", "l.txt", "precision"]])
+def test_options_before_the_second_word_of_a_tool(words, run, model):
+    """As Polygraphy's own tests type them."""
+    outcome = run(*words, model, "--fp16", "--mode", "linear", "--direction", "forward", "--check", "true")
+    assert outcome.code == 0, outcome
+    assert ("Pass Rate: 100.0%" in outcome.out) == ("--silent" not in words)
+    assert run("inspect", "-v", "model", model).code == 0
+    assert run("template", "-v", "onnx-gs", model, "-o", "-").code == 0
+    outcome = run("debug", "-v", "precison", model)
+    assert outcome.code == 2 and "invalid choice" in outcome.err
 
 
 def test_template_needs_an_output(run):

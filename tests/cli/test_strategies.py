@@ -151,10 +151,14 @@ def test_worst_first(outputs, run, model, layerwise):
     assert five.code == 0 and nodes(five) == ["MatMul_0", "Add", "Sub", "MatMul_1"]
 
 
-def test_worst_first_needs_the_outputs_of_layers(run, model, golden):
-    outcome = run("precision", "worst-first", model, "--golden", golden, *BASE)
-    assert outcome.code == 1 and "expected the outputs of the layers, to rank them" in outcome.err
-    assert "--onnx-outputs mark all" in outcome.err
+@pytest.mark.parametrize("marks", [[], ["--trt-outputs", "mark", "all"]])
+def test_worst_first_without_golden_outputs_of_layers(marks, run, model, golden, layerwise):
+    """Ranks by the layers' own outputs in float32, which here are what the layer-wise file has."""
+    outcome = run("precision", "worst-first", model, "--golden", golden, *BASE, *marks, "--top", 1)
+    assert outcome.code == 0 and "layers are ranked against their outputs in float32" in outcome.out, outcome
+    assert "--onnx-outputs mark all" in outcome.out
+    whole = run("precision", "worst-first", model, "--golden", layerwise, *BASE, "--top", 1)
+    assert tries(outcome) == tries(whole) and nodes(outcome) == nodes(whole)
 
 
 @pytest.mark.parametrize("array, message", [

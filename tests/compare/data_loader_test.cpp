@@ -111,11 +111,20 @@ TEST(DataLoader, LoadedDataIsAdapted) {
 
 TEST(DataLoader, WhatCannotBeAdaptedIsAnError) {
   const TensorMap loaded = {{"x", Tensor::of<float>({3}, {0, 1, 2})}, {"y", Tensor::of<float>({1}, {0})}};
-  EXPECT_THROW(adapt_inputs(loaded, {{"absent", DataType::kFloat32, {3}}}), Error);
+  EXPECT_THROW(adapt_inputs({}, {{"x", DataType::kFloat32, {3}}}), Error);
+  EXPECT_THROW(adapt_inputs(loaded, {{"y", DataType::kFloat32, {1}}, {"absent", DataType::kFloat32, {1}}}), Error);
   EXPECT_THROW(adapt_inputs(loaded, {{"x", DataType::kFloat32, {2, 2}}}), Error);
   EXPECT_THROW(
       adapt_inputs({{"xy", loaded[0].tensor}}, {{"x", DataType::kFloat32, {3}}, {"xy", DataType::kFloat32, {3}}}),
       Error);
+}
+
+// As Polygraphy does, with a warning: data of another exporter's names is taken in its order.
+TEST(DataLoader, NamesThatNothingFitsAreTakenByPlace) {
+  const TensorMap loaded = {{"p", Tensor::of<float>({1}, {1})}, {"q", Tensor::of<float>({1}, {2})}};
+  const TensorMap adapted = adapt_inputs(loaded, {{"a", DataType::kFloat32, {1}}, {"b", DataType::kFloat32, {1}}});
+  EXPECT_EQ(adapted[0].tensor.values<float>()[0], 1);
+  EXPECT_EQ(adapted[1].tensor.values<float>()[0], 2);
 }
 
 TEST(ShapeMatch, Wildcards) {

@@ -146,6 +146,28 @@ TEST(Int8Choice, CostsTakeItForLargeProductsOnly) {
   for (const char* name : {"MatMul", "Bias", "Relu", "Sum"}) EXPECT_EQ(rows[name].precision, "fp32") << name;
 }
 
+// Whoever gives scales wants to see what they do: a launch for every boundary would leave all of this in float32. The
+// Relu, which has no int8 form, is no boundary where nothing but float32 is beside int8.
+TEST(Int8Choice, CostsTakeItForSmallProductsBehindEachOther) {
+  Model model;
+  model.input("x", {2, 8});
+  *model.graph().add_initializer() = float_tensor("w", {8, 8}, std::vector<float>(64, 0.5f));
+  *model.graph().add_initializer() = float_tensor("v", {8, 8}, std::vector<float>(64, 0.25f));
+  model.node("MatMul", {"x", "w"}, {"a"}, "First");
+  model.node("Relu", {"a"}, {"b"}, "Relu");
+  model.node("MatMul", {"b", "v"}, {"y"}, "Second");
+  model.output("y");
+  for (bool fp16 : {false, true}) {
+    BuildOptions options = int8_options({{"x", 0.1f}, {"b", 1.0f}}, ConstraintMode::kNone, false);
+    options.fp16 = fp16;
+    auto rows = report_of(*Engine::build(model.load(), options));
+    EXPECT_EQ(rows["First"].precision, "int8");
+    EXPECT_EQ(rows["Relu"].precision, fp16 ? "fp16" : "fp32");
+    EXPECT_EQ(rows["Second"].precision, "int8");
+    EXPECT_EQ(rows["First"].group, "First + Relu");
+  }
+}
+
 TEST(Int8Choice, RefusesScalesThatAreNoNumbers) {
   for (float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
     expect_error(ErrorCode::kInvalidArgument, {"'x'", "scale"}, [&] {
