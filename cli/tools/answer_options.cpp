@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/loaded_model.h"
 #include "args/parser.h"
+#include "onnx/external_data.h"
 #include "precision/fingerprint.h"
 #include "ulpscope/error.h"
 
@@ -63,6 +65,12 @@ void apply_answer(RunOptions& options) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] --answer '{}': it was found for '{}' with the hash {}, but '{}' has the hash {}",
                             *options.answer, answer.model, answer.model_hash, *options.model.model, hash));
+  if (!answer.external_hash.empty()) {
+    const auto files = external_data_files(options.model.path(), options.onnx.external_data_dir.value_or(""));
+    if (const std::string hash = hash_of_files(files); hash != answer.external_hash)
+      throw Error(ErrorCode::kInvalidArgument,
+                  changed_weights(answer, fmt::format("[options] --answer '{}'", *options.answer), hash));
+  }
   const std::vector<std::string> own = std::move(options.network.layer_precisions);
   options.network.layer_precisions.clear();
   const auto& runners = options.runners.runners;

@@ -33,7 +33,8 @@ std::string why_it_stays(const std::filesystem::path& path, const AnswerFile& fi
   if (!there) return "";
   if (file.answer.verdict != Answer::Verdict::kFound)
     return fmt::format("holds a found answer, and this one is '{}'", name_of(file.answer.verdict));
-  if (there->model_hash != file.model_hash) return fmt::format("is the answer for another model, '{}'", there->model);
+  if (there->model_hash != file.model_hash || there->external_hash != file.external_hash)
+    return fmt::format("is the answer for another model, '{}'", there->model);
   if (!named_by_user && question_of(*there) != question_of(file))
     return fmt::format("is the answer of another search ({})", there->answer.criterion);
   return "";

@@ -197,6 +197,8 @@ struct AnswerFile {
   std::string model;    ///< The path as it was given.
   /// "xxh3:" and 16 hexadecimal digits: XXH3 of the model's file, without external data.
   std::string model_hash;
+  /// The same of the files that hold its external data; empty without such files, and in answers of earlier releases.
+  std::string external_hash;
   /// What was allowed: "fp16", "bf16", "int8", ...
   std::vector<std::string> precisions;
   /// "none", "pointwise", "full".

@@ -42,6 +42,8 @@ struct LoadedModel {
 
   ScriptHost& scripts();
   std::string hash() const;
+  /// Of its external data; empty where it has none.
+  std::string external_hash() const;
   /// Calls `use` with the file's bytes.
   void with_bytes(const std::function<void(std::span<const std::byte>)>& use) const;
   std::vector<std::string> output_names() const;
@@ -58,6 +60,8 @@ std::shared_ptr<const Specialization> specialize_for(const Network& network, con
 
 /// Throws Error(kInvalidArgument), which starts with `where`, unless the answer was found for this model.
 void check_answer_model(const LoadedModel& model, const AnswerFile& answer, const std::string& where);
+/// What to say of a model with the right file and other external data, whose hash is `hash`.
+std::string changed_weights(const AnswerFile& answer, const std::string& where, const std::string& hash);
 /// Adds what the answer keeps to the types that the layers of a network of this model are asked for; what is kept in
 /// float32 already stays so. Throws Error(kInvalidArgument), which starts with `where`, for a layer that the network
 /// does not have, and for one that is asked for in another type.

@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
+#include "onnx/external_data.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 #include "precision/criterion_options.h"
@@ -67,6 +68,12 @@ ScriptHost& LoadedModel::scripts() {
   return *host;
 }
 
+std::string LoadedModel::external_hash() const {
+  // What was read from memory may have weights in files, too: they are not told apart.
+  if (path.empty() || path.extension() == ".py") return {};
+  return hash_of_files(external_data_files(path, external_data));
+}
+
 std::string LoadedModel::hash() const { return path.empty() ? hash_of_bytes(bytes) : hash_of_file(path); }
 
 void LoadedModel::with_bytes(const std::function<void(std::span<const std::byte>)>& use) const {
@@ -121,11 +128,21 @@ namespace {
 
 }  // namespace
 
+std::string changed_weights(const AnswerFile& answer, const std::string& where, const std::string& hash) {
+  return fmt::format(
+      "{}: the external weights of '{}' are not those that it was found for: expected the hash {}, got "
+      "{}; search again with these weights",
+      where, answer.model, answer.external_hash, hash.empty() ? "no external data" : hash);
+}
+
 void check_answer_model(const LoadedModel& model, const AnswerFile& answer, const std::string& where) {
   if (const std::string hash = model.hash(); answer.model_hash != hash)
     refuse_answer(model, where,
                   fmt::format("it was found for '{}' with the hash {}, but the model has the hash {}", answer.model,
                               answer.model_hash, hash));
+  if (answer.external_hash.empty()) return;
+  if (const std::string hash = model.external_hash(); answer.external_hash != hash)
+    throw Error(ErrorCode::kInvalidArgument, changed_weights(answer, where, hash));
 }
 
 void request_kept_layers(const LoadedModel& model, const Network& network, const AnswerFile& answer,

@@ -118,6 +118,15 @@ void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
         "[search] the {} samples to search on are all the same: the answer holds for this one kind of input, and its "
         "margin tells nothing; try samples as different as the data will be",
         samples.size()));
+  std::set<std::string> searched;
+  for (const TensorMap& each : samples) searched.insert(hash_of_samples({&each, 1}));
+  const auto known = std::ranges::count_if(
+      data.held_out, [&](const TensorMap& each) { return searched.contains(hash_of_samples({&each, 1})); });
+  if (known > 0)
+    log_warning(fmt::format(
+        "[search] {} of the {} held-out samples are samples of the search, too: that these pass says nothing about "
+        "other data; try --hold-out with data that the search does not see",
+        known, data.held_out.size()));
 }
 
 /// Golden results of another model or of other inputs are refused before anything is searched.
@@ -232,6 +241,7 @@ AnswerFile describe(const LoadedModel& model, const SearchOptions& options, Answ
   file.program = "ulpscope " ULPSCOPE_VERSION;
   file.model = model.name;
   file.model_hash = model.hash();
+  file.external_hash = model.external_hash();
   file.precisions = enabled_precisions(model.build);
   file.fusion = name_of(model.build.fusion);
   file.criterion_options = criterion_words(options.criterion);

@@ -186,7 +186,7 @@ Tensor adapt(const Tensor& tensor, const InputBinding& binding) {
       throw Error(
           ErrorCode::kInvalidArgument,
           fmt::format("[inputs] Input tensor: {} | Cannot reuse input data due to mismatch in shape or data "
-                      "type.\nNote: Provided input: [dtype={}, shape={}], Requested input: [dtype={}, shape={}]; "
+                      "type. Note: Provided input: [dtype={}, shape={}], Requested input: [dtype={}, shape={}]; "
                       "the first cannot be permuted or reshaped to the second",
                       binding.name, name_of(tensor.type()), to_string(tensor.shape()), name_of(binding.type),
                       to_string(binding.shape)));

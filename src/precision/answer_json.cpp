@@ -250,10 +250,12 @@ Json from_answer(const AnswerFile& file) {
     for (const auto& [name, scale] : file.scales) scales[name] = from_double(static_cast<double>(scale));
     int8 = {{"calibration_cache", file.calibration_cache}, {"scales", std::move(scales)}};
   }
+  Json model = {{"path", file.model}, {"hash", file.model_hash}};
+  if (!file.external_hash.empty()) model["external_data_hash"] = file.external_hash;
   return {{"format", kAnswerFormat},
           {"version", kAnswerVersion},
           {"program", file.program},
-          {"model", {{"path", file.model}, {"hash", file.model_hash}}},
+          {"model", std::move(model)},
           {"precisions", file.precisions},
           {"fusion", file.fusion},
           {"verdict", name_of(answer.verdict)},
@@ -385,6 +387,8 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   file.program = reader.at("program").text();
   file.model = reader.at("model").at("path").text();
   file.model_hash = reader.at("model").at("hash").text();
+  if (reader.at("model").has("external_data_hash"))
+    file.external_hash = reader.at("model").at("external_data_hash").text();
   file.precisions = json::to_texts(reader.at("precisions"));
   file.fusion = reader.at("fusion").text();
   file.run_options = json::to_texts(reader.at("run_options"));

@@ -53,6 +53,13 @@ std::string hash_of_file(const std::filesystem::path& path) {
   return hash;
 }
 
+std::string hash_of_files(std::span<const std::filesystem::path> paths) {
+  if (paths.empty()) return {};
+  std::string hashes;
+  for (const std::filesystem::path& path : paths) hashes += hash_of_file(path);
+  return hash_of_text(hashes);
+}
+
 std::string hash_of_bytes(std::span<const std::byte> bytes) {
   return fmt::format("xxh3:{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }

@@ -15,6 +15,9 @@ namespace ulpscope {
 /// Of the content. Throws Error(kNotFound), Error(kIo).
 std::string hash_of_file(const std::filesystem::path& path);
 
+/// Of the content of several, in this order; empty for none.
+std::string hash_of_files(std::span<const std::filesystem::path> paths);
+
 std::string hash_of_bytes(std::span<const std::byte> bytes);
 std::string hash_of_text(std::string_view text);
 

@@ -38,6 +38,29 @@ def test_the_answer_of_a_search(run, tmp_path):
     assert not (tmp_path / "u.onnx").exists()
 
 
+def test_answers_of_other_external_weights_are_refused(run, tmp_path):
+    whole = needs_constraints()
+    onnx.save(whole, tmp_path / "m.onnx", save_as_external_data=True, location="weights.bin", size_threshold=16)
+    search = ["precision", "search", "m.onnx", "--fp16", "--objective", "smallest", "--val-range", "x:[1,2]", "--iterations", "4",
+              "--atol", "1e-5", "--rtol", "1e-5", "--save-answer", "a.json", "--no-journal"]
+    assert run(*search).code == 0
+    answer = json.loads((tmp_path / "a.json").read_text())
+    uses = (["convert", "m.onnx", "--answer", "a.json", "-o", "t.onnx"], ["run", "m.onnx", "--answer", "a.json", "--val-range", "x:[1,2]"],
+            ["verify", "m.onnx", "--answer", "a.json", "--val-range", "x:[1,2]"])
+    for words in uses:
+        assert run(*words).code == 0, words
+    content = bytearray((tmp_path / "weights.bin").read_bytes())
+    content[-5] ^= 1  # one bit of one weight
+    (tmp_path / "weights.bin").write_bytes(content)
+    for words in uses:
+        refused = run(*words)
+        assert refused.code in (1, 4) and "the external weights of 'm.onnx' are not those that it was found for" in refused.text, refused
+    # Answers of earlier releases say nothing about them.
+    del answer["model"]["external_data_hash"]
+    (tmp_path / "a.json").write_text(json.dumps(answer))
+    assert run(*uses[1]).code == 0
+
+
 def between_kept_layers():
     """Layers that cost little between two products, and a product of its own."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="first"), helper.make_node("Add", ["a", "b"], ["s"], name="bias"),

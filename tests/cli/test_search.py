@@ -106,6 +106,10 @@ def test_weak_grounds_are_said(run, model, tmp_path):
     outcome = run("precision", "search", model, "--load-inputs", "others.json", "--bf16", "--metric", "rel-l2", "--threshold",
                   "0.1", "--no-hold-out")
     assert "all the same" not in outcome.text and "no rate" not in outcome.text, outcome
+    save_inputs(tmp_path / "held.json", samples(5)[3:])
+    words = ["precision", "search", model, "--fp16", "--metric", "rel-l2", "--threshold", "0.1", "--load-inputs", "others.json", "--hold-out"]
+    assert "1 of the 2 held-out samples are samples of the search, too" in run(*words, "held.json").text
+    assert "2 of the 2" not in run(*words, "held.json").text and "4 of the 4" in run(*words, "others.json").text
 
 
 def test_everything_stays_high_while_no_set_is_known(search, tmp_path):
@@ -273,7 +277,7 @@ def test_samples_of_the_wrong_kind(run, model, tmp_path):
     save_inputs(tmp_path / "bad.json", [{"x": np.zeros((2, 3), np.float32)}])
     outcome = run("precision", "search", model, "--load-inputs", "bad.json", *BASE)
     assert outcome.code == 1 and "x" in outcome.err, outcome
-    save_inputs(tmp_path / "bad.json", [{"z": np.zeros((1, 1, 256, 256), np.float32), "w": np.zeros(3)}])
+    save_inputs(tmp_path / "bad.json", [{"z": np.zeros(3), "w": np.zeros((1, 1, 256, 256), np.float32)}])
     outcome = run("precision", "search", model, "--load-inputs", "bad.json", *BASE)
     assert outcome.code == 1 and "x" in outcome.err, outcome
 
@@ -281,7 +285,7 @@ def test_samples_of_the_wrong_kind(run, model, tmp_path):
 @pytest.mark.parametrize("bad, message", [
     (np.full((1, 1, 256, 256), "a"), "iteration 1: input 'x': expected a numeric NumPy type, got '<U1'"),
     (np.zeros((1, 1, 256, 256), complex), "expected a numeric NumPy type, got '<c16'"),
-    (np.zeros((1, 1, 256, 255), np.float32), "[inputs] input 'x': expected shape (1, 1, 256, 256), got (1, 1, 256, 255)"),
+    (np.zeros((1, 1, 256, 255), np.float32), "Provided input: [dtype=float32, shape=(1, 1, 256, 255)], Requested input: [dtype=float32, shape=(1, 1, 256, 256)]"),
     (np.full((1, 1, 256, 256), np.nan, np.float32), "expected numbers, got 65536 NaN"),
 ])
 def test_a_sample_of_the_wrong_kind(run, model, tmp_path, bad, message):
