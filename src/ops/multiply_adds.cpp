@@ -25,6 +25,13 @@ double multiply_adds_of_gemm(const Layer& layer, std::span<const Shape* const> i
   return elements(output) * static_cast<double>(a[0]);
 }
 
+double multiply_adds_of_fused_matmul(const Layer& layer, std::span<const Shape* const> inputs, const Shape& output) {
+  const Shape& a = *inputs[0];
+  if (layer.attributes.integer("transA", 0) == 0 || a.size() < 2) return multiply_adds_of_matmul(layer, inputs, output);
+  const std::size_t inner = layer.attributes.integer("transBatchA", 0) != 0 ? 0 : a.size() - 2;
+  return elements(output) * static_cast<double>(a[inner]);
+}
+
 double multiply_adds_of_conv(const Layer&, std::span<const Shape* const> inputs, const Shape& output) {
   return elements(output) * filter_size(*inputs[1]);
 }

@@ -113,6 +113,7 @@ for op, domain, second, attributes in (
     ("BiasGelu", "com.microsoft", ["b"], {}),
     ("FastGelu", "com.microsoft", ["b"], {}),
     ("FastGelu", "com.microsoft", [], {}),
+    ("Gelu", "com.microsoft", [], {}),
     ("QuickGelu", "com.microsoft", [], {}),
     ("Mod", "", ["b"], {"fmod": 1}),
     ("Shrink", "", [], {"lambd": 0.3, "bias": 0.1}),
@@ -133,6 +134,28 @@ for op, domain, second, attributes in (
 def test_agrees_with_onnx_runtime(name: str) -> None:
     nodes, feed, weights, opset = NETWORKS[name]
     agrees(model_of(nodes, feed, weights, opset), feed)
+
+
+# Operands as A (batch..., m, k) and B (batch..., k, n), and with the dimensions as the attributes say.
+@pytest.mark.parametrize("batches", [((), ()), ((2,), (2,)), ((3, 1), (3, 2)), ((2,), ())])
+@pytest.mark.parametrize("trans_a", [0, 1])
+@pytest.mark.parametrize("trans_b", [0, 1])
+@pytest.mark.parametrize("batch_first", [0, 1])
+def test_fused_matmul(batches, trans_a: int, trans_b: int, batch_first: int) -> None:
+    if batch_first and (not batches[0] or len(batches[0]) != len(batches[1])):
+        pytest.skip("ONNX Runtime: two inputs of one rank, 3 or more")
+    feeds = {}
+    for name, batch, last, trans in (("x", batches[0], (4, 6), trans_a), ("w", batches[1], (6, 5), trans_b)):
+        array = random(*batch, *last)
+        if trans:
+            array = array.swapaxes(-1, -2)
+        if batch_first:
+            array = np.moveaxis(array, -2, 0)
+        feeds[name] = np.ascontiguousarray(array)
+    attributes = {"transA": trans_a, "transB": trans_b, "transBatchA": batch_first, "transBatchB": batch_first, "alpha": 0.25}
+    nodes = [node("FusedMatMul", ["x", "w"], ["y"], domain="com.microsoft", **attributes), node("Relu", ["y"], ["z"])]
+    weights = {"w": feeds["w"]}
+    agrees(model_of(nodes, {"x": feeds["x"]}, weights, 17), {"x": feeds["x"]})
 
 
 EMPTY = {"ReduceSum": 0, "ReduceL1": 0, "ReduceL2": 0, "ReduceSumSquare": 0, "ReduceMean": 0, "ReduceMax": -np.inf}

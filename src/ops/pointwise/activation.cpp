@@ -239,6 +239,13 @@ OpTable gelus() {
           infer_same_as_first, run_gelu, pointwise_adjoint<[](P p) {
             return is_tanh_gelu(p.ctx.layer()) ? gelu_tanh_derivative(p.x()) : gelu_derivative(p.x());
           }>),
+      // Gelu, com.microsoft 1: the exact one, as ONNX Runtime's optimizer writes it.
+      make_op({.name = "Gelu",
+               .domain = "com.microsoft",
+               .types = {kFloats},
+               .kind = OpKind::kPointwise,
+               .function = F::kGelu},
+              infer_same_as_first, run_gelu, pointwise_adjoint<[](P p) { return gelu_derivative(p.x()); }>),
       // BiasGelu, com.microsoft 1: Gelu of x plus a bias along the last axis.
       binary<FloatTypes>({.name = "BiasGelu", .domain = "com.microsoft", .function = F::kBiasGelu}, kBiasGeluOf,
                          adjoint_bias_gelu<gelu_derivative>),
