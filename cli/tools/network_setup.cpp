@@ -67,7 +67,9 @@ Model load_network(const NetworkArgs& args, ScriptHost& host) {
   BuildOptions& build = result->build = args.config.build_options(args.model);
   std::shared_ptr<Network>& network = result->network;
   if (args.model.type() == ModelType::kOnnx) {
-    network = import_onnx(args.model.path(), op_registry(), args.onnx.import_options());
+    ImportOptions options = args.onnx.import_options();
+    options.outputs = args.network.outputs.empty() ? args.onnx.outputs : args.network.outputs;
+    network = import_onnx(args.model.path(), op_registry(), options);
   } else {
     ScriptNetwork made = host.load_network(ScriptName::parse(*args.model.model, "load_network"));
     build.strongly_typed = build.strongly_typed || made.strongly_typed;

@@ -18,7 +18,7 @@ std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const Op
   std::filesystem::path folder = options.external_data_dir;
   if (folder.empty()) folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   onnx_model::TensorReader reader(file, std::move(folder), options.ignore_external_data);
-  return onnx_model::Importer(file, ops, reader).run();
+  return onnx_model::Importer(file, ops, reader, options.outputs).run();
 }
 
 std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std::string& source, const OpRegistry& ops,
@@ -29,7 +29,7 @@ std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std
   const std::filesystem::path folder =
       options.external_data_dir.empty() ? std::filesystem::path(".") : options.external_data_dir;
   onnx_model::TensorReader reader(file, folder, options.ignore_external_data);
-  return onnx_model::Importer(file, ops, reader).run();
+  return onnx_model::Importer(file, ops, reader, options.outputs).run();
 }
 
 }  // namespace ulpscope

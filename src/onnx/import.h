@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "graph/network.h"
 
@@ -14,6 +16,9 @@ struct ImportOptions {
   /// Where external data lies; empty: beside the model.
   std::filesystem::path external_data_dir;
   bool ignore_external_data = false;
+  /// Names of the tensors that are wanted. Where the model has operators that are not known, nodes that none of these
+  /// needs are left out, with a warning, and these become the outputs. Names that no node computes change nothing.
+  std::vector<std::string> outputs;
 };
 
 /// Reads a model of IR version 3 or later, opsets 7 and later. Weights stay in the mapped file until they are used.

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
+#include <utility>
 
 #include "graph/inference.h"
 #include "onnx/element_type.h"
 #include "onnx/graph_order.h"
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope::onnx_model {
 namespace {
@@ -22,10 +25,11 @@ bool reads_as_weight(const OpDef* op, int input) { return op == nullptr || op->i
 
 }  // namespace
 
-Importer::Importer(const ModelFile& file, const OpRegistry& ops, TensorReader& reader)
+Importer::Importer(const ModelFile& file, const OpRegistry& ops, TensorReader& reader, std::vector<std::string> wanted)
     : file_(file),
       ops_(ops),
       reader_(reader),
+      wanted_(std::move(wanted)),
       opsets_(check_versions(file.proto, file.source)),
       functions_(file.proto, opsets_, file.source) {}
 
@@ -55,6 +59,7 @@ void Importer::report_unknown_operators() const {
   if (!others.empty())
     message += fmt::format("; {} other operator{} not supported either: {}", others.size(),
                            others.size() == 1 ? " is" : "s are", fmt::join(others, ", "));
+  message += "; what is ahead of it can be run: try --trt-outputs with names of tensors there";
   fail(ErrorCode::kUnsupported, message);
 }
 
@@ -85,10 +90,49 @@ Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opse
       nodes, [&](const std::string& name) { return scope.values.contains(name) || scope.constants.contains(name); });
   if (!wrong.empty()) fail(ErrorCode::kInvalidFile, wrong);
 
+  std::vector<std::string> outputs;
+  if (parent == nullptr) outputs = leave_out_unknown(graph, nodes);
+  if (outputs.empty())
+    for (const auto& output : graph.output()) outputs.push_back(output.name());
   const auto as_tensors = constants_read_as_tensors(graph, nodes, scope);
   for (const FlatNode& node : nodes) add_node(node, scope, as_tensors);
-  add_outputs(graph, scope, as_tensors);
+  add_outputs(outputs, graph.name(), scope, as_tensors);
   return built;
+}
+
+/// Leaves only the sorted nodes that the wanted outputs need if others have unknown operators, and returns these
+/// outputs; nothing where all stays.
+std::vector<std::string> Importer::leave_out_unknown(const onnx::GraphProto& graph,
+                                                     std::vector<FlatNode>& nodes) const {
+  std::unordered_set<std::string> needed(wanted_.begin(), wanted_.end()), computed;
+  for (const FlatNode& node : nodes) computed.insert(node.proto->output().begin(), node.proto->output().end());
+  if (wanted_.empty() || !std::ranges::all_of(wanted_, [&](const auto& name) { return computed.contains(name); }))
+    return {};
+  std::vector<FlatNode> kept;
+  std::set<std::string> unknown;
+  for (const FlatNode& node : nodes | std::views::reverse) {
+    if (std::ranges::none_of(node.proto->output(), [&](const auto& name) { return needed.contains(name); })) {
+      if (find_op(node) == nullptr) unknown.insert(node.proto->op_type());
+      continue;
+    }
+    needed.insert(node.proto->input().begin(), node.proto->input().end());
+    for (const auto& attribute : node.proto->attribute()) {
+      const auto add = [&](const onnx::GraphProto& body) {
+        const auto names = free_values(body);
+        needed.insert(names.begin(), names.end());
+      };
+      if (attribute.has_g()) add(attribute.g());
+      for (const auto& body : attribute.graphs()) add(body);
+    }
+    kept.push_back(node);
+  }
+  if (unknown.empty()) return {};
+  log_warning(
+      fmt::format("[import] {}: {} of {} nodes are left out: no wanted output needs them, and operators among "
+                  "them are not supported: {}",
+                  file_.source, nodes.size() - kept.size(), nodes.size(), fmt::join(unknown, ", ")));
+  nodes.assign(kept.rbegin(), kept.rend());
+  return wanted_;
 }
 
 void Importer::define_inputs(const onnx::GraphProto& graph, Scope& scope) {
@@ -321,17 +365,15 @@ Tensor Importer::constant_value(const onnx::NodeProto& node) {
   fail(ErrorCode::kInvalidFile, fmt::format("{}: it has no value", where));
 }
 
-void Importer::add_outputs(const onnx::GraphProto& graph, Scope& scope,
+void Importer::add_outputs(const std::vector<std::string>& names, const std::string& graph, Scope& scope,
                            const std::unordered_set<std::string>& as_tensors) {
   std::unordered_set<std::string> seen;
-  for (const auto& output : graph.output()) {
-    const bool known = scope.values.contains(output.name()) || scope.constants.contains(output.name());
-    if (!known)
-      fail(ErrorCode::kInvalidFile,
-           fmt::format("the output '{}' of graph '{}' is computed by no node", output.name(), graph.name()));
-    if (!seen.insert(output.name()).second && scope.parent == nullptr)
-      fail(ErrorCode::kInvalidFile, fmt::format("two outputs have the name '{}'", output.name()));
-    scope.network->outputs.push_back(use_value(output.name(), scope, as_tensors));
+  for (const std::string& name : names) {
+    if (!scope.values.contains(name) && !scope.constants.contains(name))
+      fail(ErrorCode::kInvalidFile, fmt::format("the output '{}' of graph '{}' is computed by no node", name, graph));
+    if (!seen.insert(name).second && scope.parent == nullptr)
+      fail(ErrorCode::kInvalidFile, fmt::format("two outputs have the name '{}'", name));
+    scope.network->outputs.push_back(use_value(name, scope, as_tensors));
   }
 }
 

@@ -20,7 +20,8 @@ Opsets check_versions(const onnx::ModelProto& model, const std::string& source);
 
 class Importer {
  public:
-  Importer(const ModelFile& file, const OpRegistry& ops, TensorReader& reader);
+  /// `wanted`: see ImportOptions::outputs.
+  Importer(const ModelFile& file, const OpRegistry& ops, TensorReader& reader, std::vector<std::string> wanted);
 
   /// The whole model.
   std::shared_ptr<Network> run();
@@ -52,9 +53,11 @@ class Importer {
   std::unordered_set<std::string> constants_read_as_tensors(const onnx::GraphProto& graph,
                                                             const std::vector<FlatNode>& nodes,
                                                             const Scope& scope) const;
+  std::vector<std::string> leave_out_unknown(const onnx::GraphProto& graph, std::vector<FlatNode>& nodes) const;
   void add_node(const FlatNode& node, Scope& scope, const std::unordered_set<std::string>& as_tensors);
   void add_constant_node(const onnx::NodeProto& node, int opset, Scope& scope);
-  void add_outputs(const onnx::GraphProto& graph, Scope& scope, const std::unordered_set<std::string>& as_tensors);
+  void add_outputs(const std::vector<std::string>& names, const std::string& graph, Scope& scope,
+                   const std::unordered_set<std::string>& as_tensors);
   TensorId use_value(const std::string& name, Scope& scope, const std::unordered_set<std::string>& as_tensors);
   TensorId define_value(const std::string& name, Scope& scope);
   Layer new_layer(const onnx::NodeProto& node, const OpDef& op, int opset);
@@ -73,6 +76,7 @@ class Importer {
   const ModelFile& file_;
   const OpRegistry& ops_;
   TensorReader& reader_;
+  std::vector<std::string> wanted_;
   Opsets opsets_;
   FunctionInliner functions_;
   std::unordered_set<std::string> layer_names_;

@@ -1,4 +1,7 @@
 """Bad input: one clear message (what, where, what to try) and the documented status, and nothing written is lost."""
+import base64
+import io
+import json
 import os
 import pathlib
 import time
@@ -9,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from cli_support import needs_constraints
+from search_support import outputs_of
 
 NO_DEFECT = ("defect", "Traceback (most recent", "terminate called", "Segmentation")
 
@@ -108,6 +112,26 @@ def save_inputs(path, feed):
 def test_inputs_that_do_not_fit(feed, texts, run, dynamic_model, tmp_path):
     save_inputs(tmp_path / "in.json", feed)
     fails(run("run", dynamic_model, "--trt", "--load-inputs", "in.json"), *texts)
+
+
+def test_unknown_operators_behind_the_outputs(run, tmp_path):
+    nodes = [helper.make_node("Neg", ["x"], ["a"], name="neg"),
+             helper.make_node("Weird", ["a"], ["b"], name="weird", domain="my.domain"),
+             helper.make_node("Relu", ["b"], ["y"], name="relu")]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("my.domain", 1)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:]), opset_imports=domains, ir_version=8),
+              tmp_path / "m.onnx")
+    for outputs in ([], ["--trt-outputs", "b"], ["--trt-outputs", "a", "y"], ["--trt-outputs", "mark", "all"]):
+        fails(run("run", "m.onnx", "--trt", *outputs), "operator 'Weird' (domain 'my.domain') of node 'weird'", "--trt-outputs")
+    for option in ("--trt-outputs", "--onnx-outputs"):
+        outcome = run("run", "m.onnx", "--trt", option, "a", "--save-outputs", "o.json", "--save-inputs", "i.json")
+        assert outcome.code == 0 and "2 of 3 nodes are left out" in outcome.out and "Weird" in outcome.out, outcome
+        (output,) = outputs_of(tmp_path / "o.json")
+        (inputs,) = json.loads((tmp_path / "i.json").read_text())
+        x = np.load(io.BytesIO(base64.b64decode(inputs["x"]["array"])))
+        assert list(output) == ["a"]
+        np.testing.assert_array_equal(output["a"], -x)
 
 
 def test_nan_in_inputs_is_data(run, dynamic_model, tmp_path):
