@@ -1,6 +1,12 @@
-"""For the site: links that leave docs/, or name a folder, have no page there, and become what they name."""
+"""For the site: links that leave docs/, or name a folder, have no page there, and become what they name; docs/api.md gets
+the docstrings of the package."""
+import pathlib
 import posixpath
 import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from api_reference import reference  # noqa: E402
 
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#\s]+)(#[^)]*)?\)")
 
@@ -15,4 +21,4 @@ def on_page_markdown(markdown: str, *, page, **_: object) -> str:
             return match[0]
         return match[1] if match[1].strip("`") == place else f"{match[1]} (`{place}` in the repository)"
 
-    return _LINK.sub(named, markdown)
+    return _LINK.sub(named, markdown).replace("<!-- api -->", reference() if page.file.src_uri == "api.md" else "")

@@ -1,5 +1,6 @@
 """The documentation site builds without warnings, and its pages load nothing from elsewhere."""
 import html.parser
+import inspect
 import os
 import pathlib
 import shutil
@@ -49,11 +50,43 @@ def site(tmp_path_factory):
 def test_links_that_lead_nowhere_are_refused(link, tmp_path):
     for name in ("docs", "scripts"):
         shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python" / "ulpscope").symlink_to(ROOT / "python" / "ulpscope")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     page = tmp_path / "docs" / "report.md"
     page.write_text(page.read_text() + f"\n{link}\n")
     done = build(tmp_path, tmp_path / "site")
     assert done.returncode != 0 and "nowhere" in done.stderr, done.stdout + done.stderr
+
+
+def test_every_public_name_is_in_the_reference(site):
+    """Against what Python itself says of the names: signature and docstring."""
+    library = pytest.importorskip("ulpscope")
+
+    class Text(html.parser.HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.words = []
+
+        def handle_data(self, data):
+            self.words += data.split()
+
+    text = Text()
+    text.feed((site / "api.html").read_text())
+    page = " ".join(text.words)
+    for name in library.__all__:
+        if name.startswith("__"):
+            continue
+        thing = getattr(library, name)
+        assert f"ulpscope.{name}" in page, name
+        if not callable(thing) or not inspect.getdoc(thing) or not hasattr(thing, "__module__"):
+            continue
+        if inspect.isfunction(thing):
+            for argument in inspect.signature(thing).parameters:
+                assert argument in page, (name, argument)
+        if inspect.isfunction(thing) or inspect.isclass(thing):
+            first = inspect.getdoc(thing).split(".")[0].replace("`", "").split()
+            assert " ".join(first[:8]) in page, (name, first)
 
 
 def test_pages_load_nothing_from_elsewhere(site):
