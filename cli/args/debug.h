@@ -20,10 +20,11 @@ struct PrecisionOptions {
   PythonLimitArgs python;
   std::optional<std::string> golden;
   bool cost_model = false;
+  double calibration_seconds = 0;  ///< Set by tools that have a time limit; see NetworkArgs.
 
   /// --golden, --cost-model and --python-time-limit, in the section at hand.
   void declare_search(OptionTable& table);
-  NetworkArgs network_args() const { return {model, onnx, config, network, data}; }
+  NetworkArgs network_args() const { return {model, onnx, config, network, data, calibration_seconds}; }
 };
 
 // Tools that try something again and again: what judges a try, and what is kept of it.

@@ -15,6 +15,7 @@ struct NetworkArgs {
   const TrtConfigArgs& config;
   const TrtNetworkArgs& network;
   const DataLoaderArgs& data;
+  double calibration_seconds = 0;  ///< No further sample is calibrated with afterwards; 0: no limit.
 };
 
 }  // namespace ulpscope::cli

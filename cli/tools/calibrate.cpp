@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "calibration/calibration_cache.h"
 #include "calibration/calibrators.h"
@@ -97,11 +98,25 @@ void calibrate_now(const NetworkArgs& args, ScriptHost& host, Model& model) {
   const CalibrationOptions options = calibration_options(config);
   const std::string total = data.generates() ? fmt::format(" of {}", data.iterations.value_or(1)) : std::string();
   Progress progress;
-  const Calibration made =
-      calibrate(model, calibration_source(args, host, model.loaded()), options, [&](std::size_t sample) {
-        check_interrupted();
-        progress.show(fmt::format("calibrating, sample {}{}", sample + 1, total));
-      });
+  const auto start = std::chrono::steady_clock::now();
+  const CalibrationSource all = calibration_source(args, host, model.loaded());
+  std::size_t taken = 0;
+  const CalibrationSource in_time = [&]() -> std::optional<TensorsByName> {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (taken > 0 && args.calibration_seconds > 0 && seconds >= args.calibration_seconds) {
+      log_warning(
+          fmt::format("[calibration] stops at sample {} for the time limit; try a longer --time-limit, or "
+                      "--calibration-cache of an earlier run",
+                      taken));
+      return std::nullopt;
+    }
+    ++taken;
+    return all();
+  };
+  const Calibration made = calibrate(model, in_time, options, [&](std::size_t sample) {
+    check_interrupted();
+    progress.show(fmt::format("calibrating, sample {}{}", sample + 1, total));
+  });
   if (!config.calibration_cache) return;
   if (made.scales.empty()) {
     log_warning("The network has no float tensors, so there is nothing to calibrate and no cache to write");

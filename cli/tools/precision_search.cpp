@@ -63,6 +63,9 @@ class PrecisionSearchTool : public Tool {
     search.criterion = criterion_options(criterion_, options_.comparison);
     enable_ladder(search);
     check_typed_model();
+    // What prediction, trials and the held-out samples need is most of a search.
+    constexpr double kCalibrationShare = 0.25;
+    options_.calibration_seconds = kCalibrationShare * search.time_limit;
     PrecisionSetup setup = make_precision_setup(options_);
     setup.model.loaded().build.constraints = ConstraintMode::kObey;
     if (!criterion_.metric && !criterion_.metric_script && search.criterion.atol.empty() &&

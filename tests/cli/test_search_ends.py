@@ -265,3 +265,17 @@ def test_interrupt_shows_the_best_so_far(start, tmp_path):
     assert "Ctrl-C" in out and "Saving answer" in out
     assert len(trials_of(tmp_path / "chain.fp16.journal.jsonl")) >= 2
     assert answer_of(tmp_path, "chain.fp16.answer.json")["version"] == 2
+
+
+def test_calibration_ends_with_its_share_of_the_time(run, tmp_path):
+    """A limit that is over after the first sample: the others are left out, and there is an answer."""
+    path = tmp_path / "m.onnx"
+    masked_attention(path)
+    inputs = [{i.name: np.random.default_rng(k).normal(size=[d.dim_value for d in i.type.tensor_type.shape.dim]).astype(np.float32)
+               for i in onnx.load(path).graph.input} for k in range(5)]
+    save_inputs(tmp_path / "in.json", inputs)
+    words = ["precision", "search", "m.onnx", "--int8", "--load-inputs", "in.json", "--metric", "rel-l2", "--threshold", "0.1"]
+    outcome = run(*words, "--time-limit", "0.0001ms", "--save-answer", "a.json")
+    assert outcome.code == 1 and "stops at sample 1 for the time limit" in outcome.out, outcome
+    assert "with 1 sample(s)" in outcome.out and json.loads((tmp_path / "a.json").read_text())["verdict"] == "unverified"
+    assert "with 5 sample(s)" in run(*words).out
