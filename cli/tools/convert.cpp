@@ -95,6 +95,10 @@ class ConvertTool : public Tool {
     table.ours().flag({"--repair-only"}, repair_only_,
                       "Lower nothing: write the float32 model whose float16 is safe. Constants beyond float16 are "
                       "clamped, and regions hold their values times powers of two, as long as outputs keep every bit");
+    table.ours().flag(
+        {"--bias-correction"}, convert_.bias_correction,
+        "For int8: biases take the mean error of the outputs of their products on the inputs, where that brings "
+        "the outputs of the model nearer to float32. The file computes other values in float32 then");
     declare_relax(table);
     table.section("Also written", "other forms of the same choice.");
     table.ours().value({"--save-layer-precisions"}, save_layer_precisions_, "FILE",

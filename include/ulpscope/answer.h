@@ -123,7 +123,8 @@ struct ScaleEdit {
 /// A change that costs no precision, made before any layer is raised.
 struct Repair {
   std::string kind;  ///< "clamp" (a constant), "scale-shift" (a BatchNormalization), "unfold", "scale" (a region),
-                     ///< "equalise" and "equalise-copy" (channels, in constants or by an added layer).
+                     ///< "correct-biases" (of typed models alone), "equalise" and "equalise-copy" (channels, in
+                     ///< constants or by an added layer).
   std::string name;  ///< Layer or tensor.
   double limit = 0;  ///< clamp: magnitudes are at most this. equalize: the int8 scale of the tensor.
   std::string text;  ///< One sentence.

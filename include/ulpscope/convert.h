@@ -36,6 +36,9 @@ struct ConvertOptions {
   bool relax = false;
   CriterionOptions criterion;
   std::vector<TensorsByName> golden;
+  /// Biases of int8 products take the mean error of their outputs on the samples, if that brings the outputs of the
+  /// model nearer to those in float32. The new model computes other values than the old one in float32 then.
+  bool bias_correction = false;
   /// Run the new model against the old one before it is written.
   bool verify = true;
   /// Let onnx.checker and ONNX Runtime look at it, too, where they are installed.
@@ -63,6 +66,9 @@ struct ConvertedModel {
   /// Of the outputs, against the model in float32 as it was: `value` is rel-l2, `used` the same. Nothing without
   /// `verify`.
   std::optional<Judgement> error;
+  int corrected_biases = 0;  ///< Those that `bias_correction` changed,
+  /// and the error without that. Nothing if it was not asked for.
+  std::optional<Judgement> uncorrected_error;
   /// The same choice for other tools, as the content of files: words for --layer-precisions, one per line; a network
   /// postprocess script for TensorRT up to 10; nodes_to_exclude of ModelOpt AutoCast and node_block_list of
   /// onnxconverter-common as JSON.

@@ -31,6 +31,8 @@ nb::dict dict_of(const ConvertedModel& made) {
   result["bytes"] = made.bytes;
   result["checked"] = made.checked;
   result["error"] = made.error ? nb::object(to_dict(*made.error)) : nb::none();
+  result["corrected_biases"] = made.corrected_biases;
+  result["uncorrected_error"] = made.uncorrected_error ? nb::object(to_dict(*made.uncorrected_error)) : nb::none();
   result["layer_precisions"] = made.layer_precisions;
   result["postprocess_script"] = made.postprocess_script;
   result["exclusions"] = made.exclusions;
@@ -58,6 +60,7 @@ void bind_convert(nb::module_& module) {
       .def_rw("lower", &ConvertOptions::lower)
       .def_rw("layer_precisions", &ConvertOptions::layer_precisions)
       .def_rw("relax", &ConvertOptions::relax)
+      .def_rw("bias_correction", &ConvertOptions::bias_correction)
       .def_rw("criterion", &ConvertOptions::criterion)
       .def_rw("verify", &ConvertOptions::verify)
       .def_rw("python_checks", &ConvertOptions::python_checks)

@@ -109,6 +109,7 @@ class ConvertOptions:
     lower: list[str]
     layer_precisions: list[str]
     relax: bool
+    bias_correction: bool
     criterion: Criterion
     verify: bool
     python_checks: bool

@@ -41,6 +41,8 @@ class ConvertReport:
     """rel-l2 of the worst output and sample against the model in float32: a ratio. None without `verify`."""
     error: Optional[Judgement]
     """The same for every output."""
+    corrected_biases: int  #: Biases of int8 products that `bias_correction` changed.
+    uncorrected_error_vs_fp32: Optional[float]  #: The error without that. None if it was not asked for.
     layer_precisions: str = field(repr=False)  #: Words for --layer-precisions, one per line.
     postprocess_script: str = field(repr=False)  #: For TensorRT up to 10.
     nodes_to_exclude: tuple[str, ...] = field(repr=False)  #: For ModelOpt AutoCast and onnxruntime.quantization.
@@ -66,6 +68,7 @@ def convert(
     threshold: Optional[PerOutput] = None,
     fusion: str = "full",
     target: str = "h200",
+    bias_correction: bool = False,
     threads: int = 0,
 ) -> tuple[TypedModel, ConvertReport]:
     """The model with weights and casts in the types that its layers compute in; as `ulpscope convert`.
@@ -82,6 +85,8 @@ def convert(
                within the tolerance of the answer, or `threshold` of `metric`, of `golden`.
     verify:    run the new model against the old one: it has to give the bits of the chosen precisions.
     out:       also write the model there (and external data to OUT.data).
+    bias_correction: biases of int8 products take the mean error of their outputs on `data`, where that brings the outputs
+               of the model nearer to float32; the new model computes other values in float32 then.
 
     Returns the model and a report. The model is a path instead if it has more than 2 GB, or where the package onnx is
     not installed (then `out` has to be given). Raises Error: INVALID_ARGUMENT for names, types and samples that do not
@@ -110,7 +115,7 @@ def convert(
     choice.keep, choice.lower = names_of(keep), names_of(lower)
     choice.layer_precisions = [f"{name}:{type_}" for name, type_ in (layer_precisions or {}).items()]
     choice.set_io_types(dict(io_types or {}))
-    choice.relax, choice.verify = relax, verify
+    choice.relax, choice.verify, choice.bias_correction = relax, verify, bias_correction
     criterion = make_criterion(metric, threshold) or (answer._criterion if answer is not None else None)
     if criterion is not None:
         choice.criterion = criterion
@@ -178,6 +183,8 @@ def _report(made: dict[str, Any], answer: Optional[Answer]) -> ConvertReport:
         checked=made["checked"],
         error_vs_fp32=None if error is None else error.error,
         error=error,
+        corrected_biases=made["corrected_biases"],
+        uncorrected_error_vs_fp32=None if made["uncorrected_error"] is None else Judgement.from_dict(made["uncorrected_error"]).error,
         layer_precisions=made["layer_precisions"],
         postprocess_script=made["postprocess_script"],
         nodes_to_exclude=tuple(json.loads(made["exclusions"])["nodes_to_exclude"]),

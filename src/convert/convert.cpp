@@ -331,6 +331,7 @@ class Converter {
       for (const ScaleEdit& edit : repair.edits)
         if (const LayerId id = network_.find_layer(edit.name); edit.kind == ScaleEdit::Kind::kEpsilon)
           changes_.epsilons.emplace_back(id, network_.layer(id).attributes.real("epsilon", 0));
+      if (repair.kind == "correct-biases") result_.prepared.push_back(repair.text);
       if (repair.kind != "clamp") continue;
       TensorId id = network_.find_tensor(repair.name);
       if (id == kNone)

@@ -3,9 +3,12 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from convert_support import MADE, SHAPES, assert_converted, info, model, save, values
+from search_support import save_inputs
+
+onnxruntime = pytest.importorskip("onnxruntime")
 
 
 def kinds_of_products():
@@ -177,3 +180,62 @@ def test_int8_of_a_transposed_convolution_with_groups_stays_float(run, tmp_path)
     outcome = run("convert", "m.onnx", "--int8", "-o", "t.onnx")
     assert_converted(outcome)
     assert "ConvTranspose with groups: up" in outcome.text, outcome
+
+
+def shifted_product(product):
+    """A product whose weights all round the same way: one of each channel is so large that the steps are coarse, and the
+    inputs are positive. What int8 loses is a shift per channel."""
+    random = np.random.default_rng(3)
+    if product == "Conv":
+        weights, shape = random.uniform(0.2, 0.4, (8, 6, 3, 3)).astype(np.float32), [1, 6, 10, 10]
+        weights[:, 0, 0, 0] = 100
+    else:
+        weights, shape = random.uniform(0.2, 0.4, (64, 8)).astype(np.float32), [16, 64]
+        weights[0] = 100
+    values = {"w": weights, "b": random.normal(size=8).astype(np.float32)}
+    if product == "MatMul":
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"), helper.make_node("Add", ["p", "b"], ["y"], name="bias")]
+    elif product == "Gemm":
+        nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"], name="product", beta=0.5)]
+    else:
+        nodes = [helper.make_node("Conv", ["x", "w", "b"], ["y"], name="product")]
+    output = {"MatMul": [16, 8], "Gemm": [16, 8], "Conv": [1, 8, 8, 8]}[product]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, output)],
+                              [numpy_helper.from_array(array, name) for name, array in values.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), shape
+
+
+@pytest.mark.parametrize("product", ["MatMul", "Gemm", "Conv"])
+def test_corrected_biases_take_the_mean_error(product, run, tmp_path):
+    """The shift of each channel is gone, on other inputs, too: as ONNX Runtime computes it."""
+    model, shape = shifted_product(product)
+    onnx.save(model, tmp_path / "m.onnx")
+    random = np.random.default_rng(8)
+    samples = [{"x": random.uniform(0, 1, shape).astype(np.float32)} for _ in range(16)]
+    save_inputs(tmp_path / "in.json", samples[:8])
+    words = ["convert", "m.onnx", "--int8", "--calib-base-cls", "max", "--load-inputs", "in.json", "-o"]
+    plain, corrected = run(*words, "plain.onnx"), run(*words, "corrected.onnx", "--bias-correction")
+    assert plain.code == corrected.code == 0, corrected
+    assert "the biases of 1 int8 product(s) take the mean error of their outputs" in corrected.out, corrected
+    shift = {}
+    for name in ("m", "plain", "corrected"):
+        session = onnxruntime.InferenceSession(str(tmp_path / f"{name}.onnx"), providers=["CPUExecutionProvider"])
+        outputs = np.stack([session.run(None, each)[0] for each in samples[8:]]).astype(np.float64)
+        channels = np.moveaxis(outputs, 2, -1) if product == "Conv" else outputs
+        shift[name] = channels.reshape(-1, 8).mean(axis=0)
+    before, after = np.abs(shift["plain"] - shift["m"]), np.abs(shift["corrected"] - shift["m"])
+    assert (before > 0.5).all() and (after < before / 10).all(), (before, after)
+
+
+def test_bias_correction_has_to_help(run, tmp_path):
+    onnx.save(shifted_product("MatMul")[0], tmp_path / "m.onnx")
+    refused = run("convert", "m.onnx", "--fp16", "--bias-correction", "-o", "t.onnx")
+    assert refused.code == 1 and "--bias-correction: expected layers in int8" in refused.err and not (tmp_path / "t.onnx").exists()
+    # Without a bias there is nothing to correct.
+    model = shifted_product("MatMul")[0]
+    model.graph.node[0].output[0] = "y"
+    del model.graph.node[1]
+    onnx.save(model, tmp_path / "m.onnx")
+    outcome = run("convert", "m.onnx", "--int8", "--bias-correction", "-o", "t.onnx")
+    assert outcome.code == 0 and "No bias is corrected" in outcome.out and "1 int8 product(s) have no bias" in outcome.out
