@@ -79,7 +79,7 @@ void DebugPrecisionArgs::declare(OptionTable& table) {
   artifacts.declare(table);
   iteration.declare(table);
   precision.model.declare(table, /*required=*/true);
-  precision.onnx.declare(table, /*outputs_and_saving=*/false);
+  precision.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
   precision.data.declare(table);
   precision.config.declare(table, "obey");
   precision.network.declare(table, precision.config.strongly_typed, /*engine=*/false);

@@ -80,12 +80,15 @@ std::vector<std::pair<std::string, Shape>> ModelArgs::shapes() const {
   return parse_shapes("--input-shapes", input_shapes);
 }
 
-void OnnxLoadArgs::declare(OptionTable& table, bool outputs_and_saving) {
+void OnnxLoadArgs::declare(OptionTable& table, Scope scope) {
   table.section("ONNX Model Loading", "loading ONNX models.");
   table.value({"--external-data-dir", "--load-external-data", "--ext"}, external_data_dir, "DIR",
               "Where external weights lie, if not beside the model");
   table.flag({"--ignore-external-data"}, ignore_external_data, "Load the structure of a model without its weights");
-  if (outputs_and_saving) {
+  if (scope == Scope::kRead) {
+    table.words({"--fp-to-fp16"}, Arity::kNone, "", "Convert the model to float16 first")
+        .refuse("write the model with ulpscope convert --fp-to-fp16");
+  } else {
     table.list({"--onnx-outputs"}, outputs, "NAME",
                "Tensors that ONNX Runtime hands out instead of the model's outputs: "
                "names, patterns (conv_*), or `mark all` (or '*') for the outputs of all nodes");
@@ -94,9 +97,6 @@ void OnnxLoadArgs::declare(OptionTable& table, bool outputs_and_saving) {
                "Also hand out the outputs of all nodes of these operators (Conv, MatMul, ...)");
     table.flag({"--fp-to-fp16"}, fp_to_fp16,
                "Convert the model to float16 first, but for its inputs and outputs (with ONNX Runtime's converter)");
-  } else {
-    table.words({"--fp-to-fp16"}, Arity::kNone, "", "Convert the model to float16 first")
-        .refuse("write the model with ulpscope run --fp-to-fp16 --save-onnx");
   }
 
   table.section("ONNX Shape Inference", "ONNX shape inference.");
@@ -105,9 +105,9 @@ void OnnxLoadArgs::declare(OptionTable& table, bool outputs_and_saving) {
   table.words({"--no-onnxruntime-shape-inference"}, Arity::kNone, "", "Do not infer shapes with ONNX Runtime")
       .ignore("shapes are inferred by ulpscope");
 
-  if (!outputs_and_saving) return;
+  if (scope == Scope::kRead) return;
   table.section("ONNX Model Saving", "saving ONNX models.");
-  table.value({"--save-onnx"}, save_path, "FILE", save_help);
+  if (scope == Scope::kSave) table.value({"--save-onnx"}, save_path, "FILE", save_help);
   table.optional_value({"--save-external-data", "--external-data-path"}, save_external_data, "FILE",
                        "Write its weights to a file beside it (default name: that of the model with .data)");
   table.value({"--external-data-size-threshold"}, size_threshold, "BYTES",

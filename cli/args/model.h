@@ -48,8 +48,13 @@ struct OnnxLoadArgs {
   std::optional<int> size_threshold;
   bool many_files = false;
 
-  /// `outputs_and_saving`: with the options that choose outputs, and those that write models.
-  void declare(OptionTable& table, bool outputs_and_saving = true);
+  /// Which options there are: how a model is read; also what is changed about it; also where that is written.
+  enum class Scope { kRead, kChange, kSave };
+  void declare(OptionTable& table, Scope scope = Scope::kSave);
+  /// Whether the model that is written or run differs from the file.
+  bool edits() const {
+    return fp_to_fp16 || !outputs.empty() || !exclude_outputs.empty() || !outputs_by_type.empty() || save_external_data;
+  }
   ImportOptions import_options() const;
 };
 

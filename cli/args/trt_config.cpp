@@ -58,12 +58,16 @@ Shape find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const
 
 }  // namespace
 
-void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
-  table.section("TensorRT Builder Configuration", "what the engine is built for.");
+void TrtConfigArgs::declare_profiles(OptionTable& table) {
   table.repeated({"--trt-min-shapes"}, min_shapes, "NAME:[D0,D1,..]",
                  "Smallest input shapes; once per profile. Default: the shapes of the inputs");
   table.repeated({"--trt-opt-shapes"}, opt_shapes, "NAME:[D0,D1,..]", "Input shapes that the engine is tuned for");
   table.repeated({"--trt-max-shapes"}, max_shapes, "NAME:[D0,D1,..]", "Largest input shapes");
+}
+
+void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
+  table.section("TensorRT Builder Configuration", "what the engine is built for.");
+  declare_profiles(table);
   table.flag({"--tf32"}, tf32, "Allow tf32");
   table.flag({"--fp16"}, fp16, "Allow float16. What takes less time on the target is taken: see --assume-lowest");
   table.flag({"--bf16"}, bf16, "Allow bfloat16");

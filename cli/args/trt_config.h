@@ -21,6 +21,7 @@ struct TrtConfigArgs {
   bool assume_lowest = false;
   std::optional<int> threads;
 
+  void declare_profiles(OptionTable& table);
   /// `default_constraints`: what the help says of --precision-constraints; the member stays empty when it is not given.
   void declare(OptionTable& table, const std::string& default_constraints = "none");
   /// Everything but what scripts change. Reads the tactics file. Throws Error.

@@ -19,6 +19,7 @@
 #include "tools/calibrate.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
+#include "tools/run_onnx.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -112,8 +113,10 @@ class ConvertTool : public Tool {
     table.section("Checks", "what is checked before the file is written.");
     table.ours().flag({"--no-verify"}, no_verify_, "Do not run the new model against the old one");
     table.ours().flag({"--no-python-checks"}, no_python_checks_, "Leave out onnx.checker and ONNX Runtime");
+    table.section("Engine", "what an engine is built for.");
+    config_.declare_profiles(table);
     data_.declare(table);
-    onnx_.declare(table, false);
+    onnx_.declare(table, OnnxLoadArgs::Scope::kChange);
     limits_.declare(table);
   }
 
@@ -125,6 +128,10 @@ class ConvertTool : public Tool {
     // Python starts while the model is read.
     std::shared_ptr<OnnxChecks> checks;
     const auto host = make_script_host(onnx_, limits_);
+    if (edits_only()) {
+      write_edited(*host);
+      return 0;
+    }
     if (!to_engine() && !no_python_checks_ && !no_verify_) checks = std::make_shared<OnnxChecks>();
     const NetworkArgs args{model_, onnx_, config_, network_, data_};
     Model model = load_network(args, *host);
@@ -162,6 +169,19 @@ class ConvertTool : public Tool {
   }
 
  private:
+  bool lowers() const { return config_.fp16 || config_.bf16 || config_.int8; }
+  /// Other outputs, float16 throughout, weights elsewhere: as Polygraphy's convert, no layer gets a precision.
+  bool edits_only() const { return onnx_.edits() && !lowers() && !repair_only_ && !to_engine(); }
+
+  void write_edited(ScriptHost& host) {
+    RunOptions options;
+    options.model = model_;
+    options.onnx = onnx_;
+    options.onnx.save_path = *output_;
+    std::optional<TemporaryFolder> folder;
+    prepare_onnx(options, host, folder);
+  }
+
   std::vector<std::pair<std::string, Shape>> default_shapes(const Network& network) const {
     if (!data_.generates()) return {};
     return fitting_shapes(network, model_);
@@ -305,7 +325,12 @@ class ConvertTool : public Tool {
                     "--print-commands: expected a typed model to write, got an engine; try -o FILE.onnx");
       return;
     }
-    if (!config_.fp16 && !config_.bf16 && !config_.int8)
+    if (edits_only()) return;
+    if (onnx_.edits())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "[options] --onnx-outputs, --fp-to-fp16 and --save-external-data: expected no types of layers with "
+                  "them; try convert without --fp16, --bf16 and --int8 first, and convert what it writes");
+    if (!lowers())
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
   }

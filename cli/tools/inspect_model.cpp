@@ -33,7 +33,7 @@ class InspectModelTool : public Tool {
 
   void declare(OptionTable& table) override {
     options_.model.declare(table, true);
-    options_.onnx.declare(table, false);
+    options_.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
     table.section("Inspection", "what is shown.");
     table
         .list({"--show"}, show_, "ASPECT",

@@ -73,7 +73,7 @@ class VerifyTool : public Tool {
     table.ours().value({"--save-json"}, json_, "FILE", "What was found, as JSON; - for the standard output");
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
     data_.declare(table);
-    onnx_.declare(table, false);
+    onnx_.declare(table, OnnxLoadArgs::Scope::kRead);
     limits_.declare(table);
   }
 

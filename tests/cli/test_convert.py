@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from cli_support import needs_constraints
+from cli_support import dynamic_add, needs_constraints
 from convert_support import FLOAT, HALF, MADE, SHAPES, assert_converted, casts, info, model, nested_functions, output_read_inside, save, shared_initializer, values
 
 
@@ -361,3 +361,28 @@ def test_more_than_2_gb(run, tmp_path):
     outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx", "--no-python-checks", timeout=1000)
     assert outcome.code == 0, outcome
     assert (tmp_path / "t.onnx.data").stat().st_size >= rows * columns * 8 * 2
+
+
+def test_models_that_only_other_options_change(run, tmp_path):
+    """As Polygraphy's convert: other outputs, or float16 throughout; no layer is asked for a precision."""
+    source = save(tmp_path, needs_constraints())
+    outcome = run("convert", source, "-o", "marked.onnx", "--onnx-outputs", "mark", "all")
+    assert outcome.code == 0, outcome
+    graph = onnx.load(tmp_path / "marked.onnx").graph
+    assert [o.name for o in graph.output] == [o for node in needs_constraints().graph.node for o in node.output]
+    outcome = run("convert", source, "-o", "half.onnx", "--fp-to-fp16")
+    assert outcome.code == 0, outcome
+    graph = onnx.load(tmp_path / "half.onnx").graph
+    assert [graph.input[0].type.tensor_type.elem_type, graph.output[0].type.tensor_type.elem_type] == [1, 1]
+    assert sorted(node.op_type for node in graph.node).count("Cast") == 2 and graph.initializer[0].data_type == 10
+    both = run("convert", source, "-o", "t.onnx", "--fp16", "--onnx-outputs", "mark", "all")
+    assert both.code == 1 and "expected no types of layers" in both.err and not (tmp_path / "t.onnx").exists()
+
+
+def test_engines_have_profiles(run, tmp_path):
+    onnx.save(dynamic_add(), tmp_path / "m.onnx")
+    profile = [word for which, n in (("min", 1), ("opt", 2), ("max", 4)) for word in (f"--trt-{which}-shapes", f"x:[{n},3]")]
+    assert run("convert", "m.onnx", "-o", "m.plan", *profile).code == 0
+    assert run("run", "m.plan", "--trt", "--input-shapes", "x:[4,3]").code == 0
+    outside = run("run", "m.plan", "--trt", "--input-shapes", "x:[5,3]")
+    assert outside.code == 1 and "profile" in outside.err, outside
