@@ -185,6 +185,22 @@ struct Answer {
     bool measured = false;
   };
   std::vector<Sensitivity> sensitivities;
+  /// floor(log2 |x|) of the values that are finite and not 0.
+  struct Magnitudes {
+    int smallest = 0, largest = 0;
+  };
+  struct NetworkLayer {
+    std::string name, op;
+    /// When nothing is raised; nothing for layers without float arithmetic.
+    std::optional<Precision> low{};
+    /// Of the layers that it reads values of, indices into `network`, all smaller than its own.
+    std::vector<int> inputs{};
+    /// Estimated on the target in each precision that it may have, casts left out.
+    std::map<Precision, double> time_us{};
+    std::optional<Magnitudes> magnitudes{};  ///< Of its first output in float32, on the first sample.
+  };
+  /// With its repairs and without folded constants, in network order. Empty in files of earlier releases.
+  std::vector<NetworkLayer> network;
 };
 
 /// Version of the schema that is written. Version 1 is read as well.
