@@ -91,10 +91,15 @@ Value commands(const AnswerFile& file, const ReportOptions& options) {
   const Answer& answer = file.answer;
   const bool tried = answer.verdict != Answer::Verdict::kUnverified || !answer.search.outputs.empty();
   if (tried) {
-    add("Build and run the network of this answer (add inputs and a comparison of your choice)",
-        {"run", file.model, "--answer", file.path.string()});
-    add("Write the strongly typed model", convert_words(file, "typed"));
+    std::vector<std::string> words = {"run", file.model};
+    if (file.path.empty())
+      words.insert(words.end(), file.run_options.begin(), file.run_options.end());
+    else
+      words.insert(words.end(), {"--answer", file.path.string()});
+    add("Build and run the network of this answer (add inputs and a comparison of your choice)", words);
+    if (!file.path.empty()) add("Write the strongly typed model", convert_words(file, "typed"));
   }
+  if (file.path.empty()) return result;
   std::vector<std::string> words = {"report", file.path.string(), "-o", options.output.string()};
   if (!options.typed.empty()) words.insert(words.end(), {"--typed", options.typed.string()});
   if (options.compare) words.insert(words.end(), {"--compare", options.compare->path.string()});
@@ -111,7 +116,7 @@ std::string report(const AnswerFile& answer, const ReportOptions& options) {
   args.emplace_back("commands", commands(answer, options));
   std::vector<std::string> words = convert_words(answer, "trial");
   words.emplace_back("--trial");
-  args.emplace_back("trial_command", command_of(words));
+  args.emplace_back("trial_command", answer.path.empty() ? "" : command_of(words));
   args.emplace_back("typed", typed_model(answer, options.typed));
   args.emplace_back("compare", options.compare ? Value::Map{{"answer", answer_to_json(*options.compare)},
                                                             {"source", options.compare->path.string()}}
