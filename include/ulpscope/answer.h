@@ -226,6 +226,8 @@ struct AnswerFile {
   std::string calibration_cache;        ///< int8: the file of the scales; may be empty.
   std::map<std::string, float> scales;  ///< int8: the scale of each tensor, by name.
   std::filesystem::path path;           ///< Where it was read from, or will be written; no part of the file.
+  /// Words behind `--answer PATH` that choose this set of it ("--trial", "3"); no part of the file.
+  std::vector<std::string> set_options;
 };
 
 ULPSCOPE_API std::string answer_to_json(const AnswerFile& file);

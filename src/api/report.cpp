@@ -91,15 +91,21 @@ Value commands(const AnswerFile& file, const ReportOptions& options) {
   const Answer& answer = file.answer;
   const bool tried = answer.verdict != Answer::Verdict::kUnverified || !answer.search.outputs.empty();
   if (tried) {
+    // `run` takes the set of the search from a file.
+    const bool named = !file.path.empty() && file.set_options.empty();
     std::vector<std::string> words = {"run", file.model};
-    if (file.path.empty())
+    if (!named)
       words.insert(words.end(), file.run_options.begin(), file.run_options.end());
     else
       words.insert(words.end(), {"--answer", file.path.string()});
     add("Build and run the network of this answer (add inputs and a comparison of your choice)", words);
-    if (!file.path.empty()) add("Write the strongly typed model", convert_words(file, "typed"));
+    if (!file.path.empty()) {
+      std::vector<std::string> converting = convert_words(file, "typed");
+      converting.insert(converting.end(), file.set_options.begin(), file.set_options.end());
+      add("Write the strongly typed model", converting);
+    }
   }
-  if (file.path.empty()) return result;
+  if (file.path.empty() || !file.set_options.empty()) return result;
   std::vector<std::string> words = {"report", file.path.string(), "-o", options.output.string()};
   if (!options.typed.empty()) words.insert(words.end(), {"--typed", options.typed.string()});
   if (options.compare) words.insert(words.end(), {"--compare", options.compare->path.string()});

@@ -98,7 +98,7 @@ function choice(label, names, onchange) {
   return make("div", { class: "switch", role: "group", "aria-label": label }, buttons);
 }
 
-/** Calls `redraw` when the element's width changes, and when the theme does. */
+/** Calls `redraw` when the element's width changes, and when the theme does: paper is light. */
 function keepDrawn(element, redraw) {
   let width = -1;
   new ResizeObserver(() => {
@@ -106,7 +106,7 @@ function keepDrawn(element, redraw) {
     width = element.clientWidth;
     redraw();
   }).observe(element);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  for (const theme of ["(prefers-color-scheme: dark)", "print"]) matchMedia(theme).addEventListener("change", redraw);
 }
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -225,7 +225,8 @@ class Graph {
     const center = layer === this.center;
     const about = `${layer.name}, ${layer.op}, ${layer.precision ?? "no arithmetic"}${layer.kept ? `, kept: ${layer.kept.reason.kind}` : ""}`;
     const tail = layer.name.split("/").slice(-2).join("/");
-    const clip = (text, most) => (text.length > most ? `…${text.slice(1 - most)}` : text);
+    const op = layer.op.length > 16 ? `${layer.op.slice(0, 15)}…` : layer.op, most = hidden ? 19 : 23;
+    const label = tail.length > most ? `…${tail.slice(1 - most)}` : tail;
     const choose = () => {
       if (this.dragged) return;
       selection.choose(layer);
@@ -237,8 +238,8 @@ class Graph {
       onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.dragged = false; choose(); } },
     }, draw("title", {}, about), draw("rect", { width: NODE.width, height: NODE.height, rx: 6 }),
       draw("rect", { width: 5, height: NODE.height, rx: 2, class: `side ${layer.precision ?? "none"}` }),
-      draw("text", { x: 13, y: 16, class: "op" }, clip(layer.op, 15)), draw("text", { x: NODE.width - 8, y: 16, "text-anchor": "end", class: "type" }, layer.precision ?? ""),
-      draw("text", { x: 13, y: 32, class: "label" }, clip(tail, hidden ? 18 : 22)),
+      draw("text", { x: 13, y: 16, class: "op" }, op), draw("text", { x: NODE.width - 8, y: 16, "text-anchor": "end", class: "type" }, layer.precision ?? ""),
+      draw("text", { x: 13, y: 32, class: "label" }, label),
       hidden ? draw("text", { x: NODE.width - 8, y: 32, "text-anchor": "end", class: "type" }, `+${hidden}`) : null);
   }
 }

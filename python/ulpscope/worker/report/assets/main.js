@@ -8,6 +8,7 @@ for (const old of document.querySelectorAll(".command")) {
 }
 // What is looked up now and then is closed where room is short.
 if (matchMedia("(max-width: 640px)").matches) for (const each of document.querySelectorAll("details.folds")) each.open = false;
+addEventListener("beforeprint", () => { for (const each of document.querySelectorAll("details.folds")) each.open = true; });
 try {
   const report = await readDocument();
   const [answer, other] = report.answers.map((each) => new Answer(each));

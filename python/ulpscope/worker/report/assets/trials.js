@@ -81,16 +81,18 @@ class Trials {
       parts.push(draw("line", { x1: left, x2: width - right, y1: at, y2: at, class: "grid" }), draw("text", { x: left - 6, y: at + 4, "text-anchor": "end", class: "tick" }, text));
     }
     parts.push(...this.axis(x, low, high, width));
+    const labels = [];
     for (const [at, text] of [[1, "tolerance"], ...(margin > 0 && margin < 1 ? [[margin, `margin (${short(margin)} of it)`]] : [])]) {
       const py = y.place(at);
-      parts.push(draw("line", { x1: left, x2: width - right, y1: py, y2: py, class: at === 1 ? "limit" : "limit soft" }), draw("text", { x: width - right, y: py - 4, "text-anchor": "end", class: "tick" }, text));
+      parts.push(draw("line", { x1: left, x2: width - right, y1: py, y2: py, class: at === 1 ? "limit" : "limit soft" }));
+      labels.push(draw("text", { x: width - right, y: py - 4, "text-anchor": "end", class: "tick above" }, text));
     }
     if (curve.length) parts.push(draw("polyline", { points: curve.map((point) => `${x(point.x)},${y.place(point.used)}`).join(" "), class: "curve" }));
     parts.push(...this.places.map(({ px, py, trial }) => this.mark(px, py, trial)));
     parts.push(...others.map((point) => this.square(x(point.x), y.place(point.used))), ...own.map((point) => this.star(x(point.x), y.place(point.used), point.small ? 6 : 9)));
     this.ring = draw("circle", { r: 9, class: "ring", visibility: "hidden" });
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    this.svg.replaceChildren(...parts, this.ring);
+    this.svg.replaceChildren(...parts, ...labels, this.ring);
     this.showRing();
   }
 
