@@ -1,6 +1,11 @@
 // The neighborhood of a layer: who it reads, who reads it, some steps far.
 
-const NODE = { width: 160, height: 40, across: 14, along: 46 };
+const NODE = {
+  width: 160,
+  height: 40,
+  across: 14,
+  along: 46
+};
 const MOST = 120;
 
 /** Rows within `steps` of a layer, each with its distance, nearest first; at most MOST. */
@@ -10,7 +15,12 @@ function neighborhood(layers, center, steps) {
     let ring = [center.row];
     for (let step = 1; step <= steps; ++step) {
       const found = [];
-      for (const row of ring) for (const each of layers[row][next]) if (!distance.has(each)) { distance.set(each, step); found.push(each); }
+      for (const row of ring)
+        for (const each of layers[row][next])
+          if (!distance.has(each)) {
+            distance.set(each, step);
+            found.push(each);
+          }
       ring = found;
     }
   }
@@ -21,7 +31,9 @@ function neighborhood(layers, center, steps) {
 function rankOf(layers, rows, inside) {
   const ordered = [...rows].sort((a, b) => a - b);
   const rank = new Map();
-  for (const row of ordered) rank.set(row, Math.max(-1, ...layers[row].inputs.filter((each) => inside.has(each)).map((each) => rank.get(each))) + 1);
+  for (const row of ordered)
+    rank.set(
+        row, Math.max(-1, ...layers[row].inputs.filter((each) => inside.has(each)).map((each) => rank.get(each))) + 1);
   for (const row of [...ordered].reverse()) {
     const readers = layers[row].readers.filter((each) => inside.has(each));
     if (readers.length) rank.set(row, Math.min(...readers.map((each) => rank.get(each))) - 1);
@@ -37,8 +49,15 @@ function rankOf(layers, rows, inside) {
 function layered(layers, rows) {
   const rank = rankOf(layers, rows, new Set(rows));
   const columns = [], before = new Map(), after = new Map(), edges = [];
-  const put = (key, at) => { (columns[at] ??= []).push(key); before.set(key, []); after.set(key, []); };
-  const join = (a, b) => { after.get(a).push(b); before.get(b).push(a); };
+  const put = (key, at) => {
+    (columns[at] ??= []).push(key);
+    before.set(key, []);
+    after.set(key, []);
+  };
+  const join = (a, b) => {
+    after.get(a).push(b);
+    before.get(b).push(a);
+  };
   for (const [row, at] of rank) put(row, at);
   for (const [row, at] of rank) {
     for (const input of layers[row].inputs.filter((each) => rank.has(each))) {
@@ -51,7 +70,7 @@ function layered(layers, rows) {
         by.push(last = key);
       }
       join(last, row);
-      edges.push({ from: input, to: row, by });
+      edges.push({from: input, to: row, by});
     }
   }
   const across = new Map();
@@ -69,8 +88,8 @@ function layered(layers, rows) {
     }
   }
   const places = new Map();
-  columns.forEach((column, along) => column.forEach((key) => places.set(key, { along, across: across.get(key) })));
-  return { places, edges };
+  columns.forEach((column, along) => column.forEach((key) => places.set(key, {along, across: across.get(key)})));
+  return {places, edges};
 }
 
 class Graph {
@@ -80,7 +99,10 @@ class Graph {
     this.center = this.layers.find((layer) => layer.kept) ?? this.layers[0];
     this.steps = 2;
     this.title = make("b", {});
-    const stepsField = select("Steps", ["1", "2", "3", "4", "6"], (value) => { this.steps = Number(value); this.show(); });
+    const stepsField = select("Steps", ["1", "2", "3", "4", "6"], (value) => {
+      this.steps = Number(value);
+      this.show();
+    });
     stepsField.querySelector("select").value = "2";
     const kept = this.layers.filter((layer) => layer.kept);
     const turn = (step) => () => {
@@ -89,31 +111,59 @@ class Graph {
       const next = step > 0 ? (kept[now] === this.center ? now + 1 : now) : now - 1;
       if (kept[next]) selection.choose(kept[next]);
     };
-    this.svg = draw("svg", { class: "graph", role: "group", "aria-label": "Graph of the neighborhood" },
-      draw("defs", {}, draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse" }, draw("path", { d: "M0 0 8 4 0 8z", class: "arrow" }))));
+    this.svg = draw("svg", {class: "graph", role: "group", "aria-label": "Graph of the neighborhood"},
+        draw("defs", {},
+            draw("marker", {
+              id: "arrow",
+              viewBox: "0 0 8 8",
+              refX: 7,
+              refY: 4,
+              markerWidth: 7,
+              markerHeight: 7,
+              orient: "auto-start-reverse"
+            },
+                draw("path", {d: "M0 0 8 4 0 8z", class: "arrow"}))));
     this.world = draw("g", {});
     this.svg.append(this.world);
-    const control = (text, label, action) => button(text, action, { class: "small", "aria-label": label });
+    const control = (text, label, action) => button(text, action, {class: "small", "aria-label": label});
     place.append(
-      make("div", { class: "line" }, make("p", { class: "status" }, this.title), make("span", { class: "exports" },
-        kept.length > 1 ? [control("‹ Kept", "Previous kept layer", turn(-1)), control("Kept ›", "Next kept layer", turn(1))] : null, stepsField,
-        control("−", "Zoom out", () => this.zoom(0.8)), control("+", "Zoom in", () => this.zoom(1.25)), control("Fit", "Show all of the graph", () => this.fit()))),
-      this.svg, this.note = make("p", { class: "hint" }));
+        make("div", {class: "line"}, make("p", {class: "status"}, this.title),
+            make("span", {class: "exports"},
+                kept.length > 1 ?
+                    [
+                      control("‹ Kept", "Previous kept layer", turn(-1)), control("Kept ›", "Next kept layer", turn(1))
+                    ] :
+                    null,
+                stepsField, control("−", "Zoom out", () => this.zoom(0.8)),
+                control("+", "Zoom in", () => this.zoom(1.25)),
+                control("Fit", "Show all of the graph", () => this.fit()))),
+        this.svg, this.note = make("p", {class: "hint"}));
     this.listen();
-    selection.listeners.push((layer) => { this.center = layer; this.show(); });
+    selection.listeners.push((layer) => {
+      this.center = layer;
+      this.show();
+    });
     keepDrawn(this.svg, () => this.show());
   }
 
   listen() {
-    const { svg } = this;
+    const {svg} = this;
     let from = null;
     svg.addEventListener("wheel", (event) => {
       if (!svg.contains(document.activeElement) && !event.ctrlKey) return;
       event.preventDefault();
       const box = svg.getBoundingClientRect();
       this.zoom(event.deltaY > 0 ? 0.87 : 1.15, event.clientX - box.left, event.clientY - box.top);
-    }, { passive: false });
-    svg.addEventListener("pointerdown", (event) => { if (event.button === 0) from = { x: event.clientX - this.view.x, y: event.clientY - this.view.y, moved: false, start: [event.clientX, event.clientY] }; });
+    }, {passive: false});
+    svg.addEventListener("pointerdown", (event) => {
+      if (event.button === 0)
+        from = {
+          x: event.clientX - this.view.x,
+          y: event.clientY - this.view.y,
+          moved: false,
+          start: [event.clientX, event.clientY]
+        };
+    });
     svg.addEventListener("pointermove", (event) => {
       if (!from) return;
       if (!from.moved && Math.hypot(event.clientX - from.start[0], event.clientY - from.start[1]) < 4) return;
@@ -121,18 +171,28 @@ class Graph {
       from.moved = true;
       this.move(event.clientX - from.x, event.clientY - from.y);
     });
-    for (const end of ["pointerup", "pointercancel"]) svg.addEventListener(end, () => { this.dragged = from?.moved ?? false; from = null; });
+    for (const end of ["pointerup", "pointercancel"])
+      svg.addEventListener(end, () => {
+        this.dragged = from?.moved ?? false;
+        from = null;
+      });
     svg.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.altKey || event.metaKey) return;
-      const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+      const arrows = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]};
       if (arrows[event.key]) {
         const [dx, dy] = arrows[event.key];
-        if (event.shiftKey) this.move(this.view.x - 60 * dx, this.view.y - 60 * dy);
-        else this.step(dx, dy);
-      } else if (event.key === "+" || event.key === "=") this.zoom(1.25);
-      else if (event.key === "-") this.zoom(0.8);
-      else if (event.key === "0") this.fit();
-      else return;
+        if (event.shiftKey)
+          this.move(this.view.x - 60 * dx, this.view.y - 60 * dy);
+        else
+          this.step(dx, dy);
+      } else if (event.key === "+" || event.key === "=")
+        this.zoom(1.25);
+      else if (event.key === "-")
+        this.zoom(0.8);
+      else if (event.key === "0")
+        this.fit();
+      else
+        return;
       event.preventDefault();
     });
   }
@@ -142,8 +202,9 @@ class Graph {
     const row = Number(document.activeElement?.dataset?.row ?? this.center.row);
     const here = this.places.get(row) ?? this.places.get(this.center.row);
     let best = null, least = Infinity;
-    for (const [each, { x, y }] of this.places) {
-      const along = (x - here.x) * dx + (y - here.y) * dy, aside = Math.abs((x - here.x) * dy) + Math.abs((y - here.y) * dx);
+    for (const [each, {x, y}] of this.places) {
+      const along = (x - here.x) * dx + (y - here.y) * dy,
+            aside = Math.abs((x - here.x) * dy) + Math.abs((y - here.y) * dx);
       if (along > 1 && along + 2 * aside < least) [best, least] = [each, along + 2 * aside];
     }
     if (best !== null) this.focus(best);
@@ -151,16 +212,19 @@ class Graph {
 
   focus(row) {
     for (const [each, node] of this.nodes) node.setAttribute("tabindex", each === row ? 0 : -1);
-    this.nodes.get(row).focus({ preventScroll: true });
-    const { x, y } = this.places.get(row), { width, height } = this.size();
+    this.nodes.get(row).focus({preventScroll: true});
+    const {x, y} = this.places.get(row), {width, height} = this.size();
     const sx = this.view.x + this.view.scale * x, sy = this.view.y + this.view.scale * y;
-    if (sx < 80 || sx > width - 80 || sy < 30 || sy > height - 30) this.move(width / 2 - this.view.scale * x, height / 2 - this.view.scale * y);
+    if (sx < 80 || sx > width - 80 || sy < 30 || sy > height - 30)
+      this.move(width / 2 - this.view.scale * x, height / 2 - this.view.scale * y);
   }
 
-  size() { return { width: this.svg.clientWidth || 600, height: this.svg.clientHeight || 300 }; }
+  size() {
+    return {width: this.svg.clientWidth || 600, height: this.svg.clientHeight || 300};
+  }
 
   move(x, y) {
-    this.view = { ...this.view, x, y };
+    this.view = {...this.view, x, y};
     this.world.setAttribute("transform", `translate(${x} ${y}) scale(${this.view.scale})`);
   }
 
@@ -172,34 +236,39 @@ class Graph {
 
   /** All of it, or the chosen layer in the middle where names could not be read. */
   fit() {
-    const { width, height } = this.size();
-    const xs = [...this.places.values()].map(({ x }) => x), ys = [...this.places.values()].map(({ y }) => y);
+    const {width, height} = this.size();
+    const xs = [...this.places.values()].map(({x}) => x), ys = [...this.places.values()].map(({y}) => y);
     const left = Math.min(...xs) - NODE.width / 2 - 12, right = Math.max(...xs) + NODE.width / 2 + 12;
     const top = Math.min(...ys) - NODE.height / 2 - 12, bottom = Math.max(...ys) + NODE.height / 2 + 12;
     const whole = Math.min(width / (right - left), height / (bottom - top), 1.15);
     const scale = Math.max(whole, 0.62);
-    const { x, y } = this.places.get(this.center.row);
-    this.view = { scale };
-    const middle = (low, high, room, at) => (scale * (high - low) <= room ? room / 2 - scale * (low + high) / 2 : room / 2 - scale * at);
+    const {x, y} = this.places.get(this.center.row);
+    this.view = {scale};
+    const middle = (low, high, room, at) =>
+        (scale * (high - low) <= room ? room / 2 - scale * (low + high) / 2 : room / 2 - scale * at);
     this.move(middle(left, right, width, x), middle(top, bottom, height, y));
   }
 
   show() {
     const rows = neighborhood(this.layers, this.center, this.steps);
-    const { places, edges } = layered(this.layers, rows);
+    const {places, edges} = layered(this.layers, rows);
     const down = this.size().width < 600;
     const point = (key) => {
-      const { along, across } = places.get(key);
-      return down ? { x: across * (NODE.width + NODE.across), y: along * (NODE.height + 34) } : { x: along * (NODE.width + NODE.along), y: across * (NODE.height + NODE.across) };
+      const {along, across} = places.get(key);
+      return down ? {x: across * (NODE.width + NODE.across), y: along * (NODE.height + 34)} :
+                    {x: along * (NODE.width + NODE.along), y: across * (NODE.height + NODE.across)};
     };
     this.places = new Map(rows.map((row) => [row, point(row)]));
-    const links = edges.map(({ from, to, by }) => this.edge([from, ...by, to].map(point), this.layers[from], this.layers[to], down));
+    const links = edges.map(
+        ({from, to, by}) => this.edge([from, ...by, to].map(point), this.layers[from], this.layers[to], down));
     this.nodes = new Map(rows.map((row) => [row, this.node(this.layers[row])]));
     this.world.replaceChildren(...links, ...this.nodes.values());
     this.title.replaceChildren(...breakable(this.center.name));
     const more = rows.length === MOST ? ` Only the nearest ${MOST} layers are shown.` : "";
     const known = this.answer.answer.network ? "" : " This answer does not say what its layers read.";
-    this.note.textContent = `Orange edges change precision. Choose a layer to go there; drag to move, + and − or the wheel zoom, arrow keys go from layer to layer.${more}${known}`;
+    this.note.textContent =
+        `Orange edges change precision. Choose a layer to go there; drag to move, + and − or the wheel zoom, arrow keys go from layer to layer.${
+            more}${known}`;
     this.fit();
   }
 
@@ -207,7 +276,9 @@ class Graph {
   edge(points, source, target, down) {
     const half = (down ? NODE.height : NODE.width) / 2;
     const bend = (down ? 34 : NODE.along) / 2 + 6;
-    const ends = points.flatMap(({ x, y }, i) => [i ? -half : null, i < points.length - 1 ? half : null].filter((side) => side !== null).map((side) => (down ? [x, y + side] : [x + side, y])));
+    const ends = points.flatMap(({x, y}, i) => [i ? -half : null, i < points.length - 1 ? half : null]
+                                                   .filter((side) => side !== null)
+                                                   .map((side) => (down ? [x, y + side] : [x + side, y])));
     let path = `M${ends[0]}`;
     for (let i = 1; i < ends.length; i += 2) {
       const [a, b] = [ends[i - 1], ends[i]];
@@ -216,30 +287,48 @@ class Graph {
       if (i + 1 < ends.length) path += `L${ends[i + 1]}`;
     }
     const cast = source.precision && target.precision && source.precision !== target.precision;
-    return draw("path", { d: path, class: cast ? "link cast" : "link", "marker-end": "url(#arrow)" });
+    return draw("path", {d: path, class: cast ? "link cast" : "link", "marker-end": "url(#arrow)"});
   }
 
   node(layer) {
-    const { x, y } = this.places.get(layer.row);
+    const {x, y} = this.places.get(layer.row);
     const hidden = [...layer.inputs, ...layer.readers].filter((row) => !this.places.has(row)).length;
     const center = layer === this.center;
-    const about = `${layer.name}, ${layer.op}, ${layer.precision ?? "no arithmetic"}${layer.kept ? `, kept: ${layer.kept.reason.kind}` : ""}`;
+    const about = `${layer.name}, ${layer.op}, ${layer.precision ?? "no arithmetic"}${
+        layer.kept ? `, kept: ${layer.kept.reason.kind}` : ""}`;
     const tail = layer.name.split("/").slice(-2).join("/");
     const op = layer.op.length > 16 ? `${layer.op.slice(0, 15)}…` : layer.op, most = hidden ? 19 : 23;
     const label = tail.length > most ? `…${tail.slice(1 - most)}` : tail;
     const choose = () => {
       if (this.dragged) return;
       selection.choose(layer);
-      this.nodes.get(layer.row)?.focus({ preventScroll: true });
+      this.nodes.get(layer.row)?.focus({preventScroll: true});
     };
     return draw("g", {
-      class: `node ${layer.kept ? "kept" : layer.follows ? "follows" : ""} ${center ? "center" : ""}`, transform: `translate(${x - NODE.width / 2} ${y - NODE.height / 2})`,
-      tabindex: center ? 0 : -1, role: "button", "aria-label": about, "aria-current": center ? "true" : null, "data-row": layer.row, onclick: choose,
-      onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.dragged = false; choose(); } },
-    }, draw("title", {}, about), draw("rect", { width: NODE.width, height: NODE.height, rx: 6 }),
-      draw("rect", { width: 5, height: NODE.height, rx: 2, class: `side ${layer.precision ?? "none"}` }),
-      draw("text", { x: 13, y: 16, class: "op" }, op), draw("text", { x: NODE.width - 8, y: 16, "text-anchor": "end", class: "type" }, layer.precision ?? ""),
-      draw("text", { x: 13, y: 32, class: "label" }, label),
-      hidden ? draw("text", { x: NODE.width - 8, y: 32, "text-anchor": "end", class: "type" }, `+${hidden}`) : null);
+      class: `node ${
+          layer.kept        ? "kept" :
+              layer.follows ? "follows" :
+                              ""} ${center ? "center" : ""}`,
+      transform: `translate(${x - NODE.width / 2} ${y - NODE.height / 2})`,
+      tabindex: center ? 0 : -1,
+      role: "button",
+      "aria-label": about,
+      "aria-current": center ? "true" : null,
+      "data-row": layer.row,
+      onclick: choose,
+      onkeydown: (event) => {
+        if (event.key === "Enter" || event.key === " ") {
+          event.preventDefault();
+          this.dragged = false;
+          choose();
+        }
+      },
+    },
+        draw("title", {}, about), draw("rect", {width: NODE.width, height: NODE.height, rx: 6}),
+        draw("rect", {width: 5, height: NODE.height, rx: 2, class: `side ${layer.precision ?? "none"}`}),
+        draw("text", {x: 13, y: 16, class: "op"}, op),
+        draw("text", {x: NODE.width - 8, y: 16, "text-anchor": "end", class: "type"}, layer.precision ?? ""),
+        draw("text", {x: 13, y: 32, class: "label"}, label),
+        hidden ? draw("text", {x: NODE.width - 8, y: 32, "text-anchor": "end", class: "type"}, `+${hidden}`) : null);
   }
 }

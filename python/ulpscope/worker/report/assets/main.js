@@ -7,8 +7,11 @@ for (const old of document.querySelectorAll(".command")) {
   old.querySelector(".copy").replaceWith(copyButton(old.querySelector("code").textContent));
 }
 // What is looked up now and then is closed where room is short.
-if (matchMedia("(max-width: 640px)").matches) for (const each of document.querySelectorAll("details.folds")) each.open = false;
-addEventListener("beforeprint", () => { for (const each of document.querySelectorAll("details.folds")) each.open = true; });
+if (matchMedia("(max-width: 640px)").matches)
+  for (const each of document.querySelectorAll("details.folds")) each.open = false;
+addEventListener("beforeprint", () => {
+  for (const each of document.querySelectorAll("details.folds")) each.open = true;
+});
 try {
   const report = await readDocument();
   const [answer, other] = report.answers.map((each) => new Answer(each));
@@ -17,7 +20,9 @@ try {
     showLayers(placeOf("layers"), answer);
     new Graph(placeOf("graph"), answer);
   } else {
-    document.querySelectorAll("#network, #layers, #graph").forEach((section) => { section.hidden = true; });
+    document.querySelectorAll("#network, #layers, #graph").forEach((section) => {
+      section.hidden = true;
+    });
   }
   if (placeOf("trials")) new Trials(placeOf("trials"), answer, other, report.trial_command);
   if (other) showDifferences(placeOf("compare"), answer, other);
