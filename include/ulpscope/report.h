@@ -16,7 +16,7 @@ struct ReportOptions {
   /// A typed model that `convert` made of the answer: the page lists its casts. Empty: none.
   std::filesystem::path typed;
   /// Another answer for the same network, to be held against this one.
-  std::optional<AnswerFile> compare;
+  std::optional<AnswerFile> compare{};
 };
 
 /// One HTML file that needs no network: the verdict, the network by depth, why each kept layer is kept, the error of
