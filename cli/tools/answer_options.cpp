@@ -14,11 +14,26 @@
 
 namespace ulpscope::cli {
 
-AnswerFile read_answer_set(const std::string& path, const std::optional<std::string>& objective) {
+void AnswerSetArgs::declare(OptionTable& table) {
+  table.ours()
+      .value({"--objective"}, objective, "NAME",
+             "With --answer: another one of the sets that it proved (default: that of the search)")
+      .choose({"fastest", "smallest", "cheapest"});
+  table.ours().value(
+      {"--trial"}, trial, "N",
+      "With --answer: the set of its trial N, from 0, as `report` numbers them, whether it passed or not");
+}
+
+AnswerFile read_answer_set(const std::string& path, const AnswerSetArgs& set) {
+  if (set.objective && set.trial)
+    throw Error(ErrorCode::kInvalidArgument, "[options] --trial: expected no --objective, which names another set");
+  if (set.trial && *set.trial < 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] --trial: expected the number of a trial, 0 or more, got {}", *set.trial));
   AnswerFile answer = read_answer(path);
   for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
-    if (objective == name_of(each)) answer = with_set(std::move(answer), each);
-  return answer;
+    if (set.objective == name_of(each)) answer = with_set(std::move(answer), each);
+  return set.trial ? with_trial(std::move(answer), static_cast<std::size_t>(*set.trial)) : answer;
 }
 
 void load_as(const AnswerFile& answer, TrtConfigArgs& config) {

@@ -10,8 +10,17 @@
 
 namespace ulpscope::cli {
 
-/// The answer of --answer, with the set of --objective if one is named. Throws Error as read_answer and with_set.
-AnswerFile read_answer_set(const std::string& path, const std::optional<std::string>& objective);
+/// Which of the sets of an answer is meant: that of the search unless one is named.
+struct AnswerSetArgs {
+  std::optional<std::string> objective;
+  std::optional<int> trial;
+
+  void declare(OptionTable& table);
+};
+
+/// The answer of --answer with the set that is meant. Throws Error for both, and as read_answer, with_set and
+/// with_trial.
+AnswerFile read_answer_set(const std::string& path, const AnswerSetArgs& set);
 
 /// Enables the types that the answer lowers layers to, and its fusion unless one is given. Throws Error for a type that
 /// the options ask for and the answer does not hold for.

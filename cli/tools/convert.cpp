@@ -60,10 +60,7 @@ class ConvertTool : public Tool {
     table.section("Precision", "which layers compute in which type.");
     table.ours().value({"--answer"}, answer_path_, "FILE",
                        "The answer of `precision search`: types, kept layers, clamped constants and fusion");
-    table.ours()
-        .value({"--objective"}, objective_, "NAME",
-               "With --answer: another one of the sets that it proved (default: that of the search)")
-        .choose({"fastest", "smallest", "cheapest"});
+    set_.declare(table);
     table.flag({"--fp16"}, config_.fp16, "Lower layers to float16");
     table.flag({"--bf16"}, config_.bf16, "Lower layers to bfloat16");
     table.flag({"--int8"}, config_.int8,
@@ -258,7 +255,7 @@ class ConvertTool : public Tool {
   }
 
   void read_answer_options() {
-    convert_.answer = read_answer_set(*answer_path_, objective_);
+    convert_.answer = read_answer_set(*answer_path_, set_);
     const AnswerFile& answer = *convert_.answer;
     load_as(answer, config_);
     if (answer.answer.verdict != Answer::Verdict::kFound)
@@ -314,8 +311,10 @@ class ConvertTool : public Tool {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] --iterations: expected 1 or more, got {}", *data_.iterations));
     if (repair_only_) return check_repair_only();
-    if (objective_ && !answer_path_)
-      throw Error(ErrorCode::kInvalidArgument, "[options] --objective: expected --answer, whose sets it chooses from");
+    if ((set_.objective || set_.trial) && !answer_path_)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] --{}: expected --answer, whose sets it chooses from",
+                              set_.objective ? "objective" : "trial"));
     if (to_engine()) {
       if (convert_.relax)
         throw Error(ErrorCode::kInvalidArgument, "[options] --relax: expected a typed model to write, got an engine");
@@ -374,7 +373,8 @@ class ConvertTool : public Tool {
   ConvertOptions convert_;
   CriterionArgs criterion_;
   ComparisonArgs comparison_;
-  std::optional<std::string> answer_path_, objective_, output_, convert_to_, golden_, save_answer_;
+  AnswerSetArgs set_;
+  std::optional<std::string> answer_path_, output_, convert_to_, golden_, save_answer_;
   std::optional<std::string> save_layer_precisions_, save_script_, save_exclusions_;
   std::vector<std::string> io_types_;
   bool print_commands_ = false, no_verify_ = false, no_python_checks_ = false, repair_only_ = false;

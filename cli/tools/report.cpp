@@ -23,10 +23,10 @@ class ReportTool : public Tool {
   std::string description() const override {
     return summary() +
            "\n\n    ulpscope report model.fp16.answer.json -o report.html\n\n"
-           "One HTML file that needs no network: the verdict, the error of all trials against their estimated time,\n"
-           "the sensitivity of every layer, why each kept layer is kept, and the commands that reproduce it. The "
-           "charts\n"
-           "are made with the Python package plotly.";
+           "One HTML file that needs no network: the verdict, the whole network by depth, why each kept layer is kept, "
+           "a\n"
+           "graph of its neighborhood, the error of all trials against their estimated time, and the commands that "
+           "reproduce\nit. With --compare two answers side by side.";
   }
 
   void declare(OptionTable& table) override {
@@ -34,6 +34,8 @@ class ReportTool : public Tool {
     table.positional("ANSWER", answer_, "The answer of `precision search` (.answer.json)", /*required=*/true);
     table.ours().value({"--typed"}, typed_, "FILE",
                        "A typed model that `convert` made of it: the page lists its casts");
+    table.ours().value({"--compare"}, compare_, "ANSWER",
+                       "Another answer for the same model: the page says what differs");
     table.section("Output", "the page.");
     table.value({"-o", "--output"}, output_, "FILE",
                 "Where to write the page (default: ANSWER's name with .html, in the current folder)");
@@ -44,10 +46,13 @@ class ReportTool : public Tool {
     const AnswerFile file = read_answer(source);
     const fs::path output = output_ ? fs::path(*output_) : default_output(source);
     check_output(output, source);
+    if (compare_) check_output(output, *compare_);
     WorkerOptions worker = default_worker_options();
     worker.interrupted = interrupted;
     set_default_worker_options(worker);
-    const std::string page = ulpscope::report(file, {.output = output, .typed = typed_.value_or("")});
+    ReportOptions options{.output = output, .typed = typed_.value_or("")};
+    if (compare_) options.compare = read_answer(*compare_);
+    const std::string page = ulpscope::report(file, options);
     const WritingFile writing;
     write_file(output, page);
     log_info("Saving report to " + output.string());
@@ -76,7 +81,7 @@ class ReportTool : public Tool {
                                               output.string(), (output / "report.html").string()));
   }
 
-  std::optional<std::string> answer_, typed_, output_;
+  std::optional<std::string> answer_, typed_, compare_, output_;
 };
 
 }  // namespace

@@ -54,9 +54,7 @@ class VerifyTool : public Tool {
     model_.declare(table, true);
     table.section("Answer", "what is checked.");
     table.ours().value({"--answer"}, answer_path_, "FILE", "The answer of `precision search`");
-    table.ours()
-        .value({"--objective"}, objective_, "NAME", "Another one of the sets that it proved")
-        .choose({"fastest", "smallest", "cheapest"});
+    set_.declare(table);
     table.ours().value({"--typed"}, typed_, "FILE",
                        "The typed model that `convert` wrote, for another --runner (default: it is made anew)");
     table.section("Check", "where it runs, and what it is held against.");
@@ -92,7 +90,7 @@ class VerifyTool : public Tool {
                   fmt::format("[model] '{}': expected an ONNX model, got another file", *model_.model));
     data_.warn_of_unused();
     limits_.check();
-    const AnswerFile answer = read_answer_set(*answer_path_, objective_);
+    const AnswerFile answer = read_answer_set(*answer_path_, set_);
     load_as(answer, config_);
     set_num_threads(config_.num_threads());
     const auto host = make_script_host(onnx_, limits_);
@@ -259,7 +257,8 @@ class VerifyTool : public Tool {
   PythonLimitArgs limits_;
   CriterionArgs criterion_;
   ComparisonArgs comparison_;
-  std::optional<std::string> answer_path_, objective_, typed_, golden_, json_, runner_;
+  AnswerSetArgs set_;
+  std::optional<std::string> answer_path_, typed_, golden_, json_, runner_;
 };
 
 }  // namespace

@@ -186,6 +186,22 @@ struct Answer {
     bool measured = false;
   };
   std::vector<Sensitivity> sensitivities;
+  /// floor(log2 |x|) of the values that are finite and not 0.
+  struct Magnitudes {
+    int smallest = 0, largest = 0;
+  };
+  struct NetworkLayer {
+    std::string name, op;
+    /// When nothing is raised; nothing for layers without float arithmetic.
+    std::optional<Precision> low{};
+    /// Of the layers that it reads values of, indices into `network`, all smaller than its own.
+    std::vector<int> inputs{};
+    /// Estimated on the target in each precision that it may have, casts left out.
+    std::map<Precision, double> time_us{};
+    std::optional<Magnitudes> magnitudes{};  ///< Of its first output in float32, on the first sample.
+  };
+  /// With its repairs and without folded constants, in network order. Empty in files of earlier releases.
+  std::vector<NetworkLayer> network;
 };
 
 /// Version of the schema that is written. Version 1 is read as well.
@@ -213,6 +229,8 @@ struct AnswerFile {
   std::string calibration_cache;        ///< int8: the file of the scales; may be empty.
   std::map<std::string, float> scales;  ///< int8: the scale of each tensor, by name.
   std::filesystem::path path;           ///< Where it was read from, or will be written; no part of the file.
+  /// Words behind `--answer PATH` that choose this set of it ("--trial", "3"); no part of the file.
+  std::vector<std::string> set_options;
 };
 
 ULPSCOPE_API std::string answer_to_json(const AnswerFile& file);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "ulpscope/answer.h"
@@ -14,12 +15,13 @@ struct ReportOptions {
   std::filesystem::path output = "report.html";
   /// A typed model that `convert` made of the answer: the page lists its casts. Empty: none.
   std::filesystem::path typed;
+  /// Another answer for the same network, to be held against this one.
+  std::optional<AnswerFile> compare{};
 };
 
-/// One HTML file that needs no network: the verdict, the error of all trials against their estimated time, the
-/// sensitivity of every layer, why each kept layer is kept, and the commands that reproduce it. Needs Python with the
-/// package plotly. Throws Error: kInvalidArgument for a typed model of another answer, kNotFound for Python or plotly,
-/// and what reading the typed model throws.
+/// One HTML file that needs no network: the verdict, the network by depth, why each kept layer is kept, the error of
+/// all trials against their estimated time, and the commands that reproduce it. Throws Error: kInvalidArgument for a
+/// typed model of another answer, kNotFound without Python, and what reading the typed model throws.
 ULPSCOPE_API std::string report(const AnswerFile& answer, const ReportOptions& options = {});
 
 }  // namespace ulpscope

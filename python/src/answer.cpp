@@ -26,11 +26,14 @@ void bind_answer(nb::module_& module) {
       .def("moved_to", &moved_to, nb::arg("path"))
       .def(
           "report",
-          [](const AnswerFile& self, const std::filesystem::path& output, const std::filesystem::path& typed) {
+          [](const AnswerFile& self, const std::filesystem::path& output, const std::filesystem::path& typed,
+             const AnswerFile* compare) {
+            ReportOptions options{.output = output, .typed = typed};
+            if (compare != nullptr) options.compare = *compare;
             LongCall call;
-            return call.run([&] { return report(self, {.output = output, .typed = typed}); });
+            return call.run([&] { return report(self, options); });
           },
-          nb::arg("output"), nb::arg("typed"))
+          nb::arg("output"), nb::arg("typed"), nb::arg("compare").none())
       .def("model_options", &options_for)
       .def_ro("path", &AnswerFile::path)
       .def_ro("model", &AnswerFile::model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from .answer import Answer
 
@@ -17,14 +17,15 @@ def report(
     answer: Answer,
     out: Union[str, os.PathLike[str]] = "report.html",
     typed: Union[str, os.PathLike[str], onnx.ModelProto, None] = None,
+    compare: Optional[Answer] = None,
 ) -> Path:
-    """Writes one HTML file that needs no network: the verdict, the trials, every layer and why it is kept; as `ulpscope
-    report`. Returns its path.
+    """Writes one HTML file that needs no network: the verdict, the network, every layer and why it is kept, the trials;
+    as `ulpscope report`. Returns its path.
 
-    typed: the model that ulpscope.convert made of the answer: the page lists its casts.
+    typed: the model that ulpscope.convert made of the answer: the page lists its casts. compare: another answer, to be
+    held against this one.
 
-    Needs the package plotly. Raises Error: INVALID_ARGUMENT for a typed model of another answer, NOT_FOUND without
-    plotly; OSError where `out` cannot be written.
+    Raises Error(INVALID_ARGUMENT) for a typed model of another answer; OSError where `out` cannot be written.
 
     >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2)
     >>> ulpscope.report(answer, "answer.html").stat().st_size > 10_000
@@ -38,6 +39,7 @@ def report(
             file = os.path.join(folder, "typed.onnx")
             onnx.save_model(typed, file)
             typed = file
-        page = answer._native.report(path, os.fspath(typed) if typed is not None else "")
+        other = compare._native if compare is not None else None
+        page = answer._native.report(path, os.fspath(typed) if typed is not None else "", other)
     path.write_text(page, encoding="utf-8")
     return path

@@ -78,6 +78,11 @@ Value typed_model(const AnswerFile& file, const std::filesystem::path& path) {
   return Value::Map{{"path", path.string()}, {"casts", casts_of(*network, added_casts(description))}};
 }
 
+std::vector<std::string> convert_words(const AnswerFile& file, std::string_view ending) {
+  const std::string stem = std::filesystem::path(file.model).stem().string();
+  return {"convert", file.model, "--answer", file.path.string(), "-o", fmt::format("{}.{}.onnx", stem, ending)};
+}
+
 Value commands(const AnswerFile& file, const ReportOptions& options) {
   Value result{Value::Array{}};
   const auto add = [&](const char* title, const std::vector<std::string>& words) {
@@ -86,15 +91,24 @@ Value commands(const AnswerFile& file, const ReportOptions& options) {
   const Answer& answer = file.answer;
   const bool tried = answer.verdict != Answer::Verdict::kUnverified || !answer.search.outputs.empty();
   if (tried) {
+    // `run` takes the set of the search from a file.
+    const bool named = !file.path.empty() && file.set_options.empty();
     std::vector<std::string> words = {"run", file.model};
-    words.insert(words.end(), file.run_options.begin(), file.run_options.end());
+    if (!named)
+      words.insert(words.end(), file.run_options.begin(), file.run_options.end());
+    else
+      words.insert(words.end(), {"--answer", file.path.string()});
     add("Build and run the network of this answer (add inputs and a comparison of your choice)", words);
-    const std::string stem = std::filesystem::path(file.model).stem().string();
-    add("Write the strongly typed model",
-        {"convert", file.model, "--answer", file.path.string(), "-o", stem + ".typed.onnx"});
+    if (!file.path.empty()) {
+      std::vector<std::string> converting = convert_words(file, "typed");
+      converting.insert(converting.end(), file.set_options.begin(), file.set_options.end());
+      add("Write the strongly typed model", converting);
+    }
   }
+  if (file.path.empty() || !file.set_options.empty()) return result;
   std::vector<std::string> words = {"report", file.path.string(), "-o", options.output.string()};
   if (!options.typed.empty()) words.insert(words.end(), {"--typed", options.typed.string()});
+  if (options.compare) words.insert(words.end(), {"--compare", options.compare->path.string()});
   add("Write this page", words);
   return result;
 }
@@ -106,7 +120,13 @@ std::string report(const AnswerFile& answer, const ReportOptions& options) {
   args.emplace_back("answer", answer_to_json(answer));
   args.emplace_back("source", answer.path.string());
   args.emplace_back("commands", commands(answer, options));
+  std::vector<std::string> words = convert_words(answer, "trial");
+  words.emplace_back("--trial");
+  args.emplace_back("trial_command", answer.path.empty() ? "" : command_of(words));
   args.emplace_back("typed", typed_model(answer, options.typed));
+  args.emplace_back("compare", options.compare ? Value::Map{{"answer", answer_to_json(*options.compare)},
+                                                            {"source", options.compare->path.string()}}
+                                               : Value());
   return Worker::start()->call("report_page", std::move(args)).text();
 }
 

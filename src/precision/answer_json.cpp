@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "core/file.h"
+#include "precision/network_json.h"
 #include "precision/trial_json.h"
 #include "ulpscope/answer.h"
 #include "ulpscope/error.h"
@@ -179,6 +180,10 @@ std::vector<std::string> layer_names(const Answer& answer) {
     const RaisedLayers::Marks& used = tables[table];
     for (std::size_t i = 0; i < used.size(); ++i) visit((*table)[i], used[i] != 0);
   }
+  // Behind the others, so that neighbors among those that trials raise keep neighboring numbers.
+  next = names.end();
+  for (const Answer::NetworkLayer& each : answer.network)
+    if (!places.contains(each.name)) places.emplace(each.name, names.insert(next, each.name));
   return {names.begin(), names.end()};
 }
 
@@ -229,7 +234,7 @@ Json from_answer(const AnswerFile& file) {
   for (const Repair& repair : answer.repairs) repairs.push_back(from_repair(repair));
   const std::vector<std::string> names = layer_names(answer);
   json::TrialCoder coder(names);
-  Json sensitivities = from_sensitivities(answer, coder);
+  Json sensitivities = from_sensitivities(answer, coder), network = json::from_network(answer, coder);
   // Names of outputs come with the first trials that have them.
   for (const Trial& trial : answer.trials) trials.push_back(coder.write(trial));
   Json sets = Json::object(), curve = Json::array();
@@ -286,6 +291,7 @@ Json from_answer(const AnswerFile& file) {
           {"int8", std::move(int8)},
           {"names", names},
           {"sensitivities", std::move(sensitivities)},
+          {"network", std::move(network)},
           {"trials", std::move(trials)},
           {"sets", std::move(sets)},
           {"curve", std::move(curve)}};
@@ -421,6 +427,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   } else {
     coder.read_names(reader.at("names"));
     read_sensitivities(reader.at("sensitivities"), coder, answer);
+    if (reader.has("network")) json::read_network(reader.at("network"), coder, answer);
   }
   reader.at("trials").each([&](const Reader& each) {
     answer.trials.push_back(version == 1 ? coder.read_version_1(each) : coder.read(each));

@@ -86,6 +86,7 @@ AnswerFile with_set(AnswerFile file, Objective objective) {
                             "search --objective {}`",
                             file.path.string(), name_of(objective), name_of(objective)));
   const Trial trial = answer.trials[static_cast<std::size_t>(found->trial)];
+  file.set_options = {"--objective", std::string(name_of(objective))};
   return with_layers_of(std::move(file), trial, fmt::format("the {} set that was proven", name_of(objective)));
 }
 
@@ -102,6 +103,7 @@ AnswerFile with_trial(AnswerFile file, std::size_t trial) {
   auto found = std::ranges::find_if(trials, same_set);
   if (!is_held_out(trials[trial]) || found == trials.end()) found = trials.begin() + static_cast<std::ptrdiff_t>(trial);
   const Trial chosen = *found;
+  file.set_options = {"--trial", fmt::format("{}", trial)};
   file = with_layers_of(std::move(file), chosen, fmt::format("the set of trial {}", trial));
   Answer& answer = file.answer;
   const bool holds = answer.held_out ? answer.held_out->passed() : answer.held_out_samples == 0;
@@ -124,6 +126,7 @@ AnswerFile moved_to(AnswerFile file, const std::filesystem::path& path) {
     rename(cache, file.calibration_cache);
   }
   file.path = path;
+  file.set_options.clear();
   return file;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "precision/explain.h"
+#include "precision/network_picture.h"
 #include "precision/search_process.h"
 #include "ulpscope/log.h"
 
@@ -52,6 +53,7 @@ void Search::finish(Answer& answer) {
     const Layer& layer = network_->layer(effects_[i].layer);
     answer.sensitivities.push_back({layer.name, std::string(layer.op->name), effects_[i].effect, measured_[i] != 0});
   }
+  answer.network = network_picture(*space_, std::span(data_.samples).first(is_late(0.9) ? 0 : 1));
   if (!best_) return;
   const Levels& levels = *best_;
   answer.cost_share = space_->cost_share(levels);

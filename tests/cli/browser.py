@@ -2,9 +2,11 @@
 import base64
 import json
 import os
+import pathlib
 import select
 import shutil
 import subprocess
+import tempfile
 import time
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
@@ -119,20 +121,51 @@ class Browser:
         while "Page.loadEventFired" not in self.events:
             self.events.append(self._read(deadline).get("method"))
 
-    def show_all(self):
-        """Makes the window as high as the page, so that everything is in view, and waits until charts are drawn."""
-        width = self.evaluate("innerWidth")
-        touch = self.evaluate("matchMedia('(pointer: coarse)').matches")
-        for _ in range(3):
-            height = self.evaluate("document.documentElement.scrollHeight")
-            self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
-            self.evaluate("new Promise((done) => setTimeout(done, 300))")
+    def settle(self):
+        """Waits until the page of a report has drawn what it has to."""
+        self.evaluate("""new Promise((done) => {
+            const look = () => document.documentElement.dataset.ready ? requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))) : setTimeout(look, 20);
+            look();
+        })""")
+
+    def press(self, key, text=None):
+        """A key by its name ("ArrowRight", "Enter", "n"), as if typed."""
+        text = text or {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        codes = {"Enter": 13, "Tab": 9, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35}
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": codes.get(key, ord(key.upper()) if len(key) == 1 else 0)}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def click_at(self, x, y):
+        """With the mouse, in pixels of the window."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def click(self, selector, share=(0.5, 0.5)):
+        """With the mouse on the first element that fits, at a share of its width and height."""
+        x, y = self.evaluate(f"""(() => {{
+            const element = document.querySelector({json.dumps(selector)});
+            element.scrollIntoView({{block: "center"}});
+            const box = element.getBoundingClientRect();
+            return [box.left + {share[0]} * box.width, box.top + {share[1]} * box.height];
+        }})()""")
+        self.click_at(x, y)
+
+    def download(self, selector, folder):
+        """Clicks on what saves a file; its bytes."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=folder))
+        self.call("Browser.setDownloadBehavior", session=False, behavior="allow", downloadPath=str(folder), eventsEnabled=True)
+        self.events = []
+        self.click(selector)
         deadline = time.monotonic() + self.limit
-        waiting = "[...document.querySelectorAll('.chart')].filter((c) => c.offsetParent && !c.querySelector('.main-svg')).length"
-        while self.evaluate(waiting):
+        while True:
+            files = [path for path in folder.iterdir() if path.suffix != ".crdownload"]
+            if files and "Browser.downloadProgress" in self.events:
+                return files[0].read_bytes()
             if time.monotonic() > deadline:
-                raise RuntimeError("charts were not drawn")
-            self.evaluate("new Promise((done) => setTimeout(done, 100))")
+                raise RuntimeError("nothing was saved")
+            self.evaluate("new Promise((done) => setTimeout(done, 50))")
 
     def screenshot(self, path):
         """What the window shows, as PNG."""

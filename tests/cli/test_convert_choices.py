@@ -7,6 +7,7 @@ from onnx import helper
 
 from cli_support import encode_array, needs_constraints
 from convert_support import assert_converted, casts, info, model, save, shared_initializer, values
+from search_support import answers
 
 
 def test_the_answer_of_a_search(run, tmp_path):
@@ -170,6 +171,29 @@ def test_an_engine_has_the_io_types_asked_for(run, tmp_path):
     assert refused.code == 1 and "expected an input or output of the network, got 'xx'; did you mean 'x'" in refused.text, refused
     refused = run("convert", "m.onnx", "--fp16", "--io-types", "x:int8", "-o", "n.plan")
     assert refused.code == 1 and "expected a change between float32" in refused.text, refused
+
+
+def test_the_set_of_a_trial(run, tmp_path):
+    save(tmp_path, needs_constraints())
+    found = run("precision", "search", "m.onnx", "--fp16", "--objective", "smallest", "--val-range", "x:[1,2]", "--iterations", "4", "--fusion", "none",
+                "--atol", "1e-3", "--rtol", "1e-2", "--save-answer", "a.json", "--no-journal")
+    assert found.code == 0, found
+    answer = json.loads((tmp_path / "a.json").read_text())
+    nodes = needs_constraints().graph.node
+    trials = [{name for name, _ in each["raised"]} for each in answers.expand_trials(answer["trials"], answer["names"])]
+    some = [number for number, names in enumerate(trials) if len(names) < len(nodes)]  # Of all it would write no typed model.
+    for number in some[:2] + some[-1:]:
+        converted = run("convert", "m.onnx", "--answer", "a.json", "--trial", number, "-o", "t.onnx", "--no-verify")
+        assert converted.code == 0, converted
+        metadata = {p.key: p.value for p in onnx.load(tmp_path / "t.onnx").metadata_props}
+        assert set(metadata.get("ulpscope.kept_in_fp32", "").split("\n")) - {""} == trials[number]
+    for words, text in ((["--trial", str(len(trials))], f"expected a number below {len(trials)}, got {len(trials)}"), (["--trial", "-1"], "0 or more, got -1"),
+                        (["--trial", "0", "--objective", "smallest"], "expected no --objective")):
+        for tool in (["convert", "m.onnx", "-o", "v.onnx"], ["verify", "m.onnx"]):
+            refused = run(*tool, "--answer", "a.json", *words)
+            assert refused.code in (1, 4) and text in refused.text and not (tmp_path / "v.onnx").exists(), refused
+    refused = run("convert", "m.onnx", "--fp16", "--trial", "0", "-o", "v.onnx")
+    assert refused.code == 1 and "--trial: expected --answer" in refused.text, refused
 
 
 def test_an_answer_brings_its_inputs(run, tmp_path):

@@ -88,6 +88,9 @@ AnswerFile example() {
   a.held_out_evaluations = 1;
   a.seconds = 0.1;
   a.sensitivities = {{"Add", "Add", std::nan(""), true}, {"a b", "MatMul", 1.0 / 3.0, false}};
+  a.network.resize(2);
+  a.network[0] = {"Add", "Add", Precision::kINT8, {}, {{Precision::kINT8, 2.5}, {Precision::kFP32, 4.0}}};
+  a.network[1] = {"a b", "Shape", std::nullopt, {0}, {{Precision::kFP32, 0.125}}, Answer::Magnitudes{-149, 3}};
   return file;
 }
 
@@ -133,6 +136,12 @@ TEST(AnswerJson, ReadsWhatItWrites) {
   EXPECT_EQ(read.answer.repairs[2].edits[0].exponent, -9);
   EXPECT_EQ(read.answer.sensitivities[1].effect, 1.0 / 3.0);
   EXPECT_EQ(read.answer.held_out->outputs[0].value, 0.015);
+  ASSERT_EQ(read.answer.network.size(), 2u);
+  EXPECT_EQ(read.answer.network[0].low, Precision::kINT8);
+  EXPECT_EQ(read.answer.network[0].time_us, file.answer.network[0].time_us);
+  EXPECT_FALSE(read.answer.network[0].magnitudes.has_value() || read.answer.network[1].low.has_value());
+  EXPECT_EQ(read.answer.network[1].inputs, std::vector<int>{0});
+  EXPECT_EQ(read.answer.network[1].magnitudes->smallest, -149);
   EXPECT_EQ(read.answer.trials.size(), 2u);
   AnswerFile plain;
   EXPECT_EQ(answer_to_json(answer_from_json(answer_to_json(plain), "x")), answer_to_json(plain));
@@ -209,6 +218,15 @@ TEST(AnswerJson, RefusesWhatIsNoAnswer) {
               HasSubstr("sensitivities.layer[1]: expected the number of a name, below 3, got 7"));
   EXPECT_THAT(refusal(replaced(text, "\"measured\": [0]", "\"measured\": [2]")),
               HasSubstr("sensitivities.measured[0]: expected a row, below 2, got 2"));
+  EXPECT_THAT(refusal(replaced(text, "[[],[0]]", "[[],[1]]")),
+              HasSubstr("network.inputs[1][0]: expected an earlier row, below 1, got 1"));
+  EXPECT_THAT(refusal(replaced(text, "[-149,3]", "[4,3]")),
+              HasSubstr("network.magnitudes[1]: expected the smallest exponent and the largest"));
+  EXPECT_THAT(refusal(replaced(text, "[-149,3]", "[-150,3]")),
+              HasSubstr("expected the exponent of a float32, got -150"));
+  EXPECT_THAT(refusal(replaced(text, "{\"fp32\":[4.0,0.125]", "{\"fp31\":[4.0,0.125]")),
+              HasSubstr("expected a precision as its key"));
+  EXPECT_THAT(refusal(replaced(text, "[4.0,0.125]", "[4.0]")), HasSubstr("expected as many as layers, 2"));
   for (std::size_t cut = 0; cut < text.size() - 2; cut += 97)
     EXPECT_THAT(refusal(text.substr(0, cut)), HasSubstr("[answer] 'x'"));
 }

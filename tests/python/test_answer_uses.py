@@ -144,6 +144,17 @@ def test_reports(folder, samples, answer):
     typed, _ = ulpscope.convert("m.onnx", answer, data=samples)
     path = ulpscope.report(answer, folder / "r.html", typed=typed)
     assert path == folder / "r.html" and "Raise" in path.read_text()
+    low = next(answer.at(trial) for trial in answer.trials if not trial.layers)
+    page = ulpscope.report(answer, folder / "two.html", compare=low).read_text()
+    assert "Two answers" in page and low.verdict != "found" and "Not finished" in page
+    assert "ulpscope run m.onnx --answer m.fp16.answer.json" in page
+    # No word of `run` takes the set of a trial from a file; an answer of Python alone is in none.
+    index = next(trial.index for trial in answer.trials if not trial.layers)
+    page = ulpscope.report(answer.at(index), folder / "at.html").read_text()
+    assert f"-o m.typed.onnx --trial {index}" in page and "--answer m.fp16.answer.json --" not in page
+    assert "ulpscope run m.onnx --trt --fp16" in page and "ulpscope report" not in page
+    page = ulpscope.report(ulpscope.Answer.from_json(answer.to_json()), folder / "text.html").read_text()
+    assert "ulpscope convert" not in page and "ulpscope run m.onnx --trt" in page
     other = onnx.load("m.onnx")
     other.metadata_props.add(key="ulpscope.source", value="xxh3:0")
     with pytest.raises(ulpscope.Error, match="another model"):

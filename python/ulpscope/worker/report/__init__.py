@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Optional
 
-from ..answers import expand_answer
-from ..errors import WorkerError, missing_package
+from .page import page
+
+Json = Dict[str, Any]
 
 
-def make_page(server: Any, answer: str, source: str, commands: List[List[str]], typed: Optional[Dict[str, Any]]) -> str:
+def make_page(
+    server: Any,
+    answer: str,
+    source: str,
+    commands: List[List[str]],
+    trial_command: str,
+    typed: Optional[Json],
+    compare: Optional[Json],
+) -> str:
     """The text of the page.
 
     ``answer``: the document of docs/formats.md, checked by the program. ``source``: the file it came from.
-    ``commands``: [title, command line]. ``typed``: ``path`` and ``casts`` of a typed model, or None.
+    ``commands``: [title, command line]. ``trial_command``: without the trial's number at its end; empty for an answer
+    that is in no file. ``typed``: ``path`` and
+    ``casts`` of a typed model, or None. ``compare``: ``answer`` and ``source`` of another one, or None.
     """
-    try:
-        import plotly
-    except ImportError as error:
-        raise missing_package("plotly", "for the charts of reports") from error
-    if int(plotly.__version__.split(".")[0]) < 6:
-        raise WorkerError(
-            "unsupported",
-            f"[report] expected plotly 6 or later, got {plotly.__version__}; try a newer one: pip install --upgrade plotly",
-        )
-    from .page import page
-
-    return page(expand_answer(json.loads(answer)), source, [(title, command) for title, command in commands], typed)
+    answers = [{"source": source, "answer": json.loads(answer)}]
+    if compare is not None:
+        answers.append({"source": compare["source"], "answer": json.loads(compare["answer"])})
+    return page(answers, [(title, command) for title, command in commands], trial_command, typed)

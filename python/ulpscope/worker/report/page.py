@@ -1,16 +1,14 @@
-"""The page around the charts."""
+"""The page: what can be read without scripts, and the data of what scripts draw."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
 import json
+import math
 import os
-from typing import Any, Dict, List, Optional, Tuple
-
-from plotly.offline import get_plotlyjs
-
-from . import charts
-from .charts import number, short, time_unit
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 Json = Dict[str, Any]
 
@@ -22,15 +20,31 @@ _VERDICTS = {
 }
 # Why an answer may say nothing about single layers.
 _NO_SENSITIVITIES = {
-    "found": "Not predicted: the first trials passed, before single layers had to be looked at.",
-    "not-reachable": "Not predicted: the tolerance is out of reach whatever is raised.",
-    "unverified": "The search ended before the layers were looked at.",
-    "fails-held-out": "Not predicted: the first trials passed on the samples of the search.",
+    "found": "No effects were predicted: the first trials passed, before single layers had to be looked at.",
+    "not-reachable": "No effects were predicted: the tolerance is out of reach whatever is raised.",
+    "unverified": "The search ended before the effects of layers were looked at.",
+    "fails-held-out": "No effects were predicted: the first trials passed on the samples of the search.",
 }
-# Kept layers whose histograms are there without a click.
-_OPEN_ROWS = 3
 # Lists longer than this are folded.
-_LISTED = 12
+_LISTED = 8
+# Data beyond this many characters is compressed.
+_PLAIN = 300_000
+# One after the other, in one scope.
+_SCRIPTS = ("data", "dom", "table", "layers", "strip", "graph", "trials", "compare", "main")
+
+
+def number(value: Any) -> float:
+    """A number of the answer: "inf", "-inf" and "nan" are texts there."""
+    return float(value)
+
+
+def short(value: float) -> str:
+    """Three digits, as people read them."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{value:.3g}"
 
 
 def e(value: object) -> str:
@@ -43,10 +57,6 @@ def _breakable(value: str) -> str:
     return e(value).replace("/", "/<wbr>")
 
 
-def _name(value: str) -> str:
-    return f'<span class="name">{_breakable(value)}</span>'
-
-
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
@@ -56,59 +66,76 @@ def _share(value: float) -> str:
 
 
 def _time(microseconds: float) -> str:
-    scale, unit = time_unit(microseconds)
-    return f"{short(scale * microseconds)} {unit}"
+    for scale, unit in ((1e-6, "s"), (1e-3, "ms")):
+        if microseconds * scale >= 1:
+            return f"{short(scale * microseconds)} {unit}"
+    return f"{short(microseconds)} µs"
 
 
-class _Charts:
-    """Figures, which the page's script draws when they come into view."""
+def _used(judgement: Json) -> str:
+    used = number(judgement["used"])
+    return _share(used) if used < 10 else f"{short(used)}×"
 
-    def __init__(self) -> None:
-        self.figures: Dict[str, Json] = {}
 
-    def place(self, figure: Json, label: str) -> str:
-        name = f"chart{len(self.figures)}"
-        self.figures[name] = figure
-        return (
-            f'<div class="chart" role="img" aria-label="{e(label)}" data-chart="{name}" '
-            f'style="min-height:{figure["layout"]["height"]}px"></div>'
-        )
+def _asset(name: str) -> str:
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return file.read()
 
-    def data(self) -> str:
+
+def shown_answer(answer: Json) -> Json:
+    """An answer without what the page does not show: words for the command line, and scales of other tensors than those
+    of its reasons."""
+    shown = {**answer, "run_options": [], "criterion_options": [], "inputs": []}
+    if answer["int8"]:
+        named = {layer["reason"]["tensor"] for layer in answer["layers"]}
+        scales = {name: scale for name, scale in answer["int8"]["scales"].items() if name in named}
+        shown["int8"] = {**answer["int8"], "scales": scales}
+    return shown
+
+
+def _data(answers: Sequence[Json], trial_command: str, typed: Optional[Json]) -> str:
+    """The script element that the other scripts read (report.schema.json)."""
+    document = {
+        "format": "ulpscope-report",
+        "version": 1,
+        "answers": [{**each, "answer": shown_answer(each["answer"])} for each in answers],
+        "trial_command": trial_command,
+        "typed": typed,
+    }
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    if len(text) <= _PLAIN:
         # "<" could end the script.
-        return json.dumps(self.figures, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+        return f'<script type="application/json" id="data">{text.replace("<", chr(92) + "u003c")}</script>'
+    packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    return f'<script type="application/gzip;base64" id="data">{packed}</script>'
 
 
-def page(answer: Json, source: str, commands: List[Tuple[str, str]], typed: Optional[Json]) -> str:
+def page(answers: Sequence[Json], commands: List[Tuple[str, str]], trial_command: str, typed: Optional[Json]) -> str:
     """The whole document."""
-    drawn = _Charts()
+    answer = answers[0]["answer"]
     sections = [
         _head(answer),
-        _trials(answer, drawn),
-        _sensitivities(answer, drawn),
-        _kept(answer, drawn),
-        _repairs(answer),
-        _following(answer),
-        _casts(typed),
+        _compare(answers),
+        _network(answer),
+        _layers(answer),
+        _trials(answer),
         _outputs(answer),
+        _repairs(answer),
+        _casts(typed),
         _commands(commands),
-        _about(answer, source),
+        _about(answer, answers[0]["source"]),
     ]
-    folder = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(folder, "page.css"), encoding="utf-8") as file:
-        style = file.read()
-    with open(os.path.join(folder, "page.js"), encoding="utf-8") as file:
-        script = file.read()
     title = os.path.basename(answer["model"]["path"]) or "answer"
     body = "\n".join(section for section in sections if section)
+    script = "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f'<meta name="generator" content="{e(answer["program"])}">\n'
-        f"<title>{e(title)}: precision report</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        f'<script type="application/json" id="charts">{drawn.data()}</script>\n'
-        f"<script>{get_plotlyjs()}</script>\n<script>\n{script}</script>\n</body>\n</html>\n"
+        f"<title>{e(title)}: precision report</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
+        f'{_data(answers, trial_command, typed)}\n<script>\n"use strict";\n(async () => {{\n{script}}})();\n</script>\n</body>\n</html>\n'
     )
 
 
@@ -118,9 +145,15 @@ def _cell(label: str, content: str, style: str = "") -> str:
     return f'<td data-label="{e(label)}"{style}><div>{content}</div></td>'
 
 
-def _section(title: str, about: str, body: str) -> str:
+def _section(title: str, about: str, body: str, name: str = "") -> str:
     about = f'<p class="about">{about}</p>\n' if about else ""
-    return f"<section>\n<h2>{e(title)}</h2>\n{about}{body}\n</section>"
+    mark = f' id="{name}"' if name else ""
+    return f"<section{mark}>\n<h2>{e(title)}</h2>\n{about}{body}\n</section>"
+
+
+def _drawn(what: str) -> str:
+    """Where scripts put something."""
+    return f'<div class="drawn"></div><noscript><p class="empty">{what} needs scripts, which are turned off here.</p></noscript>'
 
 
 def _has_result(answer: Json) -> bool:
@@ -149,6 +182,11 @@ def _head(answer: Json) -> str:
     return "\n".join(parts)
 
 
+def _held_out_note(held: Json) -> str:
+    passed = held["samples"] if number(held["used"]) <= 1 else held["passed"]
+    return f"{passed} of {plural(held['samples'], 'sample')} pass" if passed else f"not all of {plural(held['samples'], 'sample')} pass"
+
+
 def _tiles(answer: Json) -> str:
     count = len(answer["layers"])
     tiles = [("Layers kept higher", f"{count:,}", f"of {plural(answer['candidates'], 'candidate')}")]
@@ -156,9 +194,7 @@ def _tiles(answer: Json) -> str:
         tiles.append(("Error, search samples", _used(answer["search"]), f"of the tolerance, {plural(answer['search']['samples'], 'sample')}"))
     held = answer["held_out"]
     if held:
-        passed = held["samples"] if number(held["used"]) <= 1 else held["passed"]
-        verdict = f"{passed} of {plural(held['samples'], 'sample')} pass" if passed else f"not all of {plural(held['samples'], 'sample')} pass"
-        tiles.append(("Error, held-out samples", _used(held), verdict))
+        tiles.append(("Error, held-out samples", _used(held), _held_out_note(held)))
     else:
         tiles.append(("Held-out samples", "none", "known to hold on the search samples only"))
     tiles.append(("Multiply-adds kept higher", _share(number(answer["cost_share"])), "of those of the candidates"))
@@ -172,99 +208,70 @@ def _tiles(answer: Json) -> str:
     return f'<dl class="tiles">\n{items}\n</dl>'
 
 
-def _used(judgement: Json) -> str:
-    used = number(judgement["used"])
-    return _share(used) if used < 10 else f"{short(used)}×"
+def _compare(answers: Sequence[Json]) -> str:
+    if len(answers) == 1:
+        return ""
+    rows: List[Tuple[str, List[str]]] = []
+    documents = [each["answer"] for each in answers]
+    same_tolerance = len({(each["criterion"], number(each["margin"])) for each in documents}) == 1
+
+    def add(name: str, tell: Any) -> None:
+        rows.append((name, [str(tell(each)) for each in documents]))
+
+    add("Verdict", lambda a: _VERDICTS[a["verdict"]][1])
+    add("Precisions", lambda a: ", ".join(a["precisions"]))
+    add("Tolerance", lambda a: f"{a['criterion']}, at {short(number(a['margin']))} of it")
+    add("Layers kept higher", lambda a: f"{len(a['layers']):,} of {a['candidates']:,}")
+    add("Error, search samples", lambda a: _used(a["search"]) if a["search"]["outputs"] else "–")
+    add("Error, held-out samples", lambda a: f"{_used(a['held_out'])}, {_held_out_note(a['held_out'])}" if a["held_out"] else "none")
+    add("Multiply-adds kept higher", lambda a: _share(number(a["cost_share"])))
+    add("Estimated time", lambda a: f"{_time(number(a['time_us']['answer']))} on {a['target']}" if number(a["time_us"]["highest"]) > 0 else "–")
+    add("Repairs", lambda a: len(a["repairs"]))
+    add("Trials", lambda a: len(a["trials"]))
+    heads = "".join(f"<th>{e(mark)}: {_breakable(each['source'])}</th>" for mark, each in zip("AB", answers))
+    body = "".join(
+        f"<tr><th scope='row'>{e(name)}</th>" + "".join(_cell(mark, e(cell)) for mark, cell in zip("AB", cells)) + "</tr>" for name, cells in rows
+    )
+    notes = [] if same_tolerance else ["Their tolerances differ, so shares of them do not compare."]
+    if documents[0]["model"]["hash"] != documents[1]["model"]["hash"]:
+        notes.append("They are for different files of a model: layers are matched by their names.")
+    about = " ".join(["The page shows A; B is another answer.", *notes])
+    table = f'<table class="facing"><thead><tr><td></td>{heads}</tr></thead><tbody>{body}</tbody></table>'
+    return _section("Two answers", e(about), f'{table}<h3>Layers that differ</h3>{_drawn("The table")}', "compare")
 
 
-def _trials(answer: Json, drawn: _Charts) -> str:
-    views = []
-    by_share = charts.trials_chart(answer, "cost_share")
-    if number(answer["time_us"]["highest"]) > 0:
-        by_time = charts.trials_chart(answer, "time_us")
-        if by_time:
-            views.append(("Estimated time", drawn.place(by_time, "Error of all trials against estimated time")))
-    if by_share:
-        views.append(("Share of multiply-adds", drawn.place(by_share, "Error of all trials against multiply-adds in higher precision")))
-    if not views:
-        return _section("Error against cost", "", '<p class="empty">No trial was finished.</p>')
+def _network(answer: Json) -> str:
+    parts = ["Every layer in network order: the precision that it computes in, what low precision does there alone (its effect, as a "
+             "share of the tolerance), its estimated time, and the magnitudes that it writes."]  # fmt: skip
+    if answer.get("network") is None:
+        parts.append("This answer has no network of its own (an earlier release wrote it): only its candidates are known.")
+    if not answer["sensitivities"]["layer"]:
+        parts.append(_NO_SENSITIVITIES[answer["verdict"]])
+    infinite = sum(1 for effect in answer["sensitivities"]["effect"] if not number(effect) < math.inf)
+    if infinite:
+        parts.append(f"{plural(infinite, 'effect')} at the top of the lane {'is' if infinite == 1 else 'are'} not finite.")
+    return _section("Network", e(" ".join(parts)), _drawn("The picture"), "network")
+
+
+def _layers(answer: Json) -> str:
+    about = "Why layers need more than the lowest precision. A row opens to the magnitudes of the tensor that its reason names."
+    if not _has_result(answer):
+        about = "No set of layers is known to pass yet."
+    elif not answer["layers"]:
+        about = "None is kept: every layer may run in its lowest precision."
+    return _section("Layers", e(about), _drawn("The table"), "layers") + "\n" + _section(
+        "Neighborhood", "What the chosen layer reads, and what reads it.", _drawn("The graph"), "graph"
+    )  # fmt: skip
+
+
+def _trials(answer: Json) -> str:
+    if not answer["trials"] and not answer["search"]["outputs"]:
+        return _section("Error against cost", "", '<p class="empty">No trial was finished.</p>', "trials")
     about = (
         f"Each point is one run of the network over the samples with a set of layers in higher precision: "
-        f"{plural(len(answer['trials']), 'trial')}. Tolerance: <code>{e(answer['criterion'])}</code>. "
-        "Triangles at the top are errors that are not finite."
+        f"{plural(len(answer['trials']), 'trial')}. Tolerance: <code>{e(answer['criterion'])}</code>. Choose one for its set."
     )
-    buttons = "".join(f'<button type="button" aria-pressed="{"false" if i else "true"}">{e(name)}</button>' for i, (name, _) in enumerate(views))
-    bodies = "".join(f'<div class="view"{" hidden" if i else ""}>{body}</div>' for i, (_, body) in enumerate(views))
-    switch = f'<div class="switch" role="group" aria-label="Horizontal axis">{buttons}</div>' if len(views) > 1 else ""
-    return _section("Error against cost", about, f'<div class="views">{switch}{bodies}</div>')
-
-
-def _sensitivities(answer: Json, drawn: _Charts) -> str:
-    figure = charts.sensitivity_chart(answer)
-    if figure is None:
-        note = "No layer could be raised." if not answer["candidates"] else _NO_SENSITIVITIES[answer["verdict"]]
-        return _section("Sensitivity of each layer", "", f'<p class="empty">{note}</p>')
-    about = (
-        "What the rounding of each layer alone does to the outputs, as a share of the tolerance. Drag over a part to zoom in, "
-        "double-click to go back (on a touch screen: the buttons at the top right)."
-    )
-    infinite = sum(1 for row in answer["sensitivities"] if not number(row["effect"]) < float("inf"))
-    if infinite:
-        about += f" {plural(infinite, 'triangle')} at the top: {'its effect is' if infinite == 1 else 'their effects are'} not finite."
-    return _section("Sensitivity of each layer", about, drawn.place(figure, "Effect of each candidate in network order"))
-
-
-def _kept(answer: Json, drawn: _Charts) -> str:
-    layers = answer["layers"]
-    if not _has_result(answer):
-        return _section("Kept layers", "", '<p class="empty">No set of layers is known to pass yet.</p>')
-    if not layers:
-        return _section("Kept layers", "", '<p class="empty">None: every layer may run in its lowest precision.</p>')
-    rows = [_kept_row(layer, i, answer, drawn) for i, layer in enumerate(layers)]
-    table = (
-        '<table class="kept">\n<thead><tr><th>Layer</th><th>Precision</th><th>Reason</th><th class="num">Elements</th>'
-        '<th class="num" title="predicted, of the squared error of the lowest precision">Share of error</th></tr></thead>\n'
-        + "\n".join(rows)
-        + "\n</table>"
-    )
-    about = (
-        "Why each of them needs more than the lowest precision. The histograms count the magnitudes of the tensor that the "
-        "reason names, over the samples, against the range of the type (shaded; paler where it has fewer bits)."
-    )
-    return _section("Kept layers", about, table)
-
-
-def _kept_row(layer: Json, index: int, answer: Json, drawn: _Charts) -> str:
-    reason = layer["reason"]
-    low = reason.get("low")
-    precision = f"{e(low)} → <b>{e(layer['precision'])}</b>" if low else f"<b>{e(layer['precision'])}</b>"
-    kind = reason["kind"]
-    why = reason["text"]
-    for beginning in (f"{kind}: ", f"{kind} "):
-        if why.startswith(beginning):
-            why = why[len(beginning) :]
-            break
-    nodes = [node for node in layer["nodes"] if node != layer["name"]]
-    about = e(layer["op"]) + (f" · nodes {e(', '.join(nodes))}" if nodes else "")
-    elements = f"{reason['count']:,} <small>of {reason['total']:,}</small>" if reason["total"] else "–"
-    figure = charts.exponents_chart(reason, charts.range_of_layer(layer, answer))
-    name = _name(layer["name"])
-    opened = index < _OPEN_ROWS
-    if figure is not None:
-        name = f'<button type="button" class="more" aria-expanded="{"true" if opened else "false"}">{name}</button>'
-    tensor = f'<br><small>tensor <code>{e(reason["tensor"])}</code></small>' if reason["tensor"] and f"'{reason['tensor']}'" not in why else ""
-    row = (
-        f"<tbody><tr><td>{name}<small class='below'>{about}</small></td>"
-        + _cell("Precision", precision)
-        + _cell("Reason", f'<span class="kind">{e(kind)}</span> {_breakable(why)}{tensor}')
-        + _cell("Elements", elements, "num")
-        + _cell("Share of error", e(_share(number(reason["share"]))), "num")
-        + "</tr>"
-    )
-    if figure is not None:
-        chart = drawn.place(figure, f"Magnitudes of {reason['tensor']}")
-        row += f'<tr class="detail"{"" if opened else " hidden"}><td colspan="5">{chart}</td></tr>'
-    return row + "</tbody>"
+    return _section("Error against cost", about, _drawn("The chart"), "trials")
 
 
 def _folded(items: List[str], noun: str) -> str:
@@ -279,15 +286,8 @@ def _repairs(answer: Json) -> str:
     items = []
     for repair in answer["repairs"]:
         note = f": {e(repair['text'])}" if repair["text"] else ""
-        items.append(f'<span class="kind">{e(repair["kind"])}</span> <code>{e(repair["name"])}</code>{note}')
+        items.append(f'<span class="kind">{e(repair["kind"])}</span> <code>{_breakable(repair["name"])}</code>{note}')
     return _section("Repairs", "Changes that cost no precision, made before any layer was raised.", _folded(items, "repair"))
-
-
-def _following(answer: Json) -> str:
-    if not answer["following"]:
-        return ""
-    about = "Movement layers without arithmetic of their own, which carry the higher precision of the kept ones."
-    return _section("Layers that follow", about, _folded([f"<code>{e(name)}</code>" for name in answer["following"]], "layer"))
 
 
 def _casts(typed: Optional[Json]) -> str:
@@ -295,32 +295,10 @@ def _casts(typed: Optional[Json]) -> str:
         return ""
     casts = typed["casts"]
     about = f"{plural(len(casts), 'Cast node')} in <code>{e(typed['path'])}</code>, in network order."
-    known = any(cast["origin"] for cast in casts)
-    if known:
+    if any(cast["origin"] for cast in casts):
         added = sum(cast["origin"] == "added" for cast in casts)
         about = f"{about[:-1]}: {added} added, {len(casts) - added} of the source."
-    if not casts:
-        return _section("Casts", about, "")
-    rows = []
-    for cast in casts:
-        readers = cast["readers"]
-        shown = ", ".join(f"<code>{e(name)}</code>" for name in readers[:4])
-        if len(readers) > 4:
-            shown += f" and {len(readers) - 4} more"
-        rows.append(
-            f'<tr><td>{_name(cast["name"])}</td>'
-            + (_cell("Origin", e(cast["origin"])) if known else "")
-            + _cell("Types", f"{e(cast['from'])} → {e(cast['to'])}")
-            + _cell("After", f"<code>{_breakable(cast['producer'])}</code>")
-            + _cell("Before", shown)
-            + "</tr>"
-        )
-    origin = "<th>Origin</th>" if known else ""
-    head = f"<thead><tr><th>Cast</th>{origin}<th>Types</th><th>After</th><th>Before</th></tr></thead>"
-    table = f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
-    if len(casts) > 2 * _LISTED:
-        table = f"<details><summary>{plural(len(casts), 'Cast node')}</summary>{table}</details>"
-    return _section("Casts", about, table)
+    return _section("Casts", about, _drawn("The table") if casts else "", "casts")
 
 
 def _outputs(answer: Json) -> str:
@@ -329,30 +307,31 @@ def _outputs(answer: Json) -> str:
     for column, (key, label) in enumerate(columns):
         for row in answer[key]["outputs"]:
             cells = judged.setdefault(row["output"], [_cell(name, "–", "num") for _, name in columns])
-            used = number(row["used"])
-            bad = ' <span class="kind">fails</span>' if not used <= 1 else ""
+            bad = "" if number(row["used"]) <= 1 else ' <span class="kind">fails</span>'
             details = f"<small>value {e(short(number(row['value'])))}, sample {e(row['sample'])}</small>"
             cells[column] = _cell(label, f"{e(_used(row))}{bad}<br>{details}", "num")
     problems = [answer[key]["problem"] for key, _ in columns if answer[key]["problem"]]
     if not judged and not problems:
         return ""
-    rows = "".join(f'<tr><td>{_name(name)}</td>{"".join(cells)}</tr>' for name, cells in judged.items())
+    rows = "".join(f'<tr><td><span class="name">{_breakable(name)}</span></td>{"".join(cells)}</tr>' for name, cells in judged.items())
     head = "".join(f'<th class="num">{label}</th>' for _, label in columns)
     table = f"<table><thead><tr><th>Output</th>{head}</tr></thead><tbody>{rows}</tbody></table>" if judged else ""
+    if len(judged) > _LISTED:
+        table = f"<details><summary>{plural(len(judged), 'output')}</summary>{table}</details>"
     notes = "".join(f"<p>{e(problem)}</p>" for problem in problems)
     about = "The answer against the golden outputs: share of the tolerance that is used, at the worst sample of each output."
     return _section("Outputs", about, table + notes)
 
 
 def _commands(commands: List[Tuple[str, str]]) -> str:
-    if not commands:
-        return ""
     blocks = "".join(
         f'<div class="command"><div><p>{e(title)}</p><button type="button" class="copy">Copy</button></div>'
         f'<pre tabindex="0"><code>{e(command)}</code></pre></div>'
         for title, command in commands
     )
-    return _section("To reproduce it", "", blocks)
+    if not blocks:
+        return ""
+    return f'<section>\n<details class="folds" open><summary>To reproduce it</summary>{blocks}</details>\n</section>'
 
 
 def _about(answer: Json, source: str) -> str:
@@ -373,4 +352,4 @@ def _about(answer: Json, source: str) -> str:
     if answer["int8"] and answer["int8"]["calibration_cache"]:
         rows.append(("int8 scales", answer["int8"]["calibration_cache"]))
     items = "".join(f"<div><dt>{e(name)}</dt><dd>{e(value)}</dd></div>" for name, value in rows if value)
-    return _section("About", "", f'<dl class="facts">{items}</dl>')
+    return f'<section id="about">\n<details class="folds" open><summary>About</summary><dl class="facts">{items}</dl></details>\n</section>'

@@ -1,0 +1,93 @@
+#include "precision/network_json.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+namespace ulpscope::json {
+namespace {
+
+using NetworkLayer = Answer::NetworkLayer;
+
+/// Of float32, subnormals included.
+constexpr std::int64_t kSmallestExponent = -149, kLargestExponent = 127;
+
+int to_exponent(const Reader& reader) {
+  const std::int64_t value = reader.integer();
+  if (value < kSmallestExponent || value > kLargestExponent) reader.fail("the exponent of a float32");
+  return static_cast<int>(value);
+}
+
+void read_inputs(const Reader& reader, std::size_t row, NetworkLayer& layer) {
+  reader.each([&](const Reader& each) {
+    const std::int64_t input = each.integer();
+    if (input < 0 || input >= static_cast<std::int64_t>(row)) each.fail(fmt::format("an earlier row, below {}", row));
+    layer.inputs.push_back(static_cast<int>(input));
+  });
+}
+
+}  // namespace
+
+Json from_network(const Answer& answer, TrialCoder& coder) {
+  if (answer.network.empty()) return {};
+  Json layers = Json::array(), ops = Json::array(), precisions = Json::array(), inputs = Json::array();
+  Json magnitudes = Json::array(), times = Json::object();
+  std::set<Precision> timed;
+  for (const NetworkLayer& each : answer.network)
+    for (const auto& [precision, time] : each.time_us) timed.insert(precision);
+  for (const NetworkLayer& each : answer.network) {
+    layers.push_back(coder.number_of(each.name));
+    ops.push_back(each.op);
+    precisions.push_back(each.low ? Json(name_of(*each.low)) : Json());
+    inputs.push_back(each.inputs);
+    magnitudes.push_back(each.magnitudes ? Json{each.magnitudes->smallest, each.magnitudes->largest} : Json());
+    for (const Precision precision : timed) {
+      const auto time = each.time_us.find(precision);
+      times[std::string(name_of(precision))].push_back(time != each.time_us.end() ? from_double(time->second) : Json());
+    }
+  }
+  return {{"layer", std::move(layers)},  {"op", std::move(ops)},        {"precision", std::move(precisions)},
+          {"inputs", std::move(inputs)}, {"time_us", std::move(times)}, {"magnitudes", std::move(magnitudes)}};
+}
+
+void read_network(const Reader& reader, const TrialCoder& coder, Answer& answer) {
+  if (reader.is_null()) return;
+  auto& rows = answer.network;
+  std::size_t bytes = 0;  // A file may say the same long name again and again.
+  reader.at("layer").each([&](const Reader& each) {
+    rows.push_back({coder.name_at(each), ""});
+    bytes += rows.back().name.size();
+    if (bytes > std::size_t{1} << 28) each.fail("shorter names");
+  });
+  const auto fill = [&](const Reader& column, const auto& set) {
+    std::size_t row = 0;
+    column.each([&](const Reader& each) {
+      if (row < rows.size()) set(row, each);
+      ++row;
+    });
+    if (row != rows.size()) column.fail(fmt::format("as many as layers, {}", rows.size()));
+  };
+  fill(reader.at("op"), [&](std::size_t row, const Reader& value) { rows[row].op = value.text(); });
+  fill(reader.at("precision"), [&](std::size_t row, const Reader& value) {
+    if (!value.is_null()) rows[row].low = to_precision(value);
+  });
+  fill(reader.at("inputs"), [&](std::size_t row, const Reader& value) { read_inputs(value, row, rows[row]); });
+  fill(reader.at("magnitudes"), [&](std::size_t row, const Reader& value) {
+    if (value.is_null()) return;
+    std::vector<int> range;
+    value.each([&](const Reader& each) { range.push_back(to_exponent(each)); });
+    if (range.size() != 2 || range[0] > range[1]) value.fail("the smallest exponent and the largest");
+    rows[row].magnitudes = Answer::Magnitudes{range[0], range[1]};
+  });
+  reader.at("time_us").members([&](const std::string& name, const Reader& column) {
+    const auto precision = precision_named(name);
+    if (!precision) column.fail("a precision as its key");
+    fill(column, [&](std::size_t row, const Reader& value) {
+      if (!value.is_null()) rows[row].time_us[*precision] = value.real();
+    });
+  });
+}
+
+}  // namespace ulpscope::json

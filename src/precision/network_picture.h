@@ -1,0 +1,16 @@
+// The network of a search as its answer tells it: layers, what they read, what they take, what they hold.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "precision/search_space.h"
+#include "ulpscope/answer.h"
+
+namespace ulpscope {
+
+/// The layers that are left when constants are folded, in network order. `samples`: what the magnitudes are of, in
+/// float32; empty: none are told. Deterministic.
+std::vector<Answer::NetworkLayer> network_picture(SearchSpace& space, std::span<const TensorMap> samples);
+
+}  // namespace ulpscope
