@@ -91,7 +91,7 @@ Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opse
   if (!wrong.empty()) fail(ErrorCode::kInvalidFile, wrong);
 
   std::vector<std::string> outputs;
-  if (parent == nullptr) outputs = leave_out_unknown(graph, nodes);
+  if (parent == nullptr) outputs = leave_out_unknown(nodes);
   if (outputs.empty())
     for (const auto& output : graph.output()) outputs.push_back(output.name());
   const auto as_tensors = constants_read_as_tensors(graph, nodes, scope);
@@ -102,8 +102,7 @@ Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opse
 
 /// Leaves only the sorted nodes that the wanted outputs need if others have unknown operators, and returns these
 /// outputs; nothing where all stays.
-std::vector<std::string> Importer::leave_out_unknown(const onnx::GraphProto& graph,
-                                                     std::vector<FlatNode>& nodes) const {
+std::vector<std::string> Importer::leave_out_unknown(std::vector<FlatNode>& nodes) const {
   std::unordered_set<std::string> needed(wanted_.begin(), wanted_.end()), computed;
   for (const FlatNode& node : nodes) computed.insert(node.proto->output().begin(), node.proto->output().end());
   if (wanted_.empty() || !std::ranges::all_of(wanted_, [&](const auto& name) { return computed.contains(name); }))

@@ -53,7 +53,7 @@ class Importer {
   std::unordered_set<std::string> constants_read_as_tensors(const onnx::GraphProto& graph,
                                                             const std::vector<FlatNode>& nodes,
                                                             const Scope& scope) const;
-  std::vector<std::string> leave_out_unknown(const onnx::GraphProto& graph, std::vector<FlatNode>& nodes) const;
+  std::vector<std::string> leave_out_unknown(std::vector<FlatNode>& nodes) const;
   void add_node(const FlatNode& node, Scope& scope, const std::unordered_set<std::string>& as_tensors);
   void add_constant_node(const onnx::NodeProto& node, int opset, Scope& scope);
   void add_outputs(const std::vector<std::string>& names, const std::string& graph, Scope& scope,
