@@ -31,14 +31,24 @@ target_include_directories(ulpscope_options INTERFACE
 
 option(ULPSCOPE_UNITY_BUILD "Compile several sources at once: twice as fast from scratch, slower after a change" ON)
 
-# The headers of the standard library and fmt are most of what a source reads: they are compiled once, for all targets.
+# The headers of the standard library, fmt and nlohmann are most of what a source reads: they are compiled once, for all targets.
 add_library(ulpscope_precompiled OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cpp)
 target_precompile_headers(ulpscope_precompiled PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)
-target_link_libraries(ulpscope_precompiled PRIVATE ulpscope_options)
+target_link_libraries(ulpscope_precompiled PRIVATE ulpscope_options nlohmann_json::nlohmann_json)
 
 #   ulpscope_precompile(<target>): the target reads them compiled.
 function(ulpscope_precompile target)
   target_precompile_headers(${target} REUSE_FROM ulpscope_precompiled)
+endfunction()
+
+#   ulpscope_cold(<target>...): code that runs once per command, or waits for another process. -O3 there takes the compiler half
+#   as long again and nobody's time less.
+function(ulpscope_cold)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    foreach(target IN LISTS ARGN)
+      target_compile_options(${target} PRIVATE -O1)
+    endforeach()
+  endif()
 endfunction()
 
 # One static library per folder of src/, from all of its sources: a wrong dependency is a link error.
