@@ -41,14 +41,25 @@ function(ulpscope_precompile target)
   target_precompile_headers(${target} REUSE_FROM ulpscope_precompiled)
 endfunction()
 
-#   ulpscope_cold(<target>...): code that runs once per command, or waits for another process. -O3 there takes the compiler half
-#   as long again and nobody's time less.
-function(ulpscope_cold)
+#   ulpscope_optimize(<level> <target>...): in a release, less than -O3, where that takes the compiler half as long again and no
+#   user's time less: -O1 for code that runs once per command, -O2 for code that plans and decides.
+function(ulpscope_optimize level)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     foreach(target IN LISTS ARGN)
-      target_compile_options(${target} PRIVATE -O1)
+      target_compile_options(${target} PRIVATE ${level})
     endforeach()
   endif()
+endfunction()
+
+#   ulpscope_unity(<target>): several sources at once. Two thirds of a source's time go into headers and templates that its
+#   neighbors have as well; small batches are quicker after a change.
+function(ulpscope_unity target)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    set(batch 14)
+  else()
+    set(batch 6)
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ULPSCOPE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE ${batch})
 endfunction()
 
 # One static library per folder of src/, from all of its sources: a wrong dependency is a link error.
@@ -64,5 +75,5 @@ function(ulpscope_folder name)
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC ulpscope_options ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE})
   ulpscope_precompile(${target})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ULPSCOPE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 6)
+  ulpscope_unity(${target})
 endfunction()
