@@ -86,7 +86,7 @@ def test_wheels_hold_all_that_they_need(wheel, tmp_path):
         archive.extractall(tmp_path)
         program = archive.getinfo("ulpscope/bin/ulpscope")
     assert program.external_attr >> 16 & 0o111
-    for name in ("ulpscope/worker/__main__.py", "ulpscope/worker/report/page.js", "ulpscope/py.typed"):
+    for name in ("ulpscope/worker/__main__.py", "ulpscope/worker/report/assets/compare.js", "ulpscope/py.typed"):
         assert name in names
     assert "ulpscope=ulpscope.__main__:main" in (next(tmp_path.glob("*.dist-info/entry_points.txt")).read_text().replace(" ", ""))
     (module,) = tmp_path.glob("ulpscope/_core*.so")
