@@ -14,6 +14,7 @@
 
 #include "args/logging.h"
 #include "args/parser.h"
+#include "commit.h"
 #include "compare/results.h"
 #include "console.h"
 #include "graph/name_match.h"
@@ -187,7 +188,7 @@ int run_program(const std::vector<std::string>& words) {
     return 0;
   }
   if (rest[0] == "-v" || rest[0] == "--version") {
-    fmt::print("ulpscope {}\n", ULPSCOPE_VERSION);
+    fmt::print("ulpscope {}{}\n", ULPSCOPE_VERSION, commit().empty() ? "" : fmt::format(" (commit {})", commit()));
     return 0;
   }
   for (const ToolEntry& entry : tools()) {

@@ -14,7 +14,9 @@ endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  # Paths below the project are the same for every copy and build folder of it; precompiled headers need the rest.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime,pch_defines,time_macros ${CCACHE_PROGRAM})
 endif()
 
 add_library(ulpscope_options INTERFACE)

@@ -1,6 +1,6 @@
 # What the project builds with. scripts/setup.sh installs it.
 set(venv "${PROJECT_SOURCE_DIR}/.venv")
-if(SKBUILD)  # pip puts the packages into an environment of its own
+if(SKBUILD AND NOT ULPSCOPE_VENV)  # pip puts the packages into an environment of its own
   execute_process(
     COMMAND ${Python_EXECUTABLE} -c "import onnx, pathlib; print(next(p for p in pathlib.Path(onnx.__file__).parents if (p / 'lib/cmake/dnnl').exists()))"
     OUTPUT_VARIABLE venv OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)

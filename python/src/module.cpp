@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   using namespace ulpscope::python;
   // What users' globals still hold when Python ends is no leak.
   nanobind::set_leak_warnings(false);
+  module.attr("__version__") = ULPSCOPE_VERSION;
   register_errors();
   bind_reference(module);
   bind_model(module);

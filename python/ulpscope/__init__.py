@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from .torch_export import from_torch
     from .verification import Check, verify
 
-__version__ = "0.1.0"
-
 _HOME = {
     "answer": ("Answer", "CurvePoint", "Judgement", "KeptLayer", "OutputError", "Reason", "Repair", "Trial"),
     "calibration": ("Calibration", "calibrate"),
@@ -61,6 +59,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Late, so that the worker (ulpscope.worker) starts without the engine and in a Python that has none.
+    if name == "__version__":
+        return import_module("._core", __name__).__version__
     if name in _MODULE_OF:
         return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
     raise AttributeError(f"module 'ulpscope' has no attribute '{name}'")

@@ -11,6 +11,8 @@ _Path = str | PathLike[str]
 _Arrays = Mapping[str, Any]
 _Report = Callable[[str, int, int, int, int], None] | None
 
+__version__: str
+
 class ModelOptions:
     precisions: list[str]
     layer_precisions: dict[str, str]

@@ -20,6 +20,10 @@ using Opsets = std::map<std::string, std::int64_t>;
 /// "" for both spellings of the default domain.
 std::string domain_of(const std::string& domain);
 
+inline bool is_constant_node(const onnx::NodeProto& node) {
+  return node.op_type() == "Constant" && domain_of(node.domain()).empty();
+}
+
 /// The node's name, else `node_of_<first output>`.
 std::string node_name(const onnx::NodeProto& node);
 

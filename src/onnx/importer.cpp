@@ -17,10 +17,6 @@ namespace {
 
 constexpr int kMaxGraphDepth = 32;
 
-bool is_constant_node(const onnx::NodeProto& node) {
-  return node.op_type() == "Constant" && domain_of(node.domain()).empty();
-}
-
 bool reads_as_weight(const OpDef* op, int input) { return op == nullptr || op->is_weight(input); }
 
 }  // namespace

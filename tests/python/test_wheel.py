@@ -1,0 +1,134 @@
+"""What is shipped: one version, what the module exports, the wheels of dist/ where there are some, and the Dockerfile.
+
+Wheels are built by scripts/wheel.sh and tried in bare systems by scripts/test_wheel.sh; here they are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+
+import pytest
+
+import ulpscope
+from ulpscope import _core
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "cli" / "02_smallest_set_of_layers"
+VERSION = re.search(r"^project\(ulpscope VERSION (\S+) ", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
+WHEELS = sorted((ROOT / "dist").glob("ulpscope-*manylinux*.whl"))
+LARGEST = 30 * 10**6
+FOREIGN = re.compile(r"protobuf|onnx|dnnl|nanobind|nlohmann|msgpack|3fmt")
+wheels = pytest.mark.parametrize("wheel", WHEELS or [None], ids=lambda path: path.name if path else "none")
+
+
+def needs(wheel: pathlib.Path | None) -> pathlib.Path:
+    if wheel is None:
+        pytest.skip("there is no wheel in dist; scripts/wheel.sh builds one")
+    return wheel
+
+
+def exported(file: pathlib.Path) -> list[str]:
+    done = subprocess.run(["nm", "-D", "--defined-only", str(file)], capture_output=True, text=True, check=True)
+    return [line.split()[-1] for line in done.stdout.splitlines()]
+
+
+def test_the_version_is_said_once(program, build_dir):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" in project["project"]["dynamic"] and "version" not in project["project"]
+    provider = project["tool"]["scikit-build"]["metadata"]["version"]
+    assert re.search(provider["regex"], (ROOT / provider["input"]).read_text())["value"] == VERSION
+    assert ulpscope.__version__ == VERSION
+    assert subprocess.check_output([program, "--version"], text=True).split()[1] == VERSION
+
+
+@pytest.mark.parametrize("state", ["git", "distribution", "neither"])
+def test_the_commit_is_that_of_the_source(state, tmp_path):
+    expected = ""
+    if state == "git":
+        for words in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "a"], ["tag", "v1"]):
+            subprocess.run(["git", *words], cwd=tmp_path, check=True)
+        expected = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True)[:12]
+    if state == "distribution":
+        (tmp_path / "COMMIT").write_text(expected := "0123456789ab")
+    source = tmp_path / "commit.cpp"
+    command = ["cmake", f"-DFOLDER={tmp_path}", f"-DOUTPUT={source}", "-P", str(ROOT / "cmake" / "commit.cmake")]
+    subprocess.run(command, check=True)
+    assert f'return "{expected}";' in source.read_text()
+    before = source.stat().st_mtime_ns
+    subprocess.run(command, check=True)
+    assert source.stat().st_mtime_ns == before, "nothing changed, and it would be compiled again"
+
+
+def test_the_module_exports_nothing_but_itself():
+    assert exported(pathlib.Path(_core.__file__)) == ["PyInit__core"]
+
+
+def test_the_program_of_a_package_that_has_none_says_so():
+    done = subprocess.run([sys.executable, "-m", "ulpscope", "--version"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(pathlib.Path(ulpscope.__file__).parents[1])})  # fmt: skip
+    assert done.returncode == 1 and "expected the program at" in done.stderr
+
+
+@wheels
+def test_wheels_hold_all_that_they_need(wheel, tmp_path):
+    assert needs(wheel).stat().st_size <= LARGEST
+    glibc = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_x86_64", wheel.name)]
+    assert glibc and min(glibc) <= 36, "Debian 12 and Ubuntu 24.04 must take it"
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path)
+        program = archive.getinfo("ulpscope/bin/ulpscope")
+    assert program.external_attr >> 16 & 0o111
+    for name in ("ulpscope/worker/__main__.py", "ulpscope/worker/report/assets/compare.js", "ulpscope/py.typed"):
+        assert name in names
+    assert "ulpscope=ulpscope.__main__:main" in (next(tmp_path.glob("*.dist-info/entry_points.txt")).read_text().replace(" ", ""))
+    (module,) = tmp_path.glob("ulpscope/_core*.so")
+    assert exported(module) == ["PyInit__core"]
+    assert not [name for name in exported(tmp_path / "ulpscope/bin/ulpscope") if FOREIGN.search(name)]
+    libraries = list(tmp_path.glob("ulpscope.libs/*"))
+    for library in libraries:
+        assert re.search(r"-[0-9a-f]{8}\.so", library.name), "another library of this name may be in the process"
+        assert not [name for name in exported(library) if "google8protobuf" in name]
+    # Every library that is asked for is in the wheel, or everywhere (PEP 600).
+    everywhere = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libgcc_s.so.1", "libstdc++.so.6", "libz.so.1", "ld-linux-x86-64.so.2"}
+    for file in (module, tmp_path / "ulpscope/bin/ulpscope", *libraries):
+        dynamic = subprocess.check_output(["readelf", "-d", str(file)], text=True)
+        assert set(re.findall(r"NEEDED.*\[(.*)\]", dynamic)) <= everywhere | {each.name for each in libraries}
+
+
+@wheels
+def test_wheels_work(wheel, tmp_path):
+    """Only the wheel for this Python; its dependencies are those of this environment."""
+    if f"-cp{sys.version_info.major}{sys.version_info.minor}-" not in needs(wheel).name:
+        pytest.skip("for another Python")
+    model = tmp_path / "model"
+    shutil.copytree(EXAMPLE, model)
+    subprocess.run([sys.executable, "make_model.py"], cwd=model, check=True)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    (tmp_path / "site/ulpscope/bin/ulpscope").chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    script = ROOT / "tests" / "python" / "wheel_smoke.py"
+    done = subprocess.run([sys.executable, str(script), str(model), "onnxruntime", "onnx"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"[smoke] ulpscope {VERSION}" in done.stdout
+
+
+def test_the_lines_of_the_dockerfile():
+    """Docker itself is not needed: bash reads every RUN line, and what it names is there."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+    assert {word for word, _ in lines} <= {"ARG", "FROM", "WORKDIR", "RUN", "COPY", "ENV", "ENTRYPOINT", "CMD"}
+    stages = [rest for word, rest in lines if word == "FROM"]
+    assert stages == ["${BASE} AS build", "${BASE}"] and any(word == "ARG" and rest.startswith("BASE=") for word, rest in lines)
+    for rest in (re.sub(r"^(--\S+ )+", "", rest) for word, rest in lines if word == "RUN"):
+        subprocess.run(["bash", "-n", "-c", rest], check=True)
+        for script in re.findall(r"scripts/\S+\.sh", rest):
+            assert os.access(ROOT / script, os.X_OK)
