@@ -393,11 +393,18 @@ def test_wild_scripts(body, run, dynamic_model, tmp_path):
     assert outcome.code == 1 and "[!] " in outcome.err and "defect" not in outcome.err, outcome
 
 
-@pytest.mark.parametrize("yielded", ["3", "{'x': 'text'}", "{'x': None}", "{'x': object()}", "{3: 4}", "{'z': np.ones(3)}",
+@pytest.mark.parametrize("yielded", ["3", "{'x': 'text'}", "{'x': None}", "{'x': object()}", "{3: 4}", "{'z': np.ones(4)}",
                                      "{'x': np.array([object()])}", "{'x': np.ones((2, 3), complex)}"])
 def test_data_loaders_that_yield_nonsense(yielded, run, dynamic_model, tmp_path):
     (tmp_path / "data.py").write_text(f"import numpy as np\n\ndef load_data():\n    yield {yielded}\n")
     refused(run("run", dynamic_model, "--trt", "--data-loader-script", "data.py", timeout=SOON))
+
+
+def test_data_of_another_name(run, dynamic_model, tmp_path):
+    """As in Polygraphy: taken by its place, with a warning."""
+    (tmp_path / "data.py").write_text("import numpy as np\n\ndef load_data():\n    yield {'z': np.ones((1, 3), np.float32)}\n")
+    outcome = run("run", dynamic_model, "--trt", "--data-loader-script", "data.py", timeout=SOON)
+    assert outcome.code == 0 and "Buffer name (z) does not match expected input name (x)" in outcome.out, outcome
 
 
 def test_data_of_another_shape(run, dynamic_model, tmp_path):
