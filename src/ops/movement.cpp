@@ -205,6 +205,13 @@ void fill_elements(DataType type, void* out, std::int64_t count, const void* val
 
 void run_copy(KernelContext& ctx) { copy_bytes(ctx.input(0).raw(), ctx.output(0).raw(), ctx.output(0).bytes()); }
 
+std::vector<std::int64_t> inverse_permutation(std::span<const std::int64_t> perm) {
+  std::vector<std::int64_t> result(perm.size());
+  for (std::size_t d = 0; d < perm.size(); ++d)
+    result[static_cast<std::size_t>(perm[d])] = static_cast<std::int64_t>(d);
+  return result;
+}
+
 void copy_permuted(const Tensor& in, const Shape& shape, std::span<const std::int64_t> perm, Tensor& out) {
   const std::vector<std::int64_t> dense = strides_of(shape);
   std::vector<std::int64_t> strides(perm.size());

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include "graph/adjoint.h"
 #include "ops/common.h"
@@ -64,6 +65,9 @@ void run_copy(KernelContext& ctx);
 
 /// Transposes `in`, seen as `shape`, into the dense output: dimension d of the result is dimension perm[d].
 void copy_permuted(const Tensor& in, const Shape& shape, std::span<const std::int64_t> perm, Tensor& out);
+
+/// The permutation that undoes `perm`.
+std::vector<std::int64_t> inverse_permutation(std::span<const std::int64_t> perm);
 
 /// `index` in [-size, size) as one in [0, size); fails naming the range otherwise.
 template <typename Context>

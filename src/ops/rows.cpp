@@ -39,10 +39,7 @@ Rows to_rows(const Tensor& tensor, const std::vector<std::int64_t>& axes) {
 }
 
 void from_rows(const Rows& rows, Tensor& out) {
-  std::vector<std::int64_t> inverse(rows.perm.size());
-  for (std::size_t d = 0; d < rows.perm.size(); ++d)
-    inverse[static_cast<std::size_t>(rows.perm[d])] = static_cast<std::int64_t>(d);
-  copy_permuted(rows.tensor, rows.tensor.shape(), inverse, out);
+  copy_permuted(rows.tensor, rows.tensor.shape(), inverse_permutation(rows.perm), out);
 }
 
 std::vector<std::int64_t> axes_from(std::int64_t first, std::int64_t rank) {

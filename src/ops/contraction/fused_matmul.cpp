@@ -26,13 +26,6 @@ Permutation order_of(const Attributes& attributes, int operand, std::size_t rank
   return perm;
 }
 
-Permutation inverse(const Permutation& perm) {
-  Permutation result(perm.size());
-  for (std::size_t d = 0; d < perm.size(); ++d)
-    result[static_cast<std::size_t>(perm[d])] = static_cast<std::int64_t>(d);
-  return result;
-}
-
 Shape permuted(const Shape& shape, const Permutation& perm) {
   Shape result;
   for (const std::int64_t d : perm) result.push_back(shape[static_cast<std::size_t>(d)]);
@@ -84,7 +77,7 @@ void adjoint_fused_matmul(AdjointContext& ctx) {
   const auto set_gradient = [&](int i, Value value, const Shape& matrices) {
     const Permutation& perm = perms[static_cast<std::size_t>(i)];
     const Value ordered = reshape(sum_to(value, matrices), permuted(ctx.input_shape(i), perm));
-    ctx.set(i, transpose(ordered, inverse(perm)).id);
+    ctx.set(i, transpose(ordered, inverse_permutation(perm)).id);
   };
   if (ctx.wants(0)) set_gradient(0, matmul(g, transposed(reshape(operand(1), d.b))), d.a);
   if (ctx.wants(1)) set_gradient(1, matmul(transposed(reshape(operand(0), d.a)), g), d.b);

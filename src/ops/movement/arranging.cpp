@@ -165,10 +165,7 @@ void run_transpose(KernelContext& ctx) {
 void adjoint_transpose(AdjointContext& ctx) {
   const auto rank = static_cast<std::int64_t>(ctx.input_shape(0).size());
   const std::vector<std::int64_t> perm = permutation_of(ctx, rank);
-  std::vector<std::int64_t> inverse(perm.size());
-  for (std::size_t d = 0; d < perm.size(); ++d)
-    inverse[static_cast<std::size_t>(perm[d])] = static_cast<std::int64_t>(d);
-  ctx.set(0, transpose(gradient(ctx), std::move(inverse)).id);
+  ctx.set(0, transpose(gradient(ctx), inverse_permutation(perm)).id);
 }
 
 /// DepthToSpace and SpaceToDepth, between (n, depth * block^2, height, width) and (n, depth, height * block, width *
