@@ -6,6 +6,11 @@
 #include "compare/metrics.h"
 
 namespace ulpscope::cli {
+bool tolerance_given(const CriterionArgs& criterion, const ComparisonArgs& comparison) {
+  return criterion.metric || criterion.metric_script || !criterion.threshold.empty() || !comparison.rtol.empty() ||
+         !comparison.atol.empty();
+}
+
 void check_criterion_usage(const CriterionArgs& args, const ComparisonArgs& comparison) {
   const auto refuse = [](bool wrong, const char* option, const std::string& why) {
     if (wrong) throw UsageError(fmt::format("argument {}: {}", option, why));

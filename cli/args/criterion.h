@@ -19,6 +19,9 @@ struct CriterionArgs {
   void declare(OptionTable& table);
 };
 
+/// Whether they say what is good enough, in any way.
+bool tolerance_given(const CriterionArgs& criterion, const ComparisonArgs& comparison);
+
 /// Throws UsageError for options that contradict each other or mean nothing together.
 void check_criterion_usage(const CriterionArgs& criterion, const ComparisonArgs& comparison);
 

@@ -290,8 +290,7 @@ class ConvertTool : public Tool {
   void check_options() {
     if (save_answer_ && !answer_path_)
       throw Error(ErrorCode::kInvalidArgument, "[options] --save-answer: expected --answer too, which it is made from");
-    const bool tolerance = criterion_.metric || criterion_.metric_script || !criterion_.threshold.empty() ||
-                           !comparison_.rtol.empty() || !comparison_.atol.empty();
+    const bool tolerance = tolerance_given(criterion_, comparison_);
     if (!convert_.relax && (golden_ || tolerance))
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] --golden and tolerances: expected --relax too, which is held against them");

@@ -103,7 +103,8 @@ class VerifyTool : public Tool {
       add_scales(args, *host, model);
     }
     VerifyOptions options;
-    if (const CriterionOptions given = criterion_options(criterion_, comparison_); tolerance_given())
+    if (const CriterionOptions given = criterion_options(criterion_, comparison_);
+        tolerance_given(criterion_, comparison_))
       options.criterion = given;
     std::vector<TensorMap> samples = make_inputs(
         model_, data_, *host, input_bindings(*loaded.network),
@@ -130,11 +131,6 @@ class VerifyTool : public Tool {
 
  private:
   std::string runner() const { return runner_.value_or("ulpscope"); }
-
-  bool tolerance_given() const {
-    return criterion_.metric || criterion_.metric_script || !criterion_.threshold.empty() ||
-           !comparison_.rtol.empty() || !comparison_.atol.empty();
-  }
 
   std::vector<TensorsByName> run_elsewhere(const Model& model, const AnswerFile& answer,
                                            const std::vector<TensorMap>& samples, ScriptHost& host) {
