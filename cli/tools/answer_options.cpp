@@ -8,8 +8,6 @@
 
 #include "api/loaded_model.h"
 #include "args/parser.h"
-#include "onnx/external_data.h"
-#include "precision/fingerprint.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -76,16 +74,11 @@ void apply_answer(RunOptions& options) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] --answer: expected the model that it was found for, got the engine '{}'",
                             *options.model.model));
-  if (const std::string hash = hash_of_file(options.model.path()); hash != answer.model_hash)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] --answer '{}': it was found for '{}' with the hash {}, but '{}' has the hash {}",
-                            *options.answer, answer.model, answer.model_hash, *options.model.model, hash));
-  if (!answer.external_hash.empty()) {
-    const auto files = external_data_files(options.model.path(), options.onnx.external_data_dir.value_or(""));
-    if (const std::string hash = hash_of_files(files); hash != answer.external_hash)
-      throw Error(ErrorCode::kInvalidArgument,
-                  changed_weights(answer, fmt::format("[options] --answer '{}'", *options.answer), hash));
-  }
+  LoadedModel files;  // Before the network is read, which the answer has a say in.
+  files.name = *options.model.model;
+  files.path = options.model.path();
+  files.external_data = options.onnx.external_data_dir.value_or("");
+  check_answer_model(files, answer, fmt::format("[options] --answer '{}'", *options.answer));
   const std::vector<std::string> own = std::move(options.network.layer_precisions);
   options.network.layer_precisions.clear();
   const auto& runners = options.runners.runners;

@@ -58,10 +58,9 @@ std::vector<TensorMap> ordered_outputs(const Network& network, std::span<const T
 /// The network for the shapes of a sample.
 std::shared_ptr<const Specialization> specialize_for(const Network& network, const TensorMap& sample);
 
-/// Throws Error(kInvalidArgument), which starts with `where`, unless the answer was found for this model.
+/// Throws Error(kInvalidArgument), which starts with `where`, unless the answer was found for this model: its file and
+/// its external data.
 void check_answer_model(const LoadedModel& model, const AnswerFile& answer, const std::string& where);
-/// What to say of a model with the right file and other external data, whose hash is `hash`.
-std::string changed_weights(const AnswerFile& answer, const std::string& where, const std::string& hash);
 /// Adds what the answer keeps to the types that the layers of a network of this model are asked for; what is kept in
 /// float32 already stays so. Throws Error(kInvalidArgument), which starts with `where`, for a layer that the network
 /// does not have, and for one that is asked for in another type.

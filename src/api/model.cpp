@@ -128,13 +128,6 @@ namespace {
 
 }  // namespace
 
-std::string changed_weights(const AnswerFile& answer, const std::string& where, const std::string& hash) {
-  return fmt::format(
-      "{}: the external weights of '{}' are not those that it was found for: expected the hash {}, got "
-      "{}; search again with these weights",
-      where, answer.model, answer.external_hash, hash.empty() ? "no external data" : hash);
-}
-
 void check_answer_model(const LoadedModel& model, const AnswerFile& answer, const std::string& where) {
   if (const std::string hash = model.hash(); answer.model_hash != hash)
     refuse_answer(model, where,
@@ -142,7 +135,11 @@ void check_answer_model(const LoadedModel& model, const AnswerFile& answer, cons
                               answer.model_hash, hash));
   if (answer.external_hash.empty()) return;
   if (const std::string hash = model.external_hash(); answer.external_hash != hash)
-    throw Error(ErrorCode::kInvalidArgument, changed_weights(answer, where, hash));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: the external weights of '{}' are not those that it was found for: expected the hash {}, "
+                    "got {}; search again with these weights",
+                    where, answer.model, answer.external_hash, hash.empty() ? "no external data" : hash));
 }
 
 void request_kept_layers(const LoadedModel& model, const Network& network, const AnswerFile& answer,
