@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/int8.h"
+#include "graph/evaluate.h"
 #include "runtime/by_shapes.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
@@ -47,10 +48,7 @@ std::vector<Shape> shapes_of(std::span<const Tensor> tensors) {
 /// The inputs of a sample, in the order of the bindings.
 std::vector<Tensor> physical_inputs(const TensorMap& sample, const std::vector<InputBinding>& bindings) {
   std::vector<Tensor> inputs;
-  for (const NamedTensor& input : adapt_inputs(sample, bindings)) {
-    const DataType physical = physical_type(input.tensor.type());
-    inputs.push_back(input.tensor.type() == physical ? input.tensor : input.tensor.cast(physical));
-  }
+  for (const NamedTensor& input : adapt_inputs(sample, bindings)) inputs.push_back(to_physical(input.tensor));
   return inputs;
 }
 

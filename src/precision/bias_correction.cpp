@@ -7,6 +7,7 @@
 
 #include "calibration/channel_fold.h"
 #include "engine/int8.h"
+#include "graph/evaluate.h"
 #include "ops/forms.h"
 #include "precision/local_errors.h"
 
@@ -70,15 +71,6 @@ class ChannelMeans {
   std::int64_t count_ = 0;
 };
 
-std::vector<Tensor> physical(const TensorMap& sample) {
-  std::vector<Tensor> inputs;
-  for (const NamedTensor& each : sample) {
-    const DataType type = physical_type(each.tensor.type());
-    inputs.push_back(each.tensor.type() == type ? each.tensor : each.tensor.cast(type));
-  }
-  return inputs;
-}
-
 }  // namespace
 
 BiasCorrections correct_biases(Network& network, const Specialization& spec, const Assignment& low,
@@ -103,7 +95,9 @@ BiasCorrections correct_biases(Network& network, const Specialization& spec, con
   if (products.empty()) return result;
   LocalErrors local(network, low, products, options);
   for (const TensorMap& sample : samples) {
-    const auto run = local.run(physical(sample), {});
+    std::vector<Tensor> inputs;
+    for (const NamedTensor& each : sample) inputs.push_back(to_physical(each.tensor));
+    const auto run = local.run(inputs, {});
     for (const LocalError& each : run.errors) {
       const auto place = static_cast<std::size_t>(std::ranges::find(products, each.layer) - products.begin());
       errors[place].add(each.error, channel_axis(network.layer(each.layer), each.error.shape()));

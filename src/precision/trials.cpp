@@ -8,6 +8,7 @@
 
 #include "core/parallel.h"
 #include "engine/assign.h"
+#include "graph/evaluate.h"
 #include "runtime/by_shapes.h"
 #include "ulpscope/error.h"
 
@@ -40,9 +41,7 @@ Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std:
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[trials] sample {}, input '{}': expected elements of type {}, got {}", index, info.name,
                             name_of(info.type), name_of(given.type())));
-  Tensor typed = given.type() == info.type ? given : given.cast(info.type);
-  const DataType physical = physical_type(typed.type());
-  return physical == typed.type() ? typed : typed.cast(physical);
+  return to_physical(given.type() == info.type ? given : given.cast(info.type));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "engine/assign.h"
 #include "engine/cost.h"
 #include "engine/tactics.h"
+#include "graph/evaluate.h"
 #include "ops/registry.h"
 #include "runtime/executable.h"
 #include "runtime/plan_file.h"
@@ -221,8 +222,7 @@ std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
   std::vector<Tensor> physical;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check_shape(impl_->inputs[i], inputs[i], impl_->options);
-    const DataType type = physical_type(inputs[i].type());
-    physical.push_back(type == inputs[i].type() ? inputs[i] : inputs[i].cast(type));
+    physical.push_back(to_physical(inputs[i]));
   }
   {
     const std::lock_guard lock(impl_->mutex);
