@@ -105,11 +105,16 @@ std::shared_ptr<Engine> make_engine(const LoadedModel& model, const ConvertOptio
   return Engine::build(choice.network, choice.build);
 }
 
+/// What the model computes in float32.
+std::vector<TensorMap> exact_outputs(const LoadedModel& model, const BuildOptions& build,
+                                     const std::vector<TensorMap>& samples, const std::function<void()>& interrupt) {
+  Trials exact(model.network, build, samples, model.weights);
+  return exact.run(exact.full_precision(), 0, samples.size(), /*keep=*/false, interrupt);
+}
+
 /// What the types cost: rel-l2 of the outputs.
-Judgement error_against_float32(LoadedModel& model, const Choice& choice, const Assignment& assignment,
-                                const std::vector<TensorMap>& samples, const std::function<void()>& interrupt) {
-  Trials exact(model.network, choice.build, samples, model.weights);
-  const auto golden = exact.run(exact.full_precision(), 0, samples.size(), /*keep=*/false, interrupt);
+Judgement error_against(const std::vector<TensorMap>& golden, const Choice& choice, const Assignment& assignment,
+                        const std::vector<TensorMap>& samples, const std::function<void()>& interrupt) {
   Trials typed(choice.network, choice.build, samples);
   const auto outputs = typed.run(assignment, 0, samples.size(), /*keep=*/false, interrupt);
   Judgement error =
@@ -120,8 +125,9 @@ Judgement error_against_float32(LoadedModel& model, const Choice& choice, const 
   return error;
 }
 
-/// Corrects the biases of int8 products, in a copy of the network, if the error falls by that.
-void correct_biases_of(LoadedModel& model, const ConvertOptions& options, const std::vector<TensorMap>& samples,
+/// Corrects the biases of int8 products, in a copy of the network, if the error falls by that; sets the errors of the
+/// result.
+void correct_biases_of(const LoadedModel& model, const ConvertOptions& options, const std::vector<TensorMap>& samples,
                        Choice& choice, ConvertedModel& result) {
   if (!choice.build.int8)
     throw Error(ErrorCode::kInvalidArgument,
@@ -131,16 +137,19 @@ void correct_biases_of(LoadedModel& model, const ConvertOptions& options, const 
   const auto spec = specialize_for(*corrected.network, samples.front());
   const Assignment assignment = assign_precisions(*spec, choice.build, &choice.requested);
   const BiasCorrections made = correct_biases(*corrected.network, *spec, assignment, choice.build, samples);
+  const std::vector<TensorMap> golden = exact_outputs(model, choice.build, samples, options.interrupt);
   const auto error_of = [&](const Choice& each) {
-    return error_against_float32(model, each, assignment, samples, options.interrupt);
+    return error_against(golden, each, assignment, samples, options.interrupt);
   };
   result.uncorrected_error = error_of(choice);
-  const double before = result.uncorrected_error->value, after = made.done.empty() ? before : error_of(corrected).value;
+  result.error = made.done.empty() ? result.uncorrected_error : error_of(corrected);
+  const double before = result.uncorrected_error->value, after = result.error->value;
   const std::string without =
       made.without_bias > 0 ? fmt::format("; {} int8 product(s) have no bias", made.without_bias) : "";
   if (!(after < before)) {
     log_info(fmt::format("[convert] No bias is corrected: rel-l2 would be {:.3g} instead of {:.3g}{}", after, before,
                          without));
+    result.error = result.uncorrected_error;
     return;
   }
   const std::string text = fmt::format(
@@ -181,7 +190,11 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   result.casts = static_cast<int>(made.file.casts);
   result.bytes = static_cast<std::uint64_t>(made.file.bytes);
   result.checked = made.checked;
-  if (options.verify) result.error = error_against_float32(loaded, choice, assignment, fitted, options.interrupt);
+  if (!options.verify)
+    result.error.reset();
+  else if (!result.error)
+    result.error = error_against(exact_outputs(loaded, choice.build, fitted, options.interrupt), choice, assignment,
+                                 fitted, options.interrupt);
   const BuildOptions& build = choice.build;
   const std::string flags = fmt::format("{}{}{}", build.fp16 ? " --fp16" : "", build.bf16 ? " --bf16" : "",
                                         build.int8 ? " --int8 --calibration-cache CACHE" : "");
