@@ -1,0 +1,45 @@
+// CUDA source of kernels that move, select and pool elements.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/cuda/kernel_source.h"
+#include "formats/rounding.h"
+#include "ulpscope/data_type.h"
+#include "ulpscope/shape.h"
+
+namespace ulpscope::cuda {
+
+/// A tensor in device memory as a kernel sees it; strides in elements, one per dimension of its shape.
+struct StridedTensor {
+  DataType type = DataType::kFloat32;
+  Shape shape;
+  std::vector<std::int64_t> strides;
+};
+
+/// kernel(in, out): out[i] = in[i] for every index i of the shape, which both have. Types: equal, or both among float32,
+/// float16, bfloat16, or any two of these and integers and bool (conversions as ONNX Cast 13: to nearest even; float to
+/// integer truncates; to bool: not equal 0). Transposes go through shared memory.
+KernelSource copy_source(const StridedTensor& in, const StridedTensor& out);
+
+/// kernel(data, indices, out): Gather of ONNX 13 along `axis`. Indices are int32 or int64; negative ones count from the
+/// end; one outside of the dimension gives zeros instead of reading elsewhere. out.type may be another float type.
+KernelSource gather_source(const StridedTensor& data, const StridedTensor& indices, const StridedTensor& out,
+                           std::int64_t axis);
+
+/// kernel(condition, x, y, out): Where of ONNX 16; strides of inputs are already those of the output's shape.
+KernelSource where_source(const StridedTensor& condition, const StridedTensor& x, const StridedTensor& y,
+                          const StridedTensor& out);
+
+struct PoolWindow {
+  bool average = false, count_pads = false;  ///< Maximum, or mean in float32 with or without the pads.
+  std::vector<std::int64_t> kernel, strides, dilations, pads_begin;  ///< One per spatial dimension (1 to 3).
+};
+/// kernel(in, out): shapes (n, c, d...), any strides. Elements are rounded to `load` when they are read; the result is
+/// rounded to `store`, then to the output's type. NaN wins a maximum. count_pads: the divisor counts pads up to
+/// input + `pads_end` (per spatial dimension), as ONNX Runtime does with ceil_mode.
+KernelSource pool_source(const StridedTensor& in, const StridedTensor& out, const PoolWindow& window,
+                         const std::vector<std::int64_t>& pads_end, Rounding load, Rounding store);
+
+}  // namespace ulpscope::cuda
