@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "backend/cpu/conversion.h"
+#include "backend/conversion.h"
+#include "backend/reference_kernel.h"
 #include "backend/cpu/program.h"
 #include "backend/cpu/reorder.h"
 #include "core/parallel.h"
@@ -39,7 +40,7 @@ void run(benchmark::State& state, const Kernel& kernel, const std::vector<Tensor
 void sizes(benchmark::internal::Benchmark* b) { b->ArgName("floats")->Arg(1 << 14)->Arg(1 << 24); }
 
 void rounding(benchmark::State& state, Rounding how) {
-  run(state, *make_round_kernel(how), {filled({state.range(0)})}, {state.range(0)});
+  run(state, *make_rounding_kernel(how), {filled({state.range(0)})}, {state.range(0)});
 }
 BENCHMARK_CAPTURE(rounding, fp16, Rounding::kF16)->Apply(sizes);
 BENCHMARK_CAPTURE(rounding, bf16, Rounding::kBF16)->Apply(sizes);

@@ -4,20 +4,12 @@
 
 #include <cstring>
 
-#include "core/parallel.h"
+#include "backend/prepared_constants.h"
 #include "graph/inference.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
-
-void round_all(float* values, std::int64_t count, Rounding rounding) {
-  if (rounding == Rounding::kNone) return;
-  constexpr std::int64_t kGrain = 1 << 15;
-  parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    round_array(values + begin, values + begin, static_cast<std::size_t>(end - begin), rounding);
-  });
-}
 
 /// Adds the values that a body captures from the layer's own inputs.
 class BoundSubgraphs final : public SubgraphRunner {
@@ -59,7 +51,7 @@ class ReferenceKernel final : public Kernel {
       if (outputs[o] == nullptr) continue;
       if (results[o].type() == DataType::kFloat32) {
         float* values = results[o].data<float>();
-        round_all(values, results[o].size(), rounding_[o]);
+        round_parallel(values, values, results[o].size(), rounding_[o]);
       }
       if (!static_shapes_) {
         *outputs[o] = std::move(results[o]);
@@ -91,6 +83,20 @@ class ReferenceKernel final : public Kernel {
   const GraphFunction graphs_;
 };
 
+/// The reference kernel of a layer that has other operands than the network's.
+class OwnLayerKernel final : public Kernel {
+ public:
+  OwnLayerKernel(Layer layer, DataType type, bool static_shapes)
+      : layer_(std::move(layer)), kernel_(make_reference_kernel(layer_, {type}, {Rounding::kNone}, static_shapes)) {}
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    kernel_->run(inputs, outputs);
+  }
+
+ private:
+  const Layer layer_;
+  const std::unique_ptr<Kernel> kernel_;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_reference_kernel(const Layer& layer, std::vector<DataType> types,
@@ -98,6 +104,10 @@ std::unique_ptr<Kernel> make_reference_kernel(const Layer& layer, std::vector<Da
                                               GraphFunction graphs) {
   return std::make_unique<ReferenceKernel>(layer, std::move(types), std::move(rounding), static_shapes,
                                            std::move(graphs));
+}
+
+std::unique_ptr<Kernel> make_reference_kernel(Layer layer, DataType type, bool static_shapes) {
+  return std::make_unique<OwnLayerKernel>(std::move(layer), type, static_shapes);
 }
 
 }  // namespace ulpscope

@@ -16,4 +16,7 @@ std::unique_ptr<Kernel> make_reference_kernel(const Layer& layer, std::vector<Da
                                               std::vector<Rounding> rounding, bool static_shapes,
                                               GraphFunction graphs = {});
 
+/// The same for a layer that has other operands than the network's, and one output, unrounded.
+std::unique_ptr<Kernel> make_reference_kernel(Layer layer, DataType type, bool static_shapes);
+
 }  // namespace ulpscope

@@ -26,6 +26,18 @@ std::optional<std::int64_t> concatenation_axis(const Layer& layer, std::int64_t 
   return axis < 0 ? axis + rank : axis;
 }
 
+std::optional<std::int64_t> gather_axis(const Layer& layer, std::int64_t rank) {
+  if (layer.op->function != Function::kGather) return std::nullopt;
+  const std::int64_t axis = layer.attributes.integer("axis", 0);
+  return axis < 0 ? axis + rank : axis;
+}
+
+bool is_where(const Layer& layer) { return layer.op->function == Function::kWhere; }
+bool is_pad(const Layer& layer) { return layer.op->function == Function::kPad; }
+bool is_nearest_resize(const Layer& layer) {
+  return is_resize(layer) && layer.attributes.text("mode", "nearest") == "nearest";
+}
+
 std::optional<std::vector<std::int64_t>> permutation(const Layer& layer, std::int64_t rank) {
   if (layer.op->function != Function::kTranspose) return std::nullopt;
   std::vector<std::int64_t> reversed(static_cast<std::size_t>(rank));

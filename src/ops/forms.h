@@ -22,6 +22,15 @@ bool is_view(const Layer& layer, std::span<const Tensor* const> values);
 /// The axis, in [0, rank), along which the inputs are laid side by side. Nothing: the layer does not do that.
 std::optional<std::int64_t> concatenation_axis(const Layer& layer, std::int64_t rank);
 
+/// The axis, in [0, rank of input 0), along which input 1 picks slices of input 0 (Gather).
+std::optional<std::int64_t> gather_axis(const Layer& layer, std::int64_t rank);
+/// Input 0 says for each element whether it is that of input 1 or of input 2.
+bool is_where(const Layer& layer);
+/// Elements are put around input 0, copies of its own or of a constant.
+bool is_pad(const Layer& layer);
+/// Every element of the result is one of input 0, chosen by the shapes and parameters alone: Resize in mode nearest.
+bool is_nearest_resize(const Layer& layer);
+
 /// The permutation of a Transpose of this rank; nothing for other layers.
 std::optional<std::vector<std::int64_t>> permutation(const Layer& layer, std::int64_t rank);
 

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/reorder.h"
+#include "backend/product_form.h"
 #include "backend/reference_kernel.h"
 #include "core/parallel.h"
 #include "engine/scale_shift.h"
@@ -12,76 +13,6 @@
 #include "ops/window.h"
 
 namespace ulpscope::cpu {
-namespace {
-
-struct ProductShape {
-  MatMulSpec spec;
-  bool ok = false;
-};
-
-/// MatMul of two shapes as one product of matrices, with batches only where they are needed.
-ProductShape matmul_shape(Shape a, Shape b) {
-  ProductShape result;
-  if (a.size() < 2 || b.size() < 2) return result;
-  MatMulSpec& spec = result.spec;
-  spec.m = a[a.size() - 2];
-  spec.k = a.back();
-  spec.n = b.back();
-  const bool b_is_matrix = std::all_of(b.begin(), b.end() - 2, [](std::int64_t d) { return d == 1; });
-  if (b_is_matrix) {
-    // The rows of all batches are rows of one matrix.
-    for (std::size_t d = 0; d + 2 < a.size(); ++d) spec.m *= a[d];
-    result.ok = true;
-    return result;
-  }
-  const std::size_t rank = std::max(a.size(), b.size()) - 2;
-  for (Shape* s : {&a, &b})
-    while (s->size() < rank + 2) s->insert(s->begin(), 1);
-  spec.batch_a.assign(a.begin(), a.end() - 2);
-  spec.batch_b.assign(b.begin(), b.end() - 2);
-  if (spec.batch_a == spec.batch_b) {
-    const std::int64_t count = num_elements(spec.batch_a);
-    spec.batch_a = spec.batch_b = {count};
-  }
-  result.ok = rank <= 4 || spec.batch_a.size() == 1;
-  return result;
-}
-
-ProductShape gemm_shape(const ops::MatrixForm& form, const Shape& a, const Shape& output) {
-  ProductShape result{{.m = output[0],
-                       .n = output[1],
-                       .k = form.transpose_a ? a[0] : a[1],
-                       .transpose_a = form.transpose_a,
-                       .transpose_b = form.transpose_b},
-                      true};
-  return result;
-}
-
-/// The instruction behind `value` that is its only use, when nothing stores `value`: it may ride on what computes it.
-const Program::Value* only_use(const ProgramKernel& epilogue, Register value, Register* user) {
-  for (const auto& output : epilogue.outputs)
-    if (output.source == value) return nullptr;
-  const Program::Value* found = nullptr;
-  for (std::size_t r = 0; r < epilogue.program.values.size(); ++r) {
-    const Program::Value& v = epilogue.program.values[r];
-    if (v.kind != Program::Kind::kResult || (v.a != value && v.b != value)) continue;
-    if (found != nullptr || v.a == v.b) return nullptr;
-    found = &v;
-    *user = static_cast<Register>(r);
-  }
-  return found;
-}
-
-/// The load that an Add adds to `value`; null: something else is added.
-const Load* addend(const ProgramKernel& epilogue, const Program::Value& add, Register value) {
-  if (add.instruction != Instruction::kAdd) return nullptr;
-  const Program::Value& other = epilogue.program.values[add.a == value ? add.b : add.a];
-  if (other.kind != Program::Kind::kLoad) return nullptr;
-  const Load& load = epilogue.loads[other.load];
-  return load.source == Load::Source::kTensor ? &load : nullptr;
-}
-
-}  // namespace
 
 void Lowering::lower(const ProductKernel& kernel) {
   const bool empty = num_elements(kernel.epilogue.domain) == 0;
@@ -94,10 +25,10 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   if (!form) return false;
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   const Operand c = kernel.operands.size() > 2 && form->beta != 0.0f ? kernel.operands[2] : Operand{};
-  ProductShape product = form->plain ? matmul_shape(shape(a.tensor), shape(b.tensor))
-                                     : gemm_shape(*form, shape(a.tensor), kernel.epilogue.domain);
-  if (!product.ok || product.spec.k == 0) return false;
-  MatMulSpec& spec = product.spec;
+  const std::optional<MatrixShape> matrices = form->plain ? matmul_shape(shape(a.tensor), shape(b.tensor))
+                                                          : gemm_shape(*form, shape(a.tensor), kernel.epilogue.domain);
+  if (!matrices || matrices->k == 0) return false;
+  MatMulSpec spec{*matrices};
   Results results;
   results.scaling.last = true;
   std::vector<int> inputs{kernel.integers ? read_integers(a, Layout::kDense, false, kernel.layer)
@@ -117,15 +48,15 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
                                      : read(b, Layout::kDense, kernel.layer));
     if (kernel.integers) results.scaling.scale = Tensor::of<float>({1}, {a.quantization.scale * b.quantization.scale});
   } else if (kernel.integers) {
-    const std::string key = integer_weights_key(kernel.layer, b.tensor);
-    const auto weights = integer_weights(l, constant({b.tensor, Rounding::kNone, b.first}), key, false);
+    const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);
+    const auto weights = constants_.integer_weights(l, constant({b.tensor, Rounding::kNone, b.first}), key, false);
     spec.constant_b = [weights] { return weights->integers; };
     spec.key_b = key + "|int8";
-    results.scaling.scale = product_scales(a.quantization, weights->scales, spec.key_b);
+    results.scaling.scale = constants_.product_scales(a.quantization, weights->scales, spec.key_b);
   } else {
-    spec.constant_b = constant_source(b);
+    spec.constant_b = constants_.source(b);
     spec.key_b =
-        fmt::format("{}|{}|{}", constant_key(b.tensor), static_cast<int>(b.first), static_cast<int>(b.rounding));
+        fmt::format("{}|{}|{}", constants_.key(b.tensor), static_cast<int>(b.first), static_cast<int>(b.rounding));
   }
   // The first addition of a constant vector along n rides on the product.
   const auto as_bias = [&](const Operand& candidate, Tensor& bias) {
@@ -191,55 +122,6 @@ void Lowering::add_addend(const ProductKernel& kernel, const ops::MatrixForm& fo
   results.scaling = {};
 }
 
-std::string Lowering::scale_shift_key(const Layer& l) const {
-  std::string key = fmt::format("{} {}", l.outputs[0].number(), l.attributes.real("epsilon", 0));
-  for (std::size_t i = 1; i < 5; ++i) key += "," + constant_key(l.inputs[i]);
-  return key;
-}
-
-Tensor Lowering::scale_or_shift(LayerId normalization, bool shift, Rounding rounding) {
-  const Layer& l = layer(normalization);
-  return weights_.get(
-      fmt::format("{}|{}|rounded {}", shift ? "shift" : "scale", scale_shift_key(l), static_cast<int>(rounding)), [&] {
-        const ScaleShift prepared =
-            rounding == Rounding::kNone ? scale_shift(spec_, l, rounding) : rounded_scale_shift(spec_, l, rounding);
-        return shift ? prepared.shift : prepared.scale;
-      });
-}
-
-ConstantSource Lowering::convolution_weights(const ProductKernel& kernel, Rounding rounding, std::string& key) {
-  const Layer& l = layer(kernel.layer);
-  const Operand weights{kernel.operands[1].tensor, rounding, kernel.operands[1].first};
-  key = fmt::format("conv|{}|{}|{}", constant_key(weights.tensor), static_cast<int>(weights.first),
-                    static_cast<int>(rounding));
-  if (kernel.normalization == kNone) return constant_source(weights);
-  key += fmt::format("|bn {}", scale_shift_key(layer(kernel.normalization)));
-  return [&spec = spec_, &l, scale = scale_or_shift(kernel.normalization, false, Rounding::kNone), rounding] {
-    Tensor result = scaled_weights(spec, l, scale);
-    round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
-    return result;
-  };
-}
-
-Tensor Lowering::convolution_bias(const ProductKernel& kernel, Rounding rounding, std::string& key) {
-  const Layer& l = layer(kernel.layer);
-  const Operand own = kernel.operands.size() > 2 ? kernel.operands[2] : Operand{};
-  if (kernel.normalization == kNone) {
-    if (own.tensor == kNone) return {};
-    key += fmt::format("|bias {}", constant_key(own.tensor));
-    return constant({own.tensor, rounding, own.first});
-  }
-  const std::string bias_key = fmt::format("bias|{}|bn {}|{}", constant_key(own.tensor),
-                                           scale_shift_key(layer(kernel.normalization)), static_cast<int>(rounding));
-  return weights_.get(bias_key, [&] {
-    Tensor result = scaled_bias(spec_, l,
-                                {scale_or_shift(kernel.normalization, false, Rounding::kNone),
-                                 scale_or_shift(kernel.normalization, true, Rounding::kNone)});
-    round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
-    return result;
-  });
-}
-
 bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
@@ -260,11 +142,11 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
                        .transposed = transposed};
   const Rounding rounding = kernel.operands[1].rounding;
   spec.kernel = shape(l.inputs[1]);
-  spec.weights = convolution_weights(kernel, rounding, spec.key);
+  spec.weights = constants_.convolution_weights(kernel, rounding, spec.key);
   if (kernel.integers) return lower_integer_convolution(kernel, std::move(spec));
   Results results;
   results.layout = Layout::kChannelsLast;
-  (transposed ? results.scaling.bias : spec.bias) = convolution_bias(kernel, rounding, spec.key);
+  (transposed ? results.scaling.bias : spec.bias) = constants_.convolution_bias(kernel, rounding, spec.key);
   std::vector<const Operand*> addends;
   // Residual additions and HardSwish ride on the convolution while nothing between them is stored. Relu and Clip do
   // not: oneDNN's make a number of NaN. Nothing rides on a transposed one: oneDNN applies it element by element there.
@@ -299,7 +181,8 @@ bool Lowering::lower_integer_convolution(const ProductKernel& kernel, Convolutio
   const Quantization& x = kernel.operands[0].quantization;
   // Scales and integers depend on how the layer uses its weights, too.
   const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), spec.key);
-  const auto weights = integer_weights(l, weights_.get(spec.key, spec.weights), key, kernel.normalization != kNone);
+  const auto weights =
+      constants_.integer_weights(l, weights_.get(spec.key, spec.weights), key, kernel.normalization != kNone);
   const std::vector<Tensor> parts = exact_parts(l, weights->integers, x, key);
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -312,29 +195,11 @@ bool Lowering::lower_integer_convolution(const ProductKernel& kernel, Convolutio
   Results results;
   results.layout = Layout::kChannelsLast;
   results.slot = add_integer_parts(std::move(kernels), {input}, kernel.epilogue.domain, kernel.layer);
-  results.scaling.scale = product_scales(x, weights->scales, key);
-  results.scaling.bias = convolution_bias(kernel, Rounding::kNone, spec.key);
+  results.scaling.scale = constants_.product_scales(x, weights->scales, key);
+  results.scaling.bias = constants_.convolution_bias(kernel, Rounding::kNone, spec.key);
   lower_epilogue(kernel, results);
   return true;
 }
-
-namespace {
-
-/// The reference kernel of a layer that has other operands than the network's.
-class OwnLayerKernel final : public Kernel {
- public:
-  OwnLayerKernel(Layer layer, DataType type)
-      : layer_(std::move(layer)), kernel_(make_reference_kernel(layer_, {type}, {Rounding::kNone}, true)) {}
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    kernel_->run(inputs, outputs);
-  }
-
- private:
-  const Layer layer_;
-  const std::unique_ptr<Kernel> kernel_;
-};
-
-}  // namespace
 
 void Lowering::lower_reference_product(const ProductKernel& kernel) {
   Layer l = layer(kernel.layer);
@@ -346,17 +211,17 @@ void Lowering::lower_reference_product(const ProductKernel& kernel) {
     std::string key;
     l.inputs.resize(3, kNone);
     inputs.resize(3, -1);
-    const ConstantSource source = convolution_weights(kernel, rounding, key);
+    const ConstantSource source = constants_.convolution_weights(kernel, rounding, key);
     Tensor weights = weights_.get(key, source);
     if (kernel.integers)
-      weights =
-          weights_of_integers(l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
+      weights = constants_.weights_of_integers(
+          l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
     inputs[1] = constant_slot(std::move(weights));
-    inputs[2] = constant_slot(convolution_bias(kernel, rounding, key));
+    inputs[2] = constant_slot(constants_.convolution_bias(kernel, rounding, key));
   }
   Results results;
   results.slot = new_float_slot(kernel.epilogue.domain);
-  add_step(std::make_shared<OwnLayerKernel>(std::move(l), spec_.type(kernel.result)), std::move(inputs), {results.slot},
+  add_step(make_reference_kernel(std::move(l), spec_.type(kernel.result), true), std::move(inputs), {results.slot},
            kernel.layer);
   lower_epilogue(kernel, results);
 }

@@ -92,13 +92,6 @@ void Lowering::compile(const ProgramKernel& kernel, const LoadForm& form, Progra
   for (std::size_t r = first; r < values.size(); ++r) made(static_cast<Register>(r));
 }
 
-Tensor Lowering::constant_of(const Load& load, LayerId reader) {
-  if (load.source != Load::Source::kTensor)
-    return scale_or_shift(load.normalization, load.source == Load::Source::kShift, load.operand.rounding);
-  if (!spec_.is_constant(load.operand.tensor)) return {};
-  return load.operand.integers ? dequantized_constant(reader, load.operand) : constant(load.operand);
-}
-
 Register Lowering::compile_load(const ProgramKernel& kernel, const Load& load, const LoadForm& form,
                                 ProgramBuilder& program, std::vector<int>& inputs) {
   const TensorId id = load.operand.tensor;
@@ -106,7 +99,7 @@ Register Lowering::compile_load(const ProgramKernel& kernel, const Load& load, c
   int slot;
   std::vector<std::int64_t> strides;
   Rounding rounding = Rounding::kNone;
-  if (const Tensor value = constant_of(load, kernel.layers[0])) {
+  if (const Tensor value = constants_.of_load(load, kernel.layers[0])) {
     if (is_single(value)) return program.constant(value.data<float>()[0]);
     slot = constant_slot(value);
     if (!load.per_channel) strides = strides_in(value.shape(), Layout::kDense, domain, form.layout);

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 
-#include "backend/cpu/conversion.h"
+#include "backend/conversion.h"
 #include "backend/cpu/reorder.h"
+#include "backend/reference_kernel.h"
 #include "core/file.h"
 #include "core/parallel.h"
 #include "ulpscope/error.h"
@@ -24,6 +25,7 @@ Lowering::Lowering(const Specialization& spec, const Schedule& schedule, WeightC
       schedule_(schedule),
       network_(*spec.network),
       weights_(weights),
+      constants_(spec, weights),
       subgraphs_(subgraphs),
       locations_(network_.tensors.size()),
       keys_(network_.tensors.size()) {}
@@ -100,12 +102,12 @@ void Lowering::settle(const Store& store, LayerId layer_id) {
   exact_[store.tensor] = exact;
   const int slot = define(store.tensor, exact.layout);
   made_.slots[slot].dynamic = made_.slots[exact.slot].dynamic;
-  add_step(make_round_kernel(store.rounding), {exact.slot}, {slot}, layer_id);
+  add_step(make_rounding_kernel(store.rounding), {exact.slot}, {slot}, layer_id);
 }
 
 void Lowering::store(int slot, const Store& what, LayerId layer_id) {
   if (const Rounding rounding = step_rounding(what); rounding != Rounding::kNone)
-    add_step(make_round_kernel(rounding), {slot}, {slot}, layer_id);
+    add_step(make_rounding_kernel(rounding), {slot}, {slot}, layer_id);
   settle(what, layer_id);
 }
 
@@ -113,54 +115,13 @@ const Lowering::ValueLocation& Lowering::location_for(const Operand& operand) co
   return operand.exact ? exact_.at(operand.tensor) : location(operand.tensor);
 }
 
-std::string Lowering::constant_key(TensorId id) const {
-  if (id == kNone) return "none";
-  // What the file has is the same in every network that was made from it.
-  const Tensor& value = spec_.value(id);
-  return value && value.size() > 0 ? weights_.name_of(value) : fmt::format("{}{}", weights_.scope(), id.number());
-}
-
-namespace {
-
-Tensor rounded(const Tensor& value, Rounding first, Rounding last) {
-  if (first == Rounding::kNone && last == Rounding::kNone) return value;
-  Tensor result(value.type(), value.shape());
-  round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
-  round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
-  MappedFile::release(value.raw(), value.bytes());
-  return result;
-}
-
-}  // namespace
-
-bool Lowering::file_holds(TensorId id, Rounding rounding) const {
-  const TensorInfo& info = network_.tensor(id);
-  if (info.value) return is_exact(info.value.type(), rounding);
-  if (info.producer == kNone) return false;
-  const Layer& maker = layer(info.producer);
-  const bool moves = maker.op->kind == OpKind::kMovement && maker.op->precision == PrecisionRule::kMovement;
-  if (!moves || maker.attributes.has("reduction")) return false;
-  return std::ranges::all_of(present(maker.inputs), [&](TensorId input) {
-    return !is_floating(spec_.type(input)) || (spec_.type(input) == spec_.type(id) && file_holds(input, rounding));
-  });
-}
-
-std::pair<Rounding, Rounding> Lowering::constant_roundings(const Operand& operand) const {
-  const auto needed = [&](Rounding rounding) {
-    const bool rounds = rounding != Rounding::kNone && spec_.value(operand.tensor).type() == DataType::kFloat32;
-    return rounds && !file_holds(operand.tensor, rounding) ? rounding : Rounding::kNone;
-  };
-  return {needed(operand.first), needed(operand.rounding)};
-}
-
 Tensor Lowering::constant(const Operand& operand, Layout layout) {
+  if (layout == Layout::kDense) return constants_.get(operand);
   const Tensor& value = spec_.value(operand.tensor);
-  const auto [first, last] = constant_roundings(operand);
-  if (first == Rounding::kNone && last == Rounding::kNone && layout == Layout::kDense) return value;
-  return weights_.get(fmt::format("{}|{}|{}|{}", constant_key(operand.tensor), static_cast<int>(layout),
+  const auto [first, last] = constants_.roundings(operand);
+  return weights_.get(fmt::format("{}|{}|{}|{}", constants_.key(operand.tensor), static_cast<int>(layout),
                                   static_cast<int>(first), static_cast<int>(last)),
-                      [&] {
-                        if (layout == Layout::kDense) return rounded(value, first, last);
+                      [&, first = first, last = last] {
                         Tensor result(value.type(), value.shape());
                         const Tensor* in = &value;
                         Tensor* out = &result;
@@ -168,11 +129,6 @@ Tensor Lowering::constant(const Operand& operand, Layout layout) {
                         round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
                         return result;
                       });
-}
-
-ConstantSource Lowering::constant_source(const Operand& operand) const {
-  const auto [first, last] = constant_roundings(operand);
-  return [value = spec_.value(operand.tensor), first, last] { return rounded(value, first, last); };
 }
 
 int Lowering::constant_slot(Tensor value) {
@@ -204,7 +160,7 @@ int Lowering::read(const Operand& operand, Layout layout, LayerId reader) {
   if (const auto found = variants_.find(rounded); found != variants_.end()) return found->second;
   const int slot = new_slot(DataType::kFloat32, spec_.shape(id));
   made_.slots[slot].dynamic = slot_of(id).dynamic;
-  add_step(layout == from.layout ? make_round_kernel(rounding) : make_reorder_kernel(shape(id), layout, rounding),
+  add_step(layout == from.layout ? make_rounding_kernel(rounding) : make_reorder_kernel(shape(id), layout, rounding),
            {from.slot}, {slot}, reader);
   return variants_[key] = variants_[rounded] = slot;
 }

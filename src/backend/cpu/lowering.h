@@ -7,10 +7,11 @@
 #include <tuple>
 #include <vector>
 
-#include "backend/cpu/conversion.h"
+#include "backend/conversion.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/product.h"
 #include "backend/cpu/program.h"
+#include "backend/prepared_constants.h"
 #include "ops/forms.h"
 
 namespace ulpscope::cpu {
@@ -18,8 +19,6 @@ namespace ulpscope::cpu {
 /// `weights` and `subgraphs` as in Backend::plan.
 Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
             const IdMap<LayerId, GraphFunction>& subgraphs);
-
-QuantizeSpec quantize_spec(const Quantization& quantization, bool dequantize);
 
 class Lowering {
  public:
@@ -58,15 +57,7 @@ class Lowering {
   int read_integers(const Operand& operand, Layout layout, bool dequantize, LayerId reader);
   /// An operand of a layer that runs by itself: rounded, or through integers.
   int read_operand(LayerId id, const Operand& operand, Layout layout);
-  /// Names a constant in the cache of prepared weights, which outlives this specialization.
-  std::string constant_key(TensorId id) const;
   Tensor constant(const Operand& operand, Layout layout = Layout::kDense);
-  /// The elements of a constant are the file's own, in a type that this rounding keeps.
-  bool file_holds(TensorId id, Rounding rounding) const;
-  /// The first and the second rounding of a constant, where they may change it.
-  std::pair<Rounding, Rounding> constant_roundings(const Operand& operand) const;
-  /// The same, dense and not kept: for who packs it.
-  ConstantSource constant_source(const Operand& operand) const;
   int constant_slot(Tensor value);
   ObjectCache object_cache();
 
@@ -103,8 +94,6 @@ class Lowering {
                std::vector<Register>& registers, std::vector<int>& inputs, std::size_t first);
   Register compile_load(const ProgramKernel& kernel, const Load& load, const LoadForm& form, ProgramBuilder& program,
                         std::vector<int>& inputs);
-  /// The prepared values of a load, when they are known beforehand.
-  Tensor constant_of(const Load& load, LayerId reader);
   /// What makes real numbers of a product of integers: float32, one element or one per output channel.
   struct Scaling {
     Tensor scale, bias;  ///< acc * scale + bias, each rounded to float32; either may be absent.
@@ -130,27 +119,8 @@ class Lowering {
   void lower_reference_product(const ProductKernel& kernel);
   /// Runs what is left of the epilogue, in place.
   void lower_epilogue(const ProductKernel& kernel, const Results& results);
-  /// The weights of a convolution, with its normalization multiplied in. The source refers to the network.
-  ConstantSource convolution_weights(const ProductKernel& kernel, Rounding rounding, std::string& key);
-  Tensor convolution_bias(const ProductKernel& kernel, Rounding rounding, std::string& key);
-  std::string scale_shift_key(const Layer& l) const;
-  Tensor scale_or_shift(LayerId normalization, bool shift, Rounding rounding);
 
   // lower_int8.cpp
-  struct IntegerWeights {
-    Tensor integers;  ///< As float32, the shape of the weights.
-    Tensor scales;    ///< One per output channel.
-  };
-  /// A constant operand that is read as integers, times their scales.
-  Tensor dequantized_constant(LayerId id, const Operand& operand);
-  /// The weights of a product as integers times their scales; `key` and `rescaled` as for integer_weights().
-  Tensor weights_of_integers(const Layer& l, const Tensor& values, const std::string& key, bool rescaled);
-  /// Names the integers of a product's weights: the same for layers, of any network, that use a constant in one way.
-  std::string integer_weights_key(LayerId id, TensorId tensor) const;
-  /// `rescaled`: the values are no longer those of the file.
-  std::shared_ptr<const IntegerWeights> integer_weights(const Layer& l, const Tensor& values, const std::string& key,
-                                                        bool rescaled);
-  Tensor product_scales(const Quantization& x, const Tensor& weights, const std::string& key);
   /// Where to cut k, first and last included, so that every sum of a piece is exact in float32. `b`: nothing when that
   /// is constant.
   std::vector<std::int64_t> exact_slices(const MatMulSpec& spec, const Quantization& a,
@@ -166,6 +136,7 @@ class Lowering {
   const Schedule& schedule_;
   const Network& network_;
   WeightCache& weights_;
+  const PreparedConstants constants_;
   const IdMap<LayerId, GraphFunction>& subgraphs_;
   Steps made_;
   IdMap<TensorId, ValueLocation> locations_;

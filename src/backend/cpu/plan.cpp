@@ -41,15 +41,13 @@ bool CpuPlan::is_fresh_output(int slot) const {
          std::ranges::count(made_.outputs, slot) == 1;
 }
 
-/// Offsets by decreasing size, each at the lowest place that is free for the whole life of the slot (Pisarchyk and Lee,
-/// "Efficient Memory Management for Deep Neural Net Inference", 2020, greedy by size).
 void CpuPlan::place_slots() {
   const int end = static_cast<int>(made_.steps.size());
   const auto touch = [&](int slot, int step) {
     if (slot < 0) return;
     Slot& s = made_.slots[root_of(made_.slots, slot)];
-    s.first = s.first < 0 ? step : std::min(s.first, step);
-    s.last = std::max(s.last, step);
+    s.place.first = s.place.first < 0 ? step : std::min(s.place.first, step);
+    s.place.last = std::max(s.place.last, step);
   };
   for (int slot : made_.inputs) touch(slot, 0);
   for (int i = 0; i < end; ++i) {
@@ -59,31 +57,15 @@ void CpuPlan::place_slots() {
   for (int slot : made_.outputs) touch(slot, end);
   fresh_.assign(made_.slots.size(), 0);
   for (int slot : made_.outputs) fresh_[slot] = is_fresh_output(slot);
-  std::vector<int> order;
+  std::vector<ArenaEntry> entries(made_.slots.size());
   for (std::size_t i = 0; i < made_.slots.size(); ++i) {
     const Slot& s = made_.slots[i];
     const bool bound_by_caller = std::ranges::find(made_.inputs, static_cast<int>(i)) != made_.inputs.end();
-    if (!s.dynamic && !s.constant && s.alias < 0 && s.first >= 0 && !bound_by_caller && !fresh_[i])
-      order.push_back(static_cast<int>(i));
+    if (!s.dynamic && !s.constant && s.alias < 0 && s.place.first >= 0 && !bound_by_caller && !fresh_[i])
+      entries[i] = {bytes_of(s), s.place.first, s.place.last};
   }
-  std::ranges::stable_sort(order, [&](int a, int b) { return bytes_of(made_.slots[a]) > bytes_of(made_.slots[b]); });
-  std::vector<int> placed;  // By offset.
-  for (int index : order) {
-    Slot& slot = made_.slots[index];
-    const std::size_t size = bytes_of(slot);
-    std::size_t offset = 0;
-    for (int other_index : placed) {
-      const Slot& other = made_.slots[other_index];
-      if (other.last < slot.first || slot.last < other.first) continue;
-      if (offset + size <= other.offset) break;
-      offset = std::max(offset, other.offset + bytes_of(other));
-    }
-    slot.offset = offset;
-    arena_bytes_ = std::max(arena_bytes_, offset + size);
-    placed.insert(std::ranges::upper_bound(placed, index,
-                                           [&](int a, int b) { return made_.slots[a].offset < made_.slots[b].offset; }),
-                  index);
-  }
+  arena_bytes_ = place_in_arena(entries, kAlignment);
+  for (std::size_t i = 0; i < made_.slots.size(); ++i) made_.slots[i].place.offset = entries[i].offset;
   if (arena_bytes_ > machine_memory())
     throw Error(
         ErrorCode::kBuild,
@@ -100,9 +82,9 @@ void CpuPlan::choose_kept_values() {
   const std::size_t steps = made_.steps.size();
   std::vector<std::int64_t> alive(steps + 1, 0);  // After each step; as differences first.
   for (const Slot& slot : made_.slots) {
-    if (slot.dynamic || slot.constant || slot.alias >= 0 || slot.first < 0) continue;
-    alive[slot.first] += static_cast<std::int64_t>(bytes_of(slot));
-    alive[slot.last] -= static_cast<std::int64_t>(bytes_of(slot));
+    if (slot.dynamic || slot.constant || slot.alias >= 0 || slot.place.first < 0) continue;
+    alive[slot.place.first] += static_cast<std::int64_t>(bytes_of(slot));
+    alive[slot.place.last] -= static_cast<std::int64_t>(bytes_of(slot));
   }
   std::partial_sum(alive.begin(), alive.end(), alive.begin());
   std::vector<char> chosen(steps, 0);
@@ -114,7 +96,7 @@ void CpuPlan::choose_kept_values() {
   std::vector<std::size_t> next(steps + 1, steps);  // The first chosen step from here on.
   for (std::size_t i = steps; i-- > 0;) next[i] = chosen[i] != 0 ? i : next[i + 1];
   for (StoredValue& value : made_.values)
-    value.kept = static_cast<int>(next[value.step]) < made_.slots[value.slot].last;
+    value.kept = static_cast<int>(next[value.step]) < made_.slots[value.slot].place.last;
 }
 
 CpuPlan::Workspace CpuPlan::take_workspace(std::byte* arena) const {
@@ -133,8 +115,8 @@ CpuPlan::Workspace CpuPlan::take_workspace(std::byte* arena) const {
     const Slot& slot = made_.slots[i];
     if (slot.constant)
       taken.bound[i] = slot.constant;
-    else if (!slot.dynamic && slot.alias < 0 && slot.first >= 0 && !fresh_[i])
-      taken.bound[i] = Tensor::borrow(slot.type, slot.shape, arena + slot.offset, nullptr);
+    else if (!slot.dynamic && slot.alias < 0 && slot.place.first >= 0 && !fresh_[i])
+      taken.bound[i] = Tensor::borrow(slot.type, slot.shape, arena + slot.place.offset, nullptr);
   }
   return taken;
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/arena.h"
 #include "backend/backend.h"
 #include "backend/kernel.h"
 
@@ -18,9 +19,8 @@ struct Slot {
   Shape shape;
   bool dynamic = false;
   Tensor constant;
-  std::size_t offset = 0;     ///< In the arena.
-  int first = -1, last = -1;  ///< Steps between which the bytes are in use.
-  int alias = -1;             ///< Shares the bytes of this slot instead (an in-place step).
+  ArenaEntry place;  ///< In the arena.
+  int alias = -1;    ///< Shares the bytes of this slot instead (an in-place step).
 };
 
 struct Step {

@@ -9,15 +9,13 @@
 #include <vector>
 
 #include "backend/kernel.h"
-#include "backend/weights.h"
+#include "backend/prepared_constants.h"
+#include "backend/product_form.h"
 
 namespace ulpscope::cpu {
 
 /// Keeps packed weights; WeightCache::source behind a function.
 using ObjectCache = std::function<PreparedSource(const std::string& key, std::function<PreparedObject()> make)>;
-
-/// Gives the elements of a constant whenever they are to be packed; may make them anew each time.
-using ConstantSource = std::function<Tensor()>;
 
 /// What is done to each result before it is stored, in order, in fp32: folded into the product's own last pass. All of
 /// them keep infinities and NaN.
@@ -26,11 +24,7 @@ struct PostOp {
   // kAddTensor adds the next input of the kernel, of the output's shape and layout.
 };
 
-struct MatMulSpec {
-  /// out[b, m, n] = sum_k a[b, m, k] b[b, k, n]; batches are equal, or 1 for a broadcast operand.
-  std::vector<std::int64_t> batch_a, batch_b;  ///< Of equal length.
-  std::int64_t m = 0, n = 0, k = 0;
-  bool transpose_a = false, transpose_b = false;  ///< The operand is stored as [k, m] / [n, k].
+struct MatMulSpec : MatrixShape {
   /// The product takes only k_begin <= k < k_end of both operands; k_end 0: all of k.
   std::int64_t k_begin = 0, k_end = 0;
   ConstantSource constant_b;  ///< Rounded; empty: b is an input.

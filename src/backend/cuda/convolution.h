@@ -22,8 +22,8 @@ struct ConvolutionStep {
   friend bool operator==(const ConvolutionStep&, const ConvolutionStep&) = default;
 };
 
-/// Channels innermost everywhere: x is (n, d..., c), weights (k, r..., c / groups), y (n, o..., k) in memory; shapes are
-/// written with channels as dimension 1. One to three spatial dimensions.
+/// Channels innermost everywhere: x is (n, d..., c), weights (k, r..., c / groups), y (n, o..., k) in memory; shapes
+/// are written with channels as dimension 1. One to three spatial dimensions.
 struct ConvolutionSpec {
   Shape input, weights, output;
   std::vector<std::int64_t> strides, dilations, pads_begin, pads_end;
@@ -77,8 +77,8 @@ class ConvolutionLibrary {
 };
 
 /// A generated kernel(x, weights, loads of the epilogue..., outputs...) for what cuDNN is slow at or refuses: depthwise
-/// and grouped convolutions above all; right for every spec (steps are ignored). `epilogue`: a program without rows over the
-/// output's shape (n, k, o...) whose load 0 is the sum; `loads`: its other loads, from index 1 on.
+/// and grouped convolutions above all; right for every spec (steps are ignored). `epilogue`: a program without rows
+/// over the output's shape (n, k, o...) whose load 0 is the sum; `loads`: its other loads, from index 1 on.
 KernelSource convolution_source(const ConvolutionSpec& spec, const Program& epilogue,
                                 std::span<const ProgramInput> loads, std::span<const ProgramOutput> outputs);
 

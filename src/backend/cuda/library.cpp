@@ -29,7 +29,8 @@ void add_prefix(const fs::path& prefix, std::vector<fs::path>& folders) {
       for (const char* inner : {"site-packages", "dist-packages"}) add_packages(entry.path() / inner, folders);
 }
 
-void add_list(const char* variable, std::vector<fs::path>& folders, void (*add)(const fs::path&, std::vector<fs::path>&)) {
+void add_list(const char* variable, std::vector<fs::path>& folders,
+              void (*add)(const fs::path&, std::vector<fs::path>&)) {
   const char* list = std::getenv(variable);
   std::string_view rest = list == nullptr ? "" : list;
   while (!rest.empty()) {

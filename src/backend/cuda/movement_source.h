@@ -18,9 +18,9 @@ struct StridedTensor {
   std::vector<std::int64_t> strides;
 };
 
-/// kernel(in, out): out[i] = in[i] for every index i of the shape, which both have. Types: equal, or both among float32,
-/// float16, bfloat16, or any two of these and integers and bool (conversions as ONNX Cast 13: to nearest even; float to
-/// integer truncates; to bool: not equal 0). Transposes go through shared memory.
+/// kernel(in, out): out[i] = in[i] for every index i of the shape, which both have. Types: equal, or both among
+/// float32, float16, bfloat16, or any two of these and integers and bool (conversions as ONNX Cast 13: to nearest even;
+/// float to integer truncates; to bool: not equal 0). Transposes go through shared memory.
 KernelSource copy_source(const StridedTensor& in, const StridedTensor& out);
 
 /// kernel(data, indices, out): Gather of ONNX 13 along `axis`. Indices are int32 or int64; negative ones count from the

@@ -16,7 +16,7 @@ namespace {
 
 // nvrtc.h of CUDA 12 and 13; tests/backend/cuda/declarations_test.cpp compares with the real one.
 using Program = struct OpaqueProgram*;
-constexpr int kSuccess = 0;
+constexpr int kDone = 0;
 
 struct Nvrtc {
   Nvrtc() : library({"libnvrtc.so.13", "libnvrtc.so.12"}, "nvidia-cuda-nvrtc") {
@@ -48,9 +48,9 @@ const Nvrtc& nvrtc() {
 }
 
 void check(int result, const char* what) {
-  if (result != kSuccess)
-    throw Error(ErrorCode::kBuild, fmt::format("[build] backend 'cuda': NVRTC could not {}: {}", what,
-                                               nvrtc().error_string(result)));
+  if (result != kDone)
+    throw Error(ErrorCode::kBuild,
+                fmt::format("[build] backend 'cuda': NVRTC could not {}: {}", what, nvrtc().error_string(result)));
 }
 
 /// Where the source was put that did not compile.
@@ -79,7 +79,7 @@ std::string compile(const std::string& source, std::string_view architecture) {
   const std::unique_ptr<Program, void (*)(Program*)> owner(&program, [](Program* p) { nvrtc().destroy(p); });
   const std::string target = fmt::format("--gpu-architecture={}", architecture);
   const std::array<const char*, 4> options{target.c_str(), "--std=c++17", "-default-device", "--fmad=false"};
-  if (const int result = nvrtc().compile(program, 4, options.data()); result != kSuccess) {
+  if (const int result = nvrtc().compile(program, 4, options.data()); result != kDone) {
     std::size_t size = 0;
     check(nvrtc().log_size(program, &size), "give its log");
     std::string log(size, '\0');

@@ -43,8 +43,8 @@ struct ProgramSpec {
   std::vector<ProgramOutput> outputs;  ///< One or more.
 };
 
-/// The kernel takes pointers of the inputs, then of the outputs. Sums over rows are in float32, in an order that depends
-/// on the spec alone.
+/// The kernel takes pointers of the inputs, then of the outputs. Sums over rows are in float32, in an order that
+/// depends on the spec alone.
 KernelSource program_source(const ProgramSpec& spec);
 
 /// What an instruction computes, as a CUDA expression of float expressions; `b` is empty for those of one operand. Not
@@ -58,8 +58,8 @@ std::string element_code(const Program& program, std::span<const ProgramInput> i
                          std::span<const std::string> pointers, std::span<const std::string> given,
                          std::span<const std::string> index, const std::string& prefix);
 
-/// An expression that loads element `offset` (a long long expression) of `pointer` as a rounded float32, and a statement
-/// that stores `value` (a float expression) there.
+/// An expression that loads element `offset` (a long long expression) of `pointer` as a rounded float32, and a
+/// statement that stores `value` (a float expression) there.
 std::string load_code(DataType type, Rounding rounding, const std::string& pointer, const std::string& offset);
 std::string store_code(const ProgramOutput& output, const std::string& pointer, const std::string& offset,
                        const std::string& value);

@@ -358,11 +358,13 @@ void run_tensor_scatter(KernelContext& ctx) {
   }
 }
 
-OpDef gather_op(std::string_view name, int since_version, Infer infer, Run run, Adjoint adjoint) {
+OpDef gather_op(std::string_view name, int since_version, Infer infer, Run run, Adjoint adjoint,
+                Function function = Function::kNone) {
   return movement_op({.name = name,
                       .since_version = since_version,
                       .inputs = {2, 2},
                       .types = {kEverything, kIndices},
+                      .function = function,
                       .selects = 0b10,
                       .moves_values = true},
                      infer, run, adjoint);
@@ -382,7 +384,7 @@ OpDef scatter_op(std::string_view name, int since_version, Infer infer, Run run,
 OpTable gather_scatter() {
   return {
       // Gather, ai.onnx 1, 11, 13: slices of an axis, chosen by indices; negative ones count from the end.
-      gather_op("Gather", 1, infer_gather, run_gather, adjoint_gather),
+      gather_op("Gather", 1, infer_gather, run_gather, adjoint_gather, Function::kGather),
       // GatherElements, ai.onnx 11, 13: one element per index along an axis (NumPy's take_along_axis).
       gather_op("GatherElements", 11, infer_gather_elements, run_gather_elements, adjoint_gather_elements),
       // GatherND, ai.onnx 11, 12 (batch_dims), 13: slices chosen by index tuples.

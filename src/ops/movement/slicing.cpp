@@ -334,9 +334,12 @@ OpTable slicing() {
                   infer_slice, run_slice, adjoint_slice),
       // Pad, ai.onnx 2 (pads, value: attributes), 11, 13 (inputs), 18 (axes), 19 (wrap), 21, 23, 24, 25. Negative pads
       // crop, before anything is added; reflect and wrap repeat as often as needed, as numpy.pad does.
-      movement_op(
-          {.name = "Pad", .inputs = {1, 4}, .types = {kEverything, kIndices, kEverything, kIndices}, .weights = 0b1110},
-          infer_pad, run_pad, adjoint_pad),
+      movement_op({.name = "Pad",
+                   .inputs = {1, 4},
+                   .types = {kEverything, kIndices, kEverything, kIndices},
+                   .function = Function::kPad,
+                   .weights = 0b1110},
+                  infer_pad, run_pad, adjoint_pad),
       // CenterCropPad, ai.onnx 18: cuts or zero-pads around the center to a given size.
       movement_op({.name = "CenterCropPad",
                    .since_version = 18,

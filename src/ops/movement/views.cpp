@@ -260,9 +260,13 @@ OpTable views() {
                    .moves_values = true},
                   infer_tile, run_tile, adjoint_tile),
       // Where, ai.onnx 9, 16: selects from two tensors by a condition, with NumPy broadcasting of all three.
-      movement_op(
-          {.name = "Where", .since_version = 9, .inputs = {3, 3}, .types = {kBooleans, kEverything}, .selects = 0b1},
-          infer_where, run_where, adjoint_where),
+      movement_op({.name = "Where",
+                   .since_version = 9,
+                   .inputs = {3, 3},
+                   .types = {kBooleans, kEverything},
+                   .function = Function::kWhere,
+                   .selects = 0b1},
+                  infer_where, run_where, adjoint_where),
       // Trilu, ai.onnx 14: the upper or lower triangle of matrices, from diagonal k on; zero elsewhere.
       movement_op(
           {.name = "Trilu", .since_version = 14, .inputs = {1, 2}, .types = {kEverything, kIndices}, .weights = 0b10},

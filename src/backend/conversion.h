@@ -4,13 +4,10 @@
 #include <memory>
 
 #include "backend/kernel.h"
+#include "engine/int8.h"
 #include "formats/rounding.h"
 
-namespace ulpscope::cpu {
-
-/// out = round(in), float32, same layout; in place when both are the same tensor. An output that is not allocated is
-/// allocated.
-std::unique_ptr<Kernel> make_round_kernel(Rounding rounding);
+namespace ulpscope {
 
 /// out = clamp(round(in / scale), low, high), times scale again with `dequantize`; float32, same layout, in place when
 /// both are the same tensor. An output that is not allocated is allocated.
@@ -18,12 +15,14 @@ struct QuantizeSpec {
   float scale, low, high;
   bool dequantize;
 };
+QuantizeSpec quantize_spec(const Quantization& quantization, bool dequantize);
 std::unique_ptr<Kernel> make_quantize_kernel(const QuantizeSpec& spec);
+
+/// out = round(in), float32, same layout; in place when both are the same tensor. An output that is not allocated is
+/// allocated.
+std::unique_ptr<Kernel> make_rounding_kernel(Rounding rounding);
 
 /// out = the sum of the inputs, added exactly and rounded once: partial sums of integers, each of them exact.
 std::unique_ptr<Kernel> make_integer_sum_kernel();
 
-/// Rounds all elements on all threads.
-void round_parallel(const float* in, float* out, std::int64_t count, Rounding rounding);
-
-}  // namespace ulpscope::cpu
+}  // namespace ulpscope

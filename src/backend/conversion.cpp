@@ -1,16 +1,9 @@
-#include "backend/cpu/conversion.h"
+#include "backend/conversion.h"
 
+#include "backend/prepared_constants.h"
 #include "core/parallel.h"
 
-namespace ulpscope::cpu {
-
-void round_parallel(const float* in, float* out, std::int64_t count, Rounding rounding) {
-  if (rounding == Rounding::kNone && in == out) return;
-  constexpr std::int64_t kGrain = 1 << 15;
-  parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    round_array(in + begin, out + begin, static_cast<std::size_t>(end - begin), rounding);
-  });
-}
+namespace ulpscope {
 
 namespace {
 
@@ -61,12 +54,16 @@ class IntegerSumKernel final : public Kernel {
 
 }  // namespace
 
+QuantizeSpec quantize_spec(const Quantization& q, bool dequantize) {
+  return {q.scale, q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantize};
+}
+
+std::unique_ptr<Kernel> make_rounding_kernel(Rounding rounding) { return std::make_unique<RoundKernel>(rounding); }
+
 std::unique_ptr<Kernel> make_quantize_kernel(const QuantizeSpec& spec) {
   return std::make_unique<QuantizeKernel>(spec);
 }
 
 std::unique_ptr<Kernel> make_integer_sum_kernel() { return std::make_unique<IntegerSumKernel>(); }
 
-std::unique_ptr<Kernel> make_round_kernel(Rounding rounding) { return std::make_unique<RoundKernel>(rounding); }
-
-}  // namespace ulpscope::cpu
+}  // namespace ulpscope

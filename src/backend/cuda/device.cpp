@@ -1,0 +1,167 @@
+#include "backend/cuda/device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "backend/cuda/kernel_cache.h"
+#include "core/memory.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+constexpr std::size_t kDefaultShared = 48 << 10;  ///< More has to be asked for, per function.
+
+/// A block of at least `bytes` in `kept`; what was there lives on with who uses it.
+std::shared_ptr<const DeviceMemory> at_least(std::shared_ptr<const DeviceMemory>& kept, std::size_t bytes) {
+  if (kept == nullptr || kept->bytes() < bytes) {
+    kept = nullptr;
+    kept = std::make_shared<const DeviceMemory>(std::max<std::size_t>(bytes, std::size_t{32} << 20));
+  }
+  return kept;
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(std::max<std::size_t>(bytes, 256)) {
+  Device::get().enter();
+  const Result result = driver().memory_allocate(&address_, bytes_);
+  if (result == kOutOfMemory) {
+    std::size_t free = 0, total = 0;
+    driver().memory_info(&free, &total);
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("[run] backend 'cuda': {} more are needed on the GPU, {} of its {} are free; try smaller "
+                            "inputs, a smaller --memory-limit, ending other programs on the GPU, or the CPU (leave out "
+                            "--backend cuda)",
+                            to_size_string(bytes_), to_size_string(free), to_size_string(total)));
+  }
+  check(result, "allocate memory");
+}
+
+DeviceMemory::~DeviceMemory() {
+  Device::get().enter();
+  driver().memory_free(address_);
+}
+
+LaunchGraph::~LaunchGraph() { driver().graph_exec_destroy(exec_); }
+
+void LaunchGraph::launch() const { check(driver().graph_launch(exec_, Device::get().stream()), "launch a graph"); }
+
+Device& Device::get() {
+  // Never destroyed: plans that outlive main() may still free what they have.
+  static Device* const device = new Device;
+  return *device;
+}
+
+Device::Device() {
+  const Driver& d = driver();
+  const Result ready = d.init(0);
+  int count = 0;
+  if (ready == kSuccess) d.device_count(&count);
+  if (ready == kNoDevice || (ready == kSuccess && count == 0))
+    throw Error(ErrorCode::kUnsupported,
+                "[build] backend 'cuda': the driver shows no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or leave "
+                "out --backend cuda");
+  check(ready, "start");
+  int device = 0, major = 0, minor = 0;
+  char name[256] = {};
+  check(d.device_get(&device, 0), "open the first GPU");
+  check(d.device_name(name, sizeof name - 1, device), "name the GPU");
+  check(d.device_attribute(&major, DeviceAttribute::kComputeCapabilityMajor, device), "describe the GPU");
+  check(d.device_attribute(&minor, DeviceAttribute::kComputeCapabilityMinor, device), "describe the GPU");
+  check(d.device_attribute(&multiprocessors_, DeviceAttribute::kMultiprocessors, device), "describe the GPU");
+  name_ = name;
+  arch_ = fmt::format("sm_{}{}", major, minor);
+  if (major < 8)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("[build] backend 'cuda': {} is {}; expected sm_80 (Ampere) or later; leave out --backend "
+                            "cuda",
+                            name_, arch_));
+  check(d.primary_context_retain(&context_, device), "make a context on the GPU");
+  enter();
+  check(d.stream_create(&stream_, kNonBlockingStream), "make a stream");
+}
+
+void Device::enter() const { check(driver().context_set_current(context_), "use its context"); }
+
+Function Device::function(const KernelSource& source) {
+  const std::lock_guard lock(kernels_mutex_);
+  if (const auto found = kernels_.find(source.source); found != kernels_.end()) return found->second;
+  enter();
+  const std::string code = cached_code(source.source, arch_);
+  Module module = nullptr;
+  Function function = nullptr;
+  check(driver().module_load(&module, code.data()), "load a kernel");
+  check(driver().module_function(&function, module, "kernel"), "find a kernel");
+  if (source.shared > kDefaultShared)
+    check(driver().function_set_attribute(function, kMaxDynamicSharedMemory, static_cast<int>(source.shared)),
+          "give a kernel its shared memory");
+  return kernels_[source.source] = function;
+}
+
+void Device::launch(const KernelSource& source, Function function, std::span<const Address> pointers) const {
+  std::vector<void*> arguments;
+  for (const Address& pointer : pointers) arguments.push_back(const_cast<Address*>(&pointer));
+  check(driver().launch(function, source.grid[0], source.grid[1], source.grid[2], source.block, 1, 1, source.shared,
+                        stream_, arguments.data(), nullptr),
+        "launch a kernel");
+}
+
+void Device::upload(Address to, const void* from, std::size_t bytes) const {
+  if (bytes > 0) check(driver().copy_to_device(to, from, bytes, stream_), "copy to the GPU");
+}
+
+void Device::download(void* to, Address from, std::size_t bytes) const {
+  if (bytes > 0) check(driver().copy_to_host(to, from, bytes, stream_), "copy from the GPU");
+  wait();
+}
+
+void Device::wait() const { check(driver().stream_synchronize(stream_), "run a kernel"); }
+
+std::unique_ptr<LaunchGraph> Device::capture(const std::function<void()>& enqueue) const {
+  const Driver& d = driver();
+  Graph graph = nullptr;
+  check(d.stream_begin_capture(stream_, kCaptureThreadLocal), "record launches");
+  try {
+    enqueue();
+  } catch (...) {
+    d.stream_end_capture(stream_, &graph);
+    if (graph != nullptr) d.graph_destroy(graph);
+    throw;
+  }
+  check(d.stream_end_capture(stream_, &graph), "record launches");
+  GraphExec exec = nullptr;
+  const Result made = d.graph_instantiate(&exec, graph, 0);
+  d.graph_destroy(graph);
+  check(made, "prepare recorded launches");
+  return std::make_unique<LaunchGraph>(exec);
+}
+
+double Device::time(const std::function<void()>& enqueue, int repeat, int rounds) const {
+  const std::unique_ptr<LaunchGraph> graph = capture([&] {
+    for (int i = 0; i < repeat; ++i) enqueue();
+  });
+  Event begin = nullptr, end = nullptr;
+  check(driver().event_create(&begin, 0), "make an event");
+  check(driver().event_create(&end, 0), "make an event");
+  float least = std::numeric_limits<float>::max();
+  for (int round = 0; round <= rounds; ++round) {
+    check(driver().event_record(begin, stream_), "record an event");
+    graph->launch();
+    check(driver().event_record(end, stream_), "record an event");
+    check(driver().event_synchronize(end), "run a kernel");
+    float milliseconds = 0;
+    check(driver().event_elapsed(&milliseconds, begin, end), "read an event");
+    if (round > 0) least = std::min(least, milliseconds);  // The first one warms up.
+  }
+  driver().event_destroy(begin);
+  driver().event_destroy(end);
+  return static_cast<double>(least) * 1e3 / repeat;
+}
+
+std::shared_ptr<const DeviceMemory> Device::workspace(std::size_t bytes) { return at_least(workspace_, bytes); }
+std::shared_ptr<const DeviceMemory> Device::arena(std::size_t bytes) { return at_least(arena_, bytes); }
+
+}  // namespace ulpscope::cuda

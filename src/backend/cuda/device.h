@@ -1,0 +1,95 @@
+// The GPU: memory, kernels and graphs on one stream.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/kernel_source.h"
+
+namespace ulpscope::cuda {
+
+/// Bytes on the device, freed with the object.
+class DeviceMemory {
+ public:
+  /// Throws Error(kUnsupported) saying what was needed and what is free.
+  explicit DeviceMemory(std::size_t bytes);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  Address address() const noexcept { return address_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  Address address_ = 0;
+  std::size_t bytes_;
+};
+
+/// A captured sequence of launches.
+class LaunchGraph {
+ public:
+  explicit LaunchGraph(GraphExec exec) : exec_(exec) {}
+  ~LaunchGraph();
+  LaunchGraph(const LaunchGraph&) = delete;
+  LaunchGraph& operator=(const LaunchGraph&) = delete;
+  void launch() const;
+
+ private:
+  GraphExec exec_;
+};
+
+/// The first GPU that the driver shows (CUDA_VISIBLE_DEVICES chooses), of sm_80 or later. Everything runs on one
+/// stream; whoever enqueues, captures or waits holds mutex().
+class Device {
+ public:
+  /// Made on the first call. Throws Error(kUnsupported): no driver, no GPU, an old GPU, the reason of the driver.
+  static Device& get();
+
+  const std::string& name() const noexcept { return name_; }          ///< "NVIDIA H200"
+  const std::string& architecture() const noexcept { return arch_; }  ///< "sm_90"
+  int multiprocessors() const noexcept { return multiprocessors_; }
+  Stream stream() const noexcept { return stream_; }
+  std::recursive_mutex& mutex() noexcept { return mutex_; }
+
+  /// Makes the GPU's context that of the calling thread.
+  void enter() const;
+
+  /// Compiles or finds the kernel of a source: in this process, else on the disk (kernel_cache.h). Needs no mutex.
+  Function function(const KernelSource& source);
+  /// Enqueues it; `pointers` as KernelSource says.
+  void launch(const KernelSource& source, Function function, std::span<const Address> pointers) const;
+  void upload(Address to, const void* from, std::size_t bytes) const;
+  /// Waits until the bytes are there.
+  void download(void* to, Address from, std::size_t bytes) const;
+  void wait() const;
+
+  /// What `enqueue` puts on the stream, to be launched as one.
+  std::unique_ptr<LaunchGraph> capture(const std::function<void()>& enqueue) const;
+  /// Microseconds of one call of `enqueue`: captured `repeat` times in one graph, the least of `rounds`.
+  double time(const std::function<void()>& enqueue, int repeat, int rounds) const;
+
+  /// Scratch memory that steps share, one after the other; at least so many bytes, address aligned to 256. The block
+  /// may be replaced by a larger one: graphs keep the one that they were captured with.
+  std::shared_ptr<const DeviceMemory> workspace(std::size_t bytes);
+  /// The same for the activations of plans.
+  std::shared_ptr<const DeviceMemory> arena(std::size_t bytes);
+
+ private:
+  Device();
+  std::string name_, arch_;
+  int multiprocessors_ = 0;
+  Context context_ = nullptr;
+  Stream stream_ = nullptr;
+  std::recursive_mutex mutex_;
+  std::mutex kernels_mutex_;
+  std::map<std::string, Function> kernels_;  ///< By source.
+  std::shared_ptr<const DeviceMemory> workspace_, arena_;
+};
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,90 @@
+// The functions of NVIDIA's driver that the backend calls, as cuda.h declares them (CUDA 12 and 13; the suffixes _v2
+// are what cuda.h makes of the plain names). tests/gpu/declarations compares them with the real header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "backend/cuda/library.h"
+
+namespace ulpscope::cuda {
+
+using Address = std::uint64_t;  ///< CUdeviceptr.
+using Context = struct OpaqueContext*;
+using Module = struct OpaqueModule*;
+using Function = struct OpaqueFunction*;
+using Stream = struct OpaqueStream*;
+using Event = struct OpaqueEvent*;
+using Graph = struct OpaqueGraph*;
+using GraphExec = struct OpaqueGraphExec*;
+
+/// CUresult: what the driver says of a call.
+enum Result : int {
+  kSuccess = 0,
+  kOutOfMemory = 2,
+  kNoDevice = 100,
+};
+
+/// CUdevice_attribute.
+enum class DeviceAttribute : int {
+  kMultiprocessors = 16,
+  kComputeCapabilityMajor = 75,
+  kComputeCapabilityMinor = 76,
+  kSharedMemoryPerBlock = 97,  ///< With opting in.
+};
+
+inline constexpr int kMaxDynamicSharedMemory = 8;  ///< CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+inline constexpr unsigned kNonBlockingStream = 1;  ///< CU_STREAM_NON_BLOCKING
+inline constexpr int kCaptureThreadLocal = 1;      ///< CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+
+struct Driver {
+  Driver();
+  Library library;
+  Result (*init)(unsigned flags);
+  Result (*get_error_string)(Result, const char**);
+  Result (*get_error_name)(Result, const char**);
+  Result (*driver_version)(int*);
+  Result (*device_get)(int* device, int ordinal);
+  Result (*device_count)(int*);
+  Result (*device_name)(char*, int length, int device);
+  Result (*device_attribute)(int*, DeviceAttribute, int device);
+  Result (*primary_context_retain)(Context*, int device);
+  Result (*context_set_current)(Context);
+  Result (*memory_info)(std::size_t* free, std::size_t* total);
+  Result (*memory_allocate)(Address*, std::size_t);
+  Result (*memory_free)(Address);
+  Result (*host_allocate)(void**, std::size_t, unsigned flags);
+  Result (*host_free)(void*);
+  Result (*copy_to_device)(Address, const void*, std::size_t, Stream);
+  Result (*copy_to_host)(void*, Address, std::size_t, Stream);
+  Result (*copy_on_device)(Address, Address, std::size_t, Stream);
+  Result (*set_bytes)(Address, unsigned char, std::size_t, Stream);
+  Result (*module_load)(Module*, const void* image);
+  Result (*module_unload)(Module);
+  Result (*module_function)(Function*, Module, const char*);
+  Result (*function_set_attribute)(Function, int attribute, int value);
+  Result (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, Stream,
+                   void**, void**);
+  Result (*stream_create)(Stream*, unsigned flags);
+  Result (*stream_synchronize)(Stream);
+  Result (*stream_begin_capture)(Stream, int mode);
+  Result (*stream_end_capture)(Stream, Graph*);
+  Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);
+  Result (*graph_launch)(GraphExec, Stream);
+  Result (*graph_destroy)(Graph);
+  Result (*graph_exec_destroy)(GraphExec);
+  Result (*event_create)(Event*, unsigned flags);
+  Result (*event_destroy)(Event);
+  Result (*event_record)(Event, Stream);
+  Result (*event_synchronize)(Event);
+  Result (*event_elapsed)(float* milliseconds, Event, Event);
+};
+
+/// Opened on the first call. Throws Error(kUnsupported) when there is no driver, or an old one.
+const Driver& driver();
+
+/// Throws for everything but success: Error(kUnsupported) with the driver's words. `what`: "launch a kernel".
+void check(Result result, const char* what);
+
+}  // namespace ulpscope::cuda

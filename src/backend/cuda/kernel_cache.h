@@ -1,0 +1,22 @@
+// What NVRTC and measurements gave before, on the disk.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace ulpscope::cuda {
+
+/// ULPSCOPE_CACHE, else XDG_CACHE_HOME/ulpscope, else ~/.cache/ulpscope, else empty: nothing is kept.
+std::filesystem::path cache_folder();
+
+/// The machine code of a source: from the disk, or compiled and put there. Several processes may do so at once: files
+/// are replaced as a whole. A file that is damaged, or that another source or version made, is made again.
+std::string cached_code(const std::string& source, std::string_view architecture);
+
+/// A text by name, as `put_cached` left it; empty when it is not there, damaged, or not readable.
+std::string get_cached(const std::string& name);
+/// Keeps a text; says so once and goes on where the disk refuses.
+void put_cached(const std::string& name, std::string_view text);
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,393 @@
+// Layers by themselves: movement as views, copies and gathers, casts, pooling and reductions; the CPU for all others.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "backend/conversion.h"
+#include "backend/cuda/lowering.h"
+#include "backend/cuda/trace.h"
+#include "backend/reference_kernel.h"
+#include "ops/forms.h"
+#include "ops/programs.h"
+#include "ops/window.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+/// Types that generated kernels read, write and convert.
+bool is_plain(DataType type) { return type != DataType::kFloat64 && type != DataType::kUndefined; }
+
+/// Throws for an index outside of a dimension, as the operator does.
+class IndexCheck final : public Kernel {
+ public:
+  IndexCheck(const Layer& layer, std::int64_t size) : layer_(layer), size_(size) {}
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const>) const override {
+    const Tensor indices = inputs[0]->cast(DataType::kInt64);
+    for (std::int64_t index : indices.values<std::int64_t>())
+      if (index < -size_ || index >= size_)
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("index {} is outside of [{}, {}]", index, -size_, size_ - 1), place_of("run", layer_));
+  }
+
+ private:
+  const Layer& layer_;
+  const std::int64_t size_;
+};
+
+}  // namespace
+
+void Lowering::lower(const LayerKernel& kernel) {
+  current_ = kernel.layer;
+  const Layer& l = layer(kernel.layer);
+  bool settled = !kernel.open && l.has_one_output();
+  bool on_host = true;  // Of integers that are on the host nothing goes to the device and back.
+  for (TensorId id : present(l.inputs)) {
+    settled &= spec_.shape(id) && is_plain(spec_.type(id)) && num_elements(shape(id)) > 0;
+    if (!spec_.is_constant(id))
+      on_host &= !locations_[id].device && physical_type(spec_.type(id)) != DataType::kFloat32;
+  }
+  for (TensorId id : present(l.outputs)) {
+    settled &= spec_.shape(id) && is_plain(spec_.type(id)) && num_elements(shape(id)) > 0;
+    on_host &= physical_type(spec_.type(id)) != DataType::kFloat32;
+  }
+  const bool several = !kernel.open && !on_host && l.op->moves_values;  // Split.
+  if (settled && !on_host && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
+      (lower_view(kernel) || lower_concat(kernel) || lower_cast(kernel) || lower_where(kernel) || lower_pool(kernel) ||
+       lower_rows(kernel) || lower_gather(kernel)))
+    return;
+  if ((settled || several) && !on_host && lower_traced(kernel)) return;
+  lower_host(kernel);
+}
+
+/// Layers that only rename or permute dimensions.
+bool Lowering::lower_view(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId input = l.inputs[0];
+  if (spec_.is_constant(input)) return false;
+  const Shape &from = shape(input), &to = shape(l.outputs[0]);
+  std::vector<std::int64_t> strides;
+  if (const auto permutation = ops::permutation(l, static_cast<std::int64_t>(from.size()))) {
+    const View view = device_view(kernel.operands[0]);
+    for (std::int64_t d : *permutation) strides.push_back(view.strides[static_cast<std::size_t>(d)]);
+  } else {
+    std::vector<const Tensor*> values;
+    for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
+    if (!ops::is_view(l, values)) return false;
+    const View view = device_view(kernel.operands[0]);
+    const auto same = reshaped_strides(from, view.strides, to);
+    if (!same) {
+      Operand dense = kernel.operands[0];
+      dense.rounding = kernel.outputs[0].rounding;
+      const DataType declared = physical_type(spec_.type(input));
+      const DataType type = declared != DataType::kFloat32        ? declared
+                            : is_exact(view.type, dense.rounding) ? view.type
+                                                                  : type_of(dense.rounding);
+      View copy = read_as(dense, type, dense_strides(from));
+      copy.strides = dense_strides(to);
+      if (alias(kernel.outputs[0], copy)) return true;
+      return false;
+    }
+    strides = *same;
+  }
+  View view = device_view(kernel.operands[0]);
+  view.strides = std::move(strides);
+  if (alias(kernel.outputs[0], view)) return true;
+  if (kernel.outputs[0].exact) return false;
+  const View stored = define(kernel.outputs[0], ordered_strides(to, view.strides));
+  add(KernelStep{copy_source({view.type, to, view.strides}, {stored.type, to, stored.strides}),
+                 {pointer(view)},
+                 {pointer(stored)}});
+  return true;
+}
+
+/// Layers whose results are elements of input 0, at places that are known: asks the operator itself which ones.
+bool Lowering::lower_traced(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId input = l.inputs[0];
+  if (!l.op->moves_values && !ops::is_nearest_resize(l)) return false;
+  if (spec_.is_constant(input) || !spec_.shape(input)) return false;
+  std::vector<Tensor> parameters(l.inputs.size());
+  for (std::size_t i = 1; i < l.inputs.size(); ++i) {
+    if (l.inputs[i] == kNone) continue;
+    if (!spec_.is_constant(l.inputs[i])) return false;
+    parameters[i] = spec_.value(l.inputs[i]);
+  }
+  for (const Store& output : kernel.outputs)
+    if (output.exact) return false;
+  const auto traces = trace_elements(l, shape(input), std::move(parameters), ops::is_nearest_resize(l));
+  if (!traces) return false;
+  const View from = device_view(kernel.operands[0]);
+  for (std::size_t o = 0; o < kernel.outputs.size(); ++o) {
+    const Store& store = kernel.outputs[o];
+    if (store.tensor == kNone) continue;
+    const Shape& to = shape(store.tensor);
+    const Trace trace = places_of((*traces)[o], shape(input), from.strides, to);
+    if (trace.strides) {
+      View view{from.buffer, from.type, from.offset + trace.offset, *trace.strides};
+      if (alias(store, view)) continue;
+      const View stored = define(store, dense_strides(to));
+      add(KernelStep{copy_source({view.type, to, view.strides}, {stored.type, to, stored.strides}),
+                     {pointer(view)},
+                     {pointer(stored)}});
+      continue;
+    }
+    View data = from;
+    data.offset += trace.offset;
+    const View indices = constant_view(
+        trace.places,
+        fmt::format("{}{}|places {} {}", weights_.scope(), kernel.layer.number(), o, fmt::join(from.strides, ",")),
+        DataType::kInt64);
+    const View stored = define(store, dense_strides(to));
+    add(KernelStep{gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, dense_strides(to)},
+                                 {stored.type, to, stored.strides}, 0),
+                   {pointer(data), pointer(indices)},
+                   {pointer(stored)}});
+  }
+  return true;
+}
+
+bool Lowering::lower_concat(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const Store& store = kernel.outputs[0];
+  const Shape& to = shape(store.tensor);
+  const auto axis = ops::concatenation_axis(l, static_cast<std::int64_t>(to.size()));
+  if (!axis || store.exact) return false;
+  std::vector<std::int64_t> order = dense_strides(to);
+  std::vector<View> parts;
+  bool found = false;
+  for (const Operand& operand : kernel.operands) {
+    if (operand.tensor == kNone) return false;
+    Operand as_stored{operand.tensor, Rounding::kNone, operand.first};
+    parts.push_back(device_view(as_stored));
+    const Shape& dims = spec_.is_constant(operand.tensor) ? spec_.value(operand.tensor).shape() : shape(operand.tensor);
+    if (!found && !spec_.is_constant(operand.tensor) && is_one_to_one(dims, parts.back().strides)) {
+      order = ordered_strides(to, parts.back().strides);
+      found = true;
+    }
+  }
+  const View whole = define(store, order);
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const TensorId id = kernel.operands[i].tensor;
+    const Shape& dims = spec_.is_constant(id) ? spec_.value(id).shape() : shape(id);
+    View place = whole;
+    place.offset += begin * whole.strides[static_cast<std::size_t>(*axis)];
+    begin += dims[static_cast<std::size_t>(*axis)];
+    if (num_elements(dims) == 0) continue;
+    add(KernelStep{copy_source({parts[i].type, dims, parts[i].strides}, {place.type, dims, place.strides}),
+                   {pointer(parts[i])},
+                   {pointer(place)}});
+  }
+  return true;
+}
+
+bool Lowering::lower_gather(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId data = l.inputs[0];
+  const auto axis = ops::gather_axis(l, static_cast<std::int64_t>(spec_.shape(data)->size()));
+  if (!axis || kernel.outputs[0].exact || spec_.is_constant(l.inputs[1])) return false;
+  // An index outside of the dimension has to be an error, which a kernel on the device cannot raise.
+  const int on_host = locations_[l.inputs[1]].host;
+  if (on_host < 0) return false;
+  add(HostStep{std::make_shared<IndexCheck>(l, shape(data)[static_cast<std::size_t>(*axis)]), {on_host}, {}});
+  const View from = device_view(kernel.operands[0]), indices = device_view(kernel.operands[1]);
+  const View to = define(kernel.outputs[0], dense_strides(shape(l.outputs[0])));
+  add(KernelStep{
+      gather_source({from.type, shape(data), from.strides}, {indices.type, shape(l.inputs[1]), indices.strides},
+                    {to.type, shape(l.outputs[0]), to.strides}, *axis),
+      {pointer(from), pointer(indices)},
+      {pointer(to)}});
+  return true;
+}
+
+bool Lowering::lower_where(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  if (!ops::is_where(l) || kernel.outputs[0].exact || !spec_.is_held_as_float(l.outputs[0])) return false;
+  const Shape& to = shape(l.outputs[0]);
+  std::vector<View> views;
+  std::vector<Pointer> reads;
+  std::vector<StridedTensor> operands;
+  for (const Operand& operand : kernel.operands) {
+    const bool constant = spec_.is_constant(operand.tensor);
+    views.push_back(device_view({operand.tensor, Rounding::kNone, operand.first}));
+    const Shape& dims = constant ? spec_.value(operand.tensor).shape() : shape(operand.tensor);
+    reads.push_back(pointer(views.back()));
+    operands.push_back({views.back().type, to, broadcast_strides(dims, views.back().strides, to)});
+  }
+  const View result = define(kernel.outputs[0], dense_strides(to));
+  add(KernelStep{where_source(operands[0], operands[1], operands[2], {result.type, to, result.strides}),
+                 std::move(reads),
+                 {pointer(result)}});
+  return true;
+}
+
+bool Lowering::lower_cast(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId input = l.inputs[0], output = l.outputs[0];
+  if (!ops::is_cast(l) || spec_.is_constant(input) || kernel.outputs[0].exact) return false;
+  // What holds narrow formats rounds as the attributes of Cast say: the CPU does.
+  for (TensorId id : {input, output})
+    if (is_storage_only(spec_.type(id))) return false;
+  const bool from_float = spec_.is_held_as_float(input), to_float = spec_.is_held_as_float(output);
+  const View view = device_view(kernel.operands[0]);
+  Store store = kernel.outputs[0];
+  if (from_float && to_float) {
+    const Rounding rounding = rounding_of(spec_.type(output));
+    if (rounding != Rounding::kNone && store.rounding != rounding && !is_exact(view.type, rounding)) {
+      if (store.rounding != Rounding::kNone) return false;  // Two roundings.
+      store.rounding = rounding;
+    }
+    if (alias(store, view)) return true;
+  }
+  const Shape& dims = shape(input);
+  const bool one_to_one = is_one_to_one(dims, view.strides);
+  const View result = define(store, one_to_one ? ordered_strides(dims, view.strides) : dense_strides(dims));
+  add(KernelStep{copy_source({view.type, dims, view.strides}, {result.type, dims, result.strides}),
+                 {pointer(view)},
+                 {pointer(result)}});
+  return true;
+}
+
+bool Lowering::lower_pool(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const auto form = ops::pool_form(l);
+  if (!form || !spec_.is_held_as_float(l.inputs[0]) || kernel.operands[0].integers || kernel.outputs[0].exact)
+    return false;
+  const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
+  if (input.size() < 3 || input.size() > 5) return false;
+  const ops::WindowGeometry g = ops::pool_geometry(l, input);
+  const PoolWindow window{*form != ops::PoolForm::kMax,
+                          *form == ops::PoolForm::kAverageIncludingPads,
+                          g.kernel,
+                          g.strides,
+                          g.dilations,
+                          g.pads_begin};
+  const View from = device_view(kernel.operands[0]);
+  const bool one_to_one = is_one_to_one(input, from.strides);
+  const View to = define(kernel.outputs[0], one_to_one ? ordered_strides(output, from.strides) : dense_strides(output));
+  add(KernelStep{pool_source({from.type, input, from.strides}, {to.type, output, to.strides}, window, g.pads_end,
+                             kernel.operands[0].rounding, kernel.outputs[0].rounding),
+                 {pointer(from)},
+                 {pointer(to)}});
+  return true;
+}
+
+/// Reductions and softmax over dimensions that are not the innermost ones, and means over all positions: programs over
+/// the same elements in another order of dimensions.
+bool Lowering::lower_rows(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  if (!spec_.is_held_as_float(l.inputs[0]) || !spec_.is_held_as_float(l.outputs[0])) return false;
+  if (kernel.operands[0].integers || kernel.outputs[0].exact || spec_.is_constant(l.inputs[0])) return false;
+  const Shape& input = shape(l.inputs[0]);
+  const auto rank = static_cast<std::int64_t>(input.size());
+  std::vector<std::int64_t> axes;
+  const bool spatial_mean = ops::is_spatial_mean(l, rank, 0);
+  if (spatial_mean) {
+    for (std::int64_t d = 2; d < rank; ++d) axes.push_back(d);
+  } else {
+    if (l.op->axes == nullptr || (l.op->kind != OpKind::kReduction && l.op->kind != OpKind::kSoftmax)) return false;
+    const TensorId given = l.input(1);
+    if (given != kNone && !spec_.is_constant(given)) return false;
+    const auto found = l.op->axes(l, rank, given == kNone ? nullptr : &spec_.value(given));
+    if (!found) return false;
+    axes = *found;
+  }
+  if (axes.empty()) return false;
+  const auto is_axis = [&](std::int64_t d) { return std::ranges::find(axes, d) != axes.end(); };
+  std::vector<std::int64_t> order;
+  for (const bool inner : {false, true})
+    for (std::int64_t d = 0; d < rank; ++d)
+      if (is_axis(d) == inner) order.push_back(d);
+  const View from = device_view(kernel.operands[0]);
+  const Shape& result = shape(l.outputs[0]);
+  const bool same_shape = result == input && num_elements(result) == num_elements(input);
+  const View to =
+      define(kernel.outputs[0], same_shape && is_one_to_one(input, from.strides) ? ordered_strides(input, from.strides)
+                                                                                 : dense_strides(result));
+  Shape domain;
+  std::vector<std::int64_t> read, write;
+  std::size_t kept = 0;  // Of the result, when reduced dimensions are gone.
+  const bool gone = result.size() != input.size();
+  std::vector<std::int64_t> result_stride(input.size(), 0);
+  for (std::int64_t d = 0; d < rank; ++d)
+    if (!is_axis(d))
+      result_stride[d] = to.strides[gone ? kept++ : static_cast<std::size_t>(d)];
+    else if (l.op->kind == OpKind::kSoftmax)
+      result_stride[d] = to.strides[static_cast<std::size_t>(d)];
+  for (std::int64_t d : order) {
+    domain.push_back(input[static_cast<std::size_t>(d)]);
+    read.push_back(from.strides[static_cast<std::size_t>(d)]);
+    write.push_back(result_stride[static_cast<std::size_t>(d)]);
+  }
+  ProgramAssembly assembly(domain, static_cast<int>(axes.size()));
+  const Rounding rounding = kernel.operands[0].rounding;
+  const Register x = assembly.input(from, read, is_exact(from.type, rounding) ? Rounding::kNone : rounding);
+  std::int64_t length = 1;
+  for (std::int64_t d : axes) length *= input[static_cast<std::size_t>(d)];
+  std::vector<ops::ProgramOperand> operands(std::max<std::size_t>(l.inputs.size(), 1));
+  operands[0].reg = x;
+  std::optional<Register> value;
+  if (spatial_mean)
+    value = assembly.program().apply(Instruction::kReduceMean, x);
+  else
+    value = ops::append_instructions(assembly.program(), l, operands, length);
+  if (!value) throw InternalError("a reduction without instructions: " + l.name);
+  assembly.output(*value, to, write, kernel.outputs[0].rounding);
+  add(std::move(assembly).finish());
+  return true;
+}
+
+void Lowering::lower_host(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  std::vector<int> inputs, outputs;
+  std::vector<DataType> types;
+  std::vector<Rounding> rounding;
+  bool moves_floats = false;
+  for (const Operand& operand : kernel.operands) {
+    if (operand.tensor == kNone) {
+      inputs.push_back(-1);
+      continue;
+    }
+    moves_floats |= locations_[operand.tensor].device.has_value() && locations_[operand.tensor].host < 0;
+    inputs.push_back(operand.integers ? host_integers(operand) : host_value(operand));
+  }
+  for (const Store& output : kernel.outputs) {
+    const bool present = output.tensor != kNone;
+    types.push_back(present ? spec_.type(output.tensor) : DataType::kUndefined);
+    rounding.push_back(output.exact ? Rounding::kNone : output.rounding);
+    outputs.push_back(
+        present ? new_host(spec_.type(output.tensor), kernel.open ? std::nullopt : spec_.shape(output.tensor)) : -1);
+    if (present) moves_floats |= physical_type(spec_.type(output.tensor)) == DataType::kFloat32;
+  }
+  add(HostStep{make_reference_kernel(l, types, rounding, false,
+                                     subgraphs_.contains(kernel.layer) ? subgraphs_[kernel.layer] : GraphFunction{}),
+               std::move(inputs), outputs});
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    const Store& store = kernel.outputs[o];
+    if (store.tensor == kNone) continue;
+    locations_[store.tensor].host = outputs[o];
+    if (!store.exact) continue;
+    exact_[store.tensor].host = outputs[o];
+    const int rounded = new_host(spec_.type(store.tensor), kernel.open ? std::nullopt : spec_.shape(store.tensor));
+    add(HostStep{make_rounding_kernel(store.rounding), {outputs[o]}, {rounded}});
+    locations_[store.tensor].host = rounded;
+  }
+  if (moves_floats) host_layers_.insert(l.name);
+}
+
+int Lowering::host_integers(const Operand& operand) {
+  if (spec_.is_constant(operand.tensor)) {
+    HostValue value;
+    value.constant = constants_.dequantized(current_, operand);
+    made_.host.push_back(std::move(value));
+    return static_cast<int>(made_.host.size()) - 1;
+  }
+  const int source = host_value({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
+  const int result = new_host(DataType::kFloat32, spec_.shape(operand.tensor));
+  add(HostStep{make_quantize_kernel(quantize_spec(operand.quantization, true)), {source}, {result}});
+  return result;
+}
+
+}  // namespace ulpscope::cuda

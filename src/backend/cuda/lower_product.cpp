@@ -1,0 +1,434 @@
+// Products of matrices: cuBLASLt with bias, residual and relu where these are all there is, else into float32 (or
+// int32) and a program for the rest; the CPU for forms that cuBLASLt does not take.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cuda/lowering.h"
+#include "backend/reference_kernel.h"
+#include "ops/movement.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+/// The type that a product reads its operands in.
+DataType operand_type(const ProductKernel& kernel) {
+  return kernel.integers ? DataType::kInt8 : type_of(kernel.operands[0].rounding);
+}
+
+bool has_unsigned(const ProductKernel& kernel) {
+  return kernel.integers &&
+         (kernel.operands[0].quantization.is_unsigned || kernel.operands[1].quantization.is_unsigned);
+}
+
+/// The elements of all, one after the other.
+Tensor joined(const std::vector<Tensor>& parts) {
+  std::int64_t count = 0;
+  for (const Tensor& part : parts) count += part.size();
+  Tensor result(DataType::kFloat32, {count});
+  float* out = result.data<float>();
+  for (const Tensor& part : parts) out = std::copy_n(part.data<float>(), part.size(), out);
+  return result;
+}
+
+}  // namespace
+
+void Lowering::lower(const ProductKernel& kernel) {
+  current_ = kernel.layer;
+  if (lowered_.contains(&kernel)) return;
+  const bool empty = num_elements(kernel.epilogue.domain) == 0;
+  if (!empty && !has_unsigned(kernel)) {
+    if (lower_with_others(kernel) || lower_matrices(kernel) || lower_convolution(kernel)) return;
+  }
+  lower_host_product(kernel);
+}
+
+View Lowering::read_integers(const Operand& operand, std::vector<std::int64_t> strides) {
+  const Shape& dims = shape(operand.tensor);
+  const auto key = std::make_tuple(operand.tensor, operand.exact, DataType::kInt8, Rounding::kNone, strides);
+  if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
+  const View from = device_view({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
+  const View to = new_view(operand.quantization.is_unsigned ? DataType::kUInt8 : DataType::kInt8, dims, strides);
+  ProgramAssembly assembly(dims, 0);
+  const Register value = assembly.input(from, from.strides, Rounding::kNone);
+  assembly.output(assembly.program().apply(Instruction::kCopy, value), to, to.strides, Rounding::kNone,
+                  operand.quantization);
+  add(std::move(assembly).finish());
+  return copies_[key] = to;
+}
+
+namespace {
+
+/// Rows or columns are contiguous, and lie at strides that cuBLASLt takes for this type.
+bool is_matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride,
+               DataType type) {
+  const std::int64_t multiple = type == DataType::kInt8 ? 4 : 1;
+  const bool by_rows = (column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1);
+  const bool by_columns = (row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1);
+  if (type == DataType::kInt8) return by_rows && row_stride % multiple == 0;
+  return by_rows || by_columns;
+}
+
+}  // namespace
+
+/// `dims`: what MatMul reads (at least two dimensions), or the rows of several batches as one.
+View Lowering::read_matrix(const Operand& operand, DataType type, const Shape& dims, MatrixOperand& matrix,
+                           std::int64_t batch) {
+  const Shape& own = shape(operand.tensor);
+  const std::size_t rank = dims.size();
+  const auto matrix_of = [&](const View& view) {
+    const auto strides = reshaped_strides(own, view.strides, dims);
+    if (!strides) return false;
+    const std::vector<std::int64_t>& s = *strides;
+    if (!is_matrix(dims[rank - 2], dims[rank - 1], s[rank - 2], s[rank - 1], type)) return false;
+    matrix.row_stride = s[rank - 2];
+    matrix.column_stride = dims[rank - 1] == 1 && matrix.row_stride != 1 ? 1 : s[rank - 1];
+    matrix.batch_stride = rank > 2 && batch > 1 ? s[0] : 0;
+    return true;
+  };
+  if (operand.integers) {
+    const View integers = read_integers(operand, dense_strides(own));
+    if (!matrix_of(integers)) throw InternalError("dense integers are no matrix");
+    return integers;
+  }
+  View view = read_as(operand, type);
+  if (!matrix_of(view)) {
+    view = read_as(operand, type, dense_strides(own));
+    if (!matrix_of(view)) throw InternalError("a dense tensor is no matrix");
+  }
+  return view;
+}
+
+bool Lowering::lower_matrices(const ProductKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const auto form = ops::matrix_form(l);
+  if (!form) return false;
+  const Operand &a = kernel.operands[0], &b = kernel.operands[1];
+  const DataType type = operand_type(kernel);
+  if (spec_.is_constant(a.tensor)) return false;
+  const auto matrices = form->plain ? matmul_shape(shape(a.tensor), shape(b.tensor))
+                                    : std::optional(gemm_shape(*form, shape(a.tensor), kernel.epilogue.domain));
+  if (!matrices || matrices->k == 0 || matrices->batch_a != matrices->batch_b) return false;
+  const std::int64_t batch = num_elements(matrices->batch_a);
+  MatrixProductSpec spec{.m = matrices->m, .n = matrices->n, .k = matrices->k, .batch = batch};
+  spec.operands = type;
+  spec.tf32 = a.rounding == Rounding::kTF32;
+  if (kernel.integers && (spec.k % 4 != 0 || spec.n % 4 != 0)) return false;
+  ProductStep step;
+  Results results;
+  results.channel = kernel.epilogue.domain.size() - 1;
+  const Shape a_shape = matrices->transpose_a ? Shape{spec.k, spec.m}
+                        : batch > 1           ? Shape{batch, spec.m, spec.k}
+                                              : Shape{spec.m, spec.k};
+  const View a_view = read_matrix(a, type, a_shape, spec.a, batch);
+  if (matrices->transpose_a) std::swap(spec.a.row_stride, spec.a.column_stride);
+  step.a = pointer(a_view);
+  View b_view;
+  if (spec_.is_constant(b.tensor)) {
+    if (kernel.integers && batch > 1) return false;
+    const Weights weights = product_weights(kernel, *matrices);
+    results.scale = weights.scale;
+    b_view = constant_memory(weights.key, type, weights.values);
+    spec.b = {1, spec.k, batch > 1 ? spec.k * spec.n : 0};
+  } else {
+    const Shape b_shape = matrices->transpose_b ? Shape{spec.n, spec.k}
+                          : batch > 1           ? Shape{batch, spec.k, spec.n}
+                                                : Shape{spec.k, spec.n};
+    if (kernel.integers) {
+      // Integers are multiplied with k innermost on both sides.
+      if (!form->plain) return false;
+      const Shape& own = shape(b.tensor);
+      std::vector<std::int64_t> strides = dense_strides(own);
+      strides[own.size() - 2] = 1;
+      strides[own.size() - 1] = spec.k;
+      b_view = read_integers(b, std::move(strides));
+      spec.b = {1, spec.k, batch > 1 ? spec.k * spec.n : 0};
+      results.scale = Tensor::of<float>({1}, {a.quantization.scale * b.quantization.scale});
+    } else {
+      b_view = read_matrix(b, type, b_shape, spec.b, batch);
+      if (matrices->transpose_b) std::swap(spec.b.row_stride, spec.b.column_stride);
+    }
+  }
+  step.b = pointer(b_view);
+  spec.alignment = std::min(alignment_of(a_view), alignment_of(b_view));
+  spec.d = {spec.n, 1, batch > 1 ? spec.m * spec.n : 0};
+  results.alpha = form->alpha;
+  results.beta = form->beta;
+  if (kernel.operands.size() > 2 && form->beta != 0.0f) results.addend = kernel.operands[2];
+  fold_epilogue(kernel, spec, step, results);
+  if (!target_.has_product(spec)) return false;
+  step.spec = spec;
+  if (results.view.buffer < 0)
+    results.view = new_view(spec.result, kernel.epilogue.domain, dense_strides(kernel.epilogue.domain));
+  step.d = pointer(results.view);
+  add(std::move(step));
+  lower_epilogue(kernel, results);
+  return true;
+}
+
+/// The constant operand b, [batch, n, k] in float32, and what names it.
+Lowering::Weights Lowering::product_weights(const ProductKernel& kernel, const MatrixShape& matrices) {
+  const Operand& b = kernel.operands[1];
+  Weights result;
+  result.key = fmt::format("{}|{}|{}|k innermost", constants_.key(b.tensor), static_cast<int>(b.first),
+                           static_cast<int>(b.rounding));
+  ConstantSource values = constants_.source(b);
+  if (kernel.integers) {
+    const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);
+    const auto weights = constants_.integer_weights(layer(kernel.layer),
+                                                    constants_.get({b.tensor, Rounding::kNone, b.first}), key, false);
+    result.scale = constants_.product_scales(kernel.operands[0].quantization, weights->scales, key);
+    values = [weights] { return weights->integers; };
+    result.key = key + "|k innermost";
+  }
+  result.values = [values, k = matrices.k, n = matrices.n, transposed = matrices.transpose_b] {
+    const Tensor value = values();
+    const std::int64_t count = value.size() / (k * n);
+    if (transposed) return value.reshaped({count, n, k});
+    Tensor turned(DataType::kFloat32, {count, n, k});
+    const std::vector<std::int64_t> order{0, 2, 1};
+    ops::copy_permuted(value, {count, k, n}, order, turned);
+    return turned;
+  };
+  return result;
+}
+
+/// How far bias, residual and relu, in this order, are the beginning of the epilogue.
+Lowering::Fold Lowering::fold_of(const ProductKernel& kernel, std::int64_t n, DataType type,
+                                 const Operand& addend_of_form) {
+  const ProgramKernel& epilogue = kernel.epilogue;
+  Fold fold;
+  const auto as_bias = [&](const Operand& candidate) {
+    if (candidate.tensor == kNone || !spec_.is_constant(candidate.tensor) || candidate.integers) return false;
+    const Tensor& value = spec_.value(candidate.tensor);
+    return value.size() == n && n > 1 && value.shape().back() == n && value.type() == DataType::kFloat32 &&
+           type_of(candidate.rounding) == type;
+  };
+  if (addend_of_form.tensor != kNone) {
+    if (!as_bias(addend_of_form)) return fold;
+    fold.bias = addend_of_form;
+  }
+  Register user = -1;
+  while (const Program::Value* next = fold.relu ? nullptr : only_use(epilogue, fold.done, &user)) {
+    const Load* load = addend(epilogue, *next, fold.done);
+    if (next->instruction == Instruction::kRelu) {
+      fold.relu = true;
+    } else if (load != nullptr && !load->per_channel && fold.bias.tensor == kNone && fold.residual.tensor == kNone &&
+               as_bias(load->operand)) {
+      fold.bias = load->operand;
+    } else if (load != nullptr && !load->per_channel && fold.residual.tensor == kNone &&
+               is_residual(load->operand, epilogue.domain, type)) {
+      fold.residual = load->operand;
+    } else {
+      break;
+    }
+    fold.done = user;
+  }
+  if (epilogue.outputs.size() != 1) return fold;
+  const auto& [source, store] = epilogue.outputs[0];
+  fold.whole = source == fold.done && !store.exact && store.tensor != kNone && type_of(store.rounding) == type;
+  return fold;
+}
+
+/// A tensor that lies as the results will, in their type.
+bool Lowering::is_residual(const Operand& operand, const Shape& domain, DataType type) {
+  if (spec_.is_constant(operand.tensor) || operand.integers || shape(operand.tensor) != domain) return false;
+  const View view = device_view(operand);
+  return view.type == type && is_exact(type, operand.rounding) &&
+         same_places(domain, view.strides, dense_strides(domain));
+}
+
+/// Lets bias, residual and relu ride on the product when they, and one store, are all that is left to do.
+void Lowering::fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step,
+                             Results& results) {
+  spec.result = kernel.integers ? DataType::kInt32 : DataType::kFloat32;
+  if (kernel.integers || results.alpha != 1.0f || results.beta != 1.0f) return;
+  const Fold fold = fold_of(kernel, spec.n, spec.operands, results.addend);
+  if (!fold.whole) return;
+  spec.result = spec.operands;
+  spec.bias = fold.bias.tensor != kNone;
+  spec.residual = fold.residual.tensor != kNone;
+  spec.relu = fold.relu;
+  if (spec.bias) step.bias = pointer(constant_view(fold.bias, spec.result));
+  if (spec.residual) {
+    const View view = device_view(fold.residual);
+    step.residual = pointer(view);
+    spec.alignment = std::min(spec.alignment, alignment_of(view));
+  }
+  results.addend = {};
+  results.done = fold.done;
+  results.view = define(kernel.epilogue.outputs[0].store, dense_strides(kernel.epilogue.domain));
+}
+
+/// Several products of one operand by constant matrices, with nothing behind them but a bias, are one product with more
+/// columns: the first one computes the others, too.
+bool Lowering::lower_with_others(const ProductKernel& first) {
+  struct Member {
+    const ProductKernel* kernel;
+    MatrixShape matrices;
+    Fold fold;
+  };
+  const DataType type = operand_type(first);
+  const auto as_member = [&](const ProductKernel& kernel) -> std::optional<Member> {
+    const auto form = ops::matrix_form(layer(kernel.layer));
+    if (!form || kernel.integers || lowered_.contains(&kernel) || form->alpha != 1.0f || form->beta != 1.0f) return {};
+    if (kernel.operands[0] != first.operands[0] || kernel.operands[1].rounding != first.operands[1].rounding) return {};
+    if (spec_.is_constant(kernel.operands[0].tensor) || !spec_.is_constant(kernel.operands[1].tensor)) return {};
+    if (num_elements(kernel.epilogue.domain) == 0) return {};
+    const auto matrices =
+        form->plain ? matmul_shape(shape(kernel.operands[0].tensor), shape(kernel.operands[1].tensor))
+                    : std::optional(gemm_shape(*form, shape(kernel.operands[0].tensor), kernel.epilogue.domain));
+    if (!matrices || !matrices->batch_a.empty() || matrices->transpose_a || matrices->k == 0 || matrices->n % 8 != 0)
+      return {};
+    Fold fold = fold_of(kernel, matrices->n, type, kernel.operands.size() > 2 ? kernel.operands[2] : Operand{});
+    if (!fold.whole || fold.relu || fold.residual.tensor != kNone) return {};
+    return Member{&kernel, *matrices, std::move(fold)};
+  };
+  std::vector<Member> members;
+  if (auto member = as_member(first)) members.push_back(std::move(*member));
+  if (members.empty()) return false;
+  for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
+    for (const KernelDescription& description : kernels)
+      if (const auto* kernel = std::get_if<ProductKernel>(&description); kernel != nullptr && kernel != &first)
+        if (auto member = as_member(*kernel)) members.push_back(std::move(*member));
+  if (members.size() < 2) return false;
+  std::int64_t columns = 0;
+  bool biased = false;
+  std::string key = "together";
+  std::vector<ConstantSource> parts;
+  std::vector<Tensor> biases;
+  for (const Member& member : members) {
+    columns += member.matrices.n;
+    biased |= member.fold.bias.tensor != kNone;
+    const Weights weights = product_weights(*member.kernel, member.matrices);
+    key += "|" + weights.key;
+    parts.push_back(weights.values);
+    biases.push_back(member.fold.bias.tensor == kNone ? Tensor::of<float>({1}, {0.0f})
+                                                      : constants_.get(member.fold.bias));
+  }
+  const MatrixShape& shape_of_first = members[0].matrices;
+  MatrixProductSpec spec{.m = shape_of_first.m, .n = columns, .k = shape_of_first.k};
+  spec.operands = spec.result = type;
+  spec.tf32 = first.operands[0].rounding == Rounding::kTF32;
+  spec.bias = biased;
+  spec.b = {1, spec.k, 0};
+  spec.d = {columns, 1, 0};
+  const View a = read_matrix(first.operands[0], type, {spec.m, spec.k}, spec.a, 1);
+  spec.alignment = alignment_of(a);
+  if (!target_.has_product(spec)) return false;
+  ProductStep step;
+  step.a = pointer(a);
+  step.b = pointer(constant_memory(key, type, [parts] {
+    std::vector<Tensor> made;
+    for (const ConstantSource& part : parts) made.push_back(part());
+    return joined(made);
+  }));
+  if (biased) {
+    std::vector<Tensor> rows;
+    for (std::size_t i = 0; i < biases.size(); ++i) {
+      Tensor row(DataType::kFloat32, {members[i].matrices.n});
+      for (std::int64_t c = 0; c < row.size(); ++c)
+        row.data<float>()[c] = biases[i].data<float>()[biases[i].size() == 1 ? 0 : c];
+      rows.push_back(std::move(row));
+    }
+    const Tensor bias = joined(rows);
+    step.bias = pointer(constant_view(bias, content_key(bias), type));
+  }
+  const View whole = new_view(type, {spec.m, columns}, {columns, 1});
+  step.d = pointer(whole);
+  step.spec = spec;
+  add(std::move(step));
+  std::int64_t begin = 0;
+  for (const Member& member : members) {
+    const Shape& domain = member.kernel->epilogue.domain;
+    Shape wide = domain;
+    wide.back() = columns;
+    View part = whole;
+    part.offset = begin;
+    part.strides = dense_strides(wide);
+    begin += member.matrices.n;
+    locations_[member.kernel->epilogue.outputs[0].store.tensor].device = std::move(part);
+    lowered_.insert(member.kernel);
+  }
+  return true;
+}
+
+Register Lowering::append_scaling(const Results& results, ProgramAssembly& assembly, Register value) {
+  Program& program = assembly.program();
+  const Shape& domain = assembly.domain();
+  const auto operand = [&](const Tensor& tensor) {
+    if (tensor.size() == 1) return program.constant(tensor.data<float>()[0]);
+    std::vector<std::int64_t> strides(domain.size(), 0);
+    strides[results.channel] = 1;
+    return assembly.input(constant_view(tensor, content_key(tensor), DataType::kFloat32), strides, Rounding::kNone);
+  };
+  if (results.scale) value = program.apply(Instruction::kMul, value, operand(results.scale));
+  if (results.bias) value = program.apply(Instruction::kAdd, value, operand(results.bias));
+  if (results.alpha != 1.0f) value = program.apply(Instruction::kMul, value, program.constant(results.alpha));
+  if (results.addend.tensor == kNone) return value;
+  ProgramKernel host;
+  host.layers = {current_};
+  host.domain = domain;
+  Register added = load(host, {Load::Source::kTensor, results.addend}, assembly);
+  if (results.beta != 1.0f) added = program.apply(Instruction::kMul, added, program.constant(results.beta));
+  return program.apply(Instruction::kAdd, value, added);
+}
+
+void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& results) {
+  const ProgramKernel& epilogue = kernel.epilogue;
+  if (epilogue.outputs.empty()) return;
+  if (epilogue.outputs.size() == 1 && epilogue.outputs[0].source == results.done) {
+    const Store& store = epilogue.outputs[0].store;
+    const auto& own = locations_[store.tensor].device;
+    if (own && own->buffer == results.view.buffer) return;  // Stored by the product itself.
+    const bool plain = !results.scale && !results.bias && results.alpha == 1.0f && results.addend.tensor == kNone;
+    if (plain && results.view.type == DataType::kFloat32 && alias(store, results.view)) return;
+  }
+  ProgramAssembly assembly(epilogue.domain, 0);
+  const Register raw = assembly.input(results.view, results.view.strides, Rounding::kNone);
+  std::vector<Register> registers(epilogue.program.values.size(), -1);
+  registers[results.done] = append_scaling(results, assembly, raw);
+  ProgramKernel rest = epilogue;
+  if (rest.layers.empty()) rest.layers = {kernel.layer};
+  assemble(rest, assembly, registers);
+  // A register that is a load or constant itself is stored through a copy.
+  for (const auto& output : rest.outputs)
+    if (registers[output.source] == raw) registers[output.source] = assembly.program().apply(Instruction::kCopy, raw);
+  store_outputs(rest, assembly, registers, results.view.strides);
+  add(std::move(assembly).finish());
+}
+
+void Lowering::lower_host_product(const ProductKernel& kernel) {
+  Layer l = layer(kernel.layer);
+  std::vector<int> inputs;
+  const auto known = [&](Tensor tensor) {
+    HostValue value;
+    value.constant = std::move(tensor);
+    made_.host.push_back(std::move(value));
+    return static_cast<int>(made_.host.size()) - 1;
+  };
+  for (const Operand& operand : kernel.operands)
+    inputs.push_back(operand.tensor == kNone ? -1 : operand.integers ? host_integers(operand) : host_value(operand));
+  if (kernel.normalization != kNone) {
+    const Rounding rounding = kernel.operands[1].rounding;
+    std::string key;
+    l.inputs.resize(3, kNone);
+    inputs.resize(3, -1);
+    Tensor weights = constants_.convolution_weights(kernel, rounding, key)();
+    if (kernel.integers)
+      weights = constants_.weights_of_integers(
+          l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
+    inputs[1] = known(std::move(weights));
+    inputs[2] = known(constants_.convolution_bias(kernel, rounding, key));
+  }
+  host_layers_.insert(l.name);
+  const int result = new_host(DataType::kFloat32, kernel.epilogue.domain);
+  add(HostStep{make_reference_kernel(std::move(l), spec_.type(kernel.result), false), std::move(inputs), {result}});
+  Results results;
+  results.view = new_view(DataType::kFloat32, kernel.epilogue.domain, dense_strides(kernel.epilogue.domain));
+  add(UploadStep{result, pointer(results.view)});
+  lower_epilogue(kernel, results);
+}
+
+}  // namespace ulpscope::cuda

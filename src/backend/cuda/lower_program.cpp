@@ -1,0 +1,133 @@
+// Programs: loads are strided inputs of a generated kernel, in the type and order of what is there.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cuda/lowering.h"
+#include "engine/scale_shift.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cuda {
+
+ProgramAssembly::ProgramAssembly(Shape domain, int row_dims) {
+  spec_.domain = std::move(domain);
+  spec_.row_dims = row_dims;
+}
+
+Register ProgramAssembly::input(const View& view, std::vector<std::int64_t> strides, Rounding rounding) {
+  reads_.push_back({view.buffer, view.offset * static_cast<std::int64_t>(size_of(view.type))});
+  spec_.inputs.push_back({view.type, std::move(strides), rounding, alignment_of(view)});
+  return spec_.program.load(static_cast<int>(spec_.inputs.size()) - 1);
+}
+
+void ProgramAssembly::output(Register source, const View& view, std::vector<std::int64_t> strides, Rounding rounding,
+                             std::optional<Quantization> quantization) {
+  writes_.push_back({view.buffer, view.offset * static_cast<std::int64_t>(size_of(view.type))});
+  spec_.outputs.push_back({source, view.type, std::move(strides), rounding, alignment_of(view), quantization});
+}
+
+KernelStep ProgramAssembly::finish() && { return {program_source(spec_), std::move(reads_), std::move(writes_)}; }
+
+namespace {
+
+std::vector<std::int64_t> channel_strides(const Shape& domain) {
+  std::vector<std::int64_t> strides(domain.size(), 0);
+  if (domain.size() > 1 && domain[1] != 1) strides[1] = 1;
+  return strides;
+}
+
+/// Strides over the domain of a tensor that has its shape, or one value per row: with its row dimensions at size 1, or
+/// without them.
+std::vector<std::int64_t> output_strides(const Shape& domain, int row_dims, const Shape& shape,
+                                         std::span<const std::int64_t> strides) {
+  if (shape == domain) return {strides.begin(), strides.end()};
+  std::vector<std::int64_t> result(domain.size(), 0);
+  for (std::size_t d = 0; d + static_cast<std::size_t>(row_dims) < domain.size(); ++d) result[d] = strides[d];
+  return result;
+}
+
+}  // namespace
+
+Register Lowering::load(const ProgramKernel& kernel, const Load& load, ProgramAssembly& assembly) {
+  const TensorId id = load.operand.tensor;
+  const Shape& domain = kernel.domain;
+  if (const Tensor value = constants_.of_load(load, kernel.layers[0])) {
+    if (value.size() == 1 && value.type() == DataType::kFloat32)
+      return assembly.program().constant(value.data<float>()[0]);
+    const Rounding rounding = load.operand.integers ? Rounding::kNone : load.operand.rounding;
+    const std::string name =
+        load.source == Load::Source::kTensor
+            ? constants_.key(id) + (load.operand.integers ? fmt::format("|of {}", kernel.layers[0].number()) : "")
+            : fmt::format("{}{}|{}", weights_.scope(), load.normalization.number(), static_cast<int>(load.source));
+    const View view = constant_view(
+        value, fmt::format("{}|load {} {}", name, static_cast<int>(load.operand.first), static_cast<int>(rounding)),
+        value.type() == DataType::kFloat32 ? type_of(rounding) : value.type());
+    return assembly.input(
+        view, load.per_channel ? channel_strides(domain) : broadcast_strides(value.shape(), view.strides, domain),
+        Rounding::kNone);
+  }
+  const View view = device_view(load.operand);
+  const Rounding rounding = is_exact(view.type, load.operand.rounding) ? Rounding::kNone : load.operand.rounding;
+  return assembly.input(
+      view, load.per_channel ? channel_strides(domain) : broadcast_strides(shape(id), view.strides, domain), rounding);
+}
+
+void Lowering::assemble(const ProgramKernel& kernel, ProgramAssembly& assembly, std::vector<Register>& registers) {
+  const auto& values = kernel.program.values;
+  registers.resize(values.size(), -1);
+  std::vector<char> wanted(values.size(), 0);
+  for (const ProgramKernel::Output& output : kernel.outputs) wanted[output.source] = 1;
+  for (std::size_t r = values.size(); r-- > 0;) {
+    if (wanted[r] == 0 || registers[r] >= 0) continue;
+    if (values[r].a >= 0) wanted[values[r].a] = 1;
+    if (values[r].b >= 0) wanted[values[r].b] = 1;
+  }
+  for (std::size_t r = 0; r < values.size(); ++r) {
+    if (wanted[r] == 0 || registers[r] >= 0) continue;
+    const Program::Value& value = values[r];
+    const auto of = [&](Register operand) { return operand < 0 ? -1 : registers[operand]; };
+    if (value.kind == Program::Kind::kLoad)
+      registers[r] = load(kernel, kernel.loads[value.load], assembly);
+    else if (value.kind == Program::Kind::kConstant)
+      registers[r] = assembly.program().constant(value.constant);
+    else
+      registers[r] = assembly.program().apply(value.instruction, of(value.a), of(value.b), value.p, value.q);
+  }
+}
+
+void Lowering::store_outputs(const ProgramKernel& kernel, ProgramAssembly& assembly,
+                             const std::vector<Register>& registers, const std::vector<std::int64_t>& order) {
+  for (const auto& [source, store] : kernel.outputs) {
+    const Shape& dims = shape(store.tensor);
+    const std::vector<std::int64_t> strides = dims == kernel.domain ? order : dense_strides(dims);
+    const std::vector<std::int64_t> over = output_strides(kernel.domain, kernel.row_dims, dims, strides);
+    assembly.output(registers[source], define(store, strides), over, store.rounding);
+    if (const auto exact = define_exact(store, strides))
+      assembly.output(registers[source], *exact, over, Rounding::kNone);
+  }
+}
+
+void Lowering::lower(const ProgramKernel& kernel) {
+  current_ = kernel.layers.back();
+  if (num_elements(kernel.domain) == 0) {
+    for (const auto& output : kernel.outputs) {
+      define(output.store, dense_strides(shape(output.store.tensor)));
+      define_exact(output.store, dense_strides(shape(output.store.tensor)));
+    }
+    return;
+  }
+  ProgramAssembly assembly(kernel.domain, kernel.row_dims);
+  std::vector<Register> registers;
+  assemble(kernel, assembly, registers);
+  // The results lie as the first operand does that fills the domain.
+  std::vector<std::int64_t> order = dense_strides(kernel.domain);
+  for (const ProgramInput& input : assembly.spec().inputs)
+    if (is_one_to_one(kernel.domain, input.strides)) {
+      order = ordered_strides(kernel.domain, input.strides);
+      break;
+    }
+  store_outputs(kernel, assembly, registers, order);
+  add(std::move(assembly).finish());
+}
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,284 @@
+#include "backend/cuda/lowering.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "backend/conversion.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::cuda {
+
+Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
+            const IdMap<LayerId, GraphFunction>& subgraphs, LoweringTarget& target) {
+  return Lowering(spec, schedule, weights, subgraphs, target).run();
+}
+
+DataType type_of(Rounding rounding) {
+  if (rounding == Rounding::kF16) return DataType::kFloat16;
+  return rounding == Rounding::kBF16 ? DataType::kBFloat16 : DataType::kFloat32;
+}
+
+Lowering::Lowering(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
+                   const IdMap<LayerId, GraphFunction>& subgraphs, LoweringTarget& target)
+    : spec_(spec),
+      schedule_(schedule),
+      network_(*spec.network),
+      weights_(weights),
+      constants_(spec, weights),
+      subgraphs_(subgraphs),
+      target_(target),
+      locations_(network_.tensors.size()) {}
+
+Steps Lowering::run() {
+  for (std::size_t i = 0; i < network_.inputs.size(); ++i) {
+    const TensorId id = network_.inputs[i];
+    locations_[id].host = new_host(spec_.type(id), spec_.shape(id));
+    made_.host.back().input = static_cast<int>(i);
+  }
+  for (const std::vector<KernelDescription>& kernels : schedule_.kernels) {
+    if (lower_attention(kernels)) continue;
+    for (const KernelDescription& kernel : kernels)
+      std::visit([&](const auto& described) { lower(described); }, kernel);
+  }
+  current_ = kNone;
+  for (const Operand& output : schedule_.outputs) made_.outputs.push_back(host_value(output));
+  if (!host_layers_.empty())
+    log_once(LogLevel::kWarning,
+             fmt::format("backend 'cuda': {} of {} layers run on the CPU, with copies there and back: {}",
+                         host_layers_.size(), network_.layers.size(), fmt::join(host_layers_, ", ")));
+  hoist_host_steps();
+  find_lifetimes();
+  return std::move(made_);
+}
+
+// --- Memory
+// ----------------------------------------------------------------------------------------------------------------
+
+int Lowering::new_buffer(std::size_t bytes) {
+  made_.buffers.push_back({bytes, {}, nullptr});
+  return static_cast<int>(made_.buffers.size()) - 1;
+}
+
+View Lowering::new_view(DataType type, const Shape& shape, std::vector<std::int64_t> strides) {
+  std::int64_t last = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) last += (shape[d] - 1) * strides[d];
+  const std::size_t elements = num_elements(shape) == 0 ? 0 : static_cast<std::size_t>(last + 1);
+  return {new_buffer(elements * size_of(type)), type, 0, std::move(strides)};
+}
+
+int Lowering::new_host(DataType type, const std::optional<Shape>& shape) {
+  HostValue value;
+  value.type = physical_type(type);
+  value.open = !shape;
+  if (shape) value.shape = *shape;
+  made_.host.push_back(std::move(value));
+  return static_cast<int>(made_.host.size()) - 1;
+}
+
+Pointer Lowering::pointer(const View& view) {
+  return {view.buffer, view.offset * static_cast<std::int64_t>(size_of(view.type))};
+}
+
+View Lowering::define(const Store& store, std::vector<std::int64_t> strides) {
+  const DataType declared = physical_type(spec_.type(store.tensor));
+  const DataType type = declared == DataType::kFloat32 ? type_of(store.rounding) : declared;
+  View view = new_view(type, shape(store.tensor), std::move(strides));
+  locations_[store.tensor].device = view;
+  return view;
+}
+
+std::optional<View> Lowering::define_exact(const Store& store, std::vector<std::int64_t> strides) {
+  if (!store.exact) return std::nullopt;
+  View view = new_view(DataType::kFloat32, shape(store.tensor), std::move(strides));
+  exact_[store.tensor].device = view;
+  return view;
+}
+
+bool Lowering::alias(const Store& store, View view) {
+  if (store.exact || !is_exact(view.type, store.rounding)) return false;
+  locations_[store.tensor].device = std::move(view);
+  return true;
+}
+
+Lowering::Location& Lowering::location(const Operand& operand) {
+  Location& found = operand.exact ? exact_.at(operand.tensor) : locations_[operand.tensor];
+  if (!found.device && found.host < 0)
+    throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(operand.tensor).name));
+  return found;
+}
+
+// --- Constants
+// ----------------------------------------------------------------------------------------------------------------
+
+View Lowering::constant_memory(const std::string& key, DataType type, const ConstantSource& values) {
+  Buffer buffer;
+  buffer.constant = target_.constant(weights_, fmt::format("cuda|{}|{}", key, name_of(type)), [&] {
+    const Tensor value = values();
+    return value.type() == type ? value : value.cast(type);
+  });
+  made_.buffers.push_back(std::move(buffer));
+  return {static_cast<int>(made_.buffers.size()) - 1, type, 0, {}};
+}
+
+View Lowering::constant_view(const Tensor& value, const std::string& key, DataType type) {
+  View view = constant_memory(key, type, [&value] { return value; });
+  view.strides = dense_strides(value.shape());
+  return view;
+}
+
+std::string Lowering::content_key(const Tensor& tensor) {
+  const XXH128_hash_t hash = XXH3_128bits(tensor.raw(), tensor.bytes());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+View Lowering::constant_view(const Operand& operand, DataType type) {
+  const std::string key = fmt::format("{}|{}|{}", constants_.key(operand.tensor), static_cast<int>(operand.first),
+                                      static_cast<int>(operand.rounding));
+  return constant_view(constants_.get(operand), key, type);
+}
+
+// --- Reading
+// ----------------------------------------------------------------------------------------------------------------
+
+View Lowering::device_view(const Operand& operand) {
+  const TensorId id = operand.tensor;
+  if (spec_.is_constant(id)) {
+    const Operand as_stored{id, Rounding::kNone, operand.first};
+    const Tensor& value = spec_.value(id);
+    return constant_view(as_stored, value.type());
+  }
+  Location& found = location(operand);
+  if (!found.device) {
+    const HostValue& value = made_.host[found.host];
+    View view = new_view(value.type, value.shape, dense_strides(value.shape));
+    add(UploadStep{found.host, pointer(view)});
+    found.device = view;
+  }
+  return *found.device;
+}
+
+View Lowering::copied(const View& from, const Shape& shape, DataType type, Rounding rounding,
+                      std::vector<std::int64_t> strides) {
+  View to = new_view(type, shape, std::move(strides));
+  if (num_elements(shape) == 0) return to;
+  const bool rounds = !is_exact(from.type, rounding);
+  if (rounds && (type != type_of(rounding) || rounding == Rounding::kTF32)) {
+    ProgramAssembly assembly(shape, 0);
+    const Register value = assembly.input(from, from.strides, rounding);
+    assembly.output(assembly.program().apply(Instruction::kCopy, value), to, to.strides, Rounding::kNone);
+    add(std::move(assembly).finish());
+    return to;
+  }
+  add(KernelStep{
+      copy_source({from.type, shape, from.strides}, {to.type, shape, to.strides}), {pointer(from)}, {pointer(to)}});
+  return to;
+}
+
+View Lowering::read_as(const Operand& operand, DataType type) {
+  if (spec_.is_constant(operand.tensor)) return constant_view(operand, type);
+  const View from = device_view(operand);
+  if (from.type == type && is_exact(from.type, operand.rounding)) return from;
+  const bool keeps_order = is_one_to_one(shape(operand.tensor), from.strides);
+  return read_as(
+      operand, type,
+      keeps_order ? ordered_strides(shape(operand.tensor), from.strides) : dense_strides(shape(operand.tensor)));
+}
+
+View Lowering::read_as(const Operand& operand, DataType type, std::vector<std::int64_t> strides) {
+  const bool constant = spec_.is_constant(operand.tensor);
+  const Shape& dims = constant ? spec_.value(operand.tensor).shape() : shape(operand.tensor);
+  const View from = constant ? constant_view(operand, type) : device_view(operand);
+  const bool as_it_is = from.type == type && (constant || is_exact(from.type, operand.rounding));
+  if (as_it_is && same_places(dims, from.strides, strides)) return from;
+  const auto key = std::make_tuple(operand.tensor, operand.exact, type, operand.rounding, strides);
+  if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
+  return copies_[key] = copied(from, dims, type, constant ? Rounding::kNone : operand.rounding, std::move(strides));
+}
+
+int Lowering::host_value(const Operand& operand) {
+  const TensorId id = operand.tensor;
+  if (spec_.is_constant(id)) {
+    HostValue value;
+    value.constant = constants_.get(operand);
+    made_.host.push_back(std::move(value));
+    return static_cast<int>(made_.host.size()) - 1;
+  }
+  Location& found = location(operand);
+  const DataType type = physical_type(spec_.type(id));
+  const bool rounds = type == DataType::kFloat32 && operand.rounding != Rounding::kNone;
+  if (found.host >= 0 && !rounds) return found.host;
+  if (found.host >= 0 && !found.device) {
+    // A step that rounds: the reference kernel's rounding is that of its stores, so this one has no other place.
+    const int rounded = new_host(type, spec_.shape(id));
+    add(HostStep{make_rounding_kernel(operand.rounding), {found.host}, {rounded}});
+    return rounded;
+  }
+  const View dense = read_as(operand, type, dense_strides(shape(id)));
+  const int value = new_host(type, spec_.shape(id));
+  add(DownloadStep{pointer(dense), value});
+  if (!rounds) location(operand).host = value;
+  return value;
+}
+
+// --- Order
+// ----------------------------------------------------------------------------------------------------------------
+
+void Lowering::hoist_host_steps() {
+  std::vector<char> early(made_.host.size(), 0);
+  for (std::size_t i = 0; i < early.size(); ++i) early[i] = made_.host[i].constant || made_.host[i].input >= 0;
+  const auto is_early = [&](const Step& step) {
+    if (const auto* upload = std::get_if<UploadStep>(&step.work)) return early[upload->host] != 0;
+    const auto* host = std::get_if<HostStep>(&step.work);
+    if (host == nullptr) return false;
+    if (!std::ranges::all_of(host->inputs, [&](int value) { return value < 0 || early[value] != 0; })) return false;
+    for (int value : host->outputs)
+      if (value >= 0) early[value] = 1;
+    return true;
+  };
+  std::vector<Step> first, rest;
+  for (Step& step : made_.steps) (is_early(step) ? first : rest).push_back(std::move(step));
+  first.insert(first.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  made_.steps = std::move(first);
+}
+
+namespace {
+
+/// Calls `touch` with every pointer of a step.
+template <typename Touch>
+void for_pointers(const Step& step, const Touch& touch) {
+  const auto all = [&](const std::vector<Pointer>& pointers) { std::ranges::for_each(pointers, touch); };
+  if (const auto* kernel = std::get_if<KernelStep>(&step.work)) {
+    all(kernel->reads);
+    all(kernel->writes);
+  } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
+    all({product->a, product->b, product->bias, product->residual, product->d});
+  } else if (const auto* convolution = std::get_if<ConvolutionStepWork>(&step.work)) {
+    all({convolution->x, convolution->weights, convolution->y});
+    all(convolution->steps);
+  } else if (const auto* clear = std::get_if<ClearStep>(&step.work)) {
+    touch(clear->to);
+  } else if (const auto* upload = std::get_if<UploadStep>(&step.work)) {
+    touch(upload->to);
+  } else if (const auto* download = std::get_if<DownloadStep>(&step.work)) {
+    touch(download->from);
+  }
+}
+
+}  // namespace
+
+void Lowering::find_lifetimes() {
+  for (std::size_t i = 0; i < made_.steps.size(); ++i)
+    for_pointers(made_.steps[i], [&](const Pointer& pointer) {
+      if (pointer.buffer < 0 || made_.buffers[pointer.buffer].constant != nullptr) return;
+      Buffer& buffer = made_.buffers[pointer.buffer];
+      buffer.place.bytes = buffer.bytes;
+      if (buffer.place.first < 0) buffer.place.first = static_cast<int>(i);
+      buffer.place.last = static_cast<int>(i);
+    });
+}
+
+}  // namespace ulpscope::cuda

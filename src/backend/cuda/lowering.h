@@ -1,0 +1,197 @@
+// Turns kernel descriptions into steps for the GPU: where tensors lie, in which type and order, and who computes them.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/movement_source.h"
+#include "backend/cuda/program_source.h"
+#include "backend/cuda/steps.h"
+#include "backend/cuda/view.h"
+#include "backend/prepared_constants.h"
+#include "backend/product_form.h"
+
+namespace ulpscope::cuda {
+
+/// What lowering asks of the GPU it lowers for; a fake one serves the tests.
+class LoweringTarget {
+ public:
+  virtual ~LoweringTarget() = default;
+  /// These bytes on the device; kept in the cache under the key.
+  virtual std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
+                                                       const std::function<Tensor()>& make) = 0;
+  /// cuDNN computes this.
+  virtual bool has_convolution(const ConvolutionSpec& spec) = 0;
+  /// cuBLASLt computes this.
+  virtual bool has_product(const MatrixProductSpec& spec) = 0;
+};
+
+/// `weights` and `subgraphs` as in Backend::plan.
+Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
+            const IdMap<LayerId, GraphFunction>& subgraphs, LoweringTarget& target);
+
+/// The type that holds every value rounded so; float32 for kNone and tf32.
+DataType type_of(Rounding rounding);
+
+/// A program as it grows: inputs are bound to memory one by one.
+class ProgramAssembly {
+ public:
+  ProgramAssembly(Shape domain, int row_dims);
+  Register input(const View& view, std::vector<std::int64_t> strides, Rounding rounding);
+  Program& program() { return spec_.program; }
+  const Shape& domain() const { return spec_.domain; }
+  void output(Register source, const View& view, std::vector<std::int64_t> strides, Rounding rounding,
+              std::optional<Quantization> quantization = {});
+  KernelStep finish() &&;
+
+  const ProgramSpec& spec() const { return spec_; }
+  const std::vector<Pointer>& reads() const { return reads_; }
+  const std::vector<Pointer>& writes() const { return writes_; }
+
+ private:
+  ProgramSpec spec_;
+  std::vector<Pointer> reads_, writes_;
+};
+
+class Lowering {
+ public:
+  Lowering(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
+           const IdMap<LayerId, GraphFunction>& subgraphs, LoweringTarget& target);
+  Steps run();
+
+ private:
+  /// Where the values of a tensor are, as its producer left them.
+  struct Location {
+    std::optional<View> device;
+    int host = -1;
+  };
+
+  const Layer& layer(LayerId id) const { return network_.layer(id); }
+  const Shape& shape(TensorId id) const { return *spec_.shape(id); }
+
+  // lowering.cpp
+  template <typename Work>
+  void add(Work work) {
+    made_.steps.push_back({std::move(work), current_});
+  }
+  int new_buffer(std::size_t bytes);
+  View new_view(DataType type, const Shape& shape, std::vector<std::int64_t> strides);
+  int new_host(DataType type, const std::optional<Shape>& shape);
+  static Pointer pointer(const View& view);
+  Location& location(const Operand& operand);
+  /// The tensor's elements on the device, where its producer left them; brings them there.
+  View device_view(const Operand& operand);
+  /// The same in exactly this type (of `operand.rounding`: type_of it), each element rounded; makes a copy where
+  /// needed.
+  View read_as(const Operand& operand, DataType type);
+  /// The same with these strides.
+  View read_as(const Operand& operand, DataType type, std::vector<std::int64_t> strides);
+  View copied(const View& from, const Shape& shape, DataType type, Rounding rounding,
+              std::vector<std::int64_t> strides);
+  /// A value of the host: physical type, rounded.
+  int host_value(const Operand& operand);
+  View constant_view(const Tensor& value, const std::string& key, DataType type);
+  View constant_view(const Operand& operand, DataType type);
+  /// Elements that are made when nobody has them; float32, become `type`.
+  View constant_memory(const std::string& key, DataType type, const ConstantSource& values);
+  /// Names a tensor by its bytes.
+  static std::string content_key(const Tensor& tensor);
+  /// Gives a tensor its place, of the type that holds what the store leaves, and the strides.
+  View define(const Store& store, std::vector<std::int64_t> strides);
+  /// Beside it, the exact values where Store says so.
+  std::optional<View> define_exact(const Store& store, std::vector<std::int64_t> strides);
+  /// The tensor is this view of what is there already, when that needs no other rounding.
+  bool alias(const Store& store, View view);
+  /// Puts steps that need nothing of the device first: they do not cut what runs there.
+  void hoist_host_steps();
+  void find_lifetimes();
+
+  // lower_program.cpp
+  void lower(const ProgramKernel& kernel);
+  Register load(const ProgramKernel& kernel, const Load& load, ProgramAssembly& assembly);
+  /// Appends what the kernel's outputs need, where `registers` has what is there already.
+  void assemble(const ProgramKernel& kernel, ProgramAssembly& assembly, std::vector<Register>& registers);
+  void store_outputs(const ProgramKernel& kernel, ProgramAssembly& assembly, const std::vector<Register>& registers,
+                     const std::vector<std::int64_t>& order);
+
+  // lower_product.cpp
+  /// What a product left, and the register of its epilogue that this is; `scale` and `bias` are still to be applied.
+  struct Results {
+    View view;
+    Register done = 0;
+    Tensor scale, bias;       ///< acc * scale + bias: one element, or one per output channel.
+    std::size_t channel = 0;  ///< The dimension of the output channels.
+    float alpha = 1, beta = 1;
+    Operand addend;
+  };
+  void lower(const ProductKernel& kernel);
+  /// A constant operand of a product.
+  struct Weights {
+    std::string key;
+    ConstantSource values;
+    Tensor scale;  ///< Of integers: Results::scale.
+  };
+  Weights product_weights(const ProductKernel& kernel, const MatrixShape& matrices);
+  /// What of an epilogue may ride on its product.
+  struct Fold {
+    Operand bias, residual;
+    bool relu = false;
+    Register done = 0;   ///< The last register of these.
+    bool whole = false;  ///< Nothing else is left to do, and one store.
+  };
+  Fold fold_of(const ProductKernel& kernel, std::int64_t n, DataType type, const Operand& addend_of_form);
+  bool is_residual(const Operand& operand, const Shape& domain, DataType type);
+  void fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step, Results& results);
+  bool lower_matrices(const ProductKernel& kernel);
+  bool lower_with_others(const ProductKernel& kernel);
+  void lower_host_product(const ProductKernel& kernel);
+  /// Runs what is left of the epilogue on the results.
+  void lower_epilogue(const ProductKernel& kernel, const Results& results);
+  Register append_scaling(const Results& results, ProgramAssembly& assembly, Register value);
+  /// The operand as a matrix product takes it: one stride of 1, batches at one stride.
+  View read_matrix(const Operand& operand, DataType type, const Shape& shape, MatrixOperand& matrix,
+                   std::int64_t batch);
+  View read_integers(const Operand& operand, std::vector<std::int64_t> strides);
+
+  // lower_convolution.cpp
+  bool lower_convolution(const ProductKernel& kernel);
+
+  // lower_attention.cpp
+  bool lower_attention(std::span<const KernelDescription> kernels);
+
+  // lower_layer.cpp
+  void lower(const LayerKernel& kernel);
+  bool lower_view(const LayerKernel& kernel);
+  bool lower_traced(const LayerKernel& kernel);
+  bool lower_concat(const LayerKernel& kernel);
+  bool lower_gather(const LayerKernel& kernel);
+  bool lower_where(const LayerKernel& kernel);
+  bool lower_cast(const LayerKernel& kernel);
+  bool lower_pool(const LayerKernel& kernel);
+  bool lower_rows(const LayerKernel& kernel);
+  void lower_host(const LayerKernel& kernel);
+  /// An operand as 8-bit integers times their scale, on the host.
+  int host_integers(const Operand& operand);
+
+  const Specialization& spec_;
+  const Schedule& schedule_;
+  const Network& network_;
+  WeightCache& weights_;
+  const PreparedConstants constants_;
+  const IdMap<LayerId, GraphFunction>& subgraphs_;
+  LoweringTarget& target_;
+  Steps made_;
+  LayerId current_ = kNone;  ///< Whose steps are being added.
+  IdMap<TensorId, Location> locations_;
+  std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
+  std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;
+  std::set<std::string> host_layers_;       ///< Names, for one warning.
+  std::set<const ProductKernel*> lowered_;  ///< With others, ahead of their turn.
+};
+
+}  // namespace ulpscope::cuda

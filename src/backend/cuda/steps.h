@@ -1,0 +1,96 @@
+// What a schedule is lowered to: steps on the device and on the host, and the memory that they work on.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "backend/arena.h"
+#include "backend/cuda/convolution.h"
+#include "backend/cuda/device.h"
+#include "backend/cuda/kernel_source.h"
+#include "backend/cuda/matrix_product.h"
+#include "backend/kernel.h"
+#include "graph/ids.h"
+
+namespace ulpscope::cuda {
+
+/// Device memory of a plan: part of the arena, or a prepared constant.
+struct Buffer {
+  std::size_t bytes = 0;
+  ArenaEntry place;                              ///< In the arena.
+  std::shared_ptr<const DeviceMemory> constant;  ///< Of constants.
+};
+
+/// An address within a buffer.
+struct Pointer {
+  int buffer = -1;  ///< -1: none; the address is 0.
+  std::int64_t bytes = 0;
+};
+
+/// A generated kernel.
+struct KernelStep {
+  KernelSource source;
+  std::vector<Pointer> reads, writes;  ///< Its arguments, in this order.
+  Function function = nullptr;         ///< Set when it is compiled.
+};
+
+struct ProductStep {
+  MatrixProductSpec spec;
+  Pointer a, b, bias, residual, d;
+  std::shared_ptr<const MatrixLibrary::Product> product;  ///< Set when it is chosen.
+};
+
+struct ConvolutionStepWork {
+  ConvolutionSpec spec;
+  Pointer x, weights, y;
+  std::vector<Pointer> steps;                   ///< Per ConvolutionSpec::steps.
+  std::shared_ptr<const ConvolutionPlan> plan;  ///< Set when it is chosen.
+};
+
+/// Sets all bytes of a buffer to 0.
+struct ClearStep {
+  Pointer to;
+  std::size_t bytes = 0;
+};
+
+/// A tensor of the host, dense and of its physical type, to or from the device.
+struct UploadStep {
+  int host = -1;
+  Pointer to;
+};
+struct DownloadStep {
+  Pointer from;
+  int host = -1;
+};
+
+/// A layer on the CPU, on tensors of the host.
+struct HostStep {
+  std::shared_ptr<const Kernel> kernel;
+  std::vector<int> inputs, outputs;  ///< Of the host's values; -1: absent.
+};
+
+struct Step {
+  std::variant<KernelStep, ProductStep, ConvolutionStepWork, ClearStep, UploadStep, DownloadStep, HostStep> work;
+  LayerId layer = kNone;  ///< For messages and reports.
+};
+
+/// A value on the host.
+struct HostValue {
+  Tensor constant;                       ///< Known beforehand; else
+  int input = -1;                        ///< the network's input, or
+  DataType type = DataType::kUndefined;  ///< made in the run: its physical type,
+  Shape shape;                           ///< and its shape, unless
+  bool open = false;                     ///< that is known then only.
+  Rounding rounding = Rounding::kNone;   ///< Of an input or constant: rounded when the run begins.
+};
+
+struct Steps {
+  std::vector<Buffer> buffers;
+  std::vector<HostValue> host;
+  std::vector<Step> steps;
+  std::vector<int> outputs;  ///< Values of the host.
+};
+
+}  // namespace ulpscope::cuda

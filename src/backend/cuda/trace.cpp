@@ -1,0 +1,86 @@
+#include "backend/cuda/trace.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cuda/view.h"
+#include "backend/reference_kernel.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 26, kMostFloats = std::int64_t{1} << 24;
+
+/// Strides that lead from every element to its place, when there are such.
+std::optional<std::vector<std::int64_t>> strides_of(const std::int64_t* places, const Shape& shape) {
+  const std::vector<std::int64_t> dense = dense_strides(shape);
+  std::vector<std::int64_t> strides(shape.size(), 0);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] > 1) strides[d] = places[dense[d]] - places[0];
+  // Rows at a time: a row begins where its index says, and goes on by the innermost stride.
+  const std::size_t rank = shape.size();
+  const std::int64_t length = rank == 0 ? 1 : shape[rank - 1], step = rank == 0 ? 0 : strides[rank - 1];
+  for (std::int64_t row = 0; row * length < num_elements(shape); ++row) {
+    std::int64_t expected = places[0], rest = row;
+    for (std::size_t d = rank == 0 ? 0 : rank - 1; d-- > 0; rest /= shape[d]) expected += rest % shape[d] * strides[d];
+    for (std::int64_t i = 0; i < length; ++i)
+      if (places[row * length + i] != expected + i * step) return std::nullopt;
+  }
+  return strides;
+}
+
+}  // namespace
+
+std::optional<std::vector<Tensor>> trace_elements(const Layer& layer, const Shape& input,
+                                                  std::vector<Tensor> parameters, bool as_floats) {
+  const std::int64_t count = num_elements(input);
+  if (count > (as_floats ? kMostFloats : kMostElements)) return std::nullopt;
+  const DataType type = as_floats ? DataType::kFloat32 : DataType::kInt32;
+  Tensor indices(type, input);
+  if (as_floats)
+    for (std::int64_t i = 0; i < count; ++i) indices.data<float>()[i] = static_cast<float>(i);
+  else
+    std::iota(indices.data<std::int32_t>(), indices.data<std::int32_t>() + count, 0);
+  parameters[0] = indices;
+  std::vector<const Tensor*> in;
+  for (const Tensor& tensor : parameters) in.push_back(tensor ? &tensor : nullptr);
+  std::vector<DataType> types;
+  std::vector<Tensor> results(layer.outputs.size());
+  std::vector<Tensor*> out;
+  for (std::size_t o = 0; o < results.size(); ++o) {
+    types.push_back(layer.outputs[o] == kNone ? DataType::kUndefined : type);
+    out.push_back(layer.outputs[o] == kNone ? nullptr : &results[o]);
+  }
+  try {
+    make_reference_kernel(layer, types, std::vector<Rounding>(types.size(), Rounding::kNone), false)->run(in, out);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  for (Tensor& result : results)
+    if (result && as_floats) result = result.cast(DataType::kInt32);
+  return results;
+}
+
+Trace places_of(const Tensor& elements, const Shape& input, std::span<const std::int64_t> strides,
+                const Shape& output) {
+  Trace trace;
+  trace.places = Tensor(DataType::kInt64, output);
+  std::int64_t* places = trace.places.data<std::int64_t>();
+  const bool dense = same_places(input, strides, dense_strides(input));
+  for (std::int64_t i = 0; i < elements.size(); ++i) {
+    std::int64_t rest = elements.data<std::int32_t>()[i], place = dense ? rest : 0;
+    for (std::size_t d = dense ? 0 : input.size(); d-- > 0; rest /= input[d]) place += rest % input[d] * strides[d];
+    places[i] = place;
+  }
+  if (elements.size() == 0) return trace;
+  trace.strides = strides_of(places, output);
+  const auto [low, high] = std::minmax_element(places, places + elements.size());
+  trace.extent = *high - *low + 1;
+  trace.offset = trace.strides ? places[0] : *low;
+  if (trace.strides) return trace;
+  std::for_each(places, places + elements.size(), [first = trace.offset](std::int64_t& place) { place -= first; });
+  return trace;
+}
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,47 @@
+// Where a tensor's elements are on the device: a buffer, an offset and strides. Layers that only rename or permute
+// elements give other views of the same buffer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ulpscope/data_type.h"
+#include "ulpscope/shape.h"
+
+namespace ulpscope::cuda {
+
+struct View {
+  int buffer = -1;  ///< Of the plan; -1: none.
+  DataType type = DataType::kFloat32;
+  std::int64_t offset = 0;            ///< Of the first element, in elements.
+  std::vector<std::int64_t> strides;  ///< In elements, one per dimension of the shape; may be 0 or negative.
+};
+
+std::vector<std::int64_t> dense_strides(const Shape& shape);
+/// Dimension 1 innermost; rank 2 or more.
+std::vector<std::int64_t> channels_last_strides(const Shape& shape);
+
+/// Without gaps, with dimensions in the order of memory that `strides` has. REQUIRES: is_one_to_one.
+std::vector<std::int64_t> ordered_strides(const Shape& shape, std::span<const std::int64_t> strides);
+
+/// The strides give every element the place that `wanted` gives it: those of dimensions of size 1 do not matter.
+bool same_places(const Shape& shape, std::span<const std::int64_t> strides, std::span<const std::int64_t> wanted);
+
+/// Strides under which the same elements, in the same row-major order, have the shape `to`. Nothing when there are
+/// none.
+std::optional<std::vector<std::int64_t>> reshaped_strides(const Shape& from, std::span<const std::int64_t> strides,
+                                                          const Shape& to);
+
+/// Strides of a tensor that broadcasts to `domain`: 0 where it is repeated.
+std::vector<std::int64_t> broadcast_strides(const Shape& shape, std::span<const std::int64_t> strides,
+                                            const Shape& domain);
+
+/// Bytes that the address of element 0 is a multiple of, at most 16, when the buffer is aligned to 256.
+int alignment_of(const View& view);
+
+/// Whether every element of a buffer has its own place: no stride of 0 or below where there is more than one element.
+bool is_one_to_one(const Shape& shape, std::span<const std::int64_t> strides);
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,244 @@
+#include "backend/prepared_constants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/file.h"
+#include "core/parallel.h"
+#include "engine/scale_shift.h"
+#include "formats/rounding.h"
+#include "ops/forms.h"
+
+namespace ulpscope {
+
+void round_parallel(const float* in, float* out, std::int64_t count, Rounding rounding) {
+  if (rounding == Rounding::kNone && in == out) return;
+  constexpr std::int64_t kGrain = 1 << 15;
+  parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    round_array(in + begin, out + begin, static_cast<std::size_t>(end - begin), rounding);
+  });
+}
+
+namespace {
+
+Tensor rounded(const Tensor& value, Rounding first, Rounding last) {
+  if (first == Rounding::kNone && last == Rounding::kNone) return value;
+  Tensor result(value.type(), value.shape());
+  round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
+  round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
+  MappedFile::release(value.raw(), value.bytes());
+  return result;
+}
+
+}  // namespace
+
+Tensor PreparedConstants::get(const Operand& operand) const {
+  const Tensor& value = spec_.value(operand.tensor);
+  const auto [first, last] = roundings(operand);
+  if (first == Rounding::kNone && last == Rounding::kNone) return value;
+  return weights_.get(fmt::format("{}|{}|{}", key(operand.tensor), static_cast<int>(first), static_cast<int>(last)),
+                      [&, first = first, last = last] { return rounded(value, first, last); });
+}
+
+std::string PreparedConstants::key(TensorId id) const {
+  if (id == kNone) return "none";
+  // What the file has is the same in every network that was made from it.
+  const Tensor& value = spec_.value(id);
+  return value && value.size() > 0 ? weights_.name_of(value) : fmt::format("{}{}", weights_.scope(), id.number());
+}
+
+bool PreparedConstants::file_holds(TensorId id, Rounding rounding) const {
+  const TensorInfo& info = spec_.network->tensor(id);
+  if (info.value) return is_exact(info.value.type(), rounding);
+  if (info.producer == kNone) return false;
+  const Layer& maker = layer(info.producer);
+  const bool moves = maker.op->kind == OpKind::kMovement && maker.op->precision == PrecisionRule::kMovement;
+  if (!moves || maker.attributes.has("reduction")) return false;
+  return std::ranges::all_of(present(maker.inputs), [&](TensorId input) {
+    return !is_floating(spec_.type(input)) || (spec_.type(input) == spec_.type(id) && file_holds(input, rounding));
+  });
+}
+
+std::pair<Rounding, Rounding> PreparedConstants::roundings(const Operand& operand) const {
+  const auto needed = [&](Rounding rounding) {
+    const bool rounds = rounding != Rounding::kNone && spec_.value(operand.tensor).type() == DataType::kFloat32;
+    return rounds && !file_holds(operand.tensor, rounding) ? rounding : Rounding::kNone;
+  };
+  return {needed(operand.first), needed(operand.rounding)};
+}
+
+ConstantSource PreparedConstants::source(const Operand& operand) const {
+  const auto [first, last] = roundings(operand);
+  return [value = spec_.value(operand.tensor), first, last] { return rounded(value, first, last); };
+}
+
+std::string PreparedConstants::scale_shift_key(const Layer& l) const {
+  std::string key = fmt::format("{} {}", l.outputs[0].number(), l.attributes.real("epsilon", 0));
+  for (std::size_t i = 1; i < 5; ++i) key += "," + this->key(l.inputs[i]);
+  return key;
+}
+
+Tensor PreparedConstants::scale_or_shift(LayerId normalization, bool shift, Rounding rounding) const {
+  const Layer& l = layer(normalization);
+  return weights_.get(
+      fmt::format("{}|{}|rounded {}", shift ? "shift" : "scale", scale_shift_key(l), static_cast<int>(rounding)), [&] {
+        const ScaleShift prepared =
+            rounding == Rounding::kNone ? scale_shift(spec_, l, rounding) : rounded_scale_shift(spec_, l, rounding);
+        return shift ? prepared.shift : prepared.scale;
+      });
+}
+
+ConstantSource PreparedConstants::convolution_weights(const ProductKernel& kernel, Rounding rounding,
+                                                      std::string& key) const {
+  const Layer& l = layer(kernel.layer);
+  const Operand weights{kernel.operands[1].tensor, rounding, kernel.operands[1].first};
+  key = fmt::format("conv|{}|{}|{}", this->key(weights.tensor), static_cast<int>(weights.first),
+                    static_cast<int>(rounding));
+  if (kernel.normalization == kNone) return source(weights);
+  key += fmt::format("|bn {}", scale_shift_key(layer(kernel.normalization)));
+  return [&spec = spec_, &l, scale = scale_or_shift(kernel.normalization, false, Rounding::kNone), rounding] {
+    Tensor result = scaled_weights(spec, l, scale);
+    round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
+    return result;
+  };
+}
+
+Tensor PreparedConstants::convolution_bias(const ProductKernel& kernel, Rounding rounding, std::string& key) const {
+  const Layer& l = layer(kernel.layer);
+  const Operand own = kernel.operands.size() > 2 ? kernel.operands[2] : Operand{};
+  if (kernel.normalization == kNone) {
+    if (own.tensor == kNone) return {};
+    key += fmt::format("|bias {}", this->key(own.tensor));
+    return get({own.tensor, rounding, own.first});
+  }
+  const std::string bias_key = fmt::format("bias|{}|bn {}|{}", this->key(own.tensor),
+                                           scale_shift_key(layer(kernel.normalization)), static_cast<int>(rounding));
+  return weights_.get(bias_key, [&] {
+    Tensor result = scaled_bias(spec_, l,
+                                {scale_or_shift(kernel.normalization, false, Rounding::kNone),
+                                 scale_or_shift(kernel.normalization, true, Rounding::kNone)});
+    round_parallel(result.data<float>(), result.data<float>(), result.size(), rounding);
+    return result;
+  });
+}
+
+Tensor PreparedConstants::weights_of_integers(const Layer& l, const Tensor& values, const std::string& key,
+                                              bool rescaled) const {
+  const auto weights = integer_weights(l, values, key, rescaled);
+  return weights_.get(key + "|int8 and back", [&] {
+    Tensor result(DataType::kFloat32, values.shape());
+    for (std::int64_t i = 0; i < result.size(); ++i)
+      result.data<float>()[i] = weights->integers.data<float>()[i] *
+                                weights->scales.data<float>()[weight_channel(spec_, l, values.shape(), i)];
+    return result;
+  });
+}
+
+Tensor PreparedConstants::dequantized(LayerId id, const Operand& operand) const {
+  const Layer& l = layer(id);
+  const TensorId tensor = operand.tensor;
+  const Tensor value = get(operand);
+  if (l.op->kind == OpKind::kContraction) return weights_of_integers(l, value, integer_weights_key(id, tensor), false);
+  // Integers times one scale already.
+  if (dequantized_weights(spec_, tensor, 0, 1)) return value;
+  return weights_.get(fmt::format("{}|int8 and back", key(tensor)), [&] {
+    float largest = 0;
+    for (float v : value.values<float>()) largest = std::max(largest, std::fabs(v));
+    const float scale = symmetric_scale(largest);
+    Tensor result(DataType::kFloat32, value.shape());
+    quantize_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()), scale, -127.0f,
+                   127.0f, true);
+    return result;
+  });
+}
+
+std::string PreparedConstants::integer_weights_key(LayerId id, TensorId tensor) const {
+  const Layer& l = layer(id);
+  const std::size_t axis = weight_channel_axis(spec_, l);
+  // Scales that the file has are the layer's.
+  if (dequantized_weights(spec_, l.inputs[1], axis, output_channels(spec_, l)))
+    return fmt::format("{}{}|{}", weights_.scope(), id.number(), key(tensor));
+  return fmt::format("{}|{} axis {} groups {}", key(tensor), l.op->name, axis, l.attributes.integer("group", 1));
+}
+
+std::shared_ptr<const PreparedConstants::IntegerWeights> PreparedConstants::integer_weights(const Layer& l,
+                                                                                            const Tensor& values,
+                                                                                            const std::string& key,
+                                                                                            bool rescaled) const {
+  return std::static_pointer_cast<const IntegerWeights>(weights_.get_object(key + "|int8", [&] {
+    auto result = std::make_shared<IntegerWeights>();
+    const std::int64_t channels = output_channels(spec_, l), count = values.size();
+    const float* in = values.data<float>();
+    // Runs of elements of one channel, in order.
+    const std::size_t axis = weight_channel_axis(spec_, l);
+    std::int64_t run = 1;
+    for (std::size_t d = axis + 1; d < values.shape().size(); ++d) run *= values.shape()[d];
+    const std::int64_t along = values.shape()[axis];
+    // The columns of a matrix: whole rows at a time, since every run is one element. In parallel over blocks of
+    // columns.
+    const bool by_rows = run == 1 && along == channels && !ops::is_transposed_convolution(l);
+    const auto for_rows = [&](const auto& body) {
+      parallel_for(along, 256, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t begin = 0; begin < count; begin += along)
+          body(first, begin + first, static_cast<std::size_t>(last - first));
+      });
+    };
+    const auto for_runs = [&](const auto& body) {
+      for (std::int64_t begin = 0; begin < count; begin += run * along) {
+        const std::int64_t first = weight_channel(spec_, l, values.shape(), begin);
+        for (std::int64_t c = 0; c < along; ++c) body(first + c, begin + c * run);
+      }
+    };
+    float low = -128.0f;
+    if (!rescaled) result->scales = dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels);
+    if (!result->scales) {
+      low = -127.0f;
+      result->scales = Tensor(DataType::kFloat32, {channels});
+      float* scales = result->scales.data<float>();
+      std::fill_n(scales, channels, 0.0f);
+      if (by_rows)
+        for_rows([&](std::int64_t channel, std::int64_t begin, std::size_t size) {
+          max_magnitudes(in + begin, scales + channel, size);
+        });
+      else
+        for_runs([&](std::int64_t channel, std::int64_t begin) {
+          float largest = scales[channel];
+          for (std::int64_t i = begin; i < begin + run; ++i) largest = std::max(largest, std::fabs(in[i]));
+          scales[channel] = largest;
+        });
+      for (std::int64_t c = 0; c < channels; ++c) scales[c] = symmetric_scale(scales[c]);
+    }
+    result->integers = Tensor(DataType::kFloat32, values.shape());
+    float* out = result->integers.data<float>();
+    const float* scales = result->scales.data<float>();
+    if (by_rows)
+      for_rows([&](std::int64_t channel, std::int64_t begin, std::size_t size) {
+        quantize_columns(in + begin, out + begin, size, scales + channel, low, 127.0f);
+      });
+    else
+      for_runs([&](std::int64_t channel, std::int64_t begin) {
+        quantize_array(in + begin, out + begin, static_cast<std::size_t>(run), scales[channel], low, 127.0f, false);
+      });
+    return PreparedObject{result, result->integers.bytes() + result->scales.bytes()};
+  }));
+}
+
+Tensor PreparedConstants::product_scales(const Quantization& x, const Tensor& weights, const std::string& key) const {
+  return weights_.get(fmt::format("{}|times {:08x}", key, std::bit_cast<std::uint32_t>(x.scale)), [&] {
+    Tensor result(DataType::kFloat32, weights.shape());
+    for (std::int64_t c = 0; c < weights.size(); ++c) result.data<float>()[c] = x.scale * weights.data<float>()[c];
+    return result;
+  });
+}
+
+Tensor PreparedConstants::of_load(const Load& load, LayerId reader) const {
+  if (load.source != Load::Source::kTensor)
+    return scale_or_shift(load.normalization, load.source == Load::Source::kShift, load.operand.rounding);
+  if (!spec_.is_constant(load.operand.tensor)) return {};
+  return load.operand.integers ? dequantized(reader, load.operand) : get(load.operand);
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,71 @@
+// Constants as kernels read them: rounded, multiplied by a BatchNormalization, quantized. The same for every backend,
+// which brings them into its own memory and layout.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backend/weights.h"
+#include "engine/kernels.h"
+
+namespace ulpscope {
+
+/// Gives the elements of a constant whenever they are to be packed; may make them anew each time.
+using ConstantSource = std::function<Tensor()>;
+
+/// Rounds all elements on all threads; `in` may equal `out`.
+void round_parallel(const float* in, float* out, std::int64_t count, Rounding rounding);
+
+/// Of one specialization. Sources refer to it; everything that is prepared is kept in the cache under a key that names
+/// the elements and what was done to them. All tensors are dense.
+class PreparedConstants {
+ public:
+  PreparedConstants(const Specialization& spec, WeightCache& weights) : spec_(spec), weights_(weights) {}
+
+  /// Names a constant in the cache, which outlives this specialization; "none" for kNone.
+  std::string key(TensorId id) const;
+  /// The first and the second rounding of a constant, where they may change it.
+  std::pair<Rounding, Rounding> roundings(const Operand& operand) const;
+  /// Rounded; not for operands that are read as integers.
+  Tensor get(const Operand& operand) const;
+  /// The same, not kept: for who packs it.
+  ConstantSource source(const Operand& operand) const;
+  /// The values of a load, when they are known beforehand; `reader`: the layer that reads them.
+  Tensor of_load(const Load& load, LayerId reader) const;
+
+  /// What the inference BatchNormalization multiplies by or adds, per channel.
+  Tensor scale_or_shift(LayerId normalization, bool shift, Rounding rounding) const;
+  /// The weights of a convolution, with its normalization multiplied in. Sets `key`; the source refers to the network.
+  ConstantSource convolution_weights(const ProductKernel& kernel, Rounding rounding, std::string& key) const;
+  /// Its bias, likewise; absent where it has none. Adds to `key`.
+  Tensor convolution_bias(const ProductKernel& kernel, Rounding rounding, std::string& key) const;
+
+  struct IntegerWeights {
+    Tensor integers;  ///< As float32, the shape of the weights.
+    Tensor scales;    ///< One per output channel.
+  };
+  /// Names the integers of a product's weights: the same for layers, of any network, that use a constant in one way.
+  std::string integer_weights_key(LayerId id, TensorId tensor) const;
+  /// `rescaled`: the values are no longer those of the file.
+  std::shared_ptr<const IntegerWeights> integer_weights(const Layer& l, const Tensor& values, const std::string& key,
+                                                        bool rescaled) const;
+  /// The weights of a product as integers times their scales; `key` and `rescaled` as for integer_weights().
+  Tensor weights_of_integers(const Layer& l, const Tensor& values, const std::string& key, bool rescaled) const;
+  /// A constant operand that is read as integers, times their scales.
+  Tensor dequantized(LayerId id, const Operand& operand) const;
+  /// float32(scale of x * scale of a channel's weights).
+  Tensor product_scales(const Quantization& x, const Tensor& weights, const std::string& key) const;
+
+ private:
+  const Layer& layer(LayerId id) const { return spec_.network->layer(id); }
+  /// The elements of a constant are the file's own, in a type that this rounding keeps.
+  bool file_holds(TensorId id, Rounding rounding) const;
+  std::string scale_shift_key(const Layer& l) const;
+
+  const Specialization& spec_;
+  WeightCache& weights_;
+};
+
+}  // namespace ulpscope

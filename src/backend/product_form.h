@@ -1,0 +1,33 @@
+// What backends read off the description of a product: the matrices, and what may ride on their product.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/kernels.h"
+#include "ops/forms.h"
+
+namespace ulpscope {
+
+/// out[b, m, n] = sum_k a[b, m, k] b[b, k, n]; batches are equal, or 1 for a broadcast operand.
+struct MatrixShape {
+  std::vector<std::int64_t> batch_a, batch_b;  ///< Of equal length.
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;  ///< The operand is stored as [k, m] / [n, k].
+};
+
+/// MatMul of two shapes as one product of matrices, with batches only where they are needed. Nothing for vectors, and
+/// for more than four batch dimensions that differ.
+std::optional<MatrixShape> matmul_shape(Shape a, Shape b);
+/// Gemm.
+MatrixShape gemm_shape(const ops::MatrixForm& form, const Shape& a, const Shape& output);
+
+/// The instruction behind `value` that is its only use, when nothing stores `value`: it may ride on what computes it.
+/// `user`: its register.
+const Program::Value* only_use(const ProgramKernel& epilogue, Register value, Register* user);
+
+/// The load that an Add adds to `value`; null: something else is added.
+const Load* addend(const ProgramKernel& epilogue, const Program::Value& add, Register value);
+
+}  // namespace ulpscope
