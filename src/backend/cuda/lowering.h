@@ -160,6 +160,12 @@ class Lowering {
 
   // lower_convolution.cpp
   bool lower_convolution(const ProductKernel& kernel);
+  View convolution_input(const ProductKernel& kernel, const ConvolutionSpec& spec,
+                         const std::vector<std::int64_t>& spread);
+  Register fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec, ConvolutionStepWork& step,
+                            const Tensor& bias, const std::string& bias_key);
+  bool generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolutionStepWork step,
+                            Results results);
 
   // lower_attention.cpp
   bool lower_attention(std::span<const KernelDescription> kernels);

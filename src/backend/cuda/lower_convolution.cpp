@@ -1,0 +1,276 @@
+// Convolutions: cuDNN with the steps of the epilogue that it takes, channels innermost; generated kernels for those of
+// few channels per group.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cuda/lowering.h"
+#include "ops/movement.h"
+#include "ops/window.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+using Kind = ConvolutionStep::Kind;
+
+std::optional<Kind> kind_of(const Program::Value& value) {
+  switch (value.instruction) {
+    case Instruction::kRelu:
+      return Kind::kRelu;
+    case Instruction::kSigmoid:
+      return Kind::kSigmoid;
+    case Instruction::kTanh:
+      return Kind::kTanh;
+    case Instruction::kGelu:
+      return Kind::kGelu;
+    case Instruction::kSwish:
+      return value.p == 1.0f ? std::optional(Kind::kSwish) : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// x * sigmoid(x), written as two instructions, as only use of x: the register of the product.
+std::optional<Register> swish_of(const ProgramKernel& epilogue, Register x) {
+  Register sigmoid = -1, product = -1;
+  for (std::size_t r = 0; r < epilogue.program.values.size(); ++r) {
+    const Program::Value& v = epilogue.program.values[r];
+    if (v.kind != Program::Kind::kResult || (v.a != x && v.b != x)) continue;
+    const auto self = static_cast<Register>(r);
+    if (v.instruction == Instruction::kSigmoid && sigmoid < 0)
+      sigmoid = self;
+    else if (v.instruction == Instruction::kMul && product < 0 && sigmoid >= 0 && (v.a == sigmoid || v.b == sigmoid))
+      product = self;
+    else
+      return std::nullopt;
+  }
+  if (product < 0) return std::nullopt;
+  for (const auto& output : epilogue.outputs)
+    if (output.source == x || output.source == sigmoid) return std::nullopt;
+  Register user = -1;
+  return only_use(epilogue, sigmoid, &user) != nullptr && user == product ? std::optional(product) : std::nullopt;
+}
+
+/// Weights [k, c / groups, r...] with channels innermost, [k, r..., c / groups]; `padded` channels.
+Tensor channels_innermost(const Tensor& weights, std::int64_t padded) {
+  const Shape& shape = weights.shape();
+  const std::int64_t k = shape[0], c = shape[1], window = num_elements(shape) / std::max<std::int64_t>(1, k * c);
+  Tensor turned(DataType::kFloat32, {k, window, c});
+  const std::vector<std::int64_t> order{0, 2, 1};
+  ops::copy_permuted(weights, {k, c, window}, order, turned);
+  if (padded == c) return turned;
+  Tensor result(DataType::kFloat32, {k, window, padded});
+  std::fill_n(result.data<float>(), result.size(), 0.0f);
+  for (std::int64_t row = 0; row < k * window; ++row)
+    std::copy_n(turned.data<float>() + row * c, c, result.data<float>() + row * padded);
+  return result;
+}
+
+/// What a transposed convolution multiplies by, as an ordinary one over the spread-out input: [c, k / groups, r...]
+/// becomes [k, c / groups, r...], turned around.
+Tensor as_ordinary(const Tensor& weights, std::int64_t groups) {
+  const Shape& shape = weights.shape();
+  const std::int64_t c = shape[0] / groups, k = shape[1],
+                     window = num_elements(shape) / std::max<std::int64_t>(1, shape[0] * k);
+  Shape result_shape = shape;
+  result_shape[0] = k * groups;
+  result_shape[1] = c;
+  Tensor result(DataType::kFloat32, result_shape);
+  const float* in = weights.data<float>();
+  float* out = result.data<float>();
+  for (std::int64_t g = 0; g < groups; ++g)
+    for (std::int64_t i = 0; i < c; ++i)
+      for (std::int64_t o = 0; o < k; ++o)
+        for (std::int64_t r = 0; r < window; ++r)
+          out[((g * k + o) * c + i) * window + r] = in[((g * c + i) * k + o) * window + window - 1 - r];
+  return result;
+}
+
+}  // namespace
+
+/// The input with channels innermost, in the type of the product; `spec` says how it is spread out and padded.
+View Lowering::convolution_input(const ProductKernel& kernel, const ConvolutionSpec& spec,
+                                 const std::vector<std::int64_t>& spread) {
+  const Operand& x = kernel.operands[0];
+  const Shape& own = shape(x.tensor);
+  const std::vector<std::int64_t> wanted = channels_last_strides(own);
+  const bool spreads = std::ranges::any_of(spread, [](std::int64_t s) { return s != 1; });
+  if (!spreads && spec.input == own)
+    return kernel.integers ? read_integers(x, wanted) : read_as(x, spec.operands, wanted);
+  // Into zeros: more channels, or elements apart.
+  const View from = kernel.integers ? read_integers(x, wanted) : device_view(x);
+  const View to = new_view(spec.operands, spec.input, channels_last_strides(spec.input));
+  add(ClearStep{pointer(to), static_cast<std::size_t>(num_elements(spec.input)) * size_of(spec.operands)});
+  std::vector<std::int64_t> places = to.strides;
+  for (std::size_t d = 0; d < spread.size(); ++d) places[d + 2] *= spread[d];
+  if (!kernel.integers && x.rounding == Rounding::kTF32) {
+    const View rounded = read_as(x, DataType::kFloat32, wanted);
+    add(KernelStep{
+        copy_source({rounded.type, own, rounded.strides}, {to.type, own, places}), {pointer(rounded)}, {pointer(to)}});
+    return to;
+  }
+  add(KernelStep{copy_source({from.type, own, from.strides}, {to.type, own, places}), {pointer(from)}, {pointer(to)}});
+  return to;
+}
+
+bool Lowering::lower_convolution(const ProductKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const ProgramKernel& epilogue = kernel.epilogue;
+  const Shape& input = shape(l.inputs[0]);
+  if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 5 || spec_.is_constant(l.inputs[0])) return false;
+  for (std::size_t i = 1; i < l.inputs.size(); ++i)
+    if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
+  const bool transposed = ops::is_transposed_convolution(l);
+  const Shape& kernel_shape = shape(l.inputs[1]);
+  const ops::WindowGeometry g =
+      transposed ? ops::conv_transpose_geometry(l, input, kernel_shape) : ops::conv_geometry(l, input, kernel_shape);
+  const Rounding rounding = kernel.operands[1].rounding;
+  ConvolutionSpec spec{.input = input,
+                       .weights = kernel_shape,
+                       .output = epilogue.domain,
+                       .strides = g.strides,
+                       .dilations = g.dilations,
+                       .pads_begin = g.pads_begin,
+                       .pads_end = g.pads_end,
+                       .groups = g.groups};
+  spec.operands = kernel.integers ? DataType::kInt8 : type_of(kernel.operands[0].rounding);
+  spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
+  std::vector<std::int64_t> spread(input.size() - 2, 1);
+  if (transposed) {
+    // Elements that are `stride` apart, and zeros between them, under windows that are turned around.
+    spread = g.strides;
+    spec.weights[0] = kernel_shape[1] * g.groups;
+    spec.weights[1] = kernel_shape[0] / g.groups;
+    for (std::size_t d = 0; d < spread.size(); ++d) {
+      const std::int64_t reach = (kernel_shape[d + 2] - 1) * g.dilations[d];
+      spec.input[d + 2] = (input[d + 2] - 1) * spread[d] + 1;
+      spec.strides[d] = 1;
+      spec.pads_begin[d] = reach - g.pads_begin[d];
+      spec.pads_end[d] = epilogue.domain[d + 2] + reach - spec.input[d + 2] - spec.pads_begin[d];
+    }
+  }
+  for (std::size_t d = 0; d < spread.size(); ++d)
+    if (spec.pads_begin[d] < 0 || spec.pads_end[d] < 0) return false;
+  // Three channels of an image as four: rows of whole words.
+  const std::int64_t channels = input[1];
+  if (!kernel.integers && spec.groups == 1 && channels < 4 && spec.operands != DataType::kFloat32) {
+    spec.input[1] = 4;
+    spec.weights[1] = 4;
+  }
+  std::string key;
+  ConstantSource values = constants_.convolution_weights(kernel, rounding, key);
+  Results results;
+  results.channel = 1;
+  if (kernel.integers) {
+    const std::string own = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key);
+    const auto weights = constants_.integer_weights(l, weights_.get(key, values), own, kernel.normalization != kNone);
+    values = [weights] { return weights->integers; };
+    results.scale = constants_.product_scales(kernel.operands[0].quantization, weights->scales, own);
+    key = own + "|int8";
+  }
+  std::string bias_key = key;
+  const Tensor bias = constants_.convolution_bias(kernel, kernel.integers ? Rounding::kNone : rounding, bias_key);
+  results.bias = bias;
+  ConvolutionStepWork step;
+  spec.stored = kernel.integers ? DataType::kInt32 : DataType::kFloat32;
+  // Of few channels per group, cuDNN has slow plans only once anything is done to the sums.
+  const bool narrow_groups = spec.groups > 1 && spec.weights[1] < 8;
+  const Register done = narrow_groups ? -1 : fold_convolution(kernel, spec, step, bias, bias_key);
+  const bool folded = done >= 0;
+  const bool by_cudnn = !narrow_groups && target_.has_convolution(spec);
+  step.x = pointer(convolution_input(kernel, spec, spread));
+  step.weights = pointer(
+      constant_memory(fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
+                      spec.operands, [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
+                        return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
+                      }));
+  if (!by_cudnn) return generate_convolution(kernel, std::move(spec), std::move(step), std::move(results));
+  results.view = folded ? define(epilogue.outputs[0].store, channels_last_strides(epilogue.domain))
+                        : new_view(spec.stored, epilogue.domain, channels_last_strides(epilogue.domain));
+  if (folded) {
+    results.done = done;
+    results.bias = {};
+  }
+  step.y = pointer(results.view);
+  step.spec = spec;
+  add(std::move(step));
+  lower_epilogue(kernel, results);
+  return true;
+}
+
+/// Steps of the epilogue that cuDNN computes, when they are all there is, and cuDNN takes them: the last register.
+Register Lowering::fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec, ConvolutionStepWork& step,
+                                    const Tensor& bias, const std::string& bias_key) {
+  const ProgramKernel& epilogue = kernel.epilogue;
+  if (kernel.integers || epilogue.outputs.size() != 1) return -1;
+  const auto& [source, store] = epilogue.outputs[0];
+  if (store.exact || store.tensor == kNone) return -1;
+  ConvolutionSpec with = spec;
+  with.stored = type_of(store.rounding);
+  if (bias) {
+    const DataType type = type_of(kernel.operands[1].rounding);
+    with.steps.push_back({Kind::kBias, type});
+    step.steps.push_back(pointer(constant_view(bias, bias_key + "|bias", type)));
+  }
+  Register done = 0, user = -1;
+  while (done != source) {
+    if (const auto product = swish_of(epilogue, done)) {
+      with.steps.push_back({Kind::kSwish});
+      step.steps.push_back({});
+      done = *product;
+      continue;
+    }
+    const Program::Value* next = only_use(epilogue, done, &user);
+    if (next == nullptr) break;
+    if (const auto kind = kind_of(*next)) {
+      with.steps.push_back({*kind});
+      step.steps.push_back({});
+    } else {
+      const Load* load = addend(epilogue, *next, done);
+      if (load == nullptr || load->per_channel || load->operand.integers || spec_.is_constant(load->operand.tensor) ||
+          shape(load->operand.tensor) != epilogue.domain)
+        break;
+      const View view = read_as(load->operand, device_view(load->operand).type, channels_last_strides(epilogue.domain));
+      if (!is_exact(view.type, load->operand.rounding)) break;
+      with.steps.push_back({Kind::kResidual, view.type});
+      step.steps.push_back(pointer(view));
+    }
+    done = user;
+  }
+  if (done != source || !target_.has_convolution(with)) {
+    step.steps.clear();
+    return -1;
+  }
+  spec = std::move(with);
+  return done;
+}
+
+/// The whole of it as one generated kernel.
+bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolutionStepWork step,
+                                    Results results) {
+  spec.steps.clear();
+  spec.stored = kernel.integers ? DataType::kInt32 : DataType::kFloat32;
+  const ProgramKernel& epilogue = kernel.epilogue;
+  ProgramAssembly assembly(epilogue.domain, 0);
+  // Load 0 is the sum; the kernel has it in a register.
+  View sum{-1, spec.stored, 0, channels_last_strides(epilogue.domain)};
+  const Register raw = assembly.input(sum, sum.strides, Rounding::kNone);
+  std::vector<Register> registers(epilogue.program.values.size(), -1);
+  registers[0] = append_scaling(results, assembly, raw);
+  ProgramKernel rest = epilogue;
+  if (rest.layers.empty()) rest.layers = {kernel.layer};
+  assemble(rest, assembly, registers);
+  for (const auto& output : rest.outputs)
+    if (registers[output.source] == raw) registers[output.source] = assembly.program().apply(Instruction::kCopy, raw);
+  store_outputs(rest, assembly, registers, channels_last_strides(epilogue.domain));
+  const ProgramSpec& program = assembly.spec();
+  KernelStep made;
+  made.source = convolution_source(spec, program.program, std::span(program.inputs).subspan(1), program.outputs);
+  made.reads = {step.x, step.weights};
+  made.reads.insert(made.reads.end(), assembly.reads().begin() + 1, assembly.reads().end());
+  made.writes = assembly.writes();
+  add(std::move(made));
+  return true;
+}
+
+}  // namespace ulpscope::cuda
