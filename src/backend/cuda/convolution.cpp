@@ -35,7 +35,7 @@ class CudnnPlan final : public ConvolutionPlan {
         graph_(std::move(graph)),
         tactic_(to_string(tactic)),
         execution_(std::move(execution)),
-        workspace_bytes_(static_cast<std::size_t>(execution_.plan.read_int64(cudnn::Attribute::kPlanWorkspaceSize))) {}
+        workspace_bytes_(static_cast<std::size_t>(execution_.plan.read_int64(cudnn::Field::kPlanWorkspaceSize))) {}
 
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
   std::string tactic() const override { return tactic_; }
@@ -59,10 +59,10 @@ void CudnnPlan::run(const ConvolutionOperands& operands, std::uint64_t workspace
     }
   static_assert(sizeof(std::uint64_t) == sizeof(void*));
   cudnn::Descriptor pack(cudnn::DescriptorType::kVariantPack, "the addresses of a convolution");
-  pack.set(cudnn::Attribute::kVariantPackIds, ids);
-  pack.set(cudnn::Attribute::kVariantPackPointers, cudnn::AttributeType::kVoidPointer,
+  pack.set(cudnn::Field::kVariantPackIds, ids);
+  pack.set(cudnn::Field::kVariantPackPointers, cudnn::FieldType::kVoidPointer,
            static_cast<std::int64_t>(addresses.size()), addresses.data());
-  pack.set(cudnn::Attribute::kVariantPackWorkspace, cudnn::AttributeType::kVoidPointer, 1, &workspace);
+  pack.set(cudnn::Field::kVariantPackWorkspace, cudnn::FieldType::kVoidPointer, 1, &workspace);
   pack.finalize();
   const int status = cudnn::functions().execute(handle_->handle, execution_.plan.get(), pack.get());
   if (status != cudnn::kSuccess) cudnn::check(status, fmt::format("run a convolution with {}", tactic_));

@@ -12,10 +12,10 @@
 namespace ulpscope::cuda {
 namespace {
 
-using cudnn::Attribute;
-using cudnn::AttributeType;
 using cudnn::Descriptor;
 using cudnn::DescriptorType;
+using cudnn::Field;
+using cudnn::FieldType;
 
 constexpr std::int64_t kFirstVirtual = 1000, kAlignment = 16;
 
@@ -92,21 +92,22 @@ bool skip(std::string_view& text, std::string_view word) {
   return true;
 }
 
-void set_device(Descriptor& part, Attribute attribute, const ConvolutionDevice& device) {
-  if (device.properties != nullptr) part.set(attribute, *device.properties);
+void set_device(Descriptor& part, Field field, const ConvolutionDevice& device) {
+  if (device.properties != nullptr) part.set(field, *device.properties);
 }
 
-void set_handle(Descriptor& part, Attribute attribute, const ConvolutionDevice& device) {
-  if (device.handle != nullptr) part.set(attribute, AttributeType::kHandle, 1, &device.handle);
+void set_handle(Descriptor& part, Field field, const ConvolutionDevice& device) {
+  if (device.handle != nullptr) part.set(field, FieldType::kHandle, 1, &device.handle);
 }
 
 ConvolutionTactic tactic_of(const Descriptor& config, const Descriptor& engine) {
-  ConvolutionTactic tactic{.engine = engine.read_int64(Attribute::kEngineIndex)};
+  ConvolutionTactic tactic{.engine = engine.read_int64(Field::kEngineIndex)};
   for (const Descriptor& knob :
-       config.read_descriptors(Attribute::kConfigKnobChoices, DescriptorType::kKnobChoice, "a knob's choice")) {
+       config.read_descriptors(Field::kConfigKnobChoices, DescriptorType::kKnobChoice, "a knob's choice",
+                               cudnn::kKnobs)) {  // How many there are is not told before.
     int type = 0;
-    knob.read(Attribute::kKnobType, AttributeType::kKnobType, 1, &type);
-    tactic.knobs.emplace_back(type, knob.read_int64(Attribute::kKnobValue));
+    knob.read(Field::kKnobType, FieldType::kKnobType, 1, &type);
+    tactic.knobs.emplace_back(type, knob.read_int64(Field::kKnobValue));
   }
   std::sort(tactic.knobs.begin(), tactic.knobs.end());
   return tactic;
@@ -168,20 +169,20 @@ ConvolutionGraph::ConvolutionGraph(const ConvolutionSpec& spec, const Convolutio
     current = &next;
   }
   graph_ = Descriptor(DescriptorType::kOperationGraph, "a convolution's operation graph");
-  set_handle(graph_, Attribute::kGraphHandle, device_);
-  graph_.set(Attribute::kGraphOperations, std::span<const cudnn::RawDescriptor>(operations_));
+  set_handle(graph_, Field::kGraphHandle, device_);
+  graph_.set(Field::kGraphOperations, std::span<const cudnn::RawDescriptor>(operations_));
   graph_.finalize();
 }
 
 Descriptor& ConvolutionGraph::tensor(std::int64_t id, const Shape& shape, DataType type, bool is_virtual) {
   Descriptor& part =
       *parts_.emplace_back(std::make_unique<Descriptor>(DescriptorType::kTensor, "a convolution's tensor"));
-  part.set(Attribute::kTensorElementType, element_type(type));
-  part.set(Attribute::kTensorDimensions, shape);
-  part.set(Attribute::kTensorStrides, channels_last_strides(shape));
-  part.set(Attribute::kTensorId, id);
-  part.set(Attribute::kTensorAlignment, kAlignment);
-  part.set(Attribute::kTensorIsVirtual, AttributeType::kBoolean, 1, &is_virtual);
+  part.set(Field::kTensorElementType, element_type(type));
+  part.set(Field::kTensorDimensions, shape);
+  part.set(Field::kTensorStrides, channels_last_strides(shape));
+  part.set(Field::kTensorId, id);
+  part.set(Field::kTensorAlignment, kAlignment);
+  part.set(Field::kTensorIsVirtual, FieldType::kBoolean, 1, &is_virtual);
   part.finalize();
   return part;
 }
@@ -190,24 +191,24 @@ void ConvolutionGraph::add_forward(const Descriptor& x, const Descriptor& weight
   Descriptor& convolution =
       *parts_.emplace_back(std::make_unique<Descriptor>(DescriptorType::kConvolution, "a convolution"));
   const auto mode = cudnn::ConvolutionMode::kCrossCorrelation;
-  convolution.set(Attribute::kConvolutionComputeType,
+  convolution.set(Field::kConvolutionComputeType,
                   spec_.operands == DataType::kInt8 ? cudnn::ElementType::kInt32 : cudnn::ElementType::kFloat);
-  convolution.set(Attribute::kConvolutionMode, AttributeType::kConvolutionMode, 1, &mode);
-  convolution.set(Attribute::kConvolutionSpatialDims, static_cast<std::int64_t>(spec_.strides.size()));
-  convolution.set(Attribute::kConvolutionDilations, spec_.dilations);
-  convolution.set(Attribute::kConvolutionStrides, spec_.strides);
-  convolution.set(Attribute::kConvolutionPrePaddings, spec_.pads_begin);
-  convolution.set(Attribute::kConvolutionPostPaddings, spec_.pads_end);
+  convolution.set(Field::kConvolutionMode, FieldType::kConvolutionMode, 1, &mode);
+  convolution.set(Field::kConvolutionSpatialDims, static_cast<std::int64_t>(spec_.strides.size()));
+  convolution.set(Field::kConvolutionDilations, spec_.dilations);
+  convolution.set(Field::kConvolutionStrides, spec_.strides);
+  convolution.set(Field::kConvolutionPrePaddings, spec_.pads_begin);
+  convolution.set(Field::kConvolutionPostPaddings, spec_.pads_end);
   convolution.finalize();
   Descriptor& operation = *parts_.emplace_back(
       std::make_unique<Descriptor>(DescriptorType::kConvolutionForward, "a convolution's operation"));
   const float alpha = 1, beta = 0;
-  operation.set(Attribute::kForwardConvolution, convolution);
-  operation.set(Attribute::kForwardX, x);
-  operation.set(Attribute::kForwardWeights, weights);
-  operation.set(Attribute::kForwardY, y);
-  operation.set(Attribute::kForwardAlpha, AttributeType::kFloat, 1, &alpha);
-  operation.set(Attribute::kForwardBeta, AttributeType::kFloat, 1, &beta);
+  operation.set(Field::kForwardConvolution, convolution);
+  operation.set(Field::kForwardX, x);
+  operation.set(Field::kForwardWeights, weights);
+  operation.set(Field::kForwardY, y);
+  operation.set(Field::kForwardAlpha, FieldType::kFloat, 1, &alpha);
+  operation.set(Field::kForwardBeta, FieldType::kFloat, 1, &beta);
   operation.finalize();
   operations_.push_back(operation.get());
 }
@@ -216,26 +217,26 @@ void ConvolutionGraph::add_pointwise(cudnn::PointwiseMode mode, const Descriptor
                                      const Descriptor& y) {
   Descriptor& pointwise =
       *parts_.emplace_back(std::make_unique<Descriptor>(DescriptorType::kPointwise, "a convolution's epilogue"));
-  pointwise.set(Attribute::kPointwiseMode, AttributeType::kPointwiseMode, 1, &mode);
-  pointwise.set(Attribute::kPointwisePrecision, cudnn::ElementType::kFloat);
+  pointwise.set(Field::kPointwiseMode, FieldType::kPointwiseMode, 1, &mode);
+  pointwise.set(Field::kPointwisePrecision, cudnn::ElementType::kFloat);
   if (const double one = 1; mode == cudnn::PointwiseMode::kSwish)
-    pointwise.set(Attribute::kPointwiseSwishBeta, AttributeType::kDouble, 1, &one);
+    pointwise.set(Field::kPointwiseSwishBeta, FieldType::kDouble, 1, &one);
   pointwise.finalize();
   Descriptor& operation = *parts_.emplace_back(
       std::make_unique<Descriptor>(DescriptorType::kPointwiseOperation, "an operation of a convolution's epilogue"));
-  operation.set(Attribute::kPointwiseDescriptor, pointwise);
-  operation.set(Attribute::kPointwiseX, x);
-  if (operand != nullptr) operation.set(Attribute::kPointwiseB, *operand);
-  operation.set(Attribute::kPointwiseY, y);
+  operation.set(Field::kPointwiseDescriptor, pointwise);
+  operation.set(Field::kPointwiseX, x);
+  if (operand != nullptr) operation.set(Field::kPointwiseB, *operand);
+  operation.set(Field::kPointwiseY, y);
   operation.finalize();
   operations_.push_back(operation.get());
 }
 
 bool ConvolutionGraph::keeps_rules(const Descriptor& engine) const {
   std::array<cudnn::NumericalNote, cudnn::kNumericalNotes> notes{};
-  const std::int64_t count = std::min(engine.read(Attribute::kEngineNumericalNotes, AttributeType::kNumericalNote,
-                                                  cudnn::kNumericalNotes, notes.data()),
-                                      cudnn::kNumericalNotes);
+  const std::int64_t count = std::min(
+      engine.read(Field::kEngineNumericalNotes, FieldType::kNumericalNote, cudnn::kNumericalNotes, notes.data()),
+      cudnn::kNumericalNotes);
   const bool plain_float32 = spec_.operands == DataType::kFloat32 && !spec_.tf32;
   return std::all_of(notes.begin(), notes.begin() + count, [&](cudnn::NumericalNote note) {
     return note == cudnn::NumericalNote::kTensorCore && !plain_float32;
@@ -244,18 +245,19 @@ bool ConvolutionGraph::keeps_rules(const Descriptor& engine) const {
 
 std::vector<ConvolutionTactic> ConvolutionGraph::tactics(cudnn::HeuristicsMode mode) const {
   Descriptor heuristics(DescriptorType::kEngineHeuristics, "a convolution's heuristics");
-  heuristics.set(Attribute::kHeuristicsGraph, graph_);
-  heuristics.set(Attribute::kHeuristicsMode, AttributeType::kHeuristicsMode, 1, &mode);
-  set_device(heuristics, Attribute::kHeuristicsDevice, device_);
+  heuristics.set(Field::kHeuristicsGraph, graph_);
+  heuristics.set(Field::kHeuristicsMode, FieldType::kHeuristicsMode, 1, &mode);
+  set_device(heuristics, Field::kHeuristicsDevice, device_);
   std::vector<ConvolutionTactic> found;
   try {
     heuristics.finalize();
   } catch (const Error&) {
     return found;  // Modes know different graphs.
   }
-  for (const Descriptor& config : heuristics.read_descriptors(
-           Attribute::kHeuristicsResults, DescriptorType::kEngineConfig, "an engine's configuration")) {
-    const auto engines = config.read_descriptors(Attribute::kConfigEngine, DescriptorType::kEngine, "an engine");
+  const std::int64_t count = heuristics.read(Field::kHeuristicsResults, FieldType::kDescriptor, 0, nullptr);
+  for (const Descriptor& config : heuristics.read_descriptors(Field::kHeuristicsResults, DescriptorType::kEngineConfig,
+                                                              "an engine's configuration", count)) {
+    const auto engines = config.read_descriptors(Field::kConfigEngine, DescriptorType::kEngine, "an engine", 1);
     if (!engines.empty() && keeps_rules(engines.front())) found.push_back(tactic_of(config, engines.front()));
   }
   return found;
@@ -267,26 +269,25 @@ std::optional<ConvolutionExecution> ConvolutionGraph::build(const ConvolutionTac
                             {DescriptorType::kEngineConfig, "an engine's configuration"},
                             {DescriptorType::kExecutionPlan, "a convolution's plan"}};
   try {
-    made.engine.set(Attribute::kEngineGraph, graph_);
-    made.engine.set(Attribute::kEngineIndex, tactic.engine);
-    set_device(made.engine, Attribute::kEngineDevice, device_);
+    made.engine.set(Field::kEngineGraph, graph_);
+    made.engine.set(Field::kEngineIndex, tactic.engine);
+    set_device(made.engine, Field::kEngineDevice, device_);
     made.engine.finalize();
     if (!keeps_rules(made.engine)) return std::nullopt;
     std::vector<cudnn::RawDescriptor> choices;
     for (const auto& [type, value] : tactic.knobs) {
       Descriptor& knob = made.knobs.emplace_back(DescriptorType::kKnobChoice, "a knob's choice");
-      knob.set(Attribute::kKnobType, AttributeType::kKnobType, 1, &type);
-      knob.set(Attribute::kKnobValue, value);
+      knob.set(Field::kKnobType, FieldType::kKnobType, 1, &type);
+      knob.set(Field::kKnobValue, value);
       knob.finalize();
       choices.push_back(knob.get());
     }
-    made.config.set(Attribute::kConfigEngine, made.engine);
-    if (!choices.empty())
-      made.config.set(Attribute::kConfigKnobChoices, std::span<const cudnn::RawDescriptor>(choices));
+    made.config.set(Field::kConfigEngine, made.engine);
+    if (!choices.empty()) made.config.set(Field::kConfigKnobChoices, std::span<const cudnn::RawDescriptor>(choices));
     made.config.finalize();
-    set_handle(made.plan, Attribute::kPlanHandle, device_);
-    set_device(made.plan, Attribute::kPlanDevice, device_);
-    made.plan.set(Attribute::kPlanConfig, made.config);
+    set_handle(made.plan, Field::kPlanHandle, device_);
+    set_device(made.plan, Field::kPlanDevice, device_);
+    made.plan.set(Field::kPlanConfig, made.config);
     made.plan.finalize();
   } catch (const Error&) {
     return std::nullopt;  // Heuristics suggest what then fails, for lack of shared memory for example.

@@ -57,9 +57,9 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   return *this;
 }
 
-void Descriptor::set(Attribute attribute, AttributeType type, std::int64_t count, const void* elements) {
-  if (const int status = functions().set_attribute(raw_, attribute, type, count, elements); status != kSuccess)
-    check(status, fmt::format("set attribute {} of {}", static_cast<int>(attribute), name_));
+void Descriptor::set(Field field, FieldType type, std::int64_t count, const void* elements) {
+  if (const int status = functions().set_attribute(raw_, field, type, count, elements); status != kSuccess)
+    check(status, fmt::format("set attribute {} of {}", static_cast<int>(field), name_));
 }
 
 void Descriptor::finalize() {
@@ -67,29 +67,27 @@ void Descriptor::finalize() {
     check(status, fmt::format("finalize {}", name_));
 }
 
-std::int64_t Descriptor::read(Attribute attribute, AttributeType type, std::int64_t room, void* elements) const {
+std::int64_t Descriptor::read(Field field, FieldType type, std::int64_t room, void* elements) const {
   std::int64_t count = 0;
-  const int status = functions().get_attribute(raw_, attribute, type, room, &count, elements);
-  if (status != kSuccess) check(status, fmt::format("read attribute {} of {}", static_cast<int>(attribute), name_));
+  const int status = functions().get_attribute(raw_, field, type, room, &count, elements);
+  if (status != kSuccess) check(status, fmt::format("read attribute {} of {}", static_cast<int>(field), name_));
   return count;
 }
 
-std::int64_t Descriptor::read_int64(Attribute attribute) const {
+std::int64_t Descriptor::read_int64(Field field) const {
   std::int64_t value = 0;
-  read(attribute, AttributeType::kInt64, 1, &value);
+  read(field, FieldType::kInt64, 1, &value);
   return value;
 }
 
-std::vector<Descriptor> Descriptor::read_descriptors(Attribute attribute, DescriptorType type, const char* name) const {
+std::vector<Descriptor> Descriptor::read_descriptors(Field field, DescriptorType type, const char* name,
+                                                     std::int64_t room) const {
   // cuDNN fills descriptors that the caller made.
-  const std::int64_t room = read(attribute, AttributeType::kDescriptor, 0, nullptr);
   std::vector<Descriptor> all;
   std::vector<RawDescriptor> raw;
   for (std::int64_t i = 0; i < room; ++i) raw.push_back(all.emplace_back(type, name).get());
-  if (room > 0) {
-    const std::int64_t count = read(attribute, AttributeType::kDescriptor, room, raw.data());
-    all.resize(static_cast<std::size_t>(std::min(count, room)));
-  }
+  const std::int64_t count = room > 0 ? read(field, FieldType::kDescriptor, room, raw.data()) : 0;
+  all.resize(static_cast<std::size_t>(std::min(count, room)));
   return all;
 }
 

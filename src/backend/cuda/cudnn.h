@@ -39,7 +39,8 @@ enum class DescriptorType : int {
   kDeviceProperties = 38,
 };
 
-enum class AttributeType : int {
+/// The types of attributes.
+enum class FieldType : int {
   kHandle = 0,
   kElementType = 1,
   kBoolean = 2,
@@ -56,7 +57,8 @@ enum class AttributeType : int {
   kChar = 24,
 };
 
-enum class Attribute : int {
+/// The attributes of descriptors.
+enum class Field : int {
   kPointwiseMode = 0,
   kPointwisePrecision = 1,
   kPointwiseSwishBeta = 8,
@@ -132,7 +134,7 @@ enum class NumericalNote : int {
   kStrictNanPropagation = 9,
 };
 /// More than any version has, for lists that cuDNN fills.
-constexpr std::int64_t kNumericalNotes = 32;
+constexpr std::int64_t kNumericalNotes = 32, kKnobs = 64;
 
 /// cuDNN's functions; the library stays open.
 struct Functions {
@@ -147,9 +149,8 @@ struct Functions {
   int (*create_descriptor)(DescriptorType, RawDescriptor*);
   int (*destroy_descriptor)(RawDescriptor);
   int (*finalize)(RawDescriptor);
-  int (*set_attribute)(RawDescriptor, Attribute, AttributeType, std::int64_t count, const void* elements);
-  int (*get_attribute)(RawDescriptor, Attribute, AttributeType, std::int64_t requested, std::int64_t* count,
-                       void* elements);
+  int (*set_attribute)(RawDescriptor, Field, FieldType, std::int64_t count, const void* elements);
+  int (*get_attribute)(RawDescriptor, Field, FieldType, std::int64_t requested, std::int64_t* count, void* elements);
   int (*execute)(Handle, RawDescriptor plan, RawDescriptor variant_pack);
 };
 
@@ -172,23 +173,23 @@ class Descriptor {
 
   RawDescriptor get() const noexcept { return raw_; }
 
-  void set(Attribute attribute, AttributeType type, std::int64_t count, const void* elements);
-  void set(Attribute attribute, std::int64_t value) { set(attribute, AttributeType::kInt64, 1, &value); }
-  void set(Attribute attribute, std::span<const std::int64_t> values) {
-    set(attribute, AttributeType::kInt64, static_cast<std::int64_t>(values.size()), values.data());
+  void set(Field field, FieldType type, std::int64_t count, const void* elements);
+  void set(Field field, std::int64_t value) { set(field, FieldType::kInt64, 1, &value); }
+  void set(Field field, std::span<const std::int64_t> values) {
+    set(field, FieldType::kInt64, static_cast<std::int64_t>(values.size()), values.data());
   }
-  void set(Attribute attribute, ElementType value) { set(attribute, AttributeType::kElementType, 1, &value); }
-  void set(Attribute attribute, const Descriptor& value) { set(attribute, AttributeType::kDescriptor, 1, &value.raw_); }
-  void set(Attribute attribute, std::span<const RawDescriptor> values) {
-    set(attribute, AttributeType::kDescriptor, static_cast<std::int64_t>(values.size()), values.data());
+  void set(Field field, ElementType value) { set(field, FieldType::kElementType, 1, &value); }
+  void set(Field field, const Descriptor& value) { set(field, FieldType::kDescriptor, 1, &value.raw_); }
+  void set(Field field, std::span<const RawDescriptor> values) {
+    set(field, FieldType::kDescriptor, static_cast<std::int64_t>(values.size()), values.data());
   }
   void finalize();
 
   /// Fills `elements`, room for `room` of them; returns how many there are (more than `room` possibly).
-  std::int64_t read(Attribute attribute, AttributeType type, std::int64_t room, void* elements) const;
-  std::int64_t read_int64(Attribute attribute) const;
-  /// A list of descriptors.
-  std::vector<Descriptor> read_descriptors(Attribute attribute, DescriptorType type, const char* name) const;
+  std::int64_t read(Field field, FieldType type, std::int64_t room, void* elements) const;
+  std::int64_t read_int64(Field field) const;
+  /// The first `room` of a list of descriptors.
+  std::vector<Descriptor> read_descriptors(Field field, DescriptorType type, const char* name, std::int64_t room) const;
 
  private:
   RawDescriptor raw_ = nullptr;
