@@ -114,9 +114,9 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
                     "Skip the costs: layers without a constraint take the lowest allowed precision");
   table.ours()
       .value({"--backend"}, engine_backend, "NAME",
-             "What carries out the engine's kernels: cpu (default), or plain, the "
-             "simplest code that follows the same descriptions")
-      .choose({"cpu", "plain"});
+             "What carries out the engine's kernels: cpu (default, also as auto), cuda, an NVIDIA GPU of sm_80 or later, "
+             "or plain, the simplest code that follows the same descriptions")
+      .choose({"auto", "cpu", "cuda", "plain"});
   table.ours().value({"--target"}, target, "GPU", "The GPU whose costs decide: h200 (default), a100, l4, t4 or orin");
   table.ours().value({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it");
   table.ours()
@@ -135,7 +135,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   if (constraints == "prefer") options.constraints = ConstraintMode::kPrefer;
   if (constraints == "obey" || obey || strict) options.constraints = ConstraintMode::kObey;
   if (fusion) options.fusion = fusion_from_name(*fusion, "[options] --fusion");
-  if (engine_backend) options.backend = *engine_backend;
+  if (engine_backend && engine_backend != "auto") options.backend = *engine_backend;
   options.assume_lowest = assume_lowest;
   options.strongly_typed = strongly_typed;
   if (target) options.target = *target;

@@ -120,8 +120,14 @@ class VerifyTool : public Tool {
     }
     options.interrupt = check_interrupted;
     const std::vector<TensorsByName> inputs = by_name(samples);
+    // The prediction is that of the CPU; --backend cuda runs the same plan on the GPU.
+    const std::string backend = std::exchange(model.loaded().build.backend, "cpu");
     const Judgement predicted = verify(model, answer, inputs, options);
     std::optional<Judgement> real;
+    if (backend != "cpu") {
+      model.loaded().build.backend = backend;
+      real = verify(model, answer, inputs, options);
+    }
     if (runner() != "ulpscope") {
       options.candidate = run_elsewhere(model, answer, samples, *host);
       real = verify(model, answer, inputs, options);
@@ -131,6 +137,11 @@ class VerifyTool : public Tool {
 
  private:
   std::string runner() const { return runner_.value_or("ulpscope"); }
+  /// Who computed what is judged.
+  std::string place() const {
+    const std::string backend = config_.engine_backend.value_or("auto");
+    return runner_ || backend == "auto" || backend == "cpu" ? runner() : backend;
+  }
 
   std::vector<TensorsByName> run_elsewhere(const Model& model, const AnswerFile& answer,
                                            const std::vector<TensorMap>& samples, ScriptHost& host) {
@@ -198,7 +209,7 @@ class VerifyTool : public Tool {
       line += fmt::format("; predicted {:.4g}", predicted.used);
       if (predicted.used > 0) line += fmt::format(", real / predicted {:.3g}", real->used / predicted.used);
     }
-    const std::string text = fmt::format("The answer {} on {}: {}", passed ? "holds" : "does not hold", runner(), line);
+    const std::string text = fmt::format("The answer {} on {}: {}", passed ? "holds" : "does not hold", place(), line);
     log(passed ? LogLevel::kInfo : LogLevel::kError, text);
     if (json_) save_json(answer, samples, judged, predicted);
     return passed ? 0 : 1;
@@ -230,7 +241,7 @@ class VerifyTool : public Tool {
                                       {"version", 1},
                                       {"model", {{"path", *model_.model}, {"hash", answer.model_hash}}},
                                       {"answer", *answer_path_},
-                                      {"runner", runner()},
+                                      {"runner", place()},
                                       {"samples", samples},
                                       {"passed", judged.passed()},
                                       {"error", to_json(judged)},

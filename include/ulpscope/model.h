@@ -32,6 +32,8 @@ struct ModelOptions {
   std::string fusion = "full";
   /// The GPU whose costs are estimated: "h200", "a100", "l4", "t4" or "orin".
   std::string target = "h200";
+  /// Who computes: "cpu", "cuda" (an NVIDIA GPU of sm_80 or later; docs/gpu.md) or "plain".
+  std::string backend = "cpu";
   /// Layers that nothing is said about may stay in a higher precision where that costs less on the target; else they
   /// take the lowest allowed one.
   bool cost_model = false;

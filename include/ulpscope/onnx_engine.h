@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,8 @@ struct EngineOptions {
   std::string fusion = "full";
   /// Threads; 0: one per core. Results do not depend on it.
   int threads = 0;
+  /// Who computes: "cpu", "cuda" (an NVIDIA GPU of sm_80 or later; docs/gpu.md) or "plain".
+  std::string backend = "cpu";
 };
 
 /// An input or output. In `shape`, -1 is a dynamic dimension.
@@ -64,6 +67,10 @@ class ULPSCOPE_API OnnxEngine {
   std::vector<Tensor> run(std::span<const Tensor> inputs) const;
   /// One inference by name. Throws Error(kInvalidArgument) also for a missing or unknown name.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs) const;
+
+  /// Microseconds of one run on the device for inputs of these shapes, which are there already: the least of several.
+  /// Nothing for backends without a clock of their own, and where the CPU computes in between.
+  std::optional<double> device_microseconds(std::span<const Shape> shapes) const;
 
   /// For the library. Not part of the interface.
   struct Impl;

@@ -21,8 +21,8 @@ namespace ulpscope::python {
 namespace {
 
 EngineOptions options_from(std::string precision, std::map<std::string, std::string> layer_precisions,
-                           std::string fusion, int threads) {
-  return {std::move(precision), std::move(layer_precisions), std::move(fusion), threads};
+                           std::string fusion, int threads, std::string backend) {
+  return {std::move(precision), std::move(layer_precisions), std::move(fusion), threads, std::move(backend)};
 }
 
 std::vector<std::tuple<std::string, nb::object, Shape>> specs(const std::vector<TensorSpec>& specs) {
@@ -55,22 +55,22 @@ void bind_engine(nb::module_& module) {
       .def_static(
           "from_file",
           [](const std::filesystem::path& path, std::string precision,
-             std::map<std::string, std::string> layer_precisions, std::string fusion, int threads) {
+             std::map<std::string, std::string> layer_precisions, std::string fusion, int threads, std::string backend) {
             nb::gil_scoped_release no_gil;
             return OnnxEngine::from_file(
-                path, options_from(std::move(precision), std::move(layer_precisions), std::move(fusion), threads));
+                path, options_from(std::move(precision), std::move(layer_precisions), std::move(fusion), threads, std::move(backend)));
           },
-          nb::arg("path"), nb::arg("precision"), nb::arg("layer_precisions"), nb::arg("fusion"), nb::arg("threads"))
+          nb::arg("path"), nb::arg("precision"), nb::arg("layer_precisions"), nb::arg("fusion"), nb::arg("threads"), nb::arg("backend"))
       .def_static(
           "from_bytes",
           [](const nb::bytes& model, std::string precision, std::map<std::string, std::string> layer_precisions,
-             std::string fusion, int threads) {
+             std::string fusion, int threads, std::string backend) {
             const std::span bytes(static_cast<const std::byte*>(model.data()), model.size());
             nb::gil_scoped_release no_gil;
             return OnnxEngine::from_bytes(
-                bytes, options_from(std::move(precision), std::move(layer_precisions), std::move(fusion), threads));
+                bytes, options_from(std::move(precision), std::move(layer_precisions), std::move(fusion), threads, std::move(backend)));
           },
-          nb::arg("model"), nb::arg("precision"), nb::arg("layer_precisions"), nb::arg("fusion"), nb::arg("threads"))
+          nb::arg("model"), nb::arg("precision"), nb::arg("layer_precisions"), nb::arg("fusion"), nb::arg("threads"), nb::arg("backend"))
       .def_static(
           "from_answer",
           [](const Model& model, const AnswerFile& answer) {
@@ -89,6 +89,13 @@ void bind_engine(nb::module_& module) {
              }
              return result;
            })
+      .def(
+          "device_microseconds",
+          [](const OnnxEngine& engine, const std::vector<std::vector<std::int64_t>>& shapes) {
+            nb::gil_scoped_release release;
+            return engine.device_microseconds(std::vector<Shape>(shapes.begin(), shapes.end()));
+          },
+          nb::arg("shapes"))
       .def("run", &run, nb::arg("inputs"));
 }
 

@@ -77,6 +77,7 @@ void bind_model(nb::module_& module) {
       .def_rw("layer_precisions", &ModelOptions::layer_precisions)
       .def_rw("fusion", &ModelOptions::fusion)
       .def_rw("target", &ModelOptions::target)
+      .def_rw("backend", &ModelOptions::backend)
       .def_rw("cost_model", &ModelOptions::cost_model)
       .def_rw("threads", &ModelOptions::threads);
   nb::class_<Model>(module, "Model")

@@ -70,6 +70,7 @@ def convert(
     target: str = "h200",
     bias_correction: bool = False,
     threads: int = 0,
+    backend: str = "cpu",
 ) -> tuple[TypedModel, ConvertReport]:
     """The model with weights and casts in the types that its layers compute in; as `ulpscope convert`.
 
@@ -85,6 +86,7 @@ def convert(
                within the tolerance of the answer, or `threshold` of `metric`, of `golden`.
     verify:    run the new model against the old one: it has to give the bits of the chosen precisions.
     out:       also write the model there (and external data to OUT.data).
+    backend:   who runs both models: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
     bias_correction: biases of int8 products take the mean error of their outputs on `data`, where that brings the outputs
                of the model nearer to float32; the new model computes other values in float32 then.
 
@@ -107,7 +109,7 @@ def convert(
     else:
         options = _core.ModelOptions()
         options.precisions, options.fusion, options.target = names_of(precision), fusion, target
-    options.threads = threads
+    options.threads, options.backend = threads, backend
     loaded = source.load(options)
     samples = _samples(data, answer, loaded)
     choice = _core.ConvertOptions()

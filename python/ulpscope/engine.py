@@ -45,6 +45,7 @@ class Engine:
     fusion:           which neighboring layers become one group, in which nothing is rounded: "none", "pointwise" or
                       "full".
     threads:          0: one per core. Results are bitwise the same for every number.
+    backend:          who computes: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
 
     Raises ulpscope.Error: for a file that is missing, malformed or has an unknown operator; for an unknown layer or
     option; for a precision that cannot be obeyed; for an answer of another model, or with other options.
@@ -63,6 +64,7 @@ class Engine:
         layer_precisions: Optional[Mapping[str, str]] = None,
         fusion: Optional[str] = None,
         threads: int = 0,
+        backend: str = "cpu",
     ) -> None:
         source = Source(model)
         if answer is not None:
@@ -72,10 +74,10 @@ class Engine:
                     "[engine] answer: it says the precisions, layers and fusion; expected no others beside it",
                 )
             options = answer._native.model_options()
-            options.threads = threads
+            options.threads, options.backend = threads, backend
             self._engine = _core.Engine.from_answer(source.load(options), answer._native)
         else:
-            words = (precision or "fp32", dict(layer_precisions or {}), fusion or "full", threads)
+            words = (precision or "fp32", dict(layer_precisions or {}), fusion or "full", threads, backend)
             if source.path is None:
                 self._engine = _core.Engine.from_bytes(source.bytes, *words)
             else:
@@ -111,6 +113,11 @@ class Engine:
         ]
         results = self._engine.run(typed + values[len(typed) :])
         return {spec.name: array for spec, array in zip(self._outputs, results)}
+
+    def device_microseconds(self, shapes: Sequence[Sequence[int]]) -> Optional[float]:
+        """Microseconds of one run on the device for inputs of these shapes (in the model's order), which are there already:
+        the least of several. None on the CPU, and where the CPU computes in between."""
+        return self._engine.device_microseconds([list(shape) for shape in shapes])
 
     def _ordered(self, inputs: Mapping[str, Any]) -> List[Any]:
         names = [spec.name for spec in self._inputs]

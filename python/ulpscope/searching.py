@@ -60,6 +60,7 @@ def search(
     max_trials: int = 0,
     memory_limit: int = 0,
     layer_precisions: Optional[Mapping[str, str]] = None,
+    backend: str = "cpu",
 ) -> Answer:
     """The layers to keep in higher precision, so that the outputs stay within a tolerance; as `ulpscope precision search`.
 
@@ -86,6 +87,8 @@ def search(
     shrink:      take single layers out of the set as far as it still passes. repair: constants, regions and channels that
                  leave the range. max_trials: 0: no limit. memory_limit: bytes of tensors; 0: no limit.
 
+    backend:     who runs the trials: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
+
     "Not found" is a verdict. Ctrl-C ends the search with SearchInterrupted (a KeyboardInterrupt), whose `answer` is the
     best so far; what `progress` and `metric` raise comes out as it is. Raises Error: INVALID_ARGUMENT for what makes no
     sense, NOT_FOUND, INVALID_FILE, IO, UNSUPPORTED for files, SCRIPT for a metric that does not give numbers.
@@ -107,6 +110,7 @@ def search(
     source = Source(model)
     options = _core.ModelOptions()
     options.precisions, options.target, options.fusion, options.threads = wanted, target, fusion, threads
+    options.backend = backend
     options.layer_precisions = dict(layer_precisions or {})
     loaded = source.load(options)
     samples = samples_of(data, loaded)

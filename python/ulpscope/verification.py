@@ -44,6 +44,7 @@ def verify(
     rtol: Optional[PerOutput] = None,
     atol: Optional[PerOutput] = None,
     threads: int = 0,
+    backend: str = "cpu",
 ) -> Check:
     """Judges the outputs of the answer's network on samples, by the tolerance of the search.
 
@@ -53,6 +54,7 @@ def verify(
              "tensorrt".
     golden:  exact outputs, one per sample. None: of the model in float32.
     metric, threshold, rtol, atol: instead of the tolerance of the search. threads: 0: one per core.
+    backend: "cuda" runs the answer's network on the GPU; `predicted` is what the CPU says.
 
     Raises Error: INVALID_ARGUMENT for an answer of another model or without a tolerance, and samples that do not fit;
     NOT_FOUND for a runner that is not installed. Ctrl-C: KeyboardInterrupt.
@@ -74,6 +76,10 @@ def verify(
     criterion = make_criterion(metric, threshold, rtol, atol) or answer._criterion
     predicted = Judgement.from_dict(_core.verify(loaded, answer._native, samples, criterion, exact, []))
     judged = predicted
+    if backend != "cpu":
+        options.backend = backend
+        there = Source(model).load(options)
+        judged = Judgement.from_dict(_core.verify(there, answer._native, samples, criterion, exact, []))
     run = _RUNNERS[runner]
     if run is not None:
         run_typed = run()

@@ -7,6 +7,7 @@
 #include "api/loaded_model.h"
 #include "compare/data_loader.h"
 #include "core/file.h"
+#include "backend/backend.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
 #include "onnx/external_data.h"
@@ -27,6 +28,7 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   for (const std::string& precision : options.precisions) enable_precision(build, precision, "[model] precisions");
   build.fusion = fusion_from_name(options.fusion, "[model] fusion");
   build.target = options.target;
+  build.backend = find_backend(options.backend).name();
   build.threads = options.threads;
   build.assume_lowest = !options.cost_model;
   build.constraints = ConstraintMode::kObey;

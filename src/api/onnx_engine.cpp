@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "api/onnx_engine_impl.h"
+#include "backend/backend.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
 #include "onnx/import.h"
@@ -42,6 +43,7 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
   BuildOptions build;
   build.fusion = fusion_from_name(options.fusion, "[engine] fusion");
   build.threads = options.threads;
+  build.backend = find_backend(options.backend).name();
   build.constraints = ConstraintMode::kObey;
   build.assume_lowest = true;
   if (base.flag != nullptr) build.*base.flag = true;
@@ -92,6 +94,10 @@ std::vector<LayerSummary> OnnxEngine::layers() const {
 }
 
 std::vector<Tensor> OnnxEngine::run(std::span<const Tensor> inputs) const { return impl_->engine->run(inputs); }
+
+std::optional<double> OnnxEngine::device_microseconds(std::span<const Shape> shapes) const {
+  return impl_->engine->device_microseconds({shapes.begin(), shapes.end()});
+}
 
 std::map<std::string, Tensor> OnnxEngine::run(const std::map<std::string, Tensor>& inputs) const {
   std::vector<Tensor> ordered;

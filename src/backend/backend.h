@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,10 @@ class Plan {
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store = nullptr,
                                   bool keep = true) const = 0;
 
+  /// What one run takes on the device, inputs being there already: the least of several. Nothing where a backend has no
+  /// clock of its own, or where the CPU computes in between.
+  virtual std::optional<double> microseconds() const { return std::nullopt; }
+
   /// Bytes of all activations at once, where the backend holds them.
   virtual std::size_t arena_bytes() const noexcept = 0;
 
@@ -45,6 +50,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const noexcept = 0;
+
+  /// The backend for bodies of control flow, which layers of a plan run.
+  virtual std::string_view body_backend() const noexcept { return name(); }
 
   /// Prepares the constants that `weights` has not prepared yet, and lowers every description to steps. `weights` and
   /// `subgraphs` (per layer: what runs its graphs; empty for layers without) outlive the plan. Throws Error(kBuild).

@@ -4,13 +4,14 @@
 #include <array>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/plain/plain_backend.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 
 std::span<const Backend* const> backends() {
-  static const std::array<const Backend*, 2> all{&cpu::cpu_backend(), &plain::plain_backend()};
+  static const std::array<const Backend*, 3> all{&cpu::cpu_backend(), &cuda::cuda_backend(), &plain::plain_backend()};
   return all;
 }
 

@@ -173,6 +173,7 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"--precision", fmt::format("{}", fmt::join(ladder, " "))},
       {"--fusion", std::string(name_of(build.fusion))},
       {"--target", build.target},
+      {"--backend", build.backend},
       {"--cost-model", yes_or_no(!build.assume_lowest)},
       {"--margin", task.margin > 0 ? fmt::format("{}", task.margin) : "from the data"},
       {"--no-repair", yes_or_no(!task.repair)},

@@ -239,6 +239,13 @@ std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
   return outputs;
 }
 
+std::optional<double> Engine::device_microseconds(const std::vector<Shape>& shapes) {
+  set_num_threads(impl_->options.threads);
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->executable == nullptr) impl_->make_executable(shapes);
+  return impl_->executable->plan_for(shapes)->microseconds();
+}
+
 std::string Engine::tactic_replay_json() const {
   const auto plan = impl_->built().plan_for(impl_->build_shapes);
   return tactics_to_json(*impl_->executable->specialization(impl_->build_shapes), impl_->executable->assignment(),

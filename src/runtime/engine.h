@@ -41,6 +41,9 @@ class Engine {
   /// fit.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
 
+  /// Plan::microseconds() of the plan for inputs of these shapes.
+  std::optional<double> device_microseconds(const std::vector<Shape>& shapes);
+
   /// Polygraphy's tactic replay JSON for this engine (`--save-tactics`).
   std::string tactic_replay_json() const;
 

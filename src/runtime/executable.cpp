@@ -28,6 +28,7 @@ std::vector<Tensor> Executable::run_subgraph(LayerId layer, Precision precision,
     // Costs of bodies are not modeled: unless the lowest precision is asked for, they keep fp32 and what the file
     // says. Their tensors have no scales.
     BuildOptions options = options_;
+    options.backend = find_backend(options_.backend).body_backend();
     options.int8 = false;
     options.scales.clear();
     options.fp8 = false;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/kernel_cache.h"
 #include "core/memory.h"
+#include "core/parallel.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -90,7 +91,8 @@ Function Device::function(const KernelSource& source) {
   const std::lock_guard lock(kernels_mutex_);
   if (const auto found = kernels_.find(source.source); found != kernels_.end()) return found->second;
   enter();
-  const std::string code = cached_code(source.source, arch_);
+  const auto compiled = code_.extract(source.source);
+  const std::string code = compiled.empty() ? cached_code(source.source, arch_) : std::move(compiled.mapped());
   Module module = nullptr;
   Function function = nullptr;
   check(driver().module_load(&module, code.data()), "load a kernel");
@@ -99,6 +101,23 @@ Function Device::function(const KernelSource& source) {
     check(driver().function_set_attribute(function, kMaxDynamicSharedMemory, static_cast<int>(source.shared)),
           "give a kernel its shared memory");
   return kernels_[source.source] = function;
+}
+
+void Device::compile(std::span<const KernelSource* const> sources) {
+  std::vector<const KernelSource*> missing;
+  {
+    const std::lock_guard lock(kernels_mutex_);
+    for (const KernelSource* source : sources)
+      if (!kernels_.contains(source->source)) missing.push_back(source);
+  }
+  // The code lands in the cache of the disk or stays here until it is loaded.
+  parallel_for(static_cast<std::int64_t>(missing.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::string code = cached_code(missing[i]->source, arch_);
+      const std::lock_guard lock(kernels_mutex_);
+      code_[missing[i]->source] = std::move(code);
+    }
+  });
 }
 
 void Device::launch(const KernelSource& source, Function function, std::span<const Address> pointers) const {
@@ -143,13 +162,17 @@ double Device::time(const std::function<void()>& enqueue, int repeat, int rounds
   const std::unique_ptr<LaunchGraph> graph = capture([&] {
     for (int i = 0; i < repeat; ++i) enqueue();
   });
+  return time(*graph, rounds) / repeat;
+}
+
+double Device::time(const LaunchGraph& graph, int rounds) const {
   Event begin = nullptr, end = nullptr;
   check(driver().event_create(&begin, 0), "make an event");
   check(driver().event_create(&end, 0), "make an event");
   float least = std::numeric_limits<float>::max();
   for (int round = 0; round <= rounds; ++round) {
     check(driver().event_record(begin, stream_), "record an event");
-    graph->launch();
+    graph.launch();
     check(driver().event_record(end, stream_), "record an event");
     check(driver().event_synchronize(end), "run a kernel");
     float milliseconds = 0;
@@ -158,7 +181,7 @@ double Device::time(const std::function<void()>& enqueue, int repeat, int rounds
   }
   driver().event_destroy(begin);
   driver().event_destroy(end);
-  return static_cast<double>(least) * 1e3 / repeat;
+  return static_cast<double>(least) * 1e3;
 }
 
 std::shared_ptr<const DeviceMemory> Device::workspace(std::size_t bytes) { return at_least(workspace_, bytes); }

@@ -62,6 +62,8 @@ class Device {
 
   /// Compiles or finds the kernel of a source: in this process, else on the disk (kernel_cache.h). Needs no mutex.
   Function function(const KernelSource& source);
+  /// Compiles those that nobody compiled yet, on all threads.
+  void compile(std::span<const KernelSource* const> sources);
   /// Enqueues it; `pointers` as KernelSource says.
   void launch(const KernelSource& source, Function function, std::span<const Address> pointers) const;
   void upload(Address to, const void* from, std::size_t bytes) const;
@@ -73,6 +75,9 @@ class Device {
   std::unique_ptr<LaunchGraph> capture(const std::function<void()>& enqueue) const;
   /// Microseconds of one call of `enqueue`: captured `repeat` times in one graph, the least of `rounds`.
   double time(const std::function<void()>& enqueue, int repeat, int rounds) const;
+
+  /// Of one launch of a graph, the least of `rounds`.
+  double time(const LaunchGraph& graph, int rounds) const;
 
   /// Scratch memory that steps share, one after the other; at least so many bytes, address aligned to 256. The block
   /// may be replaced by a larger one: graphs keep the one that they were captured with.
@@ -88,7 +93,8 @@ class Device {
   Stream stream_ = nullptr;
   std::recursive_mutex mutex_;
   std::mutex kernels_mutex_;
-  std::map<std::string, Function> kernels_;  ///< By source.
+  std::map<std::string, Function> kernels_;  ///< By source, as what follows.
+  std::map<std::string, std::string> code_;  ///< Compiled, not yet loaded.
   std::shared_ptr<const DeviceMemory> workspace_, arena_;
 };
 

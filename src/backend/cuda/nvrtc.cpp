@@ -80,8 +80,8 @@ std::string compile(const std::string& source, std::string_view architecture) {
   const std::unique_ptr<NvrtcProgram, void (*)(NvrtcProgram*)> owner(&program,
                                                                      [](NvrtcProgram* p) { nvrtc().destroy(p); });
   const std::string target = fmt::format("--gpu-architecture={}", architecture);
-  const std::array<const char*, 4> options{target.c_str(), "--std=c++17", "-default-device", "--fmad=false"};
-  if (const int result = nvrtc().compile(program, 4, options.data()); result != kDone) {
+  const std::array<const char*, 5> options{target.c_str(), "--std=c++17", "-default-device", "--fmad=false", "-w"};
+  if (const int result = nvrtc().compile(program, static_cast<int>(options.size()), options.data()); result != kDone) {
     std::size_t size = 0;
     check_nvrtc(nvrtc().log_size(program, &size), "give its log");
     std::string log(size, '\0');

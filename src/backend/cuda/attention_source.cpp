@@ -1,0 +1,300 @@
+// Attention on tensor cores (mma.sync m16n8k16): a warp has 16 queries. Keys up to a few hundred stay in shared memory
+// and their scores in registers; longer rows go over tiles of keys twice, first for the largest score and the sum, then
+// for the probabilities, which have to be normalized before they are rounded.
+#include "backend/cuda/attention_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cuda/element_source.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+constexpr std::int64_t kMostShared = 96 << 10;  // Bytes per block that every architecture from sm_80 on has.
+constexpr std::int64_t kPad = 8;                // Elements behind each row of a tile: rows start in other banks.
+
+constexpr const char* kFunctions = R"(
+#define LDMATRIX(M, a, b, c, d, p) \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4" M ".shared.b16 {%0,%1,%2,%3},[%4];" \
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(p) : "memory")
+#define MMA(c, a, b0, b1) \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};" \
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+
+// ROWS rows of COLUMNS elements, from row `first` of `limit`, into a tile of WIDTH elements a row; zeros beyond.
+template <int ROWS, int COLUMNS, int WIDTH, bool ALIGNED>
+DEVICE void fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row, i64 column) {
+  if constexpr (ALIGNED) {
+    for (int i = threadIdx.x; i < ROWS * (WIDTH / 8); i += THREADS) {
+      const int r = i / (WIDTH / 8), c = i % (WIDTH / 8) * 8;
+      uint4* to = (uint4*)(tile + r * (WIDTH + PAD) + c);
+      if (first + r < limit && c < COLUMNS) *to = *(const uint4*)(from + (first + r) * row + c);
+      else *to = make_uint4(0, 0, 0, 0);
+    }
+  } else {
+    for (int i = threadIdx.x; i < ROWS * WIDTH; i += THREADS) {
+      const int r = i / WIDTH, c = i % WIDTH;
+      tile[r * (WIDTH + PAD) + c] = first + r < limit && c < COLUMNS ? from[(first + r) * row + c * column] : (u16)0;
+    }
+  }
+}
+DEVICE float row_max(float x) {
+  x = larger(x, __shfl_xor_sync(~0u, x, 1));
+  return larger(x, __shfl_xor_sync(~0u, x, 2));
+}
+DEVICE float row_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+)";
+
+/// What both kernels have in common: tiles, fragments of the queries, sums of products, scores, the end.
+constexpr const char* kKernel = R"(
+extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
+  extern __shared__ __align__(16) u16 shared[];
+  u16* const tile_q = shared;
+  u16* const tile_k = tile_q + WARPS * 16 * (DQ + PAD);
+  u16* const tile_v = tile_k + TILE * (DQ + PAD);
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const i64 b = blockIdx.z, h = blockIdx.y, first = (i64)blockIdx.x * WARPS * 16;
+  const u16* const q = (const u16*)q_ + b * Q0 + h * Q1;
+  const u16* const k = (const u16*)k_ + b * K0 + h * K1;
+  const u16* const v = (const u16*)v_ + b * V0 + h * V1;
+  fill<WARPS * 16, DEPTH, DQ, WHOLE_Q>(tile_q, q, first, QUERIES, Q2, Q3);
+  const i64 row = first + warp * 16 + (lane >> 2);  // And row + 8.
+  const u32 at_q = (u32)__cvta_generic_to_shared(tile_q + (warp * 16 + (lane & 15)) * (DQ + PAD) + (lane >> 4) * 8);
+  const u32 at_k = (u32)__cvta_generic_to_shared(tile_k + (lane & 7) * (DQ + PAD) + (lane >> 3) * 8);
+  const u32 at_v = (u32)__cvta_generic_to_shared(tile_v + (lane & 15) * (DV + PAD) + (lane >> 4) * 8);
+
+  // Sums of products of this warp's queries with the 8 keys from `key` of the tile on.
+  auto multiply = [&](float (&c)[4], int key) {
+    c[0] = c[1] = c[2] = c[3] = 0.0f;
+#pragma unroll
+    for (int d = 0; d < DQ; d += 32) {
+      u32 a[4], b0, b1, b2, b3;
+      LDMATRIX("", a[0], a[1], a[2], a[3], at_q + d * 2);
+      LDMATRIX("", b0, b1, b2, b3, at_k + (key * (DQ + PAD) + d) * 2);
+      MMA(c, a, b0, b1);
+      if (d + 16 < DQ) {
+        LDMATRIX("", a[0], a[1], a[2], a[3], at_q + d * 2 + 32);
+        MMA(c, a, b2, b3);
+      }
+    }
+  };
+  // What the softmax takes of them; -infinity beyond the keys.
+  auto score = [&](float sum, i64 i, i64 j) -> float {
+    if (j >= KEYS || i >= QUERIES) return -INFINITE;
+SCORE
+  };
+  auto scores = [&](float (&c)[4], i64 key) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) c[e] = score(c[e], row + (e >> 1) * 8, key + (lane & 3) * 2 + (e & 1));
+  };
+  // Probabilities of 16 keys times their values, added to the results.
+  float out[DV / 8][4];
+#pragma unroll
+  for (int n = 0; n < DV / 8; ++n) out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0.0f;
+  auto weigh = [&](const float (&c)[4], const float (&c1)[4], float m0, float m1, float s0, float s1, int key) {
+    const u32 p[4] = {PAIR(expf(c[0] - m0) * s0, expf(c[1] - m0) * s0), PAIR(expf(c[2] - m1) * s1, expf(c[3] - m1) * s1),
+                      PAIR(expf(c1[0] - m0) * s0, expf(c1[1] - m0) * s0),
+                      PAIR(expf(c1[2] - m1) * s1, expf(c1[3] - m1) * s1)};
+#pragma unroll
+    for (int n = 0; n < DV / 8; n += 2) {
+      u32 b0, b1, b2, b3;
+      LDMATRIX(".trans", b0, b1, b2, b3, at_v + (key * (DV + PAD) + n * 8) * 2);
+      MMA(out[n], p, b0, b1);
+      MMA(out[n + 1], p, b2, b3);
+    }
+  };
+BODY
+#pragma unroll
+  for (int n = 0; n < DV / 8; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const i64 i = row + (e >> 1) * 8;
+      const int c = n * 8 + (lane & 3) * 2 + (e & 1);
+      if (i < QUERIES && c < VALUES) store_one<STORED>(out_ + (b * O0 + h * O1 + i * O2 + c * O3) * (i64)sizeof(STORED), out[n][e]);
+    }
+}
+)";
+
+constexpr const char* kInRegisters = R"(
+  fill<TILE, DEPTH, DQ, WHOLE_K>(tile_k, k, 0, KEYS, K2, K3);
+  fill<TILE, VALUES, DV, WHOLE_V>(tile_v, v, 0, KEYS, V2, V3);
+  __syncthreads();
+  float c[TILE / 8][4], m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
+#pragma unroll
+  for (int n = 0; n < TILE / 8; ++n) {
+    multiply(c[n], n * 8);
+    scores(c[n], n * 8);
+    m0 = larger(m0, larger(c[n][0], c[n][1]));
+    m1 = larger(m1, larger(c[n][2], c[n][3]));
+  }
+  m0 = row_max(m0);
+  m1 = row_max(m1);
+#pragma unroll
+  for (int n = 0; n < TILE / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) c[n][e] = expf(c[n][e] - (e < 2 ? m0 : m1));
+    s0 += c[n][0] + c[n][1];
+    s1 += c[n][2] + c[n][3];
+  }
+  s0 = 1.0f / row_sum(s0);
+  s1 = 1.0f / row_sum(s1);
+#pragma unroll
+  for (int n = 0; n < TILE / 8; n += 2) {
+    const u32 p[4] = {PAIR(c[n][0] * s0, c[n][1] * s0), PAIR(c[n][2] * s1, c[n][3] * s1),
+                      PAIR(c[n + 1][0] * s0, c[n + 1][1] * s0), PAIR(c[n + 1][2] * s1, c[n + 1][3] * s1)};
+#pragma unroll
+    for (int d = 0; d < DV / 8; d += 2) {
+      u32 b0, b1, b2, b3;
+      LDMATRIX(".trans", b0, b1, b2, b3, at_v + (n * 8 * (DV + PAD) + d * 8) * 2);
+      MMA(out[d], p, b0, b1);
+      MMA(out[d + 1], p, b2, b3);
+    }
+  }
+)";
+
+constexpr const char* kInTiles = R"(
+  float m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
+  // A row without a finite score so far has no sum yet.
+  auto join = [](float& m, float& s, const float (&x)[2]) {
+    const float next = larger(m, larger(x[0], x[1]));
+    if (next == -INFINITE) return;
+    s = (m == -INFINITE ? 0.0f : s * expf(m - next)) + (expf(x[0] - next) + expf(x[1] - next));
+    m = next;
+  };
+  for (i64 key = 0; key < KEYS; key += TILE) {
+    __syncthreads();
+    fill<TILE, DEPTH, DQ, WHOLE_K>(tile_k, k, key, KEYS, K2, K3);
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < TILE / 8; ++n) {
+      float c[4];
+      multiply(c, n * 8);
+      scores(c, key + n * 8);
+      join(m0, s0, {c[0], c[1]});
+      join(m1, s1, {c[2], c[3]});
+    }
+  }
+  auto join_lanes = [](float& m, float& s) {
+    const float whole = row_max(m);
+    s = row_sum(m == -INFINITE ? 0.0f : s * expf(m - whole));
+    m = whole;
+  };
+  join_lanes(m0, s0);
+  join_lanes(m1, s1);
+  s0 = 1.0f / s0;
+  s1 = 1.0f / s1;
+  for (i64 key = 0; key < KEYS; key += TILE) {
+    __syncthreads();
+    fill<TILE, DEPTH, DQ, WHOLE_K>(tile_k, k, key, KEYS, K2, K3);
+    fill<TILE, VALUES, DV, WHOLE_V>(tile_v, v, key, KEYS, V2, V3);
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < TILE / 8; n += 2) {
+      float c[4], c1[4];
+      multiply(c, n * 8);
+      multiply(c1, n * 8 + 8);
+      scores(c, key + n * 8);
+      scores(c1, key + n * 8 + 8);
+      weigh(c, c1, m0, m1, s0, s1, n * 8);
+    }
+  }
+)";
+
+std::int64_t up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/// Rows can be read as words of 16 bytes.
+bool whole(const std::array<std::int64_t, 4>& strides, std::int64_t depth, int alignment) {
+  return strides[3] == 1 && depth % 8 == 0 && alignment % 16 == 0 &&
+         std::all_of(strides.begin(), strides.end() - 1, [](std::int64_t stride) { return stride % 8 == 0; });
+}
+
+struct Form {
+  std::int64_t dq, dv, tile;
+  int warps;
+  bool in_registers;
+  std::int64_t shared() const { return 2 * ((warps * 16 + tile) * (dq + kPad) + tile * (dv + kPad)); }
+};
+
+/// Scores of a whole row in registers where these and shared memory suffice, else tiles.
+std::optional<Form> form_of(const AttentionSpec& spec) {
+  Form form{up(spec.depth, 32), up(spec.value_depth, 16), up(spec.keys, 16), 4, true};
+  constexpr std::int64_t kEnoughBlocks = 128;
+  if ((spec.queries + 63) / 64 * spec.heads * spec.batch < kEnoughBlocks) form.warps = 2;
+  const std::int64_t registers = form.tile / 2 + form.dv / 2;  // Of scores and results, per thread.
+  if (registers <= 176 && form.shared() <= kMostShared) return form;
+  form = {form.dq, form.dv, form.dq > 128 ? 32 : 64, 4, false};
+  while (form.shared() > kMostShared && form.tile > 16) form.tile /= 2;
+  return form.shared() <= kMostShared && form.dv <= 256 ? std::optional(form) : std::nullopt;
+}
+
+std::string replaced(std::string text, const std::string& word, const std::string& by) {
+  const std::size_t at = text.find(word);
+  return text.replace(at, word.size(), by);
+}
+
+}  // namespace
+
+std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
+  if (spec.depth > 256 || spec.value_depth > 256 || spec.keys == 0 || spec.batch > 65535 || spec.heads > 65535)
+    return std::nullopt;
+  const auto form = form_of(spec);
+  if (!form) return std::nullopt;
+  const bool half = spec.type == DataType::kFloat16;
+  std::string text = prelude();
+  const auto define = [&](const std::string& name, auto value) { text += fmt::format("#define {} {}\n", name, value); };
+  define("NAME", half ? "\"f16\"" : "\"bf16\"");
+  define("PAIR", half ? "pair_f16" : "pair_bf16");
+  define("STORED", type_code(spec.stored));
+  define("WARPS", form->warps);
+  define("THREADS", form->warps * 32);
+  define("PAD", kPad);
+  define("TILE", form->tile);
+  define("DQ", form->dq);
+  define("DV", form->dv);
+  define("DEPTH", spec.depth);
+  define("VALUES", spec.value_depth);
+  define("KEYS", spec.keys);
+  define("QUERIES", spec.queries);
+  for (int d = 0; d < 4; ++d) {
+    const auto place = static_cast<std::size_t>(d);
+    define(fmt::format("Q{}", d), fmt::format("{}ll", spec.q[place]));
+    define(fmt::format("K{}", d), fmt::format("{}ll", spec.k[place]));
+    define(fmt::format("V{}", d), fmt::format("{}ll", spec.v[place]));
+    define(fmt::format("O{}", d), fmt::format("{}ll", spec.out[place]));
+  }
+  define("WHOLE_Q", whole(spec.q, spec.depth, spec.alignment[0]));
+  define("WHOLE_K", whole(spec.k, spec.depth, spec.alignment[1]));
+  define("WHOLE_V", whole(spec.v, spec.value_depth, spec.alignment[2]));
+  text += kFunctions;
+  std::string arguments = "const u8* __restrict__ q_, const u8* __restrict__ k_, const u8* __restrict__ v_";
+  std::vector<std::string> pointers{""}, given{"sum"};
+  std::vector<ProgramInput> loads{{}};
+  for (std::size_t i = 0; i < spec.loads.size(); ++i) {
+    pointers.push_back(fmt::format("load{}", i));
+    given.emplace_back();
+    loads.push_back(spec.loads[i]);
+    arguments += fmt::format(", const u8* __restrict__ load{}", i);
+  }
+  arguments += ", u8* __restrict__ out_";
+  const std::vector<std::string> index{"b", "h", "i", "j"};
+  const std::string score =
+      element_code(spec.program, loads, pointers, given, index, "r") + fmt::format("return r{};", spec.score);
+  std::string kernel = replaced(kKernel, "ARGUMENTS", arguments);
+  kernel = replaced(std::move(kernel), "SCORE\n", score + "\n");
+  kernel = replaced(std::move(kernel), "BODY\n", form->in_registers ? kInRegisters : kInTiles);
+  KernelSource result;
+  result.source = text + kernel;
+  result.grid = {static_cast<unsigned>((spec.queries + form->warps * 16 - 1) / (form->warps * 16)),
+                 static_cast<unsigned>(spec.heads), static_cast<unsigned>(spec.batch)};
+  result.block = static_cast<unsigned>(form->warps) * 32;
+  result.shared = static_cast<unsigned>(form->shared());
+  return result;
+}
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,37 @@
+// CUDA source of attention: both products and the softmax between them, without scores in memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "backend/cuda/kernel_source.h"
+#include "backend/cuda/program_source.h"
+
+namespace ulpscope::cuda {
+
+/// out[b, h, i, :] = sum_j p[b, h, i, j] v[b, h, j, :], p = round(softmax_j(score(sum_d q[b, h, i, d] k[b, h, j, d]))).
+/// Sums are in float32; the probabilities are normalized in float32 and then rounded to the type of the operands
+/// (docs/numerics.md); the result is rounded once.
+struct AttentionSpec {
+  std::int64_t batch = 1, heads = 1, queries = 0, keys = 0;
+  std::int64_t depth = 0;                ///< Of a row of q and k.
+  std::int64_t value_depth = 0;          ///< Of a row of v and of the result.
+  DataType type = DataType::kFloat16;    ///< Of q, k, v: float16 or bfloat16.
+  DataType stored = DataType::kFloat16;  ///< Of the result: as `type`, or float32.
+  /// Strides in elements of b, h, row, and of an element of a row. Any; rows are contiguous where it matters.
+  std::array<std::int64_t, 4> q{}, k{}, v{}, out{};
+  std::array<int, 4> alignment{16, 16, 16, 16};  ///< Of the addresses of q, k, v, out.
+  /// A program without rows over (batch, heads, queries, keys): load 0 is the sum, the others are `loads`; gives what
+  /// the softmax takes in register `score`.
+  Program program;
+  Register score = 0;
+  std::vector<ProgramInput> loads;  ///< Of the program, from load 1 on.
+};
+
+/// kernel(q, k, v, loads..., out). Nothing for what it has no form for: a depth that is no multiple of 8, above 256,
+/// ...
+std::optional<KernelSource> attention_source(const AttentionSpec& spec);
+
+}  // namespace ulpscope::cuda

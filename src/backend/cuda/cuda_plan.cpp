@@ -1,0 +1,212 @@
+#include "backend/cuda/cuda_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/parallel.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+constexpr std::size_t kArenaAlignment = 256;
+constexpr int kRepeat = 5, kRounds = 3;  // Of a timing.
+
+}  // namespace
+
+CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
+                   const IdMap<LayerId, GraphFunction>& subgraphs)
+    : Plan(std::move(spec), std::move(schedule)), subgraphs_(subgraphs), weights_(weights) {
+  Runtime& runtime = Runtime::get();
+  const std::lock_guard lock(runtime.device().mutex());
+  runtime.device().enter();
+  made_ = lower(*spec_, schedule_, weights_, subgraphs_, runtime);
+  compile_kernels();
+  place();
+  choose_algorithms();
+  record();
+}
+
+CudaPlan::~CudaPlan() {
+  const std::lock_guard lock(Device::get().mutex());
+  recorded_.clear();
+}
+
+bool CudaPlan::is_recorded(const Step& step) {
+  return !std::holds_alternative<HostStep>(step.work) && !std::holds_alternative<UploadStep>(step.work) &&
+         !std::holds_alternative<DownloadStep>(step.work);
+}
+
+void CudaPlan::place() {
+  std::vector<ArenaEntry> entries;
+  for (const Buffer& buffer : made_.buffers) entries.push_back(buffer.constant ? ArenaEntry{} : buffer.place);
+  arena_bytes_ = place_in_arena(entries, kArenaAlignment);
+  for (std::size_t i = 0; i < entries.size(); ++i) made_.buffers[i].place.offset = entries[i].offset;
+  arena_ = Device::get().arena(arena_bytes_);
+}
+
+Address CudaPlan::address(const Pointer& pointer) const {
+  if (pointer.buffer < 0) return 0;
+  const Buffer& buffer = made_.buffers[pointer.buffer];
+  const Address base = buffer.constant ? buffer.constant->address() : arena_->address() + buffer.place.offset;
+  return base + static_cast<Address>(pointer.bytes);
+}
+
+void CudaPlan::compile_kernels() {
+  // Distinct sources, side by side; then each is found.
+  std::vector<const KernelSource*> sources;
+  std::set<std::string_view> seen;
+  for (const Step& step : made_.steps)
+    if (const auto* kernel = std::get_if<KernelStep>(&step.work))
+      if (seen.insert(kernel->source.source).second) sources.push_back(&kernel->source);
+  Device& device = Device::get();
+  device.compile(sources);
+  for (Step& step : made_.steps)
+    if (auto* kernel = std::get_if<KernelStep>(&step.work)) kernel->function = device.function(kernel->source);
+}
+
+void CudaPlan::choose_algorithms() {
+  Runtime& runtime = Runtime::get();
+  workspace_ = runtime.device().workspace(Runtime::kWorkspace);
+  for (Step& step : made_.steps) {
+    if (auto* product = std::get_if<ProductStep>(&step.work)) choose(*product);
+    if (auto* convolution = std::get_if<ConvolutionStepWork>(&step.work)) choose(*convolution);
+  }
+  runtime.tactics().save();
+}
+
+void CudaPlan::choose(ProductStep& step) {
+  Runtime& runtime = Runtime::get();
+  step.product = runtime.chosen(step.spec);
+  if (step.product != nullptr) return;
+  const MatrixProductOperands operands{address(step.a), address(step.b), address(step.d), address(step.bias),
+                                       address(step.residual)};
+  double best = 0;
+  for (auto& product : runtime.matrices().products(step.spec, Runtime::kProducts, Runtime::kWorkspace)) {
+    const double time = runtime.device().time(
+        [&] { product->run(operands, workspace_->address(), runtime.device().stream()); }, kRepeat, kRounds);
+    if (step.product != nullptr && time >= best) continue;
+    best = time;
+    step.product = std::move(product);
+  }
+  if (step.product == nullptr)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("[build] backend 'cuda': cuBLASLt has no algorithm for {}", step.spec.text()));
+  runtime.choose(step.spec, step.product, best);
+}
+
+void CudaPlan::choose(ConvolutionStepWork& step) {
+  Runtime& runtime = Runtime::get();
+  step.plan = runtime.chosen(step.spec);
+  if (step.plan != nullptr) return;
+  ConvolutionOperands operands{address(step.x), address(step.weights), address(step.y), {}};
+  for (const Pointer& pointer : step.steps) operands.steps.push_back(address(pointer));
+  double best = 0;
+  for (auto& plan : runtime.convolutions().plans(step.spec, Runtime::kConvolutions, Runtime::kWorkspace)) {
+    const double time = runtime.device().time([&] { plan->run(operands, workspace_->address()); }, kRepeat, kRounds);
+    if (step.plan != nullptr && time >= best) continue;
+    best = time;
+    step.plan = std::move(plan);
+  }
+  if (step.plan == nullptr)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("[build] backend 'cuda': cuDNN has no plan for {}", text_of(step.spec)));
+  runtime.choose(step.spec, step.plan, best);
+}
+
+void CudaPlan::enqueue(const Step& step) const {
+  Device& device = Device::get();
+  if (const auto* kernel = std::get_if<KernelStep>(&step.work)) {
+    std::vector<Address> pointers;
+    for (const Pointer& pointer : kernel->reads) pointers.push_back(address(pointer));
+    for (const Pointer& pointer : kernel->writes) pointers.push_back(address(pointer));
+    device.launch(kernel->source, kernel->function, pointers);
+  } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
+    product->product->run({address(product->a), address(product->b), address(product->d), address(product->bias),
+                           address(product->residual)},
+                          workspace_->address(), device.stream());
+  } else if (const auto* convolution = std::get_if<ConvolutionStepWork>(&step.work)) {
+    ConvolutionOperands operands{address(convolution->x), address(convolution->weights), address(convolution->y), {}};
+    for (const Pointer& pointer : convolution->steps) operands.steps.push_back(address(pointer));
+    convolution->plan->run(operands, workspace_->address());
+  } else if (const auto* clear = std::get_if<ClearStep>(&step.work)) {
+    check(driver().set_bytes(address(clear->to), 0, clear->bytes, device.stream()), "clear memory");
+  }
+}
+
+void CudaPlan::record() {
+  for (std::size_t begin = 0; begin < made_.steps.size();) {
+    std::size_t end = begin;
+    while (end < made_.steps.size() && is_recorded(made_.steps[end])) ++end;
+    if (end > begin) {
+      recorded_.push_back({begin, end, Device::get().capture([&] {
+                             for (std::size_t i = begin; i < end; ++i) enqueue(made_.steps[i]);
+                           })});
+    }
+    begin = std::max(end, begin + 1);
+  }
+}
+
+std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStore*, bool) const {
+  Device& device = Device::get();
+  const std::lock_guard lock(device.mutex());
+  device.enter();
+  std::vector<Tensor> host(made_.host.size());
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    const HostValue& value = made_.host[i];
+    if (value.constant)
+      host[i] = value.constant;
+    else if (value.input >= 0)
+      host[i] = inputs[static_cast<std::size_t>(value.input)];
+  }
+  std::vector<const Tensor*> in;
+  std::vector<Tensor*> out;
+  auto graph = recorded_.begin();
+  for (std::size_t i = 0; i < made_.steps.size();) {
+    if (graph != recorded_.end() && graph->first == i) {
+      graph->graph->launch();
+      i = graph++->last;
+      continue;
+    }
+    const Step& step = made_.steps[i++];
+    if (const auto* upload = std::get_if<UploadStep>(&step.work)) {
+      device.upload(address(upload->to), host[upload->host].raw(), host[upload->host].bytes());
+    } else if (const auto* download = std::get_if<DownloadStep>(&step.work)) {
+      const HostValue& value = made_.host[download->host];
+      host[download->host] = Tensor(value.type, value.shape);
+      device.download(host[download->host].raw(), address(download->from), host[download->host].bytes());
+    } else {
+      const HostStep& work = std::get<HostStep>(step.work);
+      in.clear();
+      out.clear();
+      for (int value : work.inputs) in.push_back(value < 0 ? nullptr : &host[value]);
+      for (int value : work.outputs) out.push_back(value < 0 ? nullptr : &host[value]);
+      work.kernel->run(in, out);
+    }
+  }
+  device.wait();
+  std::vector<Tensor> results;
+  for (int value : made_.outputs) {
+    const bool own = made_.host[value].input < 0 && !made_.host[value].constant;
+    results.push_back(own ? host[value] : host[value].clone());
+  }
+  return results;
+}
+
+std::optional<double> CudaPlan::microseconds() const {
+  // With work of the CPU in between, what the device takes says little.
+  if (std::ranges::any_of(made_.steps,
+                          [](const Step& step) { return std::holds_alternative<DownloadStep>(step.work); }) &&
+      recorded_.size() != 1)
+    return std::nullopt;
+  Device& device = Device::get();
+  const std::lock_guard lock(device.mutex());
+  device.enter();
+  double total = 0;
+  for (const Recorded& recorded : recorded_) total += device.time(*recorded.graph, 30);
+  return total;
+}
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,49 @@
+// A schedule on the GPU: recorded launches, with what the CPU does between them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/runtime.h"
+#include "backend/cuda/steps.h"
+
+namespace ulpscope::cuda {
+
+class CudaPlan final : public Plan {
+ public:
+  /// Lowers, compiles, chooses algorithms and records. Throws as Backend::plan.
+  CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
+           const IdMap<LayerId, GraphFunction>& subgraphs);
+  ~CudaPlan() override;
+
+  /// Every run computes everything: a store would cost more than it saves.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override;
+  std::size_t arena_bytes() const noexcept override { return arena_bytes_; }
+  std::optional<double> microseconds() const override;
+
+ private:
+  void place();
+  void compile_kernels();
+  void choose_algorithms();
+  void choose(ProductStep& step);
+  void choose(ConvolutionStepWork& step);
+  void record();
+  void enqueue(const Step& step) const;
+  Address address(const Pointer& pointer) const;
+  static bool is_recorded(const Step& step);
+
+  const IdMap<LayerId, GraphFunction> subgraphs_;
+  WeightCache weights_;
+  Steps made_;
+  std::size_t arena_bytes_ = 0, workspace_bytes_ = 0;
+  std::shared_ptr<const DeviceMemory> arena_, workspace_;
+  /// Consecutive steps that run on the device are one graph, which runs in place of the first of them.
+  struct Recorded {
+    std::size_t first, last;
+    std::unique_ptr<LaunchGraph> graph;
+  };
+  std::vector<Recorded> recorded_;
+};
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,121 @@
+#include "backend/cuda/runtime.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::cuda {
+
+Runtime& Runtime::get() {
+  // Never destroyed, as the device.
+  static Runtime* const runtime = new Runtime;
+  return *runtime;
+}
+
+MatrixLibrary& Runtime::matrices() {
+  if (matrices_ == nullptr) matrices_ = std::make_unique<MatrixLibrary>();
+  return *matrices_;
+}
+
+ConvolutionLibrary& Runtime::convolutions() {
+  if (convolutions_ == nullptr) convolutions_ = std::make_unique<ConvolutionLibrary>(device_.stream());
+  return *convolutions_;
+}
+
+TacticCache& Runtime::tactics() {
+  if (tactics_ == nullptr) {
+    std::string cudnn = "none";
+    try {
+      cudnn = convolutions().version();
+    } catch (const Error& error) {
+      log_once(LogLevel::kWarning,
+               fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
+    }
+    int version = 0;
+    driver().driver_version(&version);
+    tactics_ = std::make_unique<TacticCache>(
+        fmt::format("{}-driver{}-cublas{}-cudnn{}", device_.name(), version, matrices().version(), cudnn));
+  }
+  return *tactics_;
+}
+
+std::shared_ptr<const DeviceMemory> Runtime::constant(WeightCache& weights, const std::string& key,
+                                                      const std::function<Tensor()>& make) {
+  return std::static_pointer_cast<const DeviceMemory>(weights.get_object(key, [&] {
+    const Tensor value = make();
+    auto memory = std::make_shared<DeviceMemory>(value.bytes());
+    device_.upload(memory->address(), value.raw(), value.bytes());
+    device_.wait();
+    return PreparedObject{memory, memory->bytes()};
+  }));
+}
+
+std::string text_of(const ConvolutionSpec& s) {
+  std::string steps;
+  for (const ConvolutionStep& step : s.steps)
+    steps += fmt::format(" {}{}", static_cast<int>(step.kind), name_of(step.type));
+  return fmt::format("convolution {} by {} to {} strides {} dilations {} pads {} {} groups {} {}{}->{}{}",
+                     fmt::join(s.input, "x"), fmt::join(s.weights, "x"), fmt::join(s.output, "x"),
+                     fmt::join(s.strides, ","), fmt::join(s.dilations, ","), fmt::join(s.pads_begin, ","),
+                     fmt::join(s.pads_end, ","), s.groups, name_of(s.operands), s.tf32 ? " tf32" : "",
+                     name_of(s.stored), steps);
+}
+
+bool Runtime::has_product(const MatrixProductSpec& spec) {
+  const std::string key = spec.text();
+  if (tactics().find(key)) return true;
+  const auto known = has_.find(key);
+  if (known != has_.end()) return known->second;
+  return has_[key] = !matrices().products(spec, 1, kWorkspace).empty();
+}
+
+bool Runtime::has_convolution(const ConvolutionSpec& spec) {
+  const std::string key = text_of(spec);
+  if (tactics().find(key)) return true;
+  const auto known = has_.find(key);
+  if (known != has_.end()) return known->second;
+  bool found = false;
+  try {
+    found = !convolutions().plans(spec, 1, kWorkspace).empty();
+  } catch (const Error& error) {
+    log_verbose(fmt::format("cuDNN: {}", error.what()));
+  }
+  return has_[key] = found;
+}
+
+std::shared_ptr<const MatrixLibrary::Product> Runtime::chosen(const MatrixProductSpec& spec) {
+  const std::string key = spec.text();
+  if (const auto found = products_.find(key); found != products_.end()) return found->second;
+  const auto tactic = tactics().find(key);
+  if (!tactic) return nullptr;
+  std::shared_ptr<const MatrixLibrary::Product> product = matrices().product(spec, tactic->algorithm);
+  if (product != nullptr) products_[key] = product;
+  return product;
+}
+
+std::shared_ptr<const ConvolutionPlan> Runtime::chosen(const ConvolutionSpec& spec) {
+  const std::string key = text_of(spec);
+  if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+  const auto tactic = tactics().find(key);
+  if (!tactic) return nullptr;
+  std::shared_ptr<const ConvolutionPlan> plan = convolutions().plan(spec, tactic->algorithm);
+  if (plan != nullptr) plans_[key] = plan;
+  return plan;
+}
+
+void Runtime::choose(const MatrixProductSpec& spec, std::shared_ptr<const MatrixLibrary::Product> product,
+                     double microseconds) {
+  const std::string key = spec.text();
+  tactics().put(key, {product->tactic(), microseconds});
+  products_[key] = std::move(product);
+}
+
+void Runtime::choose(const ConvolutionSpec& spec, std::shared_ptr<const ConvolutionPlan> plan, double microseconds) {
+  const std::string key = text_of(spec);
+  tactics().put(key, {plan->tactic(), microseconds});
+  plans_[key] = std::move(plan);
+}
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,57 @@
+// The GPU with its libraries and what is known of it: one per process.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "backend/cuda/convolution.h"
+#include "backend/cuda/device.h"
+#include "backend/cuda/lowering.h"
+#include "backend/cuda/matrix_product.h"
+#include "backend/cuda/tactics.h"
+
+namespace ulpscope::cuda {
+
+/// Made on the first call that needs it. Whoever uses it holds Device::mutex().
+class Runtime final : public LoweringTarget {
+ public:
+  static Runtime& get();
+
+  Device& device() { return device_; }
+  MatrixLibrary& matrices();
+  ConvolutionLibrary& convolutions();
+  TacticCache& tactics();
+
+  std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
+                                               const std::function<Tensor()>& make) override;
+  bool has_convolution(const ConvolutionSpec& spec) override;
+  bool has_product(const MatrixProductSpec& spec) override;
+
+  /// The chosen algorithm, made again for every plan that uses it; null: none is known yet.
+  std::shared_ptr<const MatrixLibrary::Product> chosen(const MatrixProductSpec& spec);
+  std::shared_ptr<const ConvolutionPlan> chosen(const ConvolutionSpec& spec);
+  void choose(const MatrixProductSpec& spec, std::shared_ptr<const MatrixLibrary::Product> product,
+              double microseconds);
+  void choose(const ConvolutionSpec& spec, std::shared_ptr<const ConvolutionPlan> plan, double microseconds);
+
+  /// Bytes of workspace that an algorithm may ask for.
+  static constexpr std::size_t kWorkspace = std::size_t{64} << 20;
+  /// Algorithms that are timed.
+  static constexpr int kProducts = 8, kConvolutions = 6;
+
+ private:
+  Runtime() = default;
+  Device& device_ = Device::get();
+  std::unique_ptr<MatrixLibrary> matrices_;
+  std::unique_ptr<ConvolutionLibrary> convolutions_;
+  std::unique_ptr<TacticCache> tactics_;
+  std::map<std::string, std::shared_ptr<const MatrixLibrary::Product>> products_;
+  std::map<std::string, std::shared_ptr<const ConvolutionPlan>> plans_;
+  std::map<std::string, bool> has_;  ///< Answers of has_product() and has_convolution().
+};
+
+/// Names a convolution among tactics.
+std::string text_of(const ConvolutionSpec& spec);
+
+}  // namespace ulpscope::cuda
