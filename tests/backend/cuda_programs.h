@@ -212,7 +212,7 @@ inline double nan_wins(double a, double b, bool larger) {
 inline double bounded(double x, double low, double high) { return nan_wins(nan_wins(x, low, true), high, false); }
 inline double quantized(double x, float scale, bool is_unsigned) {
   const double q = std::nearbyint(static_cast<double>(static_cast<float>(x) / scale));
-  return std::isnan(q) ? 0 : std::clamp(q, is_unsigned ? 0.0 : -128.0, is_unsigned ? 255.0 : 127.0);
+  return std::isnan(q) ? 0 : std::clamp(q, is_unsigned ? 0.0 : -128.0, is_unsigned ? 255.0 : 127.0) + 0.0;  // Never -0.
 }
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 inline double softplus_of(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }

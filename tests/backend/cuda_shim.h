@@ -39,6 +39,8 @@ static Dim3 threadIdx, blockIdx, blockDim, gridDim;
 static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
 static float __int_as_float(int x) { return __uint_as_float(x); }
 static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
+static float __ll2float_rz(long long x) { const float y = (float)x; return fabs((double)y) > fabsl((long double)x) ? nextafterf(y, 0) : y; }
+static float __ull2float_rz(unsigned long long x) { const float y = (float)x; return (long double)y > (long double)x ? nextafterf(y, 0) : y; }
 #define __device__
 #define __global__
 #define __forceinline__ inline
