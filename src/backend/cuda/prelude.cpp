@@ -156,10 +156,54 @@ DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float softplus(float x) { return x > 0.0f ? x + log1pf(expf(-x)) : log1pf(expf(x)); }
 )";
 
+constexpr const char* kConversions = R"(
+// Between element types, as Cast of ONNX 13: to nearest even; floats to integers toward 0, low bits kept.
+template <class T> struct Kind { static constexpr bool is_float = false, is_bool = false; };
+template <> struct Kind<float> { static constexpr bool is_float = true, is_bool = false; };
+template <> struct Kind<f16> { static constexpr bool is_float = true, is_bool = false; };
+template <> struct Kind<bf16> { static constexpr bool is_float = true, is_bool = false; };
+template <> struct Kind<boolean> { static constexpr bool is_float = false, is_bool = true; };
+template <class A, class B> struct Same { static constexpr bool value = false; };
+template <class A> struct Same<A, A> { static constexpr bool value = true; };
+DEVICE float number(float x) { return x; }
+DEVICE float number(f16 x) { return widen_f16(x.bits); }
+DEVICE float number(bf16 x) { return widen_bf16(x.bits); }
+DEVICE void assign(float& y, float x) { y = x; }
+DEVICE void assign(f16& y, float x) { y.bits = narrow_f16(x); }
+DEVICE void assign(bf16& y, float x) { y.bits = narrow_bf16(x); }
+DEVICE float toward_zero(i64 x) { return __ll2float_rz(x); }
+DEVICE float toward_zero(u64 x) { return __ull2float_rz(x); }
+template <class To, class From> DEVICE To convert(From x) {
+  To y;
+  if constexpr (Same<To, From>::value) {
+    y = x;
+  } else if constexpr (Kind<From>::is_float) {
+    const float f = number(x);
+    if constexpr (Kind<To>::is_float) assign(y, f);
+    else if constexpr (Kind<To>::is_bool) y.bits = f != 0.0f;
+    else y = f >= 9223372036854775808.0f ? (To)(u64)f : (To)(i64)f;
+  } else if constexpr (Kind<From>::is_bool) {
+    y = convert<To, u8>(x.bits != 0);
+  } else if constexpr (Kind<To>::is_bool) {
+    y.bits = x != 0;
+  } else if constexpr (Same<To, float>::value) {
+    y = (float)x;
+  } else if constexpr (Kind<To>::is_float) {
+    // To odd first, so that there is one rounding.
+    typedef decltype(x + (sizeof(From) == 8 ? x : (i64)0)) Wide;
+    const float cut = toward_zero((Wide)x);
+    assign(y, (Wide)cut == (Wide)x ? cut : __uint_as_float(__float_as_uint(cut) | 1u));
+  } else {
+    y = (To)x;
+  }
+  return y;
+}
+)";
+
 }  // namespace
 
 const std::string& prelude() {
-  static const std::string text = std::string(kTypes) + kElements + instruction_functions();
+  static const std::string text = std::string(kTypes) + kElements + kConversions + instruction_functions();
   return text;
 }
 

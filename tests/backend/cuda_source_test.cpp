@@ -1,0 +1,145 @@
+// Generated CUDA goes through NVRTC, for three architectures. No GPU is needed.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "backend/cuda/movement_source.h"
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda_programs.h"
+#include "backend/cuda_shim.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+using I = Instruction;
+using testing_programs::ProgramMaker;
+using testing_programs::Style;
+
+/// Why nothing can be compiled here, or nothing.
+std::string missing_nvrtc() {
+  try {
+    nvrtc_version();
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+/// Many kernels in one source.
+std::string joined_source(const std::vector<KernelSource>& kernels, std::size_t begin, std::size_t end) {
+  std::string text = prelude();
+  for (std::size_t k = begin; k < end; ++k) text += shim::renamed(kernels[k], fmt::format("kernel_{}", k));
+  return text;
+}
+
+/// Compiles kernels [0, count) in pieces, on two threads; the first complaint.
+std::string complaint(const std::vector<KernelSource>& kernels, std::size_t count, const char* architecture) {
+  constexpr std::size_t kPiece = 6;
+  std::array<std::string, 2> complaints;
+  const auto work = [&](std::size_t thread) {
+    for (std::size_t at = thread * kPiece; at < count; at += 2 * kPiece) try {
+        compile(joined_source(kernels, at, std::min(at + kPiece, count)), architecture);
+      } catch (const Error& e) {
+        complaints[thread] = e.what();
+        return;
+      }
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  return complaints[complaints[0].empty() ? 1 : 0];
+}
+
+TEST(CudaSource, EveryInstructionCompiles) {
+  if (const std::string reason = missing_nvrtc(); !reason.empty()) GTEST_SKIP() << reason;
+  ProgramSpec spec;
+  spec.domain = {64, 64};
+  spec.row_dims = 1;
+  spec.inputs = {{.strides = {64, 1}}, {.strides = {0, 1}}};
+  Program& p = spec.program;
+  const Register a = p.load(0), b = p.load(1);
+  Register sum = a;
+  for (int f = 0; f <= static_cast<int>(I::kReduceL1); ++f) {
+    const auto function = static_cast<I>(f);
+    const bool is_other = function >= I::kGelu && function <= I::kFakeQuantize;
+    if (!is_unary_instruction(function) && !is_binary_instruction(function) && !is_row_instruction(function) &&
+        !is_other)
+      continue;
+    const Register result = p.apply(function, a, is_binary_instruction(function) ? b : -1, 0.5f, 2.0f);
+    sum = p.apply(I::kAdd, sum, result);
+  }
+  spec.outputs = {{.source = sum, .strides = {64, 1}}};
+  const KernelSource source = program_source(spec);
+  for (const char* architecture : {"sm_80", "sm_90", "sm_120"})
+    EXPECT_GT(compile(source.source, architecture).size(), 0u);
+}
+
+TEST(CudaSource, RandomProgramsCompile) {
+  if (const std::string reason = missing_nvrtc(); !reason.empty()) GTEST_SKIP() << reason;
+  const unsigned seed = std::random_device{}() % 1000000;
+  std::printf("seed %u\n", seed);
+  std::vector<KernelSource> kernels;
+  for (unsigned i = 0; i < 200; ++i) kernels.push_back(program_source(ProgramMaker(seed + i, Style::kAny).make()));
+  EXPECT_EQ(complaint(kernels, 200, "sm_90"), "") << "seed " << seed;
+  EXPECT_EQ(complaint(kernels, 66, "sm_80"), "") << "seed " << seed;
+  EXPECT_EQ(complaint(kernels, 66, "sm_120"), "") << "seed " << seed;
+}
+
+TEST(CudaSource, LargeProgramsCompile) {
+  if (const std::string reason = missing_nvrtc(); !reason.empty()) GTEST_SKIP() << reason;
+  // Indices beyond 2^31: 64-bit arithmetic.
+  ProgramSpec spec;
+  spec.domain = {3, 1 << 20, 1024};
+  spec.row_dims = 1;
+  spec.inputs = {{DataType::kFloat16, {1 << 30, 1024, 1}}};
+  Program& p = spec.program;
+  const Register x = p.load(0);
+  spec.outputs = {{p.apply(I::kSub, x, p.apply(I::kReduceMax, x)), DataType::kFloat16, {1 << 30, 1024, 1}}};
+  const KernelSource source = program_source(spec);
+  EXPECT_NE(source.source.find("i64 q ="), std::string::npos);
+  EXPECT_GT(compile(source.source, "sm_90").size(), 0u);
+}
+
+TEST(CudaSource, RefusesFormatsByName) {
+  ProgramSpec spec;
+  spec.domain = {8};
+  spec.inputs = {{.strides = {1}, .rounding = rounding_to(Format::kFloat16, true)}};
+  spec.outputs = {{.source = spec.program.load(0), .strides = {1}}};
+  EXPECT_THROW(program_source(spec), Error);
+  spec.inputs[0].rounding = rounding_to(Format::kFloat8E4M3);
+  EXPECT_THROW(program_source(spec), Error);
+}
+
+TEST(CudaSource, MovementCompiles) {
+  if (const std::string reason = missing_nvrtc(); !reason.empty()) GTEST_SKIP() << reason;
+  std::vector<KernelSource> kernels;
+  static constexpr DataType kTypes[] = {DataType::kFloat16, DataType::kFloat32, DataType::kBFloat16, DataType::kBool,
+                                        DataType::kInt8,    DataType::kInt32,   DataType::kInt64,    DataType::kUInt64};
+  const Shape shape{4, 64, 128};
+  for (DataType from : kTypes)
+    for (DataType to : kTypes) {
+      const StridedTensor in{from, shape, {64 * 128, 128, 1}};
+      kernels.push_back(
+          copy_source(in, {to, shape, from < to ? in.strides : std::vector<std::int64_t>{64 * 128, 1, 64}}));
+    }
+  const StridedTensor table{DataType::kFloat16, {1000, 128}, {128, 1}}, ids{DataType::kInt64, {4, 64}, {64, 1}};
+  const StridedTensor image{DataType::kFloat16, {2, 64, 32, 32}, {65536, 1, 2048, 64}};
+  const StridedTensor half{DataType::kFloat16, {2, 64, 16, 16}, {16384, 1, 1024, 64}};
+  kernels.push_back(gather_source(table, ids, {DataType::kFloat16, shape, {8192, 128, 1}}, 0));
+  kernels.push_back(gather_source(table, ids, {DataType::kFloat32, shape, {8192, 128, 1}}, 0));
+  kernels.push_back(where_source({DataType::kBool, shape, {0, 128, 1}}, {DataType::kFloat16, shape, {8192, 128, 1}},
+                                 {DataType::kFloat32, shape, {0, 0, 0}}, {DataType::kFloat16, shape, {8192, 128, 1}}));
+  for (bool average : {false, true})
+    kernels.push_back(pool_source(image, half, {average, true, {3, 3}, {2, 2}, {1, 1}, {1, 1}}, {1, 1}, Rounding::kF16,
+                                  Rounding::kF16));
+  for (const char* architecture : {"sm_80", "sm_90", "sm_120"})
+    EXPECT_EQ(complaint(kernels, architecture == std::string_view("sm_90") ? kernels.size() : kernels.size() / 3,
+                        architecture),
+              "");
+}
+
+}  // namespace
+}  // namespace ulpscope::cuda
