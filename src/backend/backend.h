@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,13 @@ namespace ulpscope {
 
 /// Runs the graph that is this attribute of a layer; `inputs` are all inputs of its network, captured values included.
 using GraphFunction = std::function<std::vector<Tensor>(std::string_view attribute, std::span<const Tensor> inputs)>;
+
+/// What one step of a plan takes by itself.
+struct StepTime {
+  LayerId layer = kNone;  ///< The last one that the step computes; kNone: it brings outputs to their place.
+  std::string what;       ///< What computes it: "kernel", "cuBLASLt 128x768x768", ...
+  double microseconds = 0;
+};
 
 /// A schedule, ready to run. Immutable; `run` may be called by several threads at once, with distinct stores.
 class Plan {
@@ -31,6 +39,9 @@ class Plan {
   /// What one run takes on the device, inputs being there already: the least of several. Nothing where a backend has no
   /// clock of its own, or where the CPU computes in between.
   virtual std::optional<double> microseconds() const { return std::nullopt; }
+
+  /// The same per step; empty where a backend has no clock of its own.
+  virtual std::vector<StepTime> step_times() const { return {}; }
 
   /// Bytes of all activations at once, where the backend holds them.
   virtual std::size_t arena_bytes() const noexcept = 0;

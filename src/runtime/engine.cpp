@@ -239,11 +239,11 @@ std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
   return outputs;
 }
 
-std::optional<double> Engine::device_microseconds(const std::vector<Shape>& shapes) {
+std::shared_ptr<const Plan> Engine::plan(const std::vector<Shape>& shapes) {
   set_num_threads(impl_->options.threads);
   const std::lock_guard lock(impl_->mutex);
   if (impl_->executable == nullptr) impl_->make_executable(shapes);
-  return impl_->executable->plan_for(shapes)->microseconds();
+  return impl_->executable->plan_for(shapes);
 }
 
 std::string Engine::tactic_replay_json() const {

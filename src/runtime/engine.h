@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/backend.h"
 #include "engine/options.h"
 #include "graph/network.h"
 #include "ulpscope/tensor.h"
@@ -41,8 +42,10 @@ class Engine {
   /// fit.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
 
-  /// Plan::microseconds() of the plan for inputs of these shapes.
-  std::optional<double> device_microseconds(const std::vector<Shape>& shapes);
+  /// The plan for inputs of these shapes.
+  std::shared_ptr<const Plan> plan(const std::vector<Shape>& shapes);
+  /// Its Plan::microseconds().
+  std::optional<double> device_microseconds(const std::vector<Shape>& shapes) { return plan(shapes)->microseconds(); }
 
   /// Polygraphy's tactic replay JSON for this engine (`--save-tactics`).
   std::string tactic_replay_json() const;

@@ -209,4 +209,29 @@ std::optional<double> CudaPlan::microseconds() const {
   return total;
 }
 
+namespace {
+
+std::string describe_step(const Step& step) {
+  if (const auto* product = std::get_if<ProductStep>(&step.work)) return "cuBLASLt: " + product->spec.text();
+  if (const auto* convolution = std::get_if<ConvolutionStepWork>(&step.work))
+    return "cuDNN: " + text_of(convolution->spec) + ", " + convolution->plan->tactic();
+  if (const auto* kernel = std::get_if<KernelStep>(&step.work))
+    return fmt::format("generated kernel: {} x {} x {} blocks of {}", kernel->source.grid[0], kernel->source.grid[1],
+                       kernel->source.grid[2], kernel->source.block);
+  return "cleared memory";
+}
+
+}  // namespace
+
+std::vector<StepTime> CudaPlan::step_times() const {
+  Device& device = Device::get();
+  const std::lock_guard lock(device.mutex());
+  device.enter();
+  std::vector<StepTime> times;
+  for (const Step& step : made_.steps)
+    if (is_recorded(step))
+      times.push_back({step.layer, describe_step(step), device.time([&] { enqueue(step); }, 20, 3)});
+  return times;
+}
+
 }  // namespace ulpscope::cuda

@@ -21,6 +21,7 @@ class CudaPlan final : public Plan {
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override;
   std::size_t arena_bytes() const noexcept override { return arena_bytes_; }
   std::optional<double> microseconds() const override;
+  std::vector<StepTime> step_times() const override;
 
  private:
   void place();

@@ -37,7 +37,7 @@ bool vector_fits(const MovedOperands& moved, int vector) {
 
 /// One thread's vector: coordinates of vector `q`, then the body.
 std::string one_vector(const MovedOperands& moved, int vector, bool wide, const MovingBody& body) {
-  const Address at = [&](std::size_t operand, int element) {
+  const ElementAddress at = [&](std::size_t operand, int element) {
     std::string offset = offset_code(moved.dims, operand, "x", wide);
     if (element != 0) offset += fmt::format(" + {}", literal(element, wide));
     return fmt::format("p{} + (i64)({})({}) * {}", operand, wide ? "i64" : "i32", offset,
@@ -130,7 +130,7 @@ KernelSource moving_kernel(const MovedOperands& moved, int most, const MovingBod
 }
 
 std::string load_vector_code(const MovedOperands& moved, std::size_t operand, int vector, const std::string& name,
-                             const Address& at) {
+                             const ElementAddress& at) {
   const std::string type = type_code(moved.operands[operand].type);
   const int word = moving_word(moved, operand, vector);
   if (word == 0)
@@ -143,7 +143,7 @@ std::string load_vector_code(const MovedOperands& moved, std::size_t operand, in
 }
 
 std::string store_vector_code(const MovedOperands& moved, std::size_t operand, int vector, const std::string& name,
-                              const Address& at) {
+                              const ElementAddress& at) {
   return fmt::format("store<{}, {}, {}>({}, {});\n", type_code(moved.operands[operand].type), vector,
                      moving_word(moved, operand, vector), at(operand, 0), name);
 }

@@ -39,9 +39,9 @@ bool is_word_copy(const MovedOperands& moved);
 std::string moving_header(std::size_t operands, int threads);
 
 /// An address: of element e of the vector, of an operand.
-using Address = std::function<std::string(std::size_t operand, int element)>;
+using ElementAddress = std::function<std::string(std::size_t operand, int element)>;
 /// The statements for `vector` elements, of which a thread has one vector.
-using MovingBody = std::function<std::string(int vector, const Address& at)>;
+using MovingBody = std::function<std::string(int vector, const ElementAddress& at)>;
 
 /// One vector of up to `most` elements per thread where operands lie so, else one element; both if only addresses,
 /// which are known when the kernel runs, can tell.
@@ -49,8 +49,8 @@ KernelSource moving_kernel(const MovedOperands& moved, int most, const MovingBod
 
 /// "float NAME[vector];" and its load; the store of such an array.
 std::string load_vector_code(const MovedOperands& moved, std::size_t operand, int vector, const std::string& name,
-                             const Address& at);
+                             const ElementAddress& at);
 std::string store_vector_code(const MovedOperands& moved, std::size_t operand, int vector, const std::string& name,
-                              const Address& at);
+                              const ElementAddress& at);
 
 }  // namespace ulpscope::cuda
