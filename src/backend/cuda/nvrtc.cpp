@@ -15,7 +15,7 @@ namespace ulpscope::cuda {
 namespace {
 
 // nvrtc.h of CUDA 12 and 13; tests/backend/cuda/declarations_test.cpp compares with the real one.
-using Program = struct OpaqueProgram*;
+using NvrtcProgram = struct OpaqueNvrtcProgram*;
 constexpr int kSuccess = 0;
 
 struct Nvrtc {
@@ -33,13 +33,14 @@ struct Nvrtc {
   Library library;
   int (*version)(int* major, int* minor);
   const char* (*error_string)(int);
-  int (*create)(Program*, const char* source, const char* name, int headers, const char* const*, const char* const*);
-  int (*destroy)(Program*);
-  int (*compile)(Program, int options, const char* const*);
-  int (*cubin_size)(Program, std::size_t*);
-  int (*cubin)(Program, char*);
-  int (*log_size)(Program, std::size_t*);
-  int (*log)(Program, char*);
+  int (*create)(NvrtcProgram*, const char* source, const char* name, int headers, const char* const*,
+                const char* const*);
+  int (*destroy)(NvrtcProgram*);
+  int (*compile)(NvrtcProgram, int options, const char* const*);
+  int (*cubin_size)(NvrtcProgram, std::size_t*);
+  int (*cubin)(NvrtcProgram, char*);
+  int (*log_size)(NvrtcProgram, std::size_t*);
+  int (*log)(NvrtcProgram, char*);
 };
 
 const Nvrtc& nvrtc() {
@@ -49,8 +50,8 @@ const Nvrtc& nvrtc() {
 
 void check(int result, const char* what) {
   if (result != kSuccess)
-    throw Error(ErrorCode::kBuild, fmt::format("[build] backend 'cuda': NVRTC could not {}: {}", what,
-                                               nvrtc().error_string(result)));
+    throw Error(ErrorCode::kBuild,
+                fmt::format("[build] backend 'cuda': NVRTC could not {}: {}", what, nvrtc().error_string(result)));
 }
 
 /// Where the source was put that did not compile.
@@ -74,9 +75,10 @@ std::string nvrtc_version() {
 }
 
 std::string compile(const std::string& source, std::string_view architecture) {
-  Program program = nullptr;
+  NvrtcProgram program = nullptr;
   check(nvrtc().create(&program, source.c_str(), "ulpscope.cu", 0, nullptr, nullptr), "take a source");
-  const std::unique_ptr<Program, void (*)(Program*)> owner(&program, [](Program* p) { nvrtc().destroy(p); });
+  const std::unique_ptr<NvrtcProgram, void (*)(NvrtcProgram*)> owner(&program,
+                                                                     [](NvrtcProgram* p) { nvrtc().destroy(p); });
   const std::string target = fmt::format("--gpu-architecture={}", architecture);
   const std::array<const char*, 4> options{target.c_str(), "--std=c++17", "-default-device", "--fmad=false"};
   if (const int result = nvrtc().compile(program, 4, options.data()); result != kSuccess) {

@@ -1,0 +1,122 @@
+#include "backend/cuda/element_source.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+
+#include "backend/cuda/program_source.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cuda {
+
+std::string type_code(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return "float";
+    case DataType::kFloat16:
+      return "f16";
+    case DataType::kBFloat16:
+      return "bf16";
+    case DataType::kInt8:
+      return "i8";
+    case DataType::kUInt8:
+      return "u8";
+    case DataType::kInt16:
+      return "i16";
+    case DataType::kUInt16:
+      return "u16";
+    case DataType::kInt32:
+      return "i32";
+    case DataType::kUInt32:
+      return "u32";
+    case DataType::kInt64:
+      return "i64";
+    case DataType::kUInt64:
+      return "u64";
+    case DataType::kBool:
+      return "boolean";
+    default:
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("[build] backend 'cuda': expected elements of a float, integer or bool type, got {}; try "
+                              "the backend 'cpu'",
+                              name_of(type)));
+  }
+}
+
+std::string literal(float value) {
+  if (std::isfinite(value)) return fmt::format("{:a}f", value);
+  return fmt::format("__uint_as_float({:#x}u)", std::bit_cast<std::uint32_t>(value));
+}
+
+std::string literal(std::int64_t value, bool wide) {
+  return wide ? fmt::format("{}ll", value) : fmt::format("{}u", static_cast<std::uint32_t>(value));
+}
+
+std::string rounded_code(Rounding rounding, const std::string& value, DataType type) {
+  switch (rounding) {
+    case Rounding::kNone:
+      return value;
+    case Rounding::kF16:
+      return type == DataType::kFloat16 ? value : fmt::format("round_f16({})", value);
+    case Rounding::kBF16:
+      return type == DataType::kBFloat16 ? value : fmt::format("round_bf16({})", value);
+    case Rounding::kTF32:
+      return type == DataType::kFloat16 || type == DataType::kBFloat16 ? value : fmt::format("round_tf32({})", value);
+  }
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("[build] backend 'cuda': expected rounding to fp16, bf16 or tf32, got {}{}; try the backend "
+                          "'cpu'",
+                          format_of(format_of(rounding)).name, saturates(rounding) ? " with saturation" : ""));
+}
+
+std::string load_code(DataType type, Rounding rounding, const std::string& pointer, const std::string& offset) {
+  const std::string value =
+      fmt::format("load_one<{}>({} + (i64)({}) * {})", type_code(type), pointer, offset, size_of(type));
+  return rounded_code(rounding, value, type);
+}
+
+std::string stored_code(const ProgramOutput& output, const std::string& value) {
+  if (!output.quantization) {
+    const bool exact = output.type == DataType::kFloat16 || output.type == DataType::kBFloat16;
+    const bool same = output.rounding == rounding_of(output.type);
+    return exact && same ? value : rounded_code(output.rounding, value);
+  }
+  const Quantization& q = *output.quantization;
+  return fmt::format("quantize({}, {}, {})", rounded_code(output.rounding, value), literal(q.scale),
+                     q.is_unsigned ? "0.0f, 255.0f" : "-128.0f, 127.0f");
+}
+
+std::string store_code(const ProgramOutput& output, const std::string& pointer, const std::string& offset,
+                       const std::string& value) {
+  return fmt::format("store_one<{}>({} + (i64)({}) * {}, {});", type_code(output.type), pointer, offset,
+                     size_of(output.type), stored_code(output, value));
+}
+
+std::string element_code(const Program& program, std::span<const ProgramInput> inputs,
+                         std::span<const std::string> pointers, std::span<const std::string> given,
+                         std::span<const std::string> index, const std::string& prefix) {
+  std::string text;
+  for (std::size_t r = 0; r < program.values.size(); ++r) {
+    const Program::Value& v = program.values[r];
+    const auto name = [&](Register operand) { return operand < 0 ? "" : fmt::format("{}{}", prefix, operand); };
+    std::string code;
+    if (v.kind == Program::Kind::kConstant) {
+      code = literal(v.constant);
+    } else if (v.kind == Program::Kind::kResult) {
+      code = instruction_code(v, name(v.a), name(v.b));
+    } else if (pointers[v.load].empty()) {
+      code = given[v.load];
+    } else {
+      std::string offset;
+      for (std::size_t d = 0; d < index.size(); ++d)
+        if (inputs[v.load].strides[d] != 0)
+          offset += fmt::format("{}({}) * {}ll", offset.empty() ? "" : " + ", index[d], inputs[v.load].strides[d]);
+      code = load_code(inputs[v.load].type, inputs[v.load].rounding, pointers[v.load], offset.empty() ? "0" : offset);
+    }
+    text += fmt::format("const float {}{} = {};\n", prefix, r, code);
+  }
+  return text;
+}
+
+}  // namespace ulpscope::cuda

@@ -1,0 +1,166 @@
+// What all kernels share. Its names: types f16, bf16, boolean, i8 ... u64; value<T>(bits) and bits<T>(value) of one
+// element; load<T, V, W> and store<T, V, W> of V elements in words of W bytes; round_*; one function per instruction.
+#include "backend/cuda/element_source.h"
+#include "backend/cuda/kernel_source.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+constexpr const char* kTypes = R"(
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+struct boolean { u8 bits; };
+#define DEVICE static __device__ __forceinline__
+#define INFINITE __int_as_float(0x7f800000)
+
+DEVICE float widen_f16(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
+DEVICE u16 narrow_f16(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
+DEVICE u16 narrow_bf16(float x) { u16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
+DEVICE u32 pair_f16(float x, float x1) { u32 y; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x)); return y; }
+DEVICE u32 pair_bf16(float x, float x1) { u32 y; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x)); return y; }
+DEVICE float widen_bf16(u16 x) { return __uint_as_float((u32)x << 16); }
+
+DEVICE float round_f16(float x) { return widen_f16(narrow_f16(x)); }
+DEVICE float round_bf16(float x) { return widen_bf16(narrow_bf16(x)); }
+DEVICE float round_tf32(float x) {
+  const u32 b = __float_as_uint(x);
+  if ((b & 0x7fffffffu) > 0x7f800000u) return __uint_as_float(b | 0x00400000u);
+  return __uint_as_float((b + 0xfffu + (b >> 13 & 1u)) & ~0x1fffu);
+}
+// To an integer from low to high, ties to even; NaN is 0.
+DEVICE float quantize(float x, float scale, float low, float high) {
+  x = x / scale;
+  x = x == x ? x : 0.0f;
+  x = x < low ? low : x;
+  x = x > high ? high : x;
+  return (x + 12582912.0f) - 12582912.0f;
+}
+)";
+
+constexpr const char* kElements = R"(
+// An element as a number, from the low bits of a word; and the reverse.
+template <class T> struct Element {
+  DEVICE float value(u64 bits) { return (float)(T)bits; }
+  DEVICE u64 bits(float x) { return (u64)(T)x; }
+};
+template <> struct Element<float> {
+  DEVICE float value(u64 bits) { return __uint_as_float((u32)bits); }
+  DEVICE u64 bits(float x) { return __float_as_uint(x); }
+};
+template <> struct Element<f16> {
+  DEVICE float value(u64 bits) { return widen_f16((u16)bits); }
+  DEVICE u64 bits(float x) { return narrow_f16(x); }
+};
+template <> struct Element<bf16> {
+  DEVICE float value(u64 bits) { return widen_bf16((u16)bits); }
+  DEVICE u64 bits(float x) { return narrow_bf16(x); }
+};
+template <> struct Element<boolean> {
+  DEVICE float value(u64 bits) { return (bits & 0xffu) != 0 ? 1.0f : 0.0f; }
+  DEVICE u64 bits(float x) { return x != 0.0f ? 1 : 0; }
+};
+template <int S> struct Word;
+template <> struct Word<1> { typedef u8 type; };
+template <> struct Word<2> { typedef u16 type; };
+template <> struct Word<4> { typedef u32 type; };
+template <> struct Word<8> { typedef uint2 type; };
+template <> struct Word<16> { typedef uint4 type; };
+
+// B bytes in words of W <= B bytes.
+template <int B, int W> DEVICE void fetch(const u8* p, u32 (&w)[(B + 3) / 4]) {
+  typedef typename Word<W>::type T;
+  if constexpr (W < 4) w[0] = 0;
+#pragma unroll
+  for (int i = 0; i < B / W; ++i) {
+    const T v = ((const T*)p)[i];
+    if constexpr (W == 16) w[4 * i] = v.x, w[4 * i + 1] = v.y, w[4 * i + 2] = v.z, w[4 * i + 3] = v.w;
+    else if constexpr (W == 8) w[2 * i] = v.x, w[2 * i + 1] = v.y;
+    else if constexpr (W == 4) w[i] = v;
+    else if (i * W % 4 == 0) w[i * W / 4] = v;
+    else w[i * W / 4] |= (u32)v << i * W % 4 * 8;
+  }
+}
+template <int B, int W> DEVICE void put(u8* p, const u32 (&w)[(B + 3) / 4]) {
+  typedef typename Word<W>::type T;
+#pragma unroll
+  for (int i = 0; i < B / W; ++i) {
+    if constexpr (W == 16) ((T*)p)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+    else if constexpr (W == 8) ((T*)p)[i] = make_uint2(w[2 * i], w[2 * i + 1]);
+    else ((T*)p)[i] = (T)(w[i * W / 4] >> i * W % 4 * 8);
+  }
+}
+template <int S, int N> DEVICE u64 pick(const u32 (&w)[N], int e) {
+  if constexpr (S == 8) return w[2 * e] | (u64)w[2 * e + 1] << 32;
+  else return w[e * S / 4] >> e * S % 4 * 8;
+}
+template <class T, int V, int W> DEVICE void load(const u8* p, float (&x)[V]) {
+  u32 w[(V * sizeof(T) + 3) / 4];
+  fetch<V * sizeof(T), W>(p, w);
+#pragma unroll
+  for (int e = 0; e < V; ++e) x[e] = Element<T>::value(pick<sizeof(T)>(w, e));
+}
+template <class T, int V> struct Packed {
+  template <int N> DEVICE void pack(const float (&x)[V], u32 (&w)[N]) {
+    constexpr int S = sizeof(T);
+#pragma unroll
+    for (int i = 0; i < N; ++i) w[i] = 0;
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      const u64 b = Element<T>::bits(x[e]);
+      if constexpr (S == 8) w[2 * e] = (u32)b, w[2 * e + 1] = (u32)(b >> 32);
+      else if constexpr (S == 4) w[e] = (u32)b;
+      else w[e * S / 4] |= ((u32)b & ((1u << S * 8) - 1)) << e * S % 4 * 8;
+    }
+  }
+};
+template <int V> struct Packed<f16, V> {
+  template <int N> DEVICE void pack(const float (&x)[V], u32 (&w)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) w[i] = 2 * i + 1 < V ? pair_f16(x[2 * i], x[(2 * i + 1) % V]) : narrow_f16(x[2 * i]);
+  }
+};
+template <int V> struct Packed<bf16, V> {
+  template <int N> DEVICE void pack(const float (&x)[V], u32 (&w)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) w[i] = 2 * i + 1 < V ? pair_bf16(x[2 * i], x[(2 * i + 1) % V]) : narrow_bf16(x[2 * i]);
+  }
+};
+template <class T, int V, int W> DEVICE void store(u8* p, const float (&x)[V]) {
+  u32 w[(V * sizeof(T) + 3) / 4];
+  Packed<T, V>::pack(x, w);
+  put<V * sizeof(T), W>(p, w);
+}
+template <class T> DEVICE float load_one(const u8* p) {
+  float x[1];
+  load<T, 1, sizeof(T) < 8 ? sizeof(T) : 8>(p, x);
+  return x[0];
+}
+template <class T> DEVICE void store_one(u8* p, float value) {
+  const float x[1] = {value};
+  store<T, 1, sizeof(T) < 8 ? sizeof(T) : 8>(p, x);
+}
+
+// NaN wins.
+DEVICE float smaller(float a, float b) { return a < b || a != a ? a : b; }
+DEVICE float larger(float a, float b) { return a > b || a != a ? a : b; }
+DEVICE float clamp(float x, float low, float high) { return smaller(larger(x, low), high); }
+DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+DEVICE float softplus(float x) { return x > 0.0f ? x + log1pf(expf(-x)) : log1pf(expf(x)); }
+)";
+
+}  // namespace
+
+const std::string& prelude() {
+  static const std::string text = std::string(kTypes) + kElements + instruction_functions();
+  return text;
+}
+
+}  // namespace ulpscope::cuda
