@@ -1,0 +1,172 @@
+#include "backend/cuda/convolution_code.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cuda/element_source.h"
+#include "formats/rounding.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+constexpr int kEight = 8, kWordBytes = 16;
+
+bool is_plain(DataType type, Rounding rounding) {
+  if (type != DataType::kFloat16 && type != DataType::kBFloat16 && type != DataType::kFloat32) return false;
+  return rounding == Rounding::kNone || rounding == rounding_of(type);
+}
+
+/// Eight channels are one or two aligned words.
+bool is_vector(const std::vector<std::int64_t>& strides, int alignment) {
+  if (strides[1] != 1 || alignment % kWordBytes != 0) return false;
+  for (std::size_t i = 0; i < strides.size(); ++i)
+    if (i != 1 && strides[i] % kEight != 0) return false;
+  return true;
+}
+
+std::string offset_of(const std::vector<std::int64_t>& strides, const std::vector<std::string>& index) {
+  std::string sum;
+  for (std::size_t i = 0; i < strides.size(); ++i)
+    if (strides[i] != 0) sum += fmt::format("{}{}ll * {}", sum.empty() ? "" : " + ", strides[i], index[i]);
+  return sum.empty() ? "0ll" : sum;
+}
+
+void constant(std::string& text, const char* name, std::int64_t value) {
+  text += fmt::format("  constexpr {} {} = {};\n", value == static_cast<int>(value) ? "int" : "long long", name, value);
+}
+
+ConvolutionSpec with_three(ConvolutionSpec spec) {
+  while (spec.strides.size() < 3) {
+    for (Shape* shape : {&spec.input, &spec.weights, &spec.output}) shape->insert(shape->begin() + 2, 1);
+    for (std::vector<std::int64_t>* ones : {&spec.strides, &spec.dilations}) ones->insert(ones->begin(), 1);
+    for (std::vector<std::int64_t>* zeros : {&spec.pads_begin, &spec.pads_end}) zeros->insert(zeros->begin(), 0);
+  }
+  return spec;
+}
+
+}  // namespace
+
+ConvolutionCode::ConvolutionCode(const ConvolutionSpec& of, const Program& program, std::span<const ProgramInput> loads,
+                                 std::span<const ProgramOutput> stores)
+    : spec(with_three(of)), rank(of.strides.size()), epilogue(program), outputs(stores.begin(), stores.end()) {
+  inputs.emplace_back().strides.assign(rank + 2, 0);
+  inputs.insert(inputs.end(), loads.begin(), loads.end());
+}
+
+std::string ConvolutionCode::constants() const {
+  std::string text;
+  constant(text, "C", spec.input[1]);
+  constant(text, "K", spec.output[1]);
+  constant(text, "GROUPS", spec.groups);
+  const char* const names[][8] = {
+      {"ID", "OD", "RD", "SD", "DD", "PD"}, {"IH", "OH", "RH", "SH", "DH", "PH"}, {"IW", "OW", "RW", "SW", "DW", "PW"}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::int64_t values[] = {spec.input[i + 2], spec.output[i + 2], spec.weights[i + 2],
+                                   spec.strides[i],   spec.dilations[i],  spec.pads_begin[i]};
+    for (std::size_t j = 0; j < std::size(values); ++j) constant(text, names[i][j], values[j]);
+  }
+  text += fmt::format("  typedef {} Sum;\n", integers() ? "int" : "float");
+  text += fmt::format("  const auto multiply_add = [](Sum a, Sum b, Sum c) {{ return {}; }};\n",
+                      integers() ? "a * b + c" : "fmaf(a, b, c)");
+  return text;
+}
+
+std::string ConvolutionCode::signature(unsigned threads) const {
+  std::string text = fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({}) kernel(const unsigned char* x, "
+      "const unsigned char* weights",
+      threads);
+  for (std::size_t i = 1; i < inputs.size(); ++i) text += fmt::format(", const unsigned char* in{}", i);
+  for (std::size_t i = 0; i < outputs.size(); ++i) text += fmt::format(", unsigned char* out{}", i);
+  return text + ")";
+}
+
+std::string ConvolutionCode::operand(const std::string& pointer, const std::string& offset) const {
+  const Rounding rounding = spec.tf32 ? Rounding::kTF32 : Rounding::kNone;
+  return fmt::format("(Sum)({})", load_code(spec.operands, rounding, pointer, offset));
+}
+
+std::string ConvolutionCode::operands(const std::string& name, const std::string& pointer,
+                                      const std::string& offset) const {
+  const std::size_t size = size_of(spec.operands);
+  return fmt::format(
+      "float {0}_loaded[8];\nload<{1}, 8, {2}>({3} + ({4}) * {5}, {0}_loaded);\nSum {0}[8];\n#pragma unroll\n"
+      "for (int e = 0; e < 8; ++e) {0}[e] = (Sum){6}({0}_loaded[e]);\n",
+      name, type_code(spec.operands), std::min<std::size_t>(kWordBytes, kEight * size), pointer, offset, size,
+      spec.tf32 ? "round_tf32" : "");
+}
+
+std::vector<std::string> ConvolutionCode::index(const std::string& channel) const {
+  std::vector<std::string> all{"(long long)n", fmt::format("(long long)({})", channel)};
+  const char* const spatial[] = {"(long long)od", "(long long)oh", "(long long)ow"};
+  all.insert(all.end(), spatial + 3 - rank, spatial + 3);
+  return all;
+}
+
+std::string ConvolutionCode::element(const std::string& sum) const {
+  std::vector<std::string> pointers{""}, given{fmt::format("(float)({})", sum)};
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    pointers.push_back(fmt::format("in{}", i));
+    given.emplace_back();
+  }
+  std::string text = element_code(epilogue, inputs, pointers, given, index("k"), "r");
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    text += store_code(outputs[i], fmt::format("out{}", i), offset_of(outputs[i].strides, index("k")),
+                       fmt::format("r{}", outputs[i].source)) +
+            "\n";
+  return text;
+}
+
+bool ConvolutionCode::loads_eight(std::size_t load) const {
+  return is_plain(inputs[load].type, inputs[load].rounding) && is_vector(inputs[load].strides, inputs[load].alignment);
+}
+
+bool ConvolutionCode::stores_eight(std::size_t output) const {
+  const ProgramOutput& o = outputs[output];
+  return !o.quantization && is_plain(o.type, o.rounding) && is_vector(o.strides, o.alignment);
+}
+
+bool ConvolutionCode::is_per_channel(std::size_t load) const {
+  const std::vector<std::int64_t>& strides = inputs[load].strides;
+  return strides[0] == 0 && std::all_of(strides.begin() + 2, strides.end(), [](std::int64_t s) { return s == 0; });
+}
+
+std::string ConvolutionCode::load_eight(std::size_t load) const {
+  return fmt::format("float eight{0}[8];\nload<{1}, 8, 16>(in{0} + ({2}) * {3}, eight{0});\n", load,
+                     type_code(inputs[load].type), offset_of(inputs[load].strides, index("k")),
+                     size_of(inputs[load].type));
+}
+
+std::string ConvolutionCode::channel_loads() const {
+  std::string text;
+  for (std::size_t i = 1; i < inputs.size(); ++i)
+    if (loads_eight(i) && is_per_channel(i)) text += load_eight(i);
+  return text;
+}
+
+std::string ConvolutionCode::eight(const std::string& sum) const {
+  std::string text;
+  std::vector<std::string> pointers{""}, given{fmt::format("(float)({})", sum)};
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    const bool vector = loads_eight(i);
+    if (vector && !is_per_channel(i)) text += load_eight(i);
+    pointers.push_back(vector ? "" : fmt::format("in{}", i));
+    given.push_back(vector ? fmt::format("eight{}[e]", i) : "");
+  }
+  std::string element = element_code(epilogue, inputs, pointers, given, index("k + e"), "r"), last;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::string value = fmt::format("r{}", outputs[i].source), pointer = fmt::format("out{}", i);
+    if (!stores_eight(i)) {
+      element += store_code(outputs[i], pointer, offset_of(outputs[i].strides, index("k + e")), value) + "\n";
+      continue;
+    }
+    text += fmt::format("float stored{}[8];\n", i);
+    element += fmt::format("stored{}[e] = {};\n", i, value);
+    last += fmt::format("store<{}, 8, 16>({} + ({}) * {}, stored{});\n", type_code(outputs[i].type), pointer,
+                        offset_of(outputs[i].strides, index("k")), size_of(outputs[i].type), i);
+  }
+  return text + "#pragma unroll\nfor (int e = 0; e < 8; ++e) {\n" + element + "}\n" + last;
+}
+
+}  // namespace ulpscope::cuda
