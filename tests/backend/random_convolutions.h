@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "backend/cuda/convolution.h"
@@ -69,35 +70,61 @@ struct Sums {
   std::vector<double> sum, magnitude;  ///< Of the products and of their magnitudes, in the order of memory.
 };
 
-/// The definition, one product after the other.
-inline Sums direct(const ConvolutionSpec& spec, const Elements& x, const Elements& weights) {
+/// The sums of one position of the output, for every channel.
+inline void direct_position(const ConvolutionSpec& spec, const Elements& x, const Elements& weights,
+                            const std::vector<std::int64_t>& at, Sums& made) {
+  const std::int64_t per_group = spec.input[1] / spec.groups, outputs = spec.output[1] / spec.groups;
+  Shape window = spec.weights;
+  window[0] = window[1] = 1;
+  const std::int64_t taps = num_elements(window);
+  struct Tap {
+    std::int64_t from, number;
+  };
+  std::vector<Tap> inside;
+  std::vector<std::int64_t> tap(window.size(), 0);
+  std::int64_t number = 0;
+  do {
+    std::vector<std::int64_t> from{at[0], 0};
+    bool exists = true;
+    for (std::size_t i = 2; i < window.size(); ++i) {
+      from.push_back(at[i] * spec.strides[i - 2] - spec.pads_begin[i - 2] + tap[i] * spec.dilations[i - 2]);
+      exists = exists && from[i] >= 0 && from[i] < spec.input[i];
+    }
+    if (exists) inside.push_back({channels_last(spec.input, from), number});
+    ++number;
+  } while (next_index(window, tap));
+  const std::int64_t first = channels_last(spec.output, at);
+  for (std::int64_t k = 0; k < spec.output[1]; ++k) {
+    double sum = 0, magnitude = 0;
+    for (const Tap& t : inside) {
+      const double* a = x.values.data() + t.from + k / outputs * per_group;
+      const double* b = weights.values.data() + (k * taps + t.number) * per_group;
+      for (std::int64_t c = 0; c < per_group; ++c) {
+        sum += a[c] * b[c];
+        magnitude += std::fabs(a[c] * b[c]);
+      }
+    }
+    made.sum[static_cast<std::size_t>(first + k)] = sum;
+    made.magnitude[static_cast<std::size_t>(first + k)] = magnitude;
+  }
+}
+
+/// The definition, one product after the other; positions in parallel.
+inline Sums direct(const ConvolutionSpec& spec, const Elements& x, const Elements& weights, unsigned threads = 1) {
   const auto count = static_cast<std::size_t>(num_elements(spec.output));
   Sums made{std::vector<double>(count), std::vector<double>(count)};
-  const std::int64_t per_group = spec.input[1] / spec.groups, outputs = spec.output[1] / spec.groups;
-  std::vector<std::int64_t> at(spec.output.size(), 0);
-  do {
-    double sum = 0, magnitude = 0;
-    Shape window = spec.weights;
-    window[0] = 1;
-    std::vector<std::int64_t> tap(window.size(), 0);
-    do {
-      std::vector<std::int64_t> from{at[0], at[1] / outputs * per_group + tap[1]}, weight = tap;
-      weight[0] = at[1];
-      bool inside = true;
-      for (std::size_t i = 2; i < window.size(); ++i) {
-        from.push_back(at[i] * spec.strides[i - 2] - spec.pads_begin[i - 2] + tap[i] * spec.dilations[i - 2]);
-        inside = inside && from[i] >= 0 && from[i] < spec.input[i];
-      }
-      if (!inside) continue;
-      const double product = x.values[static_cast<std::size_t>(channels_last(spec.input, from))] *
-                             weights.values[static_cast<std::size_t>(channels_last(spec.weights, weight))];
-      sum += product;
-      magnitude += std::fabs(product);
-    } while (next_index(window, tap));
-    const auto where = static_cast<std::size_t>(channels_last(spec.output, at));
-    made.sum[where] = sum;
-    made.magnitude[where] = magnitude;
-  } while (next_index(spec.output, at));
+  Shape positions = spec.output;
+  positions[1] = 1;
+  std::vector<std::thread> team;
+  for (unsigned t = 0; t < threads; ++t)
+    team.emplace_back([&, t] {
+      std::vector<std::int64_t> at(positions.size(), 0);
+      std::int64_t position = 0;
+      do {
+        if (position++ % threads == t) direct_position(spec, x, weights, at, made);
+      } while (next_index(positions, at));
+    });
+  for (std::thread& thread : team) thread.join();
   return made;
 }
 
