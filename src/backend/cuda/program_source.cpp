@@ -178,11 +178,11 @@ class BodyWriter {
     const std::string type = type_code(out.type), value = stored_code(out, name(out.source));
     const int bytes = static_cast<int>(size_of(out.type));
     const Dimension* vector = l_.vector_dimension();
-    if (vector == nullptr || (!in_row && !l_.across)) {
+    if (!in_row && !l_.across) {
       if (lane_[out.source]) throw InternalError("an output with one value per row has one per element");
       return statement(fmt::format("store_one<{}>({}, {});\n", type, address(operand, in_row, true, bytes, ""), value));
     }
-    const std::int64_t stride = vector->strides[operand];
+    const std::int64_t stride = vector == nullptr ? 1 : vector->strides[operand];
     if (stride != 1)
       return lane_statement(fmt::format("store_one<{}>({}, {});\n", type,
                                         address(operand, in_row, true, bytes, lane_offset(stride)), value));
@@ -232,12 +232,12 @@ class BodyWriter {
   }
 
   void write_elements(const std::vector<Register>& roots, int stage) {
-    for (Register r : wanted(roots)) {
-      if (l_.kept == 0)
-        write_value(r, true);
-      else if (stages_.first[r] == stage && !(early_ && values_[r].kind == Kind::kLoad))
+    const std::vector<Register> all = wanted(roots);
+    if (l_.kept == 0)
+      for (Register r : all) statement(fmt::format("float r{}{};\n", r, lanes(r)));
+    for (Register r : all)
+      if (l_.kept == 0 || (stages_.first[r] == stage && !(early_ && values_[r].kind == Kind::kLoad)))
         write_value(r, false);
-    }
   }
 
   void write_stage(int stage) {

@@ -1,0 +1,159 @@
+// The source of programs, run on this processor and compared with what programs mean.
+#include <gtest/gtest.h>
+
+#include "backend/cuda_elements.h"
+#include "backend/cuda_programs.h"
+#include "backend/cuda_shim.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+using shim::GuardedBuffer;
+using testing_programs::evaluate;
+using testing_programs::offsets_of;
+using testing_programs::ProgramMaker;
+using testing_programs::Style;
+
+/// An operand in memory: some bytes before element 0 (negative strides), some behind.
+struct Operand {
+  Operand(const Shape& domain, const std::vector<std::int64_t>& strides, DataType type, int alignment,
+          unsigned char fill)
+      : offsets(offsets_of(domain, strides)), element(size_of(type)) {
+    const auto [low, high] = std::minmax_element(offsets.begin(), offsets.end());
+    first = (static_cast<std::size_t>(-*low) * element + 15) / 16 * 16;
+    buffer = std::make_unique<GuardedBuffer>(first + static_cast<std::size_t>(*high + 1) * element,
+                                             static_cast<std::size_t>(alignment), fill);
+  }
+  unsigned char* at(std::size_t i) const { return zero() + offsets[i] * static_cast<std::int64_t>(element); }
+  unsigned char* zero() const { return buffer->data() + first; }
+  std::vector<std::int64_t> offsets;
+  std::size_t element, first;
+  std::unique_ptr<GuardedBuffer> buffer;
+};
+
+double random_value(std::mt19937& random, Style style, DataType type) {
+  if (type == DataType::kBool) return static_cast<double>(random() % 2);
+  if (!is_floating(type) || style == Style::kIntegers) {
+    const int value = static_cast<int>(random() % 17) - 8;
+    return std::string_view(name_of(type)).starts_with("u") ? std::abs(value) : value;
+  }
+  if (style == Style::kSmooth) return static_cast<double>(random() % 20001) / 5000.0 - 2;
+  static constexpr double kSpecial[] = {INFINITY, -INFINITY, NAN, 0.0, -0.0, 1e-40, -1e-45, 65504, 65520, 3.4e38, 1e-7};
+  if (random() % 40 == 0) return kSpecial[random() % std::size(kSpecial)];
+  return std::ldexp(static_cast<double>(random() % 20001) / 10000.0 - 1, static_cast<int>(random() % 12) - 6);
+}
+
+double rounded(double value, Rounding rounding) {
+  return static_cast<double>(round_value(static_cast<float>(value), rounding));
+}
+
+/// What an output's element reads as when it has been stored.
+double stored(const ProgramOutput& out, double value) {
+  value = rounded(value, out.rounding);
+  if (out.quantization)
+    return testing_programs::quantized(value, out.quantization->scale, out.quantization->is_unsigned);
+  unsigned char bytes[8];
+  elements::write(out.type, bytes, value);
+  return elements::read(out.type, bytes);
+}
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+/// Runs a kernel on random operands and compares; true if all is well.
+bool agrees(const shim::Kernels& kernels, std::size_t number, const ProgramSpec& spec, Style style, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::unique_ptr<Operand>> operands;
+  std::vector<std::vector<double>> loads;
+  std::vector<void*> arguments;
+  for (const ProgramInput& in : spec.inputs) {
+    operands.push_back(std::make_unique<Operand>(spec.domain, in.strides, in.type, in.alignment, 0));
+    const Operand& operand = *operands.back();
+    std::vector<double> values;
+    for (std::size_t i = 0; i < operand.offsets.size(); ++i)
+      elements::write(in.type, operand.at(i), random_value(random, style, in.type));
+    for (std::size_t i = 0; i < operand.offsets.size(); ++i)
+      values.push_back(rounded(elements::read(in.type, operand.at(i)), in.rounding));
+    loads.push_back(std::move(values));
+    arguments.push_back(operand.zero());
+  }
+  constexpr unsigned char kUntouched = 0xa5;
+  for (const ProgramOutput& out : spec.outputs) {
+    operands.push_back(std::make_unique<Operand>(spec.domain, out.strides, out.type, out.alignment, kUntouched));
+    arguments.push_back(operands.back()->zero());
+  }
+  if (const std::string failure = kernels.run(number, arguments); !failure.empty()) {
+    ADD_FAILURE() << failure;
+    return false;
+  }
+  const auto registers = evaluate(spec, loads, style == Style::kSmooth);
+  for (std::size_t o = 0; o < spec.outputs.size(); ++o) {
+    const ProgramOutput& out = spec.outputs[o];
+    const Operand& operand = *operands[spec.inputs.size() + o];
+    std::vector<bool> written(operand.buffer->size());
+    for (std::size_t i = 0; i < operand.offsets.size(); ++i) {
+      const double got = elements::read(out.type, operand.at(i)), value = registers[out.source][i];
+      const double expected = stored(out, value);
+      std::fill_n(written.begin() + (operand.at(i) - operand.buffer->data()), operand.element, true);
+      const double tolerance =
+          out.quantization
+              ? 1
+              : 2e-5 + std::fabs(expected) *
+                           (out.type == DataType::kFloat32 && out.rounding == Rounding::kNone ? 2e-5 : 0.02);
+      if (same(got, expected) || (style == Style::kSmooth && std::fabs(got - expected) <= tolerance)) continue;
+      ADD_FAILURE() << fmt::format("output {} ({}), element {}: expected {}, got {}", o, name_of(out.type), i, expected,
+                                   got);
+      return false;
+    }
+    for (std::size_t i = 0; i < written.size(); ++i)
+      if (!written[i] && operand.buffer->data()[i] != kUntouched) {
+        ADD_FAILURE() << fmt::format("output {}: byte {} is none of its own", o, i);
+        return false;
+      }
+  }
+  return true;
+}
+
+std::string described(const ProgramSpec& spec, const KernelSource& source) {
+  std::string text = fmt::format("domain {}, row dims {}\n", to_string(spec.domain), spec.row_dims);
+  for (const ProgramInput& in : spec.inputs)
+    text += fmt::format("in {} {} alignment {}\n", name_of(in.type), to_string(in.strides), in.alignment);
+  for (const ProgramOutput& out : spec.outputs)
+    text += fmt::format("out r{} {} {}\n", out.source, name_of(out.type), to_string(out.strides));
+  return text + fmt::format("grid {}, block {}\n", source.grid[0], source.block) +
+         source.source.substr(prelude().size());
+}
+
+/// Compiles all, runs all.
+void compare(const std::vector<ProgramSpec>& specs, Style style, unsigned seed) {
+  const std::string compiler = shim::compiler();
+  if (compiler.empty()) GTEST_SKIP() << "no C++ compiler: neither $CXX nor c++";
+  std::vector<KernelSource> sources;
+  for (const ProgramSpec& spec : specs) sources.push_back(program_source(spec));
+  const shim::Kernels kernels(sources, compiler);
+  ASSERT_EQ(kernels.error(), "");
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    ASSERT_TRUE(agrees(kernels, i, specs[i], style, seed + static_cast<unsigned>(i)))
+        << "program " << i << " of seed " << seed << "\n"
+        << described(specs[i], sources[i]);
+}
+
+unsigned fresh_seed() {
+  const char* given = std::getenv("ULPSCOPE_TEST_SEED");
+  return given != nullptr ? static_cast<unsigned>(std::atoll(given)) : std::random_device{}() % 1000000;
+}
+
+void sweep(Style style, int count) {
+  const unsigned seed = fresh_seed();
+  SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", seed));
+  std::printf("seed %u\n", seed);
+  std::vector<ProgramSpec> specs;
+  for (int i = 0; i < count; ++i) specs.push_back(ProgramMaker(seed + static_cast<unsigned>(i), style).make());
+  compare(specs, style, seed);
+}
+
+TEST(CudaProgramSource, RandomProgramsOfIntegersAreExact) { sweep(Style::kIntegers, 90); }
+TEST(CudaProgramSource, RandomProgramsOfSingleOperationsAgreeInEveryBit) { sweep(Style::kBits, 60); }
+TEST(CudaProgramSource, RandomProgramsOfFunctionsAgree) { sweep(Style::kSmooth, 60); }
+
+}  // namespace
+}  // namespace ulpscope::cuda

@@ -1,0 +1,252 @@
+// CUDA kernels as C++: compiled with the system's compiler, run thread by thread on this processor. Threads of a block
+// are fibers that switch at barriers and shuffles.
+#pragma once
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/kernel_source.h"
+
+namespace ulpscope::cuda::shim {
+
+// What a kernel takes from CUDA. Rounds: every live thread runs from one barrier or shuffle to the next.
+inline constexpr const char* kRuntime = R"(
+#include <math.h>
+#include <ucontext.h>
+#include <sys/mman.h>
+#include <string.h>
+#include <vector>
+#include "formats/rounding.h"
+struct uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+struct Dim3 { unsigned x = 0, y = 0, z = 0; };
+static Dim3 threadIdx, blockIdx, blockDim, gridDim;
+static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
+static float __int_as_float(int x) { return __uint_as_float(x); }
+static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(n)
+#define __shared__ static
+
+namespace fibers {
+enum Wait { kNone, kBarrier, kShuffle, kDone };
+constexpr size_t kStack = 128 * 1024;
+struct Fiber { ucontext_t context; Wait wait; unsigned shuffles; };
+static Fiber all[1024];
+static ucontext_t home;
+static float slots[2][1024];
+static const char* failure = nullptr;
+static char* stacks() {
+  static char* memory = (char*)mmap(nullptr, kStack * 1024, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory;
+}
+static void (*body)(void**);
+static void** arguments;
+static void start() {
+  body(arguments);
+  all[threadIdx.x].wait = kDone;
+  swapcontext(&all[threadIdx.x].context, &home);
+}
+static void wait(Wait kind) {
+  const unsigned self = threadIdx.x;
+  all[self].wait = kind;
+  swapcontext(&all[self].context, &home);
+}
+static void run_block() {
+  const unsigned n = blockDim.x;
+  for (unsigned i = 0; i < n; ++i) {
+    getcontext(&all[i].context);
+    all[i].context.uc_stack.ss_sp = stacks() + kStack * i;
+    all[i].context.uc_stack.ss_size = kStack;
+    all[i].context.uc_link = nullptr;
+    all[i].wait = kNone;
+    all[i].shuffles = 0;
+    makecontext(&all[i].context, start, 0);
+  }
+  for (bool live = true; live;) {
+    live = false;
+    for (unsigned i = 0; i < n; ++i) {
+      if (all[i].wait == kDone) continue;
+      threadIdx.x = i;
+      swapcontext(&home, &all[i].context);
+      live |= all[i].wait != kDone;
+    }
+    for (unsigned i = 1; i < n; ++i) {
+      const Wait a = all[i - 1].wait, b = all[i].wait;
+      if ((a == kBarrier) != (b == kBarrier)) failure = "threads of a block wait at different places";
+      if (i % 32 != 0 && a != b) failure = "threads of a warp wait at different places";
+    }
+    if (failure != nullptr) return;
+  }
+}
+}  // namespace fibers
+static void __syncthreads() { fibers::wait(fibers::kBarrier); }
+static float __shfl_xor_sync(unsigned, float x, int distance) {
+  const unsigned self = threadIdx.x, other = self ^ distance;
+  float* slots = fibers::slots[fibers::all[self].shuffles++ % 2];
+  slots[self] = x;
+  fibers::wait(fibers::kShuffle);
+  if (other >= blockDim.x || self / 32 != other / 32) fibers::failure = "a shuffle reads a lane that is not there";
+  return slots[other];
+}
+static const char* launch(void (*body)(void**), void** arguments, const unsigned* grid, unsigned block, bool waits) {
+  blockDim.x = block;
+  blockDim.y = blockDim.z = 1;
+  gridDim = {grid[0], grid[1], grid[2]};
+  fibers::body = body;
+  fibers::arguments = arguments;
+  fibers::failure = nullptr;
+  for (blockIdx.z = 0; blockIdx.z < grid[2]; ++blockIdx.z)
+    for (blockIdx.y = 0; blockIdx.y < grid[1]; ++blockIdx.y)
+      for (blockIdx.x = 0; blockIdx.x < grid[0]; ++blockIdx.x) {
+        if (waits) fibers::run_block();
+        else for (threadIdx.x = 0; threadIdx.x < block; ++threadIdx.x) body(arguments);
+        if (fibers::failure != nullptr) return fibers::failure;
+      }
+  return nullptr;
+}
+)";
+
+/// The prelude with its machine instructions replaced.
+inline std::string portable_prelude() {
+  static const std::map<std::string, std::string> functions{
+      {"widen_f16", "DEVICE float widen_f16(u16 x) { return ulpscope::f16_value(x); }"},
+      {"narrow_f16", "DEVICE u16 narrow_f16(float x) { return ulpscope::f16_bits(x); }"},
+      {"narrow_bf16", "DEVICE u16 narrow_bf16(float x) { return ulpscope::bf16_bits(x); }"},
+      {"pair_f16", "DEVICE u32 pair_f16(float x, float y) { return narrow_f16(x) | (u32)narrow_f16(y) << 16; }"},
+      {"pair_bf16", "DEVICE u32 pair_bf16(float x, float y) { return narrow_bf16(x) | (u32)narrow_bf16(y) << 16; }"}};
+  std::istringstream lines(prelude());
+  std::string text;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("asm") != std::string::npos) {
+      std::smatch name;
+      if (!std::regex_search(line, name, std::regex(R"((\w+)\()"))) throw std::runtime_error("unknown PTX: " + line);
+      line = functions.at(name[1]);
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
+/// A function's name in place of "kernel(".
+inline std::string renamed(const KernelSource& kernel, const std::string& name) {
+  const std::string& head = prelude();
+  if (kernel.source.compare(0, head.size(), head) != 0) throw std::runtime_error("a source begins with other text");
+  std::string text = kernel.source.substr(head.size());
+  const std::size_t at = text.find("kernel(");
+  if (at == std::string::npos) throw std::runtime_error("a source has no kernel");
+  return text.replace(at, 7, name + "(");
+}
+
+inline std::string compiler() {
+  const char* const candidates[] = {std::getenv("CXX"), "c++"};
+  for (const char* variable : candidates)
+    if (variable != nullptr && *variable != '\0' &&
+        std::system(fmt::format("{} --version >/dev/null 2>&1", variable).c_str()) == 0)
+      return variable;
+  return "";
+}
+
+/// Kernels, compiled in one library that stays open. Empty `error` on success.
+class Kernels {
+ public:
+  Kernels(std::vector<KernelSource> sources, const std::string& compiler) : sources_(std::move(sources)) {
+    const auto folder = std::filesystem::temp_directory_path() / fmt::format("ulpscope_shim_{}_{}", getpid(), count_++);
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "kernels.cpp") << text();
+    const std::string command = fmt::format(
+        "{} -std=c++20 -O0 -w -ffp-contract=off -fPIC -shared -fsanitize=alignment,bounds,shift,integer-divide-by-zero "
+        "-fsanitize-undefined-trap-on-error -I{}/src -I{}/include {} -o {} 2> {}",
+        compiler, ULPSCOPE_SOURCE_DIR, ULPSCOPE_SOURCE_DIR, (folder / "kernels.cpp").string(),
+        (folder / "kernels.so").string(), (folder / "log").string());
+    if (std::system(command.c_str()) == 0) library_ = dlopen((folder / "kernels.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library_ == nullptr) {
+      std::ifstream log(folder / "log");
+      error_ =
+          fmt::format("{}: {}", folder.string(), std::string(std::istreambuf_iterator<char>(log), {}).substr(0, 4000));
+      return;
+    }
+    std::filesystem::remove_all(folder);
+  }
+  const std::string& error() const { return error_; }
+
+  /// Runs kernel `number`; what went wrong, or nothing.
+  std::string run(std::size_t number, std::vector<void*> arguments) const {
+    using Run = const char* (*)(void**, const unsigned*, unsigned);
+    const auto run = reinterpret_cast<Run>(dlsym(library_, fmt::format("run_{}", number).c_str()));
+    const KernelSource& kernel = sources_[number];
+    const char* failure = run(arguments.data(), kernel.grid.data(), kernel.block);
+    return failure == nullptr ? "" : failure;
+  }
+
+ private:
+  std::string text() const {
+    std::string all = std::string(kRuntime) + portable_prelude();
+    for (std::size_t k = 0; k < sources_.size(); ++k) {
+      const std::string name = fmt::format("kernel_{}", k), body = renamed(sources_[k], name);
+      const std::size_t open = body.find(name + "("), close = body.find(')', open);
+      const std::string parameters = body.substr(open + name.size() + 1, close - open - name.size() - 1);
+      std::string call;
+      std::istringstream each(parameters);
+      int i = 0;
+      for (std::string parameter; std::getline(each, parameter, ',');)
+        call += fmt::format("{}({})a[{}]", i == 0 ? "" : ", ", parameter.substr(0, parameter.rfind('*') + 1), i), ++i;
+      const bool waits = body.find("__s", open) != std::string::npos;
+      all += body + fmt::format("static void call_{}(void** a) {{ {}({}); }}\n", k, name, call) +
+             fmt::format(
+                 "extern \"C\" const char* run_{}(void** a, const unsigned* grid, unsigned block) "
+                 "{{ return launch(call_{}, a, grid, block, {}); }}\n",
+                 k, k, waits);
+    }
+    return all;
+  }
+
+  inline static int count_ = 0;
+  std::vector<KernelSource> sources_;
+  void* library_ = nullptr;
+  std::string error_;
+};
+
+/// Memory behind whose end nothing can be read. Begins with `fill` everywhere.
+class GuardedBuffer {
+ public:
+  GuardedBuffer(std::size_t bytes, std::size_t alignment, unsigned char fill) : bytes_(bytes) {
+    const std::size_t page = 4096, padded = (bytes + alignment - 1) / alignment * alignment;
+    mapped_ = (padded + page - 1) / page * page + page;
+    base_ =
+        static_cast<unsigned char*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (base_ == MAP_FAILED) throw std::runtime_error("no memory");
+    mprotect(base_ + mapped_ - page, page, PROT_NONE);
+    data_ = base_ + mapped_ - page - padded;
+    std::memset(data_, fill, bytes);
+  }
+  ~GuardedBuffer() { munmap(base_, mapped_); }
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+  unsigned char* data() const { return data_; }
+  std::size_t size() const { return bytes_; }
+
+ private:
+  std::size_t bytes_, mapped_;
+  unsigned char *base_, *data_;
+};
+
+}  // namespace ulpscope::cuda::shim
