@@ -166,7 +166,9 @@ Verdict Problem::verdict() const {
     const bool exact = spec.operands == DataType::kInt8 && spec.steps.empty();
     const double bound = exact ? unit / 2 : unit + 0x1p-20 * magnitude;
     const double error = std::fabs(got - (exact ? correct : want));
-    const double part = got == correct || (std::isinf(correct) && got == correct) ? 0 : bound > 0 ? error / bound : 1e9;
+    const double part = got == correct || (std::isinf(got) && std::fabs(want) > 65400) ? 0
+                        : bound > 0                                                    ? error / bound
+                                                                                       : 1e9;
     equal += got == correct ? 1 : 0;
     if (!(part <= v.worst)) {
       v.worst = std::isnan(part) ? 1e9 : part;
