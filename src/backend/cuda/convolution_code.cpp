@@ -66,6 +66,9 @@ std::string ConvolutionCode::constants() const {
                                    spec.strides[i],   spec.dilations[i],  spec.pads_begin[i]};
     for (std::size_t j = 0; j < std::size(values); ++j) constant(text, names[i][j], values[j]);
   }
+  // With room for the threads of a last block that have nothing to do.
+  const bool narrow = num_elements(spec.output) / spec.output[1] < std::int64_t{1} << 31;
+  text += fmt::format("  typedef {} Index;\n", narrow ? "unsigned" : "long long");
   text += fmt::format("  typedef {} Sum;\n", integers() ? "int" : "float");
   text += fmt::format("  const auto multiply_add = [](Sum a, Sum b, Sum c) {{ return {}; }};\n",
                       integers() ? "a * b + c" : "fmaf(a, b, c)");

@@ -21,7 +21,8 @@ struct ConvolutionCode {
   std::vector<ProgramOutput> outputs;
 
   bool integers() const { return spec.operands == DataType::kInt8; }
-  /// What a kernel begins with: everything in the spec by name, the type Sum and multiply_add(Sum, Sum, Sum).
+  /// What a kernel begins with: everything in the spec by name, multiply_add(Sum, Sum, Sum), and the types
+  /// Sum and Index, of positions of the output.
   std::string constants() const;
   /// extern "C" __global__ ... kernel(...) for blocks of that many threads.
   std::string signature(unsigned threads) const;

@@ -57,17 +57,17 @@ constexpr const char* kSums = R"(
   __shared__ int start[P][3];
   __shared__ long long base[P];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const long long first = (long long)blockIdx.x * P;
+  const Index first = (Index)blockIdx.x * P;
   const int group = G > 1 ? blockIdx.y * G : blockIdx.y / TILES;
   const int k0 = G > 1 ? group * KG : group * KG + (int)(blockIdx.y % TILES) * (32 * KT);
   const int k_end = G > 1 ? (group + G < GROUPS ? group + G : GROUPS) * KG : (group + 1) * KG;
   for (int p = threadIdx.x; p < P; p += 32 * ROWS) {
-    const long long m = first + p;
+    const Index m = first + p;
     const int ow = (int)(m % OW), oh = (int)(m / OW % OH), od = (int)(m / OW / OH % OD);
     start[p][0] = m < M ? od * SD - PD : -(1 << 29);
     start[p][1] = oh * SH - PH;
     start[p][2] = ow * SW - PW;
-    base[p] = (((m / OW / OH / OD * ID + start[p][0]) * IH + start[p][1]) * IW + start[p][2]) * C;
+    base[p] = ((((long long)(m / OW / OH / OD) * ID + start[p][0]) * IH + start[p][1]) * IW + start[p][2]) * C;
   }
   Sum sums[KT][PT] = {};
   const int column = threadIdx.x % Q, my_group = G > 1 && lane / KG < G ? lane / KG : 0;
@@ -103,11 +103,11 @@ constexpr const char* kStores = R"(#pragma unroll
   for (int s = 0; s < KT; ++s)
 #pragma unroll
     for (int t = 0; t < PT; ++t) {
-      const long long m = first + warp * PT + t;
+      const Index m = first + warp * PT + t;
       const int k = k0 + lane + 32 * s;
       if (m < M && k < k_end) {
         const int ow = (int)(m % OW), oh = (int)(m / OW % OH), od = (int)(m / OW / OH % OD);
-        const long long n = m / OW / OH / OD;
+        const Index n = m / OW / OH / OD;
 EPILOGUE      }
     }
 }

@@ -29,10 +29,10 @@ constexpr const char* kLoadWeights = R"(
   }
   __syncthreads();
   const int vector = threadIdx.x % CB, k = c0 + vector * 8;
-  const long long strip = (long long)blockIdx.x * (THREADS / CB) + threadIdx.x / CB;
+  const Index strip = (Index)blockIdx.x * (THREADS / CB) + threadIdx.x / CB;
   if (k >= C || strip >= N * OD * OH * STRIPS) return;
   const int ow0 = (int)(strip % STRIPS) * WT, oh = (int)(strip / STRIPS % OH), od = (int)(strip / STRIPS / OH % OD);
-  const long long n = strip / STRIPS / OH / OD;
+  const Index n = strip / STRIPS / OH / OD;
 CHANNEL_LOADS  Sum sums[WT][8] = {};
 #pragma unroll 1
   for (int td = 0; td < RD; ++td) {
@@ -42,7 +42,7 @@ CHANNEL_LOADS  Sum sums[WT][8] = {};
     for (int th = 0; th < RH; ++th) {
       const int ih = oh * SH - PH + th * DH;
       if (ih < 0 || ih >= IH) continue;
-      const long long row = ((n * ID + id) * IH + ih) * IW;
+      const long long row = (((long long)n * ID + id) * IH + ih) * IW;
       const Sum (*taps)[CB * 8] = shared + (td * RH + th) * RW;
 )";
 
