@@ -4,29 +4,13 @@
 
 #include <algorithm>
 
+#include "backend/cuda/element_source.h"
 #include "formats/rounding.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
 namespace {
 
 constexpr int kEight = 8, kWordBytes = 16;
-
-/// The prelude's name.
-std::string_view element_name(DataType type) {
-  switch (type) {
-    case DataType::kFloat16:
-      return "f16";
-    case DataType::kBFloat16:
-      return "bf16";
-    case DataType::kInt8:
-      return "i8";
-    case DataType::kFloat32:
-      return "float";
-    default:
-      throw InternalError("a convolution's operand of a type that is not float16, bfloat16, float32 or int8");
-  }
-}
 
 bool is_plain(DataType type, Rounding rounding) {
   if (type != DataType::kFloat16 && type != DataType::kBFloat16 && type != DataType::kFloat32) return false;
@@ -49,8 +33,7 @@ std::string offset_of(const std::vector<std::int64_t>& strides, const std::vecto
 }
 
 void constant(std::string& text, const char* name, std::int64_t value) {
-  text += fmt::format("static constexpr {} {} = {};\n", value == static_cast<int>(value) ? "int" : "long long", name,
-                      value);
+  text += fmt::format("  constexpr {} {} = {};\n", value == static_cast<int>(value) ? "int" : "long long", name, value);
 }
 
 ConvolutionSpec with_three(ConvolutionSpec spec) {
@@ -83,8 +66,11 @@ std::string ConvolutionCode::constants() const {
                                    spec.strides[i],   spec.dilations[i],  spec.pads_begin[i]};
     for (std::size_t j = 0; j < std::size(values); ++j) constant(text, names[i][j], values[j]);
   }
-  text += fmt::format("typedef {} Sum;\n", integers() ? "int" : "float");
-  text += fmt::format("static __device__ __forceinline__ Sum multiply_add(Sum a, Sum b, Sum c) {{ return {}; }}\n",
+  // With room for the threads of a last block that have nothing to do.
+  const bool narrow = num_elements(spec.output) / spec.output[1] < std::int64_t{1} << 31;
+  text += fmt::format("  typedef {} Index;\n", narrow ? "unsigned" : "long long");
+  text += fmt::format("  typedef {} Sum;\n", integers() ? "int" : "float");
+  text += fmt::format("  const auto multiply_add = [](Sum a, Sum b, Sum c) {{ return {}; }};\n",
                       integers() ? "a * b + c" : "fmaf(a, b, c)");
   return text;
 }
@@ -110,7 +96,7 @@ std::string ConvolutionCode::operands(const std::string& name, const std::string
   return fmt::format(
       "float {0}_loaded[8];\nload<{1}, 8, {2}>({3} + ({4}) * {5}, {0}_loaded);\nSum {0}[8];\n#pragma unroll\n"
       "for (int e = 0; e < 8; ++e) {0}[e] = (Sum){6}({0}_loaded[e]);\n",
-      name, element_name(spec.operands), std::min<std::size_t>(kWordBytes, kEight * size), pointer, offset, size,
+      name, type_code(spec.operands), std::min<std::size_t>(kWordBytes, kEight * size), pointer, offset, size,
       spec.tf32 ? "round_tf32" : "");
 }
 
@@ -151,7 +137,7 @@ bool ConvolutionCode::is_per_channel(std::size_t load) const {
 
 std::string ConvolutionCode::load_eight(std::size_t load) const {
   return fmt::format("float eight{0}[8];\nload<{1}, 8, 16>(in{0} + ({2}) * {3}, eight{0});\n", load,
-                     element_name(inputs[load].type), offset_of(inputs[load].strides, index("k")),
+                     type_code(inputs[load].type), offset_of(inputs[load].strides, index("k")),
                      size_of(inputs[load].type));
 }
 
@@ -180,7 +166,7 @@ std::string ConvolutionCode::eight(const std::string& sum) const {
     }
     text += fmt::format("float stored{}[8];\n", i);
     element += fmt::format("stored{}[e] = {};\n", i, value);
-    last += fmt::format("store<{}, 8, 16>({} + ({}) * {}, stored{});\n", element_name(outputs[i].type), pointer,
+    last += fmt::format("store<{}, 8, 16>({} + ({}) * {}, stored{});\n", type_code(outputs[i].type), pointer,
                         offset_of(outputs[i].strides, index("k")), size_of(outputs[i].type), i);
   }
   return text + "#pragma unroll\nfor (int e = 0; e < 8; ++e) {\n" + element + "}\n" + last;

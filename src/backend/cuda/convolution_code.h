@@ -21,13 +21,14 @@ struct ConvolutionCode {
   std::vector<ProgramOutput> outputs;
 
   bool integers() const { return spec.operands == DataType::kInt8; }
-  /// "static constexpr" definitions of everything in the spec, the type Sum and its functions.
+  /// What a kernel begins with: everything in the spec by name, multiply_add(Sum, Sum, Sum), and the types
+  /// Sum and Index, of positions of the output.
   std::string constants() const;
   /// extern "C" __global__ ... kernel(...) for blocks of that many threads.
   std::string signature(unsigned threads) const;
   /// An expression of type Sum: element `offset` of x or weights.
   std::string operand(const std::string& pointer, const std::string& offset) const;
-  /// Statements that load 8 elements with consecutive channels into `Sum name[8]`.
+  /// Statements that load 8 elements with consecutive channels into `Sum NAME[8]`.
   std::string operands(const std::string& name, const std::string& pointer, const std::string& offset) const;
   /// Statements that store what becomes of `sum` (of type Sum) at n, k, od, oh, ow.
   std::string element(const std::string& sum) const;
@@ -44,8 +45,14 @@ struct ConvolutionCode {
   std::vector<std::string> index(const std::string& channel) const;
 };
 
-/// The kernel of a depthwise convolution with as many output as input channels, eight of them per thread.
+/// As many threads keep a GPU busy; threads compute more where there would be more of them.
+constexpr std::int64_t kBusyThreads = 131072;
+
+/// For every spec.
+KernelSource tiled_source(const ConvolutionCode& code, std::int64_t busy_threads = kBusyThreads);
+
+/// Depthwise with as many output as input channels, eight of them per thread.
 bool has_depthwise_source(const ConvolutionSpec& spec);
-KernelSource depthwise_source(const ConvolutionCode& code);
+KernelSource depthwise_source(const ConvolutionCode& code, std::int64_t busy_threads = kBusyThreads);
 
 }  // namespace ulpscope::cuda

@@ -10,8 +10,6 @@ namespace ulpscope::cuda {
 namespace {
 
 constexpr std::int64_t kLanes = 32, kRows = 8, kTileThreads = kLanes * kRows;
-/// As many blocks keep a GPU busy.
-constexpr std::int64_t kManyBlocks = 512;
 
 /// How a block is cut out of the result.
 struct Tiling {
@@ -32,7 +30,7 @@ struct Tiling {
 
 std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-Tiling tiling_of(const ConvolutionSpec& spec) {
+Tiling tiling_of(const ConvolutionSpec& spec, std::int64_t busy_threads) {
   const std::int64_t outputs = spec.output[1] / spec.groups;
   const std::int64_t positions = num_elements(spec.output) / spec.output[1];
   Tiling t;
@@ -44,33 +42,32 @@ Tiling tiling_of(const ConvolutionSpec& spec) {
   }
   t.channel_tiles = t.groups > 1 ? divided_up(spec.groups, t.groups)
                                  : spec.groups * divided_up(outputs, kLanes * t.channels_per_lane);
-  while (t.positions_per_thread > 2 && divided_up(positions, t.positions()) * t.channel_tiles < kManyBlocks)
+  while (t.positions_per_thread > 2 &&
+         divided_up(positions, t.positions()) * t.channel_tiles * kTileThreads < busy_threads)
     t.positions_per_thread /= 2;
   t.position_tiles = divided_up(positions, t.positions());
   return t;
 }
 
-constexpr const char* kTile = R"(
-static constexpr int KG = K / GROUPS, CG = C / GROUPS, TERMS = RD * RH * RW * CG, P = ROWS * PT;
-static constexpr int TILES = (KG + 32 * KT - 1) / (32 * KT);  // Per group.
-)";
-
-constexpr const char* kSums = R"(  __shared__ __align__(16) Sum gathered[Q][ROW];
+constexpr const char* kSums = R"(
+  constexpr int KG = K / GROUPS, CG = C / GROUPS, TERMS = RD * RH * RW * CG, P = ROWS * PT;
+  constexpr int TILES = (KG + 32 * KT - 1) / (32 * KT);  // Per group.
+  alignas(16) __shared__ Sum gathered[Q][ROW];
   __shared__ Sum factors[Q][32 * KT + 1];
   __shared__ int start[P][3];
   __shared__ long long base[P];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const long long first = (long long)blockIdx.x * P;
+  const Index first = (Index)blockIdx.x * P;
   const int group = G > 1 ? blockIdx.y * G : blockIdx.y / TILES;
   const int k0 = G > 1 ? group * KG : group * KG + (int)(blockIdx.y % TILES) * (32 * KT);
   const int k_end = G > 1 ? (group + G < GROUPS ? group + G : GROUPS) * KG : (group + 1) * KG;
   for (int p = threadIdx.x; p < P; p += 32 * ROWS) {
-    const long long m = first + p;
+    const Index m = first + p;
     const int ow = (int)(m % OW), oh = (int)(m / OW % OH), od = (int)(m / OW / OH % OD);
     start[p][0] = m < M ? od * SD - PD : -(1 << 29);
     start[p][1] = oh * SH - PH;
     start[p][2] = ow * SW - PW;
-    base[p] = (((m / OW / OH / OD * ID + start[p][0]) * IH + start[p][1]) * IW + start[p][2]) * C;
+    base[p] = ((((long long)(m / OW / OH / OD) * ID + start[p][0]) * IH + start[p][1]) * IW + start[p][2]) * C;
   }
   Sum sums[KT][PT] = {};
   const int column = threadIdx.x % Q, my_group = G > 1 && lane / KG < G ? lane / KG : 0;
@@ -106,11 +103,11 @@ constexpr const char* kStores = R"(#pragma unroll
   for (int s = 0; s < KT; ++s)
 #pragma unroll
     for (int t = 0; t < PT; ++t) {
-      const long long m = first + warp * PT + t;
+      const Index m = first + warp * PT + t;
       const int k = k0 + lane + 32 * s;
       if (m < M && k < k_end) {
         const int ow = (int)(m % OW), oh = (int)(m / OW % OH), od = (int)(m / OW / OH % OD);
-        const long long n = m / OW / OH / OD;
+        const Index n = m / OW / OH / OD;
 EPILOGUE      }
     }
 }
@@ -120,16 +117,17 @@ std::string with(std::string text, const std::string& what, const std::string& b
   return text.replace(text.find(what), what.size(), by);
 }
 
-KernelSource tiled_source(const ConvolutionCode& code) {
-  const Tiling tiling = tiling_of(code.spec);
+}  // namespace
+
+KernelSource tiled_source(const ConvolutionCode& code, std::int64_t busy_threads) {
+  const Tiling tiling = tiling_of(code.spec, busy_threads);
   KernelSource made;
-  made.source = prelude() + code.constants() +
+  made.source = prelude() + code.signature(kTileThreads) + " {\n" + code.constants() +
                 fmt::format(
-                    "static constexpr int ROWS = {}, G = {}, KT = {}, PT = {}, Q = {}, ROW = {};\n"
-                    "static constexpr long long M = {};",
+                    "  constexpr int ROWS = {}, G = {}, KT = {}, PT = {}, Q = {}, ROW = {};\n"
+                    "  constexpr long long M = {};",
                     kRows, tiling.groups, tiling.channels_per_lane, tiling.positions_per_thread, tiling.depth,
-                    tiling.row(), num_elements(code.spec.output) / code.spec.output[1]) +
-                kTile + code.signature(kTileThreads) + " {\n";
+                    tiling.row(), num_elements(code.spec.output) / code.spec.output[1]);
   made.source += with(with(kSums, "INPUT", code.operand("x", "base[p] + from + g * CG")), "WEIGHT",
                       code.operand("weights", "(long long)(k0 + i) * TERMS + q"));
   made.source += with(kStores, "EPILOGUE", code.element("sums[s][t]"));
@@ -137,8 +135,6 @@ KernelSource tiled_source(const ConvolutionCode& code) {
   made.block = static_cast<unsigned>(kTileThreads);
   return made;
 }
-
-}  // namespace
 
 KernelSource convolution_source(const ConvolutionSpec& spec, const Program& epilogue,
                                 std::span<const ProgramInput> loads, std::span<const ProgramOutput> outputs) {

@@ -12,8 +12,6 @@ namespace {
 constexpr std::int64_t kThreads = 128, kVectorsPerBlock = 16, kSharedBytes = 40960;
 /// Wider rows of taps, or columns further apart, do not fit into registers.
 constexpr std::int64_t kLargestRow = 7, kMostColumns = 20;
-/// As many threads keep a GPU busy.
-constexpr std::int64_t kManyThreads = 65536;
 
 std::int64_t taps_of(const ConvolutionSpec& spec) {
   std::int64_t taps = 1;
@@ -21,11 +19,9 @@ std::int64_t taps_of(const ConvolutionSpec& spec) {
   return taps;
 }
 
-constexpr const char* kBegin = R"(
-static constexpr int TAPS = RD * RH * RW, STRIPS = (OW + WT - 1) / WT;
-)";
-
-constexpr const char* kLoadWeights = R"(  __shared__ Sum shared[TAPS][CB * 8];
+constexpr const char* kLoadWeights = R"(
+  constexpr int TAPS = RD * RH * RW, STRIPS = (OW + WT - 1) / WT;
+  __shared__ Sum shared[TAPS][CB * 8];
   const int c0 = blockIdx.y * (CB * 8);
   for (int i = threadIdx.x; i < CB * 8 * TAPS; i += THREADS) {
     const int channel = i / TAPS;
@@ -33,10 +29,10 @@ constexpr const char* kLoadWeights = R"(  __shared__ Sum shared[TAPS][CB * 8];
   }
   __syncthreads();
   const int vector = threadIdx.x % CB, k = c0 + vector * 8;
-  const long long strip = (long long)blockIdx.x * (THREADS / CB) + threadIdx.x / CB;
+  const Index strip = (Index)blockIdx.x * (THREADS / CB) + threadIdx.x / CB;
   if (k >= C || strip >= N * OD * OH * STRIPS) return;
   const int ow0 = (int)(strip % STRIPS) * WT, oh = (int)(strip / STRIPS % OH), od = (int)(strip / STRIPS / OH % OD);
-  const long long n = strip / STRIPS / OH / OD;
+  const Index n = strip / STRIPS / OH / OD;
 CHANNEL_LOADS  Sum sums[WT][8] = {};
 #pragma unroll 1
   for (int td = 0; td < RD; ++td) {
@@ -46,7 +42,7 @@ CHANNEL_LOADS  Sum sums[WT][8] = {};
     for (int th = 0; th < RH; ++th) {
       const int ih = oh * SH - PH + th * DH;
       if (ih < 0 || ih >= IH) continue;
-      const long long row = ((n * ID + id) * IH + ih) * IW;
+      const long long row = (((long long)n * ID + id) * IH + ih) * IW;
       const Sum (*taps)[CB * 8] = shared + (td * RH + th) * RW;
 )";
 
@@ -105,21 +101,20 @@ bool has_depthwise_source(const ConvolutionSpec& spec) {
          taps_of(spec) * 8 * 4 <= kSharedBytes;
 }
 
-KernelSource depthwise_source(const ConvolutionCode& code) {
+KernelSource depthwise_source(const ConvolutionCode& code, std::int64_t busy_threads) {
   const ConvolutionSpec& spec = code.spec;
   const std::int64_t vectors = spec.input[1] / 8, taps = taps_of(spec), width = spec.output[4];
   const std::int64_t rows = spec.output[0] * spec.output[2] * spec.output[3];
   std::int64_t per_block = std::min(vectors, kVectorsPerBlock), per_thread = 4;
   while (per_block > 1 && taps * per_block * 32 > kSharedBytes) per_block /= 2;
-  while (per_thread > 1 && rows * vectors * ((width + per_thread - 1) / per_thread) < kManyThreads) per_thread /= 2;
+  while (per_thread > 1 && rows * vectors * ((width + per_thread - 1) / per_thread) < busy_threads) per_thread /= 2;
   const std::int64_t threads = kThreads / per_block * per_block;
   const std::int64_t columns = (per_thread - 1) * spec.strides[2] + (spec.weights[4] - 1) * spec.dilations[2] + 1;
   const bool window = spec.weights[4] <= kLargestRow && columns <= kMostColumns;
   KernelSource made;
-  made.source = prelude() + code.constants() +
-                fmt::format("static constexpr int CB = {}, WT = {}, THREADS = {};\nstatic constexpr long long N = {};",
-                            per_block, per_thread, threads, spec.output[0]) +
-                kBegin + code.signature(static_cast<unsigned>(threads)) + " {\n";
+  made.source = prelude() + code.signature(static_cast<unsigned>(threads)) + " {\n" + code.constants() +
+                fmt::format("  constexpr int CB = {}, WT = {}, THREADS = {};\n  constexpr long long N = {};", per_block,
+                            per_thread, threads, spec.output[0]);
   made.source +=
       replaced(replaced(kLoadWeights, "WEIGHT", code.operand("weights", "(long long)(c0 + channel) * TAPS + i % TAPS")),
                "CHANNEL_LOADS", code.channel_loads());
