@@ -155,5 +155,53 @@ TEST(CudaProgramSource, RandomProgramsOfIntegersAreExact) { sweep(Style::kIntege
 TEST(CudaProgramSource, RandomProgramsOfSingleOperationsAgreeInEveryBit) { sweep(Style::kBits, 60); }
 TEST(CudaProgramSource, RandomProgramsOfFunctionsAgree) { sweep(Style::kSmooth, 60); }
 
+/// Every pointwise instruction of the table, alone.
+TEST(CudaProgramSource, InstructionsAreRightToAFewUlps) {
+  const std::string compiler = shim::compiler();
+  if (compiler.empty()) GTEST_SKIP() << "no C++ compiler: neither $CXX nor c++";
+  using I = Instruction;
+  std::vector<float> points{0.0f,   -0.0f,   1.0f,  -1.0f,  INFINITY, -INFINITY, NAN,
+                            1e-40f, -1e-40f, 3e38f, -3e38f, 0.5f,     2.5f};
+  for (float x = 1e-6f; x < 120; x *= 1.37f) points.insert(points.end(), {x, -x});
+  std::vector<I> instructions;
+  for (int f = static_cast<int>(I::kNeg); f <= static_cast<int>(I::kPRelu); ++f)
+    instructions.push_back(static_cast<I>(f));
+  const auto n = static_cast<std::int64_t>(points.size());
+  std::vector<ProgramSpec> specs;
+  std::vector<KernelSource> sources;
+  for (I instruction : instructions) {
+    ProgramSpec spec;
+    spec.domain = {n, n};
+    spec.inputs = {{.strides = {n, 1}, .alignment = 4}, {.strides = {n, 1}, .alignment = 4}};
+    const Register a = spec.program.load(0), b = spec.program.load(1);
+    const Register r = spec.program.apply(instruction, a, is_binary_instruction(instruction) ? b : -1, 0.25f, 1.0f);
+    spec.outputs = {{.source = r, .strides = {n, 1}, .alignment = 4}};
+    sources.push_back(program_source(spec));
+    specs.push_back(std::move(spec));
+  }
+  const shim::Kernels kernels(sources, compiler);
+  ASSERT_EQ(kernels.error(), "");
+  std::vector<float> a, b, out(points.size() * points.size());
+  for (float x : points)
+    for (float y : points) a.push_back(x), b.push_back(y);
+  for (std::size_t k = 0; k < specs.size(); ++k) {
+    ASSERT_EQ(kernels.run(k, {a.data(), b.data(), out.data()}), "");
+    const Program::Value& v = specs[k].program.values.back();
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double x = static_cast<double>(a[i]), expected = testing_programs::meaning(v, x, static_cast<double>(b[i]));
+      const double nearest = static_cast<double>(static_cast<float>(expected)), got = static_cast<double>(out[i]);
+      if (same(nearest, got) &&
+          (nearest != 0 || std::signbit(nearest) == std::signbit(got) || v.instruction == I::kCelu))
+        continue;
+      // A few units of the result or of the larger terms it is made of; below the smallest normal number 0 will do.
+      const double terms = is_unary_instruction(v.instruction) || v.b < 0 ? std::min(std::fabs(x), 8.0) * 0x1p-23 : 0;
+      EXPECT_LE(std::fabs(got - expected), std::fabs(expected) * 0x1p-20 + terms + 1.2e-38)
+          << "instruction " << static_cast<int>(v.instruction) << " of " << a[i] << " and " << b[i] << ": expected "
+          << expected << ", got " << got;
+      if (HasFailure()) return;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ulpscope::cuda

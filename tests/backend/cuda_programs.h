@@ -77,6 +77,11 @@ class ProgramMaker {
       largest = (largest + 1) / 2;
     }
     spec_.row_dims = rank > 0 && chance(70) ? 1 + pick(rank) : 0;
+    if (spec_.row_dims == 0 && chance(20)) {  // Large enough for vectors, perhaps with a tail.
+      static constexpr std::int64_t kInner[] = {1, 3, 8, 24, 96, 100, 128};
+      const std::int64_t inner = any(kInner);
+      spec_.domain = {1 + pick(3), 136000 / inner / 3 + pick(40), inner};
+    }
     if (spec_.row_dims == 1 && chance(12)) {  // Long rows.
       spec_.domain.assign(1, 1 + pick(3));
       spec_.domain.push_back(chance(50) ? 4096 + 8 * pick(800) : 33000 + pick(9000));
