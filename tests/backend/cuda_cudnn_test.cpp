@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
 #include <vector>
 
 #include "backend/cuda/convolution_graph.h"
 #include "backend/cuda/cudnn.h"
+#include "backend/random_convolutions.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -161,6 +163,26 @@ TEST_F(CudnnGraphs, HavePlansForEveryGeometry) {
                          .pads_end = {1, 1, 1}};
   volume.steps = {{Kind::kBias, DataType::kFloat16}};
   expect_tactics(volume, "three dimensions", true);
+}
+
+TEST_F(CudnnGraphs, AreNeverMalformed) {
+  const std::uint32_t seed = std::random_device{}();
+  std::mt19937 random(seed);
+  for (int i = 0; i < 300; ++i) {
+    ConvolutionSpec spec = random_convolutions::random_spec(random, 100, 20);
+    const Kind kinds[] = {Kind::kBias, Kind::kResidual, Kind::kRelu, Kind::kSigmoid,
+                          Kind::kTanh, Kind::kSwish,    Kind::kGelu};
+    for (std::size_t step = random() % 4; step > 0; --step)
+      spec.steps.push_back({kinds[random() % 7], random() % 2 == 0 ? DataType::kFloat32 : DataType::kFloat16});
+    try {
+      const ConvolutionGraph graph(spec, {.properties = &properties_});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported)
+          << error.what() << "; seed " << seed << ", x " << ulpscope::to_string(spec.input) << " w "
+          << ulpscope::to_string(spec.weights) << " groups " << spec.groups << " " << name_of(spec.operands) << " to "
+          << name_of(spec.stored);
+    }
+  }
 }
 
 TEST_F(CudnnGraphs, NameWhatIsWrong) {

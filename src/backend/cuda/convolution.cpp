@@ -7,6 +7,7 @@
 
 #include "backend/cuda/convolution_graph.h"
 #include "backend/cuda/cudnn.h"
+#include "backend/cuda/nvrtc.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -15,6 +16,8 @@ namespace {
 /// Destroys the handle with the last plan that runs on it.
 struct CudnnHandle {
   explicit CudnnHandle(void* stream) {
+    // cuDNN asks for NVRTC by its name alone: open, it is found wherever it lies.
+    nvrtc_version();
     cudnn::check(cudnn::functions().create(&handle), "start");
     if (const int status = cudnn::functions().set_stream(handle, stream); status != cudnn::kSuccess) {
       cudnn::functions().destroy(handle);
