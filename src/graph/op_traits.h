@@ -134,6 +134,7 @@ enum class Function : std::uint8_t {
   kWhere,
   kPad,
   kDropout,
+  kIsNan,
   kCast,
   kCastLike,
   kQuantize,

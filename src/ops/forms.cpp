@@ -33,6 +33,7 @@ std::optional<std::int64_t> gather_axis(const Layer& layer, std::int64_t rank) {
 }
 
 bool is_where(const Layer& layer) { return layer.op->function == Function::kWhere; }
+bool is_nan_test(const Layer& layer) { return layer.op->function == Function::kIsNan; }
 bool is_pad(const Layer& layer) { return layer.op->function == Function::kPad; }
 bool is_nearest_resize(const Layer& layer) {
   return is_resize(layer) && layer.attributes.text("mode", "nearest") == "nearest";

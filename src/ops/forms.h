@@ -26,6 +26,8 @@ std::optional<std::int64_t> concatenation_axis(const Layer& layer, std::int64_t 
 std::optional<std::int64_t> gather_axis(const Layer& layer, std::int64_t rank);
 /// Input 0 says for each element whether it is that of input 1 or of input 2.
 bool is_where(const Layer& layer);
+/// Says for each element whether it is not a number (IsNaN).
+bool is_nan_test(const Layer& layer);
 /// Elements are put around input 0, copies of its own or of a constant.
 bool is_pad(const Layer& layer);
 /// Every element of the result is one of input 0, chosen by the shapes and parameters alone: Resize in mode nearest.

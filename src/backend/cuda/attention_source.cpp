@@ -24,22 +24,41 @@ constexpr const char* kFunctions = R"(
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
+// An element times a factor, stored again.
+DEVICE u16 scaled(u16 x, float factor) { return NARROW(WIDEN(x) * factor); }
+DEVICE u32 scaled_pair(u32 x, float factor) {
+  return (u32)scaled((u16)x, factor) | (u32)scaled((u16)(x >> 16), factor) << 16;
+}
+
 // ROWS rows of COLUMNS elements, from row `first` of `limit`, into a tile of WIDTH elements a row; zeros beyond.
-template <int ROWS, int COLUMNS, int WIDTH, bool ALIGNED>
-DEVICE void fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row, i64 column) {
+template <int ROWS, int COLUMNS, int WIDTH, bool ALIGNED, bool SCALED>
+DEVICE void fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row, i64 column, float factor = 1.0f) {
   if constexpr (ALIGNED) {
     for (int i = threadIdx.x; i < ROWS * (WIDTH / 8); i += THREADS) {
       const int r = i / (WIDTH / 8), c = i % (WIDTH / 8) * 8;
       uint4* to = (uint4*)(tile + r * (WIDTH + PAD) + c);
-      if (first + r < limit && c < COLUMNS) *to = *(const uint4*)(from + (first + r) * row + c);
-      else *to = make_uint4(0, 0, 0, 0);
+      uint4 x = make_uint4(0, 0, 0, 0);
+      if (first + r < limit && c < COLUMNS) x = *(const uint4*)(from + (first + r) * row + c);
+      if (SCALED)
+        x = make_uint4(scaled_pair(x.x, factor), scaled_pair(x.y, factor), scaled_pair(x.z, factor),
+                       scaled_pair(x.w, factor));
+      *to = x;
     }
   } else {
     for (int i = threadIdx.x; i < ROWS * WIDTH; i += THREADS) {
       const int r = i / WIDTH, c = i % WIDTH;
-      tile[r * (WIDTH + PAD) + c] = first + r < limit && c < COLUMNS ? from[(first + r) * row + c * column] : (u16)0;
+      const u16 x = first + r < limit && c < COLUMNS ? from[(first + r) * row + c * column] : (u16)0;
+      tile[r * (WIDTH + PAD) + c] = SCALED ? scaled(x, factor) : x;
     }
   }
+}
+// Two probabilities as operands.
+DEVICE u32 probabilities(float p, float p1) {
+  if (NAN_IS_ZERO) {
+    p = p == p ? p : 0.0f;
+    p1 = p1 == p1 ? p1 : 0.0f;
+  }
+  return PAIR(p, p1);
 }
 DEVICE float row_max(float x) {
   x = larger(x, __shfl_xor_sync(~0u, x, 1));
@@ -63,7 +82,7 @@ extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
   const u16* const q = (const u16*)q_ + b * Q0 + h * Q1;
   const u16* const k = (const u16*)k_ + b * K0 + h * K1;
   const u16* const v = (const u16*)v_ + b * V0 + h * V1;
-  fill<WARPS * 16, DEPTH, DQ, WHOLE_Q>(tile_q, q, first, QUERIES, Q2, Q3);
+  fill<WARPS * 16, DEPTH, DQ, WHOLE_Q, SCALED_Q>(tile_q, q, first, QUERIES, Q2, Q3, FACTOR_Q);
   const i64 row = first + warp * 16 + (lane >> 2);  // And row + 8.
   const u32 at_q = (u32)__cvta_generic_to_shared(tile_q + (warp * 16 + (lane & 15)) * (DQ + PAD) + (lane >> 4) * 8);
   const u32 at_k = (u32)__cvta_generic_to_shared(tile_k + (lane & 7) * (DQ + PAD) + (lane >> 3) * 8);
@@ -98,9 +117,9 @@ SCORE
 #pragma unroll
   for (int n = 0; n < DV / 8; ++n) out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0.0f;
   auto weigh = [&](const float (&c)[4], const float (&c1)[4], float m0, float m1, float s0, float s1, int key) {
-    const u32 p[4] = {PAIR(expf(c[0] - m0) * s0, expf(c[1] - m0) * s0), PAIR(expf(c[2] - m1) * s1, expf(c[3] - m1) * s1),
-                      PAIR(expf(c1[0] - m0) * s0, expf(c1[1] - m0) * s0),
-                      PAIR(expf(c1[2] - m1) * s1, expf(c1[3] - m1) * s1)};
+    const u32 p[4] = {probabilities(expf(c[0] - m0) * s0, expf(c[1] - m0) * s0), probabilities(expf(c[2] - m1) * s1, expf(c[3] - m1) * s1),
+                      probabilities(expf(c1[0] - m0) * s0, expf(c1[1] - m0) * s0),
+                      probabilities(expf(c1[2] - m1) * s1, expf(c1[3] - m1) * s1)};
 #pragma unroll
     for (int n = 0; n < DV / 8; n += 2) {
       u32 b0, b1, b2, b3;
@@ -122,8 +141,8 @@ BODY
 )";
 
 constexpr const char* kInRegisters = R"(
-  fill<TILE, DEPTH, DQ, WHOLE_K>(tile_k, k, 0, KEYS, K2, K3);
-  fill<TILE, VALUES, DV, WHOLE_V>(tile_v, v, 0, KEYS, V2, V3);
+  fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, 0, KEYS, K2, K3, FACTOR_K);
+  fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v, v, 0, KEYS, V2, V3);
   __syncthreads();
   float c[TILE / 8][4], m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
 #pragma unroll
@@ -146,8 +165,8 @@ constexpr const char* kInRegisters = R"(
   s1 = 1.0f / row_sum(s1);
 #pragma unroll
   for (int n = 0; n < TILE / 8; n += 2) {
-    const u32 p[4] = {PAIR(c[n][0] * s0, c[n][1] * s0), PAIR(c[n][2] * s1, c[n][3] * s1),
-                      PAIR(c[n + 1][0] * s0, c[n + 1][1] * s0), PAIR(c[n + 1][2] * s1, c[n + 1][3] * s1)};
+    const u32 p[4] = {probabilities(c[n][0] * s0, c[n][1] * s0), probabilities(c[n][2] * s1, c[n][3] * s1),
+                      probabilities(c[n + 1][0] * s0, c[n + 1][1] * s0), probabilities(c[n + 1][2] * s1, c[n + 1][3] * s1)};
 #pragma unroll
     for (int d = 0; d < DV / 8; d += 2) {
       u32 b0, b1, b2, b3;
@@ -169,7 +188,7 @@ constexpr const char* kInTiles = R"(
   };
   for (i64 key = 0; key < KEYS; key += TILE) {
     __syncthreads();
-    fill<TILE, DEPTH, DQ, WHOLE_K>(tile_k, k, key, KEYS, K2, K3);
+    fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, key, KEYS, K2, K3, FACTOR_K);
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < TILE / 8; ++n) {
@@ -191,8 +210,8 @@ constexpr const char* kInTiles = R"(
   s1 = 1.0f / s1;
   for (i64 key = 0; key < KEYS; key += TILE) {
     __syncthreads();
-    fill<TILE, DEPTH, DQ, WHOLE_K>(tile_k, k, key, KEYS, K2, K3);
-    fill<TILE, VALUES, DV, WHOLE_V>(tile_v, v, key, KEYS, V2, V3);
+    fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, key, KEYS, K2, K3, FACTOR_K);
+    fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v, v, key, KEYS, V2, V3);
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < TILE / 8; n += 2) {
@@ -250,6 +269,13 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
   const auto define = [&](const std::string& name, auto value) { text += fmt::format("#define {} {}\n", name, value); };
   define("NAME", half ? "\"f16\"" : "\"bf16\"");
   define("PAIR", half ? "pair_f16" : "pair_bf16");
+  define("NAN_IS_ZERO", spec.nan_is_zero);
+  define("WIDEN", half ? "widen_f16" : "widen_bf16");
+  define("NARROW", half ? "narrow_f16" : "narrow_bf16");
+  define("SCALED_Q", spec.q_factor.has_value());
+  define("SCALED_K", spec.k_factor.has_value());
+  define("FACTOR_Q", literal(spec.q_factor.value_or(1.0f)));
+  define("FACTOR_K", literal(spec.k_factor.value_or(1.0f)));
   define("STORED", type_code(spec.stored));
   define("WARPS", form->warps);
   define("THREADS", form->warps * 32);
@@ -273,18 +299,25 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
   define("WHOLE_V", whole(spec.v, spec.value_depth, spec.alignment[2]));
   text += kFunctions;
   std::string arguments = "const u8* __restrict__ q_, const u8* __restrict__ k_, const u8* __restrict__ v_";
-  std::vector<std::string> pointers{""}, given{"sum"};
-  std::vector<ProgramInput> loads{{}};
-  for (std::size_t i = 0; i < spec.loads.size(); ++i) {
-    pointers.push_back(fmt::format("load{}", i));
-    given.emplace_back();
-    loads.push_back(spec.loads[i]);
-    arguments += fmt::format(", const u8* __restrict__ load{}", i);
+  std::string score;
+  int count = 0;
+  for (const AttentionSpec::Scores& part : spec.scores) {
+    const bool first = &part == &spec.scores[0];
+    std::vector<std::string> pointers{""}, given{first ? "sum" : "before"};
+    std::vector<ProgramInput> loads{{}};
+    for (const ProgramInput& load : part.loads) {
+      pointers.push_back(fmt::format("load{}", count));
+      given.emplace_back();
+      loads.push_back(load);
+      arguments += fmt::format(", const u8* __restrict__ load{}", count++);
+    }
+    const std::string prefix = first ? "r" : "t";
+    const std::vector<std::string> index{"b", "h", "i", "j"};
+    score += element_code(part.program, loads, pointers, given, index, prefix);
+    const std::string result = rounded_code(part.rounding, fmt::format("{}{}", prefix, part.result));
+    score += first ? fmt::format("const float before = {};\n", result) : fmt::format("return {};", result);
   }
   arguments += ", u8* __restrict__ out_";
-  const std::vector<std::string> index{"b", "h", "i", "j"};
-  const std::string score =
-      element_code(spec.program, loads, pointers, given, index, "r") + fmt::format("return r{};", spec.score);
   std::string kernel = replaced(kKernel, "ARGUMENTS", arguments);
   kernel = replaced(std::move(kernel), "SCORE\n", score + "\n");
   kernel = replaced(std::move(kernel), "BODY\n", form->in_registers ? kInRegisters : kInTiles);

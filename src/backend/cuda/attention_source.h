@@ -23,14 +23,22 @@ struct AttentionSpec {
   /// Strides in elements of b, h, row, and of an element of a row. Any; rows are contiguous where it matters.
   std::array<std::int64_t, 4> q{}, k{}, v{}, out{};
   std::array<int, 4> alignment{16, 16, 16, 16};  ///< Of the addresses of q, k, v, out.
-  /// A program without rows over (batch, heads, queries, keys): load 0 is the sum, the others are `loads`; gives what
-  /// the softmax takes in register `score`.
-  Program program;
-  Register score = 0;
-  std::vector<ProgramInput> loads;  ///< Of the program, from load 1 on.
+  /// What elements of q and k are multiplied by, and rounded to `type` again, before anything else.
+  std::optional<float> q_factor, k_factor;
+  /// Programs without rows over (batch, heads, queries, keys), one after the other. Load 0 of the first is the sum,
+  /// that of the second what the first gives, rounded; the second gives what the softmax takes.
+  struct Scores {
+    Program program;
+    Register result = 0;
+    std::vector<ProgramInput> loads;      ///< From load 1 on.
+    Rounding rounding = Rounding::kNone;  ///< Of the result.
+  };
+  std::array<Scores, 2> scores;
+  bool nan_is_zero = false;  ///< Probabilities that are not a number count as 0.
 };
 
-/// kernel(q, k, v, loads..., out). Nothing for what it has no form for: a depth that is no multiple of 8, above 256,
+/// kernel(q, k, v, loads of both programs..., out). Nothing for what it has no form for: a depth that is no multiple of
+/// 8, above 256,
 /// ...
 std::optional<KernelSource> attention_source(const AttentionSpec& spec);
 

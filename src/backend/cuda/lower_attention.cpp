@@ -1,4 +1,5 @@
-// Attention: a group of two products with a softmax between them, as one generated kernel.
+// Attention: two products with a softmax between them as one generated kernel, whether they are one group (nothing is
+// rounded between them) or several (what would have been stored is rounded all the same).
 #include <algorithm>
 
 #include "backend/cuda/attention_source.h"
@@ -42,31 +43,138 @@ std::optional<std::array<std::int64_t, 4>> four_strides(const Shape& shape, std:
 
 }  // namespace
 
-bool Lowering::lower_attention(std::span<const KernelDescription> kernels) {
-  if (kernels.size() != 3) return false;
-  const auto* scores = std::get_if<ProductKernel>(&kernels[0]);
-  const auto* softmax = std::get_if<ProgramKernel>(&kernels[1]);
-  const auto* values = std::get_if<ProductKernel>(&kernels[2]);
-  if (scores == nullptr || softmax == nullptr || values == nullptr || scores->integers || values->integers)
-    return false;
-  const auto first = ops::matrix_form(layer(scores->layer)), second = ops::matrix_form(layer(values->layer));
-  if (!first || !first->plain || !second || !second->plain) return false;
-  const auto x = softmax_operand(*softmax);
-  if (!x || scores->epilogue.outputs.size() != 1 || values->epilogue.outputs.size() != 1) return false;
-  const auto& [score_source, score_store] = scores->epilogue.outputs[0];
-  const auto& [out_source, out_store] = values->epilogue.outputs[0];
-  const TensorId probabilities = softmax->outputs[0].store.tensor;
-  if (values->operands[0].tensor != probabilities || out_source != 0 || out_store.exact || out_store.tensor == kNone)
-    return false;
-  if (score_store.rounding != Rounding::kNone || softmax->outputs[0].store.rounding != Rounding::kNone) return false;
-  const Operand &q = scores->operands[0], &k = scores->operands[1], &v = values->operands[1];
+/// Every pair of products with a softmax between them: its kernels but the last wait for that one.
+void Lowering::find_attentions() {
+  for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
+    for (const KernelDescription& description : kernels)
+      if (const auto* values = std::get_if<ProductKernel>(&description))
+        if (auto found = attention_of(*values)) {
+          for (const KernelDescription* part : found->parts) deferred_.insert(part);
+          attentions_[values] = std::move(*found);
+        }
+}
+
+std::optional<Lowering::Attention> Lowering::attention_of(const ProductKernel& values) const {
+  const auto plain_product = [&](const ProductKernel& kernel) {
+    const auto form = ops::matrix_form(layer(kernel.layer));
+    return form && form->plain && !kernel.integers && kernel.epilogue.outputs.size() == 1 &&
+           kernel.epilogue.outputs[0].store.tensor != kNone;
+  };
+  if (!plain_product(values) || values.epilogue.outputs[0].source != 0) return std::nullopt;
+  Attention result;
+  const KernelDescription* producer = sole_producer(values.operands[0].tensor, 1);
+  if (producer == nullptr) return std::nullopt;
+  if (const auto* where = std::get_if<LayerKernel>(producer)) {
+    // Where(IsNaN(p), 0, p): rows without a score.
+    const Layer& l = layer(where->layer);
+    if (!ops::is_where(l) || where->open || !is_zero(l.inputs[1])) return std::nullopt;
+    const KernelDescription* test = sole_producer(l.inputs[0], 1);
+    const auto* is_nan = test == nullptr ? nullptr : std::get_if<LayerKernel>(test);
+    const KernelDescription* tested = sole_producer(l.inputs[2], 2);
+    if (is_nan == nullptr || tested == nullptr || !ops::is_nan_test(layer(is_nan->layer)) ||
+        layer(is_nan->layer).inputs[0] != l.inputs[2])
+      return std::nullopt;
+    if (where->outputs[0].rounding != Rounding::kNone && where->outputs[0].rounding != values.operands[0].rounding)
+      return std::nullopt;
+    result.nan_is_zero = true;
+    result.parts = {test, producer};
+    producer = tested;
+  }
+  result.softmax = std::get_if<ProgramKernel>(producer);
+  if (result.softmax == nullptr) return std::nullopt;
+  const auto x = softmax_operand(*result.softmax);
+  const Rounding stored = result.softmax->outputs.empty() ? Rounding::kNone : result.softmax->outputs[0].store.rounding;
+  if (!x || (stored != Rounding::kNone && stored != values.operands[0].rounding)) return std::nullopt;
+  result.score = *x;
+  result.parts.insert(result.parts.begin(), producer);
+  for (const Load& load : result.softmax->loads) {
+    const TensorId tensor = load.operand.tensor;
+    if (load.source != Load::Source::kTensor || spec_.is_constant(tensor)) continue;
+    const KernelDescription* first = sole_producer(tensor, 1);
+    const auto* product = first == nullptr ? nullptr : std::get_if<ProductKernel>(first);
+    if (product == nullptr || !plain_product(*product) || product->epilogue.outputs[0].store.tensor != tensor) continue;
+    const Store& store = product->epilogue.outputs[0].store;
+    const Rounding read = load.operand.exact ? Rounding::kNone : load.operand.rounding;
+    const Rounding kept = load.operand.exact ? Rounding::kNone : store.rounding;
+    if (read != Rounding::kNone && kept != Rounding::kNone && read != kept) continue;
+    result.rounding = kept != Rounding::kNone ? kept : read;
+    result.scores = product;
+    result.parts.insert(result.parts.begin(), first);
+    break;
+  }
+  if (result.scores == nullptr) return std::nullopt;
+  result.q = result.scores->operands[0];
+  result.k = result.scores->operands[1];
+  for (auto [operand, factor] : {std::pair(&result.q, &result.q_factor), std::pair(&result.k, &result.k_factor)})
+    if (const auto found = multiplied(*operand)) {
+      result.parts.insert(result.parts.begin(), sole_producer(operand->tensor, 1));
+      *operand = found->first;
+      *factor = found->second;
+    }
+  return result;
+}
+
+const KernelDescription* Lowering::sole_producer(TensorId id, std::size_t readers) const {
+  const auto found = id == kNone || spec_.output[id] ? uses_.end() : uses_.find(id);
+  return found == uses_.end() || found->second.readers.size() != readers ? nullptr : found->second.producer;
+}
+
+std::optional<std::pair<Operand, float>> Lowering::multiplied(const Operand& operand) const {
+  const KernelDescription* producer = sole_producer(operand.tensor, 1);
+  const auto* kernel = producer == nullptr ? nullptr : std::get_if<ProgramKernel>(producer);
+  if (kernel == nullptr || kernel->outputs.size() != 1 || kernel->outputs[0].store.exact) return std::nullopt;
+  if (kernel->outputs[0].store.rounding != operand.rounding) return std::nullopt;
+  const auto& values = kernel->program.values;
+  const Program::Value& product = values[kernel->outputs[0].source];
+  if (product.kind != Program::Kind::kResult || product.instruction != Instruction::kMul) return std::nullopt;
+  std::optional<Operand> source;
+  std::optional<float> factor;
+  for (Register r : {product.a, product.b}) {
+    const Program::Value& value = values[r];
+    if (value.kind == Program::Kind::kConstant) factor = value.constant;
+    if (value.kind != Program::Kind::kLoad) continue;
+    const Load& load = kernel->loads[value.load];
+    if (load.source != Load::Source::kTensor || load.per_channel || load.operand.integers) continue;
+    if (spec_.is_constant(load.operand.tensor)) {
+      const Tensor known = constants_.get(load.operand);
+      if (known.size() == 1 && known.type() == DataType::kFloat32) factor = known.data<float>()[0];
+    } else if (!load.operand.exact && shape(load.operand.tensor) == kernel->domain &&
+               load.operand.rounding == operand.rounding) {
+      source = load.operand;
+    }
+  }
+  return source && factor ? std::optional(std::pair(*source, *factor)) : std::nullopt;
+}
+
+bool Lowering::is_zero(TensorId id) const {
+  if (id == kNone || !spec_.is_constant(id)) return false;
+  const Tensor& value = spec_.value(id);
+  return value.size() == 1 && value.type() == DataType::kFloat32 && value.data<float>()[0] == 0.0f;
+}
+
+void Lowering::lower_parts(const Attention& attention) {
+  for (const KernelDescription* part : attention.parts) {
+    deferred_.erase(part);
+    std::visit([&](const auto& described) { lower(described); }, *part);
+  }
+}
+
+bool Lowering::lower_attention(const Attention& attention, const ProductKernel& values) {
+  const ProductKernel& scores = *attention.scores;
+  const ProgramKernel& softmax = *attention.softmax;
+  const Store &score_store = scores.epilogue.outputs[0].store, &out_store = values.epilogue.outputs[0].store;
+  const Operand &q = attention.q, &k = attention.k, &v = values.operands[1];
   AttentionSpec spec;
+  spec.q_factor = attention.q_factor;
+  spec.k_factor = attention.k_factor;
+  spec.nan_is_zero = attention.nan_is_zero;
   spec.type = type_of(q.rounding);
-  if (spec.type == DataType::kFloat32 || type_of(values->operands[0].rounding) != spec.type) return false;
+  if (spec.type == DataType::kFloat32 || type_of(values.operands[0].rounding) != spec.type || out_store.exact)
+    return false;
   for (const Operand* operand : {&q, &k, &v})
     if (spec_.is_constant(operand->tensor) || type_of(operand->rounding) != spec.type) return false;
-  const Shape& domain = softmax->domain;
-  if (domain.size() < 2 || domain.size() > 4 || scores->epilogue.domain != domain || num_elements(domain) == 0)
+  const Shape& domain = softmax.domain;
+  if (domain.size() < 2 || domain.size() > 4 || scores.epilogue.domain != domain || num_elements(domain) == 0)
     return false;
   Shape four(4 - domain.size(), 1);
   four.insert(four.end(), domain.begin(), domain.end());
@@ -75,35 +183,14 @@ bool Lowering::lower_attention(std::span<const KernelDescription> kernels) {
   spec.depth = q_shape.back();
   spec.value_depth = v_shape.back();
   spec.stored = type_of(out_store.rounding);
-  current_ = values->layer;
+  current_ = values.layer;
   const View q_view = read_as(q, spec.type), k_view = read_as(k, spec.type), v_view = read_as(v, spec.type);
   const auto q_strides = four_strides(q_shape, q_view.strides), v_strides = four_strides(v_shape, v_view.strides);
   auto k_strides = four_strides(shape(k.tensor), k_view.strides);
   if (!q_strides || !k_strides || !v_strides) return false;
   std::swap((*k_strides)[2], (*k_strides)[3]);  // It is [depth, keys].
   spec.q = *q_strides, spec.k = *k_strides, spec.v = *v_strides;
-
-  // What the sums become on their way to the softmax: the epilogue of the first product, then the program's beginning.
-  ProgramAssembly assembly(four, 0);
-  ProgramKernel before = scores->epilogue, after = *softmax;
-  before.domain = after.domain = four;
-  after.row_dims = 0;
-  after.outputs[0].source = *x;
-  const View sum{-1, DataType::kFloat32, 0, dense_strides(four)};
-  std::vector<Register> first_registers(before.program.values.size(), -1), registers(after.program.values.size(), -1);
-  first_registers[0] = assembly.input(sum, sum.strides, Rounding::kNone);
-  if (before.layers.empty()) before.layers = {scores->layer};
-  assemble(before, assembly, first_registers);
-  for (std::size_t r = 0; r < after.program.values.size(); ++r) {
-    const Program::Value& value = after.program.values[r];
-    if (value.kind == Program::Kind::kLoad && after.loads[value.load].operand.tensor == score_store.tensor)
-      registers[r] = first_registers[score_source];
-  }
-  assemble(after, assembly, registers);
-  spec.score = registers[*x];
-  spec.program = assembly.spec().program;
-  spec.loads.assign(assembly.spec().inputs.begin() + 1, assembly.spec().inputs.end());
-
+  spec.alignment = {alignment_of(q_view), alignment_of(k_view), alignment_of(v_view), 16};
   // Heads side by side in memory, as the layers behind them want them.
   const Shape& result = shape(out_store.tensor);
   std::vector<std::int64_t> strides = dense_strides(result);
@@ -112,12 +199,39 @@ bool Lowering::lower_attention(std::span<const KernelDescription> kernels) {
     strides = {result[2] * row, result[3], row, 1};
   }
   spec.out = *four_strides(result, strides);
-  spec.alignment = {alignment_of(q_view), alignment_of(k_view), alignment_of(v_view), 16};
+
+  KernelStep step;
+  step.reads = {pointer(q_view), pointer(k_view), pointer(v_view)};
+  // What the sums become on their way to the softmax: the epilogue of the first product, then the program's beginning.
+  const auto add_scores = [&](AttentionSpec::Scores& part, ProgramKernel kernel, Register source, TensorId given,
+                              Rounding rounding) {
+    kernel.domain = four;
+    kernel.row_dims = 0;
+    if (kernel.layers.empty()) kernel.layers = {scores.layer};
+    ProgramAssembly assembly(four, 0);
+    const Register sum = assembly.input({-1, DataType::kFloat32, 0, {}}, dense_strides(four), Rounding::kNone);
+    kernel.outputs[0].source = source;
+    kernel.outputs.resize(1);
+    std::vector<Register> registers(kernel.program.values.size(), -1);
+    for (std::size_t r = 0; r < registers.size(); ++r) {
+      const Program::Value& value = kernel.program.values[r];
+      if (value.kind != Program::Kind::kLoad) continue;
+      const Load& load = kernel.loads[value.load];
+      if (load.source == Load::Source::kResult || (given != kNone && load.operand.tensor == given)) registers[r] = sum;
+    }
+    assemble(kernel, assembly, registers);
+    part.program = assembly.spec().program;
+    part.result = registers[source];
+    part.loads.assign(assembly.spec().inputs.begin() + 1, assembly.spec().inputs.end());
+    part.rounding = rounding;
+    step.reads.insert(step.reads.end(), assembly.reads().begin() + 1, assembly.reads().end());
+  };
+  add_scores(spec.scores[0], scores.epilogue, scores.epilogue.outputs[0].source, kNone, attention.rounding);
+  add_scores(spec.scores[1], softmax, attention.score, score_store.tensor, Rounding::kNone);
   const auto source = attention_source(spec);
   if (!source) return false;
-  const View out = define(out_store, strides);
-  KernelStep step{*source, {pointer(q_view), pointer(k_view), pointer(v_view)}, {pointer(out)}};
-  step.reads.insert(step.reads.end(), assembly.reads().begin() + 1, assembly.reads().end());
+  step.source = *source;
+  step.writes = {pointer(define(out_store, strides))};
   add(std::move(step));
   return true;
 }

@@ -113,6 +113,67 @@ View Lowering::convolution_input(const ProductKernel& kernel, const ConvolutionS
   return to;
 }
 
+bool Lowering::lower_patches(const ProductKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const ProgramKernel& epilogue = kernel.epilogue;
+  if (!ops::is_convolution(l) || ops::is_transposed_convolution(l) || kernel.integers) return false;
+  for (std::size_t i = 0; i < l.inputs.size(); ++i)
+    if (l.inputs[i] != kNone && spec_.is_constant(l.inputs[i]) != (i > 0)) return false;
+  const Shape &input = shape(l.inputs[0]), &window = shape(l.inputs[1]);
+  const ops::WindowGeometry g = ops::conv_geometry(l, input, window);
+  const std::size_t rank = g.rank();
+  if (g.groups != 1 || num_elements(g.kernel) == 1) return false;
+  for (std::size_t d = 0; d < rank; ++d)
+    if (g.strides[d] != g.kernel[d] || g.dilations[d] != 1 || g.pads_begin[d] != 0 || g.pads_end[d] != 0) return false;
+  MatrixProductSpec spec{.m = input[0] * num_elements(g.output), .n = window[0], .k = num_elements(window) / window[0]};
+  spec.operands = type_of(kernel.operands[0].rounding);
+  spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
+  spec.a = {spec.k, 1, 0};
+  spec.b = {1, spec.k, 0};
+  spec.d = {spec.n, 1, 0};
+  const auto& outputs = epilogue.outputs;
+  const bool whole = outputs.size() == 1 && outputs[0].source == 0 && !outputs[0].store.exact &&
+                     type_of(outputs[0].store.rounding) == spec.operands;
+  const Rounding rounding = kernel.operands[1].rounding;
+  std::string key;
+  const ConstantSource weights = constants_.convolution_weights(kernel, rounding, key);
+  std::string bias_key = key;
+  Results results;
+  results.channel = 1;
+  results.bias = constants_.convolution_bias(kernel, rounding, bias_key);
+  spec.bias = whole && results.bias;
+  spec.result = whole ? spec.operands : DataType::kFloat32;
+  if (!target_.has_product(spec)) return false;
+  // Rows of the matrix: the elements of one window, channel by channel, as the weights have them.
+  const View from = device_view(kernel.operands[0]);
+  Shape dims{input[0]};
+  std::vector<std::int64_t> read{from.strides[0]};
+  for (std::size_t d = 0; d < rank; ++d) {
+    dims.push_back(g.output[d]);
+    read.push_back(from.strides[d + 2] * g.kernel[d]);
+  }
+  dims.push_back(input[1]);
+  read.push_back(from.strides[1]);
+  for (std::size_t d = 0; d < rank; ++d) {
+    dims.push_back(g.kernel[d]);
+    read.push_back(from.strides[d + 2]);
+  }
+  const View windows = copied({from.buffer, from.type, from.offset, read}, dims, spec.operands,
+                              kernel.operands[0].rounding, dense_strides(dims));
+  ProductStep step;
+  step.a = pointer(windows);
+  step.b = pointer(constant_memory(key + "|rows", spec.operands, weights));
+  if (spec.bias) step.bias = pointer(constant_view(results.bias, bias_key + "|bias", spec.result));
+  results.view = whole ? define(outputs[0].store, channels_last_strides(epilogue.domain))
+                       : new_view(spec.result, epilogue.domain, channels_last_strides(epilogue.domain));
+  step.d = pointer(results.view);
+  step.spec = spec;
+  add(std::move(step));
+  if (spec.bias) results.bias = {};
+  lower_epilogue(kernel, results);
+  return true;
+}
+
 bool Lowering::lower_convolution(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;

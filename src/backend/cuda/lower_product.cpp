@@ -37,9 +37,14 @@ Tensor joined(const std::vector<Tensor>& parts) {
 void Lowering::lower(const ProductKernel& kernel) {
   current_ = kernel.layer;
   if (lowered_.contains(&kernel)) return;
+  if (const auto attention = attentions_.find(&kernel); attention != attentions_.end()) {
+    if (lower_attention(attention->second, kernel)) return;
+    lower_parts(attention->second);
+    current_ = kernel.layer;
+  }
   const bool empty = num_elements(kernel.epilogue.domain) == 0;
   if (!empty && !has_unsigned(kernel)) {
-    if (lower_with_others(kernel) || lower_matrices(kernel) || lower_convolution(kernel)) return;
+    if (lower_with_others(kernel) || lower_matrices(kernel) || lower_patches(kernel) || lower_convolution(kernel)) return;
   }
   lower_host_product(kernel);
 }
@@ -377,7 +382,12 @@ Register Lowering::append_scaling(const Results& results, ProgramAssembly& assem
 
 void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& results) {
   const ProgramKernel& epilogue = kernel.epilogue;
-  if (epilogue.outputs.empty()) return;
+  if (num_elements(epilogue.domain) == 0)
+    for (const auto& [source, store] : epilogue.outputs) {
+      define(store, dense_strides(epilogue.domain));
+      define_exact(store, dense_strides(epilogue.domain));
+    }
+  if (epilogue.outputs.empty() || num_elements(epilogue.domain) == 0) return;
   if (epilogue.outputs.size() == 1 && epilogue.outputs[0].source == results.done) {
     const Store& store = epilogue.outputs[0].store;
     const auto& own = locations_[store.tensor].device;

@@ -39,11 +39,11 @@ Steps Lowering::run() {
     locations_[id].host = new_host(spec_.type(id), spec_.shape(id));
     made_.host.back().input = static_cast<int>(i);
   }
-  for (const std::vector<KernelDescription>& kernels : schedule_.kernels) {
-    if (lower_attention(kernels)) continue;
+  find_uses();
+  find_attentions();
+  for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
     for (const KernelDescription& kernel : kernels)
-      std::visit([&](const auto& described) { lower(described); }, kernel);
-  }
+      if (!deferred_.contains(&kernel)) std::visit([&](const auto& described) { lower(described); }, kernel);
   current_ = kNone;
   for (const Operand& output : schedule_.outputs) made_.outputs.push_back(host_value(output));
   if (!host_layers_.empty())
@@ -53,6 +53,34 @@ Steps Lowering::run() {
   hoist_host_steps();
   find_lifetimes();
   return std::move(made_);
+}
+
+void Lowering::find_uses() {
+  for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
+    for (const KernelDescription& kernel : kernels) {
+      const auto reads = [&](const Operand& operand) {
+        if (operand.tensor == kNone) return;
+        std::vector<const KernelDescription*>& readers = uses_[operand.tensor].readers;
+        if (readers.empty() || readers.back() != &kernel) readers.push_back(&kernel);
+      };
+      const auto program = [&](const ProgramKernel& described) {
+        for (const Load& load : described.loads)
+          if (load.source == Load::Source::kTensor) reads(load.operand);
+        for (const auto& output : described.outputs)
+          if (output.store.tensor != kNone) uses_[output.store.tensor].producer = &kernel;
+      };
+      if (const auto* described = std::get_if<ProgramKernel>(&kernel)) {
+        program(*described);
+      } else if (const auto* product = std::get_if<ProductKernel>(&kernel)) {
+        std::ranges::for_each(product->operands, reads);
+        program(product->epilogue);
+      } else {
+        const auto& single = std::get<LayerKernel>(kernel);
+        std::ranges::for_each(single.operands, reads);
+        for (const Store& store : single.outputs)
+          if (store.tensor != kNone) uses_[store.tensor].producer = &kernel;
+      }
+    }
 }
 
 // --- Memory

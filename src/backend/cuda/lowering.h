@@ -75,6 +75,7 @@ class Lowering {
   const Shape& shape(TensorId id) const { return *spec_.shape(id); }
 
   // lowering.cpp
+  void find_uses();
   template <typename Work>
   void add(Work work) {
     made_.steps.push_back({std::move(work), current_});
@@ -159,6 +160,8 @@ class Lowering {
   View read_integers(const Operand& operand, std::vector<std::int64_t> strides);
 
   // lower_convolution.cpp
+  /// Windows side by side, as a product of matrices.
+  bool lower_patches(const ProductKernel& kernel);
   bool lower_convolution(const ProductKernel& kernel);
   View convolution_input(const ProductKernel& kernel, const ConvolutionSpec& spec,
                          const std::vector<std::int64_t>& spread);
@@ -168,7 +171,27 @@ class Lowering {
                             Results results);
 
   // lower_attention.cpp
-  bool lower_attention(std::span<const KernelDescription> kernels);
+  /// Kernels that attention consists of; `parts`: all but the last product, in their order.
+  struct Attention {
+    const ProductKernel* scores = nullptr;
+    const ProgramKernel* softmax = nullptr;
+    Register score = 0;                   ///< Of the softmax's program: what it is taken of.
+    Rounding rounding = Rounding::kNone;  ///< Of the scores between both.
+    bool nan_is_zero = false;
+    /// Operands of the first product, of what they were before a number was multiplied in.
+    Operand q, k;
+    std::optional<float> q_factor, k_factor;
+    std::vector<const KernelDescription*> parts;
+  };
+  void find_attentions();
+  std::optional<Attention> attention_of(const ProductKernel& values) const;
+  bool is_zero(TensorId id) const;
+  /// Nobody but so many kernels read it, and it is not handed out; the kernel that makes it, else null.
+  const KernelDescription* sole_producer(TensorId id, std::size_t readers) const;
+  /// The operand is another one times a number, stored in the type that the operand is read in: that one.
+  std::optional<std::pair<Operand, float>> multiplied(const Operand& operand) const;
+  void lower_parts(const Attention& attention);
+  bool lower_attention(const Attention& attention, const ProductKernel& values);
 
   // lower_layer.cpp
   void lower(const LayerKernel& kernel);
@@ -198,6 +221,14 @@ class Lowering {
   std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;
   std::set<std::string> host_layers_;       ///< Names, for one warning.
   std::set<const ProductKernel*> lowered_;  ///< With others, ahead of their turn.
+  /// Who makes and who reads a tensor, each kernel once.
+  struct Uses {
+    const KernelDescription* producer = nullptr;
+    std::vector<const KernelDescription*> readers;
+  };
+  std::map<TensorId, Uses> uses_;
+  std::map<const ProductKernel*, Attention> attentions_;
+  std::set<const KernelDescription*> deferred_;  ///< Kernels that wait for the attention they belong to.
 };
 
 }  // namespace ulpscope::cuda

@@ -65,6 +65,7 @@ OpTable logic() {
       unary<FloatTypes>({.name = "IsNaN",
                          .since_version = 9,
                          .precision = kFixed,
+                         .function = Function::kIsNan,
                          .storage_types = StorageTypes::kTaken,
                          .infer = infer_comparison},
                         [](auto x) { return x != x; }),
