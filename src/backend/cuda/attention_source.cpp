@@ -60,9 +60,10 @@ DEVICE u32 probabilities(float p, float p1) {
   }
   return PAIR(p, p1);
 }
+// A score that is not a number is lost here, but not in the sum: the whole row becomes one.
 DEVICE float row_max(float x) {
-  x = larger(x, __shfl_xor_sync(~0u, x, 1));
-  return larger(x, __shfl_xor_sync(~0u, x, 2));
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 DEVICE float row_sum(float x) {
   x += __shfl_xor_sync(~0u, x, 1);
@@ -88,24 +89,36 @@ extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
   const u32 at_k = (u32)__cvta_generic_to_shared(tile_k + (lane & 7) * (DQ + PAD) + (lane >> 3) * 8);
   const u32 at_v = (u32)__cvta_generic_to_shared(tile_v + (lane & 15) * (DV + PAD) + (lane >> 4) * 8);
 
+  // Queries as operands: in registers where they are few.
+  u32 kept[QUERIES_KEPT ? DQ / 16 : 1][4];
+  if (QUERIES_KEPT) {
+    __syncthreads();
+#pragma unroll
+    for (int d = 0; d < DQ / 16; ++d) LDMATRIX("", kept[d][0], kept[d][1], kept[d][2], kept[d][3], at_q + d * 32);
+  }
   // Sums of products of this warp's queries with the 8 keys from `key` of the tile on.
   auto multiply = [&](float (&c)[4], int key) {
     c[0] = c[1] = c[2] = c[3] = 0.0f;
 #pragma unroll
-    for (int d = 0; d < DQ; d += 32) {
-      u32 a[4], b0, b1, b2, b3;
-      LDMATRIX("", a[0], a[1], a[2], a[3], at_q + d * 2);
-      LDMATRIX("", b0, b1, b2, b3, at_k + (key * (DQ + PAD) + d) * 2);
-      MMA(c, a, b0, b1);
-      if (d + 16 < DQ) {
-        LDMATRIX("", a[0], a[1], a[2], a[3], at_q + d * 2 + 32);
+    for (int d = 0; d < DQ / 16; d += 2) {
+      u32 b0, b1, b2, b3;
+      LDMATRIX("", b0, b1, b2, b3, at_k + (key * (DQ + PAD) + d * 16) * 2);
+      if constexpr (QUERIES_KEPT) {
+        MMA(c, kept[d], b0, b1);
+        MMA(c, kept[d + 1], b2, b3);
+      } else {
+        u32 a[4];
+        LDMATRIX("", a[0], a[1], a[2], a[3], at_q + d * 32);
+        MMA(c, a, b0, b1);
+        LDMATRIX("", a[0], a[1], a[2], a[3], at_q + d * 32 + 32);
         MMA(c, a, b2, b3);
       }
     }
   };
   // What the softmax takes of them; -infinity beyond the keys.
   auto score = [&](float sum, i64 i, i64 j) -> float {
-    if (j >= KEYS || i >= QUERIES) return -INFINITE;
+    if (KEYS % TILE != 0 && j >= KEYS) return -INFINITE;
+    if (QUERIES % (WARPS * 16) != 0) i = i < QUERIES ? i : QUERIES - 1;  // Computed for nothing, but read in bounds.
 SCORE
   };
   auto scores = [&](float (&c)[4], i64 key) {
@@ -149,8 +162,8 @@ constexpr const char* kInRegisters = R"(
   for (int n = 0; n < TILE / 8; ++n) {
     multiply(c[n], n * 8);
     scores(c[n], n * 8);
-    m0 = larger(m0, larger(c[n][0], c[n][1]));
-    m1 = larger(m1, larger(c[n][2], c[n][3]));
+    m0 = fmaxf(m0, fmaxf(c[n][0], c[n][1]));
+    m1 = fmaxf(m1, fmaxf(c[n][2], c[n][3]));
   }
   m0 = row_max(m0);
   m1 = row_max(m1);
@@ -181,9 +194,12 @@ constexpr const char* kInTiles = R"(
   float m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
   // A row without a finite score so far has no sum yet.
   auto join = [](float& m, float& s, const float (&x)[2]) {
-    const float next = larger(m, larger(x[0], x[1]));
-    if (next == -INFINITE) return;
-    s = (m == -INFINITE ? 0.0f : s * expf(m - next)) + (expf(x[0] - next) + expf(x[1] - next));
+    const float next = fmaxf(m, fmaxf(x[0], x[1]));
+    if (next == -INFINITE) {
+      if (x[0] != x[0] || x[1] != x[1]) s = x[0] + x[1];
+      return;
+    }
+    s = s * (m == -INFINITE ? 0.0f : expf(m - next)) + (expf(x[0] - next) + expf(x[1] - next));
     m = next;
   };
   for (i64 key = 0; key < KEYS; key += TILE) {
@@ -201,7 +217,7 @@ constexpr const char* kInTiles = R"(
   }
   auto join_lanes = [](float& m, float& s) {
     const float whole = row_max(m);
-    s = row_sum(m == -INFINITE ? 0.0f : s * expf(m - whole));
+    s = row_sum(s * (m == -INFINITE ? 0.0f : expf(m - whole)));
     m = whole;
   };
   join_lanes(m0, s0);
@@ -270,6 +286,7 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
   define("NAME", half ? "\"f16\"" : "\"bf16\"");
   define("PAIR", half ? "pair_f16" : "pair_bf16");
   define("NAN_IS_ZERO", spec.nan_is_zero);
+  define("QUERIES_KEPT", form->dq <= 128);
   define("WIDEN", half ? "widen_f16" : "widen_bf16");
   define("NARROW", half ? "narrow_f16" : "narrow_bf16");
   define("SCALED_Q", spec.q_factor.has_value());

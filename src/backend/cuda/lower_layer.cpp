@@ -46,7 +46,7 @@ void Lowering::lower(const LayerKernel& kernel) {
   for (TensorId id : present(l.inputs)) {
     settled &= spec_.shape(id) && is_plain(spec_.type(id)) && num_elements(shape(id)) > 0;
     if (!spec_.is_constant(id))
-      on_host &= !locations_[id].device && physical_type(spec_.type(id)) != DataType::kFloat32;
+      on_host &= !locations_[id].device && !locations_[id].fine && physical_type(spec_.type(id)) != DataType::kFloat32;
   }
   for (TensorId id : present(l.outputs)) {
     settled &= spec_.shape(id) && is_plain(spec_.type(id)) && num_elements(shape(id)) > 0;
@@ -64,39 +64,34 @@ void Lowering::lower(const LayerKernel& kernel) {
 /// Layers that only rename or permute dimensions.
 bool Lowering::lower_view(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
-  const TensorId input = l.inputs[0];
-  if (spec_.is_constant(input)) return false;
-  const Shape &from = shape(input), &to = shape(l.outputs[0]);
-  std::vector<std::int64_t> strides;
-  if (const auto permutation = ops::permutation(l, static_cast<std::int64_t>(from.size()))) {
-    const View view = device_view(kernel.operands[0]);
-    for (std::int64_t d : *permutation) strides.push_back(view.strides[static_cast<std::size_t>(d)]);
-  } else {
-    std::vector<const Tensor*> values;
-    for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
-    if (!ops::is_view(l, values)) return false;
-    const View view = device_view(kernel.operands[0]);
-    const auto same = reshaped_strides(from, view.strides, to);
-    if (!same) {
-      Operand dense = kernel.operands[0];
-      dense.rounding = kernel.outputs[0].rounding;
-      const DataType declared = physical_type(spec_.type(input));
-      const DataType type = declared != DataType::kFloat32        ? declared
-                            : is_exact(view.type, dense.rounding) ? view.type
-                                                                  : type_of(dense.rounding);
-      View copy = read_as(dense, type, dense_strides(from));
-      copy.strides = dense_strides(to);
-      if (alias(kernel.outputs[0], copy)) return true;
-      return false;
-    }
-    strides = *same;
+  const Store& store = kernel.outputs[0];
+  if (spec_.is_constant(l.inputs[0])) return false;
+  const Shape &from = shape(l.inputs[0]), &to = shape(l.outputs[0]);
+  const auto permutation = ops::permutation(l, static_cast<std::int64_t>(from.size()));
+  std::vector<const Tensor*> values;
+  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
+  if (!permutation && !ops::is_view(l, values)) return false;
+  auto [view, dims] = fine_view(kernel.operands[0]);
+  auto fine = refined({dims, view.strides}, permutation ? from : to);
+  if (!fine) {
+    // Sizes that do not divide each other: only a dense tensor has the new shape.
+    view = read_as({l.inputs[0], store.rounding},
+                   is_exact(view.type, store.rounding) ? view.type : type_of(store.rounding), dense_strides(from));
+    fine = {to, dense_strides(to)};
+  } else if (permutation) {
+    fine = permuted(*fine, from, *permutation);
   }
-  View view = device_view(kernel.operands[0]);
-  view.strides = std::move(strides);
-  if (alias(kernel.outputs[0], view)) return true;
-  if (kernel.outputs[0].exact) return false;
-  const View stored = define(kernel.outputs[0], ordered_strides(to, view.strides));
-  add(KernelStep{copy_source({view.type, to, view.strides}, {stored.type, to, stored.strides}),
+  view.strides = fine->strides;
+  const bool held = spec_.is_held_as_float(l.outputs[0]);
+  if (!store.exact && (!held || is_exact(view.type, store.rounding))) {
+    place(store.tensor, std::move(view), fine->dims);
+    return true;
+  }
+  if (store.exact) return false;
+  const View stored = define(store, dense_strides(to));
+  const auto target = refined({to, stored.strides}, fine->dims);
+  if (!target || target->dims != fine->dims) throw InternalError("a view without finer dimensions: " + l.name);
+  add(KernelStep{copy_source({view.type, fine->dims, view.strides}, {stored.type, fine->dims, target->strides}),
                  {pointer(view)},
                  {pointer(stored)}});
   return true;
@@ -350,7 +345,8 @@ void Lowering::lower_host(const LayerKernel& kernel) {
       inputs.push_back(-1);
       continue;
     }
-    moves_floats |= locations_[operand.tensor].device.has_value() && locations_[operand.tensor].host < 0;
+    const Location& from = locations_[operand.tensor];
+    moves_floats |= (from.device || from.fine) && from.host < 0;
     inputs.push_back(operand.integers ? host_integers(operand) : host_value(operand));
   }
   for (const Store& output : kernel.outputs) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "backend/cuda/lowering.h"
 #include "backend/reference_kernel.h"
@@ -44,7 +45,8 @@ void Lowering::lower(const ProductKernel& kernel) {
   }
   const bool empty = num_elements(kernel.epilogue.domain) == 0;
   if (!empty && !has_unsigned(kernel)) {
-    if (lower_with_others(kernel) || lower_matrices(kernel) || lower_patches(kernel) || lower_convolution(kernel)) return;
+    if (lower_with_others(kernel) || lower_matrices(kernel) || lower_patches(kernel) || lower_convolution(kernel))
+      return;
   }
   lower_host_product(kernel);
 }
@@ -105,6 +107,42 @@ View Lowering::read_matrix(const Operand& operand, DataType type, const Shape& d
   return view;
 }
 
+std::optional<Lowering::Rows> Lowering::read_rows(const Operand& operand, DataType type) {
+  if (operand.integers || spec_.is_constant(operand.tensor)) return std::nullopt;
+  auto [view, dims] = fine_view(operand);
+  const Shape& own = shape(operand.tensor);
+  const auto fine = refined({dims, view.strides}, own);
+  if (!fine || view.type != type || !is_exact(view.type, operand.rounding)) return std::nullopt;
+  // The columns, side by side.
+  const std::int64_t k = own.back();
+  std::size_t rows = fine->dims.size();
+  for (std::int64_t product = 1; product < k; product *= fine->dims[rows]) {
+    --rows;
+    if (fine->strides[rows] != product) return std::nullopt;
+  }
+  // The rows, as they lie in memory, at one stride.
+  std::vector<std::size_t> order(rows);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return fine->strides[a] > fine->strides[b]; });
+  Rows result{std::move(view), {k, 1, 0}, {{fine->dims.begin(), fine->dims.begin() + rows}, {}}};
+  result.order.strides.resize(rows);
+  std::int64_t count = 1;
+  for (std::size_t i = rows; i-- > 0; count *= fine->dims[order[i]]) {
+    if (i + 1 == rows) result.matrix.row_stride = fine->strides[order[i]];
+    if (fine->strides[order[i]] != count * result.matrix.row_stride) return std::nullopt;
+    result.order.strides[order[i]] = count;
+  }
+  return result.matrix.row_stride >= k ? std::optional(std::move(result)) : std::nullopt;
+}
+
+FineStrides Lowering::results_of(const Rows& rows, std::int64_t n, std::int64_t columns) {
+  FineStrides result = rows.order;
+  for (std::int64_t& stride : result.strides) stride *= columns;
+  result.dims.push_back(n);
+  result.strides.push_back(1);
+  return result;
+}
+
 bool Lowering::lower_matrices(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const auto form = ops::matrix_form(l);
@@ -126,7 +164,25 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   const Shape a_shape = matrices->transpose_a ? Shape{spec.k, spec.m}
                         : batch > 1           ? Shape{batch, spec.m, spec.k}
                                               : Shape{spec.m, spec.k};
-  const View a_view = read_matrix(a, type, a_shape, spec.a, batch);
+  const Shape& domain = kernel.epilogue.domain;
+  FineStrides order{domain, dense_strides(domain)};
+  std::optional<Rows> rows;
+  if (matrices->batch_a.empty() && !matrices->transpose_a) rows = read_rows(a, type);
+  if (rows) {
+    order = results_of(*rows, spec.n, spec.n);
+    // Results without strides over the domain have to be all that is left to do.
+    const auto plain = reshaped_strides(order.dims, order.strides, domain);
+    const Operand addend_of_form = kernel.operands.size() > 2 && form->beta != 0.0f ? kernel.operands[2] : Operand{};
+    const bool whole =
+        form->alpha == 1.0f && form->beta == 1.0f && fold_of(kernel, spec.n, type, addend_of_form, {}).whole;
+    if (plain)
+      order = {domain, *plain};
+    else if (!whole)
+      rows.reset();
+  }
+  if (!rows) order = {domain, dense_strides(domain)};
+  const View a_view = rows ? rows->view : read_matrix(a, type, a_shape, spec.a, batch);
+  if (rows) spec.a = rows->matrix;
   if (matrices->transpose_a) std::swap(spec.a.row_stride, spec.a.column_stride);
   step.a = pointer(a_view);
   View b_view;
@@ -161,11 +217,10 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   results.alpha = form->alpha;
   results.beta = form->beta;
   if (kernel.operands.size() > 2 && form->beta != 0.0f) results.addend = kernel.operands[2];
-  fold_epilogue(kernel, spec, step, results);
+  fold_epilogue(kernel, spec, step, results, order);
   if (!target_.has_product(spec)) return false;
   step.spec = spec;
-  if (results.view.buffer < 0)
-    results.view = new_view(spec.result, kernel.epilogue.domain, dense_strides(kernel.epilogue.domain));
+  if (results.view.buffer < 0) results.view = new_view(spec.result, domain, order.strides);
   step.d = pointer(results.view);
   add(std::move(step));
   lower_epilogue(kernel, results);
@@ -201,7 +256,7 @@ Lowering::Weights Lowering::product_weights(const ProductKernel& kernel, const M
 
 /// How far bias, residual and relu, in this order, are the beginning of the epilogue.
 Lowering::Fold Lowering::fold_of(const ProductKernel& kernel, std::int64_t n, DataType type,
-                                 const Operand& addend_of_form) {
+                                 const Operand& addend_of_form, const std::vector<std::int64_t>& order) {
   const ProgramKernel& epilogue = kernel.epilogue;
   Fold fold;
   const auto as_bias = [&](const Operand& candidate) {
@@ -223,7 +278,7 @@ Lowering::Fold Lowering::fold_of(const ProductKernel& kernel, std::int64_t n, Da
                as_bias(load->operand)) {
       fold.bias = load->operand;
     } else if (load != nullptr && !load->per_channel && fold.residual.tensor == kNone &&
-               is_residual(load->operand, epilogue.domain, type)) {
+               is_residual(load->operand, epilogue.domain, type, order)) {
       fold.residual = load->operand;
     } else {
       break;
@@ -237,19 +292,22 @@ Lowering::Fold Lowering::fold_of(const ProductKernel& kernel, std::int64_t n, Da
 }
 
 /// A tensor that lies as the results will, in their type.
-bool Lowering::is_residual(const Operand& operand, const Shape& domain, DataType type) {
+bool Lowering::is_residual(const Operand& operand, const Shape& domain, DataType type,
+                           const std::vector<std::int64_t>& order) {
+  if (order.empty()) return false;
   if (spec_.is_constant(operand.tensor) || operand.integers || shape(operand.tensor) != domain) return false;
   const View view = device_view(operand);
-  return view.type == type && is_exact(type, operand.rounding) &&
-         same_places(domain, view.strides, dense_strides(domain));
+  return view.type == type && is_exact(type, operand.rounding) && same_places(domain, view.strides, order);
 }
 
 /// Lets bias, residual and relu ride on the product when they, and one store, are all that is left to do.
-void Lowering::fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step,
-                             Results& results) {
+void Lowering::fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step, Results& results,
+                             const FineStrides& order) {
   spec.result = kernel.integers ? DataType::kInt32 : DataType::kFloat32;
   if (kernel.integers || results.alpha != 1.0f || results.beta != 1.0f) return;
-  const Fold fold = fold_of(kernel, spec.n, spec.operands, results.addend);
+  const bool plain = order.dims == kernel.epilogue.domain;
+  const Fold fold =
+      fold_of(kernel, spec.n, spec.operands, results.addend, plain ? order.strides : std::vector<std::int64_t>{});
   if (!fold.whole) return;
   spec.result = spec.operands;
   spec.bias = fold.bias.tensor != kNone;
@@ -263,7 +321,8 @@ void Lowering::fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spe
   }
   results.addend = {};
   results.done = fold.done;
-  results.view = define(kernel.epilogue.outputs[0].store, dense_strides(kernel.epilogue.domain));
+  results.view = new_view(spec.result, order.dims, order.strides);
+  place(kernel.epilogue.outputs[0].store.tensor, results.view, order.dims);
 }
 
 /// Several products of one operand by constant matrices, with nothing behind them but a bias, are one product with more
@@ -286,7 +345,7 @@ bool Lowering::lower_with_others(const ProductKernel& first) {
                     : std::optional(gemm_shape(*form, shape(kernel.operands[0].tensor), kernel.epilogue.domain));
     if (!matrices || !matrices->batch_a.empty() || matrices->transpose_a || matrices->k == 0 || matrices->n % 8 != 0)
       return {};
-    Fold fold = fold_of(kernel, matrices->n, type, kernel.operands.size() > 2 ? kernel.operands[2] : Operand{});
+    Fold fold = fold_of(kernel, matrices->n, type, kernel.operands.size() > 2 ? kernel.operands[2] : Operand{}, {});
     if (!fold.whole || fold.relu || fold.residual.tensor != kNone) return {};
     return Member{&kernel, *matrices, std::move(fold)};
   };
@@ -319,7 +378,16 @@ bool Lowering::lower_with_others(const ProductKernel& first) {
   spec.bias = biased;
   spec.b = {1, spec.k, 0};
   spec.d = {columns, 1, 0};
-  const View a = read_matrix(first.operands[0], type, {spec.m, spec.k}, spec.a, 1);
+  std::optional<Rows> rows = read_rows(first.operands[0], type);
+  if (!rows) {
+    // All rows dense: then their order is that of the indices.
+    const Shape& own = shape(first.operands[0].tensor);
+    const std::vector<std::int64_t> dense = dense_strides(own);
+    const Shape leading(own.begin(), own.end() - 1);
+    rows = Rows{read_as(first.operands[0], type, dense), {spec.k, 1, 0}, {leading, dense_strides(leading)}};
+  }
+  spec.a = rows->matrix;
+  const View a = rows->view;
   spec.alignment = alignment_of(a);
   if (!target_.has_product(spec)) return false;
   ProductStep step;
@@ -346,14 +414,12 @@ bool Lowering::lower_with_others(const ProductKernel& first) {
   add(std::move(step));
   std::int64_t begin = 0;
   for (const Member& member : members) {
-    const Shape& domain = member.kernel->epilogue.domain;
-    Shape wide = domain;
-    wide.back() = columns;
+    const FineStrides order = results_of(*rows, member.matrices.n, columns);
     View part = whole;
     part.offset = begin;
-    part.strides = dense_strides(wide);
+    part.strides = order.strides;
     begin += member.matrices.n;
-    locations_[member.kernel->epilogue.outputs[0].store.tensor].device = std::move(part);
+    place(member.kernel->epilogue.outputs[0].store.tensor, std::move(part), order.dims);
     lowered_.insert(member.kernel);
   }
   return true;
@@ -390,8 +456,9 @@ void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& result
   if (epilogue.outputs.empty() || num_elements(epilogue.domain) == 0) return;
   if (epilogue.outputs.size() == 1 && epilogue.outputs[0].source == results.done) {
     const Store& store = epilogue.outputs[0].store;
-    const auto& own = locations_[store.tensor].device;
-    if (own && own->buffer == results.view.buffer) return;  // Stored by the product itself.
+    const Location& own = locations_[store.tensor];
+    const int buffer = own.device ? own.device->buffer : own.fine ? own.fine->first.buffer : -1;
+    if (buffer == results.view.buffer) return;  // Stored by the product itself.
     const bool plain = !results.scale && !results.bias && results.alpha == 1.0f && results.addend.tensor == kNone;
     if (plain && results.view.type == DataType::kFloat32 && alias(store, results.view)) return;
   }

@@ -61,7 +61,7 @@ Register Lowering::load(const ProgramKernel& kernel, const Load& load, ProgramAs
             : fmt::format("{}{}|{}", weights_.scope(), load.normalization.number(), static_cast<int>(load.source));
     const View view = constant_view(
         value, fmt::format("{}|load {} {}", name, static_cast<int>(load.operand.first), static_cast<int>(rounding)),
-        value.type() == DataType::kFloat32 ? type_of(rounding) : value.type());
+        load.source == Load::Source::kTensor && value.type() == DataType::kFloat32 ? type_of(rounding) : value.type());
     return assembly.input(
         view, load.per_channel ? channel_strides(domain) : broadcast_strides(value.shape(), view.strides, domain),
         Rounding::kNone);

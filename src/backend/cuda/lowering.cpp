@@ -126,6 +126,24 @@ std::optional<View> Lowering::define_exact(const Store& store, std::vector<std::
   return view;
 }
 
+void Lowering::place(TensorId id, View view, const Shape& dims) {
+  Location& location = locations_[id];
+  if (auto plain = reshaped_strides(dims, view.strides, shape(id))) {
+    view.strides = std::move(*plain);
+    location.device = std::move(view);
+  } else {
+    location.fine = {std::move(view), dims};
+  }
+}
+
+std::pair<View, Shape> Lowering::fine_view(const Operand& operand) {
+  if (!spec_.is_constant(operand.tensor))
+    if (const Location& found = location(operand); !found.device && found.fine) return *found.fine;
+  View view = device_view(operand);
+  return {std::move(view),
+          spec_.is_constant(operand.tensor) ? spec_.value(operand.tensor).shape() : shape(operand.tensor)};
+}
+
 bool Lowering::alias(const Store& store, View view) {
   if (store.exact || !is_exact(view.type, store.rounding)) return false;
   locations_[store.tensor].device = std::move(view);
@@ -134,7 +152,7 @@ bool Lowering::alias(const Store& store, View view) {
 
 Lowering::Location& Lowering::location(const Operand& operand) {
   Location& found = operand.exact ? exact_.at(operand.tensor) : locations_[operand.tensor];
-  if (!found.device && found.host < 0)
+  if (!found.device && found.host < 0 && !found.fine)
     throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(operand.tensor).name));
   return found;
 }
@@ -180,6 +198,13 @@ View Lowering::device_view(const Operand& operand) {
     return constant_view(as_stored, value.type());
   }
   Location& found = location(operand);
+  if (!found.device && found.fine) {
+    // No strides of its own: the elements go where they have some.
+    const auto& [from, dims] = *found.fine;
+    View dense = copied(from, dims, from.type, Rounding::kNone, dense_strides(dims));
+    dense.strides = dense_strides(shape(id));
+    found.device = dense;
+  }
   if (!found.device) {
     const HostValue& value = made_.host[found.host];
     View view = new_view(value.type, value.shape, dense_strides(value.shape));
@@ -219,6 +244,18 @@ View Lowering::read_as(const Operand& operand, DataType type) {
 View Lowering::read_as(const Operand& operand, DataType type, std::vector<std::int64_t> strides) {
   const bool constant = spec_.is_constant(operand.tensor);
   const Shape& dims = constant ? spec_.value(operand.tensor).shape() : shape(operand.tensor);
+  if (!constant) {
+    // Straight from the finer dimensions.
+    const auto [fine, own] = fine_view(operand);
+    const auto to = own == dims ? std::nullopt : refined({dims, strides}, own);
+    if (to && to->dims == own) {
+      const auto key = std::make_tuple(operand.tensor, operand.exact, type, operand.rounding, strides);
+      if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
+      View copy = copied(fine, own, type, operand.rounding, to->strides);
+      copy.strides = std::move(strides);
+      return copies_[key] = copy;
+    }
+  }
   const View from = constant ? constant_view(operand, type) : device_view(operand);
   const bool as_it_is = from.type == type && (constant || is_exact(from.type, operand.rounding));
   if (as_it_is && same_places(dims, from.strides, strides)) return from;
@@ -239,7 +276,7 @@ int Lowering::host_value(const Operand& operand) {
   const DataType type = physical_type(spec_.type(id));
   const bool rounds = type == DataType::kFloat32 && operand.rounding != Rounding::kNone;
   if (found.host >= 0 && !rounds) return found.host;
-  if (found.host >= 0 && !found.device) {
+  if (found.host >= 0 && !found.device && !found.fine) {
     // A step that rounds: the reference kernel's rounding is that of its stores, so this one has no other place.
     const int rounded = new_host(type, spec_.shape(id));
     add(HostStep{make_rounding_kernel(operand.rounding), {found.host}, {rounded}});

@@ -69,6 +69,8 @@ class Lowering {
   struct Location {
     std::optional<View> device;
     int host = -1;
+    /// On the device, where no strides over the tensor's own dimensions exist: strides are over these finer ones.
+    std::optional<std::pair<View, Shape>> fine;
   };
 
   const Layer& layer(LayerId id) const { return network_.layer(id); }
@@ -106,6 +108,10 @@ class Lowering {
   View define(const Store& store, std::vector<std::int64_t> strides);
   /// Beside it, the exact values where Store says so.
   std::optional<View> define_exact(const Store& store, std::vector<std::int64_t> strides);
+  /// The tensor's elements are at these strides over finer dimensions.
+  void place(TensorId id, View view, const Shape& dims);
+  /// Where they are, without bringing them into an order of their own.
+  std::pair<View, Shape> fine_view(const Operand& operand);
   /// The tensor is this view of what is there already, when that needs no other rounding.
   bool alias(const Store& store, View view);
   /// Puts steps that need nothing of the device first: they do not cut what runs there.
@@ -145,9 +151,21 @@ class Lowering {
     Register done = 0;   ///< The last register of these.
     bool whole = false;  ///< Nothing else is left to do, and one store.
   };
-  Fold fold_of(const ProductKernel& kernel, std::int64_t n, DataType type, const Operand& addend_of_form);
-  bool is_residual(const Operand& operand, const Shape& domain, DataType type);
-  void fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step, Results& results);
+  /// `order`: the strides that the results will have; empty: none over the domain.
+  Fold fold_of(const ProductKernel& kernel, std::int64_t n, DataType type, const Operand& addend_of_form,
+               const std::vector<std::int64_t>& order);
+  bool is_residual(const Operand& operand, const Shape& domain, DataType type, const std::vector<std::int64_t>& order);
+  /// The rows of all batches as one matrix, in the order in which they lie in memory.
+  struct Rows {
+    View view;
+    MatrixOperand matrix;
+    FineStrides order;  ///< Over the dimensions before the last: the row of each index.
+  };
+  std::optional<Rows> read_rows(const Operand& operand, DataType type);
+  /// Results of so many columns, in the order of those rows.
+  static FineStrides results_of(const Rows& rows, std::int64_t n, std::int64_t columns);
+  void fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step, Results& results,
+                     const FineStrides& order);
   bool lower_matrices(const ProductKernel& kernel);
   bool lower_with_others(const ProductKernel& kernel);
   void lower_host_product(const ProductKernel& kernel);

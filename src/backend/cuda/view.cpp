@@ -66,6 +66,48 @@ std::optional<std::vector<std::int64_t>> reshaped_strides(const Shape& from, std
   return result;
 }
 
+std::optional<FineStrides> refined(const FineStrides& from, const Shape& to) {
+  // From the innermost dimension outwards: whatever ends first, ends a fine dimension.
+  FineStrides result;
+  std::size_t f = from.dims.size(), t = to.size();
+  std::int64_t left = 1, stride = 1, wanted = 1;
+  while (true) {
+    while (left == 1 && f > 0) {
+      left = from.dims[--f];
+      stride = from.strides[f];
+    }
+    while (wanted == 1 && t > 0) wanted = to[--t];
+    if (left == 1 || wanted == 1) break;
+    const std::int64_t size = std::min(left, wanted);
+    if (left % size != 0 || wanted % size != 0) return std::nullopt;
+    result.dims.push_back(size);
+    result.strides.push_back(stride);
+    stride *= size;
+    left /= size;
+    wanted /= size;
+  }
+  std::ranges::reverse(result.dims);
+  std::ranges::reverse(result.strides);
+  return left == 1 && wanted == 1 ? std::optional(std::move(result)) : std::nullopt;
+}
+
+FineStrides permuted(const FineStrides& from, const Shape& shape, std::span<const std::int64_t> permutation) {
+  std::vector<std::pair<std::size_t, std::size_t>> runs;  // Per dimension of the tensor.
+  std::size_t f = 0;
+  for (std::int64_t size : shape) {
+    const std::size_t begin = f;
+    for (std::int64_t product = 1; product < size; ++f) product *= from.dims[f];
+    runs.emplace_back(begin, f);
+  }
+  FineStrides result;
+  for (std::int64_t d : permutation)
+    for (auto [i, end] = runs[static_cast<std::size_t>(d)]; i < end; ++i) {
+      result.dims.push_back(from.dims[i]);
+      result.strides.push_back(from.strides[i]);
+    }
+  return result;
+}
+
 std::vector<std::int64_t> broadcast_strides(const Shape& shape, std::span<const std::int64_t> strides,
                                             const Shape& domain) {
   std::vector<std::int64_t> result(domain.size(), 0);

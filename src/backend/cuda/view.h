@@ -34,6 +34,18 @@ bool same_places(const Shape& shape, std::span<const std::int64_t> strides, std:
 std::optional<std::vector<std::int64_t>> reshaped_strides(const Shape& from, std::span<const std::int64_t> strides,
                                                           const Shape& to);
 
+/// Dimensions that are finer than those of a tensor: each of the tensor's is a run of these, side by side. So strides
+/// can say where elements are after any chain of reshapes and transposes.
+struct FineStrides {
+  Shape dims;
+  std::vector<std::int64_t> strides;
+};
+/// The same elements, in the same row-major order, so that the dimensions of `to` are runs of dimensions. Nothing where
+/// sizes do not divide each other.
+std::optional<FineStrides> refined(const FineStrides& from, const Shape& to);
+/// Dimensions of a tensor of this shape in another order, with the fine ones that each consists of.
+FineStrides permuted(const FineStrides& from, const Shape& shape, std::span<const std::int64_t> permutation);
+
 /// Strides of a tensor that broadcasts to `domain`: 0 where it is repeated.
 std::vector<std::int64_t> broadcast_strides(const Shape& shape, std::span<const std::int64_t> strides,
                                             const Shape& domain);
