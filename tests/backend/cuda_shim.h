@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -171,7 +172,7 @@ inline std::string compiler() {
 class Kernels {
  public:
   Kernels(std::vector<KernelSource> sources, const std::string& compiler) : sources_(std::move(sources)) {
-    const auto folder = std::filesystem::temp_directory_path() / fmt::format("ulpscope_shim_{}_{}", getpid(), count_++);
+    const auto folder = std::filesystem::temp_directory_path() / fmt::format("ulpscope_shim_{}_{}", getpid(), count_.fetch_add(1));
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "kernels.cpp") << text();
     const std::string command = fmt::format(
@@ -221,7 +222,7 @@ class Kernels {
     return all;
   }
 
-  inline static int count_ = 0;
+  inline static std::atomic<int> count_ = 0;
   std::vector<KernelSource> sources_;
   void* library_ = nullptr;
   std::string error_;

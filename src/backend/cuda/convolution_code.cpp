@@ -85,9 +85,9 @@ std::string ConvolutionCode::signature(unsigned threads) const {
   return text + ")";
 }
 
-std::string ConvolutionCode::operand(const std::string& pointer, const std::string& offset) const {
+std::string ConvolutionCode::operand(DataType type, const std::string& pointer, const std::string& offset) const {
   const Rounding rounding = spec.tf32 ? Rounding::kTF32 : Rounding::kNone;
-  return fmt::format("(Sum)({})", load_code(spec.operands, rounding, pointer, offset));
+  return fmt::format("(Sum)({})", load_code(type, rounding, pointer, offset));
 }
 
 std::string ConvolutionCode::operands(const std::string& name, const std::string& pointer,

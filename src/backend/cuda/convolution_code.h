@@ -20,14 +20,18 @@ struct ConvolutionCode {
   std::vector<ProgramInput> inputs;  ///< As the program numbers them: 0 is the sum.
   std::vector<ProgramOutput> outputs;
 
-  bool integers() const { return spec.operands == DataType::kInt8; }
+  bool integers() const { return spec.operands == DataType::kInt8 || spec.operands == DataType::kUInt8; }
+  DataType weights_type() const {
+    if (!integers()) return spec.operands;
+    return spec.unsigned_weights ? DataType::kUInt8 : DataType::kInt8;
+  }
   /// What a kernel begins with: everything in the spec by name, multiply_add(Sum, Sum, Sum), and the types
   /// Sum and Index, of positions of the output.
   std::string constants() const;
   /// extern "C" __global__ ... kernel(...) for blocks of that many threads.
   std::string signature(unsigned threads) const;
   /// An expression of type Sum: element `offset` of x or weights.
-  std::string operand(const std::string& pointer, const std::string& offset) const;
+  std::string operand(DataType type, const std::string& pointer, const std::string& offset) const;
   /// Statements that load 8 elements with consecutive channels into `Sum NAME[8]`.
   std::string operands(const std::string& name, const std::string& pointer, const std::string& offset) const;
   /// Statements that store what becomes of `sum` (of type Sum) at n, k, od, oh, ow.

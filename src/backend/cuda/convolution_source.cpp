@@ -128,8 +128,8 @@ KernelSource tiled_source(const ConvolutionCode& code, std::int64_t busy_threads
                     "  constexpr long long M = {};",
                     kRows, tiling.groups, tiling.channels_per_lane, tiling.positions_per_thread, tiling.depth,
                     tiling.row(), num_elements(code.spec.output) / code.spec.output[1]);
-  made.source += with(with(kSums, "INPUT", code.operand("x", "base[p] + from + g * CG")), "WEIGHT",
-                      code.operand("weights", "(long long)(k0 + i) * TERMS + q"));
+  made.source += with(with(kSums, "INPUT", code.operand(code.spec.operands, "x", "base[p] + from + g * CG")), "WEIGHT",
+                      code.operand(code.weights_type(), "weights", "(long long)(k0 + i) * TERMS + q"));
   made.source += with(kStores, "EPILOGUE", code.element("sums[s][t]"));
   made.grid = {static_cast<unsigned>(tiling.position_tiles), static_cast<unsigned>(tiling.channel_tiles), 1};
   made.block = static_cast<unsigned>(kTileThreads);

@@ -42,6 +42,7 @@ DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(std::max<std::size_t>(byt
 }
 
 DeviceMemory::~DeviceMemory() {
+  if (!owned_) return;
   Device::get().enter();
   driver().memory_free(address_);
 }

@@ -20,6 +20,8 @@ class DeviceMemory {
  public:
   /// Throws Error(kUnsupported) saying what was needed and what is free.
   explicit DeviceMemory(std::size_t bytes);
+  /// Memory that somebody else owns, and keeps for as long as this lives.
+  DeviceMemory(Address address, std::size_t bytes) : address_(address), bytes_(bytes), owned_(false) {}
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -29,6 +31,7 @@ class DeviceMemory {
  private:
   Address address_ = 0;
   std::size_t bytes_;
+  bool owned_ = true;
 };
 
 /// A captured sequence of launches.

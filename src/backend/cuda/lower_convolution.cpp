@@ -13,6 +13,9 @@ namespace {
 
 using Kind = ConvolutionStep::Kind;
 
+/// Of int8 with other numbers of channels per group, cuDNN 9 has plans whose int32 sums are wrong.
+constexpr std::int64_t kIntegerChannels = 16;
+
 std::optional<Kind> kind_of(const Program::Value& value) {
   switch (value.instruction) {
     case Instruction::kRelu:
@@ -96,9 +99,9 @@ View Lowering::convolution_input(const ProductKernel& kernel, const ConvolutionS
   const std::vector<std::int64_t> wanted = channels_last_strides(own);
   const bool spreads = std::ranges::any_of(spread, [](std::int64_t s) { return s != 1; });
   if (!spreads && spec.input == own)
-    return kernel.integers ? read_integers(x, wanted) : read_as(x, spec.operands, wanted);
+    return kernel.integers ? read_integers(x, own, wanted) : read_as(x, spec.operands, wanted);
   // Into zeros: more channels, or elements apart.
-  const View from = kernel.integers ? read_integers(x, wanted) : device_view(x);
+  const View from = kernel.integers ? read_integers(x, own, wanted) : device_view(x);
   const View to = new_view(spec.operands, spec.input, channels_last_strides(spec.input));
   add(ClearStep{pointer(to), static_cast<std::size_t>(num_elements(spec.input)) * size_of(spec.operands)});
   std::vector<std::int64_t> places = to.strides;
@@ -194,7 +197,9 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
                        .pads_begin = g.pads_begin,
                        .pads_end = g.pads_end,
                        .groups = g.groups};
-  spec.operands = kernel.integers ? DataType::kInt8 : type_of(kernel.operands[0].rounding);
+  spec.operands = !kernel.integers                              ? type_of(kernel.operands[0].rounding)
+                  : kernel.operands[0].quantization.is_unsigned ? DataType::kUInt8
+                                                                : DataType::kInt8;
   spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
   std::vector<std::int64_t> spread(input.size() - 2, 1);
   if (transposed) {
@@ -210,8 +215,9 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
       spec.pads_end[d] = epilogue.domain[d + 2] + reach - spec.input[d + 2] - spec.pads_begin[d];
     }
   }
-  for (std::size_t d = 0; d < spread.size(); ++d)
-    if (spec.pads_begin[d] < 0 || spec.pads_end[d] < 0) return false;
+  // Where a transposed convolution leaves out results, generated kernels alone can begin inside of the input.
+  const auto negative = [](std::int64_t pad) { return pad < 0; };
+  bool by_cudnn = std::ranges::none_of(spec.pads_begin, negative) && std::ranges::none_of(spec.pads_end, negative);
   // Three channels of an image as four: rows of whole words.
   const std::int64_t channels = input[1];
   if (!kernel.integers && spec.groups == 1 && channels < 4 && spec.operands != DataType::kFloat32) {
@@ -235,14 +241,15 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   ConvolutionStepWork step;
   spec.stored = kernel.integers ? DataType::kInt32 : DataType::kFloat32;
   // Of few channels per group, cuDNN has slow plans only once anything is done to the sums.
-  const bool narrow_groups = spec.groups > 1 && spec.weights[1] < 8;
-  const Register done = narrow_groups ? -1 : fold_convolution(kernel, spec, step, bias, bias_key);
+  by_cudnn &= spec.groups == 1 || spec.weights[1] >= 8;
+  if (kernel.integers) by_cudnn &= spec.operands == DataType::kInt8 && spec.weights[1] % kIntegerChannels == 0;
+  const Register done = by_cudnn ? fold_convolution(kernel, spec, step, bias, bias_key) : -1;
   const bool folded = done >= 0;
-  const bool by_cudnn = !narrow_groups && target_.has_convolution(spec);
+  by_cudnn = by_cudnn && target_.has_convolution(spec);
   step.x = pointer(convolution_input(kernel, spec, spread));
   step.weights = pointer(
       constant_memory(fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
-                      spec.operands, [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
+                      kernel.integers ? DataType::kInt8 : spec.operands, [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
                         return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
                       }));
   if (!by_cudnn) return generate_convolution(kernel, std::move(spec), std::move(step), std::move(results));

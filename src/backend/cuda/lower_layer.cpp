@@ -118,6 +118,10 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
     const Store& store = kernel.outputs[o];
     if (store.tensor == kNone) continue;
     const Shape& to = shape(store.tensor);
+    if (num_elements(to) == 0) {
+      define(store, dense_strides(to));
+      continue;
+    }
     const Trace trace = places_of((*traces)[o], shape(input), from.strides, to);
     if (trace.strides) {
       View view{from.buffer, from.type, from.offset + trace.offset, *trace.strides};
@@ -296,25 +300,11 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
     for (std::int64_t d = 0; d < rank; ++d)
       if (is_axis(d) == inner) order.push_back(d);
   const View from = device_view(kernel.operands[0]);
-  const Shape& result = shape(l.outputs[0]);
-  const bool same_shape = result == input && num_elements(result) == num_elements(input);
-  const View to =
-      define(kernel.outputs[0], same_shape && is_one_to_one(input, from.strides) ? ordered_strides(input, from.strides)
-                                                                                 : dense_strides(result));
   Shape domain;
   std::vector<std::int64_t> read, write;
-  std::size_t kept = 0;  // Of the result, when reduced dimensions are gone.
-  const bool gone = result.size() != input.size();
-  std::vector<std::int64_t> result_stride(input.size(), 0);
-  for (std::int64_t d = 0; d < rank; ++d)
-    if (!is_axis(d))
-      result_stride[d] = to.strides[gone ? kept++ : static_cast<std::size_t>(d)];
-    else if (l.op->kind == OpKind::kSoftmax)
-      result_stride[d] = to.strides[static_cast<std::size_t>(d)];
   for (std::int64_t d : order) {
     domain.push_back(input[static_cast<std::size_t>(d)]);
     read.push_back(from.strides[static_cast<std::size_t>(d)]);
-    write.push_back(result_stride[static_cast<std::size_t>(d)]);
   }
   ProgramAssembly assembly(domain, static_cast<int>(axes.size()));
   const Rounding rounding = kernel.operands[0].rounding;
@@ -328,7 +318,21 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
     value = assembly.program().apply(Instruction::kReduceMean, x);
   else
     value = ops::append_instructions(assembly.program(), l, operands, length);
-  if (!value) throw InternalError("a reduction without instructions: " + l.name);
+  if (!value) return false;  // ReduceLogSumExp and others.
+  const Shape& result = shape(l.outputs[0]);
+  const bool same_shape = result == input && num_elements(result) == num_elements(input);
+  const View to =
+      define(kernel.outputs[0], same_shape && is_one_to_one(input, from.strides) ? ordered_strides(input, from.strides)
+                                                                                 : dense_strides(result));
+  std::size_t kept = 0;  // Of the result, when reduced dimensions are gone.
+  const bool gone = result.size() != input.size();
+  std::vector<std::int64_t> result_stride(input.size(), 0);
+  for (std::int64_t d = 0; d < rank; ++d)
+    if (!is_axis(d))
+      result_stride[d] = to.strides[gone ? kept++ : static_cast<std::size_t>(d)];
+    else if (l.op->kind == OpKind::kSoftmax)
+      result_stride[d] = to.strides[static_cast<std::size_t>(d)];
+  for (std::int64_t d : order) write.push_back(result_stride[static_cast<std::size_t>(d)]);
   assembly.output(*value, to, write, kernel.outputs[0].rounding);
   add(std::move(assembly).finish());
   return true;

@@ -13,15 +13,8 @@
 namespace ulpscope::cuda {
 namespace {
 
-/// The type that a product reads its operands in.
-DataType operand_type(const ProductKernel& kernel) {
-  return kernel.integers ? DataType::kInt8 : type_of(kernel.operands[0].rounding);
-}
-
-bool has_unsigned(const ProductKernel& kernel) {
-  return kernel.integers &&
-         (kernel.operands[0].quantization.is_unsigned || kernel.operands[1].quantization.is_unsigned);
-}
+/// The type that a product of floats reads its operands in.
+DataType operand_type(const ProductKernel& kernel) { return type_of(kernel.operands[0].rounding); }
 
 /// The elements of all, one after the other.
 Tensor joined(const std::vector<Tensor>& parts) {
@@ -38,42 +31,34 @@ Tensor joined(const std::vector<Tensor>& parts) {
 void Lowering::lower(const ProductKernel& kernel) {
   current_ = kernel.layer;
   if (lowered_.contains(&kernel)) return;
+  if (num_elements(kernel.epilogue.domain) == 0) {
+    for (const auto& output : kernel.epilogue.outputs) {
+      define(output.store, dense_strides(shape(output.store.tensor)));
+      define_exact(output.store, dense_strides(shape(output.store.tensor)));
+    }
+    return;
+  }
   if (const auto attention = attentions_.find(&kernel); attention != attentions_.end()) {
     if (lower_attention(attention->second, kernel)) return;
     lower_parts(attention->second);
     current_ = kernel.layer;
   }
-  const bool empty = num_elements(kernel.epilogue.domain) == 0;
-  if (!empty && !has_unsigned(kernel)) {
-    if (lower_with_others(kernel) || lower_matrices(kernel) || lower_patches(kernel) || lower_convolution(kernel))
-      return;
+  const auto form = ops::matrix_form(layer(kernel.layer));
+  if (kernel.integers && form) {
+    if (lower_integers(kernel, *form)) return;
+  } else if (lower_with_others(kernel) || lower_matrices(kernel) || lower_patches(kernel) ||
+             lower_convolution(kernel)) {
+    return;
   }
   lower_host_product(kernel);
 }
 
-View Lowering::read_integers(const Operand& operand, std::vector<std::int64_t> strides) {
-  const Shape& dims = shape(operand.tensor);
-  const auto key = std::make_tuple(operand.tensor, operand.exact, DataType::kInt8, Rounding::kNone, strides);
-  if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
-  const View from = device_view({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
-  const View to = new_view(operand.quantization.is_unsigned ? DataType::kUInt8 : DataType::kInt8, dims, strides);
-  ProgramAssembly assembly(dims, 0);
-  const Register value = assembly.input(from, from.strides, Rounding::kNone);
-  assembly.output(assembly.program().apply(Instruction::kCopy, value), to, to.strides, Rounding::kNone,
-                  operand.quantization);
-  add(std::move(assembly).finish());
-  return copies_[key] = to;
-}
-
 namespace {
 
-/// Rows or columns are contiguous, and lie at strides that cuBLASLt takes for this type.
-bool is_matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride,
-               DataType type) {
-  const std::int64_t multiple = type == DataType::kInt8 ? 4 : 1;
+/// Rows or columns are contiguous.
+bool is_matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride) {
   const bool by_rows = (column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1);
   const bool by_columns = (row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1);
-  if (type == DataType::kInt8) return by_rows && row_stride % multiple == 0;
   return by_rows || by_columns;
 }
 
@@ -88,17 +73,12 @@ View Lowering::read_matrix(const Operand& operand, DataType type, const Shape& d
     const auto strides = reshaped_strides(own, view.strides, dims);
     if (!strides) return false;
     const std::vector<std::int64_t>& s = *strides;
-    if (!is_matrix(dims[rank - 2], dims[rank - 1], s[rank - 2], s[rank - 1], type)) return false;
+    if (!is_matrix(dims[rank - 2], dims[rank - 1], s[rank - 2], s[rank - 1])) return false;
     matrix.row_stride = s[rank - 2];
     matrix.column_stride = dims[rank - 1] == 1 && matrix.row_stride != 1 ? 1 : s[rank - 1];
     matrix.batch_stride = rank > 2 && batch > 1 ? s[0] : 0;
     return true;
   };
-  if (operand.integers) {
-    const View integers = read_integers(operand, dense_strides(own));
-    if (!matrix_of(integers)) throw InternalError("dense integers are no matrix");
-    return integers;
-  }
   View view = read_as(operand, type);
   if (!matrix_of(view)) {
     view = read_as(operand, type, dense_strides(own));
@@ -157,7 +137,6 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   MatrixProductSpec spec{.m = matrices->m, .n = matrices->n, .k = matrices->k, .batch = batch};
   spec.operands = type;
   spec.tf32 = a.rounding == Rounding::kTF32;
-  if (kernel.integers && (spec.k % 4 != 0 || spec.n % 4 != 0)) return false;
   ProductStep step;
   Results results;
   results.channel = kernel.epilogue.domain.size() - 1;
@@ -187,29 +166,15 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   step.a = pointer(a_view);
   View b_view;
   if (spec_.is_constant(b.tensor)) {
-    if (kernel.integers && batch > 1) return false;
     const Weights weights = product_weights(kernel, *matrices);
-    results.scale = weights.scale;
     b_view = constant_memory(weights.key, type, weights.values);
     spec.b = {1, spec.k, batch > 1 ? spec.k * spec.n : 0};
   } else {
     const Shape b_shape = matrices->transpose_b ? Shape{spec.n, spec.k}
                           : batch > 1           ? Shape{batch, spec.k, spec.n}
                                                 : Shape{spec.k, spec.n};
-    if (kernel.integers) {
-      // Integers are multiplied with k innermost on both sides.
-      if (!form->plain) return false;
-      const Shape& own = shape(b.tensor);
-      std::vector<std::int64_t> strides = dense_strides(own);
-      strides[own.size() - 2] = 1;
-      strides[own.size() - 1] = spec.k;
-      b_view = read_integers(b, std::move(strides));
-      spec.b = {1, spec.k, batch > 1 ? spec.k * spec.n : 0};
-      results.scale = Tensor::of<float>({1}, {a.quantization.scale * b.quantization.scale});
-    } else {
-      b_view = read_matrix(b, type, b_shape, spec.b, batch);
-      if (matrices->transpose_b) std::swap(spec.b.row_stride, spec.b.column_stride);
-    }
+    b_view = read_matrix(b, type, b_shape, spec.b, batch);
+    if (matrices->transpose_b) std::swap(spec.b.row_stride, spec.b.column_stride);
   }
   step.b = pointer(b_view);
   spec.alignment = std::min(alignment_of(a_view), alignment_of(b_view));
@@ -303,8 +268,8 @@ bool Lowering::is_residual(const Operand& operand, const Shape& domain, DataType
 /// Lets bias, residual and relu ride on the product when they, and one store, are all that is left to do.
 void Lowering::fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step, Results& results,
                              const FineStrides& order) {
-  spec.result = kernel.integers ? DataType::kInt32 : DataType::kFloat32;
-  if (kernel.integers || results.alpha != 1.0f || results.beta != 1.0f) return;
+  spec.result = DataType::kFloat32;
+  if (results.alpha != 1.0f || results.beta != 1.0f) return;
   const bool plain = order.dims == kernel.epilogue.domain;
   const Fold fold =
       fold_of(kernel, spec.n, spec.operands, results.addend, plain ? order.strides : std::vector<std::int64_t>{});

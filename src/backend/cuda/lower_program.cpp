@@ -55,13 +55,15 @@ Register Lowering::load(const ProgramKernel& kernel, const Load& load, ProgramAs
     if (value.size() == 1 && value.type() == DataType::kFloat32)
       return assembly.program().constant(value.data<float>()[0]);
     const Rounding rounding = load.operand.integers ? Rounding::kNone : load.operand.rounding;
+    // Scales and shifts are made of rounded parameters, and are not rounded themselves.
+    const bool narrow = load.source == Load::Source::kTensor && value.type() == DataType::kFloat32;
     const std::string name =
         load.source == Load::Source::kTensor
             ? constants_.key(id) + (load.operand.integers ? fmt::format("|of {}", kernel.layers[0].number()) : "")
             : fmt::format("{}{}|{}", weights_.scope(), load.normalization.number(), static_cast<int>(load.source));
     const View view = constant_view(
         value, fmt::format("{}|load {} {}", name, static_cast<int>(load.operand.first), static_cast<int>(rounding)),
-        load.source == Load::Source::kTensor && value.type() == DataType::kFloat32 ? type_of(rounding) : value.type());
+        narrow ? type_of(rounding) : value.type());
     return assembly.input(
         view, load.per_channel ? channel_strides(domain) : broadcast_strides(value.shape(), view.strides, domain),
         Rounding::kNone);

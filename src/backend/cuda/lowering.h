@@ -175,7 +175,12 @@ class Lowering {
   /// The operand as a matrix product takes it: one stride of 1, batches at one stride.
   View read_matrix(const Operand& operand, DataType type, const Shape& shape, MatrixOperand& matrix,
                    std::int64_t batch);
-  View read_integers(const Operand& operand, std::vector<std::int64_t> strides);
+
+  // lower_integers.cpp
+  bool lower_integers(const ProductKernel& kernel, const ops::MatrixForm& form);
+  /// The operand as 8-bit integers, broadcast to a domain, over which the strides are.
+  View read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides);
+  View integer_sums(const View& a, const View& b, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches);
 
   // lower_convolution.cpp
   /// Windows side by side, as a product of matrices.
@@ -237,6 +242,8 @@ class Lowering {
   IdMap<TensorId, Location> locations_;
   std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
   std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;
+  /// Operands as integers, by tensor, Operand::exact, quantization, domain and strides.
+  std::map<std::tuple<TensorId, bool, float, bool, Shape, std::vector<std::int64_t>>, View> integers_;
   std::set<std::string> host_layers_;       ///< Names, for one warning.
   std::set<const ProductKernel*> lowered_;  ///< With others, ahead of their turn.
   /// Who makes and who reads a tensor, each kernel once.

@@ -1,0 +1,342 @@
+// Schedules lowered for a GPU, run on the fake one and compared with the plain backend.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "backend/lowered_networks.h"
+#include "engine/random_network.h"
+
+namespace ulpscope::cuda::fake {
+namespace {
+
+using A = Net::Attribute;
+using Ints = std::vector<std::int64_t>;
+
+BuildOptions options_of(bool BuildOptions::*flag, Fusion fusion) {
+  BuildOptions options;
+  if (flag != nullptr) options.*flag = true;
+  options.assume_lowest = true;
+  options.fusion = fusion;
+  options.threads = 1;
+  return options;
+}
+
+/// Random precisions and output types as constraints.
+BuildOptions mixed(Network& network, std::uint32_t seed, Fusion fusion) {
+  std::mt19937 dice(seed);
+  constexpr DataType kTypes[]{DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16};
+  for (Layer& layer : network.layers) {
+    if (layer.op->kind == OpKind::kConstant) continue;
+    if (layer.op->precision == PrecisionRule::kCompute) layer.precision = kTypes[dice() % 3];
+  }
+  BuildOptions options = options_of(&BuildOptions::fp16, fusion);
+  options.bf16 = true;
+  options.constraints = ConstraintMode::kObey;
+  return options;
+}
+
+/// Every network in several types and fusion levels.
+void expect_same(std::vector<std::unique_ptr<Net>>& nets, const Rules& rules = {}) {
+  Comparison all;
+  for (const auto& net : nets) {
+    Network& network = net->finish();
+    const auto cache = std::make_shared<WeightCache>();
+    const auto add = [&](const char* what, const BuildOptions& options) {
+      all.add(fmt::format("{} in {}", network.name, what), network, net->inputs(), options, Match::kRoundings, rules,
+              cache);
+    };
+    add("fp32", options_of(nullptr, Fusion::kFull));
+    add("fp16, unfused", options_of(&BuildOptions::fp16, Fusion::kNone));
+    add("fp16", options_of(&BuildOptions::fp16, Fusion::kFull));
+    add("bf16", options_of(&BuildOptions::bf16, Fusion::kPointwise));
+    add("tf32", options_of(&BuildOptions::tf32, Fusion::kPointwise));
+    add("mixed types", mixed(network, 5, Fusion::kFull));
+  }
+  if (!all.run()) GTEST_SKIP() << "no compiler";
+}
+
+class Nets {
+ public:
+  Net& net(const std::string& name) {
+    made_.push_back(std::make_unique<Net>(name, static_cast<std::uint32_t>(made_.size()) + 1));
+    return *made_.back();
+  }
+  std::vector<std::unique_ptr<Net>>& all() { return made_; }
+
+ private:
+  std::vector<std::unique_ptr<Net>> made_;
+};
+
+TEST(CudaLowering, ProductsOfMatrices) {
+  Nets nets;
+  {
+    Net& n = nets.net("bias, relu and residual");
+    const auto x = n.input("x", {2, 5, 33}), r = n.input("r", {2, 5, 17});
+    const auto y = n.add("Add", {n.add("MatMul", {x, n.weight({33, 17})}), n.weight({17})});
+    n.output(n.add("Relu", {n.add("Add", {y, r})}));
+    n.output(n.add("Gelu", {y}, {}, 20));
+  }
+  for (const bool turned : {false, true}) {
+    Net& n = nets.net(turned ? "Gemm, transposed" : "Gemm");
+    const auto a = turned ? n.input("a", {10, 7}) : n.input("a", {7, 10});
+    const auto b = turned ? n.weight({12, 10}) : n.input("b", {10, 12});
+    const Ints shapes[] = {{12}, {7, 1}, {}, {7, 12}};
+    for (const Ints& c : shapes)
+      n.output(n.add("Gemm", {a, b, n.weight(c)},
+                     {A("transA", turned), A("transB", turned), A("alpha", c.empty() ? 0.5 : 1.0),
+                      A("beta", c.size() == 2 ? 2.0 : 1.0)}));
+    n.output(n.add("Relu", {n.add("Gemm", {a, b}, {A("transA", turned), A("transB", turned)})}));
+  }
+  {
+    Net& n = nets.net("batches");
+    const auto a = n.input("a", {2, 3, 4, 5}), b = n.input("b", {2, 3, 5, 6}), c = n.input("c", {1, 3, 5, 6});
+    n.output(n.add("MatMul", {a, b}));
+    n.output(n.add("MatMul", {a, c}));
+    n.output(n.add("MatMul", {n.add("Transpose", {b}, {A("perm", Ints{0, 1, 3, 2})}),
+                              n.add("Transpose", {a}, {A("perm", Ints{0, 1, 3, 2})})}));
+    n.output(n.add("MatMul", {a, n.weight({2, 3, 5, 2})}));
+    n.output(n.add("MatMul", {n.weight({3, 4}), a}));
+  }
+  {
+    Net& n = nets.net("vectors");
+    const auto x = n.input("x", {3, 5}), v = n.input("v", {5});
+    n.output(n.add("MatMul", {x, v}));
+    n.output(n.add("MatMul", {v, n.weight({5, 3})}));
+    n.output(n.add("MatMul", {v, v}));
+  }
+  {
+    Net& n = nets.net("strided views");
+    const auto x = n.input("x", {2, 3, 4, 8});
+    const auto t = n.add("Transpose", {n.add("Relu", {x})}, {A("perm", Ints{0, 2, 1, 3})});
+    n.output(n.add("MatMul", {t, n.weight({8, 8})}));
+    n.output(n.add("MatMul", {n.add("Reshape", {t, n.integers({2, 4, 24})}), n.weight({24, 5})}));
+    n.output(n.add("MatMul", {n.add("Slice", {x, n.integers({1}), n.integers({7}), n.integers({3})}), n.weight({6, 3})}));
+    n.output(n.add("MatMul", {n.add("Slice", {x, n.integers({3}), n.integers({-5}), n.integers({2}), n.integers({-1})}),
+                              n.weight({8, 3})}));
+  }
+  expect_same(nets.all());
+}
+
+void add_convolutions(Net& n, const std::string& x, std::int64_t c) {
+  const auto conv = [&](std::int64_t k, std::int64_t groups, const Ints& window, std::vector<Net::Attribute> attributes) {
+    Ints shape{k, c / groups};
+    shape.insert(shape.end(), window.begin(), window.end());
+    attributes.emplace_back("group", groups);
+    return n.add("Conv", {x, n.weight(shape, -0.5, 0.5), n.weight({k})}, attributes);
+  };
+  const auto y = conv(6, 1, {3, 3}, {A("pads", Ints{1, 1, 1, 1})});
+  n.output(n.add("Relu", {n.add("Add", {y, conv(6, 1, {1, 1}, {})})}));
+  n.output(n.add("Mul", {y, n.add("Sigmoid", {y})}));
+  n.output(conv(c, c, {3, 2}, {A("pads", Ints{2, 0, 1, 1}), A("strides", Ints{2, 1}), A("dilations", Ints{1, 2})}));
+  const auto norm = n.add("BatchNormalization", {conv(8, 1, {2, 3}, {A("strides", Ints{1, 2})}), n.weight({8}, 0.5, 1.5),
+                                                 n.weight({8}), n.weight({8}), n.weight({8}, 0.5, 2)});
+  n.output(n.add("Tanh", {norm}));
+  n.output(n.add("GlobalAveragePool", {norm}));
+  const auto transposed = [&](std::int64_t k, std::int64_t groups, std::vector<Net::Attribute> attributes) {
+    attributes.emplace_back("group", groups);
+    return n.add("ConvTranspose", {x, n.weight({c, k / groups, 3, 2}, -0.5, 0.5)}, attributes);
+  };
+  n.output(n.add("Relu", {transposed(5, 1, {A("strides", Ints{2, 3}), A("pads", Ints{1, 0, 0, 1})})}));
+  n.output(transposed(c, c, {A("strides", Ints{2, 2}), A("output_padding", Ints{1, 1})}));
+  n.output(transposed(4, 1, {A("pads", Ints{3, 0, 0, 0}), A("dilations", Ints{1, 2})}));
+}
+
+TEST(CudaLowering, Convolutions) {
+  for (const Rules& rules : {Rules{}, Rules{.steps = false}, Rules{.convolutions = false}}) {
+    Nets nets;
+    for (std::int64_t c : {3, 8}) {
+      Net& n = nets.net(fmt::format("convolutions of {} channels, cuDNN {} {}", c, rules.convolutions, rules.steps));
+      add_convolutions(n, n.input("x", {2, c, 7, 6}), c);
+    }
+    Net& n = nets.net("other dimensions");
+    const auto x = n.input("x", {2, 4, 9}), z = n.input("z", {1, 2, 4, 3, 5});
+    n.output(n.add("Conv", {x, n.weight({6, 2, 3}), n.weight({6})}, {A("group", 2), A("pads", Ints{0, 2})}));
+    n.output(n.add("ConvTranspose", {x, n.weight({4, 3, 4}), n.weight({3})}, {A("strides", Ints{3})}));
+    n.output(n.add("Relu", {n.add("Conv", {z, n.weight({3, 2, 2, 2, 3})}, {A("pads", Ints{1, 0, 1, 0, 1, 0})})}));
+    expect_same(nets.all(), rules);
+  }
+}
+
+TEST(CudaLowering, PoolingAndReductions) {
+  Nets nets;
+  {
+    Net& n = nets.net("pooling");
+    const auto x = n.input("x", {2, 5, 9, 7});
+    const auto last = n.add("Transpose", {n.add("Transpose", {x}, {A("perm", Ints{0, 2, 3, 1})})},
+                            {A("perm", Ints{0, 3, 1, 2})});
+    for (const char* op : {"MaxPool", "AveragePool"})
+      for (const int ceil : {0, 1})
+        n.output(n.add(op, {ceil == 0 ? x : n.add("Relu", {last})},
+                       {A("kernel_shape", Ints{3, 2}), A("strides", Ints{2, 2}), A("pads", Ints{1, 0, 1, 1}),
+                        A("ceil_mode", ceil)}));
+    n.output(n.add("AveragePool", {x}, {A("kernel_shape", Ints{3, 3}), A("pads", Ints{1, 1, 1, 1}),
+                                        A("count_include_pad", 1)}));
+    n.output(n.add("GlobalMaxPool", {x}));
+    n.output(n.add("GlobalAveragePool", {x}));
+  }
+  for (const int keep : {0, 1}) {
+    Net& n = nets.net(fmt::format("reductions, keepdims {}", keep));
+    const auto x = n.input("x", {3, 4, 5, 6});
+    const auto t = n.add("Transpose", {x}, {A("perm", Ints{2, 0, 3, 1})});
+    const Ints axes[] = {{0}, {1}, {0, 2}, {1, 2}, {2, 3}, {-1}};
+    for (const Ints& a : axes) {
+      n.output(n.add("ReduceMean", {a.size() == 1 ? x : t}, {A("axes", a), A("keepdims", keep)}));
+      n.output(n.add("ReduceSum", {a.size() == 1 ? t : x, n.integers(a)}, {A("keepdims", keep)}));
+    }
+    for (const char* op : {"ReduceMax", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare"})
+      n.output(n.add(op, {t}, {A("axes", Ints{1}), A("keepdims", keep)}));
+    n.output(n.add("ArgMax", {x}, {A("axis", 2), A("keepdims", keep)}));
+    n.output(n.add("ReduceMean", {n.add("Exp", {x})}, {A("keepdims", keep)}));
+  }
+  {
+    Net& n = nets.net("softmax");
+    const auto x = n.input("x", {3, 4, 5});
+    for (const int axis : {0, 1, 2}) n.output(n.add(axis == 1 ? "LogSoftmax" : "Softmax", {x}, {A("axis", axis)}));
+    n.output(n.add("Softmax", {n.add("Transpose", {x}, {A("perm", Ints{0, 2, 1})})}, {A("axis", -1)}));
+  }
+  expect_same(nets.all());
+}
+
+TEST(CudaLowering, Movement) {
+  Nets nets;
+  {
+    Net& n = nets.net("concatenation and slices");
+    const auto x = n.input("x", {2, 4, 6}), z = n.input("z", {2, 4, 3});
+    const auto t = n.add("Transpose", {n.add("Sigmoid", {x})}, {A("perm", Ints{0, 2, 1})});
+    const auto u = n.add("Transpose", {z}, {A("perm", Ints{0, 2, 1})});
+    n.output(n.add("Concat", {t, u, n.weight({2, 1, 4})}, {A("axis", 1)}));
+    n.output(n.add("Relu", {n.add("Concat", {x, x, n.add("Relu", {z})}, {A("axis", -1)})}));
+    n.output(n.add("Slice", {t, n.integers({5, -1}), n.integers({-10, 0}), n.integers({1, 2}), n.integers({-2, -1})}));
+    const auto parts = n.add_many("Split", {x, n.integers({1, 2, 3})}, 3, {A("axis", 2)});
+    n.output(n.add("Neg", {parts[0]}));
+    n.output(parts[1]);
+    n.output(n.add("MatMul", {parts[2], n.weight({3, 4})}));
+    n.output(n.add("Reshape", {t, n.integers({-1, 3})}));
+    n.output(n.add("Flatten", {n.add("Unsqueeze", {t, n.integers({0})})}, {A("axis", 2)}));
+    n.output(n.add("Expand", {n.add("Slice", {x, n.integers({0}), n.integers({1}), n.integers({1})}),
+                              n.integers({3, 2, 4, 6})}));
+    n.output(n.add("Tile", {t, n.integers({1, 2, 1})}));
+    for (const char* mode : {"constant", "reflect", "edge"})
+      n.output(n.add("Pad", {x, n.integers({0, 1, 2, 0, 2, 1})}, {A("mode", mode)}));
+    n.output(n.add("Pad", {x, n.integers({0, -1, 2, 0, 1, -1}), n.scalar(0.5)}));
+  }
+  {
+    Net& n = nets.net("images");
+    const auto x = n.input("x", {2, 8, 3, 4});
+    n.output(n.add("DepthToSpace", {x}, {A("blocksize", 2)}));
+    n.output(n.add("SpaceToDepth", {n.add("DepthToSpace", {x}, {A("blocksize", 2), A("mode", "CRD")})},
+                   {A("blocksize", 2)}));
+    n.output(n.add("Resize", {x, "", n.weight(Tensor::of<float>({4}, {1, 1, 2, 3}))},
+                   {A("mode", "nearest"), A("coordinate_transformation_mode", "asymmetric"), A("nearest_mode", "floor")}));
+    n.output(n.add("Resize", {x, "", n.weight(Tensor::of<float>({4}, {1, 1, 2, 2}))}, {A("mode", "linear")}));
+  }
+  {
+    Net& n = nets.net("indices and conditions");
+    const auto x = n.input("x", {5, 6}), i = n.input("i", Tensor::of<std::int64_t>({2, 3}, {0, -1, 4, 2, -5, 1}));
+    const auto t = n.add("Transpose", {n.add("Relu", {x})}, {A("perm", Ints{1, 0})});
+    n.output(n.add("Gather", {x, i}));
+    n.output(n.add("Gather", {t, i}, {A("axis", 1)}));
+    n.output(n.add("Gather", {n.weight({7, 4}), i}));
+    n.output(n.add("Relu", {n.add("Gather", {x, n.integers({3, -2, 0})}, {A("axis", 1)})}));
+    n.output(n.add("Gather", {x, n.weight(Tensor::of<std::int64_t>({}, {2}))}, {A("axis", 1)}));
+    const auto c = n.add("Greater", {x, n.scalar(0.25)});
+    n.output(n.add("Where", {c, x, n.scalar(-3)}));
+    n.output(n.add("Where", {c, n.add("Tanh", {x}), n.weight({6})}));
+    n.output(n.add("Cast", {c}, {A("to", 1)}));
+    n.output(n.add("Cast", {x}, {A("to", 6)}));
+    n.output(n.add("Add", {n.add("Cast", {n.add("Cast", {x}, {A("to", 10)})}, {A("to", 1)}), x}));
+    n.output(n.add("Cast", {n.add("Exp", {x})}, {A("to", 16)}));
+    n.output(n.add("Cast", {i}, {A("to", 1)}));
+    n.output(n.add("Not", {c}));
+  }
+  expect_same(nets.all());
+}
+
+TEST(CudaLowering, Blocks) {
+  Nets nets;
+  for (const int fused : {0, 1}) {
+    Net& n = nets.net(fused != 0 ? "attention, one product for q, k, v" : "attention");
+    const auto x = n.input("x", {2, 6, 16}), mask = n.input("mask", {2, 1, 1, 6});
+    std::vector<std::string> qkv;
+    if (fused != 0)
+      qkv = n.add_many("Split", {n.add("Add", {n.add("MatMul", {x, n.weight({16, 48}, -0.3f, 0.3f)}), n.weight({48})})},
+                       3, {A("axis", -1)}, 13);
+    else
+      for (int i = 0; i < 3; ++i)
+        qkv.push_back(n.add("Add", {n.add("MatMul", {x, n.weight({16, 16}, -0.3f, 0.3f)}), n.weight({16})}));
+    for (std::size_t i = 0; i < 3; ++i)
+      qkv[i] = n.add("Transpose", {n.add("Reshape", {qkv[i], n.integers({0, 0, 2, 8})})},
+                     {A("perm", i == 1 ? Ints{0, 2, 3, 1} : Ints{0, 2, 1, 3})});
+    const auto scores = n.add("Mul", {n.add("MatMul", {qkv[0], qkv[1]}), n.scalar(0.35f)});
+    const auto p = n.add("Softmax", {n.add("Add", {scores, mask})}, {A("axis", -1)});
+    const auto o = n.add("Transpose", {n.add("MatMul", {p, qkv[2]})}, {A("perm", Ints{0, 2, 1, 3})});
+    const auto y = n.add("Add", {n.add("MatMul", {n.add("Reshape", {o, n.integers({0, 0, 16})}), n.weight({16, 16})}), x});
+    n.output(n.add("LayerNormalization", {y, n.weight({16}), n.weight({16})}));
+  }
+  {
+    Net& n = nets.net("normalization");
+    const auto x = n.input("x", {2, 4, 3, 5}), z = n.input("z", {3, 20});
+    n.output(n.add("InstanceNormalization", {x, n.weight({4}), n.weight({4})}));
+    n.output(n.add("Relu", {n.add("BatchNormalization", {x, n.weight({4}, 0.5, 1.5), n.weight({4}), n.weight({4}),
+                                                         n.weight({4}, 0.5, 2)})}));
+    n.output(n.add("LayerNormalization", {x, n.weight({3, 5}), n.weight({3, 5})}, {A("axis", 2)}));
+    const auto centered = n.add("Sub", {z, n.add("ReduceMean", {z}, {A("axes", Ints{-1})})});
+    const auto variance = n.add("ReduceMean", {n.add("Mul", {centered, centered})}, {A("axes", Ints{-1})});
+    const auto scaled = n.add("Div", {centered, n.add("Sqrt", {n.add("Add", {variance, n.scalar(1e-3f)})})});
+    n.output(n.add("Add", {n.add("Mul", {scaled, n.weight({20})}), n.weight({20})}));
+    const auto groups = n.add("InstanceNormalization", {n.add("Reshape", {x, n.integers({0, 2, -1})}),
+                                                        n.weight(Tensor::of<float>({2}, {1, 1})),
+                                                        n.weight(Tensor::of<float>({2}, {0, 0}))});
+    n.output(n.add("Mul", {n.add("Reshape", {groups, n.integers({2, 4, 3, 5})}), n.weight({4, 1, 1})}));
+  }
+  {
+    Net& n = nets.net("residual block");
+    const auto x = n.input("x", {2, 8, 6, 5});
+    const auto conv = [&](const std::string& of) {
+      return n.add("BatchNormalization",
+                   {n.add("Conv", {of, n.weight({8, 8, 3, 3}, -0.3f, 0.3f)}, {A("pads", Ints{1, 1, 1, 1})}),
+                    n.weight({8}, 0.5, 1.5), n.weight({8}), n.weight({8}), n.weight({8}, 0.5, 2)});
+    };
+    const auto y = n.add("Relu", {n.add("Add", {conv(n.add("Relu", {conv(x)})), x})});
+    n.output(y);
+    n.output(n.add("Gemm", {n.add("Flatten", {n.add("GlobalAveragePool", {y})}), n.weight({10, 8}), n.weight({10})},
+                   {A("transB", 1)}));
+  }
+  {
+    Net& n = nets.net("nothing in it");
+    const auto x = n.input("x", {0, 4}), z = n.input("z", {3, 4});
+    n.output(n.add("Add", {n.add("MatMul", {x, n.weight({4, 5})}), n.weight({5})}));
+    n.output(n.add("Relu", {x}));
+    n.output(n.add("Concat", {n.add("Tanh", {x}), z}, {A("axis", 0)}));
+    n.output(n.add("ReduceSum", {n.add("Exp", {x}), n.integers({0})}));
+    n.output(n.add("MatMul", {n.add("Transpose", {x}, {A("perm", Ints{1, 0})}), x}));
+    n.output(n.add("Transpose", {x}, {A("perm", Ints{1, 0})}));
+  }
+  expect_same(nets.all());
+}
+
+TEST(CudaLowering, RandomNetworks) {
+  const char* given = std::getenv("ULPSCOPE_TEST_SEED");
+  const std::uint32_t start = given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10))
+                                               : std::random_device{}() % 1000000;
+  std::printf("ULPSCOPE_TEST_SEED=%u\n", start);
+  const char* number = std::getenv("ULPSCOPE_TEST_NETWORKS");
+  const int count = number != nullptr ? std::atoi(number) : 12;
+  Comparison all;
+  std::vector<std::unique_ptr<testing::RandomNetwork>> networks;
+  for (int i = 0; i < count; ++i) {
+    const auto seed = start + static_cast<std::uint32_t>(i);
+    auto& made = *networks.emplace_back(std::make_unique<testing::RandomNetwork>(seed));
+    const Fusion fusion = static_cast<Fusion>(i % 3);
+    const BuildOptions options = i % 4 == 0   ? options_of(&BuildOptions::fp16, fusion)
+                                 : i % 4 == 1 ? options_of(nullptr, fusion)
+                                 : i % 4 == 2 ? options_of(&BuildOptions::bf16, fusion)
+                                              : mixed(made.network(), seed, fusion);
+    all.add(fmt::format("seed {}, {}", seed, i % 4), made.network(), made.inputs(), options, Match::kRoundings,
+            {.convolutions = i % 5 != 0, .steps = i % 5 != 1});
+  }
+  if (!all.run()) GTEST_SKIP() << "no compiler";
+}
+
+}  // namespace
+}  // namespace ulpscope::cuda::fake

@@ -1,0 +1,97 @@
+// A GPU that is not there: constants lie in this machine's memory, the steps of a plan run on this processor, and what
+// they read and write is watched.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/lowering.h"
+#include "backend/cuda_shim.h"
+
+namespace ulpscope::cuda::fake {
+
+/// What the libraries of a GPU take.
+struct Rules {
+  bool products = true;      ///< cuBLASLt: all that its interface can say; int8 in multiples of 4.
+  bool convolutions = true;  ///< cuDNN: no int8 but with channels in multiples of 16.
+  bool steps = true;         ///< And what follows the sums.
+};
+
+/// Answers for cuBLASLt and cuDNN; keeps constants for as long as it lives.
+class FakeDevice final : public LoweringTarget {
+ public:
+  explicit FakeDevice(Rules rules = {}) : rules_(rules) {}
+  /// Makes the elements each time: throws std::runtime_error when one key names different ones.
+  std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
+                                               const std::function<Tensor()>& make) override;
+  bool has_convolution(const ConvolutionSpec& spec) override;
+  bool has_product(const MatrixProductSpec& spec) override;
+
+ private:
+  const Rules rules_;
+  std::map<std::string, std::pair<Tensor, std::shared_ptr<const DeviceMemory>>> constants_;
+};
+
+/// The generated kernels of many plans, compiled together as C++.
+class KernelBank {
+ public:
+  void add(const KernelSource& source);
+  /// What the compiler says; empty on success.
+  std::string compile(const std::string& compiler);
+  std::size_t size() const { return sources_.size(); }
+  /// What went wrong; empty: nothing. REQUIRES: added and compiled.
+  std::string run(const KernelSource& source, std::vector<void*> arguments) const;
+  /// Kernels with instructions of a GPU alone (tensor cores) cannot be run here.
+  static bool can_run(const KernelSource& source);
+
+ private:
+  static std::string key_of(const KernelSource& source);
+  std::vector<KernelSource> sources_;
+  std::map<std::string, std::size_t> numbers_;
+  std::vector<std::unique_ptr<shim::Kernels>> libraries_;
+  std::size_t per_library_ = 1;
+};
+
+/// A schedule as the CUDA backend would run it. Throws std::runtime_error, naming the step, when one does what it must
+/// not: pointers outside of their buffers, addresses less aligned than promised, strides that a library does not take,
+/// bytes written outside of what the step writes. A read or write behind the end of a buffer, or one that is not
+/// aligned, ends the process with the name of the step.
+class FakePlan {
+ public:
+  /// Adds its kernels to the bank. All arguments outlive the plan.
+  FakePlan(std::string name, const Specialization& spec, const Schedule& schedule, WeightCache& weights,
+           const IdMap<LayerId, GraphFunction>& subgraphs, FakeDevice& device, KernelBank& bank);
+  /// There is a kernel that can be run on a GPU only.
+  bool can_run() const;
+  /// Memory holds bytes of `poison` until it is written.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, unsigned char poison);
+  const Steps& steps() const { return steps_; }
+
+ private:
+  struct Guarded;
+  unsigned char* address(const Pointer& pointer) const;
+  std::size_t bytes_of(const Buffer& buffer) const;
+  void run(const KernelStep& step);
+  void run(const ProductStep& step);
+  void run(const ConvolutionStepWork& step);
+  void run(const HostStep& step);
+  /// Element `index` behind a pointer, within the buffer.
+  unsigned char* element(const Pointer& pointer, DataType type, std::int64_t index) const;
+  double read(const Pointer& pointer, DataType type, std::int64_t index) const;
+  void write(const Pointer& pointer, DataType type, std::int64_t index, double value) const;
+  void expect(bool condition, const std::string& what) const;
+
+  const std::string name_;
+  const Specialization& spec_;
+  KernelBank& bank_;
+  Steps steps_;
+  std::size_t arena_bytes_ = 0;
+  std::vector<unsigned char> memory_;
+  unsigned char* arena_ = nullptr;
+  std::vector<Tensor> host_;
+  std::string where_;  ///< The step that runs.
+};
+
+}  // namespace ulpscope::cuda::fake

@@ -1,0 +1,119 @@
+// Small networks, lowered for the fake device and run there; the plain backend says what they mean.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/fake_device.h"
+#include "engine/assign.h"
+#include "graph/inference.h"
+#include "graph/network_builder.h"
+
+namespace ulpscope::cuda::fake {
+
+/// A network as it is written down in a test. Values are drawn from its own generator.
+class Net {
+ public:
+  explicit Net(std::string name, std::uint32_t seed = 1) : random_(seed) { builder_.network.name = std::move(name); }
+
+  std::string input(const std::string& name, const Shape& shape, float low = -2, float high = 2) {
+    return input(name, values(shape, low, high));
+  }
+  std::string input(const std::string& name, Tensor value) {
+    builder_.input(name, value.type());
+    builder_.network.tensor(builder_.tensor(name)).shape = value.shape();
+    inputs_.push_back(std::move(value));
+    return name;
+  }
+  std::string weight(const Shape& shape, float low = -1, float high = 1) { return weight(values(shape, low, high)); }
+  std::string weight(Tensor value) {
+    const std::string name = "w" + std::to_string(count_++);
+    builder_.weight(name, std::move(value));
+    return name;
+  }
+  std::string scalar(float value) { return weight(Tensor::of<float>({}, {value})); }
+  std::string integers(std::vector<std::int64_t> values) {
+    return weight(Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())},
+                                           std::span<const std::int64_t>(values)));
+  }
+
+  struct Attribute {
+    Attribute(const char* n, std::int64_t v) : set([n, v](Layer& l) { l.attributes.set(n, v); }) {}
+    Attribute(const char* n, int v) : Attribute(n, static_cast<std::int64_t>(v)) {}
+    Attribute(const char* n, double v) : set([n, v](Layer& l) { l.attributes.set(n, static_cast<float>(v)); }) {}
+    Attribute(const char* n, const char* v) : set([n, v](Layer& l) { l.attributes.set(n, std::string(v)); }) {}
+    Attribute(const char* n, std::vector<std::int64_t> v) : set([n, v](Layer& l) { l.attributes.set(n, v); }) {}
+    std::function<void(Layer&)> set;
+  };
+  /// One output, whose name comes back.
+  std::string add(const std::string& op, const std::vector<std::string>& inputs,
+                  const std::vector<Attribute>& attributes = {}, int opset = 17) {
+    const std::string name = op + std::to_string(count_++);
+    Layer& layer = builder_.layer(op, inputs, {name + "_out"}, name, opset);
+    for (const Attribute& attribute : attributes) attribute.set(layer);
+    return name + "_out";
+  }
+  /// Several outputs.
+  std::vector<std::string> add_many(const std::string& op, const std::vector<std::string>& inputs, std::size_t outputs,
+                                    const std::vector<Attribute>& attributes = {}, int opset = 17) {
+    const std::string name = op + std::to_string(count_++);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < outputs; ++i) names.push_back(name + "_out" + std::to_string(i));
+    Layer& layer = builder_.layer(op, inputs, names, name, opset);
+    for (const Attribute& attribute : attributes) attribute.set(layer);
+    return names;
+  }
+  void output(const std::string& name) { builder_.output(name); }
+
+  /// Ready to be built.
+  Network& finish() {
+    infer_types(builder_.network);
+    builder_.network.check();
+    return builder_.network;
+  }
+  const std::vector<Tensor>& inputs() const { return inputs_; }
+  Tensor values(const Shape& shape, float low, float high) {
+    std::uniform_real_distribution<float> uniform(low, high);
+    Tensor result(DataType::kFloat32, shape);
+    for (std::int64_t i = 0; i < result.size(); ++i) result.data<float>()[i] = uniform(random_);
+    return result;
+  }
+
+ private:
+  std::mt19937 random_;
+  testing::NetworkBuilder builder_;
+  std::vector<Tensor> inputs_;
+  int count_ = 0;
+};
+
+/// How close the outputs have to be.
+enum class Match : std::uint8_t {
+  kBits,       ///< Equal.
+  kRoundings,  ///< But for the last bits of float32 sums, and for what these move to the other side of a tie.
+};
+
+/// Lowers many networks, compiles all their kernels at once, then runs and compares.
+class Comparison {
+ public:
+  /// `network` outlives this. A cache is shared by what is added for one network, so that its keys have to tell
+  /// everything apart.
+  void add(const std::string& name, const Network& network, const std::vector<Tensor>& inputs,
+           const BuildOptions& options, Match match, const Rules& rules = {},
+           std::shared_ptr<WeightCache> cache = nullptr);
+  /// Runs all; failures are the test's. False: there is no compiler.
+  bool run();
+  int skipped() const { return skipped_; }
+
+ private:
+  struct Case;
+  void compare(Case& c);
+  KernelBank bank_;
+  std::vector<std::shared_ptr<Case>> cases_;
+  int skipped_ = 0;
+};
+
+}  // namespace ulpscope::cuda::fake
