@@ -81,9 +81,9 @@ TEST_P(CudaDeclarations, CoverEveryFunctionThatIsOpened) {
   ASSERT_NE(begin, std::string::npos);
   const std::string section = checks.substr(begin, checks.find("\n#el", begin + 1) - begin);
   const auto opened = pairs(text_of_file(kSource / "src/backend/cuda" / GetParam().source),
-                            R"(library\.get\("(\w+)", (\w+)\))", 2, 1);
+                            R"re(library\.get\("(\w+)", (\w+)\))re", 2, 1);
   EXPECT_FALSE(opened.empty());
-  EXPECT_EQ(pairs(section, R"(\nSAME_CALL\((\w+), (\w+)\))", 1, 2), opened);
+  EXPECT_EQ(pairs(section, R"re(\nSAME_CALL\((\w+), (\w+)\))re", 1, 2), opened);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, CudaDeclarations,
