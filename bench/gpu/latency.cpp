@@ -1,7 +1,10 @@
-// What a network takes on the GPU: latency MODEL PRECISION FUSION [steps] [errors] [NAME=DIMxDIM...]
+// What a network takes on the GPU: gpu_latency MODEL PRECISION FUSION [steps] [errors] [NAME=DIMxDIM...]
 // Prints microseconds of one run of the device for the shapes of the file (dynamic dimensions: 1, or as given), with
-// `steps` what every step takes by itself, with `errors` the relative L2 error of the first output, as computed and as
-// the CPU predicts it, on random inputs (seed 1).
+// `steps` what every step takes by itself, with `errors` the relative L2 error of every output, as computed and as the
+// CPU predicts it, on random inputs (seed 1).
+//   gpu_latency MODEL assignments COUNT [SEED] [NAME=DIMxDIM...]
+// Estimated against measured times where half of the layers, chosen by chance, run in float16 and the others in
+// float32: one line per assignment, then the rank correlation and the ratios.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <random>
 #include <span>
@@ -92,44 +96,129 @@ void print_errors(const std::shared_ptr<const Network>& network, BuildOptions op
   }
 }
 
-int run(int argc, char** argv) {
-  std::map<std::string, Shape> shapes;
-  bool steps = false, errors = false;
+using NamedShapes = std::map<std::string, Shape>;
+
+NamedShapes named_shapes(int argc, char** argv) {
+  NamedShapes shapes;
   for (int i = 4; i < argc; ++i) {
     const std::string word = argv[i];
     if (const auto at = word.find('='); at != std::string::npos)
       shapes[word.substr(0, at)] = shape_of(word.substr(at + 1));
-    else if (word == "errors")
-      errors = true;
-    else
-      steps |= word == "steps";
   }
-  set_log_sink([](LogLevel level, std::string_view text) {
-    if (level >= LogLevel::kWarning) fmt::print(stderr, "{}\n", text);
-  });
+  return shapes;
+}
+
+std::vector<Shape> input_shapes(const Engine& engine, const NamedShapes& named) {
+  std::vector<Shape> inputs;
+  for (const Binding& binding : engine.inputs()) {
+    const auto given = named.find(binding.name);
+    Shape shape = given != named.end() ? given->second : binding.shape;
+    std::ranges::replace(shape, -1, 1);
+    inputs.push_back(std::move(shape));
+  }
+  return inputs;
+}
+
+BuildOptions cuda_options() {
   BuildOptions options;
   options.backend = "cuda";
   options.assume_lowest = true;
+  return options;
+}
+
+void measure(int argc, char** argv) {
+  BuildOptions options = cuda_options();
   options.fusion = fusion_from_name(argv[3], "latency");
   if (std::strcmp(argv[2], "fp32") != 0) enable_precision(options, argv[2], "latency");
   auto begin = std::chrono::steady_clock::now();
   const std::shared_ptr<const Network> network = import_onnx(argv[1], op_registry());
   const auto engine = Engine::build(network, options);
-  std::vector<Shape> inputs;
-  for (const Binding& binding : engine->inputs()) {
-    Shape shape = shapes.contains(binding.name) ? shapes[binding.name] : binding.shape;
-    std::ranges::replace(shape, -1, 1);
-    inputs.push_back(std::move(shape));
-  }
+  const std::vector<Shape> inputs = input_shapes(*engine, named_shapes(argc, argv));
   const double read = seconds_since(begin);
   begin = std::chrono::steady_clock::now();
   const std::optional<double> first = engine->device_microseconds(inputs);
   const double planned = seconds_since(begin);
   fmt::print("{} {} {}: {} us; read and assigned {:.2f} s, planned {:.2f} s\n", argv[1], argv[2], argv[3],
              first ? fmt::format("{:.1f}", *first) : "no time, the CPU takes part:", read, planned);
+  const bool steps =
+      std::any_of(argv + 4, argv + argc, [](const char* word) { return std::strcmp(word, "steps") == 0; });
   if (steps) print_steps(*network, *engine->plan(inputs));
+  const bool errors =
+      std::any_of(argv + 4, argv + argc, [](const char* word) { return std::strcmp(word, "errors") == 0; });
   if (errors) print_errors(network, options, inputs, *engine);
-  return 0;
+}
+
+/// The place of every value among all, equal ones sharing the mean of their places.
+std::vector<double> ranks(const std::vector<double>& values) {
+  std::vector<double> places;
+  for (const double value : values) {
+    const auto below = std::ranges::count_if(values, [&](double other) { return other < value; });
+    places.push_back(static_cast<double>(below) + 0.5 * static_cast<double>(std::ranges::count(values, value) - 1));
+  }
+  return places;
+}
+
+/// Spearman's: the correlation of ranks. 0 where all of one side are equal.
+double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = ranks(a), y = ranks(b);
+  const double mean = 0.5 * static_cast<double>(x.size() - 1);
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
+}
+
+/// Half of the layers that compute ask for float32; the others take the lowest, float16.
+void choose_precisions(Network& network, std::mt19937& random) {
+  std::vector<LayerId> computing;
+  for (const LayerId id : network.layers.ids())
+    if (!network.layer(id).op->moves_values) computing.push_back(id);
+  std::ranges::shuffle(computing, random);
+  for (std::size_t i = 0; i < computing.size(); ++i)
+    network.layer(computing[i]).precision = i < computing.size() / 2 ? DataType::kFloat32 : DataType::kFloat16;
+}
+
+void compare_assignments(int argc, char** argv) {
+  const int count = std::stoi(argv[3]);
+  const bool has_seed = argc > 4 && std::strchr(argv[4], '=') == nullptr;
+  const auto seed = has_seed ? static_cast<std::uint32_t>(std::stoul(argv[4])) : std::random_device{}();
+  fmt::print("{}: {} assignments, seed {}\n", argv[1], count, seed);
+  std::mt19937 random(seed);
+  BuildOptions options = cuda_options();
+  options.fp16 = true;
+  options.constraints = ConstraintMode::kPrefer;
+  const NamedShapes named = named_shapes(argc, argv);
+  for (const auto& [name, shape] : named) options.typical_shapes[name] = shape;
+  const std::shared_ptr<Network> network = import_onnx(argv[1], op_registry());
+  std::vector<double> estimated, measured, ratios;
+  for (int i = 0; i < count; ++i) {
+    choose_precisions(*network, random);
+    const auto engine = Engine::build(network, options);
+    const std::optional<double> time = engine->device_microseconds(input_shapes(*engine, named));
+    if (!time) throw Error(ErrorCode::kUnsupported, "[latency] the CPU takes part in this network: there is no time");
+    double sum = 0;
+    for (const Engine::LayerReport& layer : engine->report()) sum += layer.microseconds;
+    estimated.push_back(sum);
+    measured.push_back(*time);
+    ratios.push_back(*time / sum);
+    fmt::print("{:4} estimated {:9.1f} us, measured {:9.1f} us, ratio {:.3f}\n", i, sum, *time, ratios.back());
+  }
+  std::ranges::sort(ratios);
+  if (ratios.empty()) return;
+  fmt::print("rank correlation {:.3f}; measured / estimated: median {:.3f}, {:.3f} to {:.3f}\n",
+             rank_correlation(estimated, measured), ratios[ratios.size() / 2], ratios.front(), ratios.back());
+}
+
+void run(int argc, char** argv) {
+  const bool assignments = std::strcmp(argv[2], "assignments") == 0;
+  // Assignments by chance ask layers for what they do not have, which warns.
+  set_log_sink([least = assignments ? LogLevel::kError : LogLevel::kWarning](LogLevel level, std::string_view text) {
+    if (level >= least) fmt::print(stderr, "{}\n", text);
+  });
+  assignments ? compare_assignments(argc, argv) : measure(argc, argv);
 }
 
 }  // namespace
@@ -137,12 +226,14 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   if (argc < 4) {
     fmt::print(stderr,
-               "usage: latency MODEL fp32|tf32|fp16|bf16 none|pointwise|full [steps] [errors] [NAME=DIMxDIM...]\n");
+               "usage: gpu_latency MODEL fp32|tf32|fp16|bf16 none|pointwise|full [steps] [errors] [NAME=DIMxDIM...]\n"
+               "       gpu_latency MODEL assignments COUNT [SEED] [NAME=DIMxDIM...]\n");
     return 2;
   }
   try {
-    return run(argc, argv);
-  } catch (const Error& error) {
+    run(argc, argv);
+    return 0;
+  } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;
   }

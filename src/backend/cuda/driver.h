@@ -1,5 +1,5 @@
 // The functions of NVIDIA's driver that the backend calls, as cuda.h declares them (CUDA 12 and 13; the suffixes _v2
-// are what cuda.h makes of the plain names). tests/gpu/declarations compares them with the real header.
+// are what cuda.h makes of the plain names). tests/backend/cuda_declarations.cpp compares them with the real header.
 #pragma once
 
 #include <cstddef>

@@ -5,75 +5,32 @@
 #include <array>
 #include <cstring>
 
-#include "backend/cuda/library.h"
+#include "backend/cuda/cublas_lt_api.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
+
+lt::CublasLt::CublasLt() : library({"libcublasLt.so.13", "libcublasLt.so.12"}, "nvidia-cublas") {
+  library.get("cublasLtCreate", create);
+  library.get("cublasLtDestroy", destroy);
+  library.get("cublasLtGetVersion", version);
+  library.get("cublasLtMatmul", matmul);
+  library.get("cublasLtMatmulDescCreate", descriptor_create);
+  library.get("cublasLtMatmulDescDestroy", descriptor_destroy);
+  library.get("cublasLtMatmulDescSetAttribute", descriptor_set);
+  library.get("cublasLtMatrixLayoutCreate", layout_create);
+  library.get("cublasLtMatrixLayoutDestroy", layout_destroy);
+  library.get("cublasLtMatrixLayoutSetAttribute", layout_set);
+  library.get("cublasLtMatmulPreferenceCreate", preference_create);
+  library.get("cublasLtMatmulPreferenceDestroy", preference_destroy);
+  library.get("cublasLtMatmulPreferenceSetAttribute", preference_set);
+  library.get("cublasLtMatmulAlgoGetHeuristic", heuristic);
+  library.get("cublasLtMatmulAlgoCheck", algorithm_check);
+}
+
 namespace {
 
-// cublasLt.h of CUDA 12 and 13; tests/backend/cuda_declarations_test.cpp compares with the real one.
-using Handle = struct OpaqueHandle*;
-using Descriptor = struct OpaqueDescriptor*;
-using MatrixLayout = struct OpaqueLayout*;
-using Preference = struct OpaquePreference*;
-struct Algorithm {
-  std::uint64_t data[8];
-};
-struct HeuristicResult {
-  Algorithm algorithm;
-  std::size_t workspace;
-  int state;
-  float waves;
-  int reserved[4];
-};
-enum ComputeType { kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, kComputeTF32 = 77 };
-enum DescriptorAttribute { kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8 };
-enum LayoutAttribute { kBatchCount = 5, kBatchStride = 6 };
-enum PreferenceAttribute { kMaxWorkspace = 1, kReductionSchemes = 3, kAlignmentA = 5 };  // B, C, D follow.
-enum Epilogue : std::uint32_t { kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4 };
-/// Split sums are added in the type that they are computed in; never in the narrower one of the result, never by
-/// atomic operations.
-constexpr std::uint32_t kReduceInComputeType = 2;
-
-struct CublasLt {
-  CublasLt() : library({"libcublasLt.so.13", "libcublasLt.so.12"}, "nvidia-cublas") {
-    library.get("cublasLtCreate", create);
-    library.get("cublasLtDestroy", destroy);
-    library.get("cublasLtGetVersion", version);
-    library.get("cublasLtMatmul", matmul);
-    library.get("cublasLtMatmulDescCreate", descriptor_create);
-    library.get("cublasLtMatmulDescDestroy", descriptor_destroy);
-    library.get("cublasLtMatmulDescSetAttribute", descriptor_set);
-    library.get("cublasLtMatrixLayoutCreate", layout_create);
-    library.get("cublasLtMatrixLayoutDestroy", layout_destroy);
-    library.get("cublasLtMatrixLayoutSetAttribute", layout_set);
-    library.get("cublasLtMatmulPreferenceCreate", preference_create);
-    library.get("cublasLtMatmulPreferenceDestroy", preference_destroy);
-    library.get("cublasLtMatmulPreferenceSetAttribute", preference_set);
-    library.get("cublasLtMatmulAlgoGetHeuristic", heuristic);
-    library.get("cublasLtMatmulAlgoCheck", algorithm_check);
-  }
-  Library library;
-  int (*create)(Handle*);
-  int (*destroy)(Handle);
-  std::size_t (*version)();
-  int (*matmul)(Handle, Descriptor, const void* alpha, const void* a, MatrixLayout, const void* b, MatrixLayout,
-                const void* beta, const void* c, MatrixLayout, void* d, MatrixLayout, const Algorithm*, void* workspace,
-                std::size_t, Stream);
-  int (*descriptor_create)(Descriptor*, int compute, int scale_type);
-  int (*descriptor_destroy)(Descriptor);
-  int (*descriptor_set)(Descriptor, int attribute, const void*, std::size_t);
-  int (*layout_create)(MatrixLayout*, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading);
-  int (*layout_destroy)(MatrixLayout);
-  int (*layout_set)(MatrixLayout, int attribute, const void*, std::size_t);
-  int (*preference_create)(Preference*);
-  int (*preference_destroy)(Preference);
-  int (*preference_set)(Preference, int attribute, const void*, std::size_t);
-  int (*heuristic)(Handle, Descriptor, MatrixLayout, MatrixLayout, MatrixLayout, MatrixLayout, Preference, int wanted,
-                   HeuristicResult*, int* found);
-  int (*algorithm_check)(Handle, Descriptor, MatrixLayout, MatrixLayout, MatrixLayout, MatrixLayout, const Algorithm*,
-                         HeuristicResult*);
-};
+using namespace lt;
 
 const CublasLt& cublas() {
   static const CublasLt functions;
@@ -86,20 +43,20 @@ void check_cublas(int status, const char* what) {
                 fmt::format("[run] backend 'cuda': cuBLASLt could not {} (status {})", what, status));
 }
 
-int cuda_type(DataType type) {
+ElementType element_type(DataType type) {
   switch (type) {
     case DataType::kFloat32:
-      return 0;
+      return kReal32F;
     case DataType::kFloat64:
-      return 1;
+      return kReal64F;
     case DataType::kFloat16:
-      return 2;
+      return kReal16F;
     case DataType::kInt8:
-      return 3;
+      return kReal8I;
     case DataType::kInt32:
-      return 10;
+      return kReal32I;
     case DataType::kBFloat16:
-      return 14;
+      return kReal16BF;
     default:
       throw InternalError(fmt::format("no product of matrices of {}", name_of(type)));
   }
@@ -113,7 +70,7 @@ class Descriptors {
     const bool integers = spec.operands == DataType::kInt8, doubles = spec.operands == DataType::kFloat64;
     const int compute = integers ? kCompute32I : doubles ? kCompute64F : spec.tf32 ? kComputeTF32 : kCompute32F;
     const DataType scale = integers ? DataType::kInt32 : doubles ? DataType::kFloat64 : DataType::kFloat32;
-    check_cublas(cublas().descriptor_create(&descriptor, compute, cuda_type(scale)), "describe a product");
+    check_cublas(cublas().descriptor_create(&descriptor, compute, element_type(scale)), "describe a product");
     const bool b_by_columns = is_by_columns(spec.b, spec.n), a_by_columns = is_by_columns(spec.a, spec.k);
     set(kTransA, b_by_columns ? 1 : 0);
     set(kTransB, a_by_columns ? 1 : 0);
@@ -152,7 +109,7 @@ class Descriptors {
     const std::int64_t stride = by_columns ? matrix.column_stride : matrix.row_stride;
     // Of a single row the stride does not matter, but has to be one that could be.
     const std::int64_t leading = second == 1 ? std::max<std::int64_t>(first, stride) : stride;
-    check_cublas(cublas().layout_create(&made, cuda_type(type), static_cast<std::uint64_t>(first),
+    check_cublas(cublas().layout_create(&made, element_type(type), static_cast<std::uint64_t>(first),
                                         static_cast<std::uint64_t>(second), leading),
                  "describe a matrix");
     if (spec_.batch > 1) {

@@ -7,41 +7,25 @@
 #include <filesystem>
 #include <memory>
 
-#include "backend/cuda/library.h"
+#include "backend/cuda/nvrtc_api.h"
 #include "core/file.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
+
+Nvrtc::Nvrtc() : library({"libnvrtc.so.13", "libnvrtc.so.12"}, "nvidia-cuda-nvrtc") {
+  library.get("nvrtcVersion", version);
+  library.get("nvrtcGetErrorString", error_string);
+  library.get("nvrtcCreateProgram", create);
+  library.get("nvrtcDestroyProgram", destroy);
+  library.get("nvrtcCompileProgram", compile);
+  library.get("nvrtcGetCUBINSize", cubin_size);
+  library.get("nvrtcGetCUBIN", cubin);
+  library.get("nvrtcGetProgramLogSize", log_size);
+  library.get("nvrtcGetProgramLog", log);
+}
+
 namespace {
-
-// nvrtc.h of CUDA 12 and 13; tests/backend/cuda/declarations_test.cpp compares with the real one.
-using NvrtcProgram = struct OpaqueNvrtcProgram*;
-constexpr int kDone = 0;
-
-struct Nvrtc {
-  Nvrtc() : library({"libnvrtc.so.13", "libnvrtc.so.12"}, "nvidia-cuda-nvrtc") {
-    library.get("nvrtcVersion", version);
-    library.get("nvrtcGetErrorString", error_string);
-    library.get("nvrtcCreateProgram", create);
-    library.get("nvrtcDestroyProgram", destroy);
-    library.get("nvrtcCompileProgram", compile);
-    library.get("nvrtcGetCUBINSize", cubin_size);
-    library.get("nvrtcGetCUBIN", cubin);
-    library.get("nvrtcGetProgramLogSize", log_size);
-    library.get("nvrtcGetProgramLog", log);
-  }
-  Library library;
-  int (*version)(int* major, int* minor);
-  const char* (*error_string)(int);
-  int (*create)(NvrtcProgram*, const char* source, const char* name, int headers, const char* const*,
-                const char* const*);
-  int (*destroy)(NvrtcProgram*);
-  int (*compile)(NvrtcProgram, int options, const char* const*);
-  int (*cubin_size)(NvrtcProgram, std::size_t*);
-  int (*cubin)(NvrtcProgram, char*);
-  int (*log_size)(NvrtcProgram, std::size_t*);
-  int (*log)(NvrtcProgram, char*);
-};
 
 const Nvrtc& nvrtc() {
   static const Nvrtc functions;
