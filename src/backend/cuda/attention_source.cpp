@@ -20,7 +20,7 @@ constexpr const char* kFunctions = R"(
   asm volatile("ldmatrix.sync.aligned.m8n8.x4" M ".shared.b16 {%0,%1,%2,%3},[%4];" \
                : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(p) : "memory")
 #define MMA(c, a, b0, b1) \
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};" \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};" \
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
@@ -125,14 +125,20 @@ SCORE
 #pragma unroll
     for (int e = 0; e < 4; ++e) c[e] = score(c[e], row + (e >> 1) * 8, key + (lane & 3) * 2 + (e & 1));
   };
+  // All of a tile, one after the other, so that what the scores load is not waited for one by one.
+  auto tile_scores = [&](float (&c)[TILE / 8][4], i64 key) {
+#pragma unroll
+    for (int n = 0; n < TILE / 8; ++n) multiply(c[n], n * 8);
+#pragma unroll
+    for (int n = 0; n < TILE / 8; ++n) scores(c[n], key + n * 8);
+  };
   // Probabilities of 16 keys times their values, added to the results.
   float out[DV / 8][4];
 #pragma unroll
   for (int n = 0; n < DV / 8; ++n) out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0.0f;
-  auto weigh = [&](const float (&c)[4], const float (&c1)[4], float m0, float m1, float s0, float s1, int key) {
-    const u32 p[4] = {probabilities(expf(c[0] - m0) * s0, expf(c[1] - m0) * s0), probabilities(expf(c[2] - m1) * s1, expf(c[3] - m1) * s1),
-                      probabilities(expf(c1[0] - m0) * s0, expf(c1[1] - m0) * s0),
-                      probabilities(expf(c1[2] - m1) * s1, expf(c1[3] - m1) * s1)};
+  auto weigh = [&](const float (&c)[4], const float (&c1)[4], float s0, float s1, int key) {
+    const u32 p[4] = {probabilities(c[0] * s0, c[1] * s0), probabilities(c[2] * s1, c[3] * s1),
+                      probabilities(c1[0] * s0, c1[1] * s0), probabilities(c1[2] * s1, c1[3] * s1)};
 #pragma unroll
     for (int n = 0; n < DV / 8; n += 2) {
       u32 b0, b1, b2, b3;
@@ -158,10 +164,9 @@ constexpr const char* kInRegisters = R"(
   fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v, v, 0, KEYS, V2, V3);
   __syncthreads();
   float c[TILE / 8][4], m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
+  tile_scores(c, 0);
 #pragma unroll
   for (int n = 0; n < TILE / 8; ++n) {
-    multiply(c[n], n * 8);
-    scores(c[n], n * 8);
     m0 = fmaxf(m0, fmaxf(c[n][0], c[n][1]));
     m1 = fmaxf(m1, fmaxf(c[n][2], c[n][3]));
   }
@@ -177,47 +182,38 @@ constexpr const char* kInRegisters = R"(
   s0 = 1.0f / row_sum(s0);
   s1 = 1.0f / row_sum(s1);
 #pragma unroll
-  for (int n = 0; n < TILE / 8; n += 2) {
-    const u32 p[4] = {probabilities(c[n][0] * s0, c[n][1] * s0), probabilities(c[n][2] * s1, c[n][3] * s1),
-                      probabilities(c[n + 1][0] * s0, c[n + 1][1] * s0), probabilities(c[n + 1][2] * s1, c[n + 1][3] * s1)};
-#pragma unroll
-    for (int d = 0; d < DV / 8; d += 2) {
-      u32 b0, b1, b2, b3;
-      LDMATRIX(".trans", b0, b1, b2, b3, at_v + (n * 8 * (DV + PAD) + d * 8) * 2);
-      MMA(out[d], p, b0, b1);
-      MMA(out[d + 1], p, b2, b3);
-    }
-  }
+  for (int n = 0; n < TILE / 8; n += 2) weigh(c[n], c[n + 1], s0, s1, n * 8);
 )";
 
 constexpr const char* kInTiles = R"(
   float m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
-  // A row without a finite score so far has no sum yet.
-  auto join = [](float& m, float& s, const float (&x)[2]) {
-    const float next = fmaxf(m, fmaxf(x[0], x[1]));
-    if (next == -INFINITE) {
-      if (x[0] != x[0] || x[1] != x[1]) s = x[0] + x[1];
-      return;
-    }
-    s = s * (m == -INFINITE ? 0.0f : expf(m - next)) + (expf(x[0] - next) + expf(x[1] - next));
-    m = next;
-  };
+  float c[TILE / 8][4];
   for (i64 key = 0; key < KEYS; key += TILE) {
     __syncthreads();
     fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, key, KEYS, K2, K3, FACTOR_K);
     __syncthreads();
+    tile_scores(c, key);
+    float n0 = m0, n1 = m1;
 #pragma unroll
     for (int n = 0; n < TILE / 8; ++n) {
-      float c[4];
-      multiply(c, n * 8);
-      scores(c, key + n * 8);
-      join(m0, s0, {c[0], c[1]});
-      join(m1, s1, {c[2], c[3]});
+      n0 = fmaxf(n0, fmaxf(c[n][0], c[n][1]));
+      n1 = fmaxf(n1, fmaxf(c[n][2], c[n][3]));
     }
+    // What a row without a finite score so far is measured by does not matter, but its difference must be a number.
+    const float b0 = n0 == -INFINITE ? 0.0f : n0, b1 = n1 == -INFINITE ? 0.0f : n1;
+    s0 *= expf(m0 - b0);
+    s1 *= expf(m1 - b1);
+#pragma unroll
+    for (int n = 0; n < TILE / 8; ++n) {
+      s0 += expf(c[n][0] - b0) + expf(c[n][1] - b0);
+      s1 += expf(c[n][2] - b1) + expf(c[n][3] - b1);
+    }
+    m0 = n0;
+    m1 = n1;
   }
   auto join_lanes = [](float& m, float& s) {
     const float whole = row_max(m);
-    s = row_sum(s * (m == -INFINITE ? 0.0f : expf(m - whole)));
+    s = row_sum(s * expf(m - (whole == -INFINITE ? 0.0f : whole)));
     m = whole;
   };
   join_lanes(m0, s0);
@@ -229,15 +225,13 @@ constexpr const char* kInTiles = R"(
     fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, key, KEYS, K2, K3, FACTOR_K);
     fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v, v, key, KEYS, V2, V3);
     __syncthreads();
+    tile_scores(c, key);
 #pragma unroll
-    for (int n = 0; n < TILE / 8; n += 2) {
-      float c[4], c1[4];
-      multiply(c, n * 8);
-      multiply(c1, n * 8 + 8);
-      scores(c, key + n * 8);
-      scores(c1, key + n * 8 + 8);
-      weigh(c, c1, m0, m1, s0, s1, n * 8);
-    }
+    for (int n = 0; n < TILE / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[n][e] = expf(c[n][e] - (e < 2 ? m0 : m1));
+#pragma unroll
+    for (int n = 0; n < TILE / 8; n += 2) weigh(c[n], c[n + 1], s0, s1, n * 8);
   }
 )";
 

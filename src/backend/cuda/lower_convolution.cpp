@@ -125,7 +125,9 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
   const Shape &input = shape(l.inputs[0]), &window = shape(l.inputs[1]);
   const ops::WindowGeometry g = ops::conv_geometry(l, input, window);
   const std::size_t rank = g.rank();
-  if (g.groups != 1 || num_elements(g.kernel) == 1) return false;
+  // Windows of one element are convolutions that cuDNN is good at, but where there are only few.
+  constexpr std::int64_t kFewPositions = 64;
+  if (g.groups != 1 || (num_elements(g.kernel) == 1 && input[0] * num_elements(g.output) > kFewPositions)) return false;
   for (std::size_t d = 0; d < rank; ++d)
     if (g.strides[d] != g.kernel[d] || g.dilations[d] != 1 || g.pads_begin[d] != 0 || g.pads_end[d] != 0) return false;
   MatrixProductSpec spec{.m = input[0] * num_elements(g.output), .n = window[0], .k = num_elements(window) / window[0]};
@@ -243,22 +245,20 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   // Of few channels per group, cuDNN has slow plans only once anything is done to the sums.
   by_cudnn &= spec.groups == 1 || spec.weights[1] >= 8;
   if (kernel.integers) by_cudnn &= spec.operands == DataType::kInt8 && spec.weights[1] % kIntegerChannels == 0;
-  const Register done = by_cudnn ? fold_convolution(kernel, spec, step, bias, bias_key) : -1;
-  const bool folded = done >= 0;
+  const ConvolutionFold fold = by_cudnn ? fold_convolution(kernel, spec, step, bias, bias_key) : ConvolutionFold{};
   by_cudnn = by_cudnn && target_.has_convolution(spec);
   step.x = pointer(convolution_input(kernel, spec, spread));
   step.weights = pointer(
       constant_memory(fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
-                      kernel.integers ? DataType::kInt8 : spec.operands, [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
+                      kernel.integers ? DataType::kInt8 : spec.operands,
+                      [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
                         return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
                       }));
   if (!by_cudnn) return generate_convolution(kernel, std::move(spec), std::move(step), std::move(results));
-  results.view = folded ? define(epilogue.outputs[0].store, channels_last_strides(epilogue.domain))
-                        : new_view(spec.stored, epilogue.domain, channels_last_strides(epilogue.domain));
-  if (folded) {
-    results.done = done;
-    results.bias = {};
-  }
+  results.view = fold.whole ? define(epilogue.outputs[0].store, channels_last_strides(epilogue.domain))
+                            : new_view(spec.stored, epilogue.domain, channels_last_strides(epilogue.domain));
+  results.done = fold.done;
+  if (fold.biased) results.bias = {};
   step.y = pointer(results.view);
   step.spec = spec;
   add(std::move(step));
@@ -266,19 +266,39 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   return true;
 }
 
-/// Steps of the epilogue that cuDNN computes, when they are all there is, and cuDNN takes them: the last register.
-Register Lowering::fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec, ConvolutionStepWork& step,
-                                    const Tensor& bias, const std::string& bias_key) {
+/// Steps of the epilogue that cuDNN computes: all of them, or the bias alone.
+Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec,
+                                                     ConvolutionStepWork& step, const Tensor& bias,
+                                                     const std::string& bias_key) {
   const ProgramKernel& epilogue = kernel.epilogue;
-  if (kernel.integers || epilogue.outputs.size() != 1) return -1;
+  if (kernel.integers || epilogue.outputs.empty()) return {};
+  // cuDNN is slow at results in float32 to which nothing is done: a bias of zeros is better than none.
+  const DataType type = type_of(kernel.operands[1].rounding);
+  Tensor addends = bias;
+  if (!addends) {
+    addends = Tensor(DataType::kFloat32, {spec.output[1]});
+    std::fill_n(addends.data<float>(), addends.size(), 0.0f);
+  }
+  const std::string addends_key = bias ? bias_key + "|bias" : fmt::format("zeros {}", spec.output[1]);
+  ConvolutionSpec biased = spec;
+  biased.steps = {{Kind::kBias, type}};
+  biased.stored = DataType::kFloat32;
+  const auto only_bias = [&]() -> ConvolutionFold {
+    step.steps = {pointer(constant_view(addends, addends_key, type))};
+    if (type == DataType::kFloat32 || !target_.has_convolution(biased)) {
+      step.steps.clear();
+      return {};
+    }
+    spec = biased;
+    return {0, false, true};
+  };
   const auto& [source, store] = epilogue.outputs[0];
-  if (store.exact || store.tensor == kNone) return -1;
+  if (epilogue.outputs.size() != 1 || store.exact || store.tensor == kNone) return only_bias();
   ConvolutionSpec with = spec;
   with.stored = type_of(store.rounding);
   if (bias) {
-    const DataType type = type_of(kernel.operands[1].rounding);
     with.steps.push_back({Kind::kBias, type});
-    step.steps.push_back(pointer(constant_view(bias, bias_key + "|bias", type)));
+    step.steps.push_back(pointer(constant_view(addends, addends_key, type)));
   }
   Register done = 0, user = -1;
   while (done != source) {
@@ -305,12 +325,9 @@ Register Lowering::fold_convolution(const ProductKernel& kernel, ConvolutionSpec
     }
     done = user;
   }
-  if (done != source || !target_.has_convolution(with)) {
-    step.steps.clear();
-    return -1;
-  }
+  if (done != source || !target_.has_convolution(with)) return only_bias();
   spec = std::move(with);
-  return done;
+  return {done, true, true};
 }
 
 /// The whole of it as one generated kernel.

@@ -54,8 +54,8 @@ void Lowering::lower(const LayerKernel& kernel) {
   }
   const bool several = !kernel.open && !on_host && l.op->moves_values;  // Split.
   if (settled && !on_host && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
-      (lower_view(kernel) || lower_concat(kernel) || lower_cast(kernel) || lower_where(kernel) || lower_pool(kernel) ||
-       lower_rows(kernel) || lower_gather(kernel)))
+      (lower_view(kernel) || lower_repeats(kernel) || lower_concat(kernel) || lower_cast(kernel) ||
+       lower_where(kernel) || lower_pool(kernel) || lower_rows(kernel) || lower_gather(kernel)))
     return;
   if ((settled || several) && !on_host && lower_traced(kernel)) return;
   lower_host(kernel);
@@ -94,6 +94,23 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
   add(KernelStep{copy_source({view.type, fine->dims, view.strides}, {stored.type, fine->dims, target->strides}),
                  {pointer(view)},
                  {pointer(stored)}});
+  return true;
+}
+
+bool Lowering::lower_repeats(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  if (!ops::is_nearest_resize(l) || spec_.is_constant(l.inputs[0]) || kernel.outputs[0].exact) return false;
+  const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
+  const TensorId scales = l.input(2);
+  if (input.size() != 4 ||
+      !ops::repeats_whole_elements(l, input, output,
+                                   scales != kNone && spec_.is_constant(scales) ? &spec_.value(scales) : nullptr))
+    return false;
+  View view = device_view(kernel.operands[0]);
+  if (!is_exact(view.type, kernel.outputs[0].rounding)) return false;
+  const Shape dims{input[0], input[1], input[2], output[2] / input[2], input[3], output[3] / input[3]};
+  view.strides = {view.strides[0], view.strides[1], view.strides[2], 0, view.strides[3], 0};
+  place(kernel.outputs[0].tensor, std::move(view), dims);
   return true;
 }
 

@@ -123,6 +123,9 @@ FineStrides Lowering::results_of(const Rows& rows, std::int64_t n, std::int64_t 
   return result;
 }
 
+/// Results of more columns than this lie at multiples of 8.
+constexpr std::int64_t kPaddedFrom = 256;
+
 bool Lowering::lower_matrices(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const auto form = ops::matrix_form(l);
@@ -147,8 +150,11 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   FineStrides order{domain, dense_strides(domain)};
   std::optional<Rows> rows;
   if (matrices->batch_a.empty() && !matrices->transpose_a) rows = read_rows(a, type);
+  // Rows of results that begin at whole words: others cost cuBLASLt dearly.
+  std::int64_t columns = spec.n;
+  if (rows && spec.n > kPaddedFrom && spec.m > 1) columns = (spec.n + 7) / 8 * 8;
   if (rows) {
-    order = results_of(*rows, spec.n, spec.n);
+    order = results_of(*rows, spec.n, columns);
     // Results without strides over the domain have to be all that is left to do.
     const auto plain = reshaped_strides(order.dims, order.strides, domain);
     const Operand addend_of_form = kernel.operands.size() > 2 && form->beta != 0.0f ? kernel.operands[2] : Operand{};
@@ -159,7 +165,10 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     else if (!whole)
       rows.reset();
   }
-  if (!rows) order = {domain, dense_strides(domain)};
+  if (!rows) {
+    order = {domain, dense_strides(domain)};
+    columns = spec.n;
+  }
   const View a_view = rows ? rows->view : read_matrix(a, type, a_shape, spec.a, batch);
   if (rows) spec.a = rows->matrix;
   if (matrices->transpose_a) std::swap(spec.a.row_stride, spec.a.column_stride);
@@ -178,7 +187,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   }
   step.b = pointer(b_view);
   spec.alignment = std::min(alignment_of(a_view), alignment_of(b_view));
-  spec.d = {spec.n, 1, batch > 1 ? spec.m * spec.n : 0};
+  spec.d = {columns, 1, batch > 1 ? spec.m * spec.n : 0};
   results.alpha = form->alpha;
   results.beta = form->beta;
   if (kernel.operands.size() > 2 && form->beta != 0.0f) results.addend = kernel.operands[2];

@@ -188,8 +188,13 @@ class Lowering {
   bool lower_convolution(const ProductKernel& kernel);
   View convolution_input(const ProductKernel& kernel, const ConvolutionSpec& spec,
                          const std::vector<std::int64_t>& spread);
-  Register fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec, ConvolutionStepWork& step,
-                            const Tensor& bias, const std::string& bias_key);
+  /// What of an epilogue its convolution computes: up to register `done`.
+  struct ConvolutionFold {
+    Register done = 0;
+    bool whole = false, biased = false;  ///< All of it; the bias.
+  };
+  ConvolutionFold fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec, ConvolutionStepWork& step,
+                                   const Tensor& bias, const std::string& bias_key);
   bool generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolutionStepWork step,
                             Results results);
 
@@ -219,6 +224,8 @@ class Lowering {
   // lower_layer.cpp
   void lower(const LayerKernel& kernel);
   bool lower_view(const LayerKernel& kernel);
+  /// Resize that repeats whole elements: a view of them.
+  bool lower_repeats(const LayerKernel& kernel);
   bool lower_traced(const LayerKernel& kernel);
   bool lower_concat(const LayerKernel& kernel);
   bool lower_gather(const LayerKernel& kernel);
