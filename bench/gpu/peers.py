@@ -12,7 +12,6 @@ and, behind a slash, the median of the rounds' leasts, microseconds. Ratios are 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import pathlib
 import platform
@@ -100,15 +99,13 @@ class OnnxRuntime:
         # On the CPU, for the exporter; its constants would be on the GPU otherwise.
         network = torch_side.network.to("cpu", memory_format=torch.contiguous_format)
         inputs = [value.cpu().contiguous() for value in torch_side.inputs]
-        file = io.BytesIO()
         program = torch.onnx.export(network, tuple(inputs), dynamo=True, verbose=False, input_names=names)
         assert program is not None
-        program.save(file)
         network.cuda()
         options = {
             "enable_cuda_graph": "1", "prefer_nhwc": "1", "user_compute_stream": str(self.stream.cuda_stream),
         }  # fmt: skip
-        self.session = onnxruntime.InferenceSession(file.getvalue(), providers=[("CUDAExecutionProvider", options)])
+        self.session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=[("CUDAExecutionProvider", options)])
         used = self.session.get_providers()
         if used[0] != "CUDAExecutionProvider":
             raise RuntimeError(f"onnxruntime fell back to {used[0]}")
