@@ -1,8 +1,8 @@
 """Exports networks of random weights to ONNX files in float32: make_networks.py FOLDER [NAME...]
 
-A name is the beginning of one or several of networks.NAMES ("resnet50_b8", "resnet50", "llama"); none: all of them, about
-5 GB. Files that are there already stay, unless --again is given. Needs torch 2.6 or later, onnx and onnxscript. --inputs
-writes NAME.npz with a sample of the inputs beside each file.
+A name is the beginning of one or several of networks.NAMES ("resnet50_b8", "resnet50", "llama"); none: all of them,
+about 5 GB. Files that are there already stay, unless --again is given. --inputs writes NAME.npz with a sample of the
+inputs beside each file. Needs torch 2.6 or later, onnx and onnxscript.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def main() -> int:
         try:
             export(name, path, options.inputs)
         except Exception as error:  # One that cannot be exported does not keep the others.
-            print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr)
+            print(
+                f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr
+            )
             failed += 1
             continue
         print(f"{path}: {path.stat().st_size / 1e6:.0f} MB, {time.monotonic() - begin:.0f} s", flush=True)

@@ -36,22 +36,28 @@ def mobilenet_v3_large() -> nn.Module:
     # Kernel, hidden, out, squeeze and excite, hard swish, stride.
     table = [
         (3, 16, 16, 0, 0, 1), (3, 64, 24, 0, 0, 2), (3, 72, 24, 0, 0, 1), (5, 72, 40, 1, 0, 2), (5, 120, 40, 1, 0, 1),
-        (5, 120, 40, 1, 0, 1), (3, 240, 80, 0, 1, 2), (3, 200, 80, 0, 1, 1), (3, 184, 80, 0, 1, 1), (3, 184, 80, 0, 1, 1),
-        (3, 480, 112, 1, 1, 1), (3, 672, 112, 1, 1, 1), (5, 672, 160, 1, 1, 2), (5, 960, 160, 1, 1, 1), (5, 960, 160, 1, 1, 1),
+        (5, 120, 40, 1, 0, 1), (3, 240, 80, 0, 1, 2), (3, 200, 80, 0, 1, 1), (3, 184, 80, 0, 1, 1),
+        (3, 184, 80, 0, 1, 1), (3, 480, 112, 1, 1, 1), (3, 672, 112, 1, 1, 1), (5, 672, 160, 1, 1, 2),
+        (5, 960, 160, 1, 1, 1), (5, 960, 160, 1, 1, 1),
     ]  # fmt: skip
     for kernel, hidden, out, excites, swish, stride in table:
         excite = SqueezeExcite(hidden, (hidden // 4 + 7) // 8 * 8, nn.ReLU(), nn.Hardsigmoid()) if excites else None
         layers.append(Inverted(channels, hidden, out, kernel, stride, nn.Hardswish if swish else nn.ReLU, excite))
         channels = out
     layers.append(conv_bn(channels, 960, 1, act=nn.Hardswish()))
-    return Classifier(nn.Sequential(*layers), nn.Sequential(nn.Linear(960, 1280), nn.Hardswish(), nn.Linear(1280, 1000)))
+    return Classifier(
+        nn.Sequential(*layers), nn.Sequential(nn.Linear(960, 1280), nn.Hardswish(), nn.Linear(1280, 1000))
+    )
 
 
 def efficientnet_b0() -> nn.Module:
     """Tan and Le, 2019, table 1."""
     layers, channels = [conv_bn(3, 32, 3, 2, act=nn.SiLU())], 32
     # Expansion, kernel, stride, out, count.
-    table = [(1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4), (6, 3, 1, 320, 1)]  # fmt: skip
+    table = [
+        (1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4),
+        (6, 3, 1, 320, 1),
+    ]  # fmt: skip
     for expansion, kernel, stride, out, count in table:
         for i in range(count):
             hidden = channels * expansion
@@ -127,7 +133,7 @@ class VisionTransformer(nn.Module):
 
 
 class UNet(nn.Module):
-    """A denoiser of latent images: residual blocks with the time, cross attention to 77 tokens at two of three sizes."""
+    """A denoiser of latent images: residual blocks with the time, cross attention to 77 tokens at two of 3 sizes."""
 
     def __init__(self, base: int = 128, context: int = 768) -> None:
         super().__init__()
@@ -145,7 +151,9 @@ class UNet(nn.Module):
             if level < 2:
                 self.down.append(nn.Conv2d(channels, channels, 3, 2, 1))
                 kept.append(channels)
-        self.middle = nn.ModuleList([self.level(channels, channels, time, context, True), ResidualBlock(channels, channels, time)])
+        self.middle = nn.ModuleList(
+            [self.level(channels, channels, time, context, True), ResidualBlock(channels, channels, time)]
+        )
         for level, width in reversed(list(enumerate(widths))):
             for _ in range(3):
                 self.up.append(self.level(channels + kept.pop(), width, time, context, level > 0))
@@ -182,7 +190,12 @@ class UNet(nn.Module):
 
 def vae_decoder() -> nn.Module:
     """Latents of 4 channels to images of 8 times the size."""
-    layers: list[nn.Module] = [nn.Conv2d(4, 512, 3, padding=1), ResidualBlock(512, 512), ImageAttention(512, 1), ResidualBlock(512, 512)]
+    layers: list[nn.Module] = [
+        nn.Conv2d(4, 512, 3, padding=1),
+        ResidualBlock(512, 512),
+        ImageAttention(512, 1),
+        ResidualBlock(512, 512),
+    ]
     channels = 512
     for level, width in enumerate((512, 512, 256, 128)):
         for _ in range(3):
@@ -236,7 +249,9 @@ class Gpt2(nn.Module):
         super().__init__()
         self.words, self.places = nn.Embedding(words, dim), nn.Parameter(torch.randn(length, dim) * 0.02)
         nn.init.normal_(self.words.weight, std=0.02)
-        self.blocks = nn.Sequential(*(PreNormBlock(dim, 12, nn.GELU(approximate="tanh"), causal=True) for _ in range(12)))
+        self.blocks = nn.Sequential(
+            *(PreNormBlock(dim, 12, nn.GELU(approximate="tanh"), causal=True) for _ in range(12))
+        )
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -261,7 +276,9 @@ class LlamaBlock(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = RmsNorm(dim), RmsNorm(dim)
         self.attention = Attention(dim, heads, kv_heads=kv_heads, causal=True, bias=False)
-        self.gate, self.up, self.down = (nn.Linear(*shape, bias=False) for shape in ((dim, hidden), (dim, hidden), (hidden, dim)))
+        self.gate, self.up, self.down = (
+            nn.Linear(*shape, bias=False) for shape in ((dim, hidden), (dim, hidden), (hidden, dim))
+        )
 
     def forward(self, x: Tensor, positions: tuple[Tensor, Tensor]) -> Tensor:
         x = x + self.attention(self.norm1(x), positions=positions)

@@ -1,18 +1,17 @@
 """Latencies in float16 on a GPU, ulpscope beside what else runs networks there: peers.py FOLDER PROGRAM [NAME...]
 
-FOLDER holds what make_networks.py exports, PROGRAM is gpu_latency. Peers: torch one operator after another, torch in a CUDA
-graph, torch.compile (reduce-overhead, with --compile), ONNX Runtime with a CUDA graph where onnxruntime-gpu is installed. A
-peer that is absent or fails is named below the table.
+FOLDER holds what make_networks.py exports, PROGRAM is gpu_latency. Peers: torch one operator after another, torch in
+a CUDA graph, torch.compile (reduce-overhead, with --compile), ONNX Runtime with a CUDA graph where onnxruntime-gpu is
+installed. A peer that is absent or fails is named below the table.
 
-Every number is of events on the GPU, inputs being there. The sides run in turns: in each of --rounds rounds each peer takes
---times runs behind some that do not count, and gpu_latency starts once and gives the least of several. Cells hold the least
-and, behind a slash, the median of the rounds' leasts, microseconds. Ratios are of the leasts.
+Every number is of events on the GPU, inputs being there. The sides run in turns: in each of --rounds rounds each peer
+takes --times runs behind some that do not count, and gpu_latency starts once and gives the least of several. Cells
+hold the least and, behind a slash, the median of the rounds' leasts, microseconds. Ratios are of the leasts.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import pathlib
 import platform
@@ -100,15 +99,15 @@ class OnnxRuntime:
         # On the CPU, for the exporter; its constants would be on the GPU otherwise.
         network = torch_side.network.to("cpu", memory_format=torch.contiguous_format)
         inputs = [value.cpu().contiguous() for value in torch_side.inputs]
-        file = io.BytesIO()
         program = torch.onnx.export(network, tuple(inputs), dynamo=True, verbose=False, input_names=names)
         assert program is not None
-        program.save(file)
         network.cuda()
         options = {
             "enable_cuda_graph": "1", "prefer_nhwc": "1", "user_compute_stream": str(self.stream.cuda_stream),
         }  # fmt: skip
-        self.session = onnxruntime.InferenceSession(file.getvalue(), providers=[("CUDAExecutionProvider", options)])
+        self.session = onnxruntime.InferenceSession(
+            program.model_proto.SerializeToString(), providers=[("CUDAExecutionProvider", options)]
+        )
         used = self.session.get_providers()
         if used[0] != "CUDAExecutionProvider":
             raise RuntimeError(f"onnxruntime fell back to {used[0]}")
@@ -116,7 +115,12 @@ class OnnxRuntime:
         for entry, value in zip(self.session.get_inputs(), (value.cuda().contiguous() for value in inputs)):
             self.held.append(value)
             self.binding.bind_input(
-                entry.name, "cuda", 0, np.float16 if value.is_floating_point() else np.int64, tuple(value.shape), value.data_ptr()
+                entry.name,
+                "cuda",
+                0,
+                np.float16 if value.is_floating_point() else np.int64,
+                tuple(value.shape),
+                value.data_ptr(),
             )
         for entry in self.session.get_outputs():
             value = torch.empty(tuple(entry.shape), dtype=torch.float16, device="cuda")
@@ -181,7 +185,11 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
                     failures[side] = first_line(error)
                     del sides[side]
     torch.cuda.empty_cache()
-    return {"name": name, "times": {side: taken for side, taken in times.items() if side in sides}, "failures": failures}
+    return {
+        "name": name,
+        "times": {side: taken for side, taken in times.items() if side in sides},
+        "failures": failures,
+    }
 
 
 def row(result: dict[str, Any], sides: list[str]) -> dict[str, str]:
@@ -198,7 +206,12 @@ def row(result: dict[str, Any], sides: list[str]) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    found = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": str(torch.version.cuda), "python": platform.python_version()}
+    found = {
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": str(torch.version.cuda),
+        "python": platform.python_version(),
+    }
     for package in ("onnxruntime-gpu", "nvidia-cudnn-cu13", "nvidia-cublas"):
         try:
             found[package] = metadata.version(package)

@@ -1,5 +1,5 @@
-"""`--backend cuda` where it cannot run: one clear sentence that says what to do, and the status of errors. A driver that is
-no driver, compiled here, shows what it says of old and absent GPUs."""
+"""`--backend cuda` where it cannot run: one clear sentence that says what to do, and the status of errors. A driver
+that is none, compiled here, shows what it says of old and absent GPUs."""
 import pathlib
 import re
 import shutil
@@ -21,7 +21,8 @@ BODIES = {
                             " { (void)device; *value = attribute == 75 ? MAJOR : 0; return 0; }",
     "cuGetErrorString": "int cuGetErrorString(int code, const char** text)"
                         " { (void)code; *text = \"something is broken\"; return 0; }",
-    "cuGetErrorName": "int cuGetErrorName(int code, const char** text) { (void)code; *text = \"CUDA_ERROR_FAKE\"; return 0; }",
+    "cuGetErrorName": "int cuGetErrorName(int code, const char** text)"
+                      " { (void)code; *text = \"CUDA_ERROR_FAKE\"; return 0; }",
 }
 
 
@@ -86,13 +87,15 @@ def test_what_is_wrong_with_a_driver(given, texts, run, model, driver):
 
 def found_by_the_system(name):
     """Also without the folders that the environment names."""
-    return any((pathlib.Path(folder) / name).exists() for folder in ("/usr/local/cuda/lib64", "/usr/local/cuda/lib")) or (
-        name in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout)
+    if any((pathlib.Path(folder) / name).exists() for folder in ("/usr/local/cuda/lib64", "/usr/local/cuda/lib")):
+        return True
+    return name in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
 
 
 def hidden(tmp_path):
     """An environment in which no package of Python is found."""
-    return {"PATH": str(tmp_path), "VIRTUAL_ENV": "", "PYTHONPATH": "", "ULPSCOPE_CUDA_LIBRARIES": "", "HOME": str(tmp_path)}
+    return {"PATH": str(tmp_path), "VIRTUAL_ENV": "", "PYTHONPATH": "", "ULPSCOPE_CUDA_LIBRARIES": "",
+            "HOME": str(tmp_path)}
 
 
 def test_a_missing_library_names_its_package(run, model, driver, tmp_path):
@@ -107,7 +110,8 @@ def test_a_missing_library_names_its_package(run, model, driver, tmp_path):
 
 def test_an_old_library_says_what_renews_it(run, model, driver, tmp_path):
     """The named folder comes first, whatever else there is."""
-    folder = compiled(tmp_path / "old", "libcublasLt.so.13", "int cublasLtCreate(void **handle) { (void)handle; return 1; }")
+    folder = compiled(tmp_path / "old", "libcublasLt.so.13",
+                      "int cublasLtCreate(void **handle) { (void)handle; return 1; }")
     shutil.copy(folder / "libcublasLt.so.13", folder / "libcudnn.so.9")
     outcome = run("run", model, "--trt", "--fp16", "--assume-lowest", "--backend", "cuda",
                   env={**driver(), "ULPSCOPE_CUDA_LIBRARIES": str(folder), "ULPSCOPE_CACHE": str(tmp_path / "cache")})

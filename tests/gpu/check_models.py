@@ -1,12 +1,12 @@
 """Holds whole networks on the GPU against the CPU: check_models.py PROGRAM MODEL.onnx...
 
-PROGRAM is `ulpscope`; nothing but its command line and numpy is used. A MODEL.npz beside a model has its inputs (an array
-each), else the program makes them. For every model, fp16 and bf16 and the fusion levels none and full, everything in the
-lowest precision:
+PROGRAM is `ulpscope`; nothing but its command line and numpy is used. A MODEL.npz beside a model has its inputs (an
+array each), else the program makes them. For every model, fp16 and bf16 and the fusion levels none and full,
+everything in the lowest precision:
 
 - the outputs in fp32 lie within --fp32-limit of each other (relative L2), at both levels;
-- the error of a precision against fp32, each on its own backend, is on the GPU what the CPU predicts: their ratio is within
-  --low and --high. Roundings part with depth, so whole networks are compared by error, not by bits;
+- the error of a precision against fp32, each on its own backend, is on the GPU what the CPU predicts: their ratio is
+  within --low and --high. Roundings part with depth, so whole networks are compared by error, not by bits;
 - the GPU gives the same bits in a second process.
 
 One line per comparison; exits 1 when one does not hold or a run fails.
@@ -121,7 +121,9 @@ def check_model(model: pathlib.Path, options: argparse.Namespace, runner: Runner
         case = Case(model, "fp32", fusion)
         cpu, gpu = runner.outputs(case, "cpu"), runner.outputs(case, options.backend)
         apart = distance(cpu, gpu)
-        report.say(apart <= options.fp32_limit, case, f"{apart:.2e} between the backends, at most {options.fp32_limit:.0e}")
+        report.say(
+            apart <= options.fp32_limit, case, f"{apart:.2e} between the backends, at most {options.fp32_limit:.0e}"
+        )
         for precision in options.precisions:
             low = Case(model, precision, fusion)
             gpu_low = runner.outputs(low, options.backend)
@@ -129,14 +131,18 @@ def check_model(model: pathlib.Path, options: argparse.Namespace, runner: Runner
             ratio = real / predicted if predicted > 0 else 1.0
             holds = options.low <= ratio <= options.high or max(real, predicted) < NO_ERROR or predicted == real
             report.say(holds, low, f"error {real:.4e}, predicted {predicted:.4e}, ratio {ratio:.4f}")
-            report.say(same_bits(gpu_low, runner.outputs(low, options.backend)), low, "the same bits in a second process")
+            report.say(
+                same_bits(gpu_low, runner.outputs(low, options.backend)), low, "the same bits in a second process"
+            )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("models", nargs="+", type=pathlib.Path)
-    parser.add_argument("--backend", default="cuda", help="which is held against the CPU (plain: shows that this works)")
+    parser.add_argument(
+        "--backend", default="cuda", help="which is held against the CPU (plain: shows that this works)"
+    )
     parser.add_argument("--precisions", nargs="+", default=["fp16", "bf16"])
     parser.add_argument("--fusion", nargs="+", default=["none", "full"])
     parser.add_argument("--fp32-limit", type=float, default=1e-5)

@@ -132,11 +132,13 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   if (!form) return false;
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
   const DataType type = operand_type(kernel);
-  if (spec_.is_constant(a.tensor)) return false;
   const auto matrices = form->plain ? matmul_shape(shape(a.tensor), shape(b.tensor))
                                     : std::optional(gemm_shape(*form, shape(a.tensor), kernel.epilogue.domain));
-  if (!matrices || matrices->k == 0 || matrices->batch_a != matrices->batch_b) return false;
-  const std::int64_t batch = num_elements(matrices->batch_a);
+  if (!matrices || matrices->k == 0) return false;
+  // One matrix for all of the others' batches has a stride of 0.
+  const std::int64_t batch_a = num_elements(matrices->batch_a), batch_b = num_elements(matrices->batch_b);
+  if (matrices->batch_a != matrices->batch_b && batch_a != 1 && batch_b != 1) return false;
+  const std::int64_t batch = std::max(batch_a, batch_b);
   MatrixProductSpec spec{.m = matrices->m, .n = matrices->n, .k = matrices->k, .batch = batch};
   spec.operands = type;
   spec.tf32 = a.rounding == Rounding::kTF32;
@@ -144,7 +146,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   Results results;
   results.channel = kernel.epilogue.domain.size() - 1;
   const Shape a_shape = matrices->transpose_a ? Shape{spec.k, spec.m}
-                        : batch > 1           ? Shape{batch, spec.m, spec.k}
+                        : batch_a > 1         ? Shape{batch, spec.m, spec.k}
                                               : Shape{spec.m, spec.k};
   const Shape& domain = kernel.epilogue.domain;
   FineStrides order{domain, dense_strides(domain)};
@@ -169,7 +171,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     order = {domain, dense_strides(domain)};
     columns = spec.n;
   }
-  const View a_view = rows ? rows->view : read_matrix(a, type, a_shape, spec.a, batch);
+  const View a_view = rows ? rows->view : read_matrix(a, type, a_shape, spec.a, batch_a);
   if (rows) spec.a = rows->matrix;
   if (matrices->transpose_a) std::swap(spec.a.row_stride, spec.a.column_stride);
   step.a = pointer(a_view);
@@ -177,12 +179,12 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   if (spec_.is_constant(b.tensor)) {
     const Weights weights = product_weights(kernel, *matrices);
     b_view = constant_memory(weights.key, type, weights.values);
-    spec.b = {1, spec.k, batch > 1 ? spec.k * spec.n : 0};
+    spec.b = {1, spec.k, batch_b > 1 ? spec.k * spec.n : 0};
   } else {
     const Shape b_shape = matrices->transpose_b ? Shape{spec.n, spec.k}
-                          : batch > 1           ? Shape{batch, spec.k, spec.n}
+                          : batch_b > 1         ? Shape{batch, spec.k, spec.n}
                                                 : Shape{spec.k, spec.n};
-    b_view = read_matrix(b, type, b_shape, spec.b, batch);
+    b_view = read_matrix(b, type, b_shape, spec.b, batch_b);
     if (matrices->transpose_b) std::swap(spec.b.row_stride, spec.b.column_stride);
   }
   step.b = pointer(b_view);
