@@ -1,6 +1,9 @@
 #include "backend/cuda/kernel_cache.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <array>
@@ -30,6 +33,19 @@ std::filesystem::path cache_folder() {
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != 0)
     return std::filesystem::path(home) / ".cache" / "ulpscope";
   return {};
+}
+
+CacheLock::CacheLock() {
+  const std::filesystem::path folder = cache_folder();
+  if (folder.empty()) return;
+  std::error_code none;
+  std::filesystem::create_directories(folder, none);
+  file_ = open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (file_ >= 0) flock(file_, LOCK_EX);
+}
+
+CacheLock::~CacheLock() {
+  if (file_ >= 0) close(file_);
 }
 
 std::string get_cached(const std::string& name) {

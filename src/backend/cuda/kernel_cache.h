@@ -14,6 +14,18 @@ std::filesystem::path cache_folder();
 /// are replaced as a whole. A file that is damaged, or that another source or version made, is made again.
 std::string cached_code(const std::string& source, std::string_view architecture);
 
+/// While it lives, no other process has one: for what is read, changed and written again.
+class CacheLock {
+ public:
+  CacheLock();
+  ~CacheLock();
+  CacheLock(const CacheLock&) = delete;
+  CacheLock& operator=(const CacheLock&) = delete;
+
+ private:
+  int file_ = -1;  ///< -1: the folder cannot be written, and nothing will be.
+};
+
 /// A text by name, as `put_cached` left it; empty when it is not there, damaged, or not readable.
 std::string get_cached(const std::string& name);
 /// Keeps a text; says so once and goes on where the disk refuses.

@@ -351,7 +351,7 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
       result_stride[d] = to.strides[static_cast<std::size_t>(d)];
   for (std::int64_t d : order) write.push_back(result_stride[static_cast<std::size_t>(d)]);
   assembly.output(*value, to, write, kernel.outputs[0].rounding);
-  add(std::move(assembly).finish());
+  add_program(std::move(assembly));
   return true;
 }
 

@@ -26,6 +26,17 @@ void ProgramAssembly::output(Register source, const View& view, std::vector<std:
   spec_.outputs.push_back({source, view.type, std::move(strides), rounding, alignment_of(view), quantization});
 }
 
+Register ProgramAssembly::input(ProgramInput input, const Pointer& from) {
+  reads_.push_back(from);
+  spec_.inputs.push_back(std::move(input));
+  return spec_.program.load(static_cast<int>(spec_.inputs.size()) - 1);
+}
+
+void ProgramAssembly::output(ProgramOutput output, const Pointer& to) {
+  writes_.push_back(to);
+  spec_.outputs.push_back(std::move(output));
+}
+
 KernelStep ProgramAssembly::finish() && { return {program_source(spec_), std::move(reads_), std::move(writes_)}; }
 
 namespace {
@@ -129,7 +140,7 @@ void Lowering::lower(const ProgramKernel& kernel) {
       break;
     }
   store_outputs(kernel, assembly, registers, order);
-  add(std::move(assembly).finish());
+  add_program(std::move(assembly));
 }
 
 }  // namespace ulpscope::cuda

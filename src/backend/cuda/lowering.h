@@ -43,10 +43,12 @@ class ProgramAssembly {
  public:
   ProgramAssembly(Shape domain, int row_dims);
   Register input(const View& view, std::vector<std::int64_t> strides, Rounding rounding);
+  Register input(ProgramInput input, const Pointer& from);
   Program& program() { return spec_.program; }
   const Shape& domain() const { return spec_.domain; }
   void output(Register source, const View& view, std::vector<std::int64_t> strides, Rounding rounding,
               std::optional<Quantization> quantization = {});
+  void output(ProgramOutput output, const Pointer& to);
   KernelStep finish() &&;
 
   const ProgramSpec& spec() const { return spec_; }
@@ -117,6 +119,10 @@ class Lowering {
   /// Puts steps that need nothing of the device first: they do not cut what runs there.
   void hoist_host_steps();
   void find_lifetimes();
+
+  // split_rows.cpp
+  /// The program as one kernel, or as several where it has few long rows.
+  void add_program(ProgramAssembly assembly);
 
   // lower_program.cpp
   void lower(const ProgramKernel& kernel);

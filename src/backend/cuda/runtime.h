@@ -38,7 +38,7 @@ class Runtime final : public LoweringTarget {
   /// Bytes of workspace that an algorithm may ask for.
   static constexpr std::size_t kWorkspace = std::size_t{64} << 20;
   /// Algorithms that are timed.
-  static constexpr int kProducts = 8, kConvolutions = 6;
+  static constexpr int kProducts = 8, kConvolutions = 4;
 
  private:
   Runtime() = default;

@@ -51,6 +51,7 @@ void TacticCache::save() {
   const std::lock_guard lock(mutex_);
   if (!changed_) return;
   changed_ = false;
+  const CacheLock others;
   merge(get_cached(file_));
   std::string text;
   for (const auto& [key, tactic] : tactics_)
