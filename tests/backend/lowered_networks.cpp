@@ -34,14 +34,16 @@ void Comparison::add(const std::string& name, const Network& network, const std:
   made->cache = cache == nullptr ? std::make_shared<WeightCache>() : std::move(cache);
   made->device = std::make_shared<FakeDevice>(rules);
   made->subgraphs = IdMap<LayerId, GraphFunction>(network.layers.size());
+  last_ = &made->schedule;
+  cases_.push_back(made);
   try {
     made->plan = std::make_unique<FakePlan>(name, *made->spec, made->schedule, *made->cache, made->subgraphs,
                                             *made->device, bank_);
   } catch (const std::exception& error) {
     ADD_FAILURE() << name << ": " << error.what();
-    return;
+    cases_.pop_back();
+    failed_ = std::move(made);
   }
-  cases_.push_back(std::move(made));
 }
 
 bool Comparison::run() {

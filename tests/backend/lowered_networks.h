@@ -37,8 +37,8 @@ class Net {
   }
   std::string scalar(float value) { return weight(Tensor::of<float>({}, {value})); }
   std::string integers(std::vector<std::int64_t> values) {
-    return weight(Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())},
-                                           std::span<const std::int64_t>(values)));
+    return weight(
+        Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span<const std::int64_t>(values)));
   }
 
   struct Attribute {
@@ -107,12 +107,16 @@ class Comparison {
   /// Runs all; failures are the test's. False: there is no compiler.
   bool run();
   int skipped() const { return skipped_; }
+  /// Of what was added last.
+  const Schedule& schedule() const { return *last_; }
 
  private:
   struct Case;
   void compare(Case& c);
   KernelBank bank_;
   std::vector<std::shared_ptr<Case>> cases_;
+  std::shared_ptr<Case> failed_;  ///< Kept for schedule().
+  const Schedule* last_ = nullptr;
   int skipped_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = ConvolutionStep::Kind;
 
-/// Of int8 with other numbers of channels per group, cuDNN 9 has plans whose int32 sums are wrong.
+/// Sums of int8 are asked of cuDNN for multiples of so many channels: of 3 and of 4, cuDNN 9 gave wrong ones.
 constexpr std::int64_t kIntegerChannels = 16;
 
 std::optional<Kind> kind_of(const Program::Value& value) {
@@ -188,7 +188,8 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   step.x = pointer(convolution_input(kernel, spec, spread));
   step.weights = pointer(
       constant_memory(fmt::format("{}|channels innermost {}{}", key, spec.weights[1], transposed ? " turned" : ""),
-                      kernel.integers ? DataType::kInt8 : spec.operands, [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
+                      kernel.integers ? DataType::kInt8 : spec.operands,
+                      [values, groups = spec.groups, transposed, padded = spec.weights[1]] {
                         return channels_innermost(transposed ? as_ordinary(values(), groups) : values(), padded);
                       }));
   if (!by_cudnn) return generate_convolution(kernel, std::move(spec), std::move(step), std::move(results));
