@@ -106,7 +106,6 @@ class Comparison {
            std::shared_ptr<WeightCache> cache = nullptr);
   /// Runs all; failures are the test's. False: there is no compiler.
   bool run();
-  int skipped() const { return skipped_; }
   /// Of what was added last.
   const Schedule& schedule() const { return *last_; }
 
