@@ -110,7 +110,8 @@ TEST(CudaLowering, ProductsOfMatrices) {
     const auto t = n.add("Transpose", {n.add("Relu", {x})}, {A("perm", Ints{0, 2, 1, 3})});
     n.output(n.add("MatMul", {t, n.weight({8, 8})}));
     n.output(n.add("MatMul", {n.add("Reshape", {t, n.integers({2, 4, 24})}), n.weight({24, 5})}));
-    n.output(n.add("MatMul", {n.add("Slice", {x, n.integers({1}), n.integers({7}), n.integers({3})}), n.weight({6, 3})}));
+    n.output(
+        n.add("MatMul", {n.add("Slice", {x, n.integers({1}), n.integers({7}), n.integers({3})}), n.weight({6, 3})}));
     n.output(n.add("MatMul", {n.add("Slice", {x, n.integers({3}), n.integers({-5}), n.integers({2}), n.integers({-1})}),
                               n.weight({8, 3})}));
   }
@@ -118,7 +119,8 @@ TEST(CudaLowering, ProductsOfMatrices) {
 }
 
 void add_convolutions(Net& n, const std::string& x, std::int64_t c) {
-  const auto conv = [&](std::int64_t k, std::int64_t groups, const Ints& window, std::vector<Net::Attribute> attributes) {
+  const auto conv = [&](std::int64_t k, std::int64_t groups, const Ints& window,
+                        std::vector<Net::Attribute> attributes) {
     Ints shape{k, c / groups};
     shape.insert(shape.end(), window.begin(), window.end());
     attributes.emplace_back("group", groups);
@@ -128,8 +130,9 @@ void add_convolutions(Net& n, const std::string& x, std::int64_t c) {
   n.output(n.add("Relu", {n.add("Add", {y, conv(6, 1, {1, 1}, {})})}));
   n.output(n.add("Mul", {y, n.add("Sigmoid", {y})}));
   n.output(conv(c, c, {3, 2}, {A("pads", Ints{2, 0, 1, 1}), A("strides", Ints{2, 1}), A("dilations", Ints{1, 2})}));
-  const auto norm = n.add("BatchNormalization", {conv(8, 1, {2, 3}, {A("strides", Ints{1, 2})}), n.weight({8}, 0.5, 1.5),
-                                                 n.weight({8}), n.weight({8}), n.weight({8}, 0.5, 2)});
+  const auto norm =
+      n.add("BatchNormalization", {conv(8, 1, {2, 3}, {A("strides", Ints{1, 2})}), n.weight({8}, 0.5, 1.5),
+                                   n.weight({8}), n.weight({8}), n.weight({8}, 0.5, 2)});
   n.output(n.add("Tanh", {norm}));
   n.output(n.add("GlobalAveragePool", {norm}));
   const auto transposed = [&](std::int64_t k, std::int64_t groups, std::vector<Net::Attribute> attributes) {
@@ -162,15 +165,15 @@ TEST(CudaLowering, PoolingAndReductions) {
   {
     Net& n = nets.net("pooling");
     const auto x = n.input("x", {2, 5, 9, 7});
-    const auto last = n.add("Transpose", {n.add("Transpose", {x}, {A("perm", Ints{0, 2, 3, 1})})},
-                            {A("perm", Ints{0, 3, 1, 2})});
+    const auto last =
+        n.add("Transpose", {n.add("Transpose", {x}, {A("perm", Ints{0, 2, 3, 1})})}, {A("perm", Ints{0, 3, 1, 2})});
     for (const char* op : {"MaxPool", "AveragePool"})
       for (const int ceil : {0, 1})
         n.output(n.add(op, {ceil == 0 ? x : n.add("Relu", {last})},
                        {A("kernel_shape", Ints{3, 2}), A("strides", Ints{2, 2}), A("pads", Ints{1, 0, 1, 1}),
                         A("ceil_mode", ceil)}));
-    n.output(n.add("AveragePool", {x}, {A("kernel_shape", Ints{3, 3}), A("pads", Ints{1, 1, 1, 1}),
-                                        A("count_include_pad", 1)}));
+    n.output(n.add("AveragePool", {x},
+                   {A("kernel_shape", Ints{3, 3}), A("pads", Ints{1, 1, 1, 1}), A("count_include_pad", 1)}));
     n.output(n.add("GlobalMaxPool", {x}));
     n.output(n.add("GlobalAveragePool", {x}));
   }
@@ -213,8 +216,8 @@ TEST(CudaLowering, Movement) {
     n.output(n.add("MatMul", {parts[2], n.weight({3, 4})}));
     n.output(n.add("Reshape", {t, n.integers({-1, 3})}));
     n.output(n.add("Flatten", {n.add("Unsqueeze", {t, n.integers({0})})}, {A("axis", 2)}));
-    n.output(n.add("Expand", {n.add("Slice", {x, n.integers({0}), n.integers({1}), n.integers({1})}),
-                              n.integers({3, 2, 4, 6})}));
+    n.output(n.add("Expand",
+                   {n.add("Slice", {x, n.integers({0}), n.integers({1}), n.integers({1})}), n.integers({3, 2, 4, 6})}));
     n.output(n.add("Tile", {t, n.integers({1, 2, 1})}));
     for (const char* mode : {"constant", "reflect", "edge"})
       n.output(n.add("Pad", {x, n.integers({0, 1, 2, 0, 2, 1})}, {A("mode", mode)}));
@@ -226,8 +229,9 @@ TEST(CudaLowering, Movement) {
     n.output(n.add("DepthToSpace", {x}, {A("blocksize", 2)}));
     n.output(n.add("SpaceToDepth", {n.add("DepthToSpace", {x}, {A("blocksize", 2), A("mode", "CRD")})},
                    {A("blocksize", 2)}));
-    n.output(n.add("Resize", {x, "", n.weight(Tensor::of<float>({4}, {1, 1, 2, 3}))},
-                   {A("mode", "nearest"), A("coordinate_transformation_mode", "asymmetric"), A("nearest_mode", "floor")}));
+    n.output(
+        n.add("Resize", {x, "", n.weight(Tensor::of<float>({4}, {1, 1, 2, 3}))},
+              {A("mode", "nearest"), A("coordinate_transformation_mode", "asymmetric"), A("nearest_mode", "floor")}));
     n.output(n.add("Resize", {x, "", n.weight(Tensor::of<float>({4}, {1, 1, 2, 2}))}, {A("mode", "linear")}));
   }
   {
@@ -270,23 +274,24 @@ TEST(CudaLowering, Blocks) {
     const auto scores = n.add("Mul", {n.add("MatMul", {qkv[0], qkv[1]}), n.scalar(0.35f)});
     const auto p = n.add("Softmax", {n.add("Add", {scores, mask})}, {A("axis", -1)});
     const auto o = n.add("Transpose", {n.add("MatMul", {p, qkv[2]})}, {A("perm", Ints{0, 2, 1, 3})});
-    const auto y = n.add("Add", {n.add("MatMul", {n.add("Reshape", {o, n.integers({0, 0, 16})}), n.weight({16, 16})}), x});
+    const auto y =
+        n.add("Add", {n.add("MatMul", {n.add("Reshape", {o, n.integers({0, 0, 16})}), n.weight({16, 16})}), x});
     n.output(n.add("LayerNormalization", {y, n.weight({16}), n.weight({16})}));
   }
   {
     Net& n = nets.net("normalization");
     const auto x = n.input("x", {2, 4, 3, 5}), z = n.input("z", {3, 20});
     n.output(n.add("InstanceNormalization", {x, n.weight({4}), n.weight({4})}));
-    n.output(n.add("Relu", {n.add("BatchNormalization", {x, n.weight({4}, 0.5, 1.5), n.weight({4}), n.weight({4}),
-                                                         n.weight({4}, 0.5, 2)})}));
+    n.output(n.add("Relu", {n.add("BatchNormalization",
+                                  {x, n.weight({4}, 0.5, 1.5), n.weight({4}), n.weight({4}), n.weight({4}, 0.5, 2)})}));
     n.output(n.add("LayerNormalization", {x, n.weight({3, 5}), n.weight({3, 5})}, {A("axis", 2)}));
     const auto centered = n.add("Sub", {z, n.add("ReduceMean", {z}, {A("axes", Ints{-1})})});
     const auto variance = n.add("ReduceMean", {n.add("Mul", {centered, centered})}, {A("axes", Ints{-1})});
     const auto scaled = n.add("Div", {centered, n.add("Sqrt", {n.add("Add", {variance, n.scalar(1e-3f)})})});
     n.output(n.add("Add", {n.add("Mul", {scaled, n.weight({20})}), n.weight({20})}));
-    const auto groups = n.add("InstanceNormalization", {n.add("Reshape", {x, n.integers({0, 2, -1})}),
-                                                        n.weight(Tensor::of<float>({2}, {1, 1})),
-                                                        n.weight(Tensor::of<float>({2}, {0, 0}))});
+    const auto groups = n.add("InstanceNormalization",
+                              {n.add("Reshape", {x, n.integers({0, 2, -1})}), n.weight(Tensor::of<float>({2}, {1, 1})),
+                               n.weight(Tensor::of<float>({2}, {0, 0}))});
     n.output(n.add("Mul", {n.add("Reshape", {groups, n.integers({2, 4, 3, 5})}), n.weight({4, 1, 1})}));
   }
   {

@@ -172,7 +172,8 @@ inline std::string compiler() {
 class Kernels {
  public:
   Kernels(std::vector<KernelSource> sources, const std::string& compiler) : sources_(std::move(sources)) {
-    const auto folder = std::filesystem::temp_directory_path() / fmt::format("ulpscope_shim_{}_{}", getpid(), count_.fetch_add(1));
+    const auto folder =
+        std::filesystem::temp_directory_path() / fmt::format("ulpscope_shim_{}_{}", getpid(), count_.fetch_add(1));
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "kernels.cpp") << text();
     const std::string command = fmt::format(

@@ -108,8 +108,8 @@ std::string KernelBank::compile(const std::string& compiler) {
   const auto work = [&](std::size_t thread) {
     for (std::size_t i = thread; i < libraries_.size(); i += kThreads) {
       const auto begin = sources_.begin() + static_cast<std::ptrdiff_t>(i * per_library_);
-      const auto end = sources_.begin() +
-                       static_cast<std::ptrdiff_t>(std::min(sources_.size(), (i + 1) * per_library_));
+      const auto end =
+          sources_.begin() + static_cast<std::ptrdiff_t>(std::min(sources_.size(), (i + 1) * per_library_));
       libraries_[i] = std::make_unique<shim::Kernels>(std::vector<KernelSource>(begin, end), compiler);
     }
   };
@@ -147,7 +147,7 @@ bool FakePlan::can_run() const {
   });
 }
 
-void FakePlan::expect(bool condition, const std::string& what) const {
+void FakePlan::expect(bool condition, std::string_view what) const {
   if (!condition) throw std::runtime_error(fmt::format("{}: {}", where_, what));
 }
 
@@ -159,7 +159,7 @@ unsigned char* FakePlan::address(const Pointer& pointer) const {
   if (pointer.buffer < 0) return nullptr;
   const Buffer& buffer = steps_.buffers[static_cast<std::size_t>(pointer.buffer)];
   expect(pointer.bytes >= 0 && pointer.bytes <= static_cast<std::int64_t>(bytes_of(buffer)),
-         fmt::format("a pointer to byte {} of {}", pointer.bytes, bytes_of(buffer)));
+         "a pointer that is outside of its buffer");
   unsigned char* base = arena_ + buffer.place.offset;
   if (buffer.constant) base = reinterpret_cast<unsigned char*>(buffer.constant->address());
   return base + pointer.bytes;
@@ -170,7 +170,7 @@ unsigned char* FakePlan::element(const Pointer& pointer, DataType type, std::int
   const auto size = static_cast<std::int64_t>(size_of(type));
   const std::int64_t at = pointer.bytes + index * size;
   const std::size_t bytes = bytes_of(steps_.buffers[static_cast<std::size_t>(pointer.buffer)]);
-  expect(at >= 0 && at + size <= static_cast<std::int64_t>(bytes), fmt::format("element {} is outside", index));
+  expect(at >= 0 && at + size <= static_cast<std::int64_t>(bytes), "an element that is outside of its buffer");
   return address({pointer.buffer, at});
 }
 
@@ -218,7 +218,7 @@ struct FakePlan::Guarded {
 
 void FakePlan::run(const KernelStep& step) {
   const auto& [x, y, z] = step.source.grid;
-  expect(x > 0 && y > 0 && z > 0 && y < 65536 && z < 65536 && x < (1u << 31), fmt::format("a grid of {} {} {}", x, y, z));
+  expect(x > 0 && y > 0 && z > 0 && y < 65536 && z < 65536 && x < (1u << 31), "a grid that cannot be launched");
   expect(step.source.block > 0 && step.source.block <= 1024, "more threads than a block has");
   Guarded guarded(*this);
   std::vector<void*> arguments;
@@ -250,12 +250,10 @@ void FakePlan::run(const ProductStep& step) {
       for (std::int64_t j = 0; j < s.n; ++j) {
         double sum = 0;
         for (std::int64_t l = 0; l < s.k; ++l) {
-          const double x = read(step.a, s.operands,
-                                b * s.a.batch_stride + i * s.a.row_stride + l * s.a.column_stride),
-                       y = read(step.b, s.operands,
-                                b * s.b.batch_stride + l * s.b.row_stride + j * s.b.column_stride);
-          sum += s.operands == DataType::kFloat64 ? x * y
-                                                  : static_cast<double>(tf32_if(s.tf32, x)) * tf32_if(s.tf32, y);
+          const double x = read(step.a, s.operands, b * s.a.batch_stride + i * s.a.row_stride + l * s.a.column_stride),
+                       y = read(step.b, s.operands, b * s.b.batch_stride + l * s.b.row_stride + j * s.b.column_stride);
+          sum +=
+              s.operands == DataType::kFloat64 ? x * y : static_cast<double>(tf32_if(s.tf32, x)) * tf32_if(s.tf32, y);
         }
         const std::int64_t to = b * s.d.batch_stride + i * s.d.row_stride + j;
         if (s.operands == DataType::kInt8) {
@@ -339,8 +337,7 @@ void FakePlan::run(const ConvolutionStepWork& step) {
         w += tap[d + 2] * w_strides[d + 2];
       }
       for (std::int64_t c = 0; inside && c < per_group; ++c)
-        sum += static_cast<double>(
-                   tf32_if(s.tf32, read(step.x, s.operands, x + at[1] / outputs * per_group + c))) *
+        sum += static_cast<double>(tf32_if(s.tf32, read(step.x, s.operands, x + at[1] / outputs * per_group + c))) *
                tf32_if(s.tf32, read(step.weights, s.operands, w + c));
     } while (next(s.weights, tap, 2));
     std::int64_t to = 0;
@@ -379,7 +376,9 @@ std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char 
   host_.assign(steps_.host.size(), {});
   for (std::size_t i = 0; i < host_.size(); ++i) {
     const HostValue& value = steps_.host[i];
-    host_[i] = value.constant ? value.constant : value.input >= 0 ? inputs[static_cast<std::size_t>(value.input)] : Tensor{};
+    host_[i] = value.constant     ? value.constant
+               : value.input >= 0 ? inputs[static_cast<std::size_t>(value.input)]
+                                  : Tensor{};
   }
   for (std::size_t i = 0; i < steps_.steps.size(); ++i) {
     const Step& step = steps_.steps[i];

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/cuda/lowering.h"
@@ -81,7 +82,7 @@ class FakePlan {
   unsigned char* element(const Pointer& pointer, DataType type, std::int64_t index) const;
   double read(const Pointer& pointer, DataType type, std::int64_t index) const;
   void write(const Pointer& pointer, DataType type, std::int64_t index, double value) const;
-  void expect(bool condition, const std::string& what) const;
+  void expect(bool condition, std::string_view what) const;
 
   const std::string name_;
   const Specialization& spec_;

@@ -1,6 +1,7 @@
 // Small networks, lowered for the fake device and run there; the plain backend says what they mean.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -31,14 +32,14 @@ class Net {
   }
   std::string weight(const Shape& shape, float low = -1, float high = 1) { return weight(values(shape, low, high)); }
   std::string weight(Tensor value) {
-    const std::string name = "w" + std::to_string(count_++);
+    const std::string name = fmt::format("w{}", count_++);
     builder_.weight(name, std::move(value));
     return name;
   }
   std::string scalar(float value) { return weight(Tensor::of<float>({}, {value})); }
   std::string integers(std::vector<std::int64_t> values) {
-    return weight(Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())},
-                                           std::span<const std::int64_t>(values)));
+    return weight(
+        Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span<const std::int64_t>(values)));
   }
 
   struct Attribute {
@@ -52,7 +53,7 @@ class Net {
   /// One output, whose name comes back.
   std::string add(const std::string& op, const std::vector<std::string>& inputs,
                   const std::vector<Attribute>& attributes = {}, int opset = 17) {
-    const std::string name = op + std::to_string(count_++);
+    const std::string name = fmt::format("{}{}", op, count_++);
     Layer& layer = builder_.layer(op, inputs, {name + "_out"}, name, opset);
     for (const Attribute& attribute : attributes) attribute.set(layer);
     return name + "_out";
@@ -60,9 +61,9 @@ class Net {
   /// Several outputs.
   std::vector<std::string> add_many(const std::string& op, const std::vector<std::string>& inputs, std::size_t outputs,
                                     const std::vector<Attribute>& attributes = {}, int opset = 17) {
-    const std::string name = op + std::to_string(count_++);
+    const std::string name = fmt::format("{}{}", op, count_++);
     std::vector<std::string> names;
-    for (std::size_t i = 0; i < outputs; ++i) names.push_back(name + "_out" + std::to_string(i));
+    for (std::size_t i = 0; i < outputs; ++i) names.push_back(fmt::format("{}_out{}", name, i));
     Layer& layer = builder_.layer(op, inputs, names, name, opset);
     for (const Attribute& attribute : attributes) attribute.set(layer);
     return names;
@@ -106,13 +107,16 @@ class Comparison {
            std::shared_ptr<WeightCache> cache = nullptr);
   /// Runs all; failures are the test's. False: there is no compiler.
   bool run();
-  int skipped() const { return skipped_; }
+  /// Of what was added last.
+  const Schedule& schedule() const { return *last_; }
 
  private:
   struct Case;
   void compare(Case& c);
   KernelBank bank_;
   std::vector<std::shared_ptr<Case>> cases_;
+  std::shared_ptr<Case> failed_;  ///< Kept for schedule().
+  const Schedule* last_ = nullptr;
   int skipped_ = 0;
 };
 

@@ -30,8 +30,8 @@ struct ConvolutionSpec {
   std::int64_t groups = 1;
   /// float16, bfloat16, float32 (tf32 when `tf32`), int8; of generated kernels also uint8 (x alone: weights are int8).
   DataType operands = DataType::kFloat16;
-  bool unsigned_weights = false;           ///< Of generated kernels, with integers: weights are uint8.
-  DataType stored = DataType::kFloat16;    ///< Of y: float16, bfloat16 or float32; for int8 operands also int32.
+  bool unsigned_weights = false;         ///< Of generated kernels, with integers: weights are uint8.
+  DataType stored = DataType::kFloat16;  ///< Of y: float16, bfloat16 or float32; for int8 operands also int32.
   bool tf32 = false;
   std::vector<ConvolutionStep> steps;
   friend bool operator==(const ConvolutionSpec&, const ConvolutionSpec&) = default;

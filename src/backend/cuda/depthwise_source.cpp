@@ -116,7 +116,8 @@ KernelSource depthwise_source(const ConvolutionCode& code, std::int64_t busy_thr
                 fmt::format("  constexpr int CB = {}, WT = {}, THREADS = {};\n  constexpr long long N = {};", per_block,
                             per_thread, threads, spec.output[0]);
   made.source +=
-      replaced(replaced(kLoadWeights, "WEIGHT", code.operand(code.weights_type(), "weights", "(long long)(c0 + channel) * TAPS + i % TAPS")),
+      replaced(replaced(kLoadWeights, "WEIGHT",
+                        code.operand(code.weights_type(), "weights", "(long long)(c0 + channel) * TAPS + i % TAPS")),
                "CHANNEL_LOADS", code.channel_loads());
   made.source += replaced(window ? kWindow : kDirect, "LOAD", code.operands("v", "x", "(row + iw) * C + k"));
   made.source += replaced(kEnd, "EPILOGUE", code.eight("sums[j][e]"));

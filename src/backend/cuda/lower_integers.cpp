@@ -11,15 +11,12 @@ namespace {
 struct IntegerShape {
   Shape batch;
   std::int64_t m = 1, n = 1, k = 1;
-  bool vector_a = false, vector_b = false;  ///< Without the dimension m or n.
   std::int64_t batches() const { return num_elements(batch); }
 };
 
 std::optional<IntegerShape> integer_shape(const ops::MatrixForm& form, Shape a, Shape b) {
-  IntegerShape s{.vector_a = a.size() == 1, .vector_b = b.size() == 1};
-  if (a.empty() || b.empty()) return std::nullopt;
-  if (s.vector_a) a.insert(a.begin(), 1);
-  if (s.vector_b) b.push_back(1);
+  if (a.size() < 2 || b.size() < 2) return std::nullopt;
+  IntegerShape s;
   if (form.transpose_a) std::swap(a[a.size() - 1], a[a.size() - 2]);
   if (form.transpose_b) std::swap(b[b.size() - 1], b[b.size() - 2]);
   s.m = a[a.size() - 2], s.k = a.back(), s.n = b.back();
@@ -96,12 +93,9 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
     a_view = read_integers(a, a_shape, form.transpose_a ? turned(dense_strides(transposed)) : dense_strides(a_shape));
   } else {
     Shape domain = s->batch;
-    if (!s->vector_a) domain.push_back(m);
-    domain.push_back(k);
-    std::vector<std::int64_t> strides =
-        matrix_strides(s->batch, by_library ? m * k : k, by_library ? k : batches * k, 1);
-    if (s->vector_a) strides.erase(strides.end() - 2);
-    a_view = read_integers(a, domain, std::move(strides));
+    domain.insert(domain.end(), {m, k});
+    a_view =
+        read_integers(a, domain, matrix_strides(s->batch, by_library ? m * k : k, by_library ? k : batches * k, 1));
   }
   Results results;
   results.channel = kernel.epilogue.domain.size() - 1;
@@ -115,10 +109,8 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
       domain = s->batch;
       domain.insert(domain.end(), {k, n});
     }
-    const Shape outer(domain.begin(), domain.end() - std::min<std::ptrdiff_t>(2, std::ssize(domain)));
-    b_view = read_integers(b, domain,
-                           s->vector_b ? std::vector<std::int64_t>{1}
-                                       : matrix_strides(outer, k * n, form.transpose_b ? k : 1, form.transpose_b ? 1 : k));
+    const Shape outer(domain.begin(), domain.end() - 2);
+    b_view = read_integers(b, domain, matrix_strides(outer, k * n, form.transpose_b ? k : 1, form.transpose_b ? 1 : k));
     results.scale = Tensor::of<float>({1}, {a.quantization.scale * b.quantization.scale});
   }
   results.alpha = form.alpha;
@@ -131,12 +123,8 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
     add(std::move(step));
   } else {
     results.view = integer_sums(a_view, b_view, m, n, k, batches);
-    results.view.strides = dense_strides(kernel.epilogue.domain);
-    if (!s->batch.empty()) {
-      results.view.strides = matrix_strides(s->batch, n, batches * n, 1);
-      if (s->vector_b) results.view.strides.pop_back();
-      if (s->vector_a) results.view.strides.erase(results.view.strides.begin() + std::ssize(s->batch));
-    }
+    results.view.strides =
+        s->batch.empty() ? dense_strides(kernel.epilogue.domain) : matrix_strides(s->batch, n, batches * n, 1);
   }
   lower_epilogue(kernel, results);
   return true;
@@ -158,7 +146,8 @@ View Lowering::integer_sums(const View& a, const View& b, std::int64_t m, std::i
   const View sums = new_view(DataType::kFloat32, spec.output, channels_last_strides(spec.output));
   Program program;
   const ProgramOutput output{.source = program.apply(Instruction::kCopy, program.load(0)), .strides = sums.strides};
-  add(KernelStep{convolution_source(spec, program, {}, std::span(&output, 1)), {pointer(a), pointer(b)}, {pointer(sums)}});
+  add(KernelStep{
+      convolution_source(spec, program, {}, std::span(&output, 1)), {pointer(a), pointer(b)}, {pointer(sums)}});
   return sums;
 }
 

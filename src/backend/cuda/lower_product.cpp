@@ -1,5 +1,5 @@
-// Products of matrices: cuBLASLt with bias, residual and relu where these are all there is, else into float32 (or
-// int32) and a program for the rest; the CPU for forms that cuBLASLt does not take.
+// Products of matrices: cuBLASLt with bias, residual and relu where these are all there is, else into float32 and a
+// program for the rest; the CPU for forms that cuBLASLt does not take.
 #include <fmt/format.h>
 
 #include <algorithm>
