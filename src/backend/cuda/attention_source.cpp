@@ -60,6 +60,29 @@ DEVICE u32 probabilities(float p, float p1) {
   }
   return PAIR(p, p1);
 }
+// The same as fill, but where rows are whole words the elements arrive later (cp.async), and unscaled.
+template <int ROWS, int COLUMNS, int WIDTH, bool ALIGNED, bool SCALED>
+DEVICE void start_fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row, i64 column, float factor) {
+  if constexpr (ALIGNED) {
+    for (int i = threadIdx.x; i < ROWS * (WIDTH / 8); i += THREADS) {
+      const int r = i / (WIDTH / 8), c = i % (WIDTH / 8) * 8;
+      const bool there = first + r < limit && c < COLUMNS;
+      const u32 to = (u32)__cvta_generic_to_shared(tile + r * (WIDTH + PAD) + c);
+      const u16* at = there ? from + (first + r) * row + c : from;
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(at), "r"(there ? 16 : 0) : "memory");
+    }
+  } else {
+    fill<ROWS, COLUMNS, WIDTH, false, SCALED>(tile, from, first, limit, row, column, factor);
+  }
+}
+// Multiplies what this thread has brought itself.
+template <int ROWS, int WIDTH> DEVICE void scale_own(u16* tile, float factor) {
+  for (int i = threadIdx.x; i < ROWS * (WIDTH / 8); i += THREADS) {
+    uint4* at = (uint4*)(tile + i / (WIDTH / 8) * (WIDTH + PAD) + i % (WIDTH / 8) * 8);
+    const uint4 x = *at;
+    *at = make_uint4(scaled_pair(x.x, factor), scaled_pair(x.y, factor), scaled_pair(x.z, factor), scaled_pair(x.w, factor));
+  }
+}
 // A score that is not a number is lost here, but not in the sum: the whole row becomes one.
 DEVICE float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
@@ -77,7 +100,7 @@ extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
   extern __shared__ __align__(16) u16 shared[];
   u16* const tile_q = shared;
   u16* const tile_k = tile_q + WARPS * 16 * (DQ + PAD);
-  u16* const tile_v = tile_k + TILE * (DQ + PAD);
+  u16* const tile_v = tile_k + COPIES * TILE * (DQ + PAD);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const i64 b = blockIdx.z, h = blockIdx.y, first = (i64)blockIdx.x * WARPS * 16;
   const u16* const q = (const u16*)q_ + b * Q0 + h * Q1;
@@ -86,8 +109,9 @@ extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
   fill<WARPS * 16, DEPTH, DQ, WHOLE_Q, SCALED_Q>(tile_q, q, first, QUERIES, Q2, Q3, FACTOR_Q);
   const i64 row = first + warp * 16 + (lane >> 2);  // And row + 8.
   const u32 at_q = (u32)__cvta_generic_to_shared(tile_q + (warp * 16 + (lane & 15)) * (DQ + PAD) + (lane >> 4) * 8);
-  const u32 at_k = (u32)__cvta_generic_to_shared(tile_k + (lane & 7) * (DQ + PAD) + (lane >> 3) * 8);
-  const u32 at_v = (u32)__cvta_generic_to_shared(tile_v + (lane & 15) * (DV + PAD) + (lane >> 4) * 8);
+  const u32 first_k = (u32)__cvta_generic_to_shared(tile_k + (lane & 7) * (DQ + PAD) + (lane >> 3) * 8);
+  const u32 first_v = (u32)__cvta_generic_to_shared(tile_v + (lane & 15) * (DV + PAD) + (lane >> 4) * 8);
+  u32 at_k = first_k, at_v = first_v;
 
   // Queries as operands: in registers where they are few.
   u32 kept[QUERIES_KEPT ? DQ / 16 : 1][4];
@@ -188,11 +212,32 @@ constexpr const char* kInRegisters = R"(
 constexpr const char* kInTiles = R"(
   float m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
   float c[TILE / 8][4];
-  for (i64 key = 0; key < KEYS; key += TILE) {
+  // Two tiles of each: one is filled while the other is worked on.
+  constexpr int SIZE_K = TILE * (DQ + PAD), SIZE_V = TILE * (DV + PAD), TILES = (KEYS + TILE - 1) / TILE;
+  auto start = [&](int t, bool values) {
+    u16* const to = tile_k + (t & 1) * SIZE_K;
+    start_fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(to, k, (i64)t * TILE, KEYS, K2, K3, FACTOR_K);
+    if (values)
+      start_fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v + (t & 1) * SIZE_V, v, (i64)t * TILE, KEYS, V2, V3, 1.0f);
+    asm volatile("cp.async.commit_group;");
+  };
+  // Waits for tile t, and starts the next one.
+  auto arrive = [&](int t, bool values) {
+    if (t + 1 < TILES) {
+      start(t + 1, values);
+      asm volatile("cp.async.wait_group 1;" ::: "memory");
+    } else {
+      asm volatile("cp.async.wait_group 0;" ::: "memory");
+    }
+    if (WHOLE_K && SCALED_K) scale_own<TILE, DQ>(tile_k + (t & 1) * SIZE_K, FACTOR_K);
     __syncthreads();
-    fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, key, KEYS, K2, K3, FACTOR_K);
-    __syncthreads();
-    tile_scores(c, key);
+    at_k = first_k + (t & 1) * SIZE_K * 2;
+    at_v = first_v + (t & 1) * SIZE_V * 2;
+  };
+  start(0, false);
+  for (int t = 0; t < TILES; ++t) {
+    arrive(t, false);
+    tile_scores(c, (i64)t * TILE);
     float n0 = m0, n1 = m1;
 #pragma unroll
     for (int n = 0; n < TILE / 8; ++n) {
@@ -210,7 +255,9 @@ constexpr const char* kInTiles = R"(
     }
     m0 = n0;
     m1 = n1;
+    __syncthreads();
   }
+  start(0, true);
   auto join_lanes = [](float& m, float& s) {
     const float whole = row_max(m);
     s = row_sum(s * expf(m - (whole == -INFINITE ? 0.0f : whole)));
@@ -220,18 +267,16 @@ constexpr const char* kInTiles = R"(
   join_lanes(m1, s1);
   s0 = 1.0f / s0;
   s1 = 1.0f / s1;
-  for (i64 key = 0; key < KEYS; key += TILE) {
-    __syncthreads();
-    fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, key, KEYS, K2, K3, FACTOR_K);
-    fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v, v, key, KEYS, V2, V3);
-    __syncthreads();
-    tile_scores(c, key);
+  for (int t = 0; t < TILES; ++t) {
+    arrive(t, true);
+    tile_scores(c, (i64)t * TILE);
 #pragma unroll
     for (int n = 0; n < TILE / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) c[n][e] = expf(c[n][e] - (e < 2 ? m0 : m1));
 #pragma unroll
     for (int n = 0; n < TILE / 8; n += 2) weigh(c[n], c[n + 1], s0, s1, n * 8);
+    __syncthreads();
   }
 )";
 
@@ -247,17 +292,21 @@ struct Form {
   std::int64_t dq, dv, tile;
   int warps;
   bool in_registers;
-  std::int64_t shared() const { return 2 * ((warps * 16 + tile) * (dq + kPad) + tile * (dv + kPad)); }
+  int copies() const { return in_registers ? 1 : 2; }
+  std::int64_t shared() const { return 2 * (warps * 16 * (dq + kPad) + copies() * tile * (dq + dv + 2 * kPad)); }
 };
 
 /// Scores of a whole row in registers where these and shared memory suffice, else tiles.
 std::optional<Form> form_of(const AttentionSpec& spec) {
   Form form{up(spec.depth, 32), up(spec.value_depth, 16), up(spec.keys, 16), 4, true};
   constexpr std::int64_t kEnoughBlocks = 128;
-  if ((spec.queries + 63) / 64 * spec.heads * spec.batch < kEnoughBlocks) form.warps = 2;
+  const std::int64_t blocks = (spec.queries + 63) / 64 * spec.heads * spec.batch;
+  const bool few = blocks < 2 * kEnoughBlocks;
+  if (blocks < kEnoughBlocks) form.warps = 2;
   const std::int64_t registers = form.tile / 2 + form.dv / 2;  // Of scores and results, per thread.
   if (registers <= 176 && form.shared() <= kMostShared) return form;
-  form = {form.dq, form.dv, form.dq > 128 ? 32 : 64, 4, false};
+  // More, smaller blocks where there are few.
+  form = {form.dq, form.dv, form.dq > 128 ? 32 : 64, form.warps == 2 || few ? 2 : 4, false};
   while (form.shared() > kMostShared && form.tile > 16) form.tile /= 2;
   return form.shared() <= kMostShared && form.dv <= 256 ? std::optional(form) : std::nullopt;
 }
@@ -291,6 +340,7 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
   define("WARPS", form->warps);
   define("THREADS", form->warps * 32);
   define("PAD", kPad);
+  define("COPIES", form->copies());
   define("TILE", form->tile);
   define("DQ", form->dq);
   define("DV", form->dv);

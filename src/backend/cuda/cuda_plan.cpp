@@ -197,10 +197,7 @@ std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStor
 
 std::optional<double> CudaPlan::microseconds() const {
   // With work of the CPU in between, what the device takes says little.
-  if (std::ranges::any_of(made_.steps,
-                          [](const Step& step) { return std::holds_alternative<DownloadStep>(step.work); }) &&
-      recorded_.size() != 1)
-    return std::nullopt;
+  if (recorded_.size() > 1) return std::nullopt;
   Device& device = Device::get();
   const std::lock_guard lock(device.mutex());
   device.enter();

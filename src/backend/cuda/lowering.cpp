@@ -304,9 +304,22 @@ void Lowering::hoist_host_steps() {
       if (value >= 0) early[value] = 1;
     return true;
   };
-  std::vector<Step> first, rest;
-  for (Step& step : made_.steps) (is_early(step) ? first : rest).push_back(std::move(step));
-  first.insert(first.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  // What is only handed out comes to the host when all is done.
+  std::vector<char> read(made_.host.size(), 0);
+  for (const Step& step : made_.steps) {
+    if (const auto* upload = std::get_if<UploadStep>(&step.work)) read[upload->host] = 1;
+    if (const auto* host = std::get_if<HostStep>(&step.work))
+      for (int value : host->inputs)
+        if (value >= 0) read[value] = 1;
+  }
+  const auto is_late = [&](const Step& step) {
+    const auto* download = std::get_if<DownloadStep>(&step.work);
+    return download != nullptr && read[download->host] == 0;
+  };
+  std::vector<Step> first, rest, last;
+  for (Step& step : made_.steps) (is_early(step) ? first : is_late(step) ? last : rest).push_back(std::move(step));
+  for (std::vector<Step>* part : {&rest, &last})
+    first.insert(first.end(), std::make_move_iterator(part->begin()), std::make_move_iterator(part->end()));
   made_.steps = std::move(first);
 }
 

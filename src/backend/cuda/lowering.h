@@ -116,7 +116,8 @@ class Lowering {
   std::pair<View, Shape> fine_view(const Operand& operand);
   /// The tensor is this view of what is there already, when that needs no other rounding.
   bool alias(const Store& store, View view);
-  /// Puts steps that need nothing of the device first: they do not cut what runs there.
+  /// Puts steps that need nothing of the device first, and what is only handed out last: they do not cut what runs
+  /// there.
   void hoist_host_steps();
   void find_lifetimes();
 
