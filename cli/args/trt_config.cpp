@@ -65,6 +65,15 @@ void TrtConfigArgs::declare_profiles(OptionTable& table) {
   table.repeated({"--trt-max-shapes"}, max_shapes, "NAME:[D0,D1,..]", "Largest input shapes");
 }
 
+void TrtConfigArgs::declare_backend(OptionTable& table) {
+  table.ours()
+      .value(
+          {"--backend"}, engine_backend, "NAME",
+          "What carries out the engine's kernels: cpu (default, also as auto), cuda, an NVIDIA GPU of sm_80 or later, "
+          "or plain, the simplest code that follows the same descriptions")
+      .choose({"auto", "cpu", "cuda", "plain"});
+}
+
 void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
   table.section("TensorRT Builder Configuration", "what the engine is built for.");
   declare_profiles(table);
@@ -112,11 +121,7 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
       .choose({"none", "pointwise", "full"});
   table.ours().flag({"--assume-lowest"}, assume_lowest,
                     "Skip the costs: layers without a constraint take the lowest allowed precision");
-  table.ours()
-      .value({"--backend"}, engine_backend, "NAME",
-             "What carries out the engine's kernels: cpu (default, also as auto), cuda, an NVIDIA GPU of sm_80 or later, "
-             "or plain, the simplest code that follows the same descriptions")
-      .choose({"auto", "cpu", "cuda", "plain"});
+  declare_backend(table);
   table.ours().value({"--target"}, target, "GPU", "The GPU whose costs decide: h200 (default), a100, l4, t4 or orin");
   table.ours().value({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it");
   table.ours()
@@ -135,7 +140,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   if (constraints == "prefer") options.constraints = ConstraintMode::kPrefer;
   if (constraints == "obey" || obey || strict) options.constraints = ConstraintMode::kObey;
   if (fusion) options.fusion = fusion_from_name(*fusion, "[options] --fusion");
-  if (engine_backend && engine_backend != "auto") options.backend = *engine_backend;
+  options.backend = backend_name();
   options.assume_lowest = assume_lowest;
   options.strongly_typed = strongly_typed;
   if (target) options.target = *target;

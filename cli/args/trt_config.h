@@ -22,10 +22,13 @@ struct TrtConfigArgs {
   std::optional<int> threads;
 
   void declare_profiles(OptionTable& table);
+  void declare_backend(OptionTable& table);
   /// `default_constraints`: what the help says of --precision-constraints; the member stays empty when it is not given.
   void declare(OptionTable& table, const std::string& default_constraints = "none");
   /// Everything but what scripts change. Reads the tactics file. Throws Error.
   BuildOptions build_options(const ModelArgs& model) const;
+  /// Of --backend; the CPU where nothing is said.
+  std::string backend_name() const { return engine_backend && *engine_backend != "auto" ? *engine_backend : "cpu"; }
   bool real_tensorrt() const { return backend == "tensorrt"; }
   int num_threads() const { return threads.value_or(0); }
 };

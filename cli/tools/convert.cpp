@@ -89,6 +89,7 @@ class ConvertTool : public Tool {
         .choose({"none", "pointwise", "full"});
     table.ours().value({"--target"}, config_.target, "GPU",
                        "The GPU whose costs count, for --relax and for engines (default: h200)");
+    config_.declare_backend(table);
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
     table.ours().flag({"--repair-only"}, repair_only_,
                       "Lower nothing: write the float32 model whose float16 is safe. Constants beyond float16 are "

@@ -69,6 +69,7 @@ class VerifyTool : public Tool {
     table.list({"--atol", "--abs-tol"}, comparison_.atol, "[NAME:]X", "Instead of the answer's: absolute tolerance");
     criterion_.declare(table);
     table.ours().value({"--save-json"}, json_, "FILE", "What was found, as JSON; - for the standard output");
+    config_.declare_backend(table);
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
     data_.declare(table);
     onnx_.declare(table, OnnxLoadArgs::Scope::kRead);
@@ -139,8 +140,8 @@ class VerifyTool : public Tool {
   std::string runner() const { return runner_.value_or("ulpscope"); }
   /// Who computed what is judged.
   std::string place() const {
-    const std::string backend = config_.engine_backend.value_or("auto");
-    return runner_ || backend == "auto" || backend == "cpu" ? runner() : backend;
+    const std::string backend = config_.backend_name();
+    return runner_ || backend == "cpu" ? runner() : backend;
   }
 
   std::vector<TensorsByName> run_elsewhere(const Model& model, const AnswerFile& answer,

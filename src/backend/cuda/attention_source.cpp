@@ -301,12 +301,10 @@ std::optional<Form> form_of(const AttentionSpec& spec) {
   Form form{up(spec.depth, 32), up(spec.value_depth, 16), up(spec.keys, 16), 4, true};
   constexpr std::int64_t kEnoughBlocks = 128;
   const std::int64_t blocks = (spec.queries + 63) / 64 * spec.heads * spec.batch;
-  const bool few = blocks < 2 * kEnoughBlocks;
   if (blocks < kEnoughBlocks) form.warps = 2;
   const std::int64_t registers = form.tile / 2 + form.dv / 2;  // Of scores and results, per thread.
   if (registers <= 176 && form.shared() <= kMostShared) return form;
-  // More, smaller blocks where there are few.
-  form = {form.dq, form.dv, form.dq > 128 ? 32 : 64, form.warps == 2 || few ? 2 : 4, false};
+  form = {form.dq, form.dv, form.dq > 128 ? 32 : 64, 4, false};
   while (form.shared() > kMostShared && form.tile > 16) form.tile /= 2;
   return form.shared() <= kMostShared && form.dv <= 256 ? std::optional(form) : std::nullopt;
 }
