@@ -77,7 +77,7 @@ ConstantSource PreparedConstants::source(const Operand& operand) const {
 
 std::string PreparedConstants::scale_shift_key(const Layer& l) const {
   std::string key = fmt::format("{} {}", l.outputs[0].number(), l.attributes.real("epsilon", 0));
-  for (std::size_t i = 1; i < 5; ++i) key += "," + this->key(l.inputs[i]);
+  for (std::size_t i = 1; i < 5; ++i) key += fmt::format(",{}", this->key(l.inputs[i]));
   return key;
 }
 

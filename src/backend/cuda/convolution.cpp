@@ -11,7 +11,8 @@
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
-namespace {
+// Named, since what has it is known outside of this file.
+inline namespace convolution_library {
 
 /// Destroys the handle with the last plan that runs on it.
 struct CudnnHandle {
@@ -71,7 +72,7 @@ void CudnnPlan::run(const ConvolutionOperands& operands, std::uint64_t workspace
   if (status != cudnn::kSuccess) cudnn::check(status, fmt::format("run a convolution with {}", tactic_));
 }
 
-}  // namespace
+}  // namespace convolution_library
 
 struct ConvolutionLibrary::Impl {
   explicit Impl(void* stream) : handle(std::make_shared<const CudnnHandle>(stream)) {}

@@ -179,21 +179,16 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
   return true;
 }
 
-bool Lowering::lower_convolution(const ProductKernel& kernel) {
+/// The window without steps. `spread`: how far apart the elements of a transposed one's input are put.
+ConvolutionSpec Lowering::convolution_spec(const ProductKernel& kernel, std::vector<std::int64_t>& spread) const {
   const Layer& l = layer(kernel.layer);
-  const ProgramKernel& epilogue = kernel.epilogue;
-  const Shape& input = shape(l.inputs[0]);
-  if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 5 || spec_.is_constant(l.inputs[0])) return false;
-  for (std::size_t i = 1; i < l.inputs.size(); ++i)
-    if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
+  const Shape &input = shape(l.inputs[0]), &kernel_shape = shape(l.inputs[1]);
   const bool transposed = ops::is_transposed_convolution(l);
-  const Shape& kernel_shape = shape(l.inputs[1]);
   const ops::WindowGeometry g =
       transposed ? ops::conv_transpose_geometry(l, input, kernel_shape) : ops::conv_geometry(l, input, kernel_shape);
-  const Rounding rounding = kernel.operands[1].rounding;
   ConvolutionSpec spec{.input = input,
                        .weights = kernel_shape,
-                       .output = epilogue.domain,
+                       .output = kernel.epilogue.domain,
                        .strides = g.strides,
                        .dilations = g.dilations,
                        .pads_begin = g.pads_begin,
@@ -203,7 +198,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
                   : kernel.operands[0].quantization.is_unsigned ? DataType::kUInt8
                                                                 : DataType::kInt8;
   spec.tf32 = kernel.operands[0].rounding == Rounding::kTF32;
-  std::vector<std::int64_t> spread(input.size() - 2, 1);
+  spread.assign(input.size() - 2, 1);
   if (transposed) {
     // Elements that are `stride` apart, and zeros between them, under windows that are turned around.
     spread = g.strides;
@@ -214,18 +209,31 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
       spec.input[d + 2] = (input[d + 2] - 1) * spread[d] + 1;
       spec.strides[d] = 1;
       spec.pads_begin[d] = reach - g.pads_begin[d];
-      spec.pads_end[d] = epilogue.domain[d + 2] + reach - spec.input[d + 2] - spec.pads_begin[d];
+      spec.pads_end[d] = spec.output[d + 2] + reach - spec.input[d + 2] - spec.pads_begin[d];
     }
   }
-  // Where a transposed convolution leaves out results, generated kernels alone can begin inside of the input.
-  const auto negative = [](std::int64_t pad) { return pad < 0; };
-  bool by_cudnn = std::ranges::none_of(spec.pads_begin, negative) && std::ranges::none_of(spec.pads_end, negative);
   // Three channels of an image as four: rows of whole words.
-  const std::int64_t channels = input[1];
-  if (!kernel.integers && spec.groups == 1 && channels < 4 && spec.operands != DataType::kFloat32) {
+  if (!kernel.integers && spec.groups == 1 && input[1] < 4 && spec.operands != DataType::kFloat32) {
     spec.input[1] = 4;
     spec.weights[1] = 4;
   }
+  return spec;
+}
+
+bool Lowering::lower_convolution(const ProductKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const ProgramKernel& epilogue = kernel.epilogue;
+  const Shape& input = shape(l.inputs[0]);
+  if (!ops::is_convolution(l) || input.size() < 3 || input.size() > 5 || spec_.is_constant(l.inputs[0])) return false;
+  for (std::size_t i = 1; i < l.inputs.size(); ++i)
+    if (l.inputs[i] != kNone && !spec_.is_constant(l.inputs[i])) return false;
+  const bool transposed = ops::is_transposed_convolution(l);
+  const Rounding rounding = kernel.operands[1].rounding;
+  std::vector<std::int64_t> spread;
+  ConvolutionSpec spec = convolution_spec(kernel, spread);
+  // Where a transposed convolution leaves out results, generated kernels alone can begin inside of the input.
+  const auto negative = [](std::int64_t pad) { return pad < 0; };
+  bool by_cudnn = std::ranges::none_of(spec.pads_begin, negative) && std::ranges::none_of(spec.pads_end, negative);
   std::string key;
   ConstantSource values = constants_.convolution_weights(kernel, rounding, key);
   Results results;

@@ -16,16 +16,6 @@ namespace {
 /// The type that a product of floats reads its operands in.
 DataType operand_type(const ProductKernel& kernel) { return type_of(kernel.operands[0].rounding); }
 
-/// The elements of all, one after the other.
-Tensor joined(const std::vector<Tensor>& parts) {
-  std::int64_t count = 0;
-  for (const Tensor& part : parts) count += part.size();
-  Tensor result(DataType::kFloat32, {count});
-  float* out = result.data<float>();
-  for (const Tensor& part : parts) out = std::copy_n(part.data<float>(), part.size(), out);
-  return result;
-}
-
 }  // namespace
 
 void Lowering::lower(const ProductKernel& kernel) {
@@ -299,106 +289,6 @@ void Lowering::fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spe
   results.done = fold.done;
   results.view = new_view(spec.result, order.dims, order.strides);
   place(kernel.epilogue.outputs[0].store.tensor, results.view, order.dims);
-}
-
-/// Several products of one operand by constant matrices, with nothing behind them but a bias, are one product with more
-/// columns: the first one computes the others, too.
-bool Lowering::lower_with_others(const ProductKernel& first) {
-  struct Member {
-    const ProductKernel* kernel;
-    MatrixShape matrices;
-    Fold fold;
-  };
-  const DataType type = operand_type(first);
-  const auto as_member = [&](const ProductKernel& kernel) -> std::optional<Member> {
-    const auto form = ops::matrix_form(layer(kernel.layer));
-    if (!form || kernel.integers || lowered_.contains(&kernel) || form->alpha != 1.0f || form->beta != 1.0f) return {};
-    if (kernel.operands[0] != first.operands[0] || kernel.operands[1].rounding != first.operands[1].rounding) return {};
-    if (spec_.is_constant(kernel.operands[0].tensor) || !spec_.is_constant(kernel.operands[1].tensor)) return {};
-    if (num_elements(kernel.epilogue.domain) == 0) return {};
-    const auto matrices =
-        form->plain ? matmul_shape(shape(kernel.operands[0].tensor), shape(kernel.operands[1].tensor))
-                    : std::optional(gemm_shape(*form, shape(kernel.operands[0].tensor), kernel.epilogue.domain));
-    if (!matrices || !matrices->batch_a.empty() || matrices->transpose_a || matrices->k == 0 || matrices->n % 8 != 0)
-      return {};
-    Fold fold = fold_of(kernel, matrices->n, type, kernel.operands.size() > 2 ? kernel.operands[2] : Operand{}, {});
-    if (!fold.whole || fold.relu || fold.residual.tensor != kNone) return {};
-    return Member{&kernel, *matrices, std::move(fold)};
-  };
-  std::vector<Member> members;
-  if (auto member = as_member(first)) members.push_back(std::move(*member));
-  if (members.empty()) return false;
-  for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
-    for (const KernelDescription& description : kernels)
-      if (const auto* kernel = std::get_if<ProductKernel>(&description); kernel != nullptr && kernel != &first)
-        if (auto member = as_member(*kernel)) members.push_back(std::move(*member));
-  if (members.size() < 2) return false;
-  std::int64_t columns = 0;
-  bool biased = false;
-  std::string key = "together";
-  std::vector<ConstantSource> parts;
-  std::vector<Tensor> biases;
-  for (const Member& member : members) {
-    columns += member.matrices.n;
-    biased |= member.fold.bias.tensor != kNone;
-    const Weights weights = product_weights(*member.kernel, member.matrices);
-    key += "|" + weights.key;
-    parts.push_back(weights.values);
-    biases.push_back(member.fold.bias.tensor == kNone ? Tensor::of<float>({1}, {0.0f})
-                                                      : constants_.get(member.fold.bias));
-  }
-  const MatrixShape& shape_of_first = members[0].matrices;
-  MatrixProductSpec spec{.m = shape_of_first.m, .n = columns, .k = shape_of_first.k};
-  spec.operands = spec.result = type;
-  spec.tf32 = first.operands[0].rounding == Rounding::kTF32;
-  spec.bias = biased;
-  spec.b = {1, spec.k, 0};
-  spec.d = {columns, 1, 0};
-  std::optional<Rows> rows = read_rows(first.operands[0], type);
-  if (!rows) {
-    // All rows dense: then their order is that of the indices.
-    const Shape& own = shape(first.operands[0].tensor);
-    const std::vector<std::int64_t> dense = dense_strides(own);
-    const Shape leading(own.begin(), own.end() - 1);
-    rows = Rows{read_as(first.operands[0], type, dense), {spec.k, 1, 0}, {leading, dense_strides(leading)}};
-  }
-  spec.a = rows->matrix;
-  const View a = rows->view;
-  spec.alignment = alignment_of(a);
-  if (!target_.has_product(spec)) return false;
-  ProductStep step;
-  step.a = pointer(a);
-  step.b = pointer(constant_memory(key, type, [parts] {
-    std::vector<Tensor> made;
-    for (const ConstantSource& part : parts) made.push_back(part());
-    return joined(made);
-  }));
-  if (biased) {
-    std::vector<Tensor> rows;
-    for (std::size_t i = 0; i < biases.size(); ++i) {
-      Tensor row(DataType::kFloat32, {members[i].matrices.n});
-      for (std::int64_t c = 0; c < row.size(); ++c)
-        row.data<float>()[c] = biases[i].data<float>()[biases[i].size() == 1 ? 0 : c];
-      rows.push_back(std::move(row));
-    }
-    const Tensor bias = joined(rows);
-    step.bias = pointer(constant_view(bias, content_key(bias), type));
-  }
-  const View whole = new_view(type, {spec.m, columns}, {columns, 1});
-  step.d = pointer(whole);
-  step.spec = spec;
-  add(std::move(step));
-  std::int64_t begin = 0;
-  for (const Member& member : members) {
-    const FineStrides order = results_of(*rows, member.matrices.n, columns);
-    View part = whole;
-    part.offset = begin;
-    part.strides = order.strides;
-    begin += member.matrices.n;
-    place(member.kernel->epilogue.outputs[0].store.tensor, std::move(part), order.dims);
-    lowered_.insert(member.kernel);
-  }
-  return true;
 }
 
 Register Lowering::append_scaling(const Results& results, ProgramAssembly& assembly, Register value) {

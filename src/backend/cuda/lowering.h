@@ -174,7 +174,6 @@ class Lowering {
   void fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step, Results& results,
                      const FineStrides& order);
   bool lower_matrices(const ProductKernel& kernel);
-  bool lower_with_others(const ProductKernel& kernel);
   void lower_host_product(const ProductKernel& kernel);
   /// Runs what is left of the epilogue on the results.
   void lower_epilogue(const ProductKernel& kernel, const Results& results);
@@ -189,10 +188,22 @@ class Lowering {
   View read_integers(const Operand& operand, const Shape& domain, std::vector<std::int64_t> strides);
   View integer_sums(const View& a, const View& b, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches);
 
+  // lower_together.cpp
+  /// A product that another one with the same first operand can compute.
+  struct Member {
+    const ProductKernel* kernel;
+    MatrixShape matrices;
+    Fold fold;
+  };
+  std::optional<Member> member_of(const ProductKernel& kernel, const ProductKernel& first);
+  std::vector<Member> members_with(const ProductKernel& first);
+  bool lower_with_others(const ProductKernel& first);
+
   // lower_convolution.cpp
   /// Windows side by side, as a product of matrices.
   bool lower_patches(const ProductKernel& kernel);
   bool lower_convolution(const ProductKernel& kernel);
+  ConvolutionSpec convolution_spec(const ProductKernel& kernel, std::vector<std::int64_t>& spread) const;
   View convolution_input(const ProductKernel& kernel, const ConvolutionSpec& spec,
                          const std::vector<std::int64_t>& spread);
   /// What of an epilogue its convolution computes: up to register `done`.
