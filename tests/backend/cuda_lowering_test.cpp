@@ -76,6 +76,18 @@ TEST(CudaLowering, ProductsOfMatrices) {
     n.output(n.add("Relu", {n.add("Add", {y, r})}));
     n.output(n.add("Gelu", {y}, {}, 20));
   }
+  {
+    // Columns that are computed for a multiple of 8, by themselves and with all that may ride on them.
+    Net& n = nets.net("an odd number of columns");
+    const auto x = n.input("x", {2, 3, 12}), r = n.input("r", {2, 3, 301});
+    const auto turned = n.add("Transpose", {x}, {A("perm", std::vector<std::int64_t>{1, 0, 2})});
+    const auto y = n.add("MatMul", {x, n.weight({12, 301})});
+    n.output(y);
+    n.output(n.add("Relu", {n.add("Add", {n.add("MatMul", {x, n.weight({12, 259})}), n.weight({259})})}));
+    n.output(n.add("Add", {n.add("MatMul", {x, n.weight({12, 301})}), r}));
+    n.output(n.add("Softmax", {n.add("MatMul", {turned, n.weight({12, 301})})}));
+    n.output(n.add("Gelu", {n.add("MatMul", {turned, n.weight({12, 301})})}, {}, 20));
+  }
   for (const bool turned : {false, true}) {
     Net& n = nets.net(turned ? "Gemm, transposed" : "Gemm");
     const auto a = turned ? n.input("a", {10, 7}) : n.input("a", {7, 10});

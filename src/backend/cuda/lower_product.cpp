@@ -113,7 +113,20 @@ FineStrides Lowering::results_of(const Rows& rows, std::int64_t n, std::int64_t 
   return result;
 }
 
-/// Results of more columns than this lie at multiples of 8.
+/// The same with rows of zeros behind the others: so many columns of results.
+Lowering::Weights Lowering::padded(const Weights& weights, std::int64_t columns) {
+  Weights result = weights;
+  result.key += fmt::format("|{} columns", columns);
+  result.values = [values = weights.values, columns] {
+    const Tensor own = values();
+    Tensor wide(DataType::kFloat32, {columns, own.shape().back()});
+    std::fill(std::copy_n(own.data<float>(), own.size(), wide.data<float>()), wide.data<float>() + wide.size(), 0.0f);
+    return wide;
+  };
+  return result;
+}
+
+/// Results of more columns than this are computed for a multiple of 8: others cost cuBLASLt dearly.
 constexpr std::int64_t kPaddedFrom = 256;
 
 bool Lowering::lower_matrices(const ProductKernel& kernel) {
@@ -142,9 +155,8 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   FineStrides order{domain, dense_strides(domain)};
   std::optional<Rows> rows;
   if (matrices->batch_a.empty() && !matrices->transpose_a) rows = read_rows(a, type);
-  // Rows of results that begin at whole words: others cost cuBLASLt dearly.
   std::int64_t columns = spec.n;
-  if (rows && spec.n > kPaddedFrom && spec.m > 1) columns = (spec.n + 7) / 8 * 8;
+  if (rows && spec.n > kPaddedFrom && spec.m > 1 && spec_.is_constant(b.tensor)) columns = (spec.n + 7) / 8 * 8;
   if (rows) {
     order = results_of(*rows, spec.n, columns);
     // Results without strides over the domain have to be all that is left to do.
@@ -167,7 +179,9 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   step.a = pointer(a_view);
   View b_view;
   if (spec_.is_constant(b.tensor)) {
-    const Weights weights = product_weights(kernel, *matrices);
+    Weights weights = product_weights(kernel, *matrices);
+    if (columns != spec.n) weights = padded(weights, columns);
+    spec.n = columns;
     b_view = constant_memory(weights.key, type, weights.values);
     spec.b = {1, spec.k, batch_b > 1 ? spec.k * spec.n : 0};
   } else {
@@ -179,7 +193,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   }
   step.b = pointer(b_view);
   spec.alignment = std::min(alignment_of(a_view), alignment_of(b_view));
-  spec.d = {columns, 1, batch > 1 ? spec.m * spec.n : 0};
+  spec.d = {spec.n, 1, batch > 1 ? spec.m * spec.n : 0};
   results.alpha = form->alpha;
   results.beta = form->beta;
   if (kernel.operands.size() > 2 && form->beta != 0.0f) results.addend = kernel.operands[2];
@@ -187,6 +201,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   if (!target_.has_product(spec)) return false;
   step.spec = spec;
   if (results.view.buffer < 0) results.view = new_view(spec.result, domain, order.strides);
+  made_.buffers[results.view.buffer].bytes += static_cast<std::size_t>(columns - matrices->n) * size_of(spec.result);
   step.d = pointer(results.view);
   add(std::move(step));
   lower_epilogue(kernel, results);
@@ -271,15 +286,23 @@ void Lowering::fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spe
                              const FineStrides& order) {
   spec.result = DataType::kFloat32;
   if (results.alpha != 1.0f || results.beta != 1.0f) return;
-  const bool plain = order.dims == kernel.epilogue.domain;
+  const std::int64_t n = kernel.epilogue.domain.back();
+  // A residual has no elements beside the results that are wanted.
+  const bool plain = order.dims == kernel.epilogue.domain && n == spec.n;
   const Fold fold =
-      fold_of(kernel, spec.n, spec.operands, results.addend, plain ? order.strides : std::vector<std::int64_t>{});
+      fold_of(kernel, n, spec.operands, results.addend, plain ? order.strides : std::vector<std::int64_t>{});
   if (!fold.whole) return;
   spec.result = spec.operands;
   spec.bias = fold.bias.tensor != kNone;
   spec.residual = fold.residual.tensor != kNone;
   spec.relu = fold.relu;
-  if (spec.bias) step.bias = pointer(constant_view(fold.bias, spec.result));
+  if (spec.bias && n == spec.n) step.bias = pointer(constant_view(fold.bias, spec.result));
+  if (spec.bias && n != spec.n) {
+    const Tensor own = constants_.get(fold.bias);
+    Tensor wide(DataType::kFloat32, {spec.n});
+    std::fill(std::copy_n(own.data<float>(), n, wide.data<float>()), wide.data<float>() + spec.n, 0.0f);
+    step.bias = pointer(constant_view(wide, content_key(wide), spec.result));
+  }
   if (spec.residual) {
     const View view = device_view(fold.residual);
     step.residual = pointer(view);

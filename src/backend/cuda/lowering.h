@@ -151,6 +151,7 @@ class Lowering {
     Tensor scale;  ///< Of integers: Results::scale.
   };
   Weights product_weights(const ProductKernel& kernel, const MatrixShape& matrices);
+  static Weights padded(const Weights& weights, std::int64_t columns);
   /// What of an epilogue may ride on its product.
   struct Fold {
     Operand bias, residual;
