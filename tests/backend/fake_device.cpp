@@ -295,7 +295,7 @@ float stepped(ConvolutionStep::Kind kind, float value, float operand) {
 
 }  // namespace
 
-void FakePlan::run(const ConvolutionStepWork& step) {
+void FakePlan::run(const ConvolveStep& step) {
   const ConvolutionSpec& s = step.spec;
   const std::size_t spatial = s.strides.size();
   expect(s.input.size() == spatial + 2 && s.weights.size() == spatial + 2 && s.output.size() == spatial + 2,
@@ -391,7 +391,7 @@ std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char 
       run(*kernel);
     } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
       run(*product);
-    } else if (const auto* convolution = std::get_if<ConvolutionStepWork>(&step.work)) {
+    } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
       run(*convolution);
     } else if (const auto* host = std::get_if<HostStep>(&step.work)) {
       run(*host);

@@ -76,7 +76,7 @@ class FakePlan {
   std::size_t bytes_of(const Buffer& buffer) const;
   void run(const KernelStep& step);
   void run(const ProductStep& step);
-  void run(const ConvolutionStepWork& step);
+  void run(const ConvolveStep& step);
   void run(const HostStep& step);
   /// Element `index` behind a pointer, within the buffer.
   unsigned char* element(const Pointer& pointer, DataType type, std::int64_t index) const;

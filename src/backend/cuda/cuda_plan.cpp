@@ -72,7 +72,7 @@ void CudaPlan::choose_algorithms() {
   workspace_ = runtime.device().workspace(Runtime::kWorkspace);
   for (Step& step : made_.steps) {
     if (auto* product = std::get_if<ProductStep>(&step.work)) choose(*product);
-    if (auto* convolution = std::get_if<ConvolutionStepWork>(&step.work)) choose(*convolution);
+    if (auto* convolution = std::get_if<ConvolveStep>(&step.work)) choose(*convolution);
   }
   runtime.tactics().save();
 }
@@ -97,7 +97,7 @@ void CudaPlan::choose(ProductStep& step) {
   runtime.choose(step.spec, step.product, best);
 }
 
-void CudaPlan::choose(ConvolutionStepWork& step) {
+void CudaPlan::choose(ConvolveStep& step) {
   Runtime& runtime = Runtime::get();
   step.plan = runtime.chosen(step.spec);
   if (step.plan != nullptr) return;
@@ -127,7 +127,7 @@ void CudaPlan::enqueue(const Step& step) const {
     product->product->run({address(product->a), address(product->b), address(product->d), address(product->bias),
                            address(product->residual)},
                           workspace_->address(), device.stream());
-  } else if (const auto* convolution = std::get_if<ConvolutionStepWork>(&step.work)) {
+  } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
     ConvolutionOperands operands{address(convolution->x), address(convolution->weights), address(convolution->y), {}};
     for (const Pointer& pointer : convolution->steps) operands.steps.push_back(address(pointer));
     convolution->plan->run(operands, workspace_->address());
@@ -210,7 +210,7 @@ namespace {
 
 std::string describe_step(const Step& step) {
   if (const auto* product = std::get_if<ProductStep>(&step.work)) return "cuBLASLt: " + product->spec.text();
-  if (const auto* convolution = std::get_if<ConvolutionStepWork>(&step.work))
+  if (const auto* convolution = std::get_if<ConvolveStep>(&step.work))
     return "cuDNN: " + text_of(convolution->spec) + ", " + convolution->plan->tactic();
   if (const auto* kernel = std::get_if<KernelStep>(&step.work))
     return fmt::format("generated kernel: {} x {} x {} blocks of {}", kernel->source.grid[0], kernel->source.grid[1],

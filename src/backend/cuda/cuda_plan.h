@@ -28,7 +28,7 @@ class CudaPlan final : public Plan {
   void compile_kernels();
   void choose_algorithms();
   void choose(ProductStep& step);
-  void choose(ConvolutionStepWork& step);
+  void choose(ConvolveStep& step);
   void record();
   void enqueue(const Step& step) const;
   Address address(const Pointer& pointer) const;

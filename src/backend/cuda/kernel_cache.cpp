@@ -40,7 +40,7 @@ CacheLock::CacheLock() {
   if (folder.empty()) return;
   std::error_code none;
   std::filesystem::create_directories(folder, none);
-  file_ = open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  file_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file_ >= 0) flock(file_, LOCK_EX);
 }
 

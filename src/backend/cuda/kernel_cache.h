@@ -23,7 +23,7 @@ class CacheLock {
   CacheLock& operator=(const CacheLock&) = delete;
 
  private:
-  int file_ = -1;  ///< -1: the folder cannot be written, and nothing will be.
+  int file_ = -1;  ///< The folder itself; -1: it is not there, and nothing will be written.
 };
 
 /// A text by name, as `put_cached` left it; empty when it is not there, damaged, or not readable.

@@ -248,7 +248,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   std::string bias_key = key;
   const Tensor bias = constants_.convolution_bias(kernel, kernel.integers ? Rounding::kNone : rounding, bias_key);
   results.bias = bias;
-  ConvolutionStepWork step;
+  ConvolveStep step;
   spec.stored = kernel.integers ? DataType::kInt32 : DataType::kFloat32;
   // Of few channels per group, cuDNN has slow plans only once anything is done to the sums.
   by_cudnn &= spec.groups == 1 || spec.weights[1] >= 8;
@@ -276,7 +276,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
 
 /// Steps of the epilogue that cuDNN computes: all of them, or the bias alone.
 Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec,
-                                                     ConvolutionStepWork& step, const Tensor& bias,
+                                                     ConvolveStep& step, const Tensor& bias,
                                                      const std::string& bias_key) {
   const ProgramKernel& epilogue = kernel.epilogue;
   if (kernel.integers || epilogue.outputs.empty()) return {};
@@ -339,7 +339,7 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
 }
 
 /// The whole of it as one generated kernel.
-bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolutionStepWork step,
+bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolveStep step,
                                     Results results) {
   spec.steps.clear();
   spec.stored = kernel.integers ? DataType::kInt32 : DataType::kFloat32;

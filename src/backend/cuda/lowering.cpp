@@ -334,7 +334,7 @@ void for_pointers(const Step& step, const Touch& touch) {
     all(kernel->writes);
   } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
     all({product->a, product->b, product->bias, product->residual, product->d});
-  } else if (const auto* convolution = std::get_if<ConvolutionStepWork>(&step.work)) {
+  } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
     all({convolution->x, convolution->weights, convolution->y});
     all(convolution->steps);
   } else if (const auto* clear = std::get_if<ClearStep>(&step.work)) {

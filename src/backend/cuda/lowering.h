@@ -212,10 +212,9 @@ class Lowering {
     Register done = 0;
     bool whole = false, biased = false;  ///< All of it; the bias.
   };
-  ConvolutionFold fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec, ConvolutionStepWork& step,
+  ConvolutionFold fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec, ConvolveStep& step,
                                    const Tensor& bias, const std::string& bias_key);
-  bool generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolutionStepWork step,
-                            Results results);
+  bool generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolveStep step, Results results);
 
   // lower_attention.cpp
   /// Kernels that attention consists of; `parts`: all but the last product, in their order.

@@ -42,7 +42,7 @@ struct ProductStep {
   std::shared_ptr<const MatrixLibrary::Product> product;  ///< Set when it is chosen.
 };
 
-struct ConvolutionStepWork {
+struct ConvolveStep {
   ConvolutionSpec spec;
   Pointer x, weights, y;
   std::vector<Pointer> steps;                   ///< Per ConvolutionSpec::steps.
@@ -72,7 +72,7 @@ struct HostStep {
 };
 
 struct Step {
-  std::variant<KernelStep, ProductStep, ConvolutionStepWork, ClearStep, UploadStep, DownloadStep, HostStep> work;
+  std::variant<KernelStep, ProductStep, ConvolveStep, ClearStep, UploadStep, DownloadStep, HostStep> work;
   LayerId layer = kNone;  ///< For messages and reports.
 };
 
