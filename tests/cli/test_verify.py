@@ -67,6 +67,17 @@ def test_the_typed_model_elsewhere(run, model, answer, tmp_path):
     assert verdict["predicted"]["used"] > 0
 
 
+def test_another_backend_is_judged_beside_the_prediction(run, model, answer, tmp_path):
+    name = save_inputs(tmp_path / "fresh.json", samples([11, 12]))
+    outcome = run("verify", model, "--answer", answer, "--load-inputs", name, "--backend", "plain", "--save-json", "v.json")
+    assert outcome.code == 0 and "The answer holds on plain: 2 sample(s):" in outcome.out, outcome
+    verdict = json.loads((tmp_path / "v.json").read_text())
+    assert verdict["runner"] == "plain"
+    # The network is small enough for both to have the same bits.
+    assert verdict["error"]["used"] == pytest.approx(verdict["predicted"]["used"], rel=1e-3) and "; predicted " in outcome.out
+    assert run("convert", model, "--answer", answer, "-o", "typed.onnx", "--backend", "plain").code == 0
+
+
 def test_what_cannot_be_judged(run, model, answer, tmp_path):
     fresh = save_inputs(tmp_path / "fresh.json", samples([9]))
     (tmp_path / "no.json").write_text("{}")
