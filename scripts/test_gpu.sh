@@ -65,10 +65,14 @@ check() {  # check NAME COMMAND...
 check "tests of the engine" env ULPSCOPE_TEST_BACKEND=cuda "$bin/engine_tests" --gtest_brief=1 \
   "--gtest_filter=RandomNetworks.*:Engine.*:Fusion.*:Int8*:*SpecialValues*-*Threads*"
 check "convolutions" "$bin/convolution_check"
+attention=$(mktemp -d)
+trap 'rm -rf "$attention"' EXIT
+check "networks of attention" "$python" tests/gpu/make_attention.py "$attention"
+check "attention" "$python" tests/gpu/check_models.py "$bin/ulpscope" "$attention"/*.onnx
 check "whole networks" "$python" tests/gpu/check_models.py "$bin/ulpscope" tests/truth/*.onnx ${models[@]+"${models[@]}"}
 
 if [ ${#failed[@]} -gt 0 ]; then
   say "FAILED: $(printf '%s, ' "${failed[@]}" | sed 's/, $//')"
   exit 1
 fi
-say "passed: tests of the engine, convolutions, whole networks"
+say "passed: tests of the engine, convolutions, attention, whole networks"
