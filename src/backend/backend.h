@@ -72,8 +72,9 @@ class Backend {
                                            const IdMap<LayerId, GraphFunction>& subgraphs) const = 0;
 };
 
-/// "cpu", the fast one, or "plain", the simplest code that follows the descriptions (docs/adding_a_backend.md). Throws
-/// Error(kNotFound) listing the names.
+/// "cpu" (also as "auto": its bits do not depend on a machine), the fast one on every machine; "cuda", an NVIDIA GPU;
+/// or "plain", the simplest code that follows the descriptions (docs/adding_a_backend.md). Throws Error(kNotFound)
+/// listing the names.
 const Backend& find_backend(std::string_view name);
 std::span<const Backend* const> backends();
 
