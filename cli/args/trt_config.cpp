@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/backend.h"
 #include "compare/name_values.h"
 #include "core/file.h"
 #include "engine/option_names.h"
@@ -63,6 +64,10 @@ void TrtConfigArgs::declare_profiles(OptionTable& table) {
                  "Smallest input shapes; once per profile. Default: the shapes of the inputs");
   table.repeated({"--trt-opt-shapes"}, opt_shapes, "NAME:[D0,D1,..]", "Input shapes that the engine is tuned for");
   table.repeated({"--trt-max-shapes"}, max_shapes, "NAME:[D0,D1,..]", "Largest input shapes");
+}
+
+std::string TrtConfigArgs::backend_name() const {
+  return std::string(find_backend(engine_backend.value_or("auto")).name());
 }
 
 void TrtConfigArgs::declare_backend(OptionTable& table) {

@@ -28,7 +28,7 @@ struct TrtConfigArgs {
   /// Everything but what scripts change. Reads the tactics file. Throws Error.
   BuildOptions build_options(const ModelArgs& model) const;
   /// Of --backend; the CPU where nothing is said.
-  std::string backend_name() const { return engine_backend && *engine_backend != "auto" ? *engine_backend : "cpu"; }
+  std::string backend_name() const;
   bool real_tensorrt() const { return backend == "tensorrt"; }
   int num_threads() const { return threads.value_or(0); }
 };

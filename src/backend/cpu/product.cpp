@@ -15,6 +15,7 @@
 #include "core/file.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "ops/common.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cpu {
@@ -118,16 +119,6 @@ class PrimitiveKernel final : public Kernel {
   const std::unordered_map<int, PreparedSource> constants_;
 };
 
-Dims dense_strides(const Dims& dims) {
-  Dims strides(dims.size());
-  std::int64_t step = 1;
-  for (std::size_t d = dims.size(); d-- > 0;) {
-    strides[d] = step;
-    step *= dims[d];
-  }
-  return strides;
-}
-
 /// Kept by its kernel.
 PreparedSource pack_now(const memory::desc& desc, const Tensor& values) {
   return [object = pack(desc, values, desc).object] { return object; };
@@ -154,7 +145,7 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
     Dims dims(batch.begin(), batch.end());
     dims.push_back(transposed ? columns : rows);
     dims.push_back(transposed ? rows : columns);
-    Dims strides = dense_strides(dims);
+    Dims strides = ops::strides_of(dims);
     if (transposed) {
       std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
       std::swap(strides[dims.size() - 1], strides[dims.size() - 2]);
@@ -176,12 +167,12 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
   for (std::size_t d = 0; d < spec.batch_a.size(); ++d) out_dims.push_back(std::max(spec.batch_a[d], spec.batch_b[d]));
   out_dims.push_back(spec.m);
   out_dims.push_back(spec.n);
-  const memory::desc out = strided(out_dims, dense_strides(out_dims));
+  const memory::desc out = strided(out_dims, ops::strides_of(out_dims));
   const bool constant = static_cast<bool>(spec.constant_b);
   const memory::desc b_any = constant ? memory::desc(b.get_dims(), DataKind::f32, memory::format_tag::any) : b;
   Dims bias_dims(out_dims.size(), 1);
   bias_dims.back() = spec.n;
-  const memory::desc bias = strided(bias_dims, dense_strides(bias_dims));
+  const memory::desc bias = strided(bias_dims, ops::strides_of(bias_dims));
   using Desc = dnnl::matmul::primitive_desc;
   const Desc desc = spec.bias ? Desc(cpu_engine(), a, b_any, bias, out, with_own_scratchpad())
                               : Desc(cpu_engine(), a, b_any, out, with_own_scratchpad());
@@ -349,7 +340,7 @@ memory::desc weights_desc(const ConvolutionSpec& spec) {
   const Shape& w = spec.kernel;
   Dims dims = spatial({w.begin() + 2, w.end()}, 1);
   dims.insert(dims.begin(), {spec.groups, w[0] / spec.groups, w[1]});
-  return strided(dims, dense_strides(dims));
+  return strided(dims, ops::strides_of(dims));
 }
 
 memory::desc without_groups(const memory::desc& desc, std::int64_t groups) {

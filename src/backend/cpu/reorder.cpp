@@ -3,25 +3,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/strides.h"
 #include "core/parallel.h"
+#include "ops/common.h"
 
 namespace ulpscope::cpu {
 
 std::vector<std::int64_t> layout_strides(const Shape& shape, Layout layout) {
-  std::vector<std::int64_t> strides(shape.size());
-  std::int64_t step = 1;
-  const auto append = [&](std::size_t d) {
-    strides[d] = step;
-    step *= shape[d];
-  };
-  if (layout == Layout::kChannelsLast) {
-    append(1);
-    for (std::size_t d = shape.size(); d-- > 2;) append(d);
-    append(0);
-  } else {
-    for (std::size_t d = shape.size(); d-- > 0;) append(d);
-  }
-  return strides;
+  return layout == Layout::kChannelsLast ? channels_last_strides(shape) : ops::strides_of(shape);
 }
 
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
-#include "core/parallel.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -14,15 +14,27 @@ namespace {
 constexpr std::size_t kArenaAlignment = 256;
 constexpr int kRepeat = 5, kRounds = 3;  // Of a timing.
 
+/// The candidate whose `run` takes the least time, and its microseconds; null when there are none.
+template <typename Candidate, typename Run>
+std::pair<std::shared_ptr<const Candidate>, double> fastest(std::vector<std::unique_ptr<Candidate>> candidates,
+                                                            const Run& run) {
+  std::pair<std::shared_ptr<const Candidate>, double> best;
+  for (auto& candidate : candidates) {
+    const double time = Device::get().time([&] { run(*candidate); }, kRepeat, kRounds);
+    if (best.first == nullptr || time < best.second) best = {std::move(candidate), time};
+  }
+  return best;
+}
+
 }  // namespace
 
 CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
                    const IdMap<LayerId, GraphFunction>& subgraphs)
-    : Plan(std::move(spec), std::move(schedule)), subgraphs_(subgraphs), weights_(weights) {
+    : Plan(std::move(spec), std::move(schedule)), weights_(weights) {
   Runtime& runtime = Runtime::get();
   const std::lock_guard lock(runtime.device().mutex());
   runtime.device().enter();
-  made_ = lower(*spec_, schedule_, weights_, subgraphs_, runtime);
+  made_ = lower(*spec_, schedule_, weights_, subgraphs, runtime);
   compile_kernels();
   place();
   choose_algorithms();
@@ -77,43 +89,44 @@ void CudaPlan::choose_algorithms() {
   runtime.tactics().save();
 }
 
+MatrixProductOperands CudaPlan::operands_of(const ProductStep& step) const {
+  return {address(step.a), address(step.b), address(step.d), address(step.bias), address(step.residual)};
+}
+
+ConvolutionOperands CudaPlan::operands_of(const ConvolveStep& step) const {
+  ConvolutionOperands operands{address(step.x), address(step.weights), address(step.y), {}};
+  for (const Pointer& pointer : step.steps) operands.steps.push_back(address(pointer));
+  return operands;
+}
+
 void CudaPlan::choose(ProductStep& step) {
   Runtime& runtime = Runtime::get();
   step.product = runtime.chosen(step.spec);
   if (step.product != nullptr) return;
-  const MatrixProductOperands operands{address(step.a), address(step.b), address(step.d), address(step.bias),
-                                       address(step.residual)};
-  double best = 0;
-  for (auto& product : runtime.matrices().products(step.spec, Runtime::kProducts, Runtime::kWorkspace)) {
-    const double time = runtime.device().time(
-        [&] { product->run(operands, workspace_->address(), runtime.device().stream()); }, kRepeat, kRounds);
-    if (step.product != nullptr && time >= best) continue;
-    best = time;
-    step.product = std::move(product);
-  }
+  double time = 0;
+  std::tie(step.product, time) =
+      fastest(runtime.matrices().products(step.spec, Runtime::kProducts, Runtime::kWorkspace),
+              [&, operands = operands_of(step)](const MatrixLibrary::Product& product) {
+                product.run(operands, workspace_->address(), runtime.device().stream());
+              });
   if (step.product == nullptr)
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("[build] backend 'cuda': cuBLASLt has no algorithm for {}", step.spec.text()));
-  runtime.choose(step.spec, step.product, best);
+  runtime.choose(step.spec, step.product, time);
 }
 
 void CudaPlan::choose(ConvolveStep& step) {
   Runtime& runtime = Runtime::get();
   step.plan = runtime.chosen(step.spec);
   if (step.plan != nullptr) return;
-  ConvolutionOperands operands{address(step.x), address(step.weights), address(step.y), {}};
-  for (const Pointer& pointer : step.steps) operands.steps.push_back(address(pointer));
-  double best = 0;
-  for (auto& plan : runtime.convolutions().plans(step.spec, Runtime::kConvolutions, Runtime::kWorkspace)) {
-    const double time = runtime.device().time([&] { plan->run(operands, workspace_->address()); }, kRepeat, kRounds);
-    if (step.plan != nullptr && time >= best) continue;
-    best = time;
-    step.plan = std::move(plan);
-  }
+  double time = 0;
+  std::tie(step.plan, time) = fastest(
+      runtime.candidates(step.spec),
+      [&, operands = operands_of(step)](const ConvolutionPlan& plan) { plan.run(operands, workspace_->address()); });
   if (step.plan == nullptr)
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("[build] backend 'cuda': cuDNN has no plan for {}", text_of(step.spec)));
-  runtime.choose(step.spec, step.plan, best);
+  runtime.choose(step.spec, step.plan, time);
 }
 
 void CudaPlan::enqueue(const Step& step) const {
@@ -124,13 +137,9 @@ void CudaPlan::enqueue(const Step& step) const {
     for (const Pointer& pointer : kernel->writes) pointers.push_back(address(pointer));
     device.launch(kernel->source, kernel->function, pointers);
   } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
-    product->product->run({address(product->a), address(product->b), address(product->d), address(product->bias),
-                           address(product->residual)},
-                          workspace_->address(), device.stream());
+    product->product->run(operands_of(*product), workspace_->address(), device.stream());
   } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
-    ConvolutionOperands operands{address(convolution->x), address(convolution->weights), address(convolution->y), {}};
-    for (const Pointer& pointer : convolution->steps) operands.steps.push_back(address(pointer));
-    convolution->plan->run(operands, workspace_->address());
+    convolution->plan->run(operands_of(*convolution), workspace_->address());
   } else if (const auto* clear = std::get_if<ClearStep>(&step.work)) {
     check(driver().set_bytes(address(clear->to), 0, clear->bytes, device.stream()), "clear memory");
   }
@@ -201,9 +210,7 @@ std::optional<double> CudaPlan::microseconds() const {
   Device& device = Device::get();
   const std::lock_guard lock(device.mutex());
   device.enter();
-  double total = 0;
-  for (const Recorded& recorded : recorded_) total += device.time(*recorded.graph, 30);
-  return total;
+  return recorded_.empty() ? 0.0 : device.time(*recorded_[0].graph, 30);
 }
 
 namespace {

@@ -27,6 +27,8 @@ class CudaPlan final : public Plan {
   void place();
   void compile_kernels();
   void choose_algorithms();
+  MatrixProductOperands operands_of(const ProductStep& step) const;
+  ConvolutionOperands operands_of(const ConvolveStep& step) const;
   void choose(ProductStep& step);
   void choose(ConvolveStep& step);
   void record();
@@ -34,10 +36,9 @@ class CudaPlan final : public Plan {
   Address address(const Pointer& pointer) const;
   static bool is_recorded(const Step& step);
 
-  const IdMap<LayerId, GraphFunction> subgraphs_;
   WeightCache weights_;
   Steps made_;
-  std::size_t arena_bytes_ = 0, workspace_bytes_ = 0;
+  std::size_t arena_bytes_ = 0;
   std::shared_ptr<const DeviceMemory> arena_, workspace_;
   /// Consecutive steps that run on the device are one graph, which runs in place of the first of them.
   struct Recorded {

@@ -19,12 +19,12 @@ namespace {
 
 constexpr std::string_view kMagic = "ulpscope cuda cache 1\n";
 
+}  // namespace
+
 std::string hash_of(std::string_view bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
-
-}  // namespace
 
 std::filesystem::path cache_folder() {
   if (const char* own = std::getenv("ULPSCOPE_CACHE"); own != nullptr) return own;

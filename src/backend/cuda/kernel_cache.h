@@ -7,6 +7,9 @@
 
 namespace ulpscope::cuda {
 
+/// 128 bits of XXH3, as 32 hexadecimal digits: names what has these bytes.
+std::string hash_of(std::string_view bytes);
+
 /// ULPSCOPE_CACHE, else XDG_CACHE_HOME/ulpscope, else ~/.cache/ulpscope, else empty: nothing is kept.
 std::filesystem::path cache_folder();
 

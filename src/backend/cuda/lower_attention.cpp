@@ -193,7 +193,7 @@ bool Lowering::lower_attention(const Attention& attention, const ProductKernel& 
   spec.alignment = {alignment_of(q_view), alignment_of(k_view), alignment_of(v_view), 16};
   // Heads side by side in memory, as the layers behind them want them.
   const Shape& result = shape(out_store.tensor);
-  std::vector<std::int64_t> strides = dense_strides(result);
+  std::vector<std::int64_t> strides = ops::strides_of(result);
   if (result.size() == 4) {
     const std::int64_t row = result[1] * result[3];
     strides = {result[2] * row, result[3], row, 1};
@@ -209,7 +209,7 @@ bool Lowering::lower_attention(const Attention& attention, const ProductKernel& 
     kernel.row_dims = 0;
     if (kernel.layers.empty()) kernel.layers = {scores.layer};
     ProgramAssembly assembly(four, 0);
-    const Register sum = assembly.input({-1, DataType::kFloat32, 0, {}}, dense_strides(four), Rounding::kNone);
+    const Register sum = assembly.input({-1, DataType::kFloat32, 0, {}}, ops::strides_of(four), Rounding::kNone);
     kernel.outputs[0].source = source;
     kernel.outputs.resize(1);
     std::vector<Register> registers(kernel.program.values.size(), -1);

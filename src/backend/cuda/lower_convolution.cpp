@@ -13,7 +13,8 @@ namespace {
 
 using Kind = ConvolutionStep::Kind;
 
-/// Sums of int8 are asked of cuDNN for multiples of so many channels: of 3 and of 4, cuDNN 9 gave wrong ones.
+/// Sums of int8 are asked of cuDNN for multiples of so many channels: with 3 and with 4, results on an H200 with cuDNN
+/// 9.19 were wrong.
 constexpr std::int64_t kIntegerChannels = 16;
 
 std::optional<Kind> kind_of(const Program::Value& value) {
@@ -101,18 +102,14 @@ View Lowering::convolution_input(const ProductKernel& kernel, const ConvolutionS
   if (!spreads && spec.input == own)
     return kernel.integers ? read_integers(x, own, wanted) : read_as(x, spec.operands, wanted);
   // Into zeros: more channels, or elements apart.
-  const View from = kernel.integers ? read_integers(x, own, wanted) : device_view(x);
+  const View from = kernel.integers                 ? read_integers(x, own, wanted)
+                    : x.rounding == Rounding::kTF32 ? read_as(x, DataType::kFloat32, wanted)
+                                                    : device_view(x);
   const View to = new_view(spec.operands, spec.input, channels_last_strides(spec.input));
   add(ClearStep{pointer(to), static_cast<std::size_t>(num_elements(spec.input)) * size_of(spec.operands)});
-  std::vector<std::int64_t> places = to.strides;
-  for (std::size_t d = 0; d < spread.size(); ++d) places[d + 2] *= spread[d];
-  if (!kernel.integers && x.rounding == Rounding::kTF32) {
-    const View rounded = read_as(x, DataType::kFloat32, wanted);
-    add(KernelStep{
-        copy_source({rounded.type, own, rounded.strides}, {to.type, own, places}), {pointer(rounded)}, {pointer(to)}});
-    return to;
-  }
-  add(KernelStep{copy_source({from.type, own, from.strides}, {to.type, own, places}), {pointer(from)}, {pointer(to)}});
+  View places = to;
+  for (std::size_t d = 0; d < spread.size(); ++d) places.strides[d + 2] *= spread[d];
+  add_copy(from, places, own);
   return to;
 }
 
@@ -164,7 +161,7 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
     read.push_back(from.strides[d + 2]);
   }
   const View windows = copied({from.buffer, from.type, from.offset, read}, dims, spec.operands,
-                              kernel.operands[0].rounding, dense_strides(dims));
+                              kernel.operands[0].rounding, ops::strides_of(dims));
   ProductStep step;
   step.a = pointer(windows);
   step.b = pointer(constant_memory(key + "|rows", spec.operands, weights));
@@ -282,11 +279,7 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
   if (kernel.integers || epilogue.outputs.empty()) return {};
   // cuDNN is slow at results in float32 to which nothing is done: a bias of zeros is better than none.
   const DataType type = type_of(kernel.operands[1].rounding);
-  Tensor addends = bias;
-  if (!addends) {
-    addends = Tensor(DataType::kFloat32, {spec.output[1]});
-    std::fill_n(addends.data<float>(), addends.size(), 0.0f);
-  }
+  const Tensor addends = zero_padded(bias, {spec.output[1]});
   const std::string addends_key = bias ? bias_key + "|bias" : fmt::format("zeros {}", spec.output[1]);
   ConvolutionSpec biased = spec;
   biased.steps = {{Kind::kBias, type}};
@@ -348,14 +341,7 @@ bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec
   // Load 0 is the sum; the kernel has it in a register.
   View sum{-1, spec.stored, 0, channels_last_strides(epilogue.domain)};
   const Register raw = assembly.input(sum, sum.strides, Rounding::kNone);
-  std::vector<Register> registers(epilogue.program.values.size(), -1);
-  registers[0] = append_scaling(results, assembly, raw);
-  ProgramKernel rest = epilogue;
-  if (rest.layers.empty()) rest.layers = {kernel.layer};
-  assemble(rest, assembly, registers);
-  for (const auto& output : rest.outputs)
-    if (registers[output.source] == raw) registers[output.source] = assembly.program().apply(Instruction::kCopy, raw);
-  store_outputs(rest, assembly, registers, channels_last_strides(epilogue.domain));
+  assemble_epilogue(kernel, results, raw, sum.strides, assembly);
   const ProgramSpec& program = assembly.spec();
   KernelStep made;
   made.source = convolution_source(spec, program.program, std::span(program.inputs).subspan(1), program.outputs);

@@ -35,7 +35,7 @@ std::optional<IntegerShape> integer_shape(const ops::MatrixForm& form, Shape a, 
 /// Strides of [batch..., rows, columns] with batches one behind the other at `apart`.
 std::vector<std::int64_t> matrix_strides(const Shape& batch, std::int64_t apart, std::int64_t row,
                                          std::int64_t column) {
-  std::vector<std::int64_t> strides = dense_strides(batch);
+  std::vector<std::int64_t> strides = ops::strides_of(batch);
   for (std::int64_t& stride : strides) stride *= apart;
   strides.push_back(row);
   strides.push_back(column);
@@ -90,7 +90,8 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   View a_view, b_view;
   if (s->batch.empty()) {
     const Shape transposed{m, k};
-    a_view = read_integers(a, a_shape, form.transpose_a ? turned(dense_strides(transposed)) : dense_strides(a_shape));
+    a_view =
+        read_integers(a, a_shape, form.transpose_a ? turned(ops::strides_of(transposed)) : ops::strides_of(a_shape));
   } else {
     Shape domain = s->batch;
     domain.insert(domain.end(), {m, k});
@@ -117,14 +118,14 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   results.beta = form.beta;
   if (kernel.operands.size() > 2 && form.beta != 0.0f) results.addend = kernel.operands[2];
   if (by_library) {
-    results.view = new_view(spec.result, kernel.epilogue.domain, dense_strides(kernel.epilogue.domain));
+    results.view = new_view(spec.result, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
     ProductStep step{.spec = spec};
     step.a = pointer(a_view), step.b = pointer(b_view), step.d = pointer(results.view);
     add(std::move(step));
   } else {
     results.view = integer_sums(a_view, b_view, m, n, k, batches);
     results.view.strides =
-        s->batch.empty() ? dense_strides(kernel.epilogue.domain) : matrix_strides(s->batch, n, batches * n, 1);
+        s->batch.empty() ? ops::strides_of(kernel.epilogue.domain) : matrix_strides(s->batch, n, batches * n, 1);
   }
   lower_epilogue(kernel, results);
   return true;

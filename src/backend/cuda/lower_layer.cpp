@@ -76,8 +76,8 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
   if (!fine) {
     // Sizes that do not divide each other: only a dense tensor has the new shape.
     view = read_as({l.inputs[0], store.rounding},
-                   is_exact(view.type, store.rounding) ? view.type : type_of(store.rounding), dense_strides(from));
-    fine = {to, dense_strides(to)};
+                   is_exact(view.type, store.rounding) ? view.type : type_of(store.rounding), ops::strides_of(from));
+    fine = {to, ops::strides_of(to)};
   } else if (permutation) {
     fine = permuted(*fine, from, *permutation);
   }
@@ -88,12 +88,10 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
     return true;
   }
   if (store.exact) return false;
-  const View stored = define(store, dense_strides(to));
+  const View stored = define(store, ops::strides_of(to));
   const auto target = refined({to, stored.strides}, fine->dims);
   if (!target || target->dims != fine->dims) throw InternalError("a view without finer dimensions: " + l.name);
-  add(KernelStep{copy_source({view.type, fine->dims, view.strides}, {stored.type, fine->dims, target->strides}),
-                 {pointer(view)},
-                 {pointer(stored)}});
+  add_copy(view, {stored.buffer, stored.type, stored.offset, target->strides}, fine->dims);
   return true;
 }
 
@@ -136,17 +134,15 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
     if (store.tensor == kNone) continue;
     const Shape& to = shape(store.tensor);
     if (num_elements(to) == 0) {
-      define(store, dense_strides(to));
+      define(store, ops::strides_of(to));
       continue;
     }
     const Trace trace = places_of((*traces)[o], shape(input), from.strides, to);
     if (trace.strides) {
       View view{from.buffer, from.type, from.offset + trace.offset, *trace.strides};
       if (alias(store, view)) continue;
-      const View stored = define(store, dense_strides(to));
-      add(KernelStep{copy_source({view.type, to, view.strides}, {stored.type, to, stored.strides}),
-                     {pointer(view)},
-                     {pointer(stored)}});
+      const View stored = define(store, ops::strides_of(to));
+      add_copy(view, stored, to);
       continue;
     }
     View data = from;
@@ -155,8 +151,8 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
         trace.places,
         fmt::format("{}{}|places {} {}", weights_.scope(), kernel.layer.number(), o, fmt::join(from.strides, ",")),
         DataType::kInt64);
-    const View stored = define(store, dense_strides(to));
-    add(KernelStep{gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, dense_strides(to)},
+    const View stored = define(store, ops::strides_of(to));
+    add(KernelStep{gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, ops::strides_of(to)},
                                  {stored.type, to, stored.strides}, 0),
                    {pointer(data), pointer(indices)},
                    {pointer(stored)}});
@@ -170,14 +166,14 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
   const Shape& to = shape(store.tensor);
   const auto axis = ops::concatenation_axis(l, static_cast<std::int64_t>(to.size()));
   if (!axis || store.exact) return false;
-  std::vector<std::int64_t> order = dense_strides(to);
+  std::vector<std::int64_t> order = ops::strides_of(to);
   std::vector<View> parts;
   bool found = false;
   for (const Operand& operand : kernel.operands) {
     if (operand.tensor == kNone) return false;
     Operand as_stored{operand.tensor, Rounding::kNone, operand.first};
     parts.push_back(device_view(as_stored));
-    const Shape& dims = spec_.is_constant(operand.tensor) ? spec_.value(operand.tensor).shape() : shape(operand.tensor);
+    const Shape& dims = shape(operand.tensor);
     if (!found && !spec_.is_constant(operand.tensor) && is_one_to_one(dims, parts.back().strides)) {
       order = ordered_strides(to, parts.back().strides);
       found = true;
@@ -187,14 +183,12 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const TensorId id = kernel.operands[i].tensor;
-    const Shape& dims = spec_.is_constant(id) ? spec_.value(id).shape() : shape(id);
+    const Shape& dims = shape(id);
     View place = whole;
     place.offset += begin * whole.strides[static_cast<std::size_t>(*axis)];
     begin += dims[static_cast<std::size_t>(*axis)];
     if (num_elements(dims) == 0) continue;
-    add(KernelStep{copy_source({parts[i].type, dims, parts[i].strides}, {place.type, dims, place.strides}),
-                   {pointer(parts[i])},
-                   {pointer(place)}});
+    add_copy(parts[i], place, dims);
   }
   return true;
 }
@@ -209,7 +203,7 @@ bool Lowering::lower_gather(const LayerKernel& kernel) {
   if (on_host < 0) return false;
   add(HostStep{std::make_shared<IndexCheck>(l, shape(data)[static_cast<std::size_t>(*axis)]), {on_host}, {}});
   const View from = device_view(kernel.operands[0]), indices = device_view(kernel.operands[1]);
-  const View to = define(kernel.outputs[0], dense_strides(shape(l.outputs[0])));
+  const View to = define(kernel.outputs[0], ops::strides_of(shape(l.outputs[0])));
   add(KernelStep{
       gather_source({from.type, shape(data), from.strides}, {indices.type, shape(l.inputs[1]), indices.strides},
                     {to.type, shape(l.outputs[0]), to.strides}, *axis),
@@ -226,13 +220,12 @@ bool Lowering::lower_where(const LayerKernel& kernel) {
   std::vector<Pointer> reads;
   std::vector<StridedTensor> operands;
   for (const Operand& operand : kernel.operands) {
-    const bool constant = spec_.is_constant(operand.tensor);
     views.push_back(device_view({operand.tensor, Rounding::kNone, operand.first}));
-    const Shape& dims = constant ? spec_.value(operand.tensor).shape() : shape(operand.tensor);
+    const Shape& dims = shape(operand.tensor);
     reads.push_back(pointer(views.back()));
     operands.push_back({views.back().type, to, broadcast_strides(dims, views.back().strides, to)});
   }
-  const View result = define(kernel.outputs[0], dense_strides(to));
+  const View result = define(kernel.outputs[0], ops::strides_of(to));
   add(KernelStep{where_source(operands[0], operands[1], operands[2], {result.type, to, result.strides}),
                  std::move(reads),
                  {pointer(result)}});
@@ -258,11 +251,8 @@ bool Lowering::lower_cast(const LayerKernel& kernel) {
     if (alias(store, view)) return true;
   }
   const Shape& dims = shape(input);
-  const bool one_to_one = is_one_to_one(dims, view.strides);
-  const View result = define(store, one_to_one ? ordered_strides(dims, view.strides) : dense_strides(dims));
-  add(KernelStep{copy_source({view.type, dims, view.strides}, {result.type, dims, result.strides}),
-                 {pointer(view)},
-                 {pointer(result)}});
+  const View result = define(store, strides_in_order_of(dims, view.strides, dims));
+  add_copy(view, result, dims);
   return true;
 }
 
@@ -281,8 +271,7 @@ bool Lowering::lower_pool(const LayerKernel& kernel) {
                           g.dilations,
                           g.pads_begin};
   const View from = device_view(kernel.operands[0]);
-  const bool one_to_one = is_one_to_one(input, from.strides);
-  const View to = define(kernel.outputs[0], one_to_one ? ordered_strides(output, from.strides) : dense_strides(output));
+  const View to = define(kernel.outputs[0], strides_in_order_of(input, from.strides, output));
   add(KernelStep{pool_source({from.type, input, from.strides}, {to.type, output, to.strides}, window, g.pads_end,
                              kernel.operands[0].rounding, kernel.outputs[0].rounding),
                  {pointer(from)},
@@ -324,8 +313,7 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
     read.push_back(from.strides[static_cast<std::size_t>(d)]);
   }
   ProgramAssembly assembly(domain, static_cast<int>(axes.size()));
-  const Rounding rounding = kernel.operands[0].rounding;
-  const Register x = assembly.input(from, read, is_exact(from.type, rounding) ? Rounding::kNone : rounding);
+  const Register x = assembly.input(from, read, needed(from.type, kernel.operands[0].rounding));
   std::int64_t length = 1;
   for (std::int64_t d : axes) length *= input[static_cast<std::size_t>(d)];
   std::vector<ops::ProgramOperand> operands(std::max<std::size_t>(l.inputs.size(), 1));
@@ -337,10 +325,8 @@ bool Lowering::lower_rows(const LayerKernel& kernel) {
     value = ops::append_instructions(assembly.program(), l, operands, length);
   if (!value) return false;  // ReduceLogSumExp and others.
   const Shape& result = shape(l.outputs[0]);
-  const bool same_shape = result == input && num_elements(result) == num_elements(input);
-  const View to =
-      define(kernel.outputs[0], same_shape && is_one_to_one(input, from.strides) ? ordered_strides(input, from.strides)
-                                                                                 : dense_strides(result));
+  const View to = define(kernel.outputs[0],
+                         result == input ? strides_in_order_of(input, from.strides, result) : ops::strides_of(result));
   std::size_t kept = 0;  // Of the result, when reduced dimensions are gone.
   const bool gone = result.size() != input.size();
   std::vector<std::int64_t> result_stride(input.size(), 0);
@@ -395,12 +381,7 @@ void Lowering::lower_host(const LayerKernel& kernel) {
 }
 
 int Lowering::host_integers(const Operand& operand) {
-  if (spec_.is_constant(operand.tensor)) {
-    HostValue value;
-    value.constant = constants_.dequantized(current_, operand);
-    made_.host.push_back(std::move(value));
-    return static_cast<int>(made_.host.size()) - 1;
-  }
+  if (spec_.is_constant(operand.tensor)) return host_constant(constants_.dequantized(current_, operand));
   const int source = host_value({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
   const int result = new_host(DataType::kFloat32, spec_.shape(operand.tensor));
   add(HostStep{make_quantize_kernel(quantize_spec(operand.quantization, true)), {source}, {result}});

@@ -21,13 +21,7 @@ DataType operand_type(const ProductKernel& kernel) { return type_of(kernel.opera
 void Lowering::lower(const ProductKernel& kernel) {
   current_ = kernel.layer;
   if (lowered_.contains(&kernel)) return;
-  if (num_elements(kernel.epilogue.domain) == 0) {
-    for (const auto& output : kernel.epilogue.outputs) {
-      define(output.store, dense_strides(shape(output.store.tensor)));
-      define_exact(output.store, dense_strides(shape(output.store.tensor)));
-    }
-    return;
-  }
+  if (num_elements(kernel.epilogue.domain) == 0) return define_empty(kernel.epilogue.outputs);
   if (const auto attention = attentions_.find(&kernel); attention != attentions_.end()) {
     if (lower_attention(attention->second, kernel)) return;
     lower_parts(attention->second);
@@ -71,7 +65,7 @@ View Lowering::read_matrix(const Operand& operand, DataType type, const Shape& d
   };
   View view = read_as(operand, type);
   if (!matrix_of(view)) {
-    view = read_as(operand, type, dense_strides(own));
+    view = read_as(operand, type, ops::strides_of(own));
     if (!matrix_of(view)) throw InternalError("a dense tensor is no matrix");
   }
   return view;
@@ -119,9 +113,7 @@ Lowering::Weights Lowering::padded(const Weights& weights, std::int64_t columns)
   result.key += fmt::format("|{} columns", columns);
   result.values = [values = weights.values, columns] {
     const Tensor own = values();
-    Tensor wide(DataType::kFloat32, {columns, own.shape().back()});
-    std::fill(std::copy_n(own.data<float>(), own.size(), wide.data<float>()), wide.data<float>() + wide.size(), 0.0f);
-    return wide;
+    return zero_padded(own, {columns, own.shape().back()});
   };
   return result;
 }
@@ -152,7 +144,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
                         : batch_a > 1         ? Shape{batch, spec.m, spec.k}
                                               : Shape{spec.m, spec.k};
   const Shape& domain = kernel.epilogue.domain;
-  FineStrides order{domain, dense_strides(domain)};
+  FineStrides order{domain, ops::strides_of(domain)};
   std::optional<Rows> rows;
   if (matrices->batch_a.empty() && !matrices->transpose_a) rows = read_rows(a, type);
   std::int64_t columns = spec.n;
@@ -170,7 +162,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
       rows.reset();
   }
   if (!rows) {
-    order = {domain, dense_strides(domain)};
+    order = {domain, ops::strides_of(domain)};
     columns = spec.n;
   }
   const View a_view = rows ? rows->view : read_matrix(a, type, a_shape, spec.a, batch_a);
@@ -298,9 +290,7 @@ void Lowering::fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spe
   spec.relu = fold.relu;
   if (spec.bias && n == spec.n) step.bias = pointer(constant_view(fold.bias, spec.result));
   if (spec.bias && n != spec.n) {
-    const Tensor own = constants_.get(fold.bias);
-    Tensor wide(DataType::kFloat32, {spec.n});
-    std::fill(std::copy_n(own.data<float>(), n, wide.data<float>()), wide.data<float>() + spec.n, 0.0f);
+    const Tensor wide = zero_padded(constants_.get(fold.bias), {spec.n});
     step.bias = pointer(constant_view(wide, content_key(wide), spec.result));
   }
   if (spec.residual) {
@@ -335,14 +325,22 @@ Register Lowering::append_scaling(const Results& results, ProgramAssembly& assem
   return program.apply(Instruction::kAdd, value, added);
 }
 
+void Lowering::assemble_epilogue(const ProductKernel& kernel, const Results& results, Register raw,
+                                 const std::vector<std::int64_t>& order, ProgramAssembly& assembly) {
+  ProgramKernel rest = kernel.epilogue;
+  if (rest.layers.empty()) rest.layers = {kernel.layer};
+  std::vector<Register> registers(rest.program.values.size(), -1);
+  registers[results.done] = append_scaling(results, assembly, raw);
+  assemble(rest, assembly, registers);
+  // A register that is a load itself is stored through a copy.
+  for (const auto& output : rest.outputs)
+    if (registers[output.source] == raw) registers[output.source] = assembly.program().apply(Instruction::kCopy, raw);
+  store_outputs(rest, assembly, registers, order);
+}
+
 void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& results) {
   const ProgramKernel& epilogue = kernel.epilogue;
-  if (num_elements(epilogue.domain) == 0)
-    for (const auto& [source, store] : epilogue.outputs) {
-      define(store, dense_strides(epilogue.domain));
-      define_exact(store, dense_strides(epilogue.domain));
-    }
-  if (epilogue.outputs.empty() || num_elements(epilogue.domain) == 0) return;
+  if (epilogue.outputs.empty()) return;
   if (epilogue.outputs.size() == 1 && epilogue.outputs[0].source == results.done) {
     const Store& store = epilogue.outputs[0].store;
     const Location& own = locations_[store.tensor];
@@ -353,27 +351,13 @@ void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& result
   }
   ProgramAssembly assembly(epilogue.domain, 0);
   const Register raw = assembly.input(results.view, results.view.strides, Rounding::kNone);
-  std::vector<Register> registers(epilogue.program.values.size(), -1);
-  registers[results.done] = append_scaling(results, assembly, raw);
-  ProgramKernel rest = epilogue;
-  if (rest.layers.empty()) rest.layers = {kernel.layer};
-  assemble(rest, assembly, registers);
-  // A register that is a load or constant itself is stored through a copy.
-  for (const auto& output : rest.outputs)
-    if (registers[output.source] == raw) registers[output.source] = assembly.program().apply(Instruction::kCopy, raw);
-  store_outputs(rest, assembly, registers, results.view.strides);
+  assemble_epilogue(kernel, results, raw, results.view.strides, assembly);
   add(std::move(assembly).finish());
 }
 
 void Lowering::lower_host_product(const ProductKernel& kernel) {
   Layer l = layer(kernel.layer);
   std::vector<int> inputs;
-  const auto known = [&](Tensor tensor) {
-    HostValue value;
-    value.constant = std::move(tensor);
-    made_.host.push_back(std::move(value));
-    return static_cast<int>(made_.host.size()) - 1;
-  };
   for (const Operand& operand : kernel.operands)
     inputs.push_back(operand.tensor == kNone ? -1 : operand.integers ? host_integers(operand) : host_value(operand));
   if (kernel.normalization != kNone) {
@@ -385,14 +369,14 @@ void Lowering::lower_host_product(const ProductKernel& kernel) {
     if (kernel.integers)
       weights = constants_.weights_of_integers(
           l, weights, fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), key), true);
-    inputs[1] = known(std::move(weights));
-    inputs[2] = known(constants_.convolution_bias(kernel, rounding, key));
+    inputs[1] = host_constant(std::move(weights));
+    inputs[2] = host_constant(constants_.convolution_bias(kernel, rounding, key));
   }
   host_layers_.insert(l.name);
   const int result = new_host(DataType::kFloat32, kernel.epilogue.domain);
   add(HostStep{make_reference_kernel(std::move(l), spec_.type(kernel.result), false), std::move(inputs), {result}});
   Results results;
-  results.view = new_view(DataType::kFloat32, kernel.epilogue.domain, dense_strides(kernel.epilogue.domain));
+  results.view = new_view(DataType::kFloat32, kernel.epilogue.domain, ops::strides_of(kernel.epilogue.domain));
   add(UploadStep{result, pointer(results.view)});
   lower_epilogue(kernel, results);
 }

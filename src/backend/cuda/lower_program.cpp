@@ -80,7 +80,7 @@ Register Lowering::load(const ProgramKernel& kernel, const Load& load, ProgramAs
         Rounding::kNone);
   }
   const View view = device_view(load.operand);
-  const Rounding rounding = is_exact(view.type, load.operand.rounding) ? Rounding::kNone : load.operand.rounding;
+  const Rounding rounding = needed(view.type, load.operand.rounding);
   return assembly.input(
       view, load.per_channel ? channel_strides(domain) : broadcast_strides(shape(id), view.strides, domain), rounding);
 }
@@ -112,7 +112,7 @@ void Lowering::store_outputs(const ProgramKernel& kernel, ProgramAssembly& assem
                              const std::vector<Register>& registers, const std::vector<std::int64_t>& order) {
   for (const auto& [source, store] : kernel.outputs) {
     const Shape& dims = shape(store.tensor);
-    const std::vector<std::int64_t> strides = dims == kernel.domain ? order : dense_strides(dims);
+    const std::vector<std::int64_t> strides = dims == kernel.domain ? order : ops::strides_of(dims);
     const std::vector<std::int64_t> over = output_strides(kernel.domain, kernel.row_dims, dims, strides);
     assembly.output(registers[source], define(store, strides), over, store.rounding);
     if (const auto exact = define_exact(store, strides))
@@ -120,20 +120,21 @@ void Lowering::store_outputs(const ProgramKernel& kernel, ProgramAssembly& assem
   }
 }
 
+void Lowering::define_empty(std::span<const ProgramKernel::Output> outputs) {
+  for (const auto& [source, store] : outputs) {
+    define(store, ops::strides_of(shape(store.tensor)));
+    define_exact(store, ops::strides_of(shape(store.tensor)));
+  }
+}
+
 void Lowering::lower(const ProgramKernel& kernel) {
   current_ = kernel.layers.back();
-  if (num_elements(kernel.domain) == 0) {
-    for (const auto& output : kernel.outputs) {
-      define(output.store, dense_strides(shape(output.store.tensor)));
-      define_exact(output.store, dense_strides(shape(output.store.tensor)));
-    }
-    return;
-  }
+  if (num_elements(kernel.domain) == 0) return define_empty(kernel.outputs);
   ProgramAssembly assembly(kernel.domain, kernel.row_dims);
   std::vector<Register> registers;
   assemble(kernel, assembly, registers);
   // The results lie as the first operand does that fills the domain.
-  std::vector<std::int64_t> order = dense_strides(kernel.domain);
+  std::vector<std::int64_t> order = ops::strides_of(kernel.domain);
   for (const ProgramInput& input : assembly.spec().inputs)
     if (is_one_to_one(kernel.domain, input.strides)) {
       order = ordered_strides(kernel.domain, input.strides);

@@ -20,14 +20,7 @@ Tensor joined(const std::vector<Tensor>& parts) {
 /// One row of biases for all: zeros for products that have none.
 Tensor joined_biases(const std::vector<Tensor>& biases, const std::vector<std::int64_t>& widths) {
   std::vector<Tensor> rows;
-  for (std::size_t i = 0; i < biases.size(); ++i) {
-    if (biases[i]) {
-      rows.push_back(biases[i]);
-      continue;
-    }
-    rows.emplace_back(DataType::kFloat32, Shape{widths[i]});
-    std::fill_n(rows.back().data<float>(), widths[i], 0.0f);
-  }
+  for (std::size_t i = 0; i < biases.size(); ++i) rows.push_back(zero_padded(biases[i], {widths[i]}));
   return joined(rows);
 }
 
@@ -92,9 +85,9 @@ bool Lowering::lower_with_others(const ProductKernel& first) {
   if (!rows) {
     // All rows dense: then their order is that of the indices.
     const Shape& own = shape(first.operands[0].tensor);
-    const std::vector<std::int64_t> dense = dense_strides(own);
+    const std::vector<std::int64_t> dense = ops::strides_of(own);
     const Shape leading(own.begin(), own.end() - 1);
-    rows = Rows{read_as(first.operands[0], type, dense), {spec.k, 1, 0}, {leading, dense_strides(leading)}};
+    rows = Rows{read_as(first.operands[0], type, dense), {spec.k, 1, 0}, {leading, ops::strides_of(leading)}};
   }
   spec.a = rows->matrix;
   const View a = rows->view;

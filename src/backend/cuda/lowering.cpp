@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 
 #include "backend/conversion.h"
+#include "backend/cuda/kernel_cache.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -20,6 +20,16 @@ Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& w
 DataType type_of(Rounding rounding) {
   if (rounding == Rounding::kF16) return DataType::kFloat16;
   return rounding == Rounding::kBF16 ? DataType::kBFloat16 : DataType::kFloat32;
+}
+
+Rounding needed(DataType type, Rounding rounding) { return is_exact(type, rounding) ? Rounding::kNone : rounding; }
+
+Tensor zero_padded(const Tensor& values, const Shape& shape) {
+  Tensor result(DataType::kFloat32, shape);
+  float* const end = result.data<float>() + result.size();
+  std::fill(values ? std::copy_n(values.data<float>(), values.size(), result.data<float>()) : result.data<float>(), end,
+            0.0f);
+  return result;
 }
 
 Lowering::Lowering(const Specialization& spec, const Schedule& schedule, WeightCache& weights,
@@ -101,9 +111,13 @@ View Lowering::new_view(DataType type, const Shape& shape, std::vector<std::int6
 int Lowering::new_host(DataType type, const std::optional<Shape>& shape) {
   HostValue value;
   value.type = physical_type(type);
-  value.open = !shape;
   if (shape) value.shape = *shape;
   made_.host.push_back(std::move(value));
+  return static_cast<int>(made_.host.size()) - 1;
+}
+
+int Lowering::host_constant(Tensor value) {
+  made_.host.push_back({std::move(value)});
   return static_cast<int>(made_.host.size()) - 1;
 }
 
@@ -140,8 +154,7 @@ std::pair<View, Shape> Lowering::fine_view(const Operand& operand) {
   if (!spec_.is_constant(operand.tensor))
     if (const Location& found = location(operand); !found.device && found.fine) return *found.fine;
   View view = device_view(operand);
-  return {std::move(view),
-          spec_.is_constant(operand.tensor) ? spec_.value(operand.tensor).shape() : shape(operand.tensor)};
+  return {std::move(view), shape(operand.tensor)};
 }
 
 bool Lowering::alias(const Store& store, View view) {
@@ -172,13 +185,12 @@ View Lowering::constant_memory(const std::string& key, DataType type, const Cons
 
 View Lowering::constant_view(const Tensor& value, const std::string& key, DataType type) {
   View view = constant_memory(key, type, [&value] { return value; });
-  view.strides = dense_strides(value.shape());
+  view.strides = ops::strides_of(value.shape());
   return view;
 }
 
 std::string Lowering::content_key(const Tensor& tensor) {
-  const XXH128_hash_t hash = XXH3_128bits(tensor.raw(), tensor.bytes());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  return hash_of({static_cast<const char*>(tensor.raw()), tensor.bytes()});
 }
 
 View Lowering::constant_view(const Operand& operand, DataType type) {
@@ -201,17 +213,22 @@ View Lowering::device_view(const Operand& operand) {
   if (!found.device && found.fine) {
     // No strides of its own: the elements go where they have some.
     const auto& [from, dims] = *found.fine;
-    View dense = copied(from, dims, from.type, Rounding::kNone, dense_strides(dims));
-    dense.strides = dense_strides(shape(id));
+    View dense = copied(from, dims, from.type, Rounding::kNone, ops::strides_of(dims));
+    dense.strides = ops::strides_of(shape(id));
     found.device = dense;
   }
   if (!found.device) {
     const HostValue& value = made_.host[found.host];
-    View view = new_view(value.type, value.shape, dense_strides(value.shape));
+    View view = new_view(value.type, value.shape, ops::strides_of(value.shape));
     add(UploadStep{found.host, pointer(view)});
     found.device = view;
   }
   return *found.device;
+}
+
+void Lowering::add_copy(const View& from, const View& to, const Shape& shape) {
+  add(KernelStep{
+      copy_source({from.type, shape, from.strides}, {to.type, shape, to.strides}), {pointer(from)}, {pointer(to)}});
 }
 
 View Lowering::copied(const View& from, const Shape& shape, DataType type, Rounding rounding,
@@ -224,10 +241,9 @@ View Lowering::copied(const View& from, const Shape& shape, DataType type, Round
     const Register value = assembly.input(from, from.strides, rounding);
     assembly.output(assembly.program().apply(Instruction::kCopy, value), to, to.strides, Rounding::kNone);
     add(std::move(assembly).finish());
-    return to;
+  } else {
+    add_copy(from, to, shape);
   }
-  add(KernelStep{
-      copy_source({from.type, shape, from.strides}, {to.type, shape, to.strides}), {pointer(from)}, {pointer(to)}});
   return to;
 }
 
@@ -235,43 +251,34 @@ View Lowering::read_as(const Operand& operand, DataType type) {
   if (spec_.is_constant(operand.tensor)) return constant_view(operand, type);
   const View from = device_view(operand);
   if (from.type == type && is_exact(from.type, operand.rounding)) return from;
-  const bool keeps_order = is_one_to_one(shape(operand.tensor), from.strides);
-  return read_as(
-      operand, type,
-      keeps_order ? ordered_strides(shape(operand.tensor), from.strides) : dense_strides(shape(operand.tensor)));
+  const Shape& dims = shape(operand.tensor);
+  return read_as(operand, type, strides_in_order_of(dims, from.strides, dims));
 }
 
 View Lowering::read_as(const Operand& operand, DataType type, std::vector<std::int64_t> strides) {
+  const Shape& dims = shape(operand.tensor);
+  const auto key = std::make_tuple(operand.tensor, operand.exact, type, operand.rounding, strides);
+  if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
   const bool constant = spec_.is_constant(operand.tensor);
-  const Shape& dims = constant ? spec_.value(operand.tensor).shape() : shape(operand.tensor);
   if (!constant) {
     // Straight from the finer dimensions.
     const auto [fine, own] = fine_view(operand);
     const auto to = own == dims ? std::nullopt : refined({dims, strides}, own);
     if (to && to->dims == own) {
-      const auto key = std::make_tuple(operand.tensor, operand.exact, type, operand.rounding, strides);
-      if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
       View copy = copied(fine, own, type, operand.rounding, to->strides);
       copy.strides = std::move(strides);
       return copies_[key] = copy;
     }
   }
   const View from = constant ? constant_view(operand, type) : device_view(operand);
-  const bool as_it_is = from.type == type && (constant || is_exact(from.type, operand.rounding));
-  if (as_it_is && same_places(dims, from.strides, strides)) return from;
-  const auto key = std::make_tuple(operand.tensor, operand.exact, type, operand.rounding, strides);
-  if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
-  return copies_[key] = copied(from, dims, type, constant ? Rounding::kNone : operand.rounding, std::move(strides));
+  const Rounding rounding = constant ? Rounding::kNone : operand.rounding;
+  if (from.type == type && is_exact(from.type, rounding) && same_places(dims, from.strides, strides)) return from;
+  return copies_[key] = copied(from, dims, type, rounding, std::move(strides));
 }
 
 int Lowering::host_value(const Operand& operand) {
   const TensorId id = operand.tensor;
-  if (spec_.is_constant(id)) {
-    HostValue value;
-    value.constant = constants_.get(operand);
-    made_.host.push_back(std::move(value));
-    return static_cast<int>(made_.host.size()) - 1;
-  }
+  if (spec_.is_constant(id)) return host_constant(constants_.get(operand));
   Location& found = location(operand);
   const DataType type = physical_type(spec_.type(id));
   const bool rounds = type == DataType::kFloat32 && operand.rounding != Rounding::kNone;
@@ -282,7 +289,7 @@ int Lowering::host_value(const Operand& operand) {
     add(HostStep{make_rounding_kernel(operand.rounding), {found.host}, {rounded}});
     return rounded;
   }
-  const View dense = read_as(operand, type, dense_strides(shape(id)));
+  const View dense = read_as(operand, type, ops::strides_of(shape(id)));
   const int value = new_host(type, spec_.shape(id));
   add(DownloadStep{pointer(dense), value});
   if (!rounds) location(operand).host = value;

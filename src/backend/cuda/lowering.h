@@ -37,6 +37,10 @@ Steps lower(const Specialization& spec, const Schedule& schedule, WeightCache& w
 
 /// The type that holds every value rounded so; float32 for kNone and tf32.
 DataType type_of(Rounding rounding);
+/// What is left to be done to elements of this type that are to be rounded so.
+Rounding needed(DataType type, Rounding rounding);
+/// The same elements as float32, with zeros behind them, in a shape.
+Tensor zero_padded(const Tensor& values, const Shape& shape);
 
 /// A program as it grows: inputs are bound to memory one by one.
 class ProgramAssembly {
@@ -87,6 +91,8 @@ class Lowering {
   int new_buffer(std::size_t bytes);
   View new_view(DataType type, const Shape& shape, std::vector<std::int64_t> strides);
   int new_host(DataType type, const std::optional<Shape>& shape);
+  /// A value of the host that is known beforehand.
+  int host_constant(Tensor value);
   static Pointer pointer(const View& view);
   Location& location(const Operand& operand);
   /// The tensor's elements on the device, where its producer left them; brings them there.
@@ -96,6 +102,8 @@ class Lowering {
   View read_as(const Operand& operand, DataType type);
   /// The same with these strides.
   View read_as(const Operand& operand, DataType type, std::vector<std::int64_t> strides);
+  /// Copies elements of that shape from one view to another, each to its type.
+  void add_copy(const View& from, const View& to, const Shape& shape);
   View copied(const View& from, const Shape& shape, DataType type, Rounding rounding,
               std::vector<std::int64_t> strides);
   /// A value of the host: physical type, rounded.
@@ -127,6 +135,8 @@ class Lowering {
 
   // lower_program.cpp
   void lower(const ProgramKernel& kernel);
+  /// Places for outputs without elements.
+  void define_empty(std::span<const ProgramKernel::Output> outputs);
   Register load(const ProgramKernel& kernel, const Load& load, ProgramAssembly& assembly);
   /// Appends what the kernel's outputs need, where `registers` has what is there already.
   void assemble(const ProgramKernel& kernel, ProgramAssembly& assembly, std::vector<Register>& registers);
@@ -178,6 +188,9 @@ class Lowering {
   void lower_host_product(const ProductKernel& kernel);
   /// Runs what is left of the epilogue on the results.
   void lower_epilogue(const ProductKernel& kernel, const Results& results);
+  /// The epilogue on sums in the register `raw`; what it stores lies in the order of these strides.
+  void assemble_epilogue(const ProductKernel& kernel, const Results& results, Register raw,
+                         const std::vector<std::int64_t>& order, ProgramAssembly& assembly);
   Register append_scaling(const Results& results, ProgramAssembly& assembly, Register value);
   /// The operand as a matrix product takes it: one stride of 1, batches at one stride.
   View read_matrix(const Operand& operand, DataType type, const Shape& shape, MatrixOperand& matrix,

@@ -78,11 +78,18 @@ bool Runtime::has_convolution(const ConvolutionSpec& spec) {
   if (known != has_.end()) return known->second;
   bool found = false;
   try {
-    found = !convolutions().plans(spec, 1, kWorkspace).empty();
+    auto plans = convolutions().plans(spec, kConvolutions, kWorkspace);
+    found = !plans.empty();
+    if (found) candidates_[key] = std::move(plans);
   } catch (const Error& error) {
     log_verbose(fmt::format("cuDNN: {}", error.what()));
   }
   return has_[key] = found;
+}
+
+std::vector<std::unique_ptr<ConvolutionPlan>> Runtime::candidates(const ConvolutionSpec& spec) {
+  auto made = candidates_.extract(text_of(spec));
+  return made.empty() ? convolutions().plans(spec, kConvolutions, kWorkspace) : std::move(made.mapped());
 }
 
 std::shared_ptr<const MatrixLibrary::Product> Runtime::chosen(const MatrixProductSpec& spec) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/cuda/convolution.h"
 #include "backend/cuda/device.h"
@@ -28,6 +29,8 @@ class Runtime final : public LoweringTarget {
   bool has_convolution(const ConvolutionSpec& spec) override;
   bool has_product(const MatrixProductSpec& spec) override;
 
+  /// Plans to choose from: those that has_convolution() made, which takes seconds, once; else new ones.
+  std::vector<std::unique_ptr<ConvolutionPlan>> candidates(const ConvolutionSpec& spec);
   /// The chosen algorithm, made again for every plan that uses it; null: none is known yet.
   std::shared_ptr<const MatrixLibrary::Product> chosen(const MatrixProductSpec& spec);
   std::shared_ptr<const ConvolutionPlan> chosen(const ConvolutionSpec& spec);
@@ -48,6 +51,7 @@ class Runtime final : public LoweringTarget {
   std::unique_ptr<TacticCache> tactics_;
   std::map<std::string, std::shared_ptr<const MatrixLibrary::Product>> products_;
   std::map<std::string, std::shared_ptr<const ConvolutionPlan>> plans_;
+  std::map<std::string, std::vector<std::unique_ptr<ConvolutionPlan>>> candidates_;
   std::map<std::string, bool> has_;  ///< Answers of has_product() and has_convolution().
 };
 

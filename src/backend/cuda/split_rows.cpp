@@ -101,7 +101,7 @@ void Lowering::add_program(ProgramAssembly assembly) {
     const Instruction instruction = value.instruction;
     const bool mean = instruction == Instruction::kReduceMean;
     const bool extreme = instruction == Instruction::kReduceMax || instruction == Instruction::kReduceMin;
-    const View part = new_view(DataType::kFloat32, counted, dense_strides(counted));
+    const View part = new_view(DataType::kFloat32, counted, ops::strides_of(counted));
     ProgramAssembly partial(pieces->domain, pieces->row_dims);
     const Register operand =
         RowSplitter(assembly, rows).append(partial, value.a, [&](const std::vector<std::int64_t>& own) {
@@ -112,7 +112,7 @@ void Lowering::add_program(ProgramAssembly assembly) {
     partial.output(partial.program().apply(mean ? Instruction::kReduceSum : instruction, operand), part, over,
                    Rounding::kNone);
     add(std::move(partial).finish());
-    const View row = new_view(DataType::kFloat32, leading, dense_strides(leading));
+    const View row = new_view(DataType::kFloat32, leading, ops::strides_of(leading));
     ProgramAssembly whole(counted, 1);
     Register sum = whole.program().apply(extreme ? instruction : Instruction::kReduceSum,
                                          whole.input(part, part.strides, Rounding::kNone));

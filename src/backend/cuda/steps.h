@@ -81,9 +81,7 @@ struct HostValue {
   Tensor constant;                       ///< Known beforehand; else
   int input = -1;                        ///< the network's input, or
   DataType type = DataType::kUndefined;  ///< made in the run: its physical type,
-  Shape shape;                           ///< and its shape, unless
-  bool open = false;                     ///< that is known then only.
-  Rounding rounding = Rounding::kNone;   ///< Of an input or constant: rounded when the run begins.
+  Shape shape;                           ///< and its shape, where that is known beforehand.
 };
 
 struct Steps {

@@ -14,7 +14,7 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 26, kMostFloats = std:
 
 /// Strides that lead from every element to its place, when there are such.
 std::optional<std::vector<std::int64_t>> strides_of(const std::int64_t* places, const Shape& shape) {
-  const std::vector<std::int64_t> dense = dense_strides(shape);
+  const std::vector<std::int64_t> dense = ops::strides_of(shape);
   std::vector<std::int64_t> strides(shape.size(), 0);
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (shape[d] > 1) strides[d] = places[dense[d]] - places[0];
@@ -67,7 +67,7 @@ Trace places_of(const Tensor& elements, const Shape& input, std::span<const std:
   Trace trace;
   trace.places = Tensor(DataType::kInt64, output);
   std::int64_t* places = trace.places.data<std::int64_t>();
-  const bool dense = same_places(input, strides, dense_strides(input));
+  const bool dense = same_places(input, strides, ops::strides_of(input));
   for (std::int64_t i = 0; i < elements.size(); ++i) {
     std::int64_t rest = elements.data<std::int32_t>()[i], place = dense ? rest : 0;
     for (std::size_t d = dense ? 0 : input.size(); d-- > 0; rest /= input[d]) place += rest % input[d] * strides[d];

@@ -5,22 +5,6 @@
 
 namespace ulpscope::cuda {
 
-std::vector<std::int64_t> dense_strides(const Shape& shape) {
-  std::vector<std::int64_t> strides(shape.size());
-  std::int64_t next = 1;
-  for (std::size_t d = shape.size(); d-- > 0; next *= shape[d]) strides[d] = next;
-  return strides;
-}
-
-std::vector<std::int64_t> channels_last_strides(const Shape& shape) {
-  std::vector<std::int64_t> strides(shape.size());
-  std::int64_t next = shape[1];
-  strides[1] = 1;
-  for (std::size_t d = shape.size(); d-- > 2; next *= shape[d]) strides[d] = next;
-  strides[0] = next;
-  return strides;
-}
-
 std::vector<std::int64_t> ordered_strides(const Shape& shape, std::span<const std::int64_t> strides) {
   std::vector<std::size_t> order(shape.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -35,6 +19,11 @@ std::vector<std::int64_t> ordered_strides(const Shape& shape, std::span<const st
   return result;
 }
 
+std::vector<std::int64_t> strides_in_order_of(const Shape& from, std::span<const std::int64_t> strides,
+                                              const Shape& to) {
+  return is_one_to_one(from, strides) ? ordered_strides(to, strides) : ops::strides_of(to);
+}
+
 bool same_places(const Shape& shape, std::span<const std::int64_t> strides, std::span<const std::int64_t> wanted) {
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (shape[d] > 1 && strides[d] != wanted[d]) return false;
@@ -43,7 +32,7 @@ bool same_places(const Shape& shape, std::span<const std::int64_t> strides, std:
 
 std::optional<std::vector<std::int64_t>> reshaped_strides(const Shape& from, std::span<const std::int64_t> strides,
                                                           const Shape& to) {
-  if (num_elements(from) == 0) return dense_strides(to);
+  if (num_elements(from) == 0) return ops::strides_of(to);
   // Runs of dimensions with one stride, and what of each is left to hand out, innermost first.
   std::vector<std::int64_t> result(to.size(), 1);
   std::size_t d = from.size();

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "backend/strides.h"
+#include "ops/common.h"
 #include "ulpscope/data_type.h"
 #include "ulpscope/shape.h"
 
@@ -19,12 +21,13 @@ struct View {
   std::vector<std::int64_t> strides;  ///< In elements, one per dimension of the shape; may be 0 or negative.
 };
 
-std::vector<std::int64_t> dense_strides(const Shape& shape);
-/// Dimension 1 innermost; rank 2 or more.
-std::vector<std::int64_t> channels_last_strides(const Shape& shape);
-
 /// Without gaps, with dimensions in the order of memory that `strides` has. REQUIRES: is_one_to_one.
 std::vector<std::int64_t> ordered_strides(const Shape& shape, std::span<const std::int64_t> strides);
+
+/// Strides of `to` in the order of memory of a tensor of as many dimensions, where each element of that has a place of
+/// its own; else row-major.
+std::vector<std::int64_t> strides_in_order_of(const Shape& from, std::span<const std::int64_t> strides,
+                                              const Shape& to);
 
 /// The strides give every element the place that `wanted` gives it: those of dimensions of size 1 do not matter.
 bool same_places(const Shape& shape, std::span<const std::int64_t> strides, std::span<const std::int64_t> wanted);
