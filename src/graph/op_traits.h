@@ -139,6 +139,10 @@ enum class Function : std::uint8_t {
   kCastLike,
   kQuantize,
   kDequantize,
+  // Over time.
+  kRnn,
+  kGru,
+  kLstm,
 };
 
 /// One instruction of one operand, of two, or of a row, which becomes one value.

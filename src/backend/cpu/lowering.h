@@ -80,6 +80,10 @@ class Lowering {
   TensorId quantized_source(LayerId dequantize) const;
   void run_reference(const LayerKernel& kernel, std::vector<int> inputs);
 
+  // lower_recurrent.cpp
+  /// LSTM, GRU or RNN as one product with all inputs and the recurrence over time.
+  bool lower_recurrent(const LayerKernel& kernel);
+
   // lower_program.cpp
   void lower(const ProgramKernel& kernel);
   /// The layout that all loads and stores of the domain's shape take.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/cpu/program.h"
+#include "backend/cpu/recurrent_kernels.h"
 
 namespace ulpscope::cpu {
 
@@ -20,6 +21,7 @@ struct ProgramKernels {
   BinaryScalar (*binary_scalar)(Instruction);
   ScalarBinary (*scalar_binary)(Instruction);
   Reduce (*reduce)(Instruction);
+  RecurrentKernels recurrent;
   const char* name;
 };
 

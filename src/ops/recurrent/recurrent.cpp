@@ -8,36 +8,10 @@
 #include "ops/contraction/matrix_product.h"
 #include "ops/movement.h"
 #include "ops/multiply_adds.h"
+#include "ops/recurrent/form.h"
 
 namespace ulpscope::ops {
 namespace {
-
-/// The sizes of one recurrent layer. X is (seq, batch, input), or (batch, seq, input) when batch_first (layout = 1).
-struct RecurrentSizes {
-  std::int64_t seq = 0, batch = 0, input = 0, hidden = 0, directions = 1;
-  bool batch_first = false;
-
-  /// Of Y.
-  Shape sequence_shape() const {
-    return batch_first ? Shape{batch, seq, directions, hidden} : Shape{seq, directions, batch, hidden};
-  }
-  /// Of Y_h, Y_c and the initial states.
-  Shape state_shape() const {
-    return batch_first ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
-  }
-  /// Index of the row (t, n) of X.
-  std::int64_t x_row(std::int64_t t, std::int64_t n) const noexcept {
-    return batch_first ? n * seq + t : t * batch + n;
-  }
-  /// Offset of (t, direction, n, 0) in Y.
-  std::int64_t y_at(std::int64_t t, std::int64_t d, std::int64_t n) const noexcept {
-    return (batch_first ? (n * seq + t) * directions + d : (t * directions + d) * batch + n) * hidden;
-  }
-  /// Offset of (direction, n, 0) in a state.
-  std::int64_t state_at(std::int64_t d, std::int64_t n) const noexcept {
-    return (batch_first ? n * directions + d : d * batch + n) * hidden;
-  }
-};
 
 /// One activation function, and the values of its parameters.
 struct Activation {
@@ -80,30 +54,9 @@ T clipped(T value, T clip) {
   return clip > 0 ? std::clamp(value, -clip, clip) : value;
 }
 
-/// From X, W, R; checks them, the direction and hidden_size. `gates`: 1 for RNN, 3 for GRU, 4 for LSTM.
 template <typename Context>
 RecurrentSizes recurrent_sizes(const Context& ctx, std::int64_t gates) {
-  const Layer& layer = ctx.layer();
-  const Shape &x = shape_of(ctx, 0), &w = shape_of(ctx, 1), &r = shape_of(ctx, 2);
-  if (x.size() != 3 || w.size() != 3 || r.size() != 3)
-    fail(layer, fmt::format("expected X, W and R of rank 3, got shapes {}, {} and {}", to_string(x), to_string(w),
-                            to_string(r)));
-  RecurrentSizes s;
-  s.batch_first = layer.attributes.integer("layout", 0) != 0;
-  s.seq = x[s.batch_first ? 1 : 0];
-  s.batch = x[s.batch_first ? 0 : 1];
-  s.input = x[2];
-  s.hidden = r[2];
-  const std::string direction = layer.attributes.text("direction", "forward");
-  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-    fail(layer, fmt::format("expected 'direction' to be forward, reverse or bidirectional, got '{}'", direction));
-  s.directions = direction == "bidirectional" ? 2 : 1;
-  if (const std::int64_t hidden = layer.attributes.integer("hidden_size", s.hidden); hidden != s.hidden)
-    fail(layer, fmt::format("'hidden_size' is {}, but R has shape {}", hidden, to_string(r)));
-  if (w != Shape{s.directions, gates * s.hidden, s.input} || r != Shape{s.directions, gates * s.hidden, s.hidden})
-    fail(layer, fmt::format("W {} and R {} do not fit X {} with {} direction(s)", to_string(w), to_string(r),
-                            to_string(x), s.directions));
-  return s;
+  return ops::recurrent_sizes(ctx.layer(), shape_of(ctx, 0), shape_of(ctx, 1), shape_of(ctx, 2), gates);
 }
 
 /// The element type of all outputs, and the shapes of Y and of `states` final states.
@@ -309,7 +262,8 @@ void run_lstm(KernelContext& ctx) {
 }
 
 /// A row of the table.
-OpDef recurrent_op(OpDef op, Infer infer, Run run) {
+OpDef recurrent_op(OpDef op, Function function, Infer infer, Run run) {
+  op.function = function;
   op.types = {kFloats, kFloats, kFloats, kFloats, kIndices, kFloats};
   op.multiply_adds = multiply_adds_of_recurrent;
   return make_op(op, infer, run);
@@ -321,16 +275,16 @@ OpTable recurrent() {
   return {
       // RNN, ai.onnx 1, 7, 14, 22: a simple recurrent layer, H(t) = f(W x(t) + R H(t-1) + Wb + Rb).
       // Inputs: X, W, R, B, sequence_lens, initial_h. Outputs: Y, Y_h.
-      recurrent_op({.name = "RNN", .inputs = {3, 6}, .outputs = {0, 2}, .weights = 0b1110}, infer_recurrent<1, 1>,
-                   run_rnn),
+      recurrent_op({.name = "RNN", .inputs = {3, 6}, .outputs = {0, 2}, .weights = 0b1110}, Function::kRnn,
+                   infer_recurrent<1, 1>, run_rnn),
       // GRU, ai.onnx 1, 3, 7, 14, 22: gated recurrent unit. Gates in the order update (z), reset (r), hidden (h).
       // Inputs and outputs as those of RNN.
-      recurrent_op({.name = "GRU", .inputs = {3, 6}, .outputs = {0, 2}, .weights = 0b1110}, infer_recurrent<3, 1>,
-                   run_gru),
+      recurrent_op({.name = "GRU", .inputs = {3, 6}, .outputs = {0, 2}, .weights = 0b1110}, Function::kGru,
+                   infer_recurrent<3, 1>, run_gru),
       // LSTM, ai.onnx 1, 7, 14, 22: long short-term memory. Gates in the order input, output, forget, cell (iofc).
       // Inputs: those of RNN, initial_c, P (peepholes of i, o, f). Outputs: Y, Y_h, Y_c.
-      recurrent_op({.name = "LSTM", .inputs = {3, 8}, .outputs = {0, 3}, .weights = 0b10001110}, infer_recurrent<4, 2>,
-                   run_lstm),
+      recurrent_op({.name = "LSTM", .inputs = {3, 8}, .outputs = {0, 3}, .weights = 0b10001110}, Function::kLstm,
+                   infer_recurrent<4, 2>, run_lstm),
   };
 }
 

@@ -1,0 +1,245 @@
+"""Exports networks of many kinds to ONNX files in float32, with a sample of inputs each: exports.py FOLDER [NAME...]
+
+Writes NAME.onnx and NAME.npz, which `forward.py --folder FOLDER` runs beside ONNX Runtime. Weights are random: speed does
+not depend on them. Needs torch 2.6 or later, onnxscript, torchvision and timm; none of them is a requirement of ulpscope.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import io
+import pathlib
+import sys
+import time
+import warnings
+from typing import Any, Callable, Dict, NamedTuple, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "gpu"))
+import networks  # noqa: E402  (the folder beside this file)
+
+
+class Recurrent(nn.Module):
+    """A recurrent network between two linear layers, as speech enhancers have it: a mask for every frame."""
+
+    def __init__(self, kind: type, bins: int, hidden: int, layers: int, bidirectional: bool = False) -> None:
+        super().__init__()
+        self.inward = nn.Linear(bins, hidden)
+        self.cells = kind(hidden, hidden, layers, batch_first=True, bidirectional=bidirectional)
+        self.outward = nn.Linear(hidden * (2 if bidirectional else 1), bins)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(self.outward(self.cells(torch.relu(self.inward(x)))[0]))
+
+
+class TextReader(nn.Module):
+    """Convolutions over a line of text, two bidirectional LSTM layers over its columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        channels, layers = (1, 64, 128, 256, 256, 512), []
+        for i, (a, b) in enumerate(zip(channels, channels[1:])):
+            layers += [nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU()]
+            layers.append(nn.MaxPool2d(2) if i < 2 else nn.MaxPool2d((2, 1)))
+        self.features = nn.Sequential(*layers)
+        self.cells = nn.LSTM(512, 256, 2, bidirectional=True)
+        self.outward = nn.Linear(512, 97)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outward(self.cells(self.features(x).squeeze(2).permute(2, 0, 1))[0])
+
+
+class VoiceDetector(nn.Module):
+    """Frames by a strided convolution, an encoder, one step of an LSTM with its state as input and output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spectrum = nn.Conv1d(1, 258, 256, stride=128, bias=False)
+        sizes = (129, 128, 64, 64, 128)
+        self.encoder = nn.Sequential(
+            *[m for i in range(4) for m in (nn.Conv1d(sizes[i], sizes[i + 1], 3, stride=2 if i in (1, 2) else 1, padding=1),
+                                            nn.ReLU())]
+        )  # fmt: skip
+        self.cell = nn.LSTMCell(128, 128)
+        self.outward = nn.Conv1d(128, 1, 1)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        real, imaginary = self.spectrum(nn.functional.pad(x, (0, 64)).unsqueeze(1)).chunk(2, 1)
+        frames = self.encoder(torch.sqrt(real**2 + imaginary**2))
+        h, c = self.cell(frames[:, :, -1], (h, c))
+        return torch.sigmoid(self.outward(torch.relu(h).unsqueeze(-1))).mean((1, 2)), h, c
+
+
+class TimeConvolutions(nn.Module):
+    """Residual convolutions over time, dilated or not: recognizers, keyword spotters, WaveNet."""
+
+    def __init__(self, channels: int, kernel: int, layers: int, dilated: bool, separable: bool = False) -> None:
+        super().__init__()
+        blocks = []
+        for i in range(layers):
+            dilation = 2 ** (i % 6) if dilated else 1
+            groups = channels if separable else 1
+            block = [nn.Conv1d(channels, channels, kernel, padding=dilation * (kernel // 2), dilation=dilation, groups=groups)]
+            if separable:
+                block.append(nn.Conv1d(channels, channels, 1))
+            blocks.append(nn.Sequential(*block, nn.BatchNorm1d(channels), nn.ReLU()))
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+class WaveEncoder(nn.Module):
+    """Waves to frames, as wav2vec 2.0 does it: seven strided convolutions, then transformer layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers, width = [], 1
+        for i, (kernel, stride) in enumerate(((10, 5), (3, 2), (3, 2), (3, 2), (3, 2), (2, 2), (2, 2))):
+            layers += [nn.Conv1d(width, 256, kernel, stride, bias=False)]
+            layers += [nn.GroupNorm(256, 256)] if i == 0 else []
+            layers += [nn.GELU()]
+            width = 256
+        self.features = nn.Sequential(*layers)
+        self.position = nn.Conv1d(256, 256, 64, padding=32, groups=16)
+        block = nn.TransformerEncoderLayer(256, 4, 1024, 0.0, "gelu", batch_first=True)
+        self.blocks = nn.ModuleList([copy.deepcopy(block) for _ in range(4)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.features(x.unsqueeze(1))
+        y = (y + self.position(y)[:, :, :-1]).transpose(1, 2)
+        for block in self.blocks:
+            y = block(y)
+        return y
+
+
+class Synthesizer(nn.Module):
+    """Text to waves as VITS and FastSpeech do it: durations are computed, so the length is known at run time only."""
+
+    def __init__(self, width: int = 192) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(100, width)
+        self.encoder = nn.ModuleList([nn.TransformerEncoderLayer(width, 2, 768, 0.0, batch_first=True) for _ in range(3)])
+        self.duration = nn.Sequential(nn.Conv1d(width, width, 3, padding=1), nn.ReLU(), nn.Conv1d(width, 1, 1))
+        self.flow = TimeConvolutions(width, 5, 8, dilated=False)
+        widths, stages = (256, 128, 64, 32), []
+        self.inward = nn.Conv1d(width, widths[0], 7, padding=3)
+        for i, (rate, kernel) in enumerate(((8, 16), (8, 16), (4, 8))):
+            stages.append(nn.ConvTranspose1d(widths[i], widths[i + 1], kernel, rate, padding=(kernel - rate) // 2))
+            stages.append(TimeConvolutions(widths[i + 1], 3, 3, dilated=True))
+            stages.append(TimeConvolutions(widths[i + 1], 7, 3, dilated=True))
+        self.stages = nn.ModuleList(stages)
+        self.outward = nn.Conv1d(widths[-1], 1, 7, padding=3)
+
+    def forward(self, text: Tensor) -> Tensor:
+        x = self.embedding(text)
+        for block in self.encoder:
+            x = block(x)
+        durations = torch.ceil(torch.clamp(self.duration(x.transpose(1, 2)).squeeze(1), 0.0, 1.0) + 2.0)
+        ends = torch.cumsum(durations, 1)
+        length = ends[0, -1].to(torch.int64)
+        frames = torch.arange(length, dtype=torch.float32).unsqueeze(1)
+        inside = (frames < ends[0]) & (frames >= (ends - durations)[0])
+        y = self.flow(torch.matmul(inside.to(torch.float32), x).transpose(1, 2))
+        y = self.inward(y)
+        for stage in self.stages:
+            y = stage(nn.functional.leaky_relu(y, 0.1))
+        return torch.tanh(self.outward(y))
+
+
+class Kind(NamedTuple):
+    make: Callable[[], nn.Module]
+    inputs: Callable[[], Dict[str, Tensor]]
+    scripted: bool = False  # By the older exporter: the newer one cannot, or writes other operators than files have.
+
+
+def _timm(name: str) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        import timm
+
+        return timm.create_model(name, pretrained=False)
+
+    return make
+
+
+def _random(**shapes: Tuple[int, ...]) -> Callable[[], Dict[str, Tensor]]:
+    return lambda: {name: torch.randn(*shape) for name, shape in shapes.items()}
+
+
+IMAGE = _random(x=(1, 3, 224, 224))
+KINDS: Dict[str, Kind] = {
+    **{name: Kind(_timm(name), IMAGE, True) for name in (
+        "resnet18", "resnet50", "regnety_008", "shufflenet_v2_x1_0", "ghostnet_100", "efficientnet_b0", "efficientnet_lite0",
+        "mobilenetv3_large_100", "mobilenetv2_100", "mnasnet_100", "convnext_atto", "densenet121", "hrnet_w18_small",
+        "repvgg_a0", "dla34", "res2net50_26w_4s", "swin_tiny_patch4_window7_224", "vit_small_patch16_224",
+        "mobilevit_s", "edgenext_small", "mixer_s16_224", "seresnet50", "inception_v3", "xception41", "lcnet_100")},
+    "lstm": Kind(lambda: Recurrent(nn.LSTM, 128, 128, 2, True), _random(x=(1, 100, 128)), True),
+    "lstm_batch": Kind(lambda: Recurrent(nn.LSTM, 64, 200, 1), _random(x=(8, 60, 64)), True),
+    "gru": Kind(lambda: Recurrent(nn.GRU, 257, 256, 2), _random(x=(1, 100, 257)), True),
+    "gru_wide": Kind(lambda: Recurrent(nn.GRU, 481, 512, 3), _random(x=(1, 60, 481)), True),
+    "gru_step": Kind(lambda: Recurrent(nn.GRU, 257, 400, 2), _random(x=(1, 1, 257)), True),
+    "rnn": Kind(lambda: Recurrent(nn.RNN, 80, 256, 2, True), _random(x=(2, 80, 80)), True),
+    "text_reader": Kind(TextReader, _random(x=(1, 1, 32, 320)), True),
+    "voice_detector": Kind(VoiceDetector, _random(x=(1, 512), h=(1, 128), c=(1, 128)), True),
+    "conv1d": Kind(lambda: TimeConvolutions(512, 5, 6, False), _random(x=(1, 512, 200))),
+    "conv1d_long": Kind(lambda: TimeConvolutions(64, 3, 12, True), _random(x=(1, 64, 4000))),
+    "conv1d_separable": Kind(lambda: TimeConvolutions(256, 33, 10, False, True), _random(x=(1, 256, 300))),
+    "wave_encoder": Kind(WaveEncoder, _random(x=(1, 16000)), True),
+    "synthesizer": Kind(Synthesizer, lambda: {"text": torch.randint(0, 100, (1, 60))}, True),
+}  # fmt: skip
+FROM_GPU = ("unet", "vae_decoder", "convnext_tiny", "detr", "whisper_encoder", "gpt2", "llama", "bert_base_b1")
+
+
+def build(name: str) -> Tuple[nn.Module, Dict[str, Tensor], bool]:
+    torch.manual_seed(7)
+    torch.backends.mha.set_fastpath_enabled(False)  # Its one operator cannot be exported.
+    if name in FROM_GPU:
+        built = networks.build(networks.chosen([name])[0])
+        return built.network, dict(built.inputs), False
+    kind = KINDS[name]
+    network = kind.make().eval()
+    return network, kind.inputs(), kind.scripted
+
+
+def export(name: str, folder: pathlib.Path) -> None:
+    network, inputs, scripted = build(name)
+    options: Dict[str, Any] = {"dynamo": False, "opset_version": 17} if scripted else {"dynamo": True, "external_data": False}
+    with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        fresh = folder / f".{name}.onnx"
+        torch.onnx.export(network, tuple(inputs.values()), str(fresh), input_names=list(inputs), verbose=False, **options)
+    np.savez(folder / f"{name}.npz", **{key: value.numpy() for key, value in inputs.items()})
+    fresh.replace(folder / f"{name}.onnx")
+
+
+def main() -> int:
+    names = (*KINDS, *FROM_GPU)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*", choices=[*names, []], help="default: all")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for name in options.names or names:
+        if (options.folder / f"{name}.onnx").exists():
+            continue
+        begin = time.monotonic()
+        try:
+            export(name, options.folder)
+        except Exception as error:  # One that cannot be exported does not keep the others.
+            print(f"{name}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}", file=sys.stderr)
+            failed += 1
+            continue
+        print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+#include "backend/cpu/recurrent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/cpu/program_kernels.h"
+#include "core/parallel.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+using ops::RecurrentCell;
+
+std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// R of one direction as matrices [k, columns] in panels. A GRU that resets the state first has two: of its gates, and
+/// of its candidate.
+struct PackedForm {
+  explicit PackedForm(const ops::RecurrentForm& form) : hidden(form.sizes.hidden), width(padded_gate(hidden)) {
+    const std::int64_t panel = program_kernels().recurrent.panel;
+    const bool two = form.cell == RecurrentCell::kGru && !form.linear_before_reset;
+    first_gates = two ? 2 : form.gates;
+    columns = round_up(first_gates * width, panel);
+    candidate_columns = two ? round_up(width, panel) : 0;
+  }
+  std::int64_t size() const { return (columns + candidate_columns) * hidden; }
+
+  std::int64_t hidden, width;
+  std::int64_t first_gates;  ///< In the first matrix.
+  std::int64_t columns, candidate_columns;
+};
+
+/// Columns [0, columns) of `out` are rows [first, first + gates) * hidden of `matrix`, which is [.., k].
+void pack_gates(const float* matrix, std::int64_t first, std::int64_t gates, const PackedForm& form,
+                std::int64_t columns, float* out) {
+  const std::int64_t panel = program_kernels().recurrent.panel, k = form.hidden;
+  std::fill_n(out, columns * k, 0.0f);
+  for (std::int64_t g = 0; g < gates; ++g)
+    for (std::int64_t i = 0; i < form.hidden; ++i) {
+      const std::int64_t column = g * form.width + i;
+      float* to = out + column / panel * panel * k + column % panel;
+      const float* from = matrix + ((first + g) * form.hidden + i) * k;
+      for (std::int64_t p = 0; p < k; ++p) to[p * panel] = from[p];
+    }
+}
+
+PreparedObject pack_recurrent(const Tensor& values, const ops::RecurrentForm& form) {
+  const PackedForm packed(form);
+  Tensor result(DataType::kFloat32, {form.sizes.directions, packed.size()});
+  for (std::int64_t d = 0; d < form.sizes.directions; ++d) {
+    const float* from = values.data<float>() + d * form.gates * packed.hidden * packed.hidden;
+    float* to = result.data<float>() + d * packed.size();
+    pack_gates(from, 0, packed.first_gates, packed, packed.columns, to);
+    if (packed.candidate_columns != 0)
+      pack_gates(from, packed.first_gates, 1, packed, packed.candidate_columns, to + packed.columns * packed.hidden);
+  }
+  const std::size_t bytes = result.bytes();
+  return {std::make_shared<Tensor>(std::move(result)), bytes};
+}
+
+class RecurrentKernel final : public Kernel {
+ public:
+  RecurrentKernel(RecurrentSpec spec, PreparedSource weights)
+      : spec_(std::move(spec)), packed_(spec_.form), weights_(std::move(weights)) {}
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const ops::RecurrentSizes& s = spec_.form.sizes;
+    const std::shared_ptr<const void> weights = weights_();
+    // Sequences of one direction share what they read of the weights; any split gives the same bits.
+    const std::int64_t share = (s.batch * s.directions + num_threads() - 1) / num_threads();
+    const std::int64_t rows = std::min(s.batch, std::clamp<std::int64_t>(share, 4, 64));
+    const std::int64_t blocks = (s.batch + rows - 1) / rows;
+    parallel_for(s.directions * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t first = i % blocks * rows;
+        Block block{i / blocks, first, std::min(rows, s.batch - first),
+                    static_cast<const Tensor*>(weights.get())->data<float>() + i / blocks * packed_.size()};
+        run_block(block, inputs, outputs);
+      }
+    });
+  }
+
+ private:
+  /// Some sequences, in one direction.
+  struct Block {
+    std::int64_t direction, first, rows;
+    const float* weights;
+  };
+
+  static const float* data_of(const Tensor* tensor) { return tensor != nullptr ? tensor->data<float>() : nullptr; }
+
+  /// From a state tensor, or zeros.
+  void load_state(const Tensor* state, const Block& block, float* to) const {
+    const std::int64_t h = packed_.hidden;
+    std::fill_n(to, block.rows * packed_.width, 0.0f);
+    if (state == nullptr) return;
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      std::copy_n(state->data<float>() + spec_.form.sizes.state_at(block.direction, block.first + r), h,
+                  to + r * packed_.width);
+  }
+  void save_state(const float* from, const Block& block, Tensor* state) const {
+    if (state == nullptr) return;
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      std::copy_n(from + r * packed_.width, packed_.hidden,
+                  state->data<float>() + spec_.form.sizes.state_at(block.direction, block.first + r));
+  }
+
+  void run_block(const Block& block, std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const {
+    const ops::RecurrentSizes& s = spec_.form.sizes;
+    const auto output = [&](std::size_t i) { return i < outputs.size() ? outputs[i] : nullptr; };
+    const auto input = [&](std::size_t i) { return i < inputs.size() ? inputs[i] : nullptr; };
+    const bool has_cell = spec_.form.cell == RecurrentCell::kLstm;
+    const std::int64_t state = block.rows * packed_.width;
+    std::vector<float> memory(static_cast<std::size_t>(4 * state + block.rows * all_columns()));
+    float *hidden = memory.data(), *next = hidden + state, *cell = next + state, *update = cell + state;
+    float* sums = update + state;
+    load_state(input(1), block, hidden);
+    if (has_cell) load_state(input(2), block, cell);
+    const bool backward = spec_.form.backward || block.direction == 1;
+    float* y = output(0) != nullptr ? output(0)->data<float>() : nullptr;
+    for (std::int64_t i = 0; i < s.seq; ++i) {
+      const std::int64_t t = backward ? s.seq - 1 - i : i;
+      step(block, t, data_of(inputs[0]), {hidden, next, cell, update, sums});
+      std::swap(hidden, next);
+      if (y == nullptr) continue;
+      for (std::int64_t r = 0; r < block.rows; ++r)
+        std::copy_n(hidden + r * packed_.width, packed_.hidden, y + s.y_at(t, block.direction, block.first + r));
+    }
+    save_state(hidden, block, output(1));
+    if (has_cell) save_state(cell, block, output(2));
+  }
+
+  struct State {
+    float *hidden, *next, *cell, *update, *sums;
+  };
+
+  std::int64_t all_columns() const { return packed_.columns + packed_.candidate_columns; }
+
+  void step(const Block& block, std::int64_t t, const float* from_input, const State& state) const {
+    const RecurrentKernels& kernels = program_kernels().recurrent;
+    const ops::RecurrentSizes& s = spec_.form.sizes;
+    const std::int64_t w = packed_.width, gates = spec_.form.gates * w;
+    float* candidates = state.sums + block.rows * packed_.columns;
+    const auto row = [&](std::int64_t r) {
+      return RecurrentRow{&spec_.form,
+                          w,
+                          from_input + (s.x_row(t, block.first + r) * s.directions + block.direction) * gates,
+                          state.sums + r * packed_.columns,
+                          spec_.bias ? spec_.bias.data<float>() + block.direction * w : nullptr,
+                          spec_.peephole ? spec_.peephole.data<float>() + block.direction * 3 * w : nullptr,
+                          state.hidden + r * w,
+                          state.next + r * w,
+                          state.cell + r * w,
+                          state.update + r * w,
+                          candidates + r * packed_.candidate_columns};
+    };
+    kernels.product(state.hidden, w, block.rows, block.weights, packed_.hidden, packed_.columns, state.sums);
+    if (packed_.candidate_columns != 0) {
+      for (std::int64_t r = 0; r < block.rows; ++r) kernels.gru_gates(row(r));
+      kernels.product(state.next, w, block.rows, block.weights + packed_.columns * packed_.hidden, packed_.hidden,
+                      packed_.candidate_columns, candidates);
+    }
+    for (std::int64_t r = 0; r < block.rows; ++r) kernels.cell(row(r));
+  }
+
+  const RecurrentSpec spec_;
+  const PackedForm packed_;
+  const PreparedSource weights_;
+};
+
+}  // namespace
+
+std::int64_t padded_gate(std::int64_t hidden) { return round_up(hidden, program_kernels().recurrent.lanes); }
+
+Tensor pad_gates(const Tensor& values, std::int64_t gates, std::int64_t hidden, std::int64_t width, std::int64_t row) {
+  const std::int64_t matrices = values.size() / std::max<std::int64_t>(1, gates * hidden * row);
+  Tensor result(DataType::kFloat32, {matrices * gates * width, row});
+  std::fill_n(result.data<float>(), result.size(), 0.0f);
+  for (std::int64_t g = 0; g < matrices * gates; ++g)
+    std::copy_n(values.data<float>() + g * hidden * row, hidden * row, result.data<float>() + g * width * row);
+  return result;
+}
+
+std::unique_ptr<Kernel> make_recurrent_kernel(RecurrentSpec spec, const ObjectCache& cache) {
+  PreparedSource weights =
+      cache(fmt::format("recurrent|{}|{}", spec.key, spec.form.linear_before_reset),
+            [values = spec.recurrent, form = spec.form] { return pack_recurrent(values(), form); });
+  return std::make_unique<RecurrentKernel>(std::move(spec), std::move(weights));
+}
+
+}  // namespace ulpscope::cpu
