@@ -33,6 +33,16 @@ bool is_pad(const Layer& layer);
 /// Every element of the result is one of input 0, chosen by the shapes and parameters alone: Resize in mode nearest.
 bool is_nearest_resize(const Layer& layer);
 
+/// Elements of input 0: per dimension, every `step`-th (0: the same) from `begin` on.
+struct Cut {
+  std::vector<std::int64_t> begin, step;
+};
+/// What a Slice takes of an input of this shape. `values`: per input, null where it is not known. Nothing: another
+/// layer, or one whose starts, ends, axes or steps are not known.
+std::optional<Cut> cut_of_slice(const Layer& layer, const Shape& input, std::span<const Tensor* const> values);
+/// The axis, in [0, rank), along which the outputs of a Split are laid side by side. Nothing for other layers.
+std::optional<std::int64_t> split_axis(const Layer& layer, std::int64_t rank);
+
 /// The permutation of a Transpose of this rank; nothing for other layers.
 std::optional<std::vector<std::int64_t>> permutation(const Layer& layer, std::int64_t rank);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/assign.h"
+#include "runtime/staged_plan.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -63,7 +64,6 @@ std::shared_ptr<const Specialization> Executable::specialization(const std::vect
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
                                                  Fusion fusion) {
   auto spec = specialization(input_shapes);
-  Grouping grouping = fuse(*spec, assignment, fusion);
   IdMap<LayerId, GraphFunction> subgraphs(network_.layers.size());
   for (LayerId l : subgraphs.ids())
     if (network_.layers[l].op->kind == OpKind::kControl)
@@ -71,8 +71,8 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
                                                                     std::span<const Tensor> inputs) {
         return run_subgraph(l, precision, attribute, inputs);
       };
-  Schedule schedule = describe(*spec, assignment, std::move(grouping));
-  return find_backend(options_.backend).plan(std::move(spec), std::move(schedule), weights_, subgraphs);
+  return make_plan(std::move(spec), std::make_shared<PlanParts>(PlanParts{find_backend(options_.backend), assignment,
+                                                                          fusion, weights_, std::move(subgraphs)}));
 }
 
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {

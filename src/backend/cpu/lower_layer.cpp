@@ -11,7 +11,7 @@
 namespace ulpscope::cpu {
 
 void Lowering::lower(const LayerKernel& kernel) {
-  if (lower_quantization(kernel) || lower_recurrent(kernel)) return;
+  if (lower_quantization(kernel) || lower_recurrent(kernel) || lower_cut(kernel)) return;
   const bool settled = !kernel.open && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
                        spec_.shape(kernel.operands[0].tensor) && layer(kernel.layer).has_one_output();
   if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel))) return;
@@ -151,6 +151,44 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
   const int target = define(result, layout);
   add_step(make_concat_kernel(outer, std::move(widths)), std::move(inputs), {target}, kernel.layer);
   store(target, kernel.outputs[0], kernel.layer);
+  return true;
+}
+
+bool Lowering::lower_cut(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId in = l.input(0);
+  if (kernel.open || l.op->precision != PrecisionRule::kMovement || in == kNone || spec_.is_constant(in) ||
+      !spec_.shape(in) || location(in).slot < 0)
+    return false;
+  const ValueLocation source = location(in);
+  const Shape& input = shape(in);
+  const auto rank = static_cast<std::int64_t>(input.size());
+  std::vector<const Tensor*> values;
+  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
+  std::optional<ops::Cut> cut = ops::cut_of_slice(l, input, values);
+  const std::optional<std::int64_t> axis = cut ? std::nullopt : ops::split_axis(l, rank);
+  if (!cut && !axis) return false;
+  for (const Store& output : kernel.outputs)
+    if (output.tensor != kNone && !spec_.shape(output.tensor)) return false;
+  const bool whole =
+      cut && shape(l.outputs[0]) == input && std::ranges::all_of(cut->step, [](std::int64_t step) { return step > 0; });
+  if (whole && spec_.type(in) == spec_.type(l.outputs[0]) && is_exact(source.storage, kernel.outputs[0].rounding)) {
+    const int view = define(l.outputs[0], source.layout);
+    made_.slots[view].alias = source.slot;
+    location(l.outputs[0]).storage = source.storage;
+    return true;
+  }
+  if (source.layout != Layout::kChannelsLast) return false;
+  if (!cut) cut = ops::Cut{std::vector<std::int64_t>(input.size(), 0), std::vector<std::int64_t>(input.size(), 1)};
+  const int from = read({in, Rounding::kNone, kernel.operands[0].first}, Layout::kChannelsLast, kernel.layer);
+  for (const Store& output : kernel.outputs) {
+    if (output.tensor == kNone) continue;
+    const Shape& part = shape(output.tensor);
+    const int target = define(output.tensor, Layout::kChannelsLast);
+    add_step(make_cut_kernel(input, *cut, part), {from}, {target}, kernel.layer);
+    store(target, output, kernel.layer);
+    if (axis) cut->begin[*axis] += part[*axis];
+  }
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/lowering.h"
+#include "backend/cpu/movement.h"
 #include "backend/cpu/reorder.h"
 #include "engine/scale_shift.h"
 #include "ulpscope/error.h"
@@ -41,7 +42,29 @@ bool is_single(const Tensor& tensor) { return tensor && tensor.size() == 1 && te
 
 }  // namespace
 
+bool Lowering::lower_spatial_mean(const ProgramKernel& kernel) {
+  const std::vector<Program::Value>& values = kernel.program.values;
+  const Shape& domain = kernel.domain;
+  if (domain.size() < 3 || kernel.row_dims + 2 != static_cast<int>(domain.size()) || values.size() != 2 ||
+      values[1].instruction != Instruction::kReduceMean || values[0].kind != Program::Kind::kLoad ||
+      kernel.outputs.size() != 1 || kernel.outputs[0].source != 1)
+    return false;
+  const Load& load = kernel.loads[values[0].load];
+  const TensorId in = load.operand.tensor;
+  if (load.source != Load::Source::kTensor || load.per_channel || load.operand.integers || spec_.is_constant(in) ||
+      shape(in) != domain || location_for(load.operand).layout != Layout::kChannelsLast)
+    return false;
+  const int source = read(load.operand, Layout::kChannelsLast, kernel.layers[0]);
+  const Store& output = kernel.outputs[0].store;
+  const int target = define(output.tensor, Layout::kDense);
+  add_step(make_channel_mean_kernel(domain[0], num_elements(domain) / domain[0] / domain[1], domain[1]), {source},
+           {target}, kernel.layers[0]);
+  store(target, output, kernel.layers[0]);
+  return true;
+}
+
 void Lowering::lower(const ProgramKernel& kernel) {
+  if (lower_spatial_mean(kernel)) return;
   const Layout layout = layout_of(kernel);
   for (const bool expand : {false, true}) {
     ProgramBuilder program(in_memory_order(kernel.domain, layout), kernel.row_dims);

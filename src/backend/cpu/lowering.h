@@ -72,6 +72,8 @@ class Lowering {
   bool lower_cast(const LayerKernel& kernel);
   bool lower_concat(const LayerKernel& kernel);
   bool lower_resize(const LayerKernel& kernel);
+  /// Slice and Split of what lies channels last; a Slice of everything is a view.
+  bool lower_cut(const LayerKernel& kernel);
   /// A QuantizeLinear and its DequantizeLinear are one step, which keeps the layout of what they read: what follows
   /// then sums in the order of the weakly typed int8 layer.
   bool lower_quantization(const LayerKernel& kernel);
@@ -86,6 +88,8 @@ class Lowering {
 
   // lower_program.cpp
   void lower(const ProgramKernel& kernel);
+  /// A mean over all positions of each channel, of what lies channels last.
+  bool lower_spatial_mean(const ProgramKernel& kernel);
   /// The layout that all loads and stores of the domain's shape take.
   Layout layout_of(const ProgramKernel& kernel) const;
   struct LoadForm {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/strides.h"
 #include "core/parallel.h"
+#include "ops/movement.h"
 
 namespace ulpscope::cpu {
 namespace {
@@ -35,6 +37,29 @@ class ConcatKernel final : public Kernel {
   const std::int64_t outer_;
   const std::vector<std::int64_t> widths_;
   std::int64_t total_ = 0;
+};
+
+/// Every so many elements of each dimension.
+class CutKernel final : public Kernel {
+ public:
+  CutKernel(const Shape& input, const ops::Cut& cut, const Shape& output)
+      : shape_(output), in_(channels_last_strides(input)), out_(channels_last_strides(output)) {
+    for (std::size_t d = 0; d < in_.size(); ++d) {
+      offset_ += cut.begin[d] * in_[d];
+      in_[d] *= cut.step[d];
+    }
+    // copy_strided goes through dimensions in their order: that of memory.
+    for (auto* list : {&shape_, &in_, &out_}) std::rotate(list->begin() + 1, list->begin() + 2, list->end());
+  }
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    ops::copy_strided(DataType::kFloat32, inputs[0]->data<float>() + offset_, in_, outputs[0]->raw(), out_, shape_);
+  }
+
+ private:
+  Shape shape_;
+  std::vector<std::int64_t> in_, out_;
+  std::int64_t offset_ = 0;
 };
 
 /// Nearest-neighbor enlargement by whole factors, channels last.
@@ -105,6 +130,10 @@ class ChannelMeanKernel final : public Kernel {
 
 std::unique_ptr<Kernel> make_concat_kernel(std::int64_t outer, std::vector<std::int64_t> widths) {
   return std::make_unique<ConcatKernel>(outer, std::move(widths));
+}
+
+std::unique_ptr<Kernel> make_cut_kernel(const Shape& input, const ops::Cut& cut, const Shape& output) {
+  return std::make_unique<CutKernel>(input, cut, output);
 }
 
 std::unique_ptr<Kernel> make_repeat_kernel(const Shape& input, std::int64_t factor_y, std::int64_t factor_x) {

@@ -5,11 +5,15 @@
 #include <vector>
 
 #include "backend/kernel.h"
+#include "ops/forms.h"
 
 namespace ulpscope::cpu {
 
 /// out[o, :] = the inputs' rows o side by side; input i has rows of widths[i] floats.
 std::unique_ptr<Kernel> make_concat_kernel(std::int64_t outer, std::vector<std::int64_t> widths);
+
+/// A part of `input`, of shape `output`, both channels last.
+std::unique_ptr<Kernel> make_cut_kernel(const Shape& input, const ops::Cut& cut, const Shape& output);
 
 /// Nearest-neighbor enlargement of `input` (n, c, h, w) by whole factors, channels last.
 std::unique_ptr<Kernel> make_repeat_kernel(const Shape& input, std::int64_t factor_y, std::int64_t factor_x);

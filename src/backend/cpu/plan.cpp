@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <numeric>
+#include <typeinfo>
 
 #include "backend/cpu/lowering.h"
 #include "core/memory.h"
@@ -151,7 +154,20 @@ void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, 
       out.clear();
       for (int slot : step.inputs) in.push_back(slot < 0 ? nullptr : &bound[slot]);
       for (int slot : step.outputs) out.push_back(slot < 0 ? nullptr : &bound[slot]);
+      const auto t0 = std::chrono::steady_clock::now();
       step.kernel->run(in, out);
+      if (getenv("UPROF")) {
+        const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - t0).count();
+        const Layer* l = step.layer == kNone ? nullptr : &spec_->network->layer(step.layer);
+        std::string sh;
+        for (auto* t : out)
+          if (t) sh += to_string(t->shape());
+        sh += " <-";
+        for (auto* t : in)
+          if (t) sh += to_string(t->shape());
+        fprintf(stderr, "PROF %zu %s %s %.1f %s\n", i, l ? l->op->name.data() : "-", typeid(*step.kernel).name(), us,
+                sh.c_str());
+      }
     }
     for (; value != made_.values.end() && value->step == static_cast<int>(i); ++value)
       if (run && kept != nullptr && value->kept && !kept->contains(value->key))

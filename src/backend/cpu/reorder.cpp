@@ -1,11 +1,11 @@
 #include "backend/cpu/reorder.h"
 
-#include <algorithm>
+#include <array>
 #include <vector>
 
+#include "backend/prepared_constants.h"
 #include "backend/strides.h"
-#include "core/parallel.h"
-#include "ops/common.h"
+#include "ops/movement.h"
 
 namespace ulpscope::cpu {
 
@@ -22,27 +22,10 @@ class ReorderKernel final : public Kernel {
       : batch_(batch), rows_(rows), columns_(columns), rounding_(rounding) {}
 
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const float* in = inputs[0]->data<float>();
+    const std::array<std::int64_t, 3> from{rows_ * columns_, 1, columns_}, to{rows_ * columns_, rows_, 1};
     float* out = outputs[0]->data<float>();
-    constexpr std::int64_t kBlock = 32;
-    const std::int64_t blocks = (columns_ + kBlock - 1) / kBlock;
-    const std::int64_t grain = std::max<std::int64_t>(1, 16384 / (kBlock * std::max<std::int64_t>(rows_, 1)));
-    parallel_for(batch_ * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t task = begin; task < end; ++task) {
-        const std::int64_t first = task % blocks * kBlock, last = std::min(columns_, first + kBlock);
-        const float* source = in + task / blocks * rows_ * columns_;
-        float* target = out + task / blocks * rows_ * columns_;
-        for (std::int64_t r0 = 0; r0 < rows_; r0 += kBlock) {
-          const std::int64_t r1 = std::min(rows_, r0 + kBlock);
-          for (std::int64_t c = first; c < last; ++c)
-            for (std::int64_t r = r0; r < r1; ++r) target[c * rows_ + r] = source[r * columns_ + c];
-        }
-        if (rounding_ != Rounding::kNone) {
-          float* piece = target + first * rows_;
-          round_array(piece, piece, static_cast<std::size_t>((last - first) * rows_), rounding_);
-        }
-      }
-    });
+    ops::copy_strided(DataType::kFloat32, inputs[0]->raw(), from, out, to, {batch_, columns_, rows_});
+    round_parallel(out, out, batch_ * rows_ * columns_, rounding_);
   }
 
  private:

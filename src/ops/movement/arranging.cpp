@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ops/adjoint_values.h"
+#include "ops/forms.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -272,6 +273,12 @@ void adjoint_reverse_sequence(AdjointContext& ctx) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> split_axis(const Layer& layer, std::int64_t rank) {
+  if (layer.op->infer != infer_split) return std::nullopt;
+  const std::int64_t axis = layer.attributes.integer("axis", 0);
+  return axis < 0 ? axis + rank : axis;
+}
 
 OpTable arranging() {
   return {

@@ -5,6 +5,7 @@
 
 #include "ops/adjoint_linear.h"
 #include "ops/adjoint_values.h"
+#include "ops/forms.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -322,6 +323,19 @@ void adjoint_center_crop_pad(AdjointContext& ctx) {
 }
 
 }  // namespace
+
+std::optional<Cut> cut_of_slice(const Layer& layer, const Shape& input, std::span<const Tensor* const> values) {
+  if (layer.op->infer != infer_slice) return std::nullopt;
+  std::vector<InferContext::Input> inputs(layer.inputs.size());
+  inputs[0] = {true, DataType::kFloat32, &input};
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    if (layer.inputs[i] == kNone) continue;
+    if (values[i] == nullptr) return std::nullopt;
+    inputs[i] = {true, values[i]->type(), &values[i]->shape(), values[i]};
+  }
+  Selection select = selection(InferContext(layer, inputs, {}));
+  return Cut{std::move(select.begin), std::move(select.step)};
+}
 
 OpTable slicing() {
   return {

@@ -1,0 +1,25 @@
+// Networks in which values decide shapes (durations, masks, counts): planned in stages, each when its shapes are known.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+
+namespace ulpscope {
+
+/// What a plan is made of, besides the specialization. Referred to by plans in stages, which keep it alive.
+struct PlanParts {
+  const Backend& backend;
+  Assignment assignment;
+  Fusion fusion;
+  WeightCache& weights;  ///< Outlives the plans.
+  IdMap<LayerId, GraphFunction> subgraphs;
+};
+
+/// The backend's plan. Where products or convolutions have shapes that depend on values, one that runs what comes
+/// before them, and then a plan for the shapes that came out; these are kept per shapes, the last 16 of them. Groups of
+/// layers are then made of what is known, so that values inside of them are not rounded.
+std::shared_ptr<const Plan> make_plan(std::shared_ptr<const Specialization> spec,
+                                      std::shared_ptr<const PlanParts> parts);
+
+}  // namespace ulpscope
