@@ -234,3 +234,116 @@ def quantize(b: Builder) -> None:
     attributes = {} if axis is None else {"axis": axis}
     q = b.node("QuantizeLinear", [x, *parameters], **attributes)
     b.node("DequantizeLinear", [q, *parameters], **attributes)
+
+
+@sweep
+def large_convolution(b: Builder) -> None:
+    """Enough work to be done in pieces: stripes of rows or columns, blocks of output channels, what is added included."""
+    one = b.chance(0.4)  # Over time.
+    c, m, k = b.choice([32, 48, 64, 96, 128, 256]), b.choice([40, 64, 100, 128, 192, 256]), b.choice([2, 3, 3, 5, 7])
+    sizes = [b.integer(20, 400)] if one else [b.integer(5, 32), b.integer(5, 32)]
+    weights = c * m * k ** len(sizes)
+    b.need(weights < 1.2e6 and 5e6 < weights * math.prod(sizes) < 1.5e8)
+    stride, dilation = b.choice([1, 1, 2, 3]), b.choice([1, 1, 2])
+    pads = [b.integer(0, k - 1) for _ in sizes * 2]
+    b.need(all(n + pads[d] + pads[d + len(sizes)] > (k - 1) * dilation for d, n in enumerate(sizes)))
+    x = b.input([b.choice([1, 1, 2]), c, *sizes])
+    inputs = [x, _scaled(b, [m, c] + [k] * len(sizes), c * k ** len(sizes))]
+    if b.chance(0.7):
+        inputs.append(_scaled(b, [m], 1))
+    spatial = {"strides": [stride] * len(sizes), "dilations": [dilation] * len(sizes)}
+    _follow(b, b.node("Conv", inputs, pads=pads, **spatial))
+
+
+@sweep
+def recurrent(b: Builder) -> None:
+    """Sizes around vectors and panels, batches, both orders of dimensions, everything that may be absent."""
+    op = b.choice(["LSTM", "GRU", "RNN"])
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    t, n, d = b.integer(1, 12), b.choice([1, 1, 2, 3, 4, 5, 7, 9]), b.choice(LENGTHS[:14])
+    h = b.choice([1, 2, 5, 8, 15, 16, 17, 31, 32, 33, 47, 64, 65, 100])
+    direction = b.choice(["forward", "reverse", "bidirectional"])
+    both = 2 if direction == "bidirectional" else 1
+    x = b.input([t, n, d])
+    inputs = [x, _scaled(b, [both, gates * h, d], d), _scaled(b, [both, gates * h, h], h)]
+    attributes = {"hidden_size": h, "direction": direction}
+    inputs.append(_scaled(b, [both, 2 * gates * h], 4) if b.chance(0.7) else "")
+    if b.chance(0.5):
+        inputs += ["", b.input([both, n, h])]
+        if op == "LSTM":
+            inputs.append(b.input([both, n, h]))
+            if b.chance(0.4):
+                inputs.append(_scaled(b, [both, 3 * h], 4))
+    if op == "GRU":
+        attributes["linear_before_reset"] = b.integer(0, 1)
+    if op == "RNN" and b.chance(0.4):
+        attributes["activations"] = ["Relu"] * both
+    if b.chance(0.2):
+        attributes["clip"] = 0.5
+    results = b.node(op, inputs, outputs=3 if op == "LSTM" else 2, **attributes)
+    b.node("Mul", [results[0], b.input([h])])
+
+
+def _image(b: Builder, channels: int) -> str:
+    """The result of a convolution, which lies channels last."""
+    x = b.input([b.choice([1, 1, 2]), channels, b.integer(1, 9), b.integer(1, 9)])
+    return b.node("Conv", [x, _scaled(b, [channels, 1, 1, 1], 1)], group=channels)
+
+
+@sweep
+def cut(b: Builder) -> None:
+    """Slice and Split of images, steps backwards and cuts of everything among them; then something that reads the parts."""
+    channels = b.choice(CHANNELS)
+    x = _image(b, channels)
+    if b.chance(0.4) and channels > 1:
+        first = b.integer(1, channels - 1)
+        sizes, axis = ([first, channels - first], 1)
+        parts = b.node("Split", [x, b.ints(*sizes)], outputs=2, axis=axis)
+        b.node("Relu", [parts[0]])
+        b.node("Conv", [parts[1], _scaled(b, [4, channels - first, 1, 1], channels)])
+        return
+    axes = [int(a) for a in b.rng.permutation(4)[: b.integer(1, 3)]]
+    starts, ends, steps = [], [], []
+    for axis in axes:
+        size = b.dims(x)[axis][0]
+        step = b.choice([1, 1, 1, 2, -1])
+        start, end = (0, size) if b.chance(0.4) else (b.integer(0, size - 1), b.integer(1, size + 1))
+        starts.append(size - 1 if step < 0 else start)
+        ends.append(-size - 1 if step < 0 else max(end, start + 1))
+        steps.append(step)
+    y = b.node("Slice", [x, b.ints(*starts), b.ints(*ends), b.ints(*axes), b.ints(*steps)])
+    _follow(b, y)
+
+
+@sweep
+def spatial_mean(b: Builder) -> None:
+    """Of images, as squeeze-and-excitation has it."""
+    channels = b.choice(CHANNELS)
+    x = _image(b, channels)
+    mean = b.node("ReduceMean", [x, b.ints(2, 3)], keepdims=1)
+    gate = b.node("Sigmoid", [b.node("Conv", [mean, _scaled(b, [channels, channels, 1, 1], channels)])])
+    b.node("Mul", [x, gate])
+
+
+@sweep
+def computed_length(b: Builder) -> None:
+    """The length of what convolutions and products read is a value of the network."""
+    c, longest = b.choice([1, 3, 8, 17, 32]), b.integer(3, 40)
+    x = b.input([1, c, longest])
+    lengths = b.input([1], lambda s: np.full(s, b.integer(2, longest), np.int64))
+    zero, two = b.ints(0), b.ints(2)
+    y = b.node("Slice", [x, zero, lengths, two])
+    for _ in range(b.integer(1, 3)):
+        k = b.choice([1, 2])
+        weights = _scaled(b, [c, c, k], c * k)
+        y = b.node(b.choice(["Relu", "Tanh", "Sigmoid"]), [b.node("Conv", [y, weights], pads=[k - 1, 0])])
+    if b.chance(0.5):
+        y = b.node("Add", [y, b.node("Slice", [x, zero, lengths, two])])
+    if b.chance(0.5):
+        shape = b.node("Concat", [b.ints(c), lengths], axis=0)
+        y = b.node("Reshape", [y, shape])
+        y = b.node("MatMul", [_scaled(b, [5, c], c), y])
+    if b.chance(0.3):
+        kept = b.node("NonZero", [b.node("Greater", [b.node("ReduceSum", [y], keepdims=0), b.constant(np.float32(0))])])
+        b.node("Cast", [kept], to=1)
+    b.node("ReduceMax", [y], keepdims=1)

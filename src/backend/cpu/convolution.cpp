@@ -1,0 +1,376 @@
+// Convolutions and average pooling through oneDNN.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "backend/cpu/onednn.h"
+#include "backend/cpu/pool.h"
+#include "ops/common.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+using namespace onednn;
+
+/// [n, c, s...] dims as nhwc memory; one spatial dimension becomes a row of height 1.
+Dims image_dims(const Shape& shape) {
+  Dims dims(shape.begin(), shape.end());
+  if (dims.size() == 3) dims.insert(dims.begin() + 2, 1);
+  return dims;
+}
+
+Dims spatial(const std::vector<std::int64_t>& values, std::int64_t absent) {
+  Dims dims(values.begin(), values.end());
+  if (dims.size() == 1) dims.insert(dims.begin(), absent);
+  return dims;
+}
+
+Dims minus_one(Dims dims) {
+  for (auto& d : dims) d -= 1;  // oneDNN counts the elements that a dilation leaves out
+  return dims;
+}
+
+memory::desc image(const Shape& shape) {
+  return memory::desc(image_dims(shape), DataKind::f32, memory::format_tag::nhwc);
+}
+
+/// Padding at the end as oneDNN wants it: what is needed for exactly this output (it may be negative).
+Dims end_padding(const Dims& in, const Dims& out, const Dims& kernel, const Dims& stride, const Dims& dilation,
+                 const Dims& begin) {
+  Dims end(2);
+  for (std::size_t i = 0; i < 2; ++i)
+    end[i] = (out[2 + i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - in[2 + i] - begin[i];
+  return end;
+}
+
+dnnl::primitive_attr attributes_of(const ConvolutionSpec& spec) {
+  dnnl::post_ops ops;
+  for (const PostOp& op : spec.post_ops) {
+    switch (op.kind) {
+      case PostOp::Kind::kHardSwish:
+        ops.append_eltwise(dnnl::algorithm::eltwise_hardswish, 1.0f / 6.0f, 0.5f);
+        break;
+      case PostOp::Kind::kAddTensor:
+        ops.append_binary(dnnl::algorithm::binary_add, image(spec.output));
+        break;
+    }
+  }
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(ops);
+  return with_own_scratchpad(std::move(attributes));
+}
+
+/// Weights as [g, first / g, second, kh, kw]: the channels that a convolution, not a transposed one, writes and reads.
+memory::desc weights_desc(const ConvolutionSpec& spec) {
+  const Shape& w = spec.kernel;
+  Dims dims = spatial({w.begin() + 2, w.end()}, 1);
+  dims.insert(dims.begin(), {spec.groups, w[0] / spec.groups, w[1]});
+  return strided(dims, ops::strides_of(dims));
+}
+
+memory::desc without_groups(const memory::desc& desc, std::int64_t groups) {
+  if (groups != 1) return desc;
+  const Dims dims = desc.get_dims(), strides = desc.get_strides();
+  return strided({dims.begin() + 1, dims.end()}, {strides.begin() + 1, strides.end()});
+}
+
+/// oneDNN's "brgconv" chooses its blocks by the number of threads, and "gemm" what to share out, wherever there are few
+/// pieces of work for each; with that, the order of sums. Seen up to 2.8 a core of an output row and 64 channels, and
+/// up to 45 on few cores; in transposed convolutions everywhere.
+bool may_split_by_threads(std::string_view implementation, const ConvolutionSpec& spec) {
+  const bool brgemm =
+      implementation.find("brgconv") != std::string_view::npos && implementation.find("1x1") == std::string_view::npos;
+  if (!brgemm && implementation.find("gemm") == std::string_view::npos) return false;
+  if (brgemm ? spec.transposed : products_depend_on_threads()) return true;
+  const std::int64_t blocks = spec.groups * ((spec.output[1] / spec.groups + 63) / 64);
+  const std::int64_t pieces = spec.output[0] * blocks * (spec.output.size() > 3 ? spec.output[2] : 1);
+  return pieces < std::max<std::int64_t>(48, 3 * static_cast<std::int64_t>(std::thread::hardware_concurrency()));
+}
+
+/// A primitive whose results have the same bits for every number of threads. `make`: gives a fresh description. Nothing
+/// where oneDNN has none; `one_thread`: it has to run on one.
+template <typename MakeDesc>
+auto choose_convolution(const ConvolutionSpec& spec, const MakeDesc& make, bool& one_thread)
+    -> std::optional<decltype(make())> {
+  const auto name = [](const auto& desc) { return std::string_view(desc.impl_info_str()); };
+  try {
+    auto desc = make();
+    bool more = true;
+    while (more && may_split_by_threads(name(desc), spec)) more = desc.next_impl();
+    one_thread = !more || name(desc).starts_with("ref");
+    if (!one_thread && name(desc).find("gemm") == std::string_view::npos) return desc;
+    const ScopedThreads single(1);
+    auto alone = make();
+    // Where it takes a slow one depends on the threads, too. Our reference kernel takes over.
+    if (name(alone).starts_with("ref")) return std::nullopt;
+    return one_thread ? alone : desc;
+  } catch (const dnnl::error&) {
+    return std::nullopt;
+  }
+}
+
+struct ConvolutionDescs {
+  memory::desc source, target, weights, any, bias;
+  Dims strides, dilations, begin, end;
+};
+
+ConvolutionDescs descs_of(const ConvolutionSpec& spec) {
+  ConvolutionDescs d;
+  d.source = image(spec.input);
+  d.target = image(spec.output);
+  d.weights = without_groups(weights_desc(spec), spec.groups);
+  d.any = memory::desc(d.weights.get_dims(), DataKind::f32, memory::format_tag::any);
+  if (spec.bias) d.bias = memory::desc({spec.output[1]}, DataKind::f32, memory::format_tag::x);
+  const Dims kernel{d.weights.get_dims()[d.weights.get_dims().size() - 2], d.weights.get_dims().back()};
+  d.strides = spatial(spec.strides, 1);
+  d.begin = spatial(spec.pads_begin, 0);
+  const Dims dilations = spatial(spec.dilations, 1);
+  d.dilations = minus_one(dilations);
+  d.end = end_padding(image_dims(spec.transposed ? spec.output : spec.input),
+                      image_dims(spec.transposed ? spec.input : spec.output), kernel, d.strides, dilations, d.begin);
+  return d;
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionSpec& spec, const ConvolutionDescs& d) {
+  return {cpu_engine(),
+          dnnl::prop_kind::forward_inference,
+          dnnl::algorithm::convolution_direct,
+          d.source,
+          d.any,
+          d.bias,
+          d.target,
+          d.strides,
+          d.dilations,
+          d.begin,
+          d.end,
+          attributes_of(spec)};
+}
+
+template <typename Primitive>
+std::unique_ptr<Kernel> primitive_kernel(const ConvolutionSpec& spec, const ConvolutionDescs& d,
+                                         const ObjectCache& cache, const typename Primitive::primitive_desc& desc) {
+  using K = PrimitiveKernel<Primitive>;
+  std::vector<typename K::Argument> inputs{{spec.transposed ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC, d.source}};
+  for (std::size_t i = 0; i < spec.post_ops.size(); ++i)
+    if (spec.post_ops[i].kind == PostOp::Kind::kAddTensor)
+      inputs.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, d.target});
+  std::unordered_map<int, PreparedSource> constants;
+  const memory::desc packed = desc.weights_desc();
+  constants[DNNL_ARG_WEIGHTS] =
+      cache(packed_key(spec.key, d.weights, packed),
+            [from = d.weights, packed, values = spec.weights] { return pack(from, values(), packed); });
+  if (spec.bias) constants[DNNL_ARG_BIAS] = pack_now(d.bias, spec.bias);
+  return std::make_unique<K>(desc, std::move(inputs),
+                             typename K::Argument{spec.transposed ? DNNL_ARG_DIFF_SRC : DNNL_ARG_DST, d.target},
+                             std::move(constants));
+}
+
+template <typename Primitive, typename MakeDesc>
+std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const ConvolutionDescs& d,
+                                           const ObjectCache& cache, const MakeDesc& make) {
+  bool one_thread = false;
+  const auto desc = choose_convolution(spec, make, one_thread);
+  if (!desc) return nullptr;  // The reference kernel takes over.
+  std::optional<ScopedThreads> single;
+  if (one_thread) single.emplace(1);
+  auto kernel = primitive_kernel<Primitive>(spec, d, cache, *desc);
+  if (one_thread) return std::make_unique<OneThreadKernel>(std::move(kernel));
+  return kernel;
+}
+
+/// A convolution as independent pieces, each computed by one thread: "brgconv" is the fastest, and its bits are those
+/// of its shape then. Pieces are stripes of the first spatial dimension that is not 1, and blocks of output channels.
+class PiecewiseConvolution final : public Kernel {
+ public:
+  struct Piece {
+    std::shared_ptr<const Kernel> kernel;
+    std::int64_t input, pixel, pixels, channel, channels;  ///< Elements, and positions of an image.
+  };
+  struct Image {
+    std::int64_t count, input, pixels, channels;  ///< Elements of an input; positions and channels of an output.
+  };
+
+  PiecewiseConvolution(std::vector<Piece> pieces, Image image) : pieces_(std::move(pieces)), image_(image) {}
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const auto count = static_cast<std::int64_t>(pieces_.size());
+    parallel_for(image_.count * count, 1, [&](std::int64_t begin, std::int64_t end) {
+      const ScopedThreads single(1);
+      for (std::int64_t i = begin; i < end; ++i) run_piece(pieces_[i % count], i / count, inputs, *outputs[0]);
+    });
+  }
+
+ private:
+  static Tensor at(const float* values) {  // The primitive knows its shape.
+    return Tensor::borrow(DataType::kFloat32, {}, const_cast<float*>(values), nullptr);
+  }
+
+  void run_piece(const Piece& piece, std::int64_t image, std::span<const Tensor* const> inputs, Tensor& output) const {
+    const std::int64_t all = image_.channels, first = (image * image_.pixels + piece.pixel) * all + piece.channel;
+    const bool whole = piece.channels == all;
+    thread_local std::vector<float> memory;  // Channels of a block side by side: the result, and what is added to it.
+    const std::int64_t size = piece.pixels * piece.channels;
+    if (!whole) memory.resize(static_cast<std::size_t>(size) * inputs.size());
+    const auto copy = [&](const float* from, std::int64_t from_row, float* to, std::int64_t to_row) {
+      for (std::int64_t p = 0; p < piece.pixels; ++p) std::copy_n(from + p * from_row, piece.channels, to + p * to_row);
+    };
+    std::vector<Tensor> operands{at(inputs[0]->data<float>() + image * image_.input + piece.input)};
+    for (std::size_t i = 1; i < inputs.size(); ++i) {
+      const float* addend = inputs[i]->data<float>() + first;
+      if (!whole) copy(addend, all, memory.data() + size * static_cast<std::int64_t>(i), piece.channels);
+      operands.push_back(at(whole ? addend : memory.data() + size * static_cast<std::int64_t>(i)));
+    }
+    std::vector<const Tensor*> in;
+    for (const Tensor& operand : operands) in.push_back(&operand);
+    float* target = output.data<float>() + first;
+    Tensor result = at(whole ? target : memory.data());
+    Tensor* const out = &result;
+    piece.kernel->run(in, {&out, 1});
+    if (!whole) copy(memory.data(), piece.channels, target, all);
+  }
+
+  const std::vector<Piece> pieces_;
+  const Image image_;
+};
+
+/// How many stripes and blocks of channels: some eight million operations a piece at least, sixteen at most.
+struct Split {
+  std::int64_t stripes = 1, blocks = 1;
+};
+
+Split split_of(const ConvolutionSpec& spec, std::int64_t extent) {
+  constexpr std::int64_t kPieces = 16, kWork = 4 << 20, kChannels = 64, kPixels = 24;
+  const std::int64_t weights = num_elements(spec.kernel), channels = spec.output[1];
+  const std::int64_t pixels = num_elements(spec.output) / spec.output[0] / channels;
+  const std::int64_t wanted = std::clamp<std::int64_t>(pixels * weights / kWork, 1, kPieces);
+  const std::int64_t rows = std::max<std::int64_t>(1, kPixels * extent / pixels);  // In a stripe, at least.
+  const std::int64_t stripes = std::max<std::int64_t>(1, extent / rows);
+  // What is read again for every piece is what takes less memory.
+  Split split;
+  if (weights > num_elements(spec.input) / spec.input[0] && spec.groups == 1)
+    split.blocks = std::clamp<std::int64_t>(channels / kChannels, 1, wanted);
+  split.stripes = std::min(stripes, (wanted + split.blocks - 1) / split.blocks);
+  return split;
+}
+
+/// Nothing where a whole primitive does as well, or has to.
+std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, const ObjectCache& cache) {
+  const std::size_t axis = spec.output.size() > 3 && spec.input[2] == 1 && spec.output[2] == 1 ? 3 : 2;
+  const std::size_t s = axis - 2;
+  const Split split = split_of(spec, spec.output[axis]);
+  if (split.stripes * split.blocks == 1) return nullptr;
+  const std::int64_t channels = spec.output[1], out_rows = spec.output[axis], in_rows = spec.input[axis];
+  const std::int64_t image_in = num_elements(spec.input) / spec.input[0];
+  const std::int64_t pixels = num_elements(spec.output) / spec.output[0] / channels;
+  const std::int64_t rows = (out_rows + split.stripes - 1) / split.stripes;
+  const std::int64_t width = (channels / split.blocks + 15) / 16 * 16;
+  std::map<std::array<std::int64_t, 5>, std::shared_ptr<const Kernel>> made;
+  std::vector<PiecewiseConvolution::Piece> pieces;
+  for (std::int64_t row = 0; row < out_rows; row += rows) {
+    ConvolutionSpec stripe = spec;
+    stripe.input[0] = stripe.output[0] = 1;
+    stripe.output[axis] = std::min(rows, out_rows - row);
+    const std::int64_t from = row * spec.strides[s] - spec.pads_begin[s];
+    const std::int64_t to =
+        from + (stripe.output[axis] - 1) * spec.strides[s] + (spec.kernel[axis] - 1) * spec.dilations[s] + 1;
+    const std::int64_t begin = std::max<std::int64_t>(from, 0), end = std::min(to, in_rows);
+    if (begin >= end) return nullptr;  // Pads alone.
+    stripe.input[axis] = end - begin;
+    stripe.pads_begin[s] = begin - from;
+    for (std::int64_t channel = 0; channel < channels; channel += width) {
+      ConvolutionSpec piece = stripe;
+      piece.output[1] = piece.kernel[0] = std::min(width, channels - channel);
+      if (piece.output[1] != channels) {
+        const std::int64_t count = piece.output[1], row_size = num_elements(spec.kernel) / channels;
+        piece.weights = [values = spec.weights, channel, count, row_size, shape = piece.kernel] {
+          const Tensor all = values();
+          Tensor part(DataType::kFloat32, shape);
+          std::copy_n(all.data<float>() + channel * row_size, count * row_size, part.data<float>());
+          return part;
+        };
+        piece.key += fmt::format("|channels {} {}", channel, count);
+        if (spec.bias) {
+          piece.bias = Tensor(DataType::kFloat32, {count});
+          std::copy_n(spec.bias.data<float>() + channel, count, piece.bias.data<float>());
+        }
+      }
+      std::shared_ptr<const Kernel>& kernel =
+          made[{stripe.input[axis], stripe.pads_begin[s], stripe.output[axis], channel, piece.output[1]}];
+      if (kernel == nullptr) {
+        const ConvolutionDescs d = descs_of(piece);
+        const auto desc = forward_desc(piece, d);
+        if (std::string_view(desc.impl_info_str()).find("brgconv") == std::string_view::npos) return nullptr;
+        kernel = primitive_kernel<dnnl::convolution_forward>(piece, d, cache, desc);
+      }
+      pieces.push_back({kernel, begin * image_in / in_rows, row * pixels / out_rows,
+                        stripe.output[axis] * pixels / out_rows, channel, piece.output[1]});
+    }
+  }
+  return std::make_unique<PiecewiseConvolution>(std::move(pieces),
+                                                PiecewiseConvolution::Image{spec.input[0], image_in, pixels, channels});
+}
+
+/// The pieces, where the fastest primitive would sum in an order that depends on the number of threads.
+std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const ConvolutionDescs& d,
+                                       const ObjectCache& cache) {
+  const ScopedThreads single(1);
+  try {
+    const auto whole = forward_desc(spec, d);
+    const std::string_view name = whole.impl_info_str();
+    if (name.find("brgconv") == std::string_view::npos || !may_split_by_threads(name, spec)) return nullptr;
+    return make_piecewise_convolution(spec, cache);
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
+  using Forward = dnnl::convolution_forward;
+  using Backward = dnnl::convolution_backward_data;
+  constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+  const ConvolutionDescs d = descs_of(spec);
+  if (!spec.transposed) {
+    if (auto pieces = make_in_pieces(spec, d, cache)) return pieces;
+    return convolution_kernel<Forward>(spec, d, cache, [&] { return forward_desc(spec, d); });
+  }
+  // What the gradient of a convolution with respect to its input computes. oneDNN's own deconvolution takes kernels
+  // whose sums depend on the number of threads.
+  std::optional<Forward::primitive_desc> hint;  // Descriptions that are made of it refer to it.
+  try {
+    hint.emplace(cpu_engine(), dnnl::prop_kind::forward_training, kDirect, d.target, d.any, d.source, d.strides,
+                 d.dilations, d.begin, d.end);
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+  return convolution_kernel<Backward>(spec, d, cache, [&] {
+    return Backward::primitive_desc(cpu_engine(), kDirect, d.target, d.any, d.source, d.strides, d.dilations, d.begin,
+                                    d.end, *hint, with_own_scratchpad());
+  });
+}
+
+std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec) {
+  const auto algorithm = spec.form == ops::PoolForm::kAverageIncludingPads
+                             ? dnnl::algorithm::pooling_avg_include_padding
+                             : dnnl::algorithm::pooling_avg_exclude_padding;
+  const memory::desc source = image(spec.input), target = image(spec.output);
+  const Dims kernel = spatial(spec.kernel, 1), strides = spatial(spec.strides, 1),
+             dilations = spatial(spec.dilations, 1), begin = spatial(spec.pads_begin, 0);
+  const Dims end = end_padding(image_dims(spec.input), image_dims(spec.output), kernel, strides, dilations, begin);
+  try {
+    const dnnl::pooling_forward::primitive_desc desc(cpu_engine(), dnnl::prop_kind::forward_inference, algorithm,
+                                                     source, target, strides, kernel, minus_one(dilations), begin, end,
+                                                     with_own_scratchpad());
+    using K = PrimitiveKernel<dnnl::pooling_forward>;
+    return std::make_unique<K>(desc, std::vector<K::Argument>{{DNNL_ARG_SRC, source}},
+                               K::Argument{DNNL_ARG_DST, target}, std::unordered_map<int, PreparedSource>{});
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+}
+
+}  // namespace ulpscope::cpu

@@ -1,0 +1,166 @@
+// oneDNN's primitives as kernels: what products and convolutions share.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/product.h"
+#include "core/file.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+
+namespace ulpscope::cpu::onednn {
+
+using dnnl::memory;
+using Dims = memory::dims;
+using DataKind = memory::data_type;
+
+inline const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+inline dnnl::stream& stream_of_thread() {
+  thread_local dnnl::stream stream(cpu_engine());
+  return stream;
+}
+
+inline memory::desc strided(const Dims& dims, const Dims& strides) {
+  return memory::desc(dims, DataKind::f32, strides);
+}
+
+struct Packed {
+  std::shared_ptr<std::byte> bytes;
+  dnnl::memory memory;
+};
+
+/// `offset`: elements of `values` before the first one of `from`.
+inline PreparedObject pack(const memory::desc& from, const Tensor& values, const memory::desc& to,
+                           std::int64_t offset = 0) {
+  memory source(from, cpu_engine(), const_cast<float*>(static_cast<const float*>(values.raw())) + offset);
+  const std::shared_ptr<std::byte> bytes = allocate_elements(to.get_size());
+  memory packed(to, cpu_engine(), bytes.get());
+  if (from == to && to.get_size() == values.bytes()) {
+    std::memcpy(packed.get_data_handle(), values.raw(), values.bytes());
+  } else {
+    dnnl::reorder(source, packed).execute(stream_of_thread(), source, packed);
+    stream_of_thread().wait();
+  }
+  MappedFile::release(values.raw(), values.bytes());
+  return {std::make_shared<Packed>(Packed{bytes, packed}), to.get_size()};
+}
+
+/// oneDNN's own scratchpad belongs to the thread that makes a primitive; ours is the thread's that runs it.
+inline dnnl::primitive_attr with_own_scratchpad(dnnl::primitive_attr attributes = {}) {
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+inline void* scratchpad_of_thread(std::size_t bytes) {
+  thread_local std::shared_ptr<std::byte> memory;
+  thread_local std::size_t size = 0;
+  if (size < bytes) {
+    memory.reset();
+    size = 0;
+    memory = allocate_elements(bytes);
+    size = bytes;
+  }
+  return memory.get();
+}
+
+/// Runs one primitive; arguments beyond the constants are set per run.
+template <typename Primitive>
+class PrimitiveKernel final : public Kernel {
+ public:
+  struct Argument {
+    int index;  ///< DNNL_ARG_...
+    memory::desc desc;
+    std::int64_t offset = 0;  ///< Elements before the first one of `desc`.
+  };
+
+  PrimitiveKernel(typename Primitive::primitive_desc desc, std::vector<Argument> inputs, Argument output,
+                  std::unordered_map<int, PreparedSource> constants)
+      : primitive_(desc),
+        scratchpad_(desc.scratchpad_desc()),
+        inputs_(std::move(inputs)),
+        output_(std::move(output)),
+        constants_(std::move(constants)) {}
+
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    std::unordered_map<int, memory> arguments;
+    arguments.reserve(inputs_.size() + constants_.size() + 2);
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(),
+                                                 const_cast<float*>(inputs[i]->data<float>()) + inputs_[i].offset));
+    std::vector<std::shared_ptr<const void>> held;
+    for (const auto& [index, constant] : constants_) {
+      held.push_back(constant());
+      arguments.emplace(index, static_cast<const Packed*>(held.back().get())->memory);
+    }
+    arguments.emplace(output_.index, memory(output_.desc, cpu_engine(), outputs[0]->raw()));
+    if (const std::size_t bytes = scratchpad_.get_size(); bytes != 0)
+      arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad_, cpu_engine(), scratchpad_of_thread(bytes)));
+    primitive_.execute(stream_of_thread(), arguments);
+    stream_of_thread().wait();
+  }
+
+ private:
+  const Primitive primitive_;
+  const memory::desc scratchpad_;
+  const std::vector<Argument> inputs_;
+  const Argument output_;
+  const std::unordered_map<int, PreparedSource> constants_;
+};
+
+/// Kept by its kernel.
+inline PreparedSource pack_now(const memory::desc& desc, const Tensor& values) {
+  return [object = pack(desc, values, desc).object] { return object; };
+}
+
+/// Two memory descriptors with equal text hold the same bytes in the same order.
+inline std::string text_of(const memory::desc& desc) {
+  std::string text = fmt::format("{}|", fmt::join(desc.get_padded_dims(), ","));
+  text += fmt::format("{}|{}|{}", fmt::join(desc.get_strides(), ","), fmt::join(desc.get_inner_blks(), ","),
+                      fmt::join(desc.get_inner_idxs(), ","));
+  return text;
+}
+
+/// One constant may be read in several ways: transposed or not, with other groups.
+inline std::string packed_key(const std::string& constant, const memory::desc& from, const memory::desc& to) {
+  return fmt::format("packed|{}|{}|{}", constant, text_of(from), text_of(to));
+}
+
+/// With AVX-512, oneDNN's products have the same bits for every number of threads, but those of a long transposed `a`,
+/// which make_reorder_kernel() is for; with less, it splits sums over threads.
+inline bool products_depend_on_threads() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::isa_default:
+    case dnnl::cpu_isa::sse41:
+    case dnnl::cpu_isa::avx:
+    case dnnl::cpu_isa::avx2:
+    case dnnl::cpu_isa::avx2_vnni:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class OneThreadKernel final : public Kernel {
+ public:
+  explicit OneThreadKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const ScopedThreads single(1);
+    kernel_->run(inputs, outputs);
+  }
+
+ private:
+  const std::unique_ptr<Kernel> kernel_;
+};
+
+}  // namespace ulpscope::cpu::onednn
