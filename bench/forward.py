@@ -61,13 +61,20 @@ def measure_model(model: models.Model, threads: int, seconds: float) -> Dict[str
 def main() -> None:
     parser = measure.parser(__doc__ or "")
     parser.add_argument("--models", type=models.parse_names, default=models.ALL, help="comma-separated names")
+    parser.add_argument("--folder", type=pathlib.Path, help="instead, every NAME.onnx with a NAME.npz of inputs (exports.py)")
+    parser.add_argument("--seconds", type=float, default=6.0, help="per model (default: 6)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     options = parser.parse_args()
     rows: List[Dict[str, Any]] = []
-    for name in options.models:
-        model = models.find(name, options.path)
-        rows.extend(measure_model(model, threads, 0.2 if options.quick else 6.0) for threads in options.threads)
+    chosen = models.in_folder(options.folder) if options.folder else [models.find(n, options.path) for n in options.models]
+    for model in chosen:
+        rows.extend(measure_model(model, threads, 0.2 if options.quick else options.seconds) for threads in options.threads)
     measure.report(rows, measure.environment(), options.output)
+    for threads in options.threads:
+        ratios = {row["model"]: row["ratio"] for row in rows if row["threads"] == threads}
+        mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
+        worst = max(ratios, key=lambda name: ratios[name])
+        print(f"# {threads} threads: geometric mean of the ratios {mean:.3f}, worst {ratios[worst]:.3f} ({worst})", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -132,6 +132,19 @@ def find(name: str, folder: pathlib.Path) -> Model:
     return Model(name, path, {"x": np.random.RandomState(0).rand(1, 3, 224, 224).astype(np.float32)})
 
 
+def in_folder(folder: pathlib.Path) -> List[Model]:
+    """Every NAME.onnx with a NAME.npz that has a sample of its inputs."""
+    found = []
+    for path in sorted(folder.glob("*.onnx")):
+        if not path.with_suffix(".npz").exists():
+            continue
+        with np.load(path.with_suffix(".npz")) as sample:
+            found.append(Model(path.stem, path, {name: sample[name] for name in sample.files}))
+    if not found:
+        raise SystemExit(f"{folder}: expected pairs of NAME.onnx and NAME.npz, found none")
+    return found
+
+
 def parse_names(text: str) -> Tuple[str, ...]:
     """Comma-separated names, each one of ALL."""
     names = tuple(text.split(","))

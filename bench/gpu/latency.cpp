@@ -44,7 +44,7 @@ Shape shape_of(const std::string& text) {
 }
 
 void print_steps(const Network& network, const Plan& plan) {
-  std::vector<StepTime> steps = plan.step_times();
+  std::vector<StepTime> steps = plan.profile({});
   double sum = 0;
   for (const StepTime& step : steps) sum += step.microseconds;
   fmt::print("{} steps, {:.1f} us one by one\n", steps.size(), sum);

@@ -7,8 +7,11 @@
 
 #include "compare/data_loader.h"
 #include "console.h"
+#include "core/file.h"
 #include "interrupt.h"
+#include "runners/engine_runner.h"
 #include "tools/network_setup.h"
+#include "tools/run_profile.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -84,6 +87,20 @@ void warm_up(Runner& runner, int count, const std::vector<TensorMap>& inputs,
   log(kFinishLevel, fmt::format("{:35} | Finished {} warm-up run(s)", runner.name(), count));
 }
 
+void show_profile(const RunOptions& options, Runner& runner, const TensorMap& feed) {
+  if (!options.profile && !options.profile_trace) return;
+  const auto steps = profile_runner(runner, feed);
+  if (!steps) return;
+  if (steps->empty()) return log_warning(fmt::format("[run] {}: this backend has no times of steps", runner.name()));
+  const cpu::MachineLimits limits = cpu::measure_limits();
+  if (options.profile)
+    log_info(fmt::format("{:35}\n---- Profile ----\n{}", runner.name(), profile_table(*steps, limits)));
+  if (!options.profile_trace) return;
+  log_info("Saving profile to " + *options.profile_trace);
+  const WritingFile writing;
+  write_file(*options.profile_trace, profile_trace(*steps, limits));
+}
+
 std::vector<IterationResult> infer_all(const RunOptions& options, Runner& runner, Inputs& inputs) {
   const std::vector<InputBinding> bindings = input_bindings(runner);
   inputs.prepare(bindings);
@@ -108,6 +125,7 @@ std::vector<IterationResult> infer_all(const RunOptions& options, Runner& runner
   const auto count = static_cast<double>(std::max<std::size_t>(results.size(), 1));
   log(kFinishLevel, fmt::format("{:35} | Completed {} iteration(s) in {:.4g} ms | Average inference time: {:.4g} ms.",
                                 runner.name(), results.size(), seconds * 1e3, seconds * 1e3 / count));
+  if (!inputs.all().empty()) show_profile(options, runner, adapt_inputs(inputs.all()[0], bindings));
   return results;
 }
 

@@ -13,6 +13,12 @@ void RunOptions::declare(OptionTable& table) {
       {"--answer"}, answer, "FILE",
       "Run the model as this answer of `precision search` says, with its repairs and scales, on ulpscope's "
       "engine");
+  table.ours().flag(
+      {"--profile"}, profile,
+      "After the iterations of ulpscope's engine, print the time of every step, its GFLOP/s and GB/s, and the "
+      "share of what this machine does at best");
+  table.ours().value({"--profile-trace"}, profile_trace, "FILE",
+                     "Write these times as a trace for Perfetto or chrome://tracing (JSON)");
   runners.declare(table);
   model.declare(table);
   onnx.declare(table);

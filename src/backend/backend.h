@@ -21,8 +21,10 @@ using GraphFunction = std::function<std::vector<Tensor>(std::string_view attribu
 /// What one step of a plan takes by itself.
 struct StepTime {
   LayerId layer = kNone;  ///< The last one that the step computes; kNone: it brings outputs to their place.
-  std::string what;       ///< What computes it: "kernel", "cuBLASLt 128x768x768", ...
+  std::string what;       ///< What computes it: "reorder", "cuBLASLt 128x768x768", ...
   double microseconds = 0;
+  double multiply_adds = 0;  ///< Products that it adds up; 0: none, or not known.
+  double bytes = 0;          ///< That it reads and writes at least; 0: not known.
 };
 
 /// A schedule, ready to run. Immutable; `run` may be called by several threads at once, with distinct stores.
@@ -40,8 +42,8 @@ class Plan {
   /// clock of its own, or where the CPU computes in between.
   virtual std::optional<double> microseconds() const { return std::nullopt; }
 
-  /// The same per step; empty where a backend has no clock of its own.
-  virtual std::vector<StepTime> step_times() const { return {}; }
+  /// Times of the steps in their order, the least of several runs on these inputs; empty where a backend has none.
+  virtual std::vector<StepTime> profile([[maybe_unused]] std::span<const Tensor> inputs) const { return {}; }
 
   /// Bytes of all activations at once, where the backend holds them.
   virtual std::size_t arena_bytes() const noexcept = 0;

@@ -18,6 +18,9 @@ struct QuantizeSpec {
 QuantizeSpec quantize_spec(const Quantization& quantization, bool dequantize);
 std::unique_ptr<Kernel> make_quantize_kernel(const QuantizeSpec& spec);
 
+/// The same integers as bytes: int8, or uint8 where `low` is 0.
+std::unique_ptr<Kernel> make_quantize_bytes_kernel(const QuantizeSpec& spec);
+
 /// out = round(in), float32, same layout; in place when both are the same tensor. An output that is not allocated is
 /// allocated.
 std::unique_ptr<Kernel> make_rounding_kernel(Rounding rounding);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "ulpscope/tensor.h"
 
@@ -22,6 +23,8 @@ class Kernel {
   /// Types, shapes and layouts are those that the kernel was made for; everything was checked when the plan was built.
   /// A kernel with open output shapes replaces the tensors in `outputs`.
   virtual void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const = 0;
+  /// What it is, for people: "reorder", "oneDNN brgconv:avx512_core".
+  virtual std::string name() const = 0;
 };
 
 }  // namespace ulpscope

@@ -39,6 +39,7 @@ class ReferenceKernel final : public Kernel {
         static_shapes_(static_shapes),
         graphs_(std::move(graphs)) {}
 
+  std::string name() const override { return "reference kernel"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     std::vector<Tensor> results(types_.size());
     for (std::size_t o = 0; o < outputs.size(); ++o)
@@ -88,6 +89,7 @@ class OwnLayerKernel final : public Kernel {
  public:
   OwnLayerKernel(Layer layer, DataType type, bool static_shapes)
       : layer_(std::move(layer)), kernel_(make_reference_kernel(layer_, {type}, {Rounding::kNone}, static_shapes)) {}
+  std::string name() const override { return kernel_->name(); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     kernel_->run(inputs, outputs);
   }

@@ -31,15 +31,7 @@ class EngineRunner : public Runner {
   const std::vector<RunnerBinding>& output_bindings() const override { return outputs_; }
 
   std::vector<NamedTensor> infer(const std::vector<NamedTensor>& inputs) override {
-    if (!engine_) throw InternalError("EngineRunner::infer before activate");
-    std::vector<Tensor> ordered;
-    for (const RunnerBinding& binding : inputs_) {
-      const Tensor* tensor = find_tensor(inputs, binding.name);
-      if (tensor == nullptr)
-        throw Error(ErrorCode::kInvalidArgument, "[run] " + name() + ": expected an input '" + binding.name +
-                                                     "', got none of that name; try naming it as the model does");
-      ordered.push_back(*tensor);
-    }
+    const std::vector<Tensor> ordered = in_order(inputs);
     const auto start = std::chrono::steady_clock::now();
     std::vector<Tensor> results = engine_->run(ordered);
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -50,7 +42,22 @@ class EngineRunner : public Runner {
 
   double last_inference_seconds() const override { return seconds_; }
 
+  std::vector<Engine::StepProfile> profile(const TensorMap& inputs) { return engine_->profile(in_order(inputs)); }
+
  private:
+  std::vector<Tensor> in_order(const TensorMap& inputs) const {
+    if (!engine_) throw InternalError("EngineRunner::infer before activate");
+    std::vector<Tensor> ordered;
+    for (const RunnerBinding& binding : inputs_) {
+      const Tensor* tensor = find_tensor(inputs, binding.name);
+      if (tensor == nullptr)
+        throw Error(ErrorCode::kInvalidArgument, "[run] " + name() + ": expected an input '" + binding.name +
+                                                     "', got none of that name; try naming it as the model does");
+      ordered.push_back(*tensor);
+    }
+    return ordered;
+  }
+
   std::function<std::shared_ptr<Engine>()> make_;
   std::shared_ptr<Engine> engine_;
   std::vector<RunnerBinding> inputs_, outputs_;
@@ -58,6 +65,12 @@ class EngineRunner : public Runner {
 };
 
 }  // namespace
+
+std::optional<std::vector<Engine::StepProfile>> profile_runner(Runner& runner, const TensorMap& inputs) {
+  auto* ours = dynamic_cast<EngineRunner*>(&runner);
+  if (ours == nullptr) return std::nullopt;
+  return ours->profile(inputs);
+}
 
 std::unique_ptr<Runner> make_engine_runner(std::function<std::shared_ptr<Engine>()> make) {
   return std::make_unique<EngineRunner>(std::move(make));

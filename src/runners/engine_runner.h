@@ -3,11 +3,16 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "runners/runner.h"
 #include "runtime/engine.h"
 
 namespace ulpscope {
+
+/// Engine::profile of a runner of ours that is active; nothing for others. Inputs as for Runner::infer.
+std::optional<std::vector<Engine::StepProfile>> profile_runner(Runner& runner, const TensorMap& inputs);
 
 /// "trt-runner". `make` builds or loads the engine; it is called by activate, once per activation.
 std::unique_ptr<Runner> make_engine_runner(std::function<std::shared_ptr<Engine>()> make);

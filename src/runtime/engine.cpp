@@ -30,6 +30,8 @@ struct Engine::Impl {
 
   void make_executable(std::vector<Shape> shapes);
   Executable& built();
+  /// What a caller gives, checked, in physical types; makes the executable if need be.
+  std::vector<Tensor> to_executable(std::span<const Tensor> given);
 };
 
 void Engine::Impl::make_executable(std::vector<Shape> shapes) {
@@ -214,29 +216,55 @@ void Engine::save(const std::filesystem::path& path) const {
 const std::vector<Binding>& Engine::inputs() const noexcept { return impl_->inputs; }
 const std::vector<Binding>& Engine::outputs() const noexcept { return impl_->outputs; }
 
-std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
-  if (inputs.size() != impl_->inputs.size())
+namespace {
+
+std::vector<Shape> shapes_of(std::span<const Tensor> tensors) {
+  std::vector<Shape> shapes;
+  for (const Tensor& tensor : tensors) shapes.push_back(tensor.shape());
+  return shapes;
+}
+
+}  // namespace
+
+std::vector<Tensor> Engine::Impl::to_executable(std::span<const Tensor> given) {
+  if (given.size() != inputs.size())
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[run] expected {} inputs, got {}", impl_->inputs.size(), inputs.size()));
-  set_num_threads(impl_->options.threads);
+                fmt::format("[run] expected {} inputs, got {}", inputs.size(), given.size()));
+  set_num_threads(options.threads);
   std::vector<Tensor> physical;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_shape(impl_->inputs[i], inputs[i], impl_->options);
-    physical.push_back(to_physical(inputs[i]));
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    check_shape(inputs[i], given[i], options);
+    physical.push_back(to_physical(given[i]));
   }
-  {
-    const std::lock_guard lock(impl_->mutex);
-    if (impl_->executable == nullptr) {
-      std::vector<Shape> shapes;
-      for (const Tensor& tensor : physical) shapes.push_back(tensor.shape());
-      impl_->make_executable(std::move(shapes));
-    }
-  }
+  const std::lock_guard lock(mutex);
+  if (executable == nullptr) make_executable(shapes_of(physical));
+  return physical;
+}
+
+std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
+  const std::vector<Tensor> physical = impl_->to_executable(inputs);
   std::vector<Tensor> outputs = impl_->executable->run(physical);
   for (std::size_t o = 0; o < outputs.size(); ++o)
     if (impl_->outputs[o].type != DataType::kUndefined && outputs[o].type() != impl_->outputs[o].type)
       outputs[o] = outputs[o].cast(impl_->outputs[o].type);
   return outputs;
+}
+
+std::vector<Engine::StepProfile> Engine::profile(std::span<const Tensor> inputs) {
+  const std::vector<Tensor> physical = impl_->to_executable(inputs);
+  std::vector<StepProfile> result;
+  for (const StepTime& step : impl_->executable->plan_for(shapes_of(physical))->profile(physical)) {
+    StepProfile& made = result.emplace_back();
+    if (step.layer != kNone) {
+      made.layer = impl_->network->layer(step.layer).name;
+      made.op = impl_->network->layer(step.layer).op->name;
+    }
+    made.what = step.what;
+    made.microseconds = step.microseconds;
+    made.multiply_adds = step.multiply_adds;
+    made.bytes = step.bytes;
+  }
+  return result;
 }
 
 std::shared_ptr<const Plan> Engine::plan(const std::vector<Shape>& shapes) {

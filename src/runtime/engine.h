@@ -47,6 +47,13 @@ class Engine {
   /// Its Plan::microseconds().
   std::optional<double> device_microseconds(const std::vector<Shape>& shapes) { return plan(shapes)->microseconds(); }
 
+  /// What every step of a run on these inputs takes, in their order, for `run --profile`.
+  struct StepProfile {
+    std::string layer, op, what;  ///< `layer` is empty for a step that brings outputs to their place.
+    double microseconds = 0, multiply_adds = 0, bytes = 0;  ///< As in StepTime.
+  };
+  std::vector<StepProfile> profile(std::span<const Tensor> inputs);
+
   /// Polygraphy's tactic replay JSON for this engine (`--save-tactics`).
   std::string tactic_replay_json() const;
 

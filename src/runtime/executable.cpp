@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/assign.h"
+#include "engine/fusion.h"
 #include "runtime/staged_plan.h"
 #include "ulpscope/error.h"
 
@@ -71,8 +72,10 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
                                                                     std::span<const Tensor> inputs) {
         return run_subgraph(l, precision, attribute, inputs);
       };
-  return make_plan(std::move(spec), std::make_shared<PlanParts>(PlanParts{find_backend(options_.backend), assignment,
-                                                                          fusion, weights_, std::move(subgraphs)}));
+  Grouping grouping = fuse(*spec, assignment, fusion);
+  return make_plan(std::move(spec), std::move(grouping),
+                   std::make_shared<PlanParts>(
+                       PlanParts{find_backend(options_.backend), assignment, fusion, weights_, std::move(subgraphs)}));
 }
 
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {

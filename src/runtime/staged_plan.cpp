@@ -59,7 +59,7 @@ std::shared_ptr<const PlanParts> parts_of(const Part& part, const PlanParts& who
 
 /// Where the values of a tensor are, at the end or between stages.
 struct Place {
-  enum class Source : std::uint8_t { kInput, kFirst, kRest, kConstant } source = Source::kConstant;
+  enum class Source : std::uint8_t { kInput, kFirst, kRest } source = Source::kInput;
   std::size_t index = 0;
 };
 
@@ -69,6 +69,15 @@ struct Continuation {
   WeightCache weights;  ///< Names of folded constants are its own.
   std::shared_ptr<const Plan> plan;
 };
+
+/// Some layer computes in, or some tensor is stored in, less than float32.
+bool rounds_anything(const Specialization& spec, const Assignment& assignment) {
+  for (LayerId l : spec.network->layers.ids())
+    if (spec.numeric[l] != 0 && assignment.precision[l] != Precision::kFP32) return true;
+  return std::ranges::any_of(spec.network->tensors.ids(), [&](TensorId id) {
+    return spec.is_held_as_float(id) && rounding_of(assignment.storage[id]) != Rounding::kNone;
+  });
+}
 
 class StagedPlan final : public Plan {
  public:
@@ -91,28 +100,36 @@ class StagedPlan final : public Plan {
     place_outputs(rest);
     auto first_spec = specialize_part(first_, spec_->input_shapes, *spec_);
     const auto first_parts = parts_of(first_, *parts_, first_weights_);
-    Grouping grouping = fuse(*first_spec, first_parts->assignment, first_parts->fusion);
-    Schedule first_schedule = describe(*first_spec, first_parts->assignment, std::move(grouping));
+    Schedule first_schedule =
+        describe(*first_spec, first_parts->assignment, grouping_of(first_, *first_spec, *first_parts));
     first_plan_ =
         parts_->backend.plan(std::move(first_spec), std::move(first_schedule), first_weights_, first_parts->subgraphs);
   }
 
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override {
     const std::vector<Tensor> early = first_plan_->run(inputs, store, keep);
-    const auto at = [&](const Place& place) {
-      return place.source == Place::Source::kInput ? inputs[place.index] : early[place.index];
-    };
-    std::vector<Tensor> frontier;
-    for (const Place& place : frontier_places_) frontier.push_back(at(place));
+    const std::vector<Tensor> frontier = frontier_of(inputs, early);
     const std::shared_ptr<const Continuation> next = continuation(frontier);
-    std::vector<Tensor> given;
-    for (TensorId id : next->part.network.inputs)
-      given.push_back(frontier[static_cast<std::size_t>(std::ranges::find(frontier_, id) - frontier_.begin())]);
-    const std::vector<Tensor> late = next->plan->run(given);
+    const std::vector<Tensor> late = next->plan->run(inputs_of(*next, frontier));
     std::vector<Tensor> results;
     for (const Place& place : output_places_)
-      results.push_back(place.source == Place::Source::kRest ? late[place.index] : at(place));
+      results.push_back(place.source == Place::Source::kRest ? late[place.index] : value_at(place, inputs, early));
     return results;
+  }
+
+  std::vector<StepTime> profile(std::span<const Tensor> inputs) const override {
+    std::vector<StepTime> times = first_plan_->profile(inputs);
+    const auto rename = [](std::span<StepTime> steps, const Part& part) {
+      for (StepTime& step : steps)
+        if (step.layer != kNone) step.layer = part.original[step.layer];
+    };
+    rename(times, first_);
+    const std::vector<Tensor> frontier = frontier_of(inputs, first_plan_->run(inputs));
+    const std::shared_ptr<const Continuation> next = continuation(frontier);
+    std::vector<StepTime> late = next->plan->profile(inputs_of(*next, frontier));
+    rename(late, next->part);
+    times.insert(times.end(), late.begin(), late.end());
+    return times;
   }
 
   std::size_t arena_bytes() const noexcept override {
@@ -122,6 +139,44 @@ class StagedPlan final : public Plan {
   }
 
  private:
+  static const Tensor& value_at(const Place& place, std::span<const Tensor> inputs, std::span<const Tensor> early) {
+    return place.source == Place::Source::kInput ? inputs[place.index] : early[place.index];
+  }
+
+  std::vector<Tensor> frontier_of(std::span<const Tensor> inputs, std::span<const Tensor> early) const {
+    std::vector<Tensor> frontier;
+    for (const Place& place : frontier_places_) frontier.push_back(value_at(place, inputs, early));
+    return frontier;
+  }
+
+  std::vector<Tensor> inputs_of(const Continuation& next, std::span<const Tensor> frontier) const {
+    std::vector<Tensor> given;
+    for (TensorId id : next.part.network.inputs)
+      given.push_back(frontier[static_cast<std::size_t>(std::ranges::find(frontier_, id) - frontier_.begin())]);
+    return given;
+  }
+
+  /// The groups of the whole network, as far as they are in the part; see make_plan.
+  Grouping grouping_of(const Part& part, const Specialization& spec, const PlanParts& parts) const {
+    if (!rounds_anything(*spec_, parts_->assignment)) return fuse(spec, parts.assignment, parts.fusion);
+    const Grouping& whole = grouping();
+    Grouping result;
+    result.internal = whole.internal;
+    result.group_of.assign(part.network.layers.size(), kNone);
+    IdMap<LayerId, LayerId> own(spec_->network->layers.size(), kNone);
+    for (LayerId l : part.network.layers.ids())
+      if (!spec.folded[l]) own[part.original[l]] = l;
+    for (const Group& group : whole.groups) {
+      Group made{group.kind, {}};
+      for (LayerId l : group.layers)
+        if (own[l] != kNone) made.layers.push_back(own[l]);
+      if (made.layers.empty()) continue;
+      for (LayerId l : made.layers) result.group_of[l] = static_cast<int>(result.groups.size());
+      result.groups.push_back(std::move(made));
+    }
+    return result;
+  }
+
   bool comes_from_constants(LayerId l) const {
     return std::ranges::none_of(present(spec_->network->layer(l).outputs),
                                 [&](TensorId id) { return spec_->shape_dependent[id] != 0; });
@@ -245,7 +300,9 @@ class StagedPlan final : public Plan {
     auto made = std::make_shared<Continuation>(
         Continuation{rest_with(frontier, *deciding_), WeightCache(parts_->weights), nullptr});
     auto spec = specialize_part(made->part, shapes_of(frontier, *deciding_), *spec_);
-    made->plan = make_plan(std::move(spec), parts_of(made->part, *parts_, made->weights));
+    const auto parts = parts_of(made->part, *parts_, made->weights);
+    Grouping groups = grouping_of(made->part, *spec, *parts);
+    made->plan = make_plan(std::move(spec), std::move(groups), parts);
     continuations_.put(key, made);
     return made;
   }
@@ -263,29 +320,37 @@ class StagedPlan final : public Plan {
   mutable RecentlyUsed<std::shared_ptr<const Continuation>> continuations_{16};
 };
 
-/// Per layer: it reads something whose shape is not known. Empty where no product is among them.
-IdMap<LayerId, char> layers_behind_open_shapes(const Specialization& spec) {
+/// Per layer: it reads something whose shape is not known, or is in one group with such a layer. Empty where no product
+/// is among them.
+IdMap<LayerId, char> layers_behind_open_shapes(const Specialization& spec, const Grouping& grouping) {
   const Network& network = *spec.network;
   IdMap<LayerId, char> rest(network.layers.size(), 0);
-  bool heavy = false;
-  for (const auto& [l, layer] : network.layers.items()) {
-    if (spec.folded[l]) continue;
-    rest[l] = std::ranges::any_of(present(layer.inputs), [&](TensorId id) {
-      const LayerId producer = network.tensor(id).producer;
-      return !spec.shape(id) || (producer != kNone && rest[producer]);
-    });
-    heavy |= rest[l] && layer.op->multiply_adds != nullptr;
+  const auto is_behind = [&](TensorId id) {
+    const LayerId producer = network.tensor(id).producer;
+    return !spec.shape(id) || (producer != kNone && rest[producer] != 0);
+  };
+  for (bool again = true; again;) {
+    again = false;
+    for (const auto& [l, layer] : network.layers.items())
+      if (!spec.folded[l] && !rest[l] && std::ranges::any_of(present(layer.inputs), is_behind)) rest[l] = 1;
+    for (const Group& group : grouping.groups) {
+      const auto count = std::ranges::count_if(group.layers, [&](LayerId l) { return rest[l] != 0; });
+      if (count == 0 || count == std::ssize(group.layers)) continue;
+      for (LayerId l : group.layers) rest[l] = 1;
+      again = true;
+    }
   }
+  const bool heavy = std::ranges::any_of(
+      network.layers.ids(), [&](LayerId l) { return rest[l] && network.layer(l).op->multiply_adds != nullptr; });
   return heavy ? rest : IdMap<LayerId, char>();
 }
 
 }  // namespace
 
-std::shared_ptr<const Plan> make_plan(std::shared_ptr<const Specialization> spec,
+std::shared_ptr<const Plan> make_plan(std::shared_ptr<const Specialization> spec, Grouping grouping,
                                       std::shared_ptr<const PlanParts> parts) {
-  Grouping grouping = fuse(*spec, parts->assignment, parts->fusion);
+  const IdMap<LayerId, char> rest = layers_behind_open_shapes(*spec, grouping);
   Schedule schedule = describe(*spec, parts->assignment, std::move(grouping));
-  const IdMap<LayerId, char> rest = layers_behind_open_shapes(*spec);
   if (!rest.empty()) return std::make_shared<StagedPlan>(std::move(spec), std::move(schedule), std::move(parts), rest);
   return parts->backend.plan(std::move(spec), std::move(schedule), parts->weights, parts->subgraphs);
 }

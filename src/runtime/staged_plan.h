@@ -16,10 +16,11 @@ struct PlanParts {
   IdMap<LayerId, GraphFunction> subgraphs;
 };
 
-/// The backend's plan. Where products or convolutions have shapes that depend on values, one that runs what comes
-/// before them, and then a plan for the shapes that came out; these are kept per shapes, the last 16 of them. Groups of
-/// layers are then made of what is known, so that values inside of them are not rounded.
-std::shared_ptr<const Plan> make_plan(std::shared_ptr<const Specialization> spec,
+/// The backend's plan for these groups. Where products or convolutions have shapes that depend on values, one that runs
+/// what comes before them, and then a plan for the shapes that came out; these are kept per shapes, the last 16 of
+/// them. What is rounded is what the groups say, whatever else becomes known; only where nothing is rounded at all,
+/// larger groups are made.
+std::shared_ptr<const Plan> make_plan(std::shared_ptr<const Specialization> spec, Grouping grouping,
                                       std::shared_ptr<const PlanParts> parts);
 
 }  // namespace ulpscope

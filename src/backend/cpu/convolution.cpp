@@ -195,6 +195,7 @@ class PiecewiseConvolution final : public Kernel {
 
   PiecewiseConvolution(std::vector<Piece> pieces, Image image) : pieces_(std::move(pieces)), image_(image) {}
 
+  std::string name() const override { return fmt::format("{} pieces, {}", pieces_.size(), pieces_[0].kernel->name()); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const auto count = static_cast<std::int64_t>(pieces_.size());
     parallel_for(image_.count * count, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -31,8 +31,12 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   MatMulSpec spec{*matrices};
   Results results;
   results.scaling.last = true;
-  std::vector<int> inputs{kernel.integers ? read_integers(a, Layout::kDense, false, kernel.layer)
-                                          : read(a, Layout::kDense, kernel.layer)};
+  // By instructions for bytes, where the processor has them: the sums are the same.
+  const bool bytes = kernel.integers && !spec.transpose_a && !spec_.is_constant(a.tensor) &&
+                     spec_.is_constant(b.tensor) && multiplies_bytes(spec.k);
+  std::vector<int> inputs{bytes             ? read_bytes(a, kernel.layer)
+                          : kernel.integers ? read_integers(a, Layout::kDense, false, kernel.layer)
+                                            : read(a, Layout::kDense, kernel.layer)};
   constexpr std::int64_t kLong = 2048;  // oneDNN splits sums of a transposed `a` from here on over threads.
   if (spec.transpose_a && (spec.m == 1 || spec.k >= kLong)) {
     if (spec.m > 1) {
@@ -53,6 +57,12 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     spec.constant_b = [weights] { return weights->integers; };
     spec.key_b = key + "|int8";
     results.scaling.scale = constants_.product_scales(a.quantization, weights->scales, spec.key_b);
+    if (bytes) {
+      spec.type_a = a.quantization.is_unsigned ? DataType::kUInt8 : DataType::kInt8;
+      spec.type_b = DataType::kInt8;
+      spec.constant_b = [weights] { return weights->integers.cast(DataType::kInt8); };
+      spec.key_b += "|bytes";
+    }
   } else {
     spec.constant_b = constants_.source(b);
     spec.key_b =
@@ -78,7 +88,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
           load != nullptr && as_bias(load->operand, spec.bias))
         results.done = user;
   }
-  if (kernel.integers) {
+  if (kernel.integers && !bytes) {
     std::optional<Quantization> computed_b;
     if (!spec_.is_constant(b.tensor)) computed_b = b.quantization;
     const std::vector<std::int64_t> cuts = exact_slices(spec, a.quantization, computed_b);

@@ -55,6 +55,8 @@ class Lowering {
   int read(const Operand& operand, Layout layout, LayerId reader);
   /// The same as 8-bit integers, or as these times their scale again.
   int read_integers(const Operand& operand, Layout layout, bool dequantize, LayerId reader);
+  /// The same integers as bytes, dense.
+  int read_bytes(const Operand& operand, LayerId reader);
   /// An operand of a layer that runs by itself: rounded, or through integers.
   int read_operand(LayerId id, const Operand& operand, Layout layout);
   Tensor constant(const Operand& operand, Layout layout = Layout::kDense);
@@ -152,6 +154,7 @@ class Lowering {
   IdMap<TensorId, ActivationKey> keys_;
   std::map<std::tuple<TensorId, Layout, Rounding, Rounding, bool>, int> variants_;
   std::map<std::tuple<TensorId, Layout, bool>, int> integers_;
+  std::map<TensorId, int> bytes_;
 };
 
 }  // namespace ulpscope::cpu

@@ -30,6 +30,7 @@ class MaxPoolKernel final : public Kernel {
         pads_(pair_of(spec.pads_begin, 0)),
         larger_(program_kernels().binary(Instruction::kMax)) {}
 
+  std::string name() const override { return "maxima of windows"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const float* in = inputs[0]->data<float>();
     float* out = outputs[0]->data<float>();

@@ -17,6 +17,7 @@ class ConcatKernel final : public Kernel {
     for (std::int64_t w : widths_) total_ += w;
   }
 
+  std::string name() const override { return "joined"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     float* out = outputs[0]->data<float>();
     parallel_for(outer_, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, total_)),
@@ -52,6 +53,7 @@ class CutKernel final : public Kernel {
     for (auto* list : {&shape_, &in_, &out_}) std::rotate(list->begin() + 1, list->begin() + 2, list->end());
   }
 
+  std::string name() const override { return "cut"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     ops::copy_strided(DataType::kFloat32, inputs[0]->data<float>() + offset_, in_, outputs[0]->raw(), out_, shape_);
   }
@@ -69,6 +71,7 @@ class RepeatKernel final : public Kernel {
                std::int64_t factor_y, std::int64_t factor_x)
       : batch_(batch), height_(height), width_(width), channels_(channels), factor_y_(factor_y), factor_x_(factor_x) {}
 
+  std::string name() const override { return "repeated"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const float* in = inputs[0]->data<float>();
     float* out = outputs[0]->data<float>();
@@ -98,6 +101,7 @@ class ChannelMeanKernel final : public Kernel {
   ChannelMeanKernel(std::int64_t batch, std::int64_t positions, std::int64_t channels)
       : batch_(batch), positions_(positions), channels_(channels) {}
 
+  std::string name() const override { return "means of channels"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const float* in = inputs[0]->data<float>();
     float* out = outputs[0]->data<float>();

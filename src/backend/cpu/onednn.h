@@ -86,18 +86,19 @@ class PrimitiveKernel final : public Kernel {
 
   PrimitiveKernel(typename Primitive::primitive_desc desc, std::vector<Argument> inputs, Argument output,
                   std::unordered_map<int, PreparedSource> constants)
-      : primitive_(desc),
+      : implementation_(desc.impl_info_str()),
+        primitive_(desc),
         scratchpad_(desc.scratchpad_desc()),
         inputs_(std::move(inputs)),
         output_(std::move(output)),
         constants_(std::move(constants)) {}
 
+  std::string name() const override { return "oneDNN " + implementation_; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     std::unordered_map<int, memory> arguments;
     arguments.reserve(inputs_.size() + constants_.size() + 2);
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(),
-                                                 const_cast<float*>(inputs[i]->data<float>()) + inputs_[i].offset));
+      arguments.emplace(inputs_[i].index, memory(inputs_[i].desc, cpu_engine(), first_element(inputs_[i], *inputs[i])));
     std::vector<std::shared_ptr<const void>> held;
     for (const auto& [index, constant] : constants_) {
       held.push_back(constant());
@@ -111,6 +112,12 @@ class PrimitiveKernel final : public Kernel {
   }
 
  private:
+  static void* first_element(const Argument& argument, const Tensor& tensor) {
+    const std::size_t size = memory::data_type_size(argument.desc.get_data_type());
+    return static_cast<std::byte*>(const_cast<void*>(tensor.raw())) + argument.offset * static_cast<std::int64_t>(size);
+  }
+
+  const std::string implementation_;
   const Primitive primitive_;
   const memory::desc scratchpad_;
   const std::vector<Argument> inputs_;
@@ -154,6 +161,7 @@ inline bool products_depend_on_threads() {
 class OneThreadKernel final : public Kernel {
  public:
   explicit OneThreadKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+  std::string name() const override { return "one thread, " + kernel_->name(); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const ScopedThreads single(1);
     kernel_->run(inputs, outputs);

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <limits>
+#include <map>
 #include <numeric>
-#include <typeinfo>
 
 #include "backend/cpu/lowering.h"
 #include "core/memory.h"
@@ -142,7 +142,23 @@ std::vector<char> CpuPlan::reuse(ActivationStore& store, std::vector<Tensor>& bo
   return runs;
 }
 
-void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, ActivationStore* kept) const {
+namespace {
+
+void run_timed(const Kernel& kernel, std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs,
+               StepTime& time) {
+  const auto start = std::chrono::steady_clock::now();
+  kernel.run(inputs, outputs);
+  const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
+  time.microseconds = std::min(time.microseconds, taken.count());
+  time.bytes = 0;
+  for (const Tensor* tensor : inputs) time.bytes += tensor != nullptr ? static_cast<double>(tensor->bytes()) : 0;
+  for (const Tensor* tensor : outputs) time.bytes += tensor != nullptr ? static_cast<double>(tensor->bytes()) : 0;
+}
+
+}  // namespace
+
+void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, ActivationStore* kept,
+                        std::span<StepTime> times) const {
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
   auto value = made_.values.begin();
@@ -154,20 +170,10 @@ void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, 
       out.clear();
       for (int slot : step.inputs) in.push_back(slot < 0 ? nullptr : &bound[slot]);
       for (int slot : step.outputs) out.push_back(slot < 0 ? nullptr : &bound[slot]);
-      const auto t0 = std::chrono::steady_clock::now();
-      step.kernel->run(in, out);
-      if (getenv("UPROF")) {
-        const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - t0).count();
-        const Layer* l = step.layer == kNone ? nullptr : &spec_->network->layer(step.layer);
-        std::string sh;
-        for (auto* t : out)
-          if (t) sh += to_string(t->shape());
-        sh += " <-";
-        for (auto* t : in)
-          if (t) sh += to_string(t->shape());
-        fprintf(stderr, "PROF %zu %s %s %.1f %s\n", i, l ? l->op->name.data() : "-", typeid(*step.kernel).name(), us,
-                sh.c_str());
-      }
+      if (times.empty())
+        step.kernel->run(in, out);
+      else
+        run_timed(*step.kernel, in, out, times[i]);
     }
     for (; value != made_.values.end() && value->step == static_cast<int>(i); ++value)
       if (run && kept != nullptr && value->kept && !kept->contains(value->key))
@@ -175,7 +181,34 @@ void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, 
   }
 }
 
-std::vector<Tensor> CpuPlan::run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const {
+std::vector<StepTime> CpuPlan::profile(std::span<const Tensor> inputs) const {
+  constexpr int kRuns = 8;
+  std::vector<StepTime> times;
+  for (const Step& step : made_.steps)
+    times.push_back({step.layer, step.kernel->name(), std::numeric_limits<double>::infinity()});
+  for (int run = 0; run < kRuns; ++run) execute(inputs, nullptr, false, times);
+  // The products of a layer are those of its longest step; the others bring operands to it.
+  std::map<LayerId, std::size_t> longest;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const auto [found, is_new] = longest.emplace(times[i].layer, i);
+    if (!is_new && times[i].microseconds > times[found->second].microseconds) found->second = i;
+  }
+  for (const auto& [l, step] : longest) {
+    if (l == kNone) continue;
+    const Layer& layer = spec_->network->layer(l);
+    if (layer.op->multiply_adds == nullptr || layer.output(0) == kNone || !spec_->shape(layer.outputs[0])) continue;
+    std::vector<const Shape*> shapes;
+    for (TensorId id : layer.inputs) shapes.push_back(id != kNone && spec_->shape(id) ? &*spec_->shape(id) : nullptr);
+    if (shapes.size() < 2 || shapes[0] == nullptr || shapes[1] == nullptr) continue;
+    times[step].multiply_adds = layer.op->multiply_adds(layer, shapes, *spec_->shape(layer.outputs[0]));
+    for (TensorId id : present(layer.inputs))
+      if (spec_->is_constant(id)) times[step].bytes += static_cast<double>(spec_->value(id).bytes());
+  }
+  return times;
+}
+
+std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationStore* store, bool keep,
+                                     std::span<StepTime> times) const {
   const std::shared_ptr<std::byte> arena = weights_.arena(arena_bytes_);
   Workspace workspace = take_workspace(arena.get());
   std::vector<Tensor>& bound = workspace.bound;
@@ -196,7 +229,7 @@ std::vector<Tensor> CpuPlan::run(std::span<const Tensor> inputs, ActivationStore
   }
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
     if (made_.slots[i].alias >= 0) bound[i] = bound[made_.slots[i].alias].reshaped(made_.slots[i].shape);
-  run_steps(bound, runs, keep ? store : nullptr);
+  run_steps(bound, runs, keep ? store : nullptr, times);
   std::vector<Tensor> results;
   for (int slot : made_.outputs) {
     const auto i = static_cast<std::size_t>(slot);

@@ -52,10 +52,15 @@ class CpuPlan final : public Plan {
   CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
           const IdMap<LayerId, GraphFunction>& subgraphs);
 
-  std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override;
+  std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override {
+    return execute(inputs, store, keep, {});
+  }
+  std::vector<StepTime> profile(std::span<const Tensor> inputs) const override;
   std::size_t arena_bytes() const noexcept override { return arena_bytes_; }
 
  private:
+  std::vector<Tensor> execute(std::span<const Tensor> inputs, ActivationStore* store, bool keep,
+                              std::span<StepTime> times) const;
   void place_slots();
   void choose_kept_values();
   /// True for an output that a step writes to its very end: every run binds a new tensor to it, and hands that out.
@@ -68,7 +73,9 @@ class CpuPlan final : public Plan {
   Workspace take_workspace(std::byte* arena) const;
   /// Binds the slots whose values the store has, and tells for each step whether it has to run.
   std::vector<char> reuse(ActivationStore& store, std::vector<Tensor>& bound) const;
-  void run_steps(std::vector<Tensor>& bound, std::span<const char> runs, ActivationStore* kept) const;
+  /// `times`: empty, or one per step, whose time becomes the least of what it was and what it is.
+  void run_steps(std::vector<Tensor>& bound, std::span<const char> runs, ActivationStore* kept,
+                 std::span<StepTime> times) const;
 
   Steps made_;
   std::vector<char> fresh_;  ///< Per slot: see is_fresh_output.

@@ -13,11 +13,15 @@ namespace {
 
 using namespace onednn;
 
+memory::data_type data_kind(DataType type) {
+  return type == DataType::kInt8 ? DataKind::s8 : type == DataType::kUInt8 ? DataKind::u8 : DataKind::f32;
+}
+
 std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
   const bool sliced = spec.k_end != 0;
   const std::int64_t slice = sliced ? spec.k_end - spec.k_begin : spec.k;
   const auto operand = [](const std::vector<std::int64_t>& batch, std::int64_t rows, std::int64_t columns,
-                          bool transposed) {
+                          bool transposed, DataType type) {
     Dims dims(batch.begin(), batch.end());
     dims.push_back(transposed ? columns : rows);
     dims.push_back(transposed ? rows : columns);
@@ -26,17 +30,17 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
       std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
       std::swap(strides[dims.size() - 1], strides[dims.size() - 2]);
     }
-    return strided(dims, strides);
+    return memory::desc(dims, data_kind(type), strides);
   };
   // A slice of k has the strides of the whole.
   const auto slice_of = [&](const memory::desc& whole, std::size_t k_from_end) {
     Dims dims = whole.get_dims();
     const Dims strides = whole.get_strides();
     dims[dims.size() - k_from_end] = slice;
-    return strided(dims, strides);
+    return memory::desc(dims, whole.get_data_type(), strides);
   };
-  const memory::desc a = slice_of(operand(spec.batch_a, spec.m, spec.k, spec.transpose_a), 1);
-  const memory::desc b = slice_of(operand(spec.batch_b, spec.k, spec.n, spec.transpose_b), 2);
+  const memory::desc a = slice_of(operand(spec.batch_a, spec.m, spec.k, spec.transpose_a, spec.type_a), 1);
+  const memory::desc b = slice_of(operand(spec.batch_b, spec.k, spec.n, spec.transpose_b, spec.type_b), 2);
   const std::int64_t offset_a = spec.k_begin * (spec.transpose_a ? spec.m : 1);
   const std::int64_t offset_b = spec.k_begin * (spec.transpose_b ? 1 : spec.n);
   Dims out_dims;
@@ -45,7 +49,7 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
   out_dims.push_back(spec.n);
   const memory::desc out = strided(out_dims, ops::strides_of(out_dims));
   const bool constant = static_cast<bool>(spec.constant_b);
-  const memory::desc b_any = constant ? memory::desc(b.get_dims(), DataKind::f32, memory::format_tag::any) : b;
+  const memory::desc b_any = constant ? memory::desc(b.get_dims(), b.get_data_type(), memory::format_tag::any) : b;
   Dims bias_dims(out_dims.size(), 1);
   bias_dims.back() = spec.n;
   const memory::desc bias = strided(bias_dims, ops::strides_of(bias_dims));
@@ -78,6 +82,7 @@ class PiecewiseMatMul final : public Kernel {
   PiecewiseMatMul(std::unique_ptr<Kernel> piece, std::unique_ptr<Kernel> last, std::int64_t count, Stride stride)
       : piece_(std::move(piece)), last_(std::move(last)), count_(count), stride_(stride) {}
 
+  std::string name() const override { return fmt::format("{} pieces, {}", count_, piece_->name()); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const auto compute = [&](std::int64_t begin, std::int64_t end) {
       const ScopedThreads single(1);
@@ -131,7 +136,17 @@ std::unique_ptr<Kernel> make_piecewise_matmul(const MatMulSpec& spec, const Obje
 }  // namespace
 
 std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
-  return products_depend_on_threads() ? make_piecewise_matmul(spec, cache) : make_whole_matmul(spec, cache);
+  const bool depends = products_depend_on_threads() && spec.type_a == DataType::kFloat32;  // Sums of integers do not.
+  return depends ? make_piecewise_matmul(spec, cache) : make_whole_matmul(spec, cache);
+}
+
+bool multiplies_bytes(std::int64_t k) {
+  constexpr std::int64_t kLongest = (std::int64_t{1} << 31) / (256 * 128) - 1;  // In 32 bits; oneDNN adds 128 to int8.
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  const bool has_dot_products = isa == dnnl::cpu_isa::avx2_vnni || isa == dnnl::cpu_isa::avx2_vnni_2 ||
+                                (static_cast<int>(isa) & static_cast<int>(dnnl::cpu_isa::avx512_core_vnni)) ==
+                                    static_cast<int>(dnnl::cpu_isa::avx512_core_vnni);
+  return has_dot_products && isa != dnnl::cpu_isa::isa_default && k <= kLongest;
 }
 
 }  // namespace ulpscope::cpu

@@ -28,9 +28,14 @@ struct MatMulSpec : MatrixShape {
   /// The product takes only k_begin <= k < k_end of both operands; k_end 0: all of k.
   std::int64_t k_begin = 0, k_end = 0;
   ConstantSource constant_b;  ///< Rounded; empty: b is an input.
-  std::string key_b;          ///< Names constant_b with everything done to it.
-  Tensor bias;                ///< If any, n elements.
+  /// float32, or the types of bytes (a: int8 or uint8, b: int8): the exact sums, rounded to float32 once. Without bias.
+  DataType type_a = DataType::kFloat32, type_b = DataType::kFloat32;
+  std::string key_b;  ///< Names constant_b with everything done to it.
+  Tensor bias;        ///< If any, n elements.
 };
+
+/// This processor multiplies bytes, and sums of so many products of them are exact.
+bool multiplies_bytes(std::int64_t k);
 
 /// Inputs of the kernel: a, b (unless constant). Output: dense [batch..., m, n].
 std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);

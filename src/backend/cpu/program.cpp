@@ -70,6 +70,7 @@ class ProgramKernel final : public Kernel {
     return kernel;
   }
 
+  std::string name() const override { return "program"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     if (rows_ * inner_ * outer_count_ == 0) return;
     std::vector<const float*> in(inputs.size());

@@ -65,6 +65,7 @@ class RecurrentKernel final : public Kernel {
   RecurrentKernel(RecurrentSpec spec, PreparedSource weights)
       : spec_(std::move(spec)), packed_(spec_.form), weights_(std::move(weights)) {}
 
+  std::string name() const override { return "recurrence"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const ops::RecurrentSizes& s = spec_.form.sizes;
     const std::shared_ptr<const void> weights = weights_();

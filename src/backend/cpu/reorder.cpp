@@ -21,6 +21,7 @@ class ReorderKernel final : public Kernel {
   ReorderKernel(std::int64_t batch, std::int64_t rows, std::int64_t columns, Rounding rounding)
       : batch_(batch), rows_(rows), columns_(columns), rounding_(rounding) {}
 
+  std::string name() const override { return "reorder"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const std::array<std::int64_t, 3> from{rows_ * columns_, 1, columns_}, to{rows_ * columns_, rows_, 1};
     float* out = outputs[0]->data<float>();

@@ -21,7 +21,8 @@ class CudaPlan final : public Plan {
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override;
   std::size_t arena_bytes() const noexcept override { return arena_bytes_; }
   std::optional<double> microseconds() const override;
-  std::vector<StepTime> step_times() const override;
+  /// Of what runs on the GPU; inputs are those of the last run.
+  std::vector<StepTime> profile(std::span<const Tensor> inputs) const override;
 
  private:
   void place();

@@ -23,6 +23,7 @@ bool is_plain(DataType type) { return type != DataType::kFloat64 && type != Data
 class IndexCheck final : public Kernel {
  public:
   IndexCheck(const Layer& layer, std::int64_t size) : layer_(layer), size_(size) {}
+  std::string name() const override { return "check of indices"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const>) const override {
     const Tensor indices = inputs[0]->cast(DataType::kInt64);
     for (std::int64_t index : indices.values<std::int64_t>())
