@@ -5,9 +5,11 @@
 #include "console.h"
 #include "core/file.h"
 #include "interrupt.h"
+#include "ops/registry.h"
 #include "tools/calibrate.h"
 #include "tools/engine_report.h"
 #include "tools/network_setup.h"
+#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -66,6 +68,14 @@ void save_engine_files(const RunOptions& options, const Engine& engine) {
     write_file(*options.config.save_tactics, engine.tactic_replay_json());
   }
   if (options.network.save_engine) {
+    for (const Layer& layer : engine.network().layers)
+      if (op_registry().find(layer.op->domain, layer.op->name) == nullptr)
+        throw Error(
+            ErrorCode::kUnsupported,
+            fmt::format(
+                "[engine] --save-engine: expected operators of ulpscope's own, got layer '{}' ({}), which runs in "
+                "ONNX Runtime; try an ONNX file: `convert`, or `run` without --save-engine",
+                layer.name, layer.op->name));
     log_info("Saving engine to " + *options.network.save_engine);
     const WritingFile writing;
     engine.save(*options.network.save_engine);

@@ -32,6 +32,7 @@ Importer::Importer(const ModelFile& file, const OpRegistry& ops, TensorReader& r
 std::shared_ptr<Network> Importer::run() {
   Built built = import_graph(file_.proto.graph(), opsets_, nullptr);
   if (!unknown_.empty()) report_unknown_operators();
+  if (!foreign_.empty()) warn_of_foreign_layers();
   built.network->source = file_.source;
   built.network->check();
   infer_types(*built.network);
@@ -42,13 +43,24 @@ void Importer::fail(ErrorCode code, const std::string& message) const {
   throw Error(code, fmt::format("[import] {}: {}", file_.source, message));
 }
 
+std::string Importer::UnknownOperator::full_name() const { return domain.empty() ? name : domain + "." + name; }
+
+void Importer::warn_of_foreign_layers() const {
+  constexpr std::size_t kMostNames = 8;
+  std::vector<std::string> names;
+  for (const UnknownOperator& op : foreign_)
+    if (names.size() < kMostNames) names.push_back(fmt::format("'{}' ({})", op.node, op.full_name()));
+  if (foreign_.size() > kMostNames) names.push_back(fmt::format("{} others", foreign_.size() - kMostNames));
+  log_warning(fmt::format(
+      "[import] {}: {} layer{} in ONNX Runtime, in float32 whatever is asked for, since ulpscope does not have "
+      "the operators: {}",
+      file_.source, foreign_.size(), foreign_.size() == 1 ? " runs" : "s run", fmt::join(names, ", ")));
+}
+
 void Importer::report_unknown_operators() const {
-  const auto full_name = [](const UnknownOperator& op) {
-    return op.domain.empty() ? op.name : op.domain + "." + op.name;
-  };
   std::set<std::string> others;
-  for (const auto& op : unknown_) others.insert(full_name(op));
-  others.erase(full_name(unknown_.front()));
+  for (const auto& op : unknown_) others.insert(op.full_name());
+  others.erase(unknown_.front().full_name());
   std::string message =
       fmt::format("operator '{}' (domain '{}') of node '{}' is not supported", unknown_.front().name,
                   unknown_.front().domain.empty() ? "ai.onnx" : unknown_.front().domain, unknown_.front().node);
@@ -198,7 +210,7 @@ std::unordered_set<std::string> Importer::constants_read_as_tensors(const onnx::
     if (scope.constants.contains(name)) result.insert(name);
   };
   for (const FlatNode& node : nodes) {
-    const OpDef* op = find_op(node);
+    const OpDef* op = find_op_anywhere(node);
     for (int i = 0; i < node.proto->input_size(); ++i)
       if (!reads_as_weight(op, i)) use(node.proto->input(i));
   }
@@ -208,6 +220,11 @@ std::unordered_set<std::string> Importer::constants_read_as_tensors(const onnx::
 
 const OpDef* Importer::find_op(const FlatNode& node) const {
   return ops_.find(domain_of(node.proto->domain()), node.proto->op_type());
+}
+
+const OpDef* Importer::find_op_anywhere(const FlatNode& node) const {
+  const OpDef* op = find_op(node);
+  return op != nullptr ? op : ops_.find_elsewhere(domain_of(node.proto->domain()), node.proto->op_type());
 }
 
 int Importer::opset_of(const FlatNode& node) const {
@@ -256,7 +273,9 @@ void Importer::check_counts(const onnx::NodeProto& node, const OpDef& op, int op
 
 void Importer::add_node(const FlatNode& flat, Scope& scope, const std::unordered_set<std::string>& as_tensors) {
   const onnx::NodeProto& node = *flat.proto;
-  const OpDef* op = find_op(flat);
+  const OpDef* op = find_op_anywhere(flat);
+  if (op != nullptr && find_op(flat) == nullptr)
+    foreign_.push_back({node.op_type(), domain_of(node.domain()), node_name(node)});
   if (op == nullptr) {
     unknown_.push_back({node.op_type(), domain_of(node.domain()), node_name(node)});
     for (const auto& output : node.output())
