@@ -158,7 +158,7 @@ def pretend_wheel(program: pathlib.Path, place: pathlib.Path) -> None:
     with zipfile.ZipFile(place / f"ulpscope-{VERSION}-py3-none-any.whl", "w") as archive:
         for name, content in files.items():
             entry = zipfile.ZipInfo(name)
-            entry.external_attr = (0o755 if name.startswith("ulpscope/bin/") else 0o644) << 16
+            entry.external_attr = (0o100755 if name.startswith("ulpscope/bin/") else 0o100644) << 16
             archive.writestr(entry, content)
         archive.writestr(f"{info}/RECORD", record + f"{info}/RECORD,,\n")
 

@@ -272,7 +272,7 @@ def _sum_of_times(answer: Json) -> List[str]:
     rest = total - layers - casts
     parts = [f"layers {_time(layers)}", f"{plural(time['cast_count'], 'cast')} {_time(casts)}"]
     if abs(rest) > _SHOWN * total:
-        parts.append(f"groups of layers that the answer {'splits' if rest > 0 else 'joins'} {_time(rest) if rest > 0 else '-' + _time(-rest)}")
+        parts.append(f"fusion and types between neighbors {_time(rest) if rest > 0 else '-' + _time(-rest)}")
     return [f"The estimated {_time(total)} are: {', '.join(parts)}."]
 
 
