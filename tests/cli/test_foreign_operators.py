@@ -126,6 +126,9 @@ def test_engine_files_cannot_hold_them(run, tmp_path):
     distances(tmp_path / "m.onnx")
     done = run("run", "m.onnx", "--trt", "--save-engine", "m.engine")
     assert done.code == 1 and "--save-engine: expected operators of ulpscope's own, got layer 'Distances' (CDist)" in done.text, done
+    inside_of_a_body(tmp_path / "m.onnx")
+    done = run("run", "m.onnx", "--trt", "--input-shapes", "x:[2,2]", "--save-engine", "m.engine")
+    assert done.code == 1 and "got layer 'Inner' (CDist)" in done.text, done
     assert not (tmp_path / "m.engine").exists()
 
 
