@@ -28,6 +28,12 @@ def table() -> str:
         "",
         "Operators with a derivative take part in gradients (`OpDef::adjoint`); through the others, and through integers,",
         "there is none: it is 0 almost everywhere, or not written.",
+        "",
+        "Other operators that ONNX Runtime has (the rest of com.microsoft, ai.onnx.ml, ...) run there, each layer in a session of",
+        "its own in the Python worker, and one warning names the layers: in float32 on one thread, never lowered, without a derivative,",
+        "and at no estimated cost. Sequences, strings and operators with graphs of their own cannot run so, engine files cannot",
+        "hold such layers, and what ONNX Runtime does not have either (EfficientNMS_TRT, plugins) is refused by name;",
+        "`--trt-outputs` with tensors ahead of it leaves it out.",
     ]
     for domain in sorted({op[0] for op in known}):
         chosen = [op for op in known if op[0] == domain]

@@ -12,8 +12,10 @@ void RunnerSelectArgs::declare(OptionTable& table) {
   table.ordered("--trt", runners, "Run inference using ulpscope's engine (or a real TensorRT, see --trt-backend)");
   table.words({"--tf"}, Arity::kNone, "", "Run inference using TensorFlow")
       .refuse("there is no TensorFlow runner; convert the model to ONNX and use --onnxrt");
-  table.words({"--pluginref"}, Arity::kNone, "", "Run inference using Polygraphy's plugin reference")
-      .refuse("there is no plugin reference runner; use --onnxrt");
+  table.ordered(
+      "--pluginref", runners,
+      "Run inference using the simplest kernels, layer by layer in float32, with sums in float64 (Polygraphy's plugin "
+      "reference, for all operators)");
 }
 
 void OnnxrtArgs::declare(OptionTable& table) {

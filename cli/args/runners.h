@@ -8,7 +8,7 @@
 namespace ulpscope::cli {
 
 struct RunnerSelectArgs {
-  Ordered runners;  ///< "--trt", "--onnxrt", in the order typed.
+  Ordered runners;  ///< "--trt", "--onnxrt", "--pluginref", in the order typed.
 
   void declare(OptionTable& table);
 };

@@ -67,7 +67,7 @@ std::string series(const std::vector<std::string>& words) {
 std::string about(const RunOptions& options) {
   std::vector<std::string> names;
   for (const std::string& runner : options.runners.runners)
-    names.emplace_back(runner == "--trt" ? "TensorRT" : "ONNX-Runtime");
+    names.emplace_back(runner == "--trt" ? "TensorRT" : runner == "--onnxrt" ? "ONNX-Runtime" : "Plugin CPU Reference");
   std::string text;
   if (!names.empty())
     text += fmt::format("# This script {} {} {} {}.\n", names.size() > 1 ? "compares" : "runs",
@@ -100,8 +100,9 @@ std::string polygraphy_script(const RunOptions& options, const std::string& comm
   if (!options.runners.runners.empty()) add_data_loader(options, script);
   std::vector<std::string> runners;
   for (const std::string& runner : options.runners.runners)
-    runners.push_back(runner == "--trt" ? tensorrt_runner_code(options, script)
-                                        : onnxruntime_runner_code(options, script));
+    runners.push_back(runner == "--trt"      ? tensorrt_runner_code(options, script)
+                      : runner == "--onnxrt" ? onnxruntime_runner_code(options, script)
+                                             : reference_runner_code(options, script));
   const std::vector<std::string> comparisons = comparison_code(options, script);
 
   std::string body;

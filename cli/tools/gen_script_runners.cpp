@@ -28,6 +28,15 @@ class RunnerCode {
     return Call("OnnxrtRunner").positional(script_.loader("build_onnxrt_session", session.text())).text();
   }
 
+  std::string reference_runner() {
+    script_.add_import("polygraphy.backend.onnx", "GsFromOnnx");
+    script_.add_import("polygraphy.backend.pluginref", "PluginRefRunner");
+    const std::string model = changed_model(true, true);
+    return Call("PluginRefRunner")
+        .positional(script_.loader("pluginref", Call("GsFromOnnx").positional(model).text()))
+        .text();
+  }
+
   std::string tensorrt_runner() {
     script_.lazy_tensorrt();
     script_.add_import("polygraphy.backend.trt", "EngineFromBytes");
@@ -127,13 +136,23 @@ class RunnerCode {
     return "constants.MARK_ALL";
   }
 
-  /// The model after everything that options change about it; a path where they change nothing.
-  std::string changed_onnx(bool outputs, bool saving) {
+  bool marks_outputs() const {
     const OnnxLoadArgs& onnx = options_.onnx;
-    const bool marks =
-        outputs && (!onnx.outputs.empty() || !onnx.exclude_outputs.empty() || !onnx.outputs_by_type.empty());
+    return !onnx.outputs.empty() || !onnx.exclude_outputs.empty() || !onnx.outputs_by_type.empty();
+  }
+
+  /// The bytes of `changed_model`; the path where options change nothing.
+  std::string changed_onnx(bool outputs, bool saving) {
+    const bool changes =
+        (outputs && marks_outputs()) || (saving && options_.onnx.save_path) || options_.onnx.fp_to_fp16;
+    return changes || edits_loading() ? serialized(changed_model(outputs, saving)) : model_path();
+  }
+
+  /// The model after everything that options change about it.
+  std::string changed_model(bool outputs, bool saving) {
+    const OnnxLoadArgs& onnx = options_.onnx;
+    const bool marks = outputs && marks_outputs();
     saving = saving && onnx.save_path;
-    if (!marks && !saving && !onnx.fp_to_fp16 && !edits_loading()) return model_path();
     std::string model = loaded_onnx();
     if (marks) {
       script_.add_import("polygraphy.backend.onnx", "ModifyOutputs as ModifyOnnxOutputs");
@@ -159,7 +178,7 @@ class RunnerCode {
                            .named("all_tensors_to_one_file", onnx.many_files ? "False" : "")
                            .text());
     }
-    return serialized(model);
+    return model;
   }
 
   void add_profiles() {
@@ -299,6 +318,10 @@ class RunnerCode {
 
 std::string onnxruntime_runner_code(const RunOptions& options, PythonScript& script) {
   return RunnerCode(options, script).onnxruntime_runner();
+}
+
+std::string reference_runner_code(const RunOptions& options, PythonScript& script) {
+  return RunnerCode(options, script).reference_runner();
 }
 
 std::string tensorrt_runner_code(const RunOptions& options, PythonScript& script) {

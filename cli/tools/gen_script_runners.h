@@ -11,6 +11,7 @@ namespace ulpscope::cli {
 /// Adds loaders to `script` and returns the expression of the runner. Throws Error for options that Polygraphy has no
 /// words for.
 std::string onnxruntime_runner_code(const RunOptions& options, PythonScript& script);
+std::string reference_runner_code(const RunOptions& options, PythonScript& script);
 std::string tensorrt_runner_code(const RunOptions& options, PythonScript& script);
 /// The same for the builder configuration alone.
 std::string tensorrt_config_code(const RunOptions& options, PythonScript& script);

@@ -12,8 +12,8 @@
 #include "graph/outputs.h"
 #include "interrupt.h"
 #include "onnx/import.h"
-#include "ops/registry.h"
 #include "precision/repair.h"
+#include "runners/foreign_operators.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -42,12 +42,12 @@ std::map<std::string, Shape> typical_shapes(const NetworkArgs& options, const Ne
 std::unique_ptr<ScriptHost> make_script_host(const OnnxLoadArgs& onnx, const PythonLimitArgs& limits) {
   ScriptHost::Callbacks callbacks;
   callbacks.import_path = [&onnx](const std::filesystem::path& path) {
-    return import_onnx(path, op_registry(), onnx.import_options());
+    return import_onnx(path, registry_with_onnxruntime(), onnx.import_options());
   };
   callbacks.import_bytes = [&onnx](std::span<const std::byte> bytes) {
-    return import_onnx(bytes, "the bytes that the script passed", op_registry(), onnx.import_options());
+    return import_onnx(bytes, "the bytes that the script passed", registry_with_onnxruntime(), onnx.import_options());
   };
-  callbacks.ops = &op_registry();
+  callbacks.ops = &registry_with_onnxruntime();
   WorkerOptions worker = default_worker_options();
   worker.interrupted = interrupted;
   worker.call_limit = limits.call_limit();
@@ -69,7 +69,7 @@ Model load_network(const NetworkArgs& args, ScriptHost& host) {
   if (args.model.type() == ModelType::kOnnx) {
     ImportOptions options = args.onnx.import_options();
     options.outputs = args.network.outputs.empty() ? args.onnx.outputs : args.network.outputs;
-    network = import_onnx(args.model.path(), op_registry(), options);
+    network = import_onnx(args.model.path(), registry_with_onnxruntime(), options);
   } else {
     ScriptNetwork made = host.load_network(ScriptName::parse(*args.model.model, "load_network"));
     build.strongly_typed = build.strongly_typed || made.strongly_typed;

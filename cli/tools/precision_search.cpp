@@ -68,9 +68,6 @@ class PrecisionSearchTool : public Tool {
     options_.calibration_seconds = kCalibrationShare * search.time_limit;
     PrecisionSetup setup = make_precision_setup(options_);
     setup.model.loaded().build.constraints = ConstraintMode::kObey;
-    if (!criterion_.metric && !criterion_.metric_script && search.criterion.atol.empty() &&
-        search.criterion.rtol.empty())
-      set_usual_tolerance(setup.model.loaded().build, search.criterion);
     setup.model.loaded().network_words = network_words();
     const std::vector<TensorsByName> samples = load_samples(setup, search);
     check_interrupted();
@@ -104,20 +101,6 @@ class PrecisionSearchTool : public Tool {
   }
 
  private:
-  /// 1e-5, which `run` takes, is beyond what any narrow type can meet.
-  static void set_usual_tolerance(const BuildOptions& build, CriterionOptions& criterion) {
-    const auto [type, threshold] = build.int8 || build.fp8 ? std::pair("int8", 5e-2)
-                                   : build.bf16            ? std::pair("bf16", 3e-2)
-                                   : build.fp16            ? std::pair("fp16", 5e-3)
-                                                           : std::pair("tf32", 5e-3);
-    log_warning(
-        fmt::format("[search] No tolerance was given: --metric rel-l2 --threshold {} is taken, which is usual "
-                    "for {}; try the one that your application needs",
-                    threshold, type));
-    criterion.metric = "rel-l2";
-    criterion.threshold = threshold;
-  }
-
   /// A precision to fall back to has to be enabled.
   void enable_ladder(const SearchOptions& search) {
     for (const Precision rung : search.ladder) {

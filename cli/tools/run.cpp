@@ -9,8 +9,11 @@
 #include "console.h"
 #include "core/file.h"
 #include "core/parallel.h"
+#include "graph/outputs.h"
 #include "interrupt.h"
+#include "onnx/import.h"
 #include "runners/engine_runner.h"
+#include "runners/foreign_operators.h"
 #include "runners/onnxruntime_runner.h"
 #include "runners/tensorrt_runner.h"
 #include "tools/answer_options.h"
@@ -179,12 +182,36 @@ class RunTool : public Tool {
     }
   }
 
-  std::unique_ptr<Runner> make_onnxruntime(ScriptHost& host) {
+  void check_onnx(const char* runner) const {
     if (options_.model.type() != ModelType::kOnnx)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[model] --onnxrt: expected an ONNX model, got '{}'; try comparing "
-                              "with results of an ONNX model through --load-outputs",
-                              *options_.model.model));
+      throw Error(ErrorCode::kUnsupported, fmt::format("[model] {}: expected an ONNX model, got '{}'; try comparing "
+                                                       "with results of an ONNX model through --load-outputs",
+                                                       runner, *options_.model.model));
+  }
+
+  /// The model as ONNX Runtime gets it, by the backend that others are compared with.
+  std::unique_ptr<Runner> make_reference() {
+    check_onnx("--pluginref");
+    return make_engine_runner(
+        [this] {
+          const OnnxLoadArgs& onnx = options_.onnx;
+          ImportOptions import = onnx.import_options();
+          import.outputs = onnx.outputs;
+          const std::shared_ptr<Network> network =
+              import_onnx(options_.model.path(), registry_with_onnxruntime(), import);
+          if (!onnx.outputs.empty()) mark_outputs(*network, onnx.outputs);
+          if (!onnx.exclude_outputs.empty()) unmark_outputs(*network, onnx.exclude_outputs);
+          BuildOptions build;
+          build.backend = "plain";
+          build.fusion = Fusion::kNone;
+          build.threads = options_.config.num_threads();
+          return Engine::build(network, build);
+        },
+        "pluginref-runner");
+  }
+
+  std::unique_ptr<Runner> make_onnxruntime(ScriptHost& host) {
+    check_onnx("--onnxrt");
     return make_onnxruntime_runner(options_.model.path(),
                                    options_.onnxrt.options(options_.onnx, options_.config.num_threads()),
                                    options_.inference.use_subprocess ? nullptr : host.data_worker());
@@ -203,7 +230,9 @@ class RunTool : public Tool {
     if (options_.runners.runners.empty()) return {};
     std::vector<std::unique_ptr<Runner>> runners;
     for (const std::string& runner : options_.runners.runners)
-      runners.push_back(runner == "--trt" ? make_trt(host) : make_onnxruntime(host));
+      runners.push_back(runner == "--trt"      ? make_trt(host)
+                        : runner == "--onnxrt" ? make_onnxruntime(host)
+                                               : make_reference());
     InferenceOutcome outcome = run_inference(options_, runners, host, profile_shapes(options_.config, options_.model));
     engine_.reset();
     if (options_.inference.save_inputs) {

@@ -5,9 +5,11 @@
 #include "console.h"
 #include "core/file.h"
 #include "interrupt.h"
+#include "ops/registry.h"
 #include "tools/calibrate.h"
 #include "tools/engine_report.h"
 #include "tools/network_setup.h"
+#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -35,6 +37,17 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   no_effect(options.config.constraints.has_value(), "--precision-constraints");
   no_effect(options.config.fusion.has_value(), "--fusion");
   return Engine::load(options.model.path(), options.config.num_threads());
+}
+
+/// A layer that another program runs, in the network or a body; null: none.
+const Layer* foreign_layer(const Network& network) {
+  for (const Layer& layer : network.layers) {
+    if (op_registry().find(layer.op->domain, layer.op->name) == nullptr) return &layer;
+    for (const auto& [name, value] : layer.attributes.all())
+      if (const auto* body = std::get_if<Subgraph>(&value))
+        if (const Layer* found = foreign_layer(*body->network)) return found;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -66,6 +79,12 @@ void save_engine_files(const RunOptions& options, const Engine& engine) {
     write_file(*options.config.save_tactics, engine.tactic_replay_json());
   }
   if (options.network.save_engine) {
+    if (const Layer* layer = foreign_layer(engine.network()))
+      throw Error(
+          ErrorCode::kUnsupported,
+          fmt::format("[engine] --save-engine: expected operators of ulpscope's own, got layer '{}' ({}), which "
+                      "runs in ONNX Runtime; try an ONNX file: `convert`, or `run` without --save-engine",
+                      layer->name, layer->op->name));
     log_info("Saving engine to " + *options.network.save_engine);
     const WritingFile writing;
     engine.save(*options.network.save_engine);

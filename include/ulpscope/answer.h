@@ -161,6 +161,12 @@ struct Answer {
   double time_us = 0;          ///< Estimated on the target: the answer,
   double time_low_us = 0;      ///< everything low,
   double time_high_us = 0;     ///< everything in the highest precision.
+  /// Of `time_us`, what casts between precisions take. Not known of other sets than the search's own.
+  struct Casts {
+    int count = 0;
+    double time_us = 0;
+  };
+  std::optional<Casts> casts;
   std::string target;
   std::vector<Trial> trials;
   /// The best set of each objective among those that were proven: that pass like the answer, which is one of them.

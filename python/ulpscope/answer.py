@@ -292,3 +292,15 @@ class Answer:
             + (f"<ul>{repairs}</ul>" if repairs else "")
             + "</div>"
         )
+
+
+def as_answer(answer: Union[Answer, str, os.PathLike[str]], what: str = "answer") -> Answer:
+    """An answer, or the one in a file. Raises as Answer.load; Error(INVALID_ARGUMENT) for anything else."""
+    if isinstance(answer, Answer):
+        return answer
+    if isinstance(answer, (str, os.PathLike)):
+        return Answer.load(answer)
+    raise Error(
+        ErrorCode.INVALID_ARGUMENT,
+        f"[{what}] expected an ulpscope.Answer or the path of one, got {type(answer).__name__}",
+    )

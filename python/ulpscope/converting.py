@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from .answer import Answer, Judgement
+from .answer import Answer, Judgement, as_answer
 from .calibration import Calibration, calibrate_samples, use_calibration
 from .criterion import Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, samples_of
@@ -51,7 +51,7 @@ class ConvertReport:
 
 def convert(
     model: Model,
-    answer: Optional[Answer] = None,
+    answer: Optional[Union[Answer, str, os.PathLike[str]]] = None,
     precision: Union[str, Sequence[str]] = "fp16",
     keep: Union[str, Sequence[str]] = (),
     io_types: Optional[Mapping[str, str]] = None,
@@ -75,7 +75,7 @@ def convert(
     """The model with weights and casts in the types that its layers compute in; as `ulpscope convert`.
 
     model:     a path, bytes, or an onnx.ModelProto; that of the answer.
-    answer:    of ulpscope.search: its precisions, layers and repairs. None: `precision`, of layers not in `keep`.
+    answer:    of ulpscope.search, or its file: its precisions, layers and repairs. None: `precision`, of layers not in `keep`.
     precision: without an answer: "fp16", "bf16", "int8", or several: what int8 does not suit takes the other one.
     keep:      layers that stay in float32: names of layers or nodes, operators, patterns. lower: these alone are lowered.
                layer_precisions: {layer: "float32" | "float16" | "bfloat16" | "int8"}.
@@ -100,6 +100,7 @@ def convert(
     """
     source = Source(model)
     if answer is not None:
+        answer = as_answer(answer)
         if answer.verdict != "found":
             import logging
 

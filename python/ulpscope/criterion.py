@@ -23,12 +23,16 @@ Metric = Union[str, MetricFunction]
 PerOutput = Union[float, Mapping[str, float]]
 
 
-def _per_output(value: Optional[PerOutput]) -> dict[str, float]:
+def _per_output(value: Optional[PerOutput], what: str) -> dict[str, float]:
     if value is None:
         return {}
-    if isinstance(value, Mapping):
-        return {name: float(each) for name, each in value.items()}
-    return {"": float(value)}
+    given = value if isinstance(value, Mapping) else {"": value}
+    try:
+        return {name: float(each) for name, each in given.items()}
+    except (TypeError, ValueError):
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT, f"[criterion] {what}: expected a number, or numbers by output, got {value!r}"
+        ) from None
 
 
 def _identity(function: MetricFunction) -> str:
@@ -58,9 +62,9 @@ def make_criterion(
             raise Error(
                 ErrorCode.INVALID_ARGUMENT, "[criterion] expected a threshold for the metric, or rtol and atol, got both"
             )
-        criterion.set_tolerances(_per_output(rtol), _per_output(atol))
+        criterion.set_tolerances(_per_output(rtol, "rtol"), _per_output(atol, "atol"))
         return criterion
-    criterion.set_threshold(_per_output(threshold))
+    criterion.set_threshold(_per_output(threshold, "threshold"))
     criterion.top_k, criterion.iou_level = top_k, iou_level
     if callable(metric):
         name = getattr(metric, "__qualname__", type(metric).__name__)

@@ -153,6 +153,7 @@ def _tell_inputs(data: object, specs: list[_core.Spec]) -> None:
 
 
 def _from_file(path: str, specs: list[_core.Spec], what: str) -> Iterator[Arrays]:
+    """As the program reads it (src/compare/array_files.h), which has no NumPy; here samples are views of what NumPy read."""
     if not path.endswith((".npz", ".npy")):
         yield from _core.load_inputs(path)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -37,7 +38,7 @@ class Engine:
     """A model that is ready to run.
 
     model:            a path, the bytes of a serialized model, or an onnx.ModelProto.
-    answer:           of ulpscope.search, for this model: its precisions, layers, repairs, int8 scales and fusion. The results
+    answer:           of ulpscope.search (or its file), for this model: its precisions, layers, repairs, int8 scales and fusion. The results
                       are those of `ulpscope run` with the words of the answer, bit for bit.
     precision:        without an answer: what layers compute in: "fp32", "tf32", "fp16" or "bf16". Anything but "fp32" is taken wherever a
                       layer has such a form ("lowest everywhere"), however small the gain.
@@ -59,7 +60,7 @@ class Engine:
         self,
         model: Model,
         *,
-        answer: Optional[Answer] = None,
+        answer: Optional[Union[Answer, str, os.PathLike[str]]] = None,
         precision: Optional[str] = None,
         layer_precisions: Optional[Mapping[str, str]] = None,
         fusion: Optional[str] = None,
@@ -73,6 +74,9 @@ class Engine:
                     ErrorCode.INVALID_ARGUMENT,
                     "[engine] answer: it says the precisions, layers and fusion; expected no others beside it",
                 )
+            from .answer import as_answer
+
+            answer = as_answer(answer)
             options = answer._native.model_options()
             options.threads, options.backend = threads, backend
             self._engine = _core.Engine.from_answer(source.load(options), answer._native)

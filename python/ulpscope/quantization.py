@@ -70,7 +70,9 @@ def quantize(
     method = _one_of("calibration_method", calibration_method, "calibrate_method", calibrate_method)
     out = _one_of("output_path", output_path, "model_output", model_output)
     if quantize_mode != "int8":
-        raise Error(ErrorCode.UNSUPPORTED, f"[quantize] quantize_mode: expected 'int8', got '{quantize_mode}'")
+        got = repr(quantize_mode) if isinstance(quantize_mode, str) else type(quantize_mode).__name__
+        hint = "" if isinstance(quantize_mode, str) else "; try calibration_data=... for samples"
+        raise Error(ErrorCode.UNSUPPORTED, f"[quantize] quantize_mode: expected 'int8', got {got}{hint}")
     higher = _HIGHER.get(high_precision_dtype)
     if higher is None:
         raise Error(

@@ -7,22 +7,22 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Union
 
-from .answer import Answer
+from .answer import Answer, as_answer
 
 if TYPE_CHECKING:
     import onnx
 
 
 def report(
-    answer: Answer,
+    answer: Union[Answer, str, os.PathLike[str]],
     out: Union[str, os.PathLike[str]] = "report.html",
     typed: Union[str, os.PathLike[str], onnx.ModelProto, None] = None,
-    compare: Optional[Answer] = None,
+    compare: Optional[Union[Answer, str, os.PathLike[str]]] = None,
 ) -> Path:
     """Writes one HTML file that needs no network: the verdict, the network, every layer and why it is kept, the trials;
     as `ulpscope report`. Returns its path.
 
-    typed: the model that ulpscope.convert made of the answer: the page lists its casts. compare: another answer, to be
+    answer: of ulpscope.search, or its file. typed: the model that ulpscope.convert made of the answer: the page lists its casts. compare: another answer, to be
     held against this one.
 
     Raises Error(INVALID_ARGUMENT) for a typed model of another answer; OSError where `out` cannot be written.
@@ -39,7 +39,7 @@ def report(
             file = os.path.join(folder, "typed.onnx")
             onnx.save_model(typed, file)
             typed = file
-        other = compare._native if compare is not None else None
-        page = answer._native.report(path, os.fspath(typed) if typed is not None else "", other)
+        other = as_answer(compare)._native if compare is not None else None
+        page = as_answer(answer)._native.report(path, os.fspath(typed) if typed is not None else "", other)
     path.write_text(page, encoding="utf-8")
     return path

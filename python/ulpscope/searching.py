@@ -18,6 +18,7 @@ from .progress import Report, Watcher, watched
 if TYPE_CHECKING:
     from .data import Model
 
+_USUAL_METRIC = "rel-l2"
 _ORDER = ("int8", "fp8", "bf16", "fp16", "tf32", "fp32")
 _LONG_NAMES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 _IN_FILE_NAMES = ("tf32", "fp16", "bf16", "fp8", "int8")
@@ -38,7 +39,7 @@ def search(
     fallback: Union[str, Sequence[str]] = ("float32",),
     hold_out: Union[Data, bool, None] = None,
     golden: Optional[Data] = None,
-    metric: Metric = "rel-l2",
+    metric: Metric = _USUAL_METRIC,
     threshold: Optional[PerOutput] = None,
     margin: Optional[float] = None,
     objective: str = "fastest",
@@ -73,7 +74,8 @@ def search(
     golden:      exact outputs, one per sample (or those of `hold_out` behind them). None: of the model in float32.
     metric:      what `threshold` is of: a name, a script, or a function; see ulpscope.Metric.
     threshold:   the largest error that is good enough (psnr, snr, top-k, iou: the smallest value), or one per output.
-                 Else `rtol` and `atol`: each element is within rtol * |golden| or atol.
+                 Else `rtol` and `atol`: each element is within rtol * |golden| or atol. With none of these: the threshold
+                 of rel-l2 that is usual for the precisions (fp16 and tf32 5e-3, bf16 3e-2, int8 5e-2), and a warning.
     margin:      the share of the tolerance that is searched at, above 0, at most 1. None: from the data.
     objective:   "fastest", "smallest" (layers) or "cheapest" (multiply-adds).
     keep, lower: layers that stay in the highest or lowest precision: names of layers or nodes, operators, patterns.
@@ -99,10 +101,10 @@ def search(
     """
     begin = time.monotonic()
     criterion = make_criterion(metric, threshold, rtol, atol)
-    if criterion is None:
+    if criterion is None and metric != _USUAL_METRIC:
         raise Error(
             ErrorCode.INVALID_ARGUMENT,
-            "[search] expected a tolerance, got none; try threshold=1e-2 for the metric, or rtol and atol",
+            "[search] expected a threshold beside the metric, got none; try threshold=1e-2, or none of both",
         )
     ladder = sorted({_LONG_NAMES.get(each, each) for each in names_of(fallback)}, key=_rank)
     wanted = names_of(precisions)
@@ -115,7 +117,8 @@ def search(
     loaded = source.load(options)
     samples = samples_of(data, loaded)
     strategy = _core.SearchOptions()
-    strategy.criterion = criterion
+    if criterion is not None:
+        strategy.criterion = criterion
     strategy.set_ladder(ladder)
     strategy.set_objective("smallest" if shrink and objective == "fastest" else objective)
     strategy.margin = _checked_margin(margin)

@@ -6,9 +6,9 @@ import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
-from .answer import Answer, Judgement, OutputError
+from .answer import Answer, Judgement, OutputError, as_answer
 from .criterion import Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, outputs_of, samples_of
 from .errors import Error, ErrorCode
@@ -34,7 +34,7 @@ class Check:
 
 def verify(
     model: Model,
-    answer: Answer,
+    answer: Union[Answer, str, os.PathLike[str]],
     data: Data,
     runner: str = "ulpscope",
     *,
@@ -48,7 +48,7 @@ def verify(
 ) -> Check:
     """Judges the outputs of the answer's network on samples, by the tolerance of the search.
 
-    model:   that of the answer: a path, bytes, or an onnx.ModelProto.
+    model:   that of the answer: a path, bytes, or an onnx.ModelProto. answer: of ulpscope.search, or its file.
     data:    samples that the search has not seen; see ulpscope.Data.
     runner:  who runs it: "ulpscope" (the emulation), or the typed model in "onnxruntime" (CPU), "onnxruntime-cuda" or
              "tensorrt".
@@ -66,6 +66,7 @@ def verify(
     """
     if runner not in _RUNNERS:
         raise Error(ErrorCode.INVALID_ARGUMENT, f"[verify] runner: expected {', '.join(_RUNNERS)}, got '{runner}'")
+    answer = as_answer(answer)
     options = answer._native.model_options()
     options.threads = threads
     loaded = Source(model).load(options)

@@ -5,17 +5,17 @@
 #include <algorithm>
 
 #include "api/loaded_model.h"
+#include "backend/backend.h"
 #include "compare/data_loader.h"
 #include "core/file.h"
-#include "backend/backend.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
 #include "onnx/external_data.h"
 #include "onnx/import.h"
-#include "ops/registry.h"
 #include "precision/criterion_options.h"
 #include "precision/fingerprint.h"
 #include "precision/repair.h"
+#include "runners/foreign_operators.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -25,6 +25,9 @@ namespace {
 void apply(const ModelOptions& options, LoadedModel& model) {
   Network& network = *model.network;
   BuildOptions& build = model.build;
+  if (options.threads < 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[model] threads: expected 0 (one per core) or more, got {}", options.threads));
   for (const std::string& precision : options.precisions) enable_precision(build, precision, "[model] precisions");
   build.fusion = fusion_from_name(options.fusion, "[model] fusion");
   build.target = options.target;
@@ -48,7 +51,7 @@ Model Model::from_file(const std::filesystem::path& path, const ModelOptions& op
   auto loaded = std::make_shared<LoadedModel>();
   loaded->name = path.string();
   loaded->path = path;
-  loaded->network = import_onnx(path, op_registry(), {.external_data_dir = options.external_data_dir});
+  loaded->network = import_onnx(path, registry_with_onnxruntime(), {.external_data_dir = options.external_data_dir});
   apply(options, *loaded);
   return Model(std::move(loaded));
 }
@@ -57,7 +60,8 @@ Model Model::from_bytes(std::span<const std::byte> bytes, const ModelOptions& op
   auto loaded = std::make_shared<LoadedModel>();
   loaded->name = name;
   loaded->bytes.assign(bytes.begin(), bytes.end());
-  loaded->network = import_onnx(loaded->bytes, name, op_registry(), {.external_data_dir = options.external_data_dir});
+  loaded->network =
+      import_onnx(loaded->bytes, name, registry_with_onnxruntime(), {.external_data_dir = options.external_data_dir});
   apply(options, *loaded);
   return Model(std::move(loaded));
 }

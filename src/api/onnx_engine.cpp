@@ -11,7 +11,7 @@
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
 #include "onnx/import.h"
-#include "ops/registry.h"
+#include "runners/foreign_operators.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -41,6 +41,9 @@ const BasePrecision& base_precision(const std::string& name) {
 BuildOptions apply(const EngineOptions& options, Network& network) {
   const BasePrecision& base = base_precision(options.precision);
   BuildOptions build;
+  if (options.threads < 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[engine] threads: expected 0 (one per core) or more, got {}", options.threads));
   build.fusion = fusion_from_name(options.fusion, "[engine] fusion");
   build.threads = options.threads;
   build.backend = find_backend(options.backend).name();
@@ -74,11 +77,11 @@ std::string names(const std::vector<TensorSpec>& specs) {
 OnnxEngine::OnnxEngine(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 OnnxEngine OnnxEngine::from_file(const std::filesystem::path& path, const EngineOptions& options) {
-  return OnnxEngine(std::make_shared<Impl>(build(import_onnx(path, op_registry()), options)));
+  return OnnxEngine(std::make_shared<Impl>(build(import_onnx(path, registry_with_onnxruntime()), options)));
 }
 
 OnnxEngine OnnxEngine::from_bytes(std::span<const std::byte> model, const EngineOptions& options) {
-  return OnnxEngine(std::make_shared<Impl>(build(import_onnx(model, "model", op_registry()), options)));
+  return OnnxEngine(std::make_shared<Impl>(build(import_onnx(model, "model", registry_with_onnxruntime()), options)));
 }
 
 const std::vector<TensorSpec>& OnnxEngine::inputs() const noexcept { return impl_->inputs; }

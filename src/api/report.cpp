@@ -8,8 +8,8 @@
 
 #include "onnx/description.h"
 #include "onnx/import.h"
-#include "ops/registry.h"
 #include "precision/shell_word.h"
+#include "runners/foreign_operators.h"
 #include "runners/worker.h"
 #include "ulpscope/error.h"
 
@@ -64,7 +64,7 @@ Value casts_of(const Network& network, const std::optional<std::set<std::string>
 Value typed_model(const AnswerFile& file, const std::filesystem::path& path) {
   if (path.empty()) return {};
   const OnnxDescription description = describe_onnx(path, false, {.ignore_external_data = true});
-  const auto network = import_onnx(path, op_registry(), {.ignore_external_data = true});
+  const auto network = import_onnx(path, registry_with_onnxruntime(), {.ignore_external_data = true});
   const auto source = metadata_of(description, "ulpscope.source");
   const auto there = [&](const KeptLayer& kept) { return network->find_layer(kept.name) != kNone; };
   const auto& kept = file.answer.kept;

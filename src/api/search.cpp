@@ -120,8 +120,9 @@ void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
         samples.size()));
   std::set<std::string> searched;
   for (const TensorMap& each : samples) searched.insert(hash_of_samples({&each, 1}));
-  const auto known = std::ranges::count_if(
-      data.held_out, [&](const TensorMap& each) { return searched.contains(hash_of_samples({&each, 1})); });
+  const auto known = std::ranges::count_if(data.held_out, [&](const TensorMap& each) {
+    return searched.contains(hash_of_samples({&each, 1}));
+  });
   if (known > 0)
     log_warning(fmt::format(
         "[search] {} of the {} held-out samples are samples of the search, too: that these pass says nothing about "
@@ -147,8 +148,20 @@ void check_golden_shapes(const SearchData& data, const Criterion& criterion, boo
     check_golden(data.held_out_golden, expected, criterion, infinities_equal, std::ssize(data.held_out));
 }
 
+void check_numbers(const SearchStrategy& options) {
+  const auto refuse = [](const char* name, const char* expected, double got) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[search] {}: expected {}, got {}", name, expected, got));
+  };
+  if (!(options.margin >= 0 && options.margin <= 1))
+    refuse("margin", "above 0 and at most 1, or 0 for one from the data", options.margin);
+  if (!(options.time_limit >= 0)) refuse("time limit", "seconds, or 0 for none", options.time_limit);
+  if (options.max_trials < 0)
+    refuse("max trials", "1 or more, or 0 for no limit", static_cast<double>(options.max_trials));
+}
+
 Prepared prepare(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
   LoadedModel& loaded = model.loaded();
+  check_numbers(options);
   set_num_threads(loaded.build.threads);
   Prepared result;
   static_cast<SearchStrategy&>(result.task) = options;
@@ -255,8 +268,10 @@ AnswerFile describe(const LoadedModel& model, const SearchOptions& options, Answ
 
 }  // namespace
 
-AnswerFile search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
+AnswerFile search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& given) {
   const LoadedModel& loaded = model.loaded();
+  SearchOptions options = given;
+  options.criterion = with_usual_tolerance(given.criterion, loaded.build);
   const Prepared prepared = prepare(model, samples, options);
   const SearchTask& task = prepared.task;
   Journal journal;
@@ -279,7 +294,9 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
   return describe(loaded, options, std::move(answer));
 }
 
-SearchPlan plan_search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
+SearchPlan plan_search(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& given) {
+  SearchOptions options = given;
+  options.criterion = with_usual_tolerance(given.criterion, model.loaded().build);
   const Prepared prepared = prepare(model, samples, options);
   const auto& [task, data, criterion] = prepared;
   Trials trials(data.network, task.build, data.samples);

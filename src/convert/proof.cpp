@@ -10,7 +10,7 @@
 #include "engine/assign.h"
 #include "engine/option_names.h"
 #include "onnx/import.h"
-#include "ops/registry.h"
+#include "runners/foreign_operators.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
 
@@ -80,7 +80,7 @@ ProofSample proof_sample(const Network& network, const Network& typed, const Ten
 
 int prove_equal_bits(const Network& network, const Assignment& assignment, const std::filesystem::path& file,
                      const TypedModelOptions& convert_options, bool equal_at_every_level) {
-  const std::shared_ptr<Network> typed = import_onnx(file, op_registry());
+  const std::shared_ptr<Network> typed = import_onnx(file, registry_with_onnxruntime());
   BuildOptions options, typed_options;
   options.fusion = typed_options.fusion = convert_options.fusion;
   // The bodies of control flow keep their types; they are not part of an assignment.

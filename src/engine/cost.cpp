@@ -313,9 +313,11 @@ TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
       if (stored(consumer) != own && (group_of(consumer) == kNone || group_of(consumer) != group_of(value.producer)))
         casts.insert(stored(consumer));
     if (value.output && own != DataType::kFloat32) casts.insert(DataType::kFloat32);
-    result.total_us += value.cast_us * static_cast<double>(casts.size());
-    result.launches += static_cast<double>(casts.size());
+    result.casts.count += static_cast<int>(casts.size());
+    result.casts.total_us += value.cast_us * static_cast<double>(casts.size());
   }
+  result.total_us += result.casts.total_us;
+  result.launches += result.casts.count;
   return result;
 }
 

@@ -71,11 +71,18 @@ class TimeModel {
     const Estimate estimated = estimate(assignment);
     return estimated.total_us > 0 ? estimated.launches * target_.launch_us / estimated.total_us : 0;
   }
+  /// What of it casts are.
+  struct Casts {
+    int count = 0;
+    double total_us = 0;
+  };
+  Casts casts(const Assignment& assignment) const { return estimate(assignment).casts; }
   const Target& target() const noexcept { return target_; }
 
  private:
   struct Estimate {
     double total_us = 0, launches = 0;
+    Casts casts;
   };
   Estimate estimate(const Assignment& assignment) const;
 

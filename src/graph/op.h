@@ -128,6 +128,11 @@ class OpRegistry {
   virtual ~OpRegistry() = default;
   /// Null when there is no such operator in any version.
   virtual const OpDef* find(std::string_view domain, std::string_view name) const = 0;
+  /// An operator that another program carries out, for layers of which `find` knows nothing. Null: none does.
+  virtual const OpDef* find_elsewhere(std::string_view domain, std::string_view name) const {
+    static_cast<void>(domain), static_cast<void>(name);
+    return nullptr;
+  }
   virtual std::span<const OpDef> all() const = 0;
 };
 

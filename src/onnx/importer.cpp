@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "graph/inference.h"
 #include "onnx/element_type.h"
 #include "onnx/graph_order.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::onnx_model {
 namespace {
@@ -32,6 +30,7 @@ Importer::Importer(const ModelFile& file, const OpRegistry& ops, TensorReader& r
 std::shared_ptr<Network> Importer::run() {
   Built built = import_graph(file_.proto.graph(), opsets_, nullptr);
   if (!unknown_.empty()) report_unknown_operators();
+  if (!foreign_.empty()) warn_of_foreign_layers();
   built.network->source = file_.source;
   built.network->check();
   infer_types(*built.network);
@@ -40,23 +39,6 @@ std::shared_ptr<Network> Importer::run() {
 
 void Importer::fail(ErrorCode code, const std::string& message) const {
   throw Error(code, fmt::format("[import] {}: {}", file_.source, message));
-}
-
-void Importer::report_unknown_operators() const {
-  const auto full_name = [](const UnknownOperator& op) {
-    return op.domain.empty() ? op.name : op.domain + "." + op.name;
-  };
-  std::set<std::string> others;
-  for (const auto& op : unknown_) others.insert(full_name(op));
-  others.erase(full_name(unknown_.front()));
-  std::string message =
-      fmt::format("operator '{}' (domain '{}') of node '{}' is not supported", unknown_.front().name,
-                  unknown_.front().domain.empty() ? "ai.onnx" : unknown_.front().domain, unknown_.front().node);
-  if (!others.empty())
-    message += fmt::format("; {} other operator{} not supported either: {}", others.size(),
-                           others.size() == 1 ? " is" : "s are", fmt::join(others, ", "));
-  message += "; what is ahead of it can be run: try --trt-outputs with names of tensors there";
-  fail(ErrorCode::kUnsupported, message);
 }
 
 Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opsets& opsets, const Scope* parent) {
@@ -94,40 +76,6 @@ Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opse
   for (const FlatNode& node : nodes) add_node(node, scope, as_tensors);
   add_outputs(outputs, graph.name(), scope, as_tensors);
   return built;
-}
-
-/// Leaves only the sorted nodes that the wanted outputs need if others have unknown operators, and returns these
-/// outputs; nothing where all stays.
-std::vector<std::string> Importer::leave_out_unknown(std::vector<FlatNode>& nodes) const {
-  std::unordered_set<std::string> needed(wanted_.begin(), wanted_.end()), computed;
-  for (const FlatNode& node : nodes) computed.insert(node.proto->output().begin(), node.proto->output().end());
-  if (wanted_.empty() || !std::ranges::all_of(wanted_, [&](const auto& name) { return computed.contains(name); }))
-    return {};
-  std::vector<FlatNode> kept;
-  std::set<std::string> unknown;
-  for (const FlatNode& node : nodes | std::views::reverse) {
-    if (std::ranges::none_of(node.proto->output(), [&](const auto& name) { return needed.contains(name); })) {
-      if (find_op(node) == nullptr) unknown.insert(node.proto->op_type());
-      continue;
-    }
-    needed.insert(node.proto->input().begin(), node.proto->input().end());
-    for (const auto& attribute : node.proto->attribute()) {
-      const auto add = [&](const onnx::GraphProto& body) {
-        const auto names = free_values(body);
-        needed.insert(names.begin(), names.end());
-      };
-      if (attribute.has_g()) add(attribute.g());
-      for (const auto& body : attribute.graphs()) add(body);
-    }
-    kept.push_back(node);
-  }
-  if (unknown.empty()) return {};
-  log_warning(
-      fmt::format("[import] {}: {} of {} nodes are left out: no wanted output needs them, and operators among "
-                  "them are not supported: {}",
-                  file_.source, nodes.size() - kept.size(), nodes.size(), fmt::join(unknown, ", ")));
-  nodes.assign(kept.rbegin(), kept.rend());
-  return wanted_;
 }
 
 void Importer::define_inputs(const onnx::GraphProto& graph, Scope& scope) {
@@ -198,7 +146,7 @@ std::unordered_set<std::string> Importer::constants_read_as_tensors(const onnx::
     if (scope.constants.contains(name)) result.insert(name);
   };
   for (const FlatNode& node : nodes) {
-    const OpDef* op = find_op(node);
+    const OpDef* op = find_op_anywhere(node);
     for (int i = 0; i < node.proto->input_size(); ++i)
       if (!reads_as_weight(op, i)) use(node.proto->input(i));
   }
@@ -208,6 +156,11 @@ std::unordered_set<std::string> Importer::constants_read_as_tensors(const onnx::
 
 const OpDef* Importer::find_op(const FlatNode& node) const {
   return ops_.find(domain_of(node.proto->domain()), node.proto->op_type());
+}
+
+const OpDef* Importer::find_op_anywhere(const FlatNode& node) const {
+  const OpDef* op = find_op(node);
+  return op != nullptr ? op : ops_.find_elsewhere(domain_of(node.proto->domain()), node.proto->op_type());
 }
 
 int Importer::opset_of(const FlatNode& node) const {
@@ -256,7 +209,9 @@ void Importer::check_counts(const onnx::NodeProto& node, const OpDef& op, int op
 
 void Importer::add_node(const FlatNode& flat, Scope& scope, const std::unordered_set<std::string>& as_tensors) {
   const onnx::NodeProto& node = *flat.proto;
-  const OpDef* op = find_op(flat);
+  const OpDef* op = find_op_anywhere(flat);
+  if (op != nullptr && find_op(flat) == nullptr)
+    foreign_.push_back({node.op_type(), domain_of(node.domain()), node_name(node)});
   if (op == nullptr) {
     unknown_.push_back({node.op_type(), domain_of(node.domain()), node_name(node)});
     for (const auto& output : node.output())

@@ -69,9 +69,12 @@ class Importer {
   void describe(const onnx::ValueInfoProto& declared, TensorInfo& info, const std::string& what) const;
   std::string unique_layer_name(const std::string& wanted);
   const OpDef* find_op(const FlatNode& node) const;
+  /// Or one that another program carries out.
+  const OpDef* find_op_anywhere(const FlatNode& node) const;
   int opset_of(const FlatNode& node) const;
   [[noreturn]] void fail(ErrorCode code, const std::string& message) const;
   [[noreturn]] void report_unknown_operators() const;
+  void warn_of_foreign_layers() const;
 
   const ModelFile& file_;
   const OpRegistry& ops_;
@@ -83,8 +86,9 @@ class Importer {
   int name_counter_ = 0;
   struct UnknownOperator {
     std::string name, domain, node;
+    std::string full_name() const;
   };
-  std::vector<UnknownOperator> unknown_;
+  std::vector<UnknownOperator> unknown_, foreign_;
 };
 
 }  // namespace ulpscope::onnx_model

@@ -255,6 +255,13 @@ Json from_answer(const AnswerFile& file) {
     for (const auto& [name, scale] : file.scales) scales[name] = from_double(static_cast<double>(scale));
     int8 = {{"calibration_cache", file.calibration_cache}, {"scales", std::move(scales)}};
   }
+  Json time = {{"answer", from_double(answer.time_us)},
+               {"lowest", from_double(answer.time_low_us)},
+               {"highest", from_double(answer.time_high_us)}};
+  if (answer.casts) {
+    time["casts"] = from_double(answer.casts->time_us);
+    time["cast_count"] = answer.casts->count;
+  }
   Json model = {{"path", file.model}, {"hash", file.model_hash}};
   if (!file.external_hash.empty()) model["external_data_hash"] = file.external_hash;
   return {{"format", kAnswerFormat},
@@ -281,10 +288,7 @@ Json from_answer(const AnswerFile& file) {
           {"candidates", answer.candidates},
           {"cost_share", from_double(answer.cost_share)},
           {"target", answer.target},
-          {"time_us",
-           {{"answer", from_double(answer.time_us)},
-            {"lowest", from_double(answer.time_low_us)},
-            {"highest", from_double(answer.time_high_us)}}},
+          {"time_us", std::move(time)},
           {"evaluations", answer.evaluations},
           {"held_out_evaluations", answer.held_out_evaluations},
           {"seconds", from_double(answer.seconds)},
@@ -337,6 +341,7 @@ void read_figures(const Reader& reader, Answer& answer) {
   answer.time_us = time.at("answer").real();
   answer.time_low_us = time.at("lowest").real();
   answer.time_high_us = time.at("highest").real();
+  if (time.has("casts")) answer.casts = Answer::Casts{read_count(time.at("cast_count")), time.at("casts").real()};
   answer.evaluations = reader.at("evaluations").integer();
   answer.held_out_evaluations = reader.at("held_out_evaluations").integer();
   answer.seconds = reader.at("seconds").real();

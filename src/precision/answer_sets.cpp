@@ -64,6 +64,7 @@ AnswerFile with_layers_of(AnswerFile file, const Trial& trial, const std::string
   answer.following.clear();
   answer.search = trial.judgement;
   answer.time_us = trial.time_us;
+  answer.casts.reset();
   answer.cost_share = trial.cost_share;
   if (answer.held_out) answer.held_out.reset();
   for (const Trial& each : answer.trials)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -74,6 +75,30 @@ std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, Scrip
   parameters.k = options.top_k;
   parameters.iou_level = options.iou_level;
   return make_metric_criterion(*kind, options.threshold, parameters, options.infinities_equal);
+}
+
+CriterionOptions with_usual_tolerance(CriterionOptions options, const BuildOptions& build) {
+  if (!options.metric.empty() || !options.metric_script.empty() || options.metric_function) return options;
+  if (!options.atol.empty() || !options.rtol.empty()) return options;
+  const auto alone = [](bool given, const char* option, const char* beside) {
+    if (given)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[criterion] {}: expected {} beside it, got none", option, beside));
+  };
+  alone(!options.threshold.empty(), "threshold", "a metric");
+  alone(!options.error_stat.empty(), "--check-error-stat", "--atol or --rtol");
+  alone(!options.error_quantile.empty(), "--error-quantile", "--atol or --rtol");
+  const auto [type, threshold] = build.int8 || build.fp8 ? std::pair("int8", 5e-2)
+                                 : build.bf16            ? std::pair("bf16", 3e-2)
+                                 : build.fp16            ? std::pair("fp16", 5e-3)
+                                                         : std::pair("tf32", 5e-3);
+  log_warning(
+      fmt::format("[search] No tolerance was given: metric rel-l2 with threshold {} is taken, which is usual for {}; "
+                  "try the one that your application needs",
+                  threshold, type));
+  options.metric = "rel-l2";
+  options.threshold = threshold;
+  return options;
 }
 
 std::vector<std::string> criterion_words(const CriterionOptions& options) {

@@ -58,6 +58,8 @@ void Search::finish(Answer& answer) {
   const Levels& levels = *best_;
   answer.cost_share = space_->cost_share(levels);
   answer.time_us = space_->time_us(levels);
+  const TimeModel::Casts casts = space_->casts(levels);
+  answer.casts = Answer::Casts{casts.count, casts.total_us};
   answer.following = space_->following(levels);
   double squares = 0;
   bool infinite = false;

@@ -61,6 +61,7 @@ class SearchSpace {
   std::size_t layer_count() const;
   /// Estimated microseconds of one inference on the target.
   double time_us(const Levels& levels) { return (*time_)(assignment(levels)); }
+  TimeModel::Casts casts(const Levels& levels) { return time_->casts(assignment(levels)); }
   const TimeModel& time_model() const noexcept { return *time_; }
   const SearchTask& options() const noexcept { return options_; }
   const Specialization& specialization() const noexcept { return *spec_; }

@@ -15,9 +15,10 @@ std::vector<RunnerBinding> runner_bindings(const std::vector<Binding>& bindings)
 
 class EngineRunner : public Runner {
  public:
-  explicit EngineRunner(std::function<std::shared_ptr<Engine>()> make) : make_(std::move(make)) {}
+  EngineRunner(std::function<std::shared_ptr<Engine>()> make, std::string kind)
+      : make_(std::move(make)), kind_(std::move(kind)) {}
 
-  std::string kind() const override { return "trt-runner"; }
+  std::string kind() const override { return kind_; }
 
   void activate() override {
     engine_ = make_();
@@ -59,6 +60,7 @@ class EngineRunner : public Runner {
   }
 
   std::function<std::shared_ptr<Engine>()> make_;
+  std::string kind_;
   std::shared_ptr<Engine> engine_;
   std::vector<RunnerBinding> inputs_, outputs_;
   double seconds_ = 0;
@@ -72,8 +74,8 @@ std::optional<std::vector<Engine::StepProfile>> profile_runner(Runner& runner, c
   return ours->profile(inputs);
 }
 
-std::unique_ptr<Runner> make_engine_runner(std::function<std::shared_ptr<Engine>()> make) {
-  return std::make_unique<EngineRunner>(std::move(make));
+std::unique_ptr<Runner> make_engine_runner(std::function<std::shared_ptr<Engine>()> make, std::string kind) {
+  return std::make_unique<EngineRunner>(std::move(make), std::move(kind));
 }
 
 }  // namespace ulpscope

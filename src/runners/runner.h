@@ -23,7 +23,7 @@ class Runner {
  public:
   virtual ~Runner() = default;
 
-  /// "trt-runner" or "onnxrt-runner"; whoever owns the runners appends "-N<k>-<date>".
+  /// "trt-runner", "onnxrt-runner" or "pluginref-runner"; whoever owns the runners appends "-N<k>-<date>".
   virtual std::string kind() const = 0;
   /// The full name, as results carry it. Empty until it is set.
   const std::string& name() const noexcept { return name_; }

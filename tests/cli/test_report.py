@@ -233,6 +233,33 @@ def test_names_are_no_markup(run, search, tmp_path):
     assert data_of(page)["answers"][0]["answer"]["layers"][0]["name"] == evil
 
 
+@pytest.mark.parametrize("fusion", ["none", "full"])
+def test_times_add_up(fusion, run, search, tmp_path):
+    """Those of the layers and of the casts make the estimate, but for what neighbors do for each other."""
+    name = search("--fusion", fusion)
+    told = json.loads((tmp_path / name).read_text())
+    network, time = told["network"], told["time_us"]
+    kept = {layer["name"]: layer["precision"] for layer in told["layers"]}
+    assert kept == ({"Add": "fp32", "Sub": "fp32"} if fusion == "none" else {})
+    layers = sum(network["time_us"][kept.get(told["names"][at], low)][row] for row, (at, low) in enumerate(zip(network["layer"], network["precision"])))
+    # x to float16, the product to float32, the difference to float16, the output to float32; where all four layers share
+    # a group, the first and the last of these.
+    assert time["cast_count"] == (4 if fusion == "none" else 2) and time["casts"] > 0
+    rest = time["answer"] - layers - time["casts"]
+    if fusion == "none":
+        # MatMul_1 reads float32, and its own time is that of reading float16: 65536 elements at 4.8 TB/s.
+        assert rest == pytest.approx(65536 * 2 / 4.8e6, rel=0.05)
+    _, text = write_report(run, tmp_path, name)
+    sentence = re.search(r"The estimated ([\d.]+) µs are: layers ([\d.]+) µs, [24] casts ([\d.]+) µs(, fusion and types between neighbors (-?[\d.]+) µs)?\.", text)
+    total, of_layers, of_casts, groups, of_groups = sentence.groups()
+    assert (groups is not None) == (abs(rest) > 5e-4 * time["answer"])
+    assert float(of_layers) + float(of_casts) + float(of_groups or 0) == pytest.approx(float(total), rel=0.01)
+    # The set of another trial has casts that nobody counted.
+    del time["casts"], time["cast_count"]
+    (tmp_path / "old.json").write_text(json.dumps(told))
+    assert "are: layers" not in write_report(run, tmp_path, "old.json")[1]
+
+
 @pytest.mark.parametrize("kept", [60, 5000])
 def test_page_of_a_large_network_is_small(kept, run, search, tmp_path):
     answer = large_answer(json.loads((tmp_path / search()).read_text()), kept=kept)

@@ -21,6 +21,31 @@ def external_model(tmp_path):
     return tmp_path / "e.onnx"
 
 
+def test_the_reference_is_exact(run, tmp_path):
+    """The nearest float32 to float64 by NumPy, where sums in float32 would be off."""
+    json, comparator = pytest.importorskip("polygraphy.json"), pytest.importorskip("polygraphy.comparator")
+    weight = np.random.default_rng(1).normal(size=(512, 8)).astype(np.float32)
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, size]) for name, size in (("x", 512), ("y", 8))]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", infos[:1], infos[1:], [numpy_helper.from_array(weight, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    outcome = run("run", "m.onnx", "--pluginref", "--save-inputs", "in.json", "--save-outputs", "out.json")
+    assert outcome.code == 0 and "pluginref-runner-N0" in outcome.out, outcome
+    ((_, (result,)),) = comparator.RunResults.load(str(tmp_path / "out.json"))
+    x = json.load_json(str(tmp_path / "in.json"))[0]["x"]
+    exact = (x.astype(np.float64) @ weight.astype(np.float64)).astype(np.float32)
+    # Another order of the sum in float64 may round one in 2^29 the other way.
+    assert np.count_nonzero(result["y"] != exact) <= 1
+
+
+def test_the_reference_takes_every_operator(run, model, tmp_path):
+    outcome = run("run", model, "--pluginref", "--trt", "--onnxrt", "--onnx-outputs", "sub_out_2", "--trt-outputs", "sub_out_2", "--atol", "1e-2",
+                  "--fp16", "--precision-constraints", "obey", "--layer-precisions", "Add:float32", "Sub:float32", "MatMul_0:float32")
+    assert outcome.code == 0 and outcome.out.count("pluginref-runner-N0") > 2 and "Outputs: ['sub_out_2']" in outcome.out, outcome
+    (tmp_path / "net.py").write_text("")
+    outcome = run("run", "net.py", "--pluginref")
+    assert outcome.code == 1 and "[model] --pluginref: expected an ONNX model" in outcome.err, outcome
+
+
 def test_outputs_by_type(run, model, tmp_path):
     outcome = run("run", model, "--onnxrt", "--trt", "--onnx-outputs-by-type", "matmul", "--trt-outputs-by-type", "MatMul",
                   "--save-outputs", "o.json", "--atol", "1e-2", "--val-range", "x:[1,2]")

@@ -1,5 +1,7 @@
 #include "precision/criterion.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -9,6 +11,7 @@
 #include "compare/compare_functions.h"
 #include "compare/difference.h"
 #include "core/parallel.h"
+#include "precision/criterion_options.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -269,6 +272,34 @@ TEST(CriterionTest, ThresholdsThatMakeNoSenseAreErrors) {
   CompareOptions options;
   options.atol = -1.0;
   EXPECT_THAT(message_of([&] { make_tolerance_criterion(options); }), HasSubstr("--atol: expected 0 or more, got -1"));
+}
+
+TEST(CriterionTest, WithoutAToleranceTheLowestPrecisionChoosesOne) {
+  const auto words = [](const char* precision, const CriterionOptions& given) {
+    BuildOptions build;
+    for (const auto& [name, enabled] : {std::pair{"fp16", &build.fp16},
+                                        {"bf16", &build.bf16},
+                                        {"int8", &build.int8},
+                                        {"tf32", &build.tf32},
+                                        {"fp8", &build.fp8}})
+      *enabled = std::string_view(precision).find(name) != std::string_view::npos;
+    return fmt::format("{}", fmt::join(criterion_words(with_usual_tolerance(given, build)), " "));
+  };
+  EXPECT_EQ(words("tf32", {}), "--metric rel-l2 --threshold 0.005");
+  EXPECT_EQ(words("fp16", {}), "--metric rel-l2 --threshold 0.005");
+  EXPECT_EQ(words("bf16 fp16", {}), "--metric rel-l2 --threshold 0.03");
+  EXPECT_EQ(words("fp16 int8", {}), "--metric rel-l2 --threshold 0.05");
+  EXPECT_EQ(words("fp8", {}), "--metric rel-l2 --threshold 0.05");
+  CriterionOptions given;
+  given.infinities_equal = true;
+  EXPECT_EQ(words("fp16", given), "--metric rel-l2 --threshold 0.005 --infinities-compare-equal");
+  given.atol.set("y", 1e-3);
+  EXPECT_EQ(words("fp16", given), "--atol y:0.001 --infinities-compare-equal");
+  EXPECT_EQ(words("fp16", {.metric = "kl", .threshold = 1e-4}), "--metric kl --threshold 0.0001");
+  EXPECT_THAT(message_of([&] { words("fp16", {.threshold = 1e-4}); }), HasSubstr("threshold: expected a metric"));
+  given = {};
+  given.error_stat = std::string("mean");
+  EXPECT_THAT(message_of([&] { words("fp16", given); }), HasSubstr("--check-error-stat: expected --atol or --rtol"));
 }
 
 /// The verdict of `--compare simple`.

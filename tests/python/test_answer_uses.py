@@ -93,6 +93,26 @@ def test_conversions_without_an_answer(folder, samples):
         ulpscope.convert("m.onnx", keep="Nobody")
 
 
+def test_the_file_of_an_answer_is_the_answer(folder, samples, answer):
+    answer.save("a.json")
+    for path in ("a.json", pathlib.Path("a.json")):
+        made, _ = ulpscope.convert("m.onnx", path, data=samples)
+        assert made.graph == ulpscope.convert("m.onnx", answer, data=samples)[0].graph
+        assert ulpscope.verify("m.onnx", path, samples) == ulpscope.verify("m.onnx", answer, samples)
+        same_bits(ulpscope.Engine("m.onnx", answer=path), samples, [ulpscope.Engine("m.onnx", answer=answer).run(each) for each in samples])
+        assert "needs more" in ulpscope.report(path, "r.html", compare=path).read_text() or "need more" in pathlib.Path("r.html").read_text()
+    uses = [lambda a: ulpscope.convert("m.onnx", a), lambda a: ulpscope.verify("m.onnx", a, samples), ulpscope.report,
+            lambda a: ulpscope.Engine("m.onnx", answer=a), lambda a: ulpscope.report(answer, compare=a)]  # fmt: skip
+    for use in uses:
+        for wrong, code, words in (({"layers": []}, CODE.INVALID_ARGUMENT, "expected an ulpscope.Answer or the path of one, got dict"),
+                                   ("none.json", CODE.NOT_FOUND, "none.json"), ("m.onnx", CODE.INVALID_FILE, "m.onnx")):  # fmt: skip
+            with pytest.raises(ulpscope.Error, match=words) as caught:
+                use(wrong)
+            assert caught.value.code == code
+    with pytest.raises(ulpscope.Error, match="threads"):
+        ulpscope.Engine("m.onnx", threads=-1)
+
+
 def test_relax_needs_and_keeps_a_tolerance(folder, samples, answer):
     with pytest.raises(ulpscope.Error, match="tolerance"):
         ulpscope.convert("m.onnx", keep="Add", data=samples, relax=True)
@@ -209,7 +229,7 @@ class _Method:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"quantize_mode": "int4"}, "int4"), ({}, "calibration_data"), ({"high_precision_dtype": "fp8"}, "fp8"),
+    [({"quantize_mode": "int4"}, "int4"), ({"quantize_mode": [1]}, "got list; try calibration_data"), ({}, "calibration_data"), ({"high_precision_dtype": "fp8"}, "fp8"),
      ({"model_input": "m.onnx"}, "one of them")],
 )  # fmt: skip
 def test_quantize_refuses(folder, samples, options, words):

@@ -4,6 +4,7 @@ import signal
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -26,4 +27,24 @@ def test_a_forked_process_computes():
         same = engine.run({"x": x})["y"].tobytes() == expected.tobytes()
         fresh = Engine(model, threads=4).run({"x": x})["y"].tobytes() == expected.tobytes()
         os._exit(0 if same and fresh else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_forked_process_has_an_onnxruntime_of_its_own():
+    from ulpscope import Engine
+
+    pytest.importorskip("onnxruntime")
+    graph = helper.make_graph(
+        [helper.make_node("CDist", ["x", "x"], ["y"], metric="sqeuclidean", domain="com.microsoft")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "n"])])  # fmt: skip
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    engine = Engine(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+    right = lambda a: np.array_equal(engine.run({"x": np.array([[0, 0], [a, 0]], np.float32)})["y"], [[0, a * a], [a * a, 0]])  # noqa: E731
+    assert right(3)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(0 if all(right(a) for a in (4, 5)) else 3)
+    assert all(right(a) for a in (6, 7))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

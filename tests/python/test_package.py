@@ -70,8 +70,7 @@ def test_everything_has_its_words():
 
 def test_types_hold():
     pytest.importorskip("mypy")
-    files = [*map(str, PACKAGE.glob("*.py")), str(PACKAGE / "_core.pyi")]
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", *files], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", str(PACKAGE)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -44,6 +44,26 @@ def test_python_cpp_and_the_program_give_the_same_answer(program, folder, sample
         assert same_but_for_time(cpp.read_text()) == same_but_for_time(theirs)
 
 
+@pytest.mark.parametrize(("precision", "threshold"), [("tf32", 5e-3), ("fp16", 5e-3), ("bf16", 3e-2), ("int8", 5e-2)])
+def test_without_a_tolerance_the_usual_one_is_taken_and_said(program, folder, samples, caplog, precision, threshold):
+    save_inputs(folder / "in.json", samples)
+    done = run_program(
+        program, folder, "precision", "search", "m.onnx", f"--{precision}", "--load-inputs", "in.json", "--objective",
+        "smallest", "--fusion", "none", "--no-journal",
+    )  # fmt: skip
+    words = f"No tolerance was given: metric rel-l2 with threshold {threshold} is taken, which is usual for {precision}"
+    assert words in done.replace("\n", " ")
+    answer = ulpscope.search("m.onnx", "in.json", precision, objective="smallest", fusion="none")
+    assert [each.levelname for each in caplog.records if words in each.getMessage()] == ["WARNING"]
+    assert str(threshold) in " ".join(answer.to_dict()["criterion_options"])
+    theirs = (folder / f"m.{precision}.answer.json").read_text()
+    assert same_but_for_time(answer.to_json()) == same_but_for_time(theirs)
+    told = ulpscope.search("m.onnx", "in.json", precision, threshold=threshold, objective="smallest", fusion="none")
+    assert same_but_for_time(told.to_json()) == same_but_for_time(theirs)
+    if precision == "fp16" and (cpp := functions_cli(program, folder, precision)) is not None:
+        assert same_but_for_time(cpp.read_text()) == same_but_for_time(theirs)
+
+
 def test_the_same_with_int8_repairs_and_calibration(program, folder):
     save_inputs(folder / "in.json", masked_attention(folder / "m.onnx", blocks=2))
     run_program(
@@ -89,6 +109,17 @@ def test_data_in_every_form(folder, samples):
     expected = without_inputs(ulpscope.search("m.onnx", samples, **TASK))
     for name, data in forms(samples, folder).items():
         assert without_inputs(ulpscope.search("m.onnx", data, **TASK)) == expected, name
+
+
+@pytest.mark.parametrize("form", ["npz", "npy"])
+def test_the_program_reads_the_files_of_numpy_alike(program, folder, samples, form):
+    forms(samples, folder)
+    run_program(
+        program, folder, "precision", "search", "m.onnx", "--fp16", "--load-inputs", f"in.{form}", "--metric", "rel-l2",
+        "--threshold", "0.002", "--objective", "smallest", "--fusion", "none", "--no-journal",
+    )  # fmt: skip
+    theirs = (folder / "m.fp16.answer.json").read_text()
+    assert same_but_for_time(ulpscope.search("m.onnx", f"in.{form}", **TASK).to_json()) == same_but_for_time(theirs)
 
 
 def test_models_in_every_form(folder, samples):
@@ -278,8 +309,14 @@ def test_the_curve_and_other_trials(folder, samples):
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        ({"threshold": None}, CODE.INVALID_ARGUMENT, "expected a tolerance"),
+        ({"threshold": None, "metric": "kl"}, CODE.INVALID_ARGUMENT, "expected a threshold beside the metric"),
         ({"atol": 1e-3}, CODE.INVALID_ARGUMENT, "got both"),
+        ({"threshold": "tight"}, CODE.INVALID_ARGUMENT, "threshold: expected a number"),
+        ({"threshold": {"y": None}}, CODE.INVALID_ARGUMENT, "threshold: expected a number"),
+        ({"progress": 3}, CODE.INVALID_ARGUMENT, "expected a callable"),
+        ({"time_limit": -1}, CODE.INVALID_ARGUMENT, "time limit"),
+        ({"max_trials": -1}, CODE.INVALID_ARGUMENT, "max trials"),
+        ({"threads": -1}, CODE.INVALID_ARGUMENT, "threads"),
         ({"metric": "l7"}, CODE.INVALID_ARGUMENT, "l7"),
         ({"threshold": {"z": 1}}, CODE.INVALID_ARGUMENT, "z"),
         ({"objective": "best"}, CODE.INVALID_ARGUMENT, "best"),

@@ -10,6 +10,9 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "cli"))
+from browser import Browser, find_browser  # noqa: E402
+
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 
 
@@ -104,3 +107,29 @@ def test_pages_load_nothing_from_elsewhere(site):
                 assert (page.parent / link.split("#")[0]).exists(), (page, link)
     for sheet in site.rglob("*.css"):
         assert "url(http" not in sheet.read_text() and "@import" not in sheet.read_text()
+
+
+SEARCH = """new Promise((done) => {
+  const query = document.querySelector("input[name=query]");
+  query.focus();
+  query.value = "WORDS";
+  query.dispatchEvent(new Event("keyup"));
+  const end = Date.now() + 30000;
+  const look = () => {
+    const found = [...document.querySelectorAll(".md-search-result__item a")].map((link) => link.getAttribute("href"));
+    found.length || Date.now() > end ? done(found) : setTimeout(look, 50);
+  };
+  look();
+})"""
+
+
+@pytest.mark.skipif(find_browser() is None, reason="there is no Chromium")
+def test_the_search_works_without_a_server(site, tmp_path):
+    with Browser(tmp_path) as browser:
+        for page in ("index.html", "howto/migration.html"):
+            browser.open(site / page)
+            for words, wanted in (("equalize", "cli.html"), ("variance underflow", "causes/underflow.html")):
+                found = browser.evaluate(SEARCH.replace("WORDS", words))
+                assert any(wanted in link for link in found), (page, words, found)
+                browser.open(site / page)
+            assert not browser.messages and all(url.startswith(("file:", "data:")) for url in browser.requests)

@@ -5,6 +5,7 @@ Wheels are built by scripts/wheel.sh and tried in bare systems by scripts/test_w
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
@@ -132,3 +133,63 @@ def test_the_lines_of_the_dockerfile():
         subprocess.run(["bash", "-n", "-c", rest], check=True)
         for script in re.findall(r"scripts/\S+\.sh", rest):
             assert os.access(ROOT / script, os.X_OK)
+
+
+def pretend_wheel(program: pathlib.Path, place: pathlib.Path) -> None:
+    """What is built here as a wheel, without the libraries that it takes from this system."""
+    import base64
+    import hashlib
+
+    info = f"ulpscope-{VERSION}.dist-info"
+    package = pathlib.Path(ulpscope.__file__).parent
+    # Folders of a build are links.
+    paths = [pathlib.Path(folder) / name for folder, _, names in os.walk(package, followlinks=True) for name in names]
+    files = {f"ulpscope/{path.relative_to(package)}": path.read_bytes() for path in paths if path.parent.name != "__pycache__"}
+    files |= {
+        "ulpscope/bin/ulpscope": program.read_bytes(),
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: ulpscope\nVersion: {VERSION}\nProvides-Extra: onnx\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": b"[console_scripts]\nulpscope = ulpscope.__main__:main\n",
+    }
+    record = ""
+    for name, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record += f"{name},sha256={digest},{len(content)}\n"
+    with zipfile.ZipFile(place / f"ulpscope-{VERSION}-py3-none-any.whl", "w") as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = (0o100755 if name.startswith("ulpscope/bin/") else 0o100644) << 16
+            archive.writestr(entry, content)
+        archive.writestr(f"{info}/RECORD", record + f"{info}/RECORD,,\n")
+
+
+def test_the_last_stage_of_the_dockerfile_runs(program, tmp_path):
+    """Its instructions in a shell, under another root; the packages that pip would fetch are left out."""
+    for folder in ("dist", "opt", "work"):
+        (tmp_path / folder).mkdir()
+    pretend_wheel(pathlib.Path(program), tmp_path / "dist")
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    stage = text[text.rindex("\nFROM ") :]
+    moved = re.sub(r"(?<![\w/.])/(dist|opt|work)\b", lambda match: str(tmp_path / match[1]), stage)
+    lines = [line.split(maxsplit=1) for line in moved.splitlines() if line and not line.startswith("#")]
+    path = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {"HOME": str(tmp_path), "PATH": path, "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    directory, words = str(tmp_path), {}
+    for instruction, rest in lines[1:]:
+        if instruction == "RUN":
+            command = re.sub(r"^(--\S+ )+", "", rest)
+            subprocess.run(["sh", "-e", "-c", command], cwd=directory, env=environment, check=True, capture_output=True, timeout=300)
+        elif instruction == "ENV":
+            name, value = rest.split("=", 1)
+            environment[name] = value.replace("$PATH", environment["PATH"])
+        elif instruction == "WORKDIR":
+            directory = rest
+        else:
+            assert instruction in ("ENTRYPOINT", "CMD")
+            words[instruction] = json.loads(rest)
+    run = {"cwd": directory, "env": environment, "capture_output": True, "text": True}
+    assert shutil.which("ulpscope", path=environment["PATH"]).startswith(str(tmp_path))
+    done = subprocess.run([*words["ENTRYPOINT"], *words["CMD"]], executable=shutil.which("ulpscope", path=environment["PATH"]), **run)
+    assert done.returncode == 0 and "precision" in done.stdout, done.stderr
+    done = subprocess.run([*words["ENTRYPOINT"], "--version"], executable=shutil.which("ulpscope", path=environment["PATH"]), **run)
+    assert done.stdout.split()[1] == VERSION

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from types import ModuleType
 
 
-def _package():
+def _package() -> ModuleType:
     """This folder as a package, without importing the package ``ulpscope`` (and its compiled module) around it."""
     folder = os.path.dirname(os.path.abspath(__file__))
     if sys.path and os.path.abspath(sys.path[0] or os.getcwd()) == folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import glob
+import importlib
 import os
 import sys
 from typing import Any, Optional
@@ -60,10 +61,10 @@ class _CudaPython:
 
     def __init__(self) -> None:
         try:
-            from cuda.bindings import runtime
+            runtime = importlib.import_module("cuda.bindings.runtime")
         except ImportError:
-            from cuda import cudart as runtime
-        self._runtime = runtime
+            runtime = importlib.import_module("cuda.cudart")
+        self._runtime: Any = runtime
 
     def _check(self, result: Any, what: str) -> Any:
         status, *values = result

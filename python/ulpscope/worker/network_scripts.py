@@ -35,7 +35,8 @@ def load_network(server: Any, path: str, function: str) -> Dict[str, Any]:
         raise WorkerError(
             "script", f"[script] {path}:{function}: expected (builder, network) or (builder, network, parser), got {describe_type(result)}"
         )
-    return networks[0]._describe()
+    description: Dict[str, Any] = networks[0]._describe()
+    return description
 
 
 def postprocess_network(server: Any, path: str, function: str, network: Dict[str, Any]) -> Dict[str, Any]:
@@ -43,7 +44,8 @@ def postprocess_network(server: Any, path: str, function: str, network: Dict[str
     trt = _tensorrt(server)
     edited = _network(trt, network)
     load_function(path, function)(network=edited)
-    return edited._describe()
+    description: Dict[str, Any] = edited._describe()
+    return description
 
 
 def _describe_config(config: Any) -> Dict[str, Any]:

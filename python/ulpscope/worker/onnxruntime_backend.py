@@ -20,13 +20,13 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _onnxruntime() -> Any:
+def _onnxruntime(purpose: str = "for --onnxrt") -> Any:
     try:
         import onnxruntime
     except ImportError as error:
         if getattr(error, "name", None) not in (None, "onnxruntime"):
             raise missing_package(str(error.name), "for ONNX Runtime") from error
-        raise missing_package("onnxruntime", "for --onnxrt") from error
+        raise missing_package("onnxruntime", purpose) from error
     return onnxruntime
 
 
@@ -51,6 +51,14 @@ def _bindings(values: Any) -> List[Dict[str, Any]]:
         shape = [dim if isinstance(dim, int) and dim >= 0 else -1 for dim in value.shape]
         result.append({"name": value.name, "dtype": _TYPES[value.type], "shape": shape})
     return result
+
+
+def operators(server: Any) -> List[str]:
+    """"domain::name" of every operator that ONNX Runtime has a definition of; "" is the domain ai.onnx."""
+    _onnxruntime("for operators that ulpscope does not have")
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return sorted({f"{schema.domain}::{schema.name}" for schema in state.get_all_operator_schema()})
 
 
 def open_session(
@@ -115,7 +123,8 @@ def _ort_value(ort: Any, array: np.ndarray, type_name: str) -> Any:
 
 def _array(value: Any) -> np.ndarray:
     if value.data_type() != "tensor(bfloat16)":
-        return value.numpy()
+        array: np.ndarray = value.numpy()
+        return array
     from .protocol import dtype_of
 
     raw = np.frombuffer(bytes(_buffer(value)), np.uint16).reshape(value.shape())

@@ -28,7 +28,8 @@ def _pyplot(show: bool) -> Any:
 
     if show:
         backend = str(matplotlib.get_backend())
-        interactive = {name.lower() for name in matplotlib.backends.backend_registry.list_builtin(matplotlib.backends.BackendFilter.INTERACTIVE)}
+        backends: Any = matplotlib.backends
+        interactive = {name.lower() for name in backends.backend_registry.list_builtin(backends.BackendFilter.INTERACTIVE)}
         if backend.lower() not in interactive:
             raise WorkerError(
                 "unsupported",

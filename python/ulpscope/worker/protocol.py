@@ -49,7 +49,8 @@ def dtype_of(name: str) -> np.dtype:
     try:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+        narrow: np.dtype = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+        return narrow
     except ImportError:
         return np.dtype(_NARROW_TYPES[name], metadata={"ulpscope": name})
 

@@ -34,7 +34,8 @@ def load_function(path: str, name: str) -> Callable[..., Any]:
         )
     if not callable(function):
         raise WorkerError("script", f"[script] {path}: expected '{name}' to be a function, got {type(function).__name__}")
-    return function
+    found: Callable[..., Any] = function
+    return found
 
 
 def _run(path: str) -> ModuleType:

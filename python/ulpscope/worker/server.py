@@ -38,6 +38,7 @@ _METHODS: Dict[str, Tuple[str, str]] = {
     "check_plots": ("plots", "check_plots"),
     "heatmaps": ("plots", "heatmaps"),
     "error_metrics": ("plots", "error_metrics"),
+    "onnxruntime_operators": ("onnxruntime_backend", "operators"),
     "onnxruntime_open": ("onnxruntime_backend", "open_session"),
     "onnxruntime_run": ("onnxruntime_backend", "run_session"),
     "onnxruntime_close": ("onnxruntime_backend", "close_session"),

@@ -144,7 +144,10 @@ def open_engine(
     _engines[handle] = {
         "runtime": runtime, "engine": engine, "context": context, "inputs": inputs, "outputs": outputs, "memory": open_runtime()
     }  # fmt: skip
-    describe = lambda name: {"name": name, "dtype": _type_of(engine, name), "shape": [int(dim) for dim in engine.get_tensor_shape(name)]}  # noqa: E731
+
+    def describe(name: str) -> Dict[str, Any]:
+        return {"name": name, "dtype": _type_of(engine, name), "shape": [int(dim) for dim in engine.get_tensor_shape(name)]}
+
     return {
         "handle": handle, "version": trt.__version__, "unknown_layers": unknown,
         "inputs": [describe(name) for name in inputs], "outputs": [describe(name) for name in outputs],

@@ -57,6 +57,9 @@ def _breakable(value: str) -> str:
     return e(value).replace("/", "/<wbr>")
 
 
+_SHOWN = 5e-4  #: Of a sum: smaller parts are no digit of it.
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
@@ -243,6 +246,7 @@ def _compare(answers: Sequence[Json]) -> str:
 def _network(answer: Json) -> str:
     parts = ["Every layer in network order: the precision that it computes in, what low precision does there alone (its effect, as a "
              "share of the tolerance), its estimated time, and the magnitudes that it writes."]  # fmt: skip
+    parts += _sum_of_times(answer)
     if answer.get("network") is None:
         parts.append("This answer has no network of its own (an earlier release wrote it): only its candidates are known.")
     if not answer["sensitivities"]["layer"]:
@@ -251,6 +255,25 @@ def _network(answer: Json) -> str:
     if infinite:
         parts.append(f"{plural(infinite, 'effect')} at the top of the lane {'is' if infinite == 1 else 'are'} not finite.")
     return _section("Network", e(" ".join(parts)), _drawn("The picture"), "network")
+
+
+def _sum_of_times(answer: Json) -> List[str]:
+    """A sentence that makes the estimate of the layers' own times and of what is beside them."""
+    network, time = answer.get("network"), answer["time_us"]
+    if network is None or "casts" not in time:
+        return []
+    chosen = {layer["name"]: layer["precision"] for layer in answer["layers"]}
+    names = answer["names"]
+    layers = 0.0
+    for row, (at, low) in enumerate(zip(network["layer"], network["precision"])):
+        column = network["time_us"].get(chosen.get(names[at], low))
+        layers += number(column[row]) if column and column[row] is not None else 0
+    total, casts = number(time["answer"]), number(time["casts"])
+    rest = total - layers - casts
+    parts = [f"layers {_time(layers)}", f"{plural(time['cast_count'], 'cast')} {_time(casts)}"]
+    if abs(rest) > _SHOWN * total:
+        parts.append(f"fusion and types between neighbors {_time(rest) if rest > 0 else '-' + _time(-rest)}")
+    return [f"The estimated {_time(total)} are: {', '.join(parts)}."]
 
 
 def _layers(answer: Json) -> str:

@@ -289,7 +289,7 @@ class IActivationLayer(ILayer):
         if kind == ActivationType.CLIP:
             emit.last("Clip", [x, np.asarray(alpha), np.asarray(beta)])
         elif kind == ActivationType.SOFTPLUS:  # alpha * log(exp(beta * x) + 1)
-            if (alpha, beta) in ((1, 1), (0, 0)):
+            if alpha == beta and alpha in (0, 1):
                 emit.last("Softplus", [x])
             else:
                 emit.last("Mul", [np.asarray(alpha), emit.node("Softplus", [emit.node("Mul", [x, np.asarray(beta)])])])

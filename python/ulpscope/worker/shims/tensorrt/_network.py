@@ -283,7 +283,7 @@ class INetworkDefinition(Object):
         return self._add(windows.ITopKLayer, [input], outputs=2, op=TopKOperation(op), k=int(k), axes=int(axes))
 
     def add_scale_nd(self, input: ITensor, mode: ScaleMode, shift: Any = None, scale: Any = None, power: Any = None, channel_axis: int = 1) -> Any:
-        arrays = {"_shift": weights_array(shift), "_scale": weights_array(scale), "_power": weights_array(power)}
+        arrays: Dict[str, Any] = {"_shift": weights_array(shift), "_scale": weights_array(scale), "_power": weights_array(power)}
         return self._add(windows.IScaleLayer, [input], mode=ScaleMode(mode), channel_axis=int(channel_axis), **arrays)
 
     add_scale = add_scale_nd
@@ -312,7 +312,7 @@ class INetworkDefinition(Object):
         return self._add(windows.INormalizationLayer, [input, scale, bias], axes=int(axesMask))
 
     def add_fully_connected(self, input: ITensor, num_outputs: int, kernel: Any, bias: Any = None) -> Any:
-        arrays = {"_kernel": weights_array(kernel), "_bias": weights_array(bias)}
+        arrays: Dict[str, Any] = {"_kernel": weights_array(kernel), "_bias": weights_array(bias)}
         return self._add(windows.IFullyConnectedLayer, [input], num_output_channels=int(num_outputs), **arrays)
 
     def add_squeeze(self, input: ITensor, axes: ITensor) -> Any:
@@ -364,7 +364,8 @@ class INetworkDefinition(Object):
     def _constant_value(self, layer: ILayer) -> np.ndarray:
         if layer._base is None:
             raise ValueError(f"the constant '{layer._name}' has no weights")
-        return bridge.ask("constant", {"handle": self._handle, "tensor": layer._outputs[0]._index})
+        value: np.ndarray = bridge.ask("constant", {"handle": self._handle, "tensor": layer._outputs[0]._index})
+        return value
 
     def _describe(self, limit: Optional[int] = None, for_shapes: bool = False) -> Dict[str, Any]:
         """The changes, for the program; of the first `limit` layers only, and without large constants, for shapes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class OnnxParser(Object):
         self._network = network
         self._errors: List[ParserError] = []
 
-    def _fill(self, method: str, args: dict) -> bool:
+    def _fill(self, method: str, args: Dict[str, Any]) -> bool:
         if self._network.num_layers or self._network.num_inputs:
             raise RuntimeError("expected an empty network to read a model into, got one that has layers; create another network")
         self._network._load(bridge.ask(method, args))

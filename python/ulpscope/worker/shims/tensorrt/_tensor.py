@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._network import INetworkDefinition
 
 
-class Dims(tuple):
+class Dims(tuple[int, ...]):
     """A shape; a plain tuple with the real module's name."""
 
     MAX_DIMS = 8

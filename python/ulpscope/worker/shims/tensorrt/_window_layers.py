@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -63,8 +63,8 @@ class _WindowLayer(ILayer):
 
     padding = padding_nd
 
-    def _attributes(self) -> dict:
-        result: dict = {"kernel_shape": list(self._window), "strides": list(self.stride_nd)}
+    def _attributes(self) -> Dict[str, Any]:
+        result: Dict[str, Any] = {"kernel_shape": list(self._window), "strides": list(self.stride_nd)}
         if self._dilation is not None:
             result["dilations"] = list(self.dilation_nd)
         if self.padding_mode in (PaddingMode.SAME_UPPER, PaddingMode.SAME_LOWER):
@@ -92,8 +92,8 @@ class IConvolutionLayer(_WindowLayer):
     def _kernel_shape(self) -> Tuple[int, ...]:
         return (self.num_output_maps, -1, *self._window)
 
-    def _weights(self) -> list:
-        given: list = [self._inputs[1] if len(self._inputs) > 1 else None, self._inputs[2] if len(self._inputs) > 2 else None]
+    def _weights(self) -> List[Any]:
+        given: List[Any] = [self._inputs[1] if len(self._inputs) > 1 else None, self._inputs[2] if len(self._inputs) > 2 else None]
         if given[0] is None:
             if self._kernel is None:
                 raise ValueError(f"layer '{self._name}' has no kernel weights")
@@ -165,7 +165,7 @@ class IShuffleLayer(ILayer):
         self._network._changed(shapes=True)
 
     def _lower(self, emit: Emitter) -> None:
-        steps: list = []
+        steps: List[Any] = []
         if self.first_transpose is not None:
             steps.append(("Transpose", [], {"perm": [int(axis) for axis in self.first_transpose]}))
         target: Any = self._inputs[1] if len(self._inputs) > 1 else None
@@ -314,7 +314,7 @@ class IResizeLayer(ILayer):
 
     def _lower(self, emit: Emitter) -> None:
         roundings = {"HALF_UP": "round_prefer_ceil", "HALF_DOWN": "round_prefer_floor", "FLOOR": "floor", "CEIL": "ceil"}
-        attributes: dict = {
+        attributes: Dict[str, Any] = {
             "mode": self.resize_mode.name.lower(),
             "coordinate_transformation_mode": self.coordinate_transformation.name.lower(),
             "nearest_mode": roundings[self.nearest_rounding.name],

@@ -16,7 +16,7 @@ class MetadataTuple:
         return iter((self.dtype, self.shape))
 
 
-class TensorMetadata(OrderedDict):
+class TensorMetadata(OrderedDict[str, MetadataTuple]):
     """Tensors by name."""
 
     def add(self, name: str, dtype: Any, shape: Any, min_shape: Any = None, max_shape: Any = None, docstring: Any = None) -> "TensorMetadata":

@@ -35,7 +35,7 @@ def _decode_lazy(entries: Dict[str, Any]) -> LazyArray:
 
 
 @add_json_methods("inference result")
-class IterationResult(MutableMapping):
+class IterationResult(MutableMapping[str, Any]):
     """The outputs of one inference, by name, with the runner's name and the seconds it took."""
 
     def __init__(self, outputs: Optional[Dict[str, Any]] = None, runtime: Optional[float] = None, runner_name: Optional[str] = None) -> None:
@@ -168,14 +168,17 @@ class DataLoader:
         self.iterations = 1 if iterations is None else int(iterations)
         self.user_input_metadata = input_metadata or {}
         self.input_metadata: Any = None
-        self.val_range = val_range or (0.0, 1.0)
+        self.val_range: Any = val_range or (0.0, 1.0)
 
     def __len__(self) -> int:
         return self.iterations
 
     def _range(self, name: str) -> Tuple[float, float]:
-        value = self.val_range
-        return tuple(value.get(name, value.get("", (0.0, 1.0)))) if isinstance(value, dict) else tuple(value)
+        if isinstance(self.val_range, dict):
+            by_name: Dict[str, Tuple[float, float]] = self.val_range
+            return by_name.get(name, by_name.get("", (0.0, 1.0)))
+        low, high = self.val_range
+        return low, high
 
     def __getitem__(self, index: int) -> Dict[str, np.ndarray]:
         if index >= self.iterations:
@@ -189,7 +192,8 @@ class DataLoader:
             shape = [1 if not isinstance(dim, (int, np.integer)) or dim < 0 else int(dim) for dim in shape]
             low, high = self._range(name)
             if np.issubdtype(dtype, np.integer) or dtype == np.bool_:
-                feed[name] = np.array(generator.randint(int(low), int(high) + 1, size=shape, dtype=dtype))
+                integer: Any = dtype
+                feed[name] = np.array(generator.randint(int(low), int(high) + 1, size=shape, dtype=integer))
             else:
                 feed[name] = np.array((generator.random_sample(size=shape) * (high - low) + low).astype(dtype))
         return feed

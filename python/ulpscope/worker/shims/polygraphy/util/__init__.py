@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 
 def default(value: Any, default: Any) -> Any:
@@ -82,8 +82,9 @@ def save_file(contents: Any, dest: Any, mode: str = "wb", description: Optional[
 class TempAttrChange:
     """Sets attributes while a with-block runs."""
 
-    def __init__(self, arg_group: Any, attr_values: dict) -> None:
-        self._target, self._values, self._old = arg_group, attr_values, {}
+    def __init__(self, arg_group: Any, attr_values: Dict[str, Any]) -> None:
+        self._target, self._values = arg_group, attr_values
+        self._old: Dict[str, Any] = {}
 
     def __enter__(self) -> None:
         for name, value in self._values.items():

@@ -13,7 +13,8 @@ class BytesFromPath(BaseLoader):
         self._path = path
 
     def call_impl(self) -> bytes:
-        return util.load_file(self._path)
+        content: bytes = util.load_file(self._path)
+        return content
 
 
 class SaveBytes(BaseLoader):
@@ -21,7 +22,7 @@ class SaveBytes(BaseLoader):
         self._bytes, self._path = obj, path
 
     def call_impl(self) -> bytes:
-        content, _ = util.invoke_if_callable(self._bytes)
+        content: bytes = util.invoke_if_callable(self._bytes)[0]
         util.save_file(content, self._path)
         return content
 

@@ -26,7 +26,8 @@ class BytesFromOnnx(BaseLoader):
         self._model = model
 
     def call_impl(self) -> bytes:
-        return util.invoke_if_callable(self._model)[0].SerializeToString()
+        content: bytes = util.invoke_if_callable(self._model)[0].SerializeToString()
+        return content
 
 
 class SaveOnnx(BaseLoader):

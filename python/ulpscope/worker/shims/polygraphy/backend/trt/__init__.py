@@ -1,5 +1,7 @@
 """Networks and builder configurations."""
 
+from typing import Any
+
 from .config import CreateConfig, PostprocessConfig, Profile, create_config, postprocess_config
 from .network import (
     CreateNetwork,
@@ -48,14 +50,14 @@ __all__ = [
 ]
 
 
-def Calibrator(*args, **kwargs):  # noqa: N802 - its name in the real module
+def Calibrator(*args: Any, **kwargs: Any) -> Any:  # noqa: N802 - its name in the real module
     """Stands for a calibrator; ulpscope calibrates itself (--calibration-cache)."""
     import tensorrt as trt
 
     return trt.IInt8EntropyCalibrator2()
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     raise AttributeError(
         f"ulpscope's polygraphy.backend.trt has no '{name}': scripts describe networks and configurations here, ulpscope builds and runs "
         f"them; it provides: {', '.join(__all__)}"

@@ -22,7 +22,7 @@ class ShapeTuple:
         return iter((self.min, self.opt, self.max))
 
 
-class Profile(OrderedDict):
+class Profile(OrderedDict[str, ShapeTuple]):
     """Shapes per input."""
 
     def add(self, name: str, min: Any, opt: Any, max: Any) -> "Profile":

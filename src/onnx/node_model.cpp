@@ -1,0 +1,108 @@
+#include "onnx/node_model.h"
+
+#include <fmt/format.h>
+
+#include "onnx-ml.pb.h"
+#include "onnx/element_type.h"
+#include "onnx/model_writer.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+using namespace onnx_model;
+using Proto = onnx::AttributeProto;
+
+constexpr int kNodeModelIrVersion = 8;  // what every ONNX Runtime of the last years reads
+
+/// One attribute; an overload for each type that it may have.
+class AttributeWriter {
+ public:
+  AttributeWriter(const Layer& layer, const std::string& name, Proto& proto) : layer_(layer), proto_(proto) {
+    proto_.set_name(name);
+  }
+
+  void operator()(std::int64_t value) const {
+    proto_.set_type(Proto::INT);
+    proto_.set_i(value);
+  }
+  void operator()(float value) const {
+    proto_.set_type(Proto::FLOAT);
+    proto_.set_f(value);
+  }
+  void operator()(const std::string& value) const {
+    proto_.set_type(Proto::STRING);
+    proto_.set_s(value);
+  }
+  void operator()(const std::vector<std::int64_t>& values) const {
+    proto_.set_type(Proto::INTS);
+    proto_.mutable_ints()->Add(values.begin(), values.end());
+  }
+  void operator()(const std::vector<float>& values) const {
+    proto_.set_type(Proto::FLOATS);
+    proto_.mutable_floats()->Add(values.begin(), values.end());
+  }
+  void operator()(const std::vector<std::string>& values) const {
+    proto_.set_type(Proto::STRINGS);
+    for (const std::string& value : values) proto_.add_strings(value);
+  }
+  void operator()(const Tensor& value) const {
+    proto_.set_type(Proto::TENSOR);
+    onnx::TensorProto& tensor = *proto_.mutable_t();
+    tensor.set_data_type(to_onnx_type(value.type()));
+    for (const std::int64_t dim : value.shape()) tensor.add_dims(dim);
+    tensor.set_raw_data(packed_elements(value));
+  }
+  void operator()(const Subgraph&) const {
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("attribute '{}' is a graph: {} cannot be a model of its own", proto_.name(), layer_.op->name),
+        place_of("export", layer_));
+  }
+
+ private:
+  const Layer& layer_;
+  Proto& proto_;
+};
+
+void describe_input(const NodeInput& input, onnx::ValueInfoProto& info) {
+  auto& type = *info.mutable_type()->mutable_tensor_type();
+  type.set_elem_type(to_onnx_type(input.type));
+  if (!input.shape) return;
+  auto& shape = *type.mutable_shape();
+  for (const std::int64_t dim : *input.shape) shape.add_dim()->set_dim_value(dim);
+}
+
+}  // namespace
+
+std::string node_model(const Layer& layer, std::span<const std::optional<NodeInput>> inputs) {
+  onnx::ModelProto model;
+  model.set_ir_version(kNodeModelIrVersion);
+  auto& opset = *model.add_opset_import();
+  opset.set_domain(std::string(layer.op->domain));
+  opset.set_version(layer.opset);
+  onnx::GraphProto& graph = *model.mutable_graph();
+  graph.set_name(layer.name);
+  onnx::NodeProto& node = *graph.add_node();
+  node.set_name(layer.name);
+  node.set_op_type(std::string(layer.op->name));
+  node.set_domain(std::string(layer.op->domain));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string name = inputs[i] ? fmt::format("i{}", i) : "";
+    node.add_input(name);
+    if (!inputs[i]) continue;
+    onnx::ValueInfoProto& info = *graph.add_input();
+    info.set_name(name);
+    describe_input(*inputs[i], info);
+  }
+  for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
+    const std::string name = layer.outputs[o] == kNone ? "" : fmt::format("o{}", o);
+    node.add_output(name);
+    if (!name.empty()) graph.add_output()->set_name(name);
+  }
+  for (const auto& [name, value] : layer.attributes.all())
+    std::visit(AttributeWriter(layer, name, *node.add_attribute()), value);
+  return model.SerializeAsString();
+}
+
+}  // namespace ulpscope
