@@ -13,6 +13,9 @@ void RunOptions::declare(OptionTable& table) {
       {"--answer"}, answer, "FILE",
       "Run the model as this answer of `precision search` says, with its repairs and scales, on ulpscope's "
       "engine");
+  table.ours().value({"--memory-limit"}, memory_limit, "BYTES",
+                     "Hold at most so many bytes of weights and activations, as far as one step allows (512M, 2G): "
+                     "weights are prepared in turns, in every run. Results do not depend on it");
   runners.declare(table);
   model.declare(table);
   onnx.declare(table);

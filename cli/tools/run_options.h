@@ -17,7 +17,7 @@
 namespace ulpscope::cli {
 
 struct RunOptions {
-  std::optional<std::string> gen_script, answer;
+  std::optional<std::string> gen_script, answer, memory_limit;
   std::map<std::string, float> answer_scales;  ///< int8, of the answer.
   RunnerSelectArgs runners;
   ModelArgs model;

@@ -108,7 +108,7 @@ std::shared_ptr<Engine> make_engine(const LoadedModel& model, const ConvertOptio
 /// What the model computes in float32.
 std::vector<TensorMap> exact_outputs(const LoadedModel& model, const BuildOptions& build,
                                      const std::vector<TensorMap>& samples, const std::function<void()>& interrupt) {
-  Trials exact(model.network, build, samples, model.weights);
+  Trials exact(model.network, build, samples);
   return exact.run(exact.full_precision(), 0, samples.size(), /*keep=*/false, interrupt);
 }
 
@@ -168,6 +168,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   LoadedModel& loaded = model.loaded();
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[convert] expected inputs to check the model with, got none");
+  loaded.weights = WeightCache();  // What others prepared gives way: weights in one form at a time.
   Choice choice = make_choice(loaded, options);
   std::vector<TensorMap> fitted = fitted_samples(*choice.network, samples);
   ConvertedModel result;

@@ -25,11 +25,13 @@ void round_parallel(const float* in, float* out, std::int64_t count, Rounding ro
 namespace {
 
 Tensor rounded(const Tensor& value, Rounding first, Rounding last) {
-  if (first == Rounding::kNone && last == Rounding::kNone) return value;
-  Tensor result(value.type(), value.shape());
-  round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
+  Tensor in = value.in_memory();
+  if (first == Rounding::kNone && last == Rounding::kNone) return in;
+  const bool own = value.source() != nullptr;  // Then it was made for this.
+  Tensor result = own ? in : Tensor(value.type(), value.shape());
+  round_parallel(in.data<float>(), result.data<float>(), value.size(), first);
   round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
-  MappedFile::release(value.raw(), value.bytes());
+  if (!own) MappedFile::release(in.raw(), in.bytes());
   return result;
 }
 
@@ -168,7 +170,8 @@ std::shared_ptr<const PreparedConstants::IntegerWeights> PreparedConstants::inte
                                                                                             const Tensor& values,
                                                                                             const std::string& key,
                                                                                             bool rescaled) const {
-  return std::static_pointer_cast<const IntegerWeights>(weights_.get_object(key + "|int8", [&] {
+  return std::static_pointer_cast<const IntegerWeights>(weights_.get_object(key + "|int8", [&, &given = values] {
+    const Tensor values = given.in_memory();
     auto result = std::make_shared<IntegerWeights>();
     const std::int64_t channels = output_channels(spec_, l), count = values.size();
     const float* in = values.data<float>();

@@ -6,6 +6,18 @@
 #include "onnx/tensor_reader.h"
 
 namespace ulpscope {
+namespace {
+
+std::shared_ptr<Network> with_files(std::shared_ptr<Network> network, const onnx_model::TensorReader& reader,
+                                    std::shared_ptr<const MappedFile> model) {
+  network->files = reader.files();
+  if (model != nullptr) network->files.push_back(std::move(model));
+  for (const auto& file : network->files) file->check_unchanged();
+  return network;
+}
+
+}  // namespace
+
 
 std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const OpRegistry& ops,
                                      const ImportOptions& options) {
@@ -18,7 +30,7 @@ std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const Op
   std::filesystem::path folder = options.external_data_dir;
   if (folder.empty()) folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   onnx_model::TensorReader reader(file, std::move(folder), options.ignore_external_data);
-  return onnx_model::Importer(file, ops, reader, options.outputs).run();
+  return with_files(onnx_model::Importer(file, ops, reader, options.outputs).run(), reader, mapping);
 }
 
 std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std::string& source, const OpRegistry& ops,
@@ -29,7 +41,7 @@ std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std
   const std::filesystem::path folder =
       options.external_data_dir.empty() ? std::filesystem::path(".") : options.external_data_dir;
   onnx_model::TensorReader reader(file, folder, options.ignore_external_data);
-  return onnx_model::Importer(file, ops, reader, options.outputs).run();
+  return with_files(onnx_model::Importer(file, ops, reader, options.outputs).run(), reader, nullptr);
 }
 
 }  // namespace ulpscope
