@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/file.h"
+#include "core/memory.h"
 #include "core/parallel.h"
 #include "engine/scale_shift.h"
 #include "formats/rounding.h"
@@ -28,7 +29,7 @@ Tensor rounded(const Tensor& value, Rounding first, Rounding last) {
   Tensor in = value.in_memory();
   if (first == Rounding::kNone && last == Rounding::kNone) return in;
   const bool own = value.source() != nullptr;  // Then it was made for this.
-  Tensor result = own ? in : Tensor(value.type(), value.shape());
+  Tensor result = own ? in : weights_tensor(value.type(), value.shape());
   round_parallel(in.data<float>(), result.data<float>(), value.size(), first);
   round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
   if (!own) MappedFile::release(in.raw(), in.bytes());
@@ -214,7 +215,7 @@ std::shared_ptr<const PreparedConstants::IntegerWeights> PreparedConstants::inte
         });
       for (std::int64_t c = 0; c < channels; ++c) scales[c] = symmetric_scale(scales[c]);
     }
-    result->integers = Tensor(DataType::kFloat32, values.shape());
+    result->integers = weights_tensor(DataType::kFloat32, values.shape());
     float* out = result->integers.data<float>();
     const float* scales = result->scales.data<float>();
     if (by_rows)

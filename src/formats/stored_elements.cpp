@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/file.h"
+#include "core/memory.h"
 #include "core/parallel.h"
 #include "formats/convert.h"
 
@@ -34,7 +35,7 @@ Tensor StoredElements::convert(const Tensor& tensor, DataType type) {
 
 Tensor StoredElements::make() const {
   constexpr std::int64_t kPiece = std::int64_t{1} << 20;
-  Tensor result(type_, shape_);
+  Tensor result = weights_tensor(type_, shape_);
   auto* const out = static_cast<std::byte*>(result.raw());
   parallel_for(result.size(), kPiece, [&](std::int64_t begin, std::int64_t end) {
     // Piece by piece, so that the source and the copy are never both in memory as a whole.

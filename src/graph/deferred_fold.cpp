@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/memory.h"
 #include "formats/stored_elements.h"
 #include "graph/inference.h"
 #include "graph/op.h"
@@ -21,7 +22,7 @@ class Moved final : public TensorSource {
   Tensor make() const override {
     const Tensor input = input_.in_memory();
     const std::array<const Tensor*, 1> inputs{&input};
-    std::array<Tensor, 1> outputs{Tensor(input.type(), shape_)};
+    std::array<Tensor, 1> outputs{weights_tensor(input.type(), shape_)};
     const std::array<DataType, 1> types{input.type()};
     KernelContext context(layer_, inputs, outputs, types, nullptr);
     run_kernel(context);

@@ -121,7 +121,7 @@ std::unique_ptr<Kernel> Lowering::weighted_product(const MatMulSpec& spec, const
     if (auto made = make_narrow_matmul_kernel(turned, matrix, first, last)) return made;
   }
   if (auto made = make_narrow_matmul_kernel(spec, value, first, last)) return made;
-  return make_matmul_kernel(spec, object_cache());
+  return make_matmul_kernel(spec, is_stored_narrow(value) ? ObjectCache(prepared_anew) : object_cache());
 }
 
 /// alpha times the results plus beta times c, in place.

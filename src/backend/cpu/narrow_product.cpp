@@ -109,7 +109,7 @@ bool is_stored_narrow(const Tensor& value) {
 std::unique_ptr<Kernel> make_narrow_matmul_kernel(const MatMulSpec& spec, const Tensor& weights, Rounding first,
                                                   Rounding last) {
   if (!is_stored_narrow(weights) || !spec.batch_a.empty() || !spec.batch_b.empty() || spec.k_end != 0 ||
-      spec.transpose_a)
+      spec.transpose_a || products_depend_on_threads())
     return nullptr;
   return std::make_unique<NarrowMatMul>(spec, weights.source(), first, last);
 }

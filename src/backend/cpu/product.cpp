@@ -19,6 +19,20 @@
 #include "ulpscope/error.h"
 
 namespace ulpscope::cpu {
+
+bool products_depend_on_threads() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::isa_default:
+    case dnnl::cpu_isa::sse41:
+    case dnnl::cpu_isa::avx:
+    case dnnl::cpu_isa::avx2:
+    case dnnl::cpu_isa::avx2_vnni:
+      return true;
+    default:
+      return false;
+  }
+}
+
 namespace {
 
 using dnnl::memory;
@@ -45,7 +59,7 @@ struct Packed {
 /// `offset`: elements of `values` before the first one of `from`.
 PreparedObject pack(const memory::desc& from, const Tensor& values, const memory::desc& to, std::int64_t offset = 0) {
   memory source(from, cpu_engine(), const_cast<float*>(static_cast<const float*>(values.raw())) + offset);
-  const std::shared_ptr<std::byte> bytes = allocate_elements(to.get_size());
+  const std::shared_ptr<std::byte> bytes = allocate_weights(to.get_size());
   memory packed(to, cpu_engine(), bytes.get());
   if (from == to && to.get_size() == values.bytes()) {
     std::memcpy(packed.get_data_handle(), values.raw(), values.bytes());
@@ -190,21 +204,6 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
   }
   if (spec.bias) constants[DNNL_ARG_BIAS] = pack_now(bias, spec.bias);
   return std::make_unique<K>(desc, std::move(inputs), K::Argument{DNNL_ARG_DST, out}, std::move(constants));
-}
-
-/// With AVX-512, oneDNN's products have the same bits for every number of threads, but those of a long transposed `a`,
-/// which make_reorder_kernel() is for; with less, it splits sums over threads.
-bool products_depend_on_threads() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::isa_default:
-    case dnnl::cpu_isa::sse41:
-    case dnnl::cpu_isa::avx:
-    case dnnl::cpu_isa::avx2:
-    case dnnl::cpu_isa::avx2_vnni:
-      return true;
-    default:
-      return false;
-  }
 }
 
 class OneThreadKernel final : public Kernel {

@@ -14,6 +14,10 @@
 
 namespace ulpscope::cpu {
 
+/// With AVX-512, oneDNN's products have the same bits for every number of threads, but those of a long transposed `a`,
+/// which make_reorder_kernel() is for; with less, it splits sums over threads.
+bool products_depend_on_threads();
+
 /// Keeps packed weights; WeightCache::source behind a function.
 using ObjectCache = std::function<PreparedSource(const std::string& key, std::function<PreparedObject()> make)>;
 
