@@ -419,6 +419,10 @@ class Converter {
       changes_.metadata.emplace_back("ulpscope.other_type_same_bits", fmt::format("{}", fmt::join(names, "\n")));
   }
 
+  void check_sources() const {
+    for (const auto& file : network_.files) file->check_unchanged();
+  }
+
   void publish(fs::path path) {
     if (path.filename().empty() || fs::is_directory(path))
       refuse(ErrorCode::kInvalidArgument, fmt::format("-o: expected a file, got the folder '{}'", path.string()));
@@ -430,12 +434,19 @@ class Converter {
     if (fs::is_regular_file(path, ignored)) path = fs::canonical(path);
     const std::string name = path.filename().string();
     const TemporaryFolder scratch((path.has_parent_path() ? path.parent_path() : fs::path(".")) / ("." + name + "."));
-    result_.file = exporter_.write(
-        changes_, scratch.path(), name,
-        options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
-    if (options_.verify)
-      result_.checked =
-          prove_equal_bits(network_, result_.assignment, scratch.path() / name, options_, changes_.absorbed.empty());
+    try {
+      result_.file = exporter_.write(
+          changes_, scratch.path(), name,
+          options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
+      if (options_.verify)
+        result_.checked =
+            prove_equal_bits(network_, result_.assignment, scratch.path() / name, options_, changes_.absorbed.empty(), result_.outputs);
+      if (!options_.io_types.empty()) result_.outputs.clear();  // Inputs were rounded first.
+    } catch (...) {
+      check_sources();  // Whatever went wrong then has its reason there.
+      throw;
+    }
+    check_sources();
     if (options_.interrupt) options_.interrupt();
     if (options_.check) options_.check(scratch.path() / name);
     std::error_code failed;

@@ -4,6 +4,7 @@
 #include "onnx/importer.h"
 #include "onnx/model_file.h"
 #include "onnx/tensor_reader.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -26,11 +27,16 @@ std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const Op
   const std::shared_ptr<MappedFile> mapping = MappedFile::open(path);
   file.owner = mapping;
   file.mapped = true;
-  onnx_model::read_model(std::as_const(*mapping).bytes(), file);
   std::filesystem::path folder = options.external_data_dir;
   if (folder.empty()) folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   onnx_model::TensorReader reader(file, std::move(folder), options.ignore_external_data);
-  return with_files(onnx_model::Importer(file, ops, reader, options.outputs).run(), reader, mapping);
+  try {
+    onnx_model::read_model(std::as_const(*mapping).bytes(), file);
+    return with_files(onnx_model::Importer(file, ops, reader, options.outputs).run(), reader, mapping);
+  } catch (const Error&) {
+    mapping->check_unchanged();  // Then that is the reason.
+    throw;
+  }
 }
 
 std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std::string& source, const OpRegistry& ops,
