@@ -7,7 +7,6 @@ twice adds to a process of Python (peak.py). Python checks of `convert` are proc
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(models.ROOT / "tests" / "models"))
 import language_model
+import peak_of
 
 FILES = {
     "float32, external data": {"kind": "fp32"},
@@ -39,13 +39,10 @@ def size_of(path: pathlib.Path) -> int:
 def run(words: List[str], folder: pathlib.Path) -> Tuple[int, float, float]:
     """Peak bytes, seconds and processor seconds of a process; ends when it fails."""
     start = time.monotonic()
-    with open(folder / "said", "w") as said:
-        process = subprocess.Popen(words, cwd=folder, stdout=said, stderr=subprocess.STDOUT)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise SystemExit(f"{' '.join(words)}: {(folder / 'said').read_text()}")
-    return usage.ru_maxrss * 1024, time.monotonic() - start, usage.ru_utime + usage.ru_stime
+    peak, cpu, status, text = peak_of.measure(words, str(folder))
+    if status != 0:
+        raise SystemExit(f"{' '.join(words)}: {text}")
+    return peak, time.monotonic() - start, cpu
 
 
 def onnxruntime(path: pathlib.Path, folder: pathlib.Path, length: int) -> Optional[float]:
