@@ -92,7 +92,7 @@ def test_a_memory_limit_changes_memory_and_no_bit(binary, make, folder):
     outputs = [(folder / f"{limit}.json").read_text() for limit in used]
     without_times = [re.sub(r'"runtime"[^,}]*|"[^"]*\d\d:\d\d:\d\d"', "", text) for text in outputs]
     assert len(without_times[0]) > 5 * 12000 and without_times[0] == without_times[1] == without_times[2]
-    assert used["64M"] < used[None] - size / 3
+    assert used["64M"] < used[None] - size / 5
     assert used["1K"] <= used["64M"] + size / 10
 
 
@@ -143,7 +143,7 @@ def test_a_converted_model_is_not_replaced_when_its_source_changes(binary, tmp_p
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data", "typed.onnx"]
 
 
-@pytest.mark.skipif(not os.environ.get("ULPSCOPE_LARGE_TESTS"), reason="takes 10 GB of disk and minutes; set ULPSCOPE_LARGE_TESTS=1")
+@pytest.mark.skipif(not os.environ.get("ULPSCOPE_SLOW_TESTS"), reason="needs 10 GB of disk and minutes: ULPSCOPE_SLOW_TESTS=1")
 def test_four_gigabytes(binary, tmp_path):
     """Runs, converts and is searched, in the memory of a small machine."""
     path = tmp_path / "large.onnx"
