@@ -117,8 +117,8 @@ Judgement error_against(const std::vector<TensorMap>& golden, const Choice& choi
                         const std::vector<TensorMap>& samples, const std::function<void()>& interrupt,
                         std::vector<TensorMap> outputs = {}) {
   if (outputs.size() != samples.size())
-    outputs = Trials(choice.network, choice.build, samples)
-                  .run(assignment, 0, samples.size(), /*keep=*/false, interrupt);
+    outputs =
+        Trials(choice.network, choice.build, samples).run(assignment, 0, samples.size(), /*keep=*/false, interrupt);
   Judgement error =
       make_metric_criterion(MetricKind::kRelativeL2, 1.0, {}, /*infinities_equal=*/true)->judge(golden, outputs);
   const auto is_empty = [](const NamedTensor& output) { return output.tensor.size() == 0; };

@@ -63,7 +63,8 @@ bool has_beyond(const Tensor& values) {
     // Bits of magnitudes are ordered as the magnitudes are.
     constexpr std::int32_t kBeyond = std::bit_cast<std::int32_t>(65520.0F), kInfinity = 0x7f800000;
     bool any = false;
-    for (const float v : values.values<float>().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))) {
+    for (const float v :
+         values.values<float>().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))) {
       const std::int32_t magnitude = std::bit_cast<std::int32_t>(v) & 0x7fffffff;
       any |= (magnitude >= kBeyond) & (magnitude < kInfinity);
     }
@@ -439,8 +440,8 @@ class Converter {
           changes_, scratch.path(), name,
           options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
       if (options_.verify)
-        result_.checked =
-            prove_equal_bits(network_, result_.assignment, scratch.path() / name, options_, changes_.absorbed.empty(), result_.outputs);
+        result_.checked = prove_equal_bits(network_, result_.assignment, scratch.path() / name, options_,
+                                           changes_.absorbed.empty(), result_.outputs);
       if (!options_.io_types.empty()) result_.outputs.clear();  // Inputs were rounded first.
     } catch (...) {
       check_sources();  // Whatever went wrong then has its reason there.

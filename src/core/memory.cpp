@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "ulpscope/error.h"
-#include <new>
 
 namespace ulpscope {
 namespace {

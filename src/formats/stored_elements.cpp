@@ -28,9 +28,9 @@ Tensor StoredElements::convert(const Tensor& tensor, DataType type) {
   }
   const auto* stored = dynamic_cast<const StoredElements*>(source.get());
   if (stored == nullptr || stored->stored_ != tensor.type()) return tensor.cast(type);
-  return Tensor::deferred(type, tensor.shape(),
-                          std::make_shared<StoredElements>(type, tensor.shape(), stored->stored_, stored->bytes_,
-                                                           stored->owner_));
+  return Tensor::deferred(
+      type, tensor.shape(),
+      std::make_shared<StoredElements>(type, tensor.shape(), stored->stored_, stored->bytes_, stored->owner_));
 }
 
 Tensor StoredElements::make() const {

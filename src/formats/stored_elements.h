@@ -20,6 +20,8 @@ class StoredElements final : public TensorSource {
   bool has_parts() const noexcept override { return true; }
   void read(std::int64_t begin, std::int64_t count, void* out) const override;
   DataType stored() const noexcept { return stored_; }
+  /// The elements as they are stored; not always aligned.
+  const std::byte* bytes() const noexcept { return bytes_; }
 
   /// Smaller tensors are better copied at once.
   static constexpr std::size_t kLeastBytes = std::size_t{1} << 18;

@@ -19,7 +19,6 @@ std::shared_ptr<Network> with_files(std::shared_ptr<Network> network, const onnx
 
 }  // namespace
 
-
 std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const OpRegistry& ops,
                                      const ImportOptions& options) {
   onnx_model::ModelFile file;

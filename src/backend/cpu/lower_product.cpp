@@ -192,8 +192,8 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   }
   // Weights that the file has in a narrow type are widened for every run, where that is little work beside the product.
   constexpr std::int64_t kMuchWork = 1024;  // Places of an output map.
-  const bool anew = is_stored_narrow(spec_.value(l.inputs[1])) &&
-                    num_elements(epilogue.domain) / epilogue.domain[1] >= kMuchWork;
+  const bool anew =
+      is_stored_narrow(spec_.value(l.inputs[1])) && num_elements(epilogue.domain) / epilogue.domain[1] >= kMuchWork;
   std::unique_ptr<Kernel> step = make_convolution_kernel(spec, anew ? ObjectCache(prepared_anew) : object_cache());
   if (step == nullptr) return false;
   std::vector<int> inputs{read(kernel.operands[0], Layout::kChannelsLast, kernel.layer)};

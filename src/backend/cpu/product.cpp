@@ -151,6 +151,13 @@ std::string packed_key(const std::string& constant, const memory::desc& from, co
   return fmt::format("packed|{}|{}|{}", constant, text_of(from), text_of(to));
 }
 
+/// As MatMulSpec::panels_b says.
+bool is_in_panels(const memory::desc& desc) {
+  const Dims padded = desc.get_padded_dims();
+  return padded.size() == 2 && desc.get_inner_blks() == Dims{16, 64} && desc.get_inner_idxs() == Dims{0, 1} &&
+         desc.get_strides() == Dims{16 * 64, padded[0] * 64};
+}
+
 std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
   const bool sliced = spec.k_end != 0;
   const std::int64_t slice = sliced ? spec.k_end - spec.k_begin : spec.k;
@@ -183,7 +190,8 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
   out_dims.push_back(spec.n);
   const memory::desc out = strided(out_dims, ops::strides_of(out_dims));
   const bool constant = static_cast<bool>(spec.constant_b);
-  const memory::desc b_any = constant ? memory::desc(b.get_dims(), DataKind::f32, memory::format_tag::any) : b;
+  const memory::desc b_any =
+      constant || spec.panels_b ? memory::desc(b.get_dims(), DataKind::f32, memory::format_tag::any) : b;
   Dims bias_dims(out_dims.size(), 1);
   bias_dims.back() = spec.n;
   const memory::desc bias = strided(bias_dims, ops::strides_of(bias_dims));
@@ -199,6 +207,9 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
     constants[DNNL_ARG_WEIGHTS] =
         cache(packed_key(spec.key_b + part, b, packed),
               [b, packed, offset_b, values = spec.constant_b] { return pack(b, values(), packed, offset_b); });
+  } else if (spec.panels_b) {
+    if (!is_in_panels(desc.weights_desc())) return nullptr;
+    inputs.push_back({DNNL_ARG_WEIGHTS, desc.weights_desc()});
   } else {
     inputs.push_back({DNNL_ARG_WEIGHTS, b, offset_b});
   }

@@ -34,9 +34,12 @@ struct MatMulSpec : MatrixShape {
   ConstantSource constant_b;  ///< Rounded; empty: b is an input.
   std::string key_b;          ///< Names constant_b with everything done to it.
   Tensor bias;                ///< If any, n elements.
+  /// b is an input as panels: k rows of 64 columns, for each 64 columns; k and n are filled up with zeros to multiples
+  /// of 16 and 64. That is how oneDNN packs; where it does not, there is no kernel.
+  bool panels_b = false;
 };
 
-/// Inputs of the kernel: a, b (unless constant). Output: dense [batch..., m, n].
+/// Inputs of the kernel: a, b (unless constant). Output: dense [batch..., m, n]. Null only with panels_b.
 std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
 
 struct ConvolutionSpec {
