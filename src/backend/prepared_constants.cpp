@@ -74,8 +74,11 @@ std::pair<Rounding, Rounding> PreparedConstants::roundings(const Operand& operan
 }
 
 ConstantSource PreparedConstants::source(const Operand& operand) const {
-  const auto [first, last] = roundings(operand);
-  return [value = spec_.value(operand.tensor), first, last] { return rounded(value, first, last); };
+  return source(spec_.value(operand.tensor), roundings(operand));
+}
+
+ConstantSource PreparedConstants::source(const Tensor& value, std::pair<Rounding, Rounding> roundings) {
+  return [value, roundings] { return rounded(value, roundings.first, roundings.second); };
 }
 
 std::string PreparedConstants::scale_shift_key(const Layer& l) const {

@@ -83,10 +83,12 @@ TEST_F(Files, ThatAreCutOffWhileTheyAreMappedReadAsZerosAndSaySo) {
   const auto file = MappedFile::open(path), other = MappedFile::open(folder_ / "weights");
   EXPECT_EQ(message_of(*file), "");
   std::filesystem::resize_file(path, 10000);
-  const volatile std::byte* bytes = file->bytes().data();
-  EXPECT_EQ(bytes[5000], std::byte{'x'});
-  EXPECT_EQ(bytes[99999], std::byte{0});  // No SIGBUS.
-  EXPECT_EQ(bytes[50000], std::byte{0});
+  const auto byte = [&](std::size_t at) {
+    return static_cast<int>(reinterpret_cast<const volatile unsigned char*>(file->bytes().data())[at]);
+  };
+  EXPECT_EQ(byte(5000), 'x');
+  EXPECT_EQ(byte(99999), 0);  // No SIGBUS.
+  EXPECT_EQ(byte(50000), 0);
   EXPECT_NE(message_of(*file).find("weights: the file changed while it was in use: expected 100000 bytes, found 10000"),
             std::string::npos)
       << message_of(*file);

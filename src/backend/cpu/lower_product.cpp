@@ -111,16 +111,17 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   return true;
 }
 
-/// Weights that the file has in a narrow type stay in it.
-std::unique_ptr<Kernel> Lowering::weighted_product(const MatMulSpec& spec, const Operand& weights) {
-  const Tensor& value = spec_.value(weights.tensor);
-  const auto [first, last] = constants_.roundings(weights);
+/// Weights that the file has in a narrow type stay in it; those that are transposed first are packed as they are.
+std::unique_ptr<Kernel> Lowering::weighted_product(MatMulSpec spec, const Operand& weights) {
+  Tensor value = spec_.value(weights.tensor);
+  const auto roundings = constants_.roundings(weights);
   if (const Tensor matrix = transposed_matrix(value)) {
-    MatMulSpec turned = spec;
-    turned.transpose_b = !spec.transpose_b;
-    if (auto made = make_narrow_matmul_kernel(turned, matrix, first, last)) return made;
+    value = matrix;
+    spec.transpose_b = !spec.transpose_b;
+    spec.constant_b = PreparedConstants::source(matrix, roundings);
+    spec.key_b += "|of its transpose";
   }
-  if (auto made = make_narrow_matmul_kernel(spec, value, first, last)) return made;
+  if (auto made = make_narrow_matmul_kernel(spec, value, roundings.first, roundings.second)) return made;
   return make_matmul_kernel(spec, is_stored_narrow(value) ? ObjectCache(prepared_anew) : object_cache());
 }
 

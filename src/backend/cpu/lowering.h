@@ -115,7 +115,7 @@ class Lowering {
   };
   void lower(const ProductKernel& kernel);
   bool lower_matrices(const ProductKernel& kernel);
-  std::unique_ptr<Kernel> weighted_product(const MatMulSpec& spec, const Operand& weights);
+  std::unique_ptr<Kernel> weighted_product(MatMulSpec spec, const Operand& weights);
   void add_addend(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, Results& results);
   bool lower_convolution(const ProductKernel& kernel);
   bool lower_integer_convolution(const ProductKernel& kernel, ConvolutionSpec spec);
