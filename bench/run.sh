@@ -33,6 +33,8 @@ fi
 if [[ -x $build/bin/ulpscope ]]; then
   echo "== process"
   "$python" "$root/bench/process.py" --ulpscope "$build/bin/ulpscope" "${options[@]}"
+  echo "== memory"
+  "$python" "$root/bench/memory.py" --program "$build/bin/ulpscope" "${options[@]}"
 fi
 if [[ -x $build/bin/search_bench ]]; then
   echo "== search"

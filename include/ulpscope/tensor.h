@@ -12,6 +12,8 @@
 
 namespace ulpscope {
 
+class TensorSource;
+
 /// A handle on a buffer: copying shares the bytes (as an assignment of NumPy arrays does), `clone` copies them.
 /// Thread-safe as shared_ptr is: distinct handles may be used from distinct threads; the bytes are not guarded.
 class ULPSCOPE_API Tensor {
@@ -26,6 +28,10 @@ class ULPSCOPE_API Tensor {
   /// Refers to bytes owned by `owner` (a mapped file, an arena), which lives at least as long as any handle.
   /// REQUIRES: `data` is aligned to the element size and holds num_elements(shape) elements.
   static Tensor borrow(DataType type, Shape shape, void* data, std::shared_ptr<const void> owner);
+
+  /// Elements that are made when somebody asks for them: `source` says how (core/tensor_source.h). What asks for a
+  /// pointer makes them once, for all handles; in_memory() leaves that to its caller.
+  static Tensor deferred(DataType type, Shape shape, std::shared_ptr<const TensorSource> source);
 
   /// A tensor with these elements, in row-major order. T is the C++ type of `type_of<T>()`.
   template <typename T>
@@ -50,8 +56,15 @@ class ULPSCOPE_API Tensor {
   /// Expires when no handle refers to the bytes any more; empty when nobody owns them.
   std::weak_ptr<const void> buffer() const noexcept { return owner_; }
 
-  void* raw() noexcept { return data_; }
-  const void* raw() const noexcept { return data_; }
+  void* raw() { return deferred_ ? made() : data_; }
+  const void* raw() const { return deferred_ ? made() : data_; }
+
+  /// What makes the elements; null once they are in memory, and for all tensors that were not deferred.
+  std::shared_ptr<const TensorSource> source() const;
+  /// This tensor; where its elements are not in memory, one that has them alone, so that they leave with it.
+  Tensor in_memory() const;
+  /// Where the elements are, or will be made of: tells apart what is alive, and touches nothing.
+  const void* place() const noexcept { return deferred_ ? owner_.get() : data_; }
 
   /// The elements. T must be the C++ type of the element type (float, double, std::int64_t, bool, ...; std::uint16_t
   /// for the bits of float16 and bfloat16, std::uint8_t for those of narrower types). Throws InternalError if it is
@@ -76,8 +89,13 @@ class ULPSCOPE_API Tensor {
   DataType type_ = DataType::kUndefined;
   Shape shape_;
   std::int64_t size_ = 0;
+  struct Deferred;
+  friend struct TensorAccess;
+  void* made() const;
+
   void* data_ = nullptr;
-  std::shared_ptr<const void> owner_;
+  std::shared_ptr<const void> owner_;  ///< A Deferred where `deferred_`.
+  bool deferred_ = false;
 };
 
 /// The element type that a C++ type stands for.
@@ -141,13 +159,13 @@ constexpr bool same_storage(DataType actual, DataType asked) noexcept {
 template <typename T>
 T* Tensor::data() {
   if (!detail::same_storage(type_, type_of<T>())) detail::throw_wrong_element_type(type_, type_of<T>());
-  return static_cast<T*>(data_);
+  return static_cast<T*>(raw());
 }
 
 template <typename T>
 const T* Tensor::data() const {
   if (!detail::same_storage(type_, type_of<T>())) detail::throw_wrong_element_type(type_, type_of<T>());
-  return static_cast<const T*>(data_);
+  return static_cast<const T*>(raw());
 }
 
 template <typename T>

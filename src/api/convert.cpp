@@ -108,15 +108,17 @@ std::shared_ptr<Engine> make_engine(const LoadedModel& model, const ConvertOptio
 /// What the model computes in float32.
 std::vector<TensorMap> exact_outputs(const LoadedModel& model, const BuildOptions& build,
                                      const std::vector<TensorMap>& samples, const std::function<void()>& interrupt) {
-  Trials exact(model.network, build, samples, model.weights);
+  Trials exact(model.network, build, samples);
   return exact.run(exact.full_precision(), 0, samples.size(), /*keep=*/false, interrupt);
 }
 
-/// What the types cost: rel-l2 of the outputs.
+/// What the types cost: rel-l2 of the outputs. `outputs`: what the assignment gives, where that is known.
 Judgement error_against(const std::vector<TensorMap>& golden, const Choice& choice, const Assignment& assignment,
-                        const std::vector<TensorMap>& samples, const std::function<void()>& interrupt) {
-  Trials typed(choice.network, choice.build, samples);
-  const auto outputs = typed.run(assignment, 0, samples.size(), /*keep=*/false, interrupt);
+                        const std::vector<TensorMap>& samples, const std::function<void()>& interrupt,
+                        std::vector<TensorMap> outputs = {}) {
+  if (outputs.size() != samples.size())
+    outputs =
+        Trials(choice.network, choice.build, samples).run(assignment, 0, samples.size(), /*keep=*/false, interrupt);
   Judgement error =
       make_metric_criterion(MetricKind::kRelativeL2, 1.0, {}, /*infinities_equal=*/true)->judge(golden, outputs);
   const auto is_empty = [](const NamedTensor& output) { return output.tensor.size() == 0; };
@@ -168,6 +170,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   LoadedModel& loaded = model.loaded();
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[convert] expected inputs to check the model with, got none");
+  loaded.weights = WeightCache();  // What others prepared gives way: weights in one form at a time.
   Choice choice = make_choice(loaded, options);
   std::vector<TensorMap> fitted = fitted_samples(*choice.network, samples);
   ConvertedModel result;
@@ -194,7 +197,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
     result.error.reset();
   else if (!result.error)
     result.error = error_against(exact_outputs(loaded, choice.build, fitted, options.interrupt), choice, assignment,
-                                 fitted, options.interrupt);
+                                 fitted, options.interrupt, made.outputs);
   const BuildOptions& build = choice.build;
   const std::string flags = fmt::format("{}{}{}", build.fp16 ? " --fp16" : "", build.bf16 ? " --bf16" : "",
                                         build.int8 ? " --int8 --calibration-cache CACHE" : "");

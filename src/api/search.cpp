@@ -17,6 +17,7 @@
 #include "precision/search.h"
 #include "precision/search_estimate.h"
 #include "precision/trials.h"
+#include "runtime/executable.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -170,6 +171,7 @@ Prepared prepare(const Model& model, std::span<const TensorsByName> samples, con
   result.task.infinities_equal = options.criterion.infinities_equal;
   place_layers(*loaded.network, options, result.task);
   result.data = make_data(loaded, samples, options);
+  warn_of_small_limit(*loaded.network, options.memory_limit);
   result.criterion = make_criterion(options.criterion, loaded.scripts(), loaded.output_names());
   warn_of_weak_grounds(result.task, result.data);
   check_golden_shapes(result.data, *result.criterion, options.criterion.infinities_equal);

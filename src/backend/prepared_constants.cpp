@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/file.h"
+#include "core/memory.h"
 #include "core/parallel.h"
 #include "engine/scale_shift.h"
 #include "formats/rounding.h"
@@ -25,11 +26,13 @@ void round_parallel(const float* in, float* out, std::int64_t count, Rounding ro
 namespace {
 
 Tensor rounded(const Tensor& value, Rounding first, Rounding last) {
-  if (first == Rounding::kNone && last == Rounding::kNone) return value;
-  Tensor result(value.type(), value.shape());
-  round_parallel(value.data<float>(), result.data<float>(), value.size(), first);
+  Tensor in = value.in_memory();
+  if (first == Rounding::kNone && last == Rounding::kNone) return in;
+  const bool own = value.source() != nullptr;  // Then it was made for this.
+  Tensor result = own ? in : weights_tensor(value.type(), value.shape());
+  round_parallel(in.data<float>(), result.data<float>(), value.size(), first);
   round_parallel(result.data<float>(), result.data<float>(), result.size(), last);
-  MappedFile::release(value.raw(), value.bytes());
+  if (!own) MappedFile::release(in.raw(), in.bytes());
   return result;
 }
 
@@ -71,8 +74,11 @@ std::pair<Rounding, Rounding> PreparedConstants::roundings(const Operand& operan
 }
 
 ConstantSource PreparedConstants::source(const Operand& operand) const {
-  const auto [first, last] = roundings(operand);
-  return [value = spec_.value(operand.tensor), first, last] { return rounded(value, first, last); };
+  return source(spec_.value(operand.tensor), roundings(operand));
+}
+
+ConstantSource PreparedConstants::source(const Tensor& value, std::pair<Rounding, Rounding> roundings) {
+  return [value, roundings] { return rounded(value, roundings.first, roundings.second); };
 }
 
 std::string PreparedConstants::scale_shift_key(const Layer& l) const {
@@ -168,7 +174,8 @@ std::shared_ptr<const PreparedConstants::IntegerWeights> PreparedConstants::inte
                                                                                             const Tensor& values,
                                                                                             const std::string& key,
                                                                                             bool rescaled) const {
-  return std::static_pointer_cast<const IntegerWeights>(weights_.get_object(key + "|int8", [&] {
+  return std::static_pointer_cast<const IntegerWeights>(weights_.get_object(key + "|int8", [&, &given = values] {
+    const Tensor values = given.in_memory();
     auto result = std::make_shared<IntegerWeights>();
     const std::int64_t channels = output_channels(spec_, l), count = values.size();
     const float* in = values.data<float>();
@@ -211,7 +218,7 @@ std::shared_ptr<const PreparedConstants::IntegerWeights> PreparedConstants::inte
         });
       for (std::int64_t c = 0; c < channels; ++c) scales[c] = symmetric_scale(scales[c]);
     }
-    result->integers = Tensor(DataType::kFloat32, values.shape());
+    result->integers = weights_tensor(DataType::kFloat32, values.shape());
     float* out = result->integers.data<float>();
     const float* scales = result->scales.data<float>();
     if (by_rows)

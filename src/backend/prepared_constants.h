@@ -32,6 +32,7 @@ class PreparedConstants {
   Tensor get(const Operand& operand) const;
   /// The same, not kept: for who packs it.
   ConstantSource source(const Operand& operand) const;
+  static ConstantSource source(const Tensor& value, std::pair<Rounding, Rounding> roundings);
   /// The values of a load, when they are known beforehand; `reader`: the layer that reads them.
   Tensor of_load(const Load& load, LayerId reader) const;
 

@@ -164,7 +164,7 @@ void WeightCache::drop_expired() {
 
 std::string WeightCache::name_of(const Tensor& constant) {
   const std::lock_guard lock(entries_->mutex);
-  auto found = entries_->constants.find(constant.raw());
+  auto found = entries_->constants.find(constant.place());
   const auto buffer = constant.buffer();
   const bool owned = !buffer.expired();
   if (found != entries_->constants.end() && owned &&
@@ -173,7 +173,7 @@ std::string WeightCache::name_of(const Tensor& constant) {
   if (found == entries_->constants.end())
     found =
         entries_->constants
-            .emplace(constant.raw(), Entries::Constant{entries_->next_constant++, buffer, owned ? Tensor() : constant})
+            .emplace(constant.place(), Entries::Constant{entries_->next_constant++, buffer, owned ? Tensor() : constant})
             .first;
   return fmt::format("{}{} {}{}", kConstant, found->second.number, ulpscope::name_of(constant.type()),
                      to_string(constant.shape()));

@@ -36,7 +36,8 @@ LayerId find_layer(const Network& network, const ScaleEdit& edit) {
 }
 
 /// Nothing where that would not be exact.
-std::optional<Tensor> times_power(const Tensor& value, int exponent) {
+std::optional<Tensor> times_power(const Tensor& given, int exponent) {
+  const Tensor value = given.in_memory();
   Tensor result(DataType::kFloat32, value.shape());
   const float* from = value.data<float>();
   float* to = result.data<float>();

@@ -30,7 +30,7 @@ struct ReaderWeights {
 ReaderWeights weights_of(const Specialization& spec, const Edit& edit) {
   constexpr std::int64_t kSampled = 32;
   const Layer& layer = spec.network->layer(edit.layer);
-  const Tensor& value = *constant_input(*spec.network, layer, 1);
+  const Tensor value = constant_input(*spec.network, layer, 1)->in_memory();
   const std::int64_t outputs = output_channels(spec, layer);
   const std::int64_t stride = (outputs + kSampled - 1) / kSampled;
   const std::size_t axis = weight_channel_axis(spec, layer);

@@ -173,7 +173,8 @@ std::int64_t channel_of(const Edit& edit, std::int64_t element, std::int64_t inn
   return within + element / (inner * edit.shape[edit.axis]) / edit.per_group * edit.shape[edit.axis];
 }
 
-std::optional<Tensor> rescaled(const Tensor& value, const Edit& edit, std::span<const std::int8_t> exponents) {
+std::optional<Tensor> rescaled(const Tensor& given, const Edit& edit, std::span<const std::int8_t> exponents) {
+  const Tensor value = given.in_memory();
   Tensor result(DataType::kFloat32, edit.shape);
   const float* in = value.data<float>();
   float* out = result.data<float>();

@@ -8,8 +8,9 @@
 
 namespace ulpscope {
 
-void RowRange::add(const Tensor& value, std::int64_t most) {
-  if (value.size() == 0) return;
+void RowRange::add(const Tensor& given, std::int64_t most) {
+  if (given.size() == 0) return;
+  const Tensor value = given.in_memory();
   const std::int64_t length = value.shape().empty() ? 1 : value.shape().back(), rows = value.size() / length;
   const std::int64_t stride = std::max<std::int64_t>(1, rows / most);
   const float* v = value.data<float>();

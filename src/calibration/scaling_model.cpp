@@ -24,7 +24,8 @@ constexpr int kBroadcastOpset = 7;
 /// What is solved for first: a constant takes up what is asked for, and insertions stay free, at 0.
 enum Rank { kConstantRank, kRootRank, kSharedRank, kInsertionRank };
 
-bool holds_mask(const Tensor& value) {
+bool holds_mask(const Tensor& given) {
+  const Tensor value = given.in_memory();
   const bool holds =
       std::ranges::any_of(value.values<float>(), [](float v) { return !(std::fabs(v) < kMaskMagnitude); });
   MappedFile::release(value.raw(), value.bytes());

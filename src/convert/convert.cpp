@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <atomic>
+#include <bit>
+#include <map>
 #include <set>
 
 #include "convert/casts.h"
@@ -12,6 +14,8 @@
 #include "convert/lowerable.h"
 #include "convert/normalizations.h"
 #include "convert/proof.h"
+#include "core/file.h"
+#include "core/parallel.h"
 #include "core/temporary_folder.h"
 #include "engine/assign.h"
 #include "engine/int8.h"
@@ -50,6 +54,23 @@ bool outputs_follow(const Specialization& spec, LayerId id, DataType type) {
   for (std::size_t o = 0; o < outputs.size() && o < layer.outputs.size(); ++o)
     if (layer.outputs[o] != kNone && is_lowerable(spec.type(layer.outputs[o])) && outputs[o].type != type) return false;
   return true;
+}
+
+/// A finite element that float16 does not hold.
+bool has_beyond(const Tensor& values) {
+  std::atomic<bool> found = false;
+  parallel_for(values.size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+    // Bits of magnitudes are ordered as the magnitudes are.
+    constexpr std::int32_t kBeyond = std::bit_cast<std::int32_t>(65520.0F), kInfinity = 0x7f800000;
+    bool any = false;
+    for (const float v :
+         values.values<float>().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))) {
+      const std::int32_t magnitude = std::bit_cast<std::int32_t>(v) & 0x7fffffff;
+      any |= (magnitude >= kBeyond) & (magnitude < kInfinity);
+    }
+    if (any) found = true;
+  });
+  return found;
 }
 
 class Converter {
@@ -342,14 +363,20 @@ class Converter {
       result_.prepared.push_back(fmt::format("constant '{}' is clamped to {}", repair.name, repair.limit));
     }
     int infinite = 0;
+    std::map<TensorId, bool> beyond;
     for (LayerId l : network_.layers.ids())
       for (std::size_t i = 0; i < network_.layers[l].inputs.size(); ++i) {
         const TensorId id = network_.layers[l].inputs[i];
         if (id == kNone || !changes_.typing.constant[id] || changes_.typing.reads[l][i].type != DataType::kFloat16 ||
             spec_.type(id) != DataType::kFloat32 || is_scale_shift(spec_, network_.layers[l]))
           continue;
-        const auto values = spec_.value(id).values<float>();
-        infinite += std::ranges::any_of(values, [](float v) { return std::isfinite(v) && std::fabs(v) >= 65520.0F; });
+        if (const auto known = beyond.find(id); known != beyond.end()) {
+          infinite += known->second;
+          continue;
+        }
+        const Tensor values = spec_.value(id).in_memory();
+        infinite += beyond[id] = has_beyond(values);
+        MappedFile::release(values.raw(), values.bytes());
       }
     if (infinite > 0)
       log_warning(
@@ -393,6 +420,10 @@ class Converter {
       changes_.metadata.emplace_back("ulpscope.other_type_same_bits", fmt::format("{}", fmt::join(names, "\n")));
   }
 
+  void check_sources() const {
+    for (const auto& file : network_.files) file->check_unchanged();
+  }
+
   void publish(fs::path path) {
     if (path.filename().empty() || fs::is_directory(path))
       refuse(ErrorCode::kInvalidArgument, fmt::format("-o: expected a file, got the folder '{}'", path.string()));
@@ -404,12 +435,19 @@ class Converter {
     if (fs::is_regular_file(path, ignored)) path = fs::canonical(path);
     const std::string name = path.filename().string();
     const TemporaryFolder scratch((path.has_parent_path() ? path.parent_path() : fs::path(".")) / ("." + name + "."));
-    result_.file = exporter_.write(
-        changes_, scratch.path(), name,
-        options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
-    if (options_.verify)
-      result_.checked =
-          prove_equal_bits(network_, result_.assignment, scratch.path() / name, options_, changes_.absorbed.empty());
+    try {
+      result_.file = exporter_.write(
+          changes_, scratch.path(), name,
+          options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
+      if (options_.verify)
+        result_.checked = prove_equal_bits(network_, result_.assignment, scratch.path() / name, options_,
+                                           changes_.absorbed.empty(), result_.outputs);
+      if (!options_.io_types.empty()) result_.outputs.clear();  // Inputs were rounded first.
+    } catch (...) {
+      check_sources();  // Whatever went wrong then has its reason there.
+      throw;
+    }
+    check_sources();
     if (options_.interrupt) options_.interrupt();
     if (options_.check) options_.check(scratch.path() / name);
     std::error_code failed;

@@ -54,6 +54,8 @@ struct TypedModel {
   int lowered = 0;                    ///< Layers that compute in a narrow type.
   int opset_before = 0, opset_after = 0;
   int checked = 0;  ///< Runs of the file that gave the bits of the assignment.
+  /// What the assignment gives for the samples, if the file was checked and io_types are those of the network.
+  std::vector<TensorMap> outputs;
 };
 
 /// Writes the typed model to `path` (and `path`.data for more than 2 GB), which is replaced as a whole and only after

@@ -81,7 +81,7 @@ TypedChanges::Quantized IntegerExport::quantize(LayerId id, std::size_t input) {
   const std::pair<TensorId, std::int64_t> key{layer.inputs[input], axis};
   if (!has_own)
     if (const auto found = shared_.find(key); found != shared_.end()) return found->second;
-  const Tensor& values = has_own ? own->second : spec_.value(layer.inputs[input]);
+  const Tensor values = (has_own ? own->second : spec_.value(layer.inputs[input])).in_memory();
   TypedChanges::Quantized result;
   std::int64_t run = 0;
   result.axis = std::max<std::int64_t>(axis, 0);

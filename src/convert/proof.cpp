@@ -76,10 +76,22 @@ ProofSample proof_sample(const Network& network, const Network& typed, const Ten
   return result;
 }
 
+/// Of the types that the network declares.
+TensorMap named(const Network& network, const std::vector<Tensor>& outputs) {
+  TensorMap result;
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    const TensorInfo& info = network.tensor(network.outputs[o]);
+    const bool other = info.type != DataType::kUndefined && outputs[o].type() != info.type;
+    result.push_back({info.name, other ? outputs[o].cast(info.type) : outputs[o]});
+  }
+  return result;
+}
+
 }  // namespace
 
 int prove_equal_bits(const Network& network, const Assignment& assignment, const std::filesystem::path& file,
-                     const TypedModelOptions& convert_options, bool equal_at_every_level) {
+                     const TypedModelOptions& convert_options, bool equal_at_every_level,
+                     std::vector<TensorMap>& outputs) {
   const std::shared_ptr<Network> typed = import_onnx(file, registry_with_onnxruntime());
   BuildOptions options, typed_options;
   options.fusion = typed_options.fusion = convert_options.fusion;
@@ -106,6 +118,7 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
       for (std::size_t bytes = 0; end < samples.size() && bytes < kKeptOutputs; ++end)
         for (Fusion level : levels) {
           expected.push_back(run(original, samples[end], level));
+          if (level == convert_options.fusion) outputs.push_back(named(network, expected.back()));
           for (const Tensor& output : expected.back()) bytes += output.bytes();
         }
     }

@@ -4,10 +4,13 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "convert/lowerable.h"
 #include "engine/fusion.h"
+#include "formats/stored_elements.h"
 
 namespace ulpscope {
 namespace {
@@ -126,9 +129,21 @@ void drop_inexact_limits(const Layer& layer, std::vector<DataType>& types) {
 bool holds(const Specialization& spec, TensorId id, DataType type) {
   const Tensor& value = spec.value(id);
   if (!value || value.type() != DataType::kFloat32) return false;
-  const auto elements = value.values<float>();
-  return std::ranges::all_of(elements,
-                             [rounding = rounding_of(type)](float x) { return round_value(x, rounding) == x; });
+  const auto all_hold = [rounding = rounding_of(type)](std::span<const float> elements) {
+    return std::ranges::all_of(elements, [rounding](float x) { return round_value(x, rounding) == x; });
+  };
+  if (!has_parts(value)) {
+    const Tensor made = value.in_memory();
+    return all_hold(made.values<float>());
+  }
+  // Mostly the first ones tell.
+  std::vector<float> piece(static_cast<std::size_t>(std::min<std::int64_t>(value.size(), 1 << 14)));
+  for (std::int64_t at = 0; at < value.size(); at += std::ssize(piece)) {
+    const std::int64_t count = std::min<std::int64_t>(std::ssize(piece), value.size() - at);
+    read_elements(value, at, count, piece.data());
+    if (!all_hold(std::span(piece).first(static_cast<std::size_t>(count)))) return false;
+  }
+  return true;
 }
 
 std::vector<LayerId> fusion_conflicts(const Specialization& spec, const Assignment& assignment,

@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -80,11 +83,75 @@ std::map<const std::byte*, std::size_t>& mappings() {
 
 }  // namespace
 
-MappedFile::MappedFile(std::filesystem::path path, std::byte* data, std::size_t size)
-    : path_(std::move(path)), data_(data), size_(size) {
+struct MappedFile::Mark {
+  dev_t device;
+  ino_t inode;
+  off_t size;
+  timespec written;
+
+  static Mark of(const struct stat& info) { return {info.st_dev, info.st_ino, info.st_size, info.st_mtim}; }
+};
+
+/// What the handler of SIGBUS looks at: a list that only grows, whose entries serve again.
+struct MappedFile::Entry {
+  std::atomic<const std::byte*> begin{nullptr};
+  std::atomic<std::size_t> size{0};
+  std::atomic<bool> cut_off{false};
+  Entry* next = nullptr;
+
+  static inline std::atomic<Entry*> first{nullptr};
+  static inline struct sigaction before {};
+
+  /// REQUIRES: mappings_mutex is held.
+  static Entry* take(const std::byte* data, std::size_t size) {
+    Entry* free = first;
+    while (free != nullptr && free->begin != nullptr) free = free->next;
+    if (free == nullptr) {
+      free = new Entry;
+      free->next = first;
+      first = free;
+    }
+    free->cut_off = false;
+    free->size = size;
+    free->begin = data;
+    return free;
+  }
+
+  static void install() {
+    struct sigaction action {};
+    action.sa_sigaction = handle;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(SIGBUS, &action, &before);
+  }
+
+  /// Zeros in place of the pages that the file has no more.
+  static void handle(int signal, siginfo_t* info, void* context) {
+    const auto* at = static_cast<const std::byte*>(info->si_addr);
+    for (Entry* each = first; each != nullptr; each = each->next) {
+      const std::byte* begin = each->begin;
+      if (begin == nullptr || at < begin || at >= begin + each->size) continue;
+      const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+      auto* const from = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(at) / page * page);
+      if (::mmap(from, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) break;
+      each->cut_off = true;
+      return;
+    }
+    if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr)
+      return before.sa_sigaction(signal, info, context);
+    if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(signal);
+    ::signal(SIGBUS, SIG_DFL);  // The instruction is run again, and ends the program.
+  }
+};
+
+MappedFile::MappedFile(std::filesystem::path path, std::byte* data, std::size_t size, const Mark& mark)
+    : path_(std::move(path)), data_(data), size_(size), mark_(std::make_unique<const Mark>(mark)) {
   if (size_ == 0) return;
+  static std::once_flag installed;
+  std::call_once(installed, Entry::install);
   const std::lock_guard lock(mappings_mutex);
   mappings()[data_] = size_;
+  entry_ = Entry::take(data_, size_);
 }
 
 MappedFile::~MappedFile() {
@@ -92,8 +159,28 @@ MappedFile::~MappedFile() {
   {
     const std::lock_guard lock(mappings_mutex);
     mappings().erase(data_);
+    entry_->begin = nullptr;
   }
   ::munmap(data_, size_);
+}
+
+void MappedFile::check_unchanged() const {
+  struct stat info {};
+  const bool there = ::stat(path_.c_str(), &info) == 0;
+  const Mark now = Mark::of(info);
+  const bool same_file = there && now.device == mark_->device && now.inode == mark_->inode;
+  const bool cut_off = entry_ != nullptr && entry_->cut_off;
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorCode::kIo,
+                fmt::format("{}: the file changed while it was in use: {}; what was computed with it is not used; try "
+                            "again when nobody writes to it, or with a copy",
+                            path_.string(), what));
+  };
+  if (same_file && now.size != mark_->size)
+    fail(fmt::format("expected {} bytes, found {}", mark_->size, now.size));
+  if (cut_off) fail(fmt::format("expected {} bytes, found fewer", mark_->size));
+  if (same_file && (now.written.tv_sec != mark_->written.tv_sec || now.written.tv_nsec != mark_->written.tv_nsec))
+    fail("somebody wrote to it");
 }
 
 void MappedFile::release(const void* begin, std::size_t bytes) noexcept {
@@ -114,7 +201,7 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::filesystem::path& path) 
     data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (data == MAP_FAILED) throw_system(path, "map it", errno);
   }
-  return std::shared_ptr<MappedFile>(new MappedFile(path, static_cast<std::byte*>(data), size));
+  return std::shared_ptr<MappedFile>(new MappedFile(path, static_cast<std::byte*>(data), size, Mark::of(info)));
 }
 
 std::string read_file(const std::filesystem::path& path) {

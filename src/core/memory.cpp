@@ -11,6 +11,9 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <utility>
+
+#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -38,6 +41,19 @@ std::uint64_t measure() noexcept {
   return result;
 }
 
+void ask_for_huge_pages(void* block, std::size_t bytes) noexcept {
+#ifdef MADV_HUGEPAGE
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  const auto begin = (reinterpret_cast<std::uintptr_t>(block) + kHugePage - 1) / kHugePage * kHugePage;
+  const auto end = (reinterpret_cast<std::uintptr_t>(block) + bytes) / kHugePage * kHugePage;
+  // Advice: where it is not taken, pages are small.
+  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+  static_cast<void>(block);
+  static_cast<void>(bytes);
+#endif
+}
+
 }  // namespace
 
 std::uint64_t machine_memory() noexcept {
@@ -46,21 +62,37 @@ std::uint64_t machine_memory() noexcept {
 }
 
 std::shared_ptr<std::byte> allocate_elements(std::size_t bytes) {
-  constexpr std::size_t kAlignment = 64, kHugePage = std::size_t{2} << 20;
+  constexpr std::size_t kAlignment = 64;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   void* block = std::aligned_alloc(kAlignment, rounded);
   if (block == nullptr) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-  const auto begin = (reinterpret_cast<std::uintptr_t>(block) + kHugePage - 1) / kHugePage * kHugePage;
-  const auto end = (reinterpret_cast<std::uintptr_t>(block) + rounded) / kHugePage * kHugePage;
-  // Advice: where it is not taken, pages are small.
-  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#endif
+  ask_for_huge_pages(block, rounded);
   held_bytes.fetch_add(rounded, std::memory_order_relaxed);
   return {static_cast<std::byte*>(block), [rounded](std::byte* p) {
             std::free(p);
             held_bytes.fetch_sub(rounded, std::memory_order_relaxed);
           }};
+}
+
+std::shared_ptr<std::byte> allocate_weights(std::size_t bytes) {
+  constexpr std::size_t kPagesOfTheirOwn = std::size_t{1} << 20;
+  if (bytes < kPagesOfTheirOwn) return allocate_elements(bytes);
+  void* const block = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (block == MAP_FAILED) throw std::bad_alloc();
+  ask_for_huge_pages(block, bytes);
+  held_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return {static_cast<std::byte*>(block), [bytes](std::byte* p) {
+            ::munmap(p, bytes);
+            held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+          }};
+}
+
+Tensor weights_tensor(DataType type, Shape shape) {
+  if (const std::string reason = why_too_large(type, shape); !reason.empty())
+    throw Error(ErrorCode::kInvalidArgument, reason);
+  auto block = allocate_weights(static_cast<std::size_t>(num_elements(shape)) * size_of(type));
+  void* const data = block.get();
+  return Tensor::borrow(type, std::move(shape), data, std::move(block));
 }
 
 std::uint64_t held_element_bytes() noexcept { return held_bytes.load(std::memory_order_relaxed); }

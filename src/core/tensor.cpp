@@ -4,8 +4,10 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "core/memory.h"
+#include "core/tensor_source.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -34,6 +36,54 @@ Tensor Tensor::borrow(DataType type, Shape shape, void* data, std::shared_ptr<co
   return result;
 }
 
+/// What all handles on one deferred tensor share.
+struct Tensor::Deferred {
+  std::shared_ptr<const TensorSource> source;
+  mutable std::mutex mutex;
+  mutable Tensor elements;  ///< Made by who asked first.
+};
+
+Tensor Tensor::deferred(DataType type, Shape shape, std::shared_ptr<const TensorSource> source) {
+  auto shared = std::make_shared<Deferred>();
+  shared->source = std::move(source);
+  Tensor result = borrow(type, std::move(shape), nullptr, std::move(shared));
+  result.deferred_ = true;
+  return result;
+}
+
+void* Tensor::made() const {
+  const auto& shared = *static_cast<const Deferred*>(owner_.get());
+  const std::lock_guard lock(shared.mutex);
+  if (!shared.elements) shared.elements = shared.source->make();
+  return shared.elements.data_;
+}
+
+std::shared_ptr<const TensorSource> Tensor::source() const {
+  if (!deferred_) return nullptr;
+  const auto& shared = *static_cast<const Deferred*>(owner_.get());
+  const std::lock_guard lock(shared.mutex);
+  return shared.elements ? nullptr : shared.source;
+}
+
+Tensor Tensor::in_memory() const {
+  if (!deferred_) return *this;
+  if (const auto from = source()) return from->make().reshaped(shape_);
+  return borrow(type_, shape_, made(), owner_);
+}
+
+Tensor TensorAccess::handle(DataType type, Shape shape, const void* place, bool deferred,
+                            std::shared_ptr<const void> owner) {
+  Tensor result = Tensor::borrow(type, std::move(shape), deferred ? nullptr : const_cast<void*>(place), std::move(owner));
+  result.deferred_ = deferred;
+  return result;
+}
+
+void TensorSource::read(std::int64_t, std::int64_t, void*) const {
+  throw InternalError("these elements are made all at once");
+}
+
+bool TensorAccess::is_deferred(const Tensor& tensor) noexcept { return tensor.deferred_; }
+
 Tensor Tensor::reshaped(Shape shape) const {
   if (num_elements(shape) != size_)
     throw InternalError(fmt::format("cannot view {} as {}", to_string(shape_), to_string(shape)));
@@ -44,8 +94,9 @@ Tensor Tensor::reshaped(Shape shape) const {
 
 Tensor Tensor::clone() const {
   if (!*this) return {};
+  if (source() != nullptr) return in_memory();
   Tensor result(type_, shape_);
-  if (bytes() != 0) std::memcpy(result.data_, data_, bytes());
+  if (bytes() != 0) std::memcpy(result.data_, raw(), bytes());
   return result;
 }
 

@@ -43,7 +43,7 @@ ScaleShift rounded_scale_shift(const Specialization& spec, const Layer& layer, R
 }
 
 Tensor scaled_weights(const Specialization& spec, const Layer& convolution, const Tensor& scale) {
-  const Tensor& weights = spec.value(convolution.inputs[1]);
+  const Tensor weights = spec.value(convolution.inputs[1]).in_memory();
   const bool transposed = ops::is_transposed_convolution(convolution);
   const std::int64_t groups = convolution.attributes.integer("group", 1);
   const std::int64_t channels = scale.size(), outer = weights.shape()[0], second = weights.shape()[1];

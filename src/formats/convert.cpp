@@ -188,7 +188,7 @@ void convert_elements(DataType from, const void* in, DataType to, void* out, std
 Tensor Tensor::cast(DataType type) const {
   if (type == type_) return clone();
   Tensor result(type, shape_);
-  convert_elements(type_, data_, type, result.data_, static_cast<std::size_t>(size_));
+  convert_elements(type_, in_memory().raw(), type, result.data_, static_cast<std::size_t>(size_));
   return result;
 }
 

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-#include "core/file.h"
 #include "core/memory.h"
+#include "formats/stored_elements.h"
+#include "graph/deferred_fold.h"
 #include "graph/evaluate.h"
 #include "graph/folding.h"
 #include "graph/shared_values.h"
@@ -182,7 +183,16 @@ class Inference {
   /// What takes much memory is made once for all networks and shapes.
   std::vector<Tensor> folded(const Layer& layer, std::span<const Tensor* const> inputs,
                              const std::vector<InferContext::Output>& inferred) const {
-    const auto make = [&] { return evaluate_layer(network_, layer, inputs); };
+    const auto make = [&] {
+      if (Tensor value = deferred_fold(network_, layer, inputs)) return std::vector<Tensor>{std::move(value)};
+      // What is made of constants for this alone leaves with it.
+      std::vector<Tensor> held;
+      std::vector<const Tensor*> arguments;
+      held.reserve(inputs.size());
+      for (const Tensor* input : inputs)
+        arguments.push_back(input == nullptr ? nullptr : &held.emplace_back(input->in_memory()));
+      return evaluate_layer(network_, layer, arguments);
+    };
     const bool large = std::ranges::any_of(inferred, [](const InferContext::Output& output) {
       return output.wanted && output.shape && num_elements(*output.shape) >= kSharedElements;
     });
@@ -194,13 +204,10 @@ class Inference {
   static Tensor physical_value(const Tensor& value) {
     if (physical_type(value.type()) == value.type() || value.size() < kSharedElements) return to_physical(value);
     const Tensor* source = &value;
-    return shared_values(fmt::format("physical {} {}{}", value.raw(), name_of(value.type()), to_string(value.shape())),
-                         {&source, 1},
-                         [&] {
-                           std::vector<Tensor> made{to_physical(value)};
-                           MappedFile::release(value.raw(), value.bytes());
-                           return made;
-                         })
+    return shared_values(
+               fmt::format("physical {} {}{}", value.place(), name_of(value.type()), to_string(value.shape())),
+               {&source, 1},
+               [&] { return std::vector<Tensor>{StoredElements::convert(value, physical_type(value.type()))}; })
         .front();
   }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,8 @@
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
+
+class MappedFile;
 
 /// A named value. `type` and `shape` are what the file declares or what follows from it; the type that an engine stores
 /// the value in is the engine's choice.
@@ -70,6 +73,8 @@ class Network {
   std::string name;
   /// Where it came from, for messages.
   std::string source;
+  /// The files that its constants lie in.
+  std::vector<std::shared_ptr<const MappedFile>> files;
   IdMap<LayerId, Layer> layers;
   IdMap<TensorId, TensorInfo> tensors;
   std::vector<TensorId> inputs;

@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "core/tensor_source.h"
+
 namespace ulpscope {
 namespace {
 
@@ -16,15 +18,17 @@ constexpr std::size_t kNamedByElements = 256;
 /// A tensor whose bytes somebody else keeps.
 struct WeakTensor {
   explicit WeakTensor(const Tensor& tensor)
-      : type(tensor.type()), shape(tensor.shape()), data(tensor.raw()), buffer(tensor.buffer()) {}
+      : type(tensor.type()), shape(tensor.shape()), place(tensor.place()), deferred(TensorAccess::is_deferred(tensor)),
+        buffer(tensor.buffer()) {}
   Tensor lock() const {
     auto owner = buffer.lock();
-    return owner == nullptr ? Tensor() : Tensor::borrow(type, shape, const_cast<void*>(data), std::move(owner));
+    return owner == nullptr ? Tensor() : TensorAccess::handle(type, shape, place, deferred, std::move(owner));
   }
 
   DataType type;
   Shape shape;
-  const void* data;
+  const void* place;
+  bool deferred;
   std::weak_ptr<const void> buffer;
 };
 
@@ -84,7 +88,7 @@ std::optional<std::string> name_of_values(const Network& network, const Layer& l
     if (value.bytes() <= kNamedByElements)
       name.append(static_cast<const char*>(value.raw()), value.bytes());
     else
-      name += fmt::format("{}", value.raw());
+      name += fmt::format("{}", value.place());
   }
   for (TensorId id : layer.outputs)
     name += id == kNone ? "|" : fmt::format("|{}", ulpscope::name_of(network.tensor(id).type));

@@ -4,8 +4,20 @@
 #include "onnx/importer.h"
 #include "onnx/model_file.h"
 #include "onnx/tensor_reader.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope {
+namespace {
+
+std::shared_ptr<Network> with_files(std::shared_ptr<Network> network, const onnx_model::TensorReader& reader,
+                                    std::shared_ptr<const MappedFile> model) {
+  network->files = reader.files();
+  if (model != nullptr) network->files.push_back(std::move(model));
+  for (const auto& file : network->files) file->check_unchanged();
+  return network;
+}
+
+}  // namespace
 
 std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const OpRegistry& ops,
                                      const ImportOptions& options) {
@@ -14,11 +26,16 @@ std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const Op
   const std::shared_ptr<MappedFile> mapping = MappedFile::open(path);
   file.owner = mapping;
   file.mapped = true;
-  onnx_model::read_model(std::as_const(*mapping).bytes(), file);
   std::filesystem::path folder = options.external_data_dir;
   if (folder.empty()) folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   onnx_model::TensorReader reader(file, std::move(folder), options.ignore_external_data);
-  return onnx_model::Importer(file, ops, reader, options.outputs).run();
+  try {
+    onnx_model::read_model(std::as_const(*mapping).bytes(), file);
+    return with_files(onnx_model::Importer(file, ops, reader, options.outputs).run(), reader, mapping);
+  } catch (const Error&) {
+    mapping->check_unchanged();  // Then that is the reason.
+    throw;
+  }
 }
 
 std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std::string& source, const OpRegistry& ops,
@@ -29,7 +46,7 @@ std::shared_ptr<Network> import_onnx(std::span<const std::byte> bytes, const std
   const std::filesystem::path folder =
       options.external_data_dir.empty() ? std::filesystem::path(".") : options.external_data_dir;
   onnx_model::TensorReader reader(file, folder, options.ignore_external_data);
-  return onnx_model::Importer(file, ops, reader, options.outputs).run();
+  return with_files(onnx_model::Importer(file, ops, reader, options.outputs).run(), reader, nullptr);
 }
 
 }  // namespace ulpscope

@@ -121,16 +121,17 @@ class Output {
 
   void write(const Payload& payload) {
     if (payload.source) {
-      write_source(payload);
-      MappedFile::release(payload.source.raw(), payload.source.bytes());
+      // Of what is made for this, nothing stays.
+      const Tensor source = payload.source.in_memory();
+      write_source(payload, source);
+      MappedFile::release(source.raw(), source.bytes());
     } else {
       write(onnx_wire::as_text(payload.bytes));
       MappedFile::release(payload.bytes.data(), payload.bytes.size());
     }
   }
 
-  void write_source(const Payload& payload) {
-    const Tensor& source = payload.source;
+  void write_source(const Payload& payload, const Tensor& source) {
     const auto* in = static_cast<const std::byte*>(source.raw());
     if (is_storage_only(payload.type)) return write(packed_elements(source.cast(payload.type)));
     if (source.type() == payload.type && payload.first == Rounding::kNone)

@@ -11,6 +11,7 @@
 
 #include "core/memory.h"
 #include "formats/codes.h"
+#include "formats/stored_elements.h"
 #include "onnx/element_type.h"
 #include "onnx/wire.h"
 #include "ulpscope/error.h"
@@ -128,6 +129,12 @@ void TensorReader::fail(const std::string& what, const std::string& message) con
   throw Error(ErrorCode::kInvalidFile, fmt::format("[import] {}: {}: {}", file_.source, what, message));
 }
 
+std::vector<std::shared_ptr<const MappedFile>> TensorReader::files() const {
+  std::vector<std::shared_ptr<const MappedFile>> result;
+  for (const auto& [location, file] : external_files_) result.push_back(file);
+  return result;
+}
+
 Tensor TensorReader::read(const onnx::TensorProto& tensor, const std::string& what) {
   const auto type = from_onnx_type(tensor.data_type());
   if (!type)
@@ -175,6 +182,10 @@ Tensor TensorReader::read_raw(const Plan& plan, std::span<const std::byte> bytes
   const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(plan.type) == 0;
   if (aligned && owner != nullptr && !bytes.empty())
     return Tensor::borrow(plan.type, plan.shape, const_cast<std::byte*>(bytes.data()), owner);
+  if (mapped && owner != nullptr && plan.type != DataType::kBool && bytes.size() >= StoredElements::kLeastBytes)
+    return Tensor::deferred(
+        plan.type, plan.shape,
+        std::make_shared<StoredElements>(plan.type, plan.shape, plan.type, bytes.data(), owner));
   Tensor result(plan.type, plan.shape);
   // Piece by piece, so that the source and the copy are never both in memory as a whole.
   for (std::size_t at = 0; at < bytes.size(); at += kCopyPiece) {

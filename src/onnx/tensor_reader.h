@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/file.h"
 #include "onnx/import.h"
@@ -13,8 +14,9 @@
 
 namespace ulpscope::onnx_model {
 
-/// Turns TensorProto into Tensor. Raw data and external data stay in the mapped file when they are aligned to their
-/// element size; otherwise they are copied once and the pages that they were copied from are given back.
+/// Turns TensorProto into Tensor. Raw data and external data stay in the mapped file: as they are where they are aligned
+/// to their element size, otherwise until somebody asks for a copy (Tensor::deferred). Small ones are copied at once, and
+/// the pages that they were copied from are given back.
 class TensorReader {
  public:
   /// `folder` is where external data lies; nothing outside of it is opened.
@@ -23,6 +25,9 @@ class TensorReader {
   /// `what` names the tensor in messages ("initializer 'W'"). Throws Error: kUnsupported for a type that is not
   /// imported, kInvalidFile for sizes that do not fit, kNotFound and kIo for external data.
   Tensor read(const onnx::TensorProto& tensor, const std::string& what);
+
+  /// The files of external data that were read.
+  std::vector<std::shared_ptr<const MappedFile>> files() const;
 
  private:
   struct Plan;

@@ -72,8 +72,9 @@ float rounded(float value, Precision precision) {
 }
 
 /// `scale`: of int8, 0 for floats.
-void count_range(const Tensor& values, Precision precision, float scale, RangeCount& count) {
-  if (values.type() != DataType::kFloat32) return;
+void count_range(const Tensor& given, Precision precision, float scale, RangeCount& count) {
+  if (given.type() != DataType::kFloat32) return;
+  const Tensor values = given.in_memory();
   const TypeRange range = range_of(precision);
   // Values from half a step above the largest on become infinite.
   const double overflow = range.largest * (1 + std::ldexp(1.0, -range.mantissa_bits - 2));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -16,6 +17,10 @@
 
 namespace ulpscope {
 namespace {
+
+struct FreeHash {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+};
 
 class Hash {
  public:
@@ -33,24 +38,32 @@ class Hash {
     number(static_cast<std::int64_t>(value.type()));
     number(value.rank());
     for (const std::int64_t dimension : value.shape()) number(dimension);
-    bytes(value.raw(), value.bytes());
+    const Tensor elements = value.in_memory();
+    bytes(elements.raw(), elements.bytes());
+    MappedFile::release(elements.raw(), elements.bytes());
   }
   std::string digest() const { return fmt::format("xxh3:{:016x}", XXH3_64bits_digest(state_.get())); }
 
  private:
-  struct Free {
-    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-  };
-  std::unique_ptr<XXH3_state_t, Free> state_;
+  std::unique_ptr<XXH3_state_t, FreeHash> state_;
 };
 
 }  // namespace
 
 std::string hash_of_file(const std::filesystem::path& path) {
+  constexpr std::size_t kPiece = std::size_t{8} << 20;
   const auto file = MappedFile::open(path);
-  const std::string hash = hash_of_bytes(std::as_const(*file).bytes());
-  MappedFile::release(file->bytes().data(), file->bytes().size());
-  return hash;
+  const std::unique_ptr<XXH3_state_t, FreeHash> state(XXH3_createState());
+  if (!state) throw std::bad_alloc();
+  XXH3_64bits_reset(state.get());
+  // Piece by piece: no more of the file is in memory.
+  for (auto rest = std::as_const(*file).bytes(); !rest.empty(); rest = rest.subspan(std::min(kPiece, rest.size()))) {
+    const auto piece = rest.first(std::min(kPiece, rest.size()));
+    XXH3_64bits_update(state.get(), piece.data(), piece.size());
+    MappedFile::release(piece.data(), piece.size());
+  }
+  file->check_unchanged();
+  return fmt::format("xxh3:{:016x}", XXH3_64bits_digest(state.get()));
 }
 
 std::string hash_of_files(std::span<const std::filesystem::path> paths) {

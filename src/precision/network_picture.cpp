@@ -24,8 +24,9 @@ int exponent_of(std::uint32_t magnitude) {
 /// To 4 digits: pictures show no more.
 double rounded(double value) { return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr); }
 
-void widen(std::optional<Answer::Magnitudes>& range, const Tensor& values) {
-  if (values.type() != DataType::kFloat32) return;
+void widen(std::optional<Answer::Magnitudes>& range, const Tensor& given) {
+  if (given.type() != DataType::kFloat32) return;
+  const Tensor values = given.in_memory();
   std::uint32_t smallest = 0x7f800000u, largest = 0;
   for (const float value : values.values<float>()) {
     const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;

@@ -34,7 +34,8 @@ TensorId find_constant(const Network& network, std::string_view name) {
 }
 
 /// False if no magnitude is larger than the limit, NaN aside: the common case, in one pass over the bits.
-bool may_exceed(const Tensor& value, float limit) {
+bool may_exceed(const Tensor& given, float limit) {
+  const Tensor value = given.in_memory();
   const std::span<const float> elements = value.values<float>();
   std::int32_t largest = 0;  // Bits of magnitudes are ordered as the magnitudes are.
   for (float v : elements) largest = std::max(largest, std::bit_cast<std::int32_t>(v) & 0x7fffffff);
@@ -47,7 +48,8 @@ struct Extent {
   double largest = 0;
 };
 
-Extent extent_of(const Tensor& value, double limit) {
+Extent extent_of(const Tensor& given, double limit) {
+  const Tensor value = given.in_memory();
   Extent result;
   for (float v : value.values<float>()) {
     const double magnitude = std::abs(static_cast<double>(v));

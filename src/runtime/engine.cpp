@@ -175,6 +175,7 @@ Engine::~Engine() = default;
 std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, const BuildOptions& options) {
   set_num_threads(options.threads);
   auto impl = prepare(std::move(network), options);
+  warn_of_small_limit(*impl->network, options.memory_limit);
   const bool dynamic = std::ranges::any_of(
       impl->inputs, [](const Binding& b) { return std::ranges::find(b.shape, -1) != b.shape.end(); });
   try {

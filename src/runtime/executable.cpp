@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
+#include "core/memory.h"
 #include "engine/assign.h"
 #include "engine/fusion.h"
 #include "runtime/staged_plan.h"
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope {
 
@@ -15,6 +17,7 @@ Executable::Executable(const Network& network, Assignment assignment, const Buil
                        std::shared_ptr<const Specialization> spec, const WeightCache& weights)
     : network_(network), assignment_(std::move(assignment)), options_(options), weights_(weights) {
   if (spec != nullptr) specializations_.put(spec->input_shapes, spec);
+  if (options_.memory_limit != 0) weights_.set_limits({options_.memory_limit, options_.memory_limit});
 }
 
 std::vector<Tensor> Executable::run_subgraph(LayerId layer, Precision precision, std::string_view attribute,
@@ -93,6 +96,23 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
   return plan_for(shapes)->run(inputs);
+}
+
+void warn_of_small_limit(const Network& network, std::size_t memory_limit) {
+  std::size_t most = 0;
+  const Layer* largest = nullptr;
+  for (const Layer& layer : network.layers) {
+    std::size_t bytes = 0;
+    for (TensorId id : present(layer.inputs))
+      if (const Tensor& value = network.tensor(id).value; value && layer.op->kind == OpKind::kContraction)
+        bytes += static_cast<std::size_t>(value.size()) * sizeof(float);
+    if (bytes > most) largest = &layer;
+    most = std::max(most, bytes);
+  }
+  if (memory_limit == 0 || most <= memory_limit) return;
+  log_warning(fmt::format("[memory] --memory-limit {}: the weights of layer '{}' alone take {}, and are held while it "
+                          "runs; a limit of {} or more can be kept",
+                          to_size_string(memory_limit), largest->name, to_size_string(most), to_size_string(most)));
 }
 
 }  // namespace ulpscope

@@ -52,4 +52,7 @@ class Executable {
   RecentlyUsed<std::shared_ptr<const Plan>> plans_{16};
 };
 
+/// Warns, naming the layer, where the weights of one layer alone are more than the limit: they are held while it runs.
+void warn_of_small_limit(const Network& network, std::size_t memory_limit);
+
 }  // namespace ulpscope

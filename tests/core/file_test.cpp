@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 
 #include "ulpscope/error.h"
@@ -64,6 +65,54 @@ TEST_F(Files, SayWhichPathFailedAndWhy) {
   expect([&] { MappedFile::open(folder_ / "missing"); }, ErrorCode::kNotFound, "missing");
   expect([&] { write_file(folder_, "x"); }, ErrorCode::kIo, "directory");
   expect([&] { write_file("/dev/full", "x"); }, ErrorCode::kIo, "No space");
+}
+
+std::string message_of(const MappedFile& file) {
+  try {
+    file.check_unchanged();
+    return {};
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    return error.what();
+  }
+}
+
+TEST_F(Files, ThatAreCutOffWhileTheyAreMappedReadAsZerosAndSaySo) {
+  const auto path = folder_ / "weights";
+  write_file(path, std::string(100000, 'x'));
+  const auto file = MappedFile::open(path), other = MappedFile::open(folder_ / "weights");
+  EXPECT_EQ(message_of(*file), "");
+  std::filesystem::resize_file(path, 10000);
+  const auto byte = [&](std::size_t at) {
+    return static_cast<int>(reinterpret_cast<const volatile unsigned char*>(file->bytes().data())[at]);
+  };
+  EXPECT_EQ(byte(5000), 'x');
+  EXPECT_EQ(byte(99999), 0);  // No SIGBUS.
+  EXPECT_EQ(byte(50000), 0);
+  EXPECT_NE(message_of(*file).find("weights: the file changed while it was in use: expected 100000 bytes, found 10000"),
+            std::string::npos)
+      << message_of(*file);
+  std::filesystem::remove(path);  // Neither is forgotten.
+  EXPECT_NE(message_of(*file).find("expected 100000 bytes, found fewer"), std::string::npos) << message_of(*file);
+}
+
+TEST_F(Files, ThatSomebodyWritesIntoAreNoticed) {
+  const auto path = folder_ / "weights";
+  write_file(path, std::string(5000, 'x'));
+  const auto file = MappedFile::open(path);
+  std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
+  EXPECT_NE(message_of(*file).find("somebody wrote to it"), std::string::npos) << message_of(*file);
+}
+
+TEST_F(Files, ThatAreReplacedOrRemovedWhileTheyAreMappedStayWhatTheyWere) {
+  const auto path = folder_ / "weights";
+  write_file(path, std::string(5000, 'x'));
+  const auto file = MappedFile::open(path);
+  write_file(path, std::string(10, 'y'));
+  EXPECT_EQ(file->bytes()[4999], std::byte{'x'});
+  EXPECT_EQ(message_of(*file), "");
+  std::filesystem::remove(path);
+  EXPECT_EQ(message_of(*file), "");
 }
 
 }  // namespace

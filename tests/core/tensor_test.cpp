@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <thread>
+#include <vector>
+
+#include "core/tensor_source.h"
 
 #include "ulpscope/error.h"
 
@@ -54,6 +59,58 @@ TEST(Shape, PrintsAsNumpyDoes) {
   EXPECT_EQ(to_string(Shape{5}), "(5,)");
   EXPECT_EQ(to_string(Shape{1, 2}), "(1, 2)");
   EXPECT_EQ(to_option_string(Shape{1, 2}), "[1,2]");
+}
+
+/// The numbers from 0 on; counts how often they were made.
+class Numbers final : public TensorSource {
+ public:
+  Numbers(std::int64_t count, std::atomic<int>& made) : count_(count), made_(made) {}
+  Tensor make() const override {
+    ++made_;
+    Tensor result(DataType::kFloat32, {count_});
+    for (std::int64_t i = 0; i < count_; ++i) result.data<float>()[i] = static_cast<float>(i);
+    return result;
+  }
+
+ private:
+  const std::int64_t count_;
+  std::atomic<int>& made_;
+};
+
+TEST(Tensor, MakesDeferredElementsWhenTheyAreAskedFor) {
+  std::atomic<int> made{0};
+  const Tensor tensor = Tensor::deferred(DataType::kFloat32, {6}, std::make_shared<Numbers>(6, made));
+  const Tensor shaped = tensor.reshaped({2, 3});
+  EXPECT_EQ(tensor.bytes(), 24u);
+  EXPECT_EQ(tensor.place(), shaped.place());
+  EXPECT_EQ(made, 0);
+  {
+    const Tensor own = shaped.in_memory();
+    EXPECT_EQ(own.shape(), (Shape{2, 3}));
+    EXPECT_EQ(own.data<float>()[5], 5);
+    EXPECT_EQ(own.source(), nullptr);
+  }
+  EXPECT_EQ(made, 1);
+  EXPECT_NE(tensor.source(), nullptr);  // Those left with their tensor.
+  EXPECT_EQ(tensor.cast(DataType::kInt32).data<std::int32_t>()[4], 4);
+  EXPECT_EQ(tensor.clone().data<float>()[3], 3);
+  const int before = made;
+  EXPECT_EQ(shaped.data<float>()[5], 5);
+  EXPECT_EQ(tensor.data<float>(), shaped.data<float>());  // From here on all handles have them.
+  EXPECT_EQ(tensor.in_memory().data<float>(), shaped.data<float>());
+  EXPECT_EQ(made, before + 1);
+  EXPECT_EQ(tensor.source(), nullptr);
+}
+
+TEST(Tensor, MakesDeferredElementsOnceForAllThreads) {
+  std::atomic<int> made{0};
+  const Tensor tensor = Tensor::deferred(DataType::kFloat32, {1000}, std::make_shared<Numbers>(1000, made));
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { right += tensor.data<float>()[999] == 999 ? 1 : 0; });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 8);
+  EXPECT_EQ(made, 1);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "backend/cpu/movement.h"
 #include "backend/cpu/pool.h"
 #include "backend/reference_kernel.h"
+#include "formats/stored_elements.h"
 #include "ops/window.h"
 
 namespace ulpscope::cpu {
@@ -14,7 +15,9 @@ void Lowering::lower(const LayerKernel& kernel) {
   if (lower_quantization(kernel) || lower_recurrent(kernel) || lower_cut(kernel)) return;
   const bool settled = !kernel.open && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
                        spec_.shape(kernel.operands[0].tensor) && layer(kernel.layer).has_one_output();
-  if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel))) return;
+  if (settled && (lower_pool(kernel) || lower_resize(kernel) || lower_movement(kernel) || lower_cast(kernel) ||
+                  lower_rows(kernel)))
+    return;
   std::vector<int> inputs;
   for (std::size_t i = 0; i < kernel.operands.size(); ++i)
     inputs.push_back(
@@ -22,13 +25,32 @@ void Lowering::lower(const LayerKernel& kernel) {
   run_reference(kernel, std::move(inputs));
 }
 
-void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs) {
+/// Rows of a large table: no copy of all of it is made to round it, or because it is not in memory.
+bool Lowering::lower_rows(const LayerKernel& kernel) {
+  const Operand& table = kernel.operands[0];
+  if (layer(kernel.layer).op->function != Function::kGather || !spec_.is_constant(table.tensor) || table.integers ||
+      !spec_.is_held_as_float(table.tensor) || kernel.outputs[0].exact)
+    return false;
+  const Tensor& value = spec_.value(table.tensor);
+  const auto [first, last] = constants_.roundings(table);
+  const Rounding stored = step_rounding(kernel.outputs[0]);
+  if (value.bytes() < StoredElements::kLeastBytes || !has_parts(value) || first != Rounding::kNone ||
+      (stored != Rounding::kNone && last != Rounding::kNone && stored != last))
+    return false;
+  std::vector<int> inputs{constant_slot(value, true)};
+  for (std::size_t i = 1; i < kernel.operands.size(); ++i)
+    inputs.push_back(read_operand(kernel.layer, kernel.operands[i], Layout::kDense));
+  run_reference(kernel, std::move(inputs), last);
+  return true;
+}
+
+void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs, Rounding instead) {
   std::vector<int> outputs;
   std::vector<DataType> types;
   std::vector<Rounding> rounding;
   for (const Store& output : kernel.outputs) {
     types.push_back(output.tensor == kNone ? DataType::kUndefined : spec_.type(output.tensor));
-    rounding.push_back(step_rounding(output));
+    rounding.push_back(instead != Rounding::kNone ? instead : step_rounding(output));
     outputs.push_back(output.tensor == kNone ? -1 : define(output.tensor, Layout::kDense));
     if (output.tensor != kNone && kernel.open) slot_of(output.tensor).dynamic = true;
   }

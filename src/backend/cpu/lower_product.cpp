@@ -4,15 +4,25 @@
 #include <algorithm>
 
 #include "backend/cpu/lowering.h"
+#include "backend/cpu/narrow_product.h"
 #include "backend/cpu/reorder.h"
 #include "backend/product_form.h"
 #include "backend/reference_kernel.h"
 #include "core/parallel.h"
 #include "engine/scale_shift.h"
+#include "graph/deferred_fold.h"
 #include "ops/forms.h"
 #include "ops/window.h"
 
 namespace ulpscope::cpu {
+
+namespace {
+
+PreparedSource prepared_anew(const std::string&, std::function<PreparedObject()> make) {
+  return [make = std::move(make)] { return make().object; };
+}
+
+}  // namespace
 
 void Lowering::lower(const ProductKernel& kernel) {
   const bool empty = num_elements(kernel.epilogue.domain) == 0;
@@ -103,11 +113,26 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     results.slot = add_integer_parts(std::move(kernels), inputs, kernel.epilogue.domain, kernel.layer);
   } else {
     results.slot = new_float_slot(kernel.epilogue.domain);
-    add_step(make_matmul_kernel(spec, object_cache()), std::move(inputs), {results.slot}, kernel.layer);
+    add_step(spec.constant_b ? weighted_product(spec, b) : make_matmul_kernel(spec, object_cache()), std::move(inputs),
+             {results.slot}, kernel.layer);
   }
   if (c_left || form->alpha != 1.0f) add_addend(kernel, *form, c_left ? c : Operand{}, results);
   lower_epilogue(kernel, results);
   return true;
+}
+
+/// Weights that the file has in a narrow type stay in it; those that are transposed first are packed as they are.
+std::unique_ptr<Kernel> Lowering::weighted_product(MatMulSpec spec, const Operand& weights) {
+  Tensor value = spec_.value(weights.tensor);
+  const auto roundings = constants_.roundings(weights);
+  if (const Tensor matrix = transposed_matrix(value)) {
+    value = matrix;
+    spec.transpose_b = !spec.transpose_b;
+    spec.constant_b = PreparedConstants::source(matrix, roundings);
+    spec.key_b += "|of its transpose";
+  }
+  if (auto made = make_narrow_matmul_kernel(spec, value, roundings.first, roundings.second)) return made;
+  return make_matmul_kernel(spec, is_stored_narrow(value) ? ObjectCache(prepared_anew) : object_cache());
 }
 
 /// alpha times the results plus beta times c, in place.
@@ -176,7 +201,11 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
     }
     results.done = user;
   }
-  std::unique_ptr<Kernel> step = make_convolution_kernel(spec, object_cache());
+  // Weights that the file has in a narrow type are widened for every run, where that is little work beside the product.
+  constexpr std::int64_t kMuchWork = 1024;  // Places of an output map.
+  const bool anew =
+      is_stored_narrow(spec_.value(l.inputs[1])) && num_elements(epilogue.domain) / epilogue.domain[1] >= kMuchWork;
+  std::unique_ptr<Kernel> step = make_convolution_kernel(spec, anew ? ObjectCache(prepared_anew) : object_cache());
   if (step == nullptr) return false;
   std::vector<int> inputs{read(kernel.operands[0], Layout::kChannelsLast, kernel.layer)};
   for (const Operand* operand : addends) inputs.push_back(read(*operand, Layout::kChannelsLast, kernel.layer));

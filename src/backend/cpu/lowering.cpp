@@ -131,7 +131,8 @@ Tensor Lowering::constant(const Operand& operand, Layout layout) {
                       });
 }
 
-int Lowering::constant_slot(Tensor value) {
+int Lowering::constant_slot(Tensor value, bool by_parts) {
+  if (!by_parts) value.raw();  // In memory from here on: steps may ask for it on many threads.
   Slot slot;
   slot.type = value.type();
   slot.shape = value.shape();

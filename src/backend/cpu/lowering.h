@@ -60,7 +60,8 @@ class Lowering {
   /// An operand of a layer that runs by itself: rounded, or through integers.
   int read_operand(LayerId id, const Operand& operand, Layout layout);
   Tensor constant(const Operand& operand, Layout layout = Layout::kDense);
-  int constant_slot(Tensor value);
+  /// `by_parts`: for a kernel that reads parts of what is not in memory.
+  int constant_slot(Tensor value, bool by_parts = false);
   ObjectCache object_cache();
 
   /// Of what a group left behind, for ActivationStore.
@@ -76,13 +77,15 @@ class Lowering {
   bool lower_resize(const LayerKernel& kernel);
   /// Slice and Split of what lies channels last; a Slice of everything is a view.
   bool lower_cut(const LayerKernel& kernel);
+  bool lower_rows(const LayerKernel& kernel);
   /// A QuantizeLinear and its DequantizeLinear are one step, which keeps the layout of what they read: what follows
   /// then sums in the order of the weakly typed int8 layer.
   bool lower_quantization(const LayerKernel& kernel);
   /// The float tensor that the DequantizeLinear `dequantize` gets through a QuantizeLinear of its own scale and type;
   /// kNone: there is none.
   TensorId quantized_source(LayerId dequantize) const;
-  void run_reference(const LayerKernel& kernel, std::vector<int> inputs);
+  /// `instead`: the rounding of the results, if it is not their own.
+  void run_reference(const LayerKernel& kernel, std::vector<int> inputs, Rounding instead = Rounding::kNone);
 
   // lower_recurrent.cpp
   /// LSTM, GRU or RNN as one product with all inputs and the recurrence over time.
@@ -122,6 +125,7 @@ class Lowering {
   };
   void lower(const ProductKernel& kernel);
   bool lower_matrices(const ProductKernel& kernel);
+  std::unique_ptr<Kernel> weighted_product(MatMulSpec spec, const Operand& weights);
   void add_addend(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, Results& results);
   bool lower_convolution(const ProductKernel& kernel);
   bool lower_integer_convolution(const ProductKernel& kernel, ConvolutionSpec spec);

@@ -44,7 +44,7 @@ struct Packed {
 inline PreparedObject pack(const memory::desc& from, const Tensor& values, const memory::desc& to,
                            std::int64_t offset = 0) {
   memory source(from, cpu_engine(), const_cast<float*>(static_cast<const float*>(values.raw())) + offset);
-  const std::shared_ptr<std::byte> bytes = allocate_elements(to.get_size());
+  const std::shared_ptr<std::byte> bytes = allocate_weights(to.get_size());
   memory packed(to, cpu_engine(), bytes.get());
   if (from == to && to.get_size() == values.bytes()) {
     std::memcpy(packed.get_data_handle(), values.raw(), values.bytes());
@@ -141,21 +141,6 @@ inline std::string text_of(const memory::desc& desc) {
 /// One constant may be read in several ways: transposed or not, with other groups.
 inline std::string packed_key(const std::string& constant, const memory::desc& from, const memory::desc& to) {
   return fmt::format("packed|{}|{}|{}", constant, text_of(from), text_of(to));
-}
-
-/// With AVX-512, oneDNN's products have the same bits for every number of threads, but those of a long transposed `a`,
-/// which make_reorder_kernel() is for; with less, it splits sums over threads.
-inline bool products_depend_on_threads() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::isa_default:
-    case dnnl::cpu_isa::sse41:
-    case dnnl::cpu_isa::avx:
-    case dnnl::cpu_isa::avx2:
-    case dnnl::cpu_isa::avx2_vnni:
-      return true;
-    default:
-      return false;
-  }
 }
 
 class OneThreadKernel final : public Kernel {

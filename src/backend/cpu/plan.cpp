@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "backend/cpu/lowering.h"
+#include "core/file.h"
 #include "core/memory.h"
 #include "ulpscope/error.h"
 
@@ -230,6 +231,7 @@ std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationS
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
     if (made_.slots[i].alias >= 0) bound[i] = bound[made_.slots[i].alias].reshaped(made_.slots[i].shape);
   run_steps(bound, runs, keep ? store : nullptr, times);
+  for (const auto& file : spec_->network->files) file->check_unchanged();
   std::vector<Tensor> results;
   for (int slot : made_.outputs) {
     const auto i = static_cast<std::size_t>(slot);

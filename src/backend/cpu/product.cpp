@@ -9,12 +9,33 @@
 #include "ops/common.h"
 
 namespace ulpscope::cpu {
+
+bool products_depend_on_threads() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::isa_default:
+    case dnnl::cpu_isa::sse41:
+    case dnnl::cpu_isa::avx:
+    case dnnl::cpu_isa::avx2:
+    case dnnl::cpu_isa::avx2_vnni:
+      return true;
+    default:
+      return false;
+  }
+}
+
 namespace {
 
 using namespace onednn;
 
 memory::data_type data_kind(DataType type) {
   return type == DataType::kInt8 ? DataKind::s8 : type == DataType::kUInt8 ? DataKind::u8 : DataKind::f32;
+}
+
+/// As MatMulSpec::panels_b says.
+bool is_in_panels(const memory::desc& desc) {
+  const Dims padded = desc.get_padded_dims();
+  return padded.size() == 2 && desc.get_inner_blks() == Dims{16, 64} && desc.get_inner_idxs() == Dims{0, 1} &&
+         desc.get_strides() == Dims{16 * 64, padded[0] * 64};
 }
 
 std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
@@ -49,7 +70,8 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
   out_dims.push_back(spec.n);
   const memory::desc out = strided(out_dims, ops::strides_of(out_dims));
   const bool constant = static_cast<bool>(spec.constant_b);
-  const memory::desc b_any = constant ? memory::desc(b.get_dims(), b.get_data_type(), memory::format_tag::any) : b;
+  const memory::desc b_any =
+      constant || spec.panels_b ? memory::desc(b.get_dims(), b.get_data_type(), memory::format_tag::any) : b;
   Dims bias_dims(out_dims.size(), 1);
   bias_dims.back() = spec.n;
   const memory::desc bias = strided(bias_dims, ops::strides_of(bias_dims));
@@ -65,6 +87,9 @@ std::unique_ptr<Kernel> make_whole_matmul(const MatMulSpec& spec, const ObjectCa
     constants[DNNL_ARG_WEIGHTS] =
         cache(packed_key(spec.key_b + part, b, packed),
               [b, packed, offset_b, values = spec.constant_b] { return pack(b, values(), packed, offset_b); });
+  } else if (spec.panels_b) {
+    if (!is_in_panels(desc.weights_desc())) return nullptr;
+    inputs.push_back({DNNL_ARG_WEIGHTS, desc.weights_desc()});
   } else {
     inputs.push_back({DNNL_ARG_WEIGHTS, b, offset_b});
   }

@@ -14,6 +14,10 @@
 
 namespace ulpscope::cpu {
 
+/// With AVX-512, oneDNN's products have the same bits for every number of threads, but those of a long transposed `a`,
+/// which make_reorder_kernel() is for; with less, it splits sums over threads.
+bool products_depend_on_threads();
+
 /// Keeps packed weights; WeightCache::source behind a function.
 using ObjectCache = std::function<PreparedSource(const std::string& key, std::function<PreparedObject()> make)>;
 
@@ -32,12 +36,15 @@ struct MatMulSpec : MatrixShape {
   DataType type_a = DataType::kFloat32, type_b = DataType::kFloat32;
   std::string key_b;  ///< Names constant_b with everything done to it.
   Tensor bias;        ///< If any, n elements.
+  /// b is an input as panels: k rows of 64 columns, for each 64 columns; k and n are filled up with zeros to multiples
+  /// of 16 and 64. That is how oneDNN packs; where it does not, there is no kernel.
+  bool panels_b = false;
 };
 
 /// This processor multiplies bytes, and sums of so many products of them are exact.
 bool multiplies_bytes(std::int64_t k);
 
-/// Inputs of the kernel: a, b (unless constant). Output: dense [batch..., m, n].
+/// Inputs of the kernel: a, b (unless constant). Output: dense [batch..., m, n]. Null only with panels_b.
 std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
 
 struct ConvolutionSpec {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/parallel.h"
+#include "formats/stored_elements.h"
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
@@ -84,10 +85,15 @@ void run_gather(KernelContext& ctx) {
   const std::int64_t count = static_cast<std::int64_t>(indices.size());
   const std::size_t bytes = static_cast<std::size_t>(inner) * size_of(in.type());
   const std::int64_t grain = std::max<std::int64_t>(1, (1 << 17) / static_cast<std::int64_t>(bytes));
+  // Rows of a table that is not in memory.
+  const auto source = has_parts(in) ? in.source() : nullptr;
   parallel_for(outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t from = (i / count * size + indices[static_cast<std::size_t>(i % count)]) * inner;
-      std::memcpy(element(out, i * inner), element(in, from), bytes);
+      if (source != nullptr)
+        source->read(from, inner, element(out, i * inner));
+      else
+        std::memcpy(element(out, i * inner), element(in, from), bytes);
     }
   });
 }

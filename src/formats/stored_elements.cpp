@@ -1,0 +1,88 @@
+#include "formats/stored_elements.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/file.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "formats/convert.h"
+
+namespace ulpscope {
+
+StoredElements::StoredElements(DataType type, Shape shape, DataType stored, const void* bytes,
+                               std::shared_ptr<const void> owner)
+    : type_(type),
+      shape_(std::move(shape)),
+      stored_(stored),
+      bytes_(static_cast<const std::byte*>(bytes)),
+      owner_(std::move(owner)) {}
+
+Tensor StoredElements::convert(const Tensor& tensor, DataType type) {
+  if (tensor.bytes() < kLeastBytes || is_storage_only(tensor.type())) return tensor.cast(type);
+  const auto source = tensor.source();
+  if (source == nullptr) {
+    const auto owner = std::make_shared<const Tensor>(tensor);
+    return Tensor::deferred(type, tensor.shape(),
+                            std::make_shared<StoredElements>(type, tensor.shape(), tensor.type(), owner->raw(), owner));
+  }
+  const auto* stored = dynamic_cast<const StoredElements*>(source.get());
+  if (stored == nullptr || stored->stored_ != tensor.type()) return tensor.cast(type);
+  return Tensor::deferred(
+      type, tensor.shape(),
+      std::make_shared<StoredElements>(type, tensor.shape(), stored->stored_, stored->bytes_, stored->owner_));
+}
+
+Tensor StoredElements::make() const {
+  constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+  Tensor result = weights_tensor(type_, shape_);
+  auto* const out = static_cast<std::byte*>(result.raw());
+  parallel_for(result.size(), kPiece, [&](std::int64_t begin, std::int64_t end) {
+    // Piece by piece, so that the source and the copy are never both in memory as a whole.
+    for (std::int64_t at = begin; at < end; at += kPiece) {
+      const std::int64_t count = std::min(kPiece, end - at);
+      read(at, count, out + static_cast<std::size_t>(at) * size_of(type_));
+      MappedFile::release(bytes_ + static_cast<std::size_t>(at) * size_of(stored_),
+                          static_cast<std::size_t>(count) * size_of(stored_));
+    }
+  });
+  return result;
+}
+
+void StoredElements::read(std::int64_t begin, std::int64_t count, void* out) const {
+  const std::size_t from = size_of(stored_), to = size_of(type_);
+  const std::byte* in = bytes_ + static_cast<std::size_t>(begin) * from;
+  if (stored_ == type_) {
+    if (count > 0) std::memcpy(out, in, static_cast<std::size_t>(count) * from);
+    return;
+  }
+  if (reinterpret_cast<std::uintptr_t>(in) % from == 0)
+    return convert_elements(stored_, in, type_, out, static_cast<std::size_t>(count));
+  constexpr std::size_t kAligned = 8192;
+  alignas(64) std::byte aligned[kAligned];
+  const std::size_t most = kAligned / from;
+  auto* target = static_cast<std::byte*>(out);
+  for (std::size_t left = static_cast<std::size_t>(count); left > 0;) {
+    const std::size_t some = std::min(left, most);
+    std::memcpy(aligned, in, some * from);
+    convert_elements(stored_, aligned, type_, target, some);
+    in += some * from;
+    target += some * to;
+    left -= some;
+  }
+}
+
+void read_elements(const Tensor& tensor, std::int64_t begin, std::int64_t count, void* out) {
+  if (const auto source = tensor.source()) return source->read(begin, count, out);
+  const std::size_t size = size_of(tensor.type());
+  if (count > 0)
+    std::memcpy(out, static_cast<const std::byte*>(tensor.raw()) + static_cast<std::size_t>(begin) * size,
+                static_cast<std::size_t>(count) * size);
+}
+
+bool has_parts(const Tensor& tensor) {
+  const auto source = tensor.source();
+  return source == nullptr || source->has_parts();
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,161 @@
+"""Memory of the program on models whose weights are nearly all of it, and files that change under it.
+
+A bound is on the high-water mark of the process (ru_maxrss of the program alone), above what it takes for a model of next
+to nothing, as a multiple of the files: wide of what was measured (docs/performance.md), far below one more copy.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "models"))
+import language_model  # noqa: E402
+import peak_of  # noqa: E402
+
+SMALL = (64, 1, 200)
+LARGE = (768, 4, 12000)
+
+
+def peak(binary, words, folder):
+    """Bytes, and what the program said; no Python checks, which are processes of their own."""
+    used, _, status, text = peak_of.measure([str(binary), *map(str, words)], folder)
+    assert status == 0, text
+    return used, text
+
+
+def size_of(path):
+    data = pathlib.Path(f"{path}.data")
+    return path.stat().st_size + (data.stat().st_size if data.exists() else 0)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("memory")
+
+
+@pytest.fixture(scope="session")
+def make(folder):
+    """Each model once: (path, bytes)."""
+
+    def call(shape, kind="fp32", external=True, tied=False, length=16):
+        path = folder / f"{'_'.join(map(str, shape))}_{kind}_{external}_{tied}_{length}.onnx"
+        if not path.exists():
+            language_model.make(path, *shape, kind, external, tied, length)
+        return path, size_of(path)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def least(binary, make, folder):
+    """Bytes of the program with a model of next to nothing."""
+    return peak(binary, ["run", make(SMALL)[0], "--trt"], folder)[0]
+
+
+@pytest.mark.parametrize("external", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("words,bound", [([], 1.6), (["--fp16", "--assume-lowest"], 1.8)])
+def test_weights_are_in_memory_once(binary, make, folder, least, external, tied, words, bound):
+    path, size = make(LARGE, external=external, tied=tied)
+    used, _ = peak(binary, ["run", path, "--trt", *words], folder)
+    assert used - least < bound * size, (used / size, least / size)
+
+
+@pytest.mark.parametrize("external", [True, False])
+@pytest.mark.parametrize("kind", ["fp16", "bf16"])
+def test_no_copy_in_float32_of_narrow_weights_stays(binary, make, folder, least, kind, external):
+    path, size = make(LARGE, kind=kind, external=external)
+    used, _ = peak(binary, ["run", path, "--trt", "--strongly-typed"], folder)
+    assert used - least < 1.6 * size, (used / size, least / size)
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_converting_streams(binary, make, folder, least, external):
+    path, size = make(LARGE, external=external)
+    used, said = peak(binary, ["convert", path, "--fp16", "-o", "typed.onnx", "--no-python-checks"], folder)
+    assert "equal in every bit" in said
+    layer = 12000 * 768 * 4
+    assert used - least < 1.3 * size + layer, (used / size, least / size)
+
+
+def test_a_memory_limit_changes_memory_and_no_bit(binary, make, folder):
+    path, size = make(LARGE, length="seq")
+    used = {}
+    for limit in (None, "64M", "1K"):
+        words = ["run", path, "--trt", "--fp16", "--input-shapes", "ids:[1,5]", "--save-outputs", f"{limit}.json"]
+        used[limit], said = peak(binary, words + (["--memory-limit", limit] if limit else []), folder)
+        assert ("are held while it runs" in said) == (limit == "1K"), said
+    outputs = [(folder / f"{limit}.json").read_text() for limit in used]
+    without_times = [re.sub(r'"runtime"[^,}]*|"[^"]*\d\d:\d\d:\d\d"', "", text) for text in outputs]
+    assert len(without_times[0]) > 5 * 12000 and without_times[0] == without_times[1] == without_times[2]
+    assert used["64M"] < used[None] - size / 5
+    assert used["1K"] <= used["64M"] + size / 10
+
+
+def test_the_program_names_the_layer_that_a_limit_is_too_small_for(run, make):
+    outcome = run("run", make(SMALL)[0], "--trt", "--memory-limit", "10K")
+    assert outcome.code == 0, outcome
+    assert re.search(r"--memory-limit 10.0 KiB: the weights of layer '\w+' alone take 64.0 KiB", outcome.text), outcome
+
+
+
+@pytest.mark.parametrize("change,said", [
+    ("os.truncate(path, 5000)", r"expected \d+ bytes, found"),
+    ("f = open(path, 'r+b'); f.seek(100000); f.write(b'x' * 100000); f.close()", "somebody wrote to it"),
+])
+def test_files_that_change_while_they_are_used(binary, tmp_path, change, said):
+    """Runs until the change is seen; the model is large enough that many runs are to come."""
+    path = tmp_path / "model.onnx"
+    language_model.make(path, *LARGE)
+    data = f"{path}.data"
+    (tmp_path / "out.json").write_text("kept")
+    process = subprocess.Popen([str(binary), "run", str(path), "--trt", "--iterations", "100000", "--save-outputs", "out.json"],
+                               cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # Mapped, and at work: the file's name is in its map.
+    while data not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    assert subprocess.run([sys.executable, "-c", f"import os\npath = {data!r}\n{change}"], check=False).returncode == 0
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, output
+    assert re.search(re.escape(data) + ": the file changed while it was in use: " + said, output), output
+    assert (tmp_path / "out.json").read_text() == "kept"
+
+
+def test_a_converted_model_is_not_replaced_when_its_source_changes(binary, tmp_path):
+    path = tmp_path / "model.onnx"
+    language_model.make(path, *LARGE)
+    (tmp_path / "typed.onnx").write_text("kept")
+    process = subprocess.Popen([str(binary), "convert", str(path), "--fp16", "-o", "typed.onnx", "--no-python-checks"],
+                               cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while f"{path}.data" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+        assert process.poll() is None
+        time.sleep(0.001)
+    os.truncate(f"{path}.data", 5000)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, output
+    assert "model.onnx.data: " in output, output
+    assert (tmp_path / "typed.onnx").read_text() == "kept"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data", "typed.onnx"]
+
+
+@pytest.mark.skipif(not os.environ.get("ULPSCOPE_SLOW_TESTS"), reason="needs 10 GB of disk and minutes: ULPSCOPE_SLOW_TESTS=1")
+def test_four_gigabytes(binary, tmp_path):
+    """Runs, converts and is searched, in the memory of a small machine."""
+    path = tmp_path / "large.onnx"
+    language_model.make(path, 2560, 12, 24000)
+    size = size_of(path)
+    assert size > 4e9
+    for words, bound in (
+        (["run", path, "--trt"], 1.3),
+        (["run", path, "--trt", "--fp16", "--assume-lowest"], 1.3),
+        (["convert", path, "--fp16", "-o", "typed.onnx", "--no-python-checks"], 1.3),
+        (["precision", "search", path, "--fp16", "--metric", "rel-l2", "--threshold", "0.05", "--max-trials", "3"], 3.0),
+    ):
+        used, said = peak(binary, words, tmp_path)
+        print(words[0], used / size)
+        assert used < bound * size, said
