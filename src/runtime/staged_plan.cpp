@@ -23,6 +23,7 @@ Part extract(const Network& whole, const IdMap<LayerId, char>& taken) {
   Part part;
   part.network.name = whole.name;
   part.network.source = whole.source;
+  part.network.files = whole.files;
   part.network.tensors = whole.tensors;
   for (TensorInfo& info : part.network.tensors) info.producer = kNone;
   for (const auto& [l, layer] : whole.layers.items()) {

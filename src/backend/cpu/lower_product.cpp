@@ -113,8 +113,8 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     results.slot = add_integer_parts(std::move(kernels), inputs, kernel.epilogue.domain, kernel.layer);
   } else {
     results.slot = new_float_slot(kernel.epilogue.domain);
-    add_step(spec.constant_b ? weighted_product(spec, b) : make_matmul_kernel(spec, object_cache()), std::move(inputs),
-             {results.slot}, kernel.layer);
+    add_step(spec.constant_b && !bytes ? weighted_product(spec, b) : make_matmul_kernel(spec, object_cache()),
+             std::move(inputs), {results.slot}, kernel.layer);
   }
   if (c_left || form->alpha != 1.0f) add_addend(kernel, *form, c_left ? c : Operand{}, results);
   lower_epilogue(kernel, results);

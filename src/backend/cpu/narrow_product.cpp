@@ -74,6 +74,7 @@ class NarrowMatMul final : public Kernel {
     }
   }
 
+  std::string name() const override { return "narrow weights, " + block_->name(); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     float* const out = outputs[0]->data<float>();
     const auto compute = [&](std::int64_t begin, std::int64_t end) {
