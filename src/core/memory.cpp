@@ -20,6 +20,8 @@ namespace {
 
 std::atomic<std::uint64_t> held_bytes{0};
 
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
 /// The number in a file of the kernel; unlimited where there is none ("max").
@@ -43,7 +45,6 @@ std::uint64_t measure() noexcept {
 
 void ask_for_huge_pages(void* block, std::size_t bytes) noexcept {
 #ifdef MADV_HUGEPAGE
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
   const auto begin = (reinterpret_cast<std::uintptr_t>(block) + kHugePage - 1) / kHugePage * kHugePage;
   const auto end = (reinterpret_cast<std::uintptr_t>(block) + bytes) / kHugePage * kHugePage;
   // Advice: where it is not taken, pages are small.
@@ -77,12 +78,15 @@ std::shared_ptr<std::byte> allocate_elements(std::size_t bytes) {
 std::shared_ptr<std::byte> allocate_weights(std::size_t bytes) {
   constexpr std::size_t kPagesOfTheirOwn = std::size_t{1} << 20;
   if (bytes < kPagesOfTheirOwn) return allocate_elements(bytes);
-  void* const block = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (block == MAP_FAILED) throw std::bad_alloc();
-  ask_for_huge_pages(block, bytes);
+  // Addresses for one more huge page, so that the first one is whole; nobody touches what is before.
+  void* const mapped =
+      ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped) + kHugePage - 1) / kHugePage * kHugePage;
+  ask_for_huge_pages(reinterpret_cast<void*>(begin), bytes);
   held_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  return {static_cast<std::byte*>(block), [bytes](std::byte* p) {
-            ::munmap(p, bytes);
+  return {reinterpret_cast<std::byte*>(begin), [mapped, bytes](std::byte*) {
+            ::munmap(mapped, bytes + kHugePage);
             held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
           }};
 }
