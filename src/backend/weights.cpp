@@ -171,10 +171,10 @@ std::string WeightCache::name_of(const Tensor& constant) {
       (found->second.buffer.owner_before(buffer) || buffer.owner_before(found->second.buffer)))
     found->second = {entries_->next_constant++, buffer, {}};  // Other bytes at the same place.
   if (found == entries_->constants.end())
-    found =
-        entries_->constants
-            .emplace(constant.place(), Entries::Constant{entries_->next_constant++, buffer, owned ? Tensor() : constant})
-            .first;
+    found = entries_->constants
+                .emplace(constant.place(),
+                         Entries::Constant{entries_->next_constant++, buffer, owned ? Tensor() : constant})
+                .first;
   return fmt::format("{}{} {}{}", kConstant, found->second.number, ulpscope::name_of(constant.type()),
                      to_string(constant.shape()));
 }

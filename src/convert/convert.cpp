@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <map>
 #include <set>
 
@@ -14,8 +12,8 @@
 #include "convert/lowerable.h"
 #include "convert/normalizations.h"
 #include "convert/proof.h"
+#include "convert/selection.h"
 #include "core/file.h"
-#include "core/parallel.h"
 #include "core/temporary_folder.h"
 #include "engine/assign.h"
 #include "engine/int8.h"
@@ -54,23 +52,6 @@ bool outputs_follow(const Specialization& spec, LayerId id, DataType type) {
   for (std::size_t o = 0; o < outputs.size() && o < layer.outputs.size(); ++o)
     if (layer.outputs[o] != kNone && is_lowerable(spec.type(layer.outputs[o])) && outputs[o].type != type) return false;
   return true;
-}
-
-/// A finite element that float16 does not hold.
-bool has_beyond(const Tensor& values) {
-  std::atomic<bool> found = false;
-  parallel_for(values.size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-    // Bits of magnitudes are ordered as the magnitudes are.
-    constexpr std::int32_t kBeyond = std::bit_cast<std::int32_t>(65520.0F), kInfinity = 0x7f800000;
-    bool any = false;
-    for (const float v :
-         values.values<float>().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))) {
-      const std::int32_t magnitude = std::bit_cast<std::int32_t>(v) & 0x7fffffff;
-      any |= (magnitude >= kBeyond) & (magnitude < kInfinity);
-    }
-    if (any) found = true;
-  });
-  return found;
 }
 
 class Converter {
@@ -374,9 +355,7 @@ class Converter {
           infinite += known->second;
           continue;
         }
-        const Tensor values = spec_.value(id).in_memory();
-        infinite += beyond[id] = has_beyond(values);
-        MappedFile::release(values.raw(), values.bytes());
+        infinite += beyond[id] = goes_beyond_float16(spec_.value(id));
       }
     if (infinite > 0)
       log_warning(

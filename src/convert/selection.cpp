@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "convert/lowerable.h"
+#include "core/parallel.h"
 #include "engine/fusion.h"
 #include "formats/stored_elements.h"
 
@@ -144,6 +147,29 @@ bool holds(const Specialization& spec, TensorId id, DataType type) {
     if (!all_hold(std::span(piece).first(static_cast<std::size_t>(count)))) return false;
   }
   return true;
+}
+
+bool goes_beyond_float16(const Tensor& value) {
+  const Tensor values = has_parts(value) ? value : value.in_memory();
+  std::atomic<bool> found = false;
+  parallel_for(values.size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+    // Bits of magnitudes are ordered as the magnitudes are.
+    constexpr std::int32_t kBeyond = std::bit_cast<std::int32_t>(65520.0F), kInfinity = 0x7f800000;
+    constexpr std::int64_t kPiece = 1 << 13;
+    alignas(64) float piece[kPiece];
+    bool any = false;
+    for (std::int64_t at = begin; at < end; at += kPiece) {
+      const std::int64_t count = std::min(kPiece, end - at);
+      read_elements(values, at, count, piece);
+      for (const float v : std::span(piece).first(static_cast<std::size_t>(count))) {
+        const std::int32_t magnitude = std::bit_cast<std::int32_t>(v) & 0x7fffffff;
+        any |= (magnitude >= kBeyond) & (magnitude < kInfinity);
+      }
+    }
+    if (any) found = true;
+  });
+  release_elements(values);
+  return found;
 }
 
 std::vector<LayerId> fusion_conflicts(const Specialization& spec, const Assignment& assignment,

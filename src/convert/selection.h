@@ -21,6 +21,9 @@ void drop_inexact_limits(const Layer& layer, std::vector<DataType>& types);
 /// Every element is one of that type. `id` is constant and of float32.
 bool holds(const Specialization& spec, TensorId id, DataType type);
 
+/// A finite element of a float32 tensor is none in float16.
+bool goes_beyond_float16(const Tensor& value);
+
 /// Of layers that take another type than the assignment's: those that must not, since at some level of fusion a value
 /// would be rounded that was not before, or the reverse, so that bits change. Empty: all may.
 std::vector<LayerId> fusion_conflicts(const Specialization& spec, const Assignment& assignment,

@@ -176,8 +176,7 @@ void MappedFile::check_unchanged() const {
                             "again when nobody writes to it, or with a copy",
                             path_.string(), what));
   };
-  if (same_file && now.size != mark_->size)
-    fail(fmt::format("expected {} bytes, found {}", mark_->size, now.size));
+  if (same_file && now.size != mark_->size) fail(fmt::format("expected {} bytes, found {}", mark_->size, now.size));
   if (cut_off) fail(fmt::format("expected {} bytes, found fewer", mark_->size));
   if (same_file && (now.written.tv_sec != mark_->written.tv_sec || now.written.tv_nsec != mark_->written.tv_nsec))
     fail("somebody wrote to it");

@@ -11,9 +11,9 @@
 namespace ulpscope {
 
 /// A file mapped read-only: writing to its bytes ends the program. Pages are read when they are touched. The mapping
-/// lives as long as the object; tensors keep it alive through the shared_ptr. What lies behind the end of a file that was
-/// cut off reads as zeros (a handler of SIGBUS sees to that; signals from elsewhere go to the handler before it): whoever
-/// computes with the bytes asks check_unchanged() before the results are used.
+/// lives as long as the object; tensors keep it alive through the shared_ptr. What lies behind the end of a file that
+/// was cut off reads as zeros (a handler of SIGBUS sees to that; signals from elsewhere go to the handler before it):
+/// whoever computes with the bytes asks check_unchanged() before the results are used.
 class MappedFile {
  public:
   /// Throws Error(kNotFound) or Error(kIo), naming the path.
@@ -26,8 +26,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
   const std::filesystem::path& path() const noexcept { return path_; }
 
-  /// Throws Error(kIo), naming the path, if somebody wrote to the file or cut it off since it was opened. A file that was
-  /// replaced as a whole, or removed, has not changed: the mapping keeps the old one.
+  /// Throws Error(kIo), naming the path, if somebody wrote to the file or cut it off since it was opened. A file that
+  /// was replaced as a whole, or removed, has not changed: the mapping keeps the old one.
   void check_unchanged() const;
 
   /// Where these bytes are part of a mapped file, they leave memory until they are touched again; else nothing happens.

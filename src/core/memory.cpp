@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -19,6 +20,8 @@ namespace ulpscope {
 namespace {
 
 std::atomic<std::uint64_t> held_bytes{0};
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
@@ -43,7 +46,6 @@ std::uint64_t measure() noexcept {
 
 void ask_for_huge_pages(void* block, std::size_t bytes) noexcept {
 #ifdef MADV_HUGEPAGE
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
   const auto begin = (reinterpret_cast<std::uintptr_t>(block) + kHugePage - 1) / kHugePage * kHugePage;
   const auto end = (reinterpret_cast<std::uintptr_t>(block) + bytes) / kHugePage * kHugePage;
   // Advice: where it is not taken, pages are small.
@@ -52,6 +54,56 @@ void ask_for_huge_pages(void* block, std::size_t bytes) noexcept {
   static_cast<void>(block);
   static_cast<void>(bytes);
 #endif
+}
+
+/// A mapping, and where its first huge page begins.
+struct Pages {
+  void* mapping = nullptr;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;  ///< From `data` on.
+
+  static Pages map(std::size_t bytes) {
+    // Addresses for one more huge page, so that the first one is whole; nobody touches what is before.
+    void* const mapping =
+        ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) throw std::bad_alloc();
+    const auto begin = (reinterpret_cast<std::uintptr_t>(mapping) + kHugePage - 1) / kHugePage * kHugePage;
+    ask_for_huge_pages(reinterpret_cast<void*>(begin), bytes);
+    return {mapping, reinterpret_cast<std::byte*>(begin), bytes};
+  }
+  void unmap() const {
+    if (mapping != nullptr) ::munmap(mapping, bytes + kHugePage);
+  }
+};
+
+/// The pages that went back last serve again: copies of weights that come and go would have new ones cleared each time.
+class SparePages {
+ public:
+  Pages take(std::size_t bytes) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (kept_.bytes >= bytes && kept_.bytes - bytes <= bytes / 4) return std::exchange(kept_, {});
+    }
+    return Pages::map(bytes);
+  }
+  void put(Pages pages) {
+    constexpr std::size_t kMost = std::size_t{32} << 20;
+    if (pages.bytes <= kMost) {
+      const std::lock_guard lock(mutex_);
+      std::swap(kept_, pages);
+    }
+    pages.unmap();
+  }
+
+ private:
+  std::mutex mutex_;
+  Pages kept_;
+};
+
+/// Never destroyed: tensors may be static.
+SparePages& spare_pages() {
+  static auto& pages = *new SparePages;
+  return pages;
 }
 
 }  // namespace
@@ -77,13 +129,11 @@ std::shared_ptr<std::byte> allocate_elements(std::size_t bytes) {
 std::shared_ptr<std::byte> allocate_weights(std::size_t bytes) {
   constexpr std::size_t kPagesOfTheirOwn = std::size_t{1} << 20;
   if (bytes < kPagesOfTheirOwn) return allocate_elements(bytes);
-  void* const block = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (block == MAP_FAILED) throw std::bad_alloc();
-  ask_for_huge_pages(block, bytes);
+  const Pages pages = spare_pages().take(bytes);
   held_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  return {static_cast<std::byte*>(block), [bytes](std::byte* p) {
-            ::munmap(p, bytes);
+  return {pages.data, [pages, bytes](std::byte*) {
             held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+            spare_pages().put(pages);
           }};
 }
 

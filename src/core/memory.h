@@ -21,7 +21,8 @@ std::uint64_t machine_memory() noexcept;
 std::shared_ptr<std::byte> allocate_elements(std::size_t bytes);
 
 /// The same for weights, which are prepared in turns and may be large: those of a MiB and more have pages of their own,
-/// so that all of it goes back to the system when they do, and none of it stays as gaps between others.
+/// so that all of it goes back to the system when they do, but for the last 32 MiB, and none of it stays as gaps
+/// between others.
 std::shared_ptr<std::byte> allocate_weights(std::size_t bytes);
 /// A tensor of such elements, not initialized.
 Tensor weights_tensor(DataType type, Shape shape);

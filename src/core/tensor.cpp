@@ -73,7 +73,8 @@ Tensor Tensor::in_memory() const {
 
 Tensor TensorAccess::handle(DataType type, Shape shape, const void* place, bool deferred,
                             std::shared_ptr<const void> owner) {
-  Tensor result = Tensor::borrow(type, std::move(shape), deferred ? nullptr : const_cast<void*>(place), std::move(owner));
+  Tensor result =
+      Tensor::borrow(type, std::move(shape), deferred ? nullptr : const_cast<void*>(place), std::move(owner));
   result.deferred_ = deferred;
   return result;
 }

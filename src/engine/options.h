@@ -52,8 +52,8 @@ struct BuildOptions {
   std::string backend = "cpu";
   /// Threads for building and running; 0: one per core. The results do not depend on it.
   int threads = 0;
-  /// Bytes of tensors and prepared weights that are held at a time, as far as one step allows; 0: no limit. Weights give
-  /// way and are prepared again. The results do not depend on it.
+  /// Bytes of tensors and prepared weights that are held at a time, as far as one step allows; 0: no limit. Weights
+  /// give way and are prepared again. The results do not depend on it.
   std::size_t memory_limit = 0;
   /// `--load-tactics`: the choices of another build (engine/tactics.h); null: choose anew.
   std::shared_ptr<const TacticReplay> tactic_replay;

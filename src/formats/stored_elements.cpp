@@ -80,6 +80,14 @@ void read_elements(const Tensor& tensor, std::int64_t begin, std::int64_t count,
                 static_cast<std::size_t>(count) * size);
 }
 
+void release_elements(const Tensor& tensor) {
+  const auto source = tensor.source();
+  if (const auto* stored = dynamic_cast<const StoredElements*>(source.get()))
+    MappedFile::release(stored->bytes(), static_cast<std::size_t>(tensor.size()) * size_of(stored->stored()));
+  else if (source == nullptr)
+    MappedFile::release(tensor.raw(), tensor.bytes());
+}
+
 bool has_parts(const Tensor& tensor) {
   const auto source = tensor.source();
   return source == nullptr || source->has_parts();

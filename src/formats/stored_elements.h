@@ -36,6 +36,8 @@ class StoredElements final : public TensorSource {
 
 /// The elements from number `begin` on, whether they are in memory or not. REQUIRES: has_parts() of their source.
 void read_elements(const Tensor& tensor, std::int64_t begin, std::int64_t count, void* out);
+/// What was read of a mapped file leaves memory until it is read again.
+void release_elements(const Tensor& tensor);
 /// read_elements() can be called: no part of the tensor makes all of it.
 bool has_parts(const Tensor& tensor);
 

@@ -18,7 +18,10 @@ constexpr std::size_t kNamedByElements = 256;
 /// A tensor whose bytes somebody else keeps.
 struct WeakTensor {
   explicit WeakTensor(const Tensor& tensor)
-      : type(tensor.type()), shape(tensor.shape()), place(tensor.place()), deferred(TensorAccess::is_deferred(tensor)),
+      : type(tensor.type()),
+        shape(tensor.shape()),
+        place(tensor.place()),
+        deferred(TensorAccess::is_deferred(tensor)),
         buffer(tensor.buffer()) {}
   Tensor lock() const {
     auto owner = buffer.lock();

@@ -4,6 +4,7 @@
 
 #include <unordered_set>
 
+#include "core/file.h"
 #include "onnx/element_type.h"
 #include "onnx/functions.h"
 #include "onnx/graph_order.h"
@@ -131,6 +132,7 @@ TypedExporter::TypedExporter(std::span<const std::byte> bytes, const Network& ne
   impl_->file.source = network.source;
   impl_->folder = folder.empty() ? std::filesystem::path(".") : std::move(folder);
   read_model(bytes, impl_->file, true);
+  MappedFile::release(bytes.data(), bytes.size());
   // The tensors refer to the caller's bytes.
   impl_->file.owner = std::shared_ptr<const void>(bytes.data(), [](const void*) {});
   const auto& outputs = impl_->file.proto.graph().output();

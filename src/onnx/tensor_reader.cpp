@@ -183,9 +183,8 @@ Tensor TensorReader::read_raw(const Plan& plan, std::span<const std::byte> bytes
   if (aligned && owner != nullptr && !bytes.empty())
     return Tensor::borrow(plan.type, plan.shape, const_cast<std::byte*>(bytes.data()), owner);
   if (mapped && owner != nullptr && plan.type != DataType::kBool && bytes.size() >= StoredElements::kLeastBytes)
-    return Tensor::deferred(
-        plan.type, plan.shape,
-        std::make_shared<StoredElements>(plan.type, plan.shape, plan.type, bytes.data(), owner));
+    return Tensor::deferred(plan.type, plan.shape,
+                            std::make_shared<StoredElements>(plan.type, plan.shape, plan.type, bytes.data(), owner));
   Tensor result(plan.type, plan.shape);
   // Piece by piece, so that the source and the copy are never both in memory as a whole.
   for (std::size_t at = 0; at < bytes.size(); at += kCopyPiece) {

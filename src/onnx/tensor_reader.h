@@ -14,9 +14,9 @@
 
 namespace ulpscope::onnx_model {
 
-/// Turns TensorProto into Tensor. Raw data and external data stay in the mapped file: as they are where they are aligned
-/// to their element size, otherwise until somebody asks for a copy (Tensor::deferred). Small ones are copied at once, and
-/// the pages that they were copied from are given back.
+/// Turns TensorProto into Tensor. Raw data and external data stay in the mapped file: as they are where they are
+/// aligned to their element size, otherwise until somebody asks for a copy (Tensor::deferred). Small ones are copied at
+/// once, and the pages that they were copied from are given back.
 class TensorReader {
  public:
   /// `folder` is where external data lies; nothing outside of it is opened.

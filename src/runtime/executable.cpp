@@ -110,9 +110,10 @@ void warn_of_small_limit(const Network& network, std::size_t memory_limit) {
     most = std::max(most, bytes);
   }
   if (memory_limit == 0 || most <= memory_limit) return;
-  log_warning(fmt::format("[memory] --memory-limit {}: the weights of layer '{}' alone take {}, and are held while it "
-                          "runs; a limit of {} or more can be kept",
-                          to_size_string(memory_limit), largest->name, to_size_string(most), to_size_string(most)));
+  log_warning(
+      fmt::format("[memory] --memory-limit {}: the weights of layer '{}' alone take {}, and are held while it "
+                  "runs; a limit of {} or more can be kept",
+                  to_size_string(memory_limit), largest->name, to_size_string(most), to_size_string(most)));
 }
 
 }  // namespace ulpscope

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/tensor_source.h"
-
 #include "ulpscope/error.h"
 
 namespace ulpscope {
