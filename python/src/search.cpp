@@ -1,4 +1,4 @@
-#include "precision/sample_server.h"
+#include "ulpscope/search.h"
 
 #include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
@@ -8,9 +8,9 @@
 #include "arrays.h"
 #include "functions.h"
 #include "long_call.h"
+#include "precision/sample_server.h"
 #include "samples.h"
 #include "ulpscope/error.h"
-#include "ulpscope/search.h"
 
 namespace nb = nanobind;
 
