@@ -14,8 +14,8 @@
 #include "precision/criterion_options.h"
 #include "precision/fingerprint.h"
 #include "precision/repair.h"
-#include "precision/sample_server.h"
 #include "precision/sample_pairs.h"
+#include "precision/sample_server.h"
 #include "precision/search.h"
 #include "precision/search_estimate.h"
 #include "precision/trials.h"
@@ -123,8 +123,9 @@ void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
         samples.size()));
   std::set<std::string> searched;
   for (const TensorMap& each : samples) searched.insert(hash_of_samples({&each, 1}));
-  const auto known = std::ranges::count_if(
-      data.held_out, [&](const TensorMap& each) { return searched.contains(hash_of_samples({&each, 1})); });
+  const auto known = std::ranges::count_if(data.held_out, [&](const TensorMap& each) {
+    return searched.contains(hash_of_samples({&each, 1}));
+  });
   if (known > 0)
     log_warning(fmt::format(
         "[search] {} of the {} held-out samples are samples of the search, too: that these pass says nothing about "

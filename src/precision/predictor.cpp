@@ -382,7 +382,8 @@ class Prediction {
   Tensor seed(std::size_t s, int k, std::size_t o, TensorId output) const {
     const std::string& name = trials_.network().tensor(output).name;
     const auto golden_output = std::ranges::find_if(golden_[s], [&](const auto& t) { return t.name == name; });
-    RandomSigns signs(options_.seed + 0x1000003u * (number_ + s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) + 977u * o);
+    RandomSigns signs(options_.seed + 0x1000003u * (number_ + s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) +
+                      977u * o);
     return projection(golden_output->tensor, name, criterion_, signs);
   }
 

@@ -69,8 +69,8 @@ void RemoteSamples::add_judge_items(const Assignment& assignment, std::size_t fi
 }
 
 std::vector<SampleEffects> RemoteSamples::effects(const Assignment& low, std::span<const LayerId> candidates,
-                                                  const PredictorOptions& options, std::size_t first,
-                                                  std::size_t count, const std::function<void()>& meanwhile) {
+                                                  const PredictorOptions& options, std::size_t first, std::size_t count,
+                                                  const std::function<void()>& meanwhile) {
   Tensor layers(DataType::kInt32, {static_cast<std::int64_t>(candidates.size())});
   std::int32_t* out = layers.data<std::int32_t>();
   for (const LayerId id : candidates) *out++ = id.number();

@@ -107,12 +107,9 @@ Value value_of(const Judgement& judgement) {
   Value::Array outputs;
   for (const auto& each : judgement.outputs)
     outputs.emplace_back(Value::Array{each.output, each.used, each.value, each.sample});
-  return Value::Map{{"used", judgement.used},
-                    {"value", judgement.value},
-                    {"output", judgement.worst_output},
-                    {"sample", judgement.worst_sample},
-                    {"outputs", std::move(outputs)},
-                    {"problem", judgement.problem}};
+  return Value::Map{{"used", judgement.used},           {"value", judgement.value},
+                    {"output", judgement.worst_output}, {"sample", judgement.worst_sample},
+                    {"outputs", std::move(outputs)},    {"problem", judgement.problem}};
 }
 
 Judgement judgement_from(const Value& value) {
@@ -240,7 +237,8 @@ std::unique_ptr<Criterion> criterion_from(const Value& value) { return std::make
 
 Value value_of_error(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
-  return Value::Map{{"error", std::string(error.what())}, {"code", known == nullptr ? -1 : static_cast<int>(known->code())}};
+  return Value::Map{{"error", std::string(error.what())},
+                    {"code", known == nullptr ? -1 : static_cast<int>(known->code())}};
 }
 
 void throw_error_in(const Value& result) {

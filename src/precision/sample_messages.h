@@ -1,4 +1,5 @@
-// What a search and the processes that run its samples say to each other: values as bytes, with the bits of all numbers.
+// What a search and the processes that run its samples say to each other: values as bytes, with the bits of all
+// numbers.
 #pragma once
 
 #include <map>

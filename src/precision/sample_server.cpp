@@ -24,9 +24,7 @@ std::vector<std::string> output_names(const Network& network) {
   return names;
 }
 
-std::string key_of(const Tensor& bytes) {
-  return {static_cast<const char*>(bytes.raw()), bytes.bytes()};
-}
+std::string key_of(const Tensor& bytes) { return {static_cast<const char*>(bytes.raw()), bytes.bytes()}; }
 
 Value values_of(std::span<const TensorMap> list) {
   Value::Array result;
@@ -106,10 +104,11 @@ SampleServer::SampleServer(const std::filesystem::path& network, const Tensor& s
   PlanFile plan = read_plan_file(network, op_registry());
   const Value told = from_bytes(setup);
   if (const std::string hash = hash_of_network(*plan.network); hash != told["network"].text())
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("[workers] '{}': expected the network with the hash {}, got one with {}; try another folder "
-                            "for the files of workers",
-                            network.string(), told["network"].text(), hash));
+    throw Error(
+        ErrorCode::kInvalidFile,
+        fmt::format("[workers] '{}': expected the network with the hash {}, got one with {}; try another folder "
+                    "for the files of workers",
+                    network.string(), told["network"].text(), hash));
   network_ = plan.network;
   build_ = plan.options;
   build_.backend = told["backend"].text();
@@ -142,7 +141,8 @@ SampleServer::State& SampleServer::state_of(const Tensor& repairs) {
   if (found != states_.end()) return **found;
   auto network = std::make_shared<Network>(*network_);
   BuildOptions build = build_;
-  for (const Value& step : from_bytes(repairs).array()) apply_repairs(*network, build.scales, repairs_from(step));
+  const Value steps = from_bytes(repairs);
+  for (const Value& step : steps.array()) apply_repairs(*network, build.scales, repairs_from(step));
   auto state = std::make_unique<State>();
   state->key = key;
   state->trials = std::make_unique<Trials>(std::move(network), build, samples_, base().trials->weights());
@@ -160,14 +160,15 @@ const TensorMap& SampleServer::golden(std::size_t sample) {
 
 Value SampleServer::effects(State& state, const Value& task, const Assignment& low, std::size_t sample) {
   const TensorMap& exact = golden(sample);
-  std::string wanted = key_of(to_bytes(Value::Array{task["assignment"], task["layers"], task["projections"], task["seed"]}));
+  std::string wanted =
+      key_of(to_bytes(Value::Array{task["assignment"], task["layers"], task["projections"], task["seed"]}));
   if (state.predictor == nullptr || state.predicted != wanted) {
     PredictorOptions options;
     options.projections = static_cast<int>(task["projections"].integer());
     options.seed = static_cast<std::uint64_t>(task["seed"].integer());
     state.predictor.reset();
-    state.predictor = std::make_unique<SamplePredictor>(*state.trials, low, layers_from(task["layers"]), *prediction_,
-                                                        options);
+    state.predictor =
+        std::make_unique<SamplePredictor>(*state.trials, low, layers_from(task["layers"]), *prediction_, options);
     state.predicted = std::move(wanted);
   }
   return value_of(state.predictor->run(sample, exact, static_cast<std::size_t>(task["number"].integer())));
@@ -190,7 +191,7 @@ Value SampleServer::answer(const Value& task) {
   if (kind != "outputs") throw Error(ErrorCode::kScript, fmt::format("[workers] there is no task '{}'", kind));
   // Golden outputs come this way first.
   if (&state == &base() && assignment.precision == exact_->precision && assignment.storage == exact_->storage &&
-      golden_.contains(sample) == false)
+      !golden_.contains(sample))
     return Value::Map{{"outputs", value_of(golden(sample))}};
   return Value::Map{{"outputs", value_of(state.trials->run(assignment, sample, 1, keep).front())}};
 }

@@ -18,8 +18,8 @@
 
 namespace ulpscope {
 
-/// What the processes of a search are started with: the network as a file, and all the rest as bytes. The criterion goes
-/// along where it judges each sample by itself and words can say it: `judges` says whether it does.
+/// What the processes of a search are started with: the network as a file, and all the rest as bytes. The criterion
+/// goes along where it judges each sample by itself and words can say it: `judges` says whether it does.
 struct SampleSetup {
   Tensor bytes;
   bool judges = false;

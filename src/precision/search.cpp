@@ -127,9 +127,9 @@ double Search::used(const Levels& levels, const std::string& kind) {
     trial.raised = raised;
     trial.margin = held_out ? 1.0 : margin_;
     const bool is_known = !held_out && low_result_ && raised_count(levels) == 0;
-    const TrialResult result = is_known ? *std::exchange(low_result_, std::nullopt)
-                                        : run_trial(space_->assignment(levels), first, count,
-                                                    !held_out && kind != "layer");
+    const TrialResult result = is_known
+                                   ? *std::exchange(low_result_, std::nullopt)
+                                   : run_trial(space_->assignment(levels), first, count, !held_out && kind != "layer");
     trial.judgement = result.judgement;
     trial.joined = joined_;
     trial.validation = static_cast<int>(validated_);

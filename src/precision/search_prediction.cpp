@@ -21,12 +21,11 @@ constexpr std::size_t kMeasuredLayers = 32, kMeasuredGroups = 16;
 std::vector<LayerEffect> Search::predict(const Assignment& low, std::size_t first, std::size_t count) {
   const auto golden = std::span<const TensorMap>(golden_).subspan(first);
   if (RemoteSamples* const remote = space_->trials().remote(); remote != nullptr)
-    return combine_effects(space_->candidates(),
-                           remote->effects(low, space_->candidates(), options_.predictor, first,
-                                           std::min(count, golden.size()), [&] {
-                                             show("predicting");
-                                             check_time();
-                                           }));
+    return combine_effects(space_->candidates(), remote->effects(low, space_->candidates(), options_.predictor, first,
+                                                                 std::min(count, golden.size()), [&] {
+                                                                   show("predicting");
+                                                                   check_time();
+                                                                 }));
   return predict_effects(space_->trials(), low, space_->candidates(), criterion_,
                          golden.first(std::min(count, golden.size())), options_.predictor, first,
                          [&](int done, int all) {

@@ -36,9 +36,9 @@ inline constexpr double kNear = 2;
 
 /// What samples give under one assignment.
 struct TrialResult {
-  Judgement judgement;              ///< Of all samples.
-  std::vector<Judgement> each;      ///< Of each by itself, where other processes judged; else
-  std::vector<TensorMap> outputs;   ///< what was judged.
+  Judgement judgement;             ///< Of all samples.
+  std::vector<Judgement> each;     ///< Of each by itself, where other processes judged; else
+  std::vector<TensorMap> outputs;  ///< what was judged.
 };
 
 /// How many layers at the head of the order are raised.

@@ -61,7 +61,8 @@ void RayWorkers::start(const std::filesystem::path& network, const Tensor& setup
     const Value state = call("ray_poll", {});
     for (const std::string& note : state["notes"].strings()) log_warning(note);
     if (!state["gone"].is_null())
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("[ray] expected a worker, got none: {}", state["gone"].text()));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[ray] expected a worker, got none: {}", state["gone"].text()));
     if (state["ready"].integer() > 0) return;
     if (meanwhile) meanwhile();
   }
