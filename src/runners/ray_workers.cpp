@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 #include "ulpscope/search.h"
@@ -18,13 +20,20 @@ Value items_value(std::span<const WorkItem> items) {
 
 }  // namespace
 
-RayWorkers::RayWorkers(const RayOptions& options) : worker_(Worker::start()) {
+RayWorkers::RayWorkers(const RayOptions& options) {
+  // An interruption ends what takes long here. Later calls are short: the search ends, and the cluster is left in
+  // order.
+  WorkerOptions worker = default_worker_options();
+  const auto opening = std::make_shared<std::atomic<bool>>(true);
+  worker.interrupted = [opening, before = worker.interrupted] { return *opening && before && before(); };
+  worker_ = Worker::start(std::move(worker));
   worker_->set_call_limit(std::chrono::milliseconds(0));
   worker_->call("ray_open", Value::Map{{"address", options.address},
                                        {"workers", options.workers},
                                        {"gpus", options.gpus},
                                        {"version", options.version},
                                        {"processor", options.processor}});
+  *opening = false;
 }
 
 RayWorkers::~RayWorkers() {
@@ -40,7 +49,7 @@ Value RayWorkers::call(const char* method, Value args) {
   try {
     return worker_->call(method, std::move(args));
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kInterrupted || worker_->alive()) throw;
+    if (worker_->alive()) throw;
     throw SearchInterrupted("the Ray cluster is gone");
   }
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <limits>
 #include <map>
 
@@ -46,17 +47,20 @@ class ServersInTurn : public WorkQueue {
   std::size_t next_ = 0, expected_ = 0;
 };
 
+/// NaN, too.
+std::uint64_t bits(double value) { return std::bit_cast<std::uint64_t>(value); }
+
 void expect_same(const Judgement& a, const Judgement& b) {
-  EXPECT_EQ(a.used, b.used);
-  EXPECT_EQ(a.value, b.value);
+  EXPECT_EQ(bits(a.used), bits(b.used));
+  EXPECT_EQ(bits(a.value), bits(b.value));
   EXPECT_EQ(a.worst_output, b.worst_output);
   EXPECT_EQ(a.worst_sample, b.worst_sample);
   EXPECT_EQ(a.problem, b.problem);
   ASSERT_EQ(a.outputs.size(), b.outputs.size());
   for (std::size_t i = 0; i < a.outputs.size(); ++i) {
     EXPECT_EQ(a.outputs[i].output, b.outputs[i].output);
-    EXPECT_EQ(a.outputs[i].used, b.outputs[i].used);
-    EXPECT_EQ(a.outputs[i].value, b.outputs[i].value);
+    EXPECT_EQ(bits(a.outputs[i].used), bits(b.outputs[i].used));
+    EXPECT_EQ(bits(a.outputs[i].value), bits(b.outputs[i].value));
     EXPECT_EQ(a.outputs[i].sample, b.outputs[i].sample);
   }
 }
@@ -68,7 +72,7 @@ Answer expect_same_search(SearchData data, const SearchTask& task, const Criteri
   const auto criterion = make_criterion(options, host, outputs);
   Journal local, remote;
   const Answer expected = search_precisions(data, *criterion, task, local);
-  const TemporaryFolder folder(std::filesystem::temp_directory_path() / "ulpscope-servers-");
+  const ulpscope::TemporaryFolder folder(std::filesystem::temp_directory_path() / "ulpscope-servers-");
   const SampleSetup setup = make_sample_setup(data, task, options, *criterion, folder.path() / "network.plan");
   EXPECT_TRUE(setup.judges);
   auto queue = std::make_shared<ServersInTurn>();
@@ -170,7 +174,7 @@ TEST(SampleServer, ATaskOfAnotherSearchIsAnError) {
   const SearchData data = uneven(3000);
   ScriptHost host{ScriptHost::Callbacks{}};
   const auto criterion = make_criterion(rel_l2(1e-2), host, std::vector<std::string>{"y"});
-  const TemporaryFolder folder(std::filesystem::temp_directory_path() / "ulpscope-servers-");
+  const ulpscope::TemporaryFolder folder(std::filesystem::temp_directory_path() / "ulpscope-servers-");
   const auto file = folder.path() / "network.plan";
   const SampleSetup setup = make_sample_setup(data, fp16_search(), rel_l2(1e-2), *criterion, file);
   SampleServer server(file, setup.bytes, 1);

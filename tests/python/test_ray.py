@@ -165,6 +165,40 @@ def test_a_cluster_that_shrinks_to_nothing_loses_nothing(program, folder, packag
     assert taken(folder)[0] == local[0]
 
 
+@needs_ray
+def test_ctrl_c_ends_it_with_the_best_so_far(program, folder, cluster):
+    save_inputs(folder / "in.json", deep(folder / "m.onnx"))
+    words = (*UNEVEN, "--shrink")
+    running = subprocess.Popen(
+        [str(program), "precision", "search", *words, "--save-answer", "a.json", "--journal", "a.jsonl", "--ray", cluster.address],
+        cwd=folder, env={**os.environ, "ULPSCOPE_PYTHON": sys.executable, **cluster.environment}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    wait_for(lambda: (folder / "a.jsonl").exists() and cluster.workers())
+    running.send_signal(signal.SIGINT)
+    output, _ = running.communicate(timeout=60)
+    assert running.returncode == 130, output
+    assert json.loads((folder / "a.json").read_text())["verdict"] == "unverified"
+    assert wait_for(lambda: not cluster.workers())
+
+
+@needs_ray
+def test_from_python_with_a_function_that_judges(folder, cluster, monkeypatch):
+    import ulpscope
+
+    for name in ("HOME", "RAY_AUTH_MODE"):
+        monkeypatch.setenv(name, cluster.environment[name])
+    save_inputs(folder / "in.json", uneven(folder / "m.onnx"))
+
+    def largest(golden, candidate):
+        return {name: float(np.abs(golden[name] - candidate[name]).max()) for name in golden}
+
+    task = dict(metric=largest, threshold=0.01, objective="smallest", fusion="none")
+    local = ulpscope.search("m.onnx", "in.json", **task)
+    answer = ulpscope.search("m.onnx", "in.json", **task, ray=cluster.address, ray_workers=2)
+    assert same_but_for_time(answer.to_json()) == same_but_for_time(local.to_json()) and answer.layers
+
+
 def refusal(program, folder, address, **more) -> str:
     save_inputs(folder / "in.json", uneven(folder / "m.onnx"))
     return search(program, folder, UNEVEN, "--ray", address, code=1, limit=60, **more)
