@@ -1,7 +1,7 @@
 """How well a search spreads over the processes of a Ray cluster: seconds and efficiency from 1 to 4 of them, one core each.
 
 Efficiency is seconds with one process / (seconds with n * n). Starting Ray and the processes is apart: it does not grow
-with the search. The speed of n processes cannot be more than the machine's cores allow: the second table says what these
+with the search. What the search does by itself, reasons and the like, it does on as many threads. The speed of n processes cannot be more than the machine's cores allow: the second table says what these
 give for n searches that have nothing to do with each other, which is the ceiling.
 """
 
@@ -38,7 +38,7 @@ def watch(progress):
     elif stage in {starting_stages}:
         starting = now
     stage = progress.stage
-answer = ulpscope.search(model, samples, threads=1, progress=watch, **words)
+answer = ulpscope.search(model, samples, progress=watch, **words)
 print(json.dumps(dict(seconds=time.monotonic() - began - starting, starting=starting, trials=len(answer.trials), kept=len(answer.layers))))
 """
 
@@ -78,14 +78,15 @@ def main() -> None:
 
     package = {"PYTHONPATH": str(pathlib.Path(ulpscope.__file__).parents[1])}
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, ulpscope {ulpscope.__version__}")
-    words = dict(threshold=0.002, objective="smallest", fusion="none", shrink=True, repair=False)
+    words = dict(threshold=0.002, objective="smallest", fusion="none", shrink=True, repair=False, threads=1)
+    workers = {**package, "RAY_worker_niceness": "0"}  # else they wait for everything else that runs
     with tempfile.TemporaryDirectory() as name:
         model, inputs = make(pathlib.Path(name), options.size, options.blocks, options.samples)
         local = min((result_of(run(model, inputs, words, {**os.environ, **package})) for _ in range(options.rounds)), key=lambda each: each["seconds"])
         rows, ceilings = [], []
         for count in options.processes:
-            with contextlib.closing(_Ended(Cluster(count, package))) as ended:
-                more = dict(words, ray=ended.cluster.address, ray_workers=count)
+            with contextlib.closing(_Ended(Cluster(count, workers))) as ended:
+                more = dict(words, ray=ended.cluster.address, ray_workers=count, threads=count)
                 best = min((result_of(run(model, inputs, more, ended.cluster.environment)) for _ in range(options.rounds)), key=lambda each: each["seconds"])
             assert best["trials"] == local["trials"] and best["kept"] == local["kept"]
             began = time.monotonic()

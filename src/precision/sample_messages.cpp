@@ -104,23 +104,32 @@ TensorMap tensors_from(const Value& value) {
 }
 
 Value value_of(const Judgement& judgement) {
+  // In a tensor: MessagePack makes an integer of -0.
+  std::vector<double> numbers{judgement.used, judgement.value};
   Value::Array outputs;
-  for (const auto& each : judgement.outputs)
-    outputs.emplace_back(Value::Array{each.output, each.used, each.value, each.sample});
-  return Value::Map{{"used", judgement.used},           {"value", judgement.value},
-                    {"output", judgement.worst_output}, {"sample", judgement.worst_sample},
-                    {"outputs", std::move(outputs)},    {"problem", judgement.problem}};
+  for (const auto& each : judgement.outputs) {
+    outputs.emplace_back(Value::Array{each.output, each.sample});
+    numbers.insert(numbers.end(), {each.used, each.value});
+  }
+  return Value::Map{{"numbers", Tensor::of<double>({std::ssize(numbers)}, numbers)},
+                    {"output", judgement.worst_output},
+                    {"sample", judgement.worst_sample},
+                    {"outputs", std::move(outputs)},
+                    {"problem", judgement.problem}};
 }
 
 Judgement judgement_from(const Value& value) {
   Judgement result;
-  result.used = value["used"].real();
-  result.value = value["value"].real();
+  const auto numbers = elements<double>(value["numbers"], DataType::kFloat64);
+  const Value::Array& outputs = value["outputs"].array();
+  if (numbers.size() != 2 + 2 * outputs.size()) fail_message("a judgement");
+  result.used = numbers[0];
+  result.value = numbers[1];
   result.worst_output = value["output"].text();
   result.worst_sample = static_cast<int>(value["sample"].integer());
-  for (const Value& each : value["outputs"].array())
-    result.outputs.push_back({each.array().at(0).text(), each.array().at(1).real(), each.array().at(2).real(),
-                              static_cast<int>(each.array().at(3).integer())});
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    result.outputs.push_back({outputs[i].array().at(0).text(), numbers[2 + 2 * i], numbers[3 + 2 * i],
+                              static_cast<int>(outputs[i].array().at(1).integer())});
   result.problem = value["problem"].text();
   return result;
 }

@@ -325,7 +325,9 @@ class Pool:
     def _assign(self) -> None:
         """What is asked for first; each sample, if it can be, where its activations are."""
         running = {process.digest for process in self._processes}
-        for tasks in (self._queue, self._later):
+        # A process by itself would only be late for what is asked for next.
+        alone = sum(process.stage == "ready" for process in self._processes) < 2
+        for tasks in (self._queue,) if alone else (self._queue, self._later):
             for strangers in (False, True):
                 for process in self._processes:
                     if process.stage != "ready" or process.digest is not None:
