@@ -16,6 +16,8 @@ _ANSWER = 10.0
 _PATIENCE = float(os.environ.get("ULPSCOPE_RAY_PATIENCE", "60"))
 # Processes that one task may end (by taking all memory, say) before it is given up.
 _ATTEMPTS = 4
+# Tasks that a process has at a time: the next one is there when one is done.
+_DEPTH = 2
 _CHUNK = 64 << 20
 # Results that nobody asked for yet.
 _KEPT_RESULTS, _KEPT_BYTES = 4096, 256 << 20
@@ -157,11 +159,11 @@ def _make_actor_class() -> Any:
 class _Process:
     """One worker: what it is, and what it does."""
 
-    def __init__(self, handle: Any, pending: Any) -> None:
-        self.handle, self.pending = handle, pending
+    def __init__(self, handle: Any, first: Any) -> None:
+        self.handle = handle
         self.stage = "hello"  # then "sees", "load", "ready"
         self.name = "a worker that did not start"
-        self.digest: Optional[bytes] = None  # of its task
+        self.pending: Dict[Any, Optional[bytes]] = {first: None}  # what it was asked for, and of which task
 
 
 class Pool:
@@ -194,7 +196,6 @@ class Pool:
         self._done: List[Tuple[int, Any]] = []
         self._attempts: Dict[bytes, int] = {}
         self._home: Dict[int, _Process] = {}
-        self.tasks_run = self.tasks_ahead = 0
 
     # -- processes
 
@@ -219,7 +220,7 @@ class Pool:
         handle = self._actor.options(num_cpus=self._cpus, num_gpus=1 if self._gpus else 0, scheduling_strategy="SPREAD", max_restarts=0).remote()
         self._processes.append(_Process(handle, handle.hello.remote()))
 
-    def _advance(self, process: _Process, result: Any) -> None:
+    def _advance(self, process: _Process, digest: Optional[bytes], result: Any) -> None:
         """The next stage of its start, or the result of its task."""
         if process.stage == "hello":
             process.name = f"{result['host']} (process {result['pid']})"
@@ -229,17 +230,14 @@ class Pool:
                 self._notes.append(f"[ray] worker {process.name} is refused: {reason}")
                 self._end(process)
                 return
-            process.stage, process.pending = "sees", process.handle.sees.remote(self._network, self._size)
+            process.stage, process.pending = "sees", {process.handle.sees.remote(self._network, self._size): None}
         elif process.stage == "sees":
             chunks = [] if result else self._chunk_references()
             process.stage = "load"
-            process.pending = process.handle.load.remote(self._network, self._key, chunks, self._setup, self._cpus)
+            process.pending = {process.handle.load.remote(self._network, self._key, chunks, self._setup, self._cpus): None}
         elif process.stage == "load":
-            process.stage, process.pending = "ready", None
-        else:
-            digest, process.pending, process.digest = process.digest, None, None
-            assert digest is not None
-            self.tasks_run += 1
+            process.stage = "ready"
+        elif digest is not None:
             self._take(digest, result)
 
     def _why_refused(self, about: Dict[str, Any]) -> str:
@@ -267,9 +265,10 @@ class Pool:
 
     def _lose(self, process: _Process, error: BaseException) -> None:
         self._lost = f"{process.name}: {_first_line(error)}"
-        digest = process.digest
         self._end(process)
-        if digest is not None:
+        for digest in process.pending.values():
+            if digest is None:
+                continue
             self._attempts[digest] = self._attempts.get(digest, 0) + 1
             if self._attempts[digest] >= _ATTEMPTS:
                 raise WorkerError("script", f"[ray] sample {self._tasks[digest][0]} ended {_ATTEMPTS} workers, the last on {self._lost}; do they have enough memory? try fewer --ray-workers")
@@ -283,19 +282,17 @@ class Pool:
         self._wanted.clear()
         self._queue.clear()
         self._done.clear()
-        running = {process.digest for process in self._processes}
+        running = self._running()
         for index, (sample, task) in enumerate(items):
             digest = hashlib.blake2b(task, digest_size=16).digest()
             if digest in self._results:
                 self._done.append((index, self._results.pop(digest)))
-                self.tasks_ahead += 1
                 continue
             known = digest in self._wanted
             self._wanted.setdefault(digest, []).append(index)
             if known:
                 continue
             if digest in running:
-                self.tasks_ahead += 1
                 continue
             self._tasks[digest] = (sample, task.copy())
             self._queue.append(digest)
@@ -303,7 +300,7 @@ class Pool:
         self._assign()
 
     def expect(self, items: List[Item]) -> None:
-        running = {process.digest for process in self._processes}
+        running = self._running()
         self._later.clear()
         for sample, task in items:
             digest = hashlib.blake2b(task, digest_size=16).digest()
@@ -324,44 +321,48 @@ class Pool:
 
     def _assign(self) -> None:
         """What is asked for first; each sample, if it can be, where its activations are."""
-        running = {process.digest for process in self._processes}
-        # A process by itself would only be late for what is asked for next.
-        alone = sum(process.stage == "ready" for process in self._processes) < 2
-        for tasks in (self._queue,) if alone else (self._queue, self._later):
+        running = self._running()
+        ready = [process for process in self._processes if process.stage == "ready"]
+        for depth in range(_DEPTH):
             for strangers in (False, True):
-                for process in self._processes:
-                    if process.stage != "ready" or process.digest is not None:
-                        continue
-                    digest = self._next_for(process, tasks, strangers, running)
-                    if digest is None:
-                        continue
-                    tasks.remove(digest)
-                    running.add(digest)
-                    sample, task = self._tasks[digest]
-                    self._home[sample] = process
-                    process.digest, process.pending = digest, process.handle.run.remote(task)
+                for process in ready:
+                    if len(process.pending) == depth:
+                        self._give(process, self._queue, strangers, running)
+        if len(ready) > 1:  # one by itself would only be late for what is asked for next
+            for process in ready:
+                if not process.pending:
+                    self._give(process, self._later, True, running)
         if len(self._tasks) > 2 * _KEPT_RESULTS:
             needed = {*self._queue, *self._later, *running}
             self._tasks = {digest: task for digest, task in self._tasks.items() if digest in needed}
 
-    def _next_for(self, process: _Process, tasks: Deque[bytes], strangers: bool, running: Set[Any]) -> Optional[bytes]:
+    def _running(self) -> Set[Optional[bytes]]:
+        return {digest for process in self._processes for digest in process.pending.values()}
+
+    def _give(self, process: _Process, tasks: Deque[bytes], strangers: bool, running: Set[Optional[bytes]]) -> None:
         for digest in tasks:
-            home = self._home.get(self._tasks[digest][0])
-            if digest not in running and (home is process or home is None or strangers):
-                return digest
-        return None
+            sample, task = self._tasks[digest]
+            home = self._home.get(sample)
+            if digest in running or not (home is process or home is None or strangers):
+                continue
+            tasks.remove(digest)
+            running.add(digest)
+            self._home[sample] = process
+            process.pending[process.handle.run.remote(task)] = digest
+            return
 
     def poll(self, limit: float) -> Dict[str, Any]:
         """What has been done, waiting for something for so many seconds."""
         ray = self._ray
-        pending = {process.pending: process for process in self._processes if process.pending is not None}
+        pending = {reference: process for process in self._processes for reference in process.pending}
         if not self._done:
             if pending:
                 ready, _ = ray.wait(list(pending), num_returns=1, timeout=limit, fetch_local=True)
                 if ready and len(pending) > 1:
                     ready, _ = ray.wait(list(pending), num_returns=len(pending), timeout=0, fetch_local=True)
                 for reference in ready:
-                    self._finish(pending[reference], reference)
+                    if pending[reference] in self._processes:  # not lost with the one before
+                        self._finish(pending[reference], reference)
             else:
                 time.sleep(limit)
         self._assign()
@@ -378,11 +379,12 @@ class Pool:
             cause = error.cause if getattr(error, "cause", None) is not None else error
             if isinstance(cause, exceptions.RayError):
                 return self._lose(process, cause)
-            what = f"sample {self._tasks[process.digest][0]}" if process.digest in self._tasks else "its start"
+            digest = process.pending[reference]
+            what = f"sample {self._tasks[digest][0]}" if digest in self._tasks else "its start"
             raise WorkerError("script", f"[ray] worker {process.name}, {what}: {type(cause).__name__}: {_first_line(cause)}") from None
         except exceptions.RayError as error:
             return self._lose(process, error)
-        self._advance(process, result)
+        self._advance(process, process.pending.pop(reference), result)
 
     def _gone(self) -> Optional[str]:
         """Why there is nobody left to work; None while there is, or may be soon."""
