@@ -97,6 +97,13 @@ void SearchArgs::declare(OptionTable& table) {
       {"--dry-run"}, dry_run,
       "Say what would be searched and how long that takes, by its beginning on two samples; write no file");
 
+  table.ours().value({"--ray"}, ray, "ADDRESS",
+                     "Run samples and trials on a Ray cluster (`pip install ulpscope[ray]`): auto, the one that this "
+                     "machine belongs to; HOST:PORT; or local, one of this machine alone. The answer is the same");
+  table.ours().value({"--ray-workers"}, ray_workers, "N",
+                     "Processes of the cluster that work, at most; each holds the weights once (default: one per core "
+                     "and sample)");
+
   table.section("Answer", "what is kept of the search.");
   table.ours().value(
       {"--save-answer"}, answer, "FILE",
@@ -141,6 +148,13 @@ SearchOptions SearchArgs::options() const {
                 fmt::format("[options] --max-trials: expected 1 or more, got {}", *max_trials));
   if (time_limit) options.time_limit = parse_duration("--time-limit", *time_limit);
   if (memory_limit) options.memory_limit = parse_bytes("--memory-limit", *memory_limit);
+  options.ray = ray.value_or("");
+  options.ray_workers = ray_workers.value_or(0);
+  if (ray && ray->empty())
+    throw Error(ErrorCode::kInvalidArgument, "[options] --ray: expected auto, HOST:PORT or local, got nothing");
+  if (ray_workers && (*ray_workers < 1 || !ray))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] --ray-workers: expected 1 or more, with --ray, got {}", *ray_workers));
   if (!ladder.empty()) {
     options.ladder.clear();
     for (const std::string& name : ladder) {

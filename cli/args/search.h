@@ -18,6 +18,8 @@ struct SearchArgs {
   std::optional<std::string> time_limit, memory_limit;
   std::optional<std::string> answer, journal, layer_precisions_file;
   bool no_journal = false, resume = false;
+  std::optional<std::string> ray;
+  std::optional<int> ray_workers;
 
   void declare(OptionTable& table);
   /// Without criterion, data and files. Throws Error for what makes no sense.

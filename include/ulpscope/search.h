@@ -68,6 +68,10 @@ struct SearchOptions : SearchStrategy {
   /// Where the answer and its scales will be: for the command that reproduces it. The search writes neither.
   std::filesystem::path answer_path, calibration_cache;
   SearchObserver progress;
+  /// Samples and trials run on the processes of a Ray cluster (docs/scale.md): "auto", "HOST:PORT", or "local"; empty:
+  /// in this process. `ray_workers`: at most so many; 0: what the cluster has cores for. The answer is the same.
+  std::string ray;
+  int ray_workers = 0;
 };
 
 /// The answer for this model, with what it is about. Samples are inputs by name, cast and reshaped to fit where that is

@@ -5,8 +5,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arrays.h"
 #include "functions.h"
 #include "long_call.h"
+#include "precision/sample_server.h"
 #include "samples.h"
 #include "ulpscope/error.h"
 
@@ -53,6 +55,8 @@ void bind_search(nb::module_& module) {
       .def_rw("time_limit", &SearchOptions::time_limit)
       .def_rw("time_spent", &SearchOptions::time_spent)
       .def_rw("memory_limit", &SearchOptions::memory_limit)
+      .def_rw("ray", &SearchOptions::ray)
+      .def_rw("ray_workers", &SearchOptions::ray_workers)
       .def_rw("journal", &SearchOptions::journal)
       .def_rw("resume", &SearchOptions::resume)
       .def_rw("answer_path", &SearchOptions::answer_path)
@@ -73,6 +77,31 @@ void bind_search(nb::module_& module) {
           self.ladder.push_back(*precision);
         }
       });
+  nb::class_<SampleServer>(module, "SampleServer")
+      .def(
+          "__init__",
+          [](SampleServer* self, const std::filesystem::path& network, const nb::object& setup, int threads) {
+            const Tensor bytes = to_tensor(setup, "setup");
+            const nb::gil_scoped_release no_gil;
+            new (self) SampleServer(network, bytes, threads);
+          },
+          nb::arg("network"), nb::arg("setup"), nb::arg("threads"))
+      .def(
+          "run",
+          [](SampleServer& self, const nb::object& task) {
+            const Tensor bytes = to_tensor(task, "task");
+            Tensor result;
+            {
+              const nb::gil_scoped_release no_gil;
+              result = self.run(bytes);
+            }
+            return to_array(std::move(result));
+          },
+          nb::arg("task"));
+  module.def("process_identity", [] {
+    const ProcessIdentity identity = process_identity();
+    return nb::make_tuple(identity.version, identity.processor);
+  });
   module.def("search", &search_model, nb::arg("model"), nb::arg("samples"), nb::arg("options"),
              nb::arg("progress").none());
 }

@@ -97,6 +97,8 @@ class SearchOptions:
     time_limit: float
     time_spent: float
     memory_limit: int
+    ray: str
+    ray_workers: int
     journal: _Path
     resume: bool
     answer_path: _Path
@@ -106,6 +108,12 @@ class SearchOptions:
     def set_golden(self, outputs: Sequence[_Arrays]) -> None: ...
     def set_objective(self, name: str) -> None: ...
     def set_ladder(self, names: Sequence[str]) -> None: ...
+
+class SampleServer:
+    def __init__(self, network: _Path, setup: np.ndarray[Any, Any], threads: int) -> None: ...
+    def run(self, task: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]: ...
+
+def process_identity() -> tuple[str, str]: ...
 
 class ConvertOptions:
     answer: Answer | None

@@ -62,6 +62,8 @@ def search(
     memory_limit: int = 0,
     layer_precisions: Optional[Mapping[str, str]] = None,
     backend: str = "cpu",
+    ray: str = "",
+    ray_workers: int = 0,
 ) -> Answer:
     """The layers to keep in higher precision, so that the outputs stay within a tolerance; as `ulpscope precision search`.
 
@@ -90,6 +92,8 @@ def search(
                  leave the range. max_trials: 0: no limit. memory_limit: bytes of tensors; 0: no limit.
 
     backend:     who runs the trials: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
+    ray:         a Ray cluster whose processes run samples and trials (pip install 'ulpscope[ray]'): "auto", "HOST:PORT",
+                 or "local"; the answer is the same. ray_workers: at most so many processes; 0: one per core and sample.
 
     "Not found" is a verdict. Ctrl-C ends the search with SearchInterrupted (a KeyboardInterrupt), whose `answer` is the
     best so far; what `progress` and `metric` raise comes out as it is. Raises Error: INVALID_ARGUMENT for what makes no
@@ -126,6 +130,7 @@ def search(
     strategy.shrink, strategy.repair = shrink, repair
     strategy.max_trials, strategy.memory_limit = max_trials, memory_limit
     strategy.time_limit = time_limit or 0
+    strategy.ray, strategy.ray_workers = ray, ray_workers
     strategy.resume = resume
     strategy.hold_out = hold_out is not False
     if not isinstance(hold_out, bool) and hold_out is not None:

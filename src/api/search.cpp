@@ -8,15 +8,18 @@
 
 #include "api/loaded_model.h"
 #include "core/parallel.h"
+#include "core/temporary_folder.h"
 #include "engine/option_names.h"
 #include "engine/target.h"
 #include "precision/criterion_options.h"
 #include "precision/fingerprint.h"
 #include "precision/repair.h"
 #include "precision/sample_pairs.h"
+#include "precision/sample_server.h"
 #include "precision/search.h"
 #include "precision/search_estimate.h"
 #include "precision/trials.h"
+#include "runners/ray_workers.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -182,6 +185,7 @@ void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options
   if (prepared.data.golden.empty()) return;
   if (options.progress) options.progress({.stage = "running in float32"});
   Trials trials(prepared.data.network, prepared.task.build, prepared.data.samples);
+  trials.set_workers(prepared.data.workers);
   const std::vector<TensorMap> outputs = trials.run(trials.full_precision(), /*keep=*/false);
   visit_pairs(*prepared.criterion, prepared.data.golden, outputs, [](const SamplePair& pair) {
     if (pair.golden.shape() != pair.candidate.shape())
@@ -197,6 +201,31 @@ void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options
         fmt::format("Even with every layer in float32 the outputs use {:.4g} of the tolerance against the golden "
                     "results (worst output: '{}'); were these made from other inputs, or is the tolerance too small?",
                     exact.used, exact.worst_output));
+}
+
+/// Null where the search needs no cluster.
+std::shared_ptr<RayWorkers> connect(const LoadedModel& model, const SearchOptions& options) {
+  if (options.ray.empty()) return nullptr;
+  if (options.progress) options.progress({.stage = "connecting to Ray"});
+  const ProcessIdentity own = process_identity();
+  return std::make_shared<RayWorkers>(RayOptions{.address = options.ray,
+                                                 .workers = options.ray_workers,
+                                                 .gpus = model.build.backend == "cuda",
+                                                 .version = own.version,
+                                                 .processor = own.processor});
+}
+
+void start_workers(Prepared& prepared, const SearchOptions& options, const std::shared_ptr<RayWorkers>& workers,
+                   const std::filesystem::path& file) {
+  const auto show = [&] {
+    if (options.progress) options.progress({.stage = "starting workers"});
+  };
+  show();
+  SearchData& data = prepared.data;
+  const SampleSetup setup = make_sample_setup(data, prepared.task, options.criterion, *prepared.criterion, file);
+  workers->start(file, setup.bytes, data.samples.size() + data.held_out.size(), show);
+  data.judged_there = setup.judges;
+  data.workers = workers;
 }
 
 Journal open_journal(const Network& network, const SearchOptions& options, const Fingerprint& fingerprint) {
@@ -274,10 +303,17 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
   const LoadedModel& loaded = model.loaded();
   SearchOptions options = given;
   options.criterion = with_usual_tolerance(given.criterion, loaded.build);
-  const Prepared prepared = prepare(model, samples, options);
+  // A cluster that does not answer is known before anything else is done.
+  const std::shared_ptr<RayWorkers> workers = connect(loaded, options);
+  Prepared prepared = prepare(model, samples, options);
   const SearchTask& task = prepared.task;
   Journal journal;
+  std::optional<TemporaryFolder> folder;
   try {
+    if (workers != nullptr) {
+      folder.emplace(std::filesystem::temp_directory_path() / "ulpscope-ray-");
+      start_workers(prepared, options, workers, folder->path() / "network.plan");
+    }
     warn_of_other_golden(prepared, options);
   } catch (const SearchInterrupted& interrupted) {
     throw Error(ErrorCode::kInterrupted, interrupted.what());

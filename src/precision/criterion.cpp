@@ -179,6 +179,10 @@ class MetricCriterion final : public PairwiseCriterion {
   bool infinities_equal_;
 };
 
+std::string place_text(const std::string& output, int sample) {
+  return fmt::format("output '{}', sample {}: ", output, sample);
+}
+
 bool fits(const Shape& shape, const Shape& expected) {
   return std::ranges::equal(shape, expected,
                             [](std::int64_t is, std::int64_t wanted) { return wanted < 0 || is == wanted; });
@@ -193,6 +197,33 @@ std::unique_ptr<Criterion> make_tolerance_criterion(const CompareOptions& option
 std::unique_ptr<Criterion> make_metric_criterion(MetricKind kind, PerName<double> thresholds,
                                                  const MetricParameters& parameters, bool infinities_equal) {
   return std::make_unique<MetricCriterion>(kind, std::move(thresholds), parameters, infinities_equal);
+}
+
+Judgement combine_judgements(std::span<const Judgement> each) {
+  Judgement result;
+  for (std::size_t s = 0; s < each.size(); ++s) {
+    const int sample = static_cast<int>(s);
+    for (Judgement::OutputError one : each[s].outputs) {
+      one.sample = sample;
+      const auto entry = std::ranges::find(result.outputs, one.output, &Judgement::OutputError::output);
+      if (entry == result.outputs.end())
+        result.outputs.push_back(one);
+      else if (one.used > entry->used)
+        *entry = one;
+      if (result.worst_sample >= 0 && !(one.used > result.used)) continue;
+      result.used = one.used;
+      result.value = one.value;
+      result.worst_output = one.output;
+      result.worst_sample = sample;
+      // Where it is infinite, it is the worst of its sample, too.
+      if (!std::isinf(one.used)) continue;
+      result.problem = each[s].problem;
+      const std::string place = place_text(one.output, 0);
+      if (result.problem.starts_with(place))
+        result.problem = place_text(one.output, sample) + result.problem.substr(place.size());
+    }
+  }
+  return result;
 }
 
 void check_golden(std::span<const TensorMap> golden, std::span<const ExpectedOutput> expected,

@@ -43,6 +43,10 @@ class Criterion {
   virtual bool judges(const std::string& output) const = 0;
 };
 
+/// What judge() gives for all samples, from what it gave for each by itself: of the built-in criteria. `each` is not
+/// empty.
+Judgement combine_judgements(std::span<const Judgement> each);
+
 /// Polygraphy's tolerances: passes exactly where `run --compare simple` does, with atol, rtol, error_stat,
 /// error_quantile and infinities_compare_equal of the options (compare/metrics.h, share_of_tolerance). `value` is the
 /// statistic of the absolute error. With another statistic than elemwise an infinite candidate fails even where, say,

@@ -266,12 +266,6 @@ std::vector<double> worst_of_samples(const std::vector<std::vector<double>>& mea
   return result;
 }
 
-/// What one sample says of the candidates.
-struct SampleEffects {
-  std::vector<double> mean_squares;  ///< Over the projections.
-  std::vector<char> overflows, incomplete;
-};
-
 class Prediction {
  public:
   Prediction(Trials& trials, const Assignment& low, std::span<const LayerId> candidates, const Criterion& criterion,
@@ -313,6 +307,20 @@ class Prediction {
                 result[s] = effects_of(s, *made, pass_done);
               });
     return result;
+  }
+
+  /// One sample, by products that are kept for the next one of the same shapes.
+  SampleEffects run_one(std::size_t sample, const TensorMap& golden, std::size_t number) {
+    golden_ = {&golden, 1};
+    first_ = sample;
+    number_ = number;
+    const auto shapes = trials_.shapes_of(sample);
+    if (kept_ == nullptr || kept_shapes_ != shapes) {
+      kept_.reset();
+      kept_ = make_products(trials_, *trials_.specialization(sample), wanted_, outputs_);
+      kept_shapes_ = shapes;
+    }
+    return effects_of(0, *kept_, [] {});
   }
 
  private:
@@ -374,15 +382,18 @@ class Prediction {
   Tensor seed(std::size_t s, int k, std::size_t o, TensorId output) const {
     const std::string& name = trials_.network().tensor(output).name;
     const auto golden_output = std::ranges::find_if(golden_[s], [&](const auto& t) { return t.name == name; });
-    RandomSigns signs(options_.seed + 0x1000003u * (s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) + 977u * o);
+    RandomSigns signs(options_.seed + 0x1000003u * (number_ + s + 1) + 0x10001u * static_cast<std::uint64_t>(k + 1) +
+                      977u * o);
     return projection(golden_output->tensor, name, criterion_, signs);
   }
 
   Trials& trials_;
   const Criterion& criterion_;
-  const std::span<const TensorMap> golden_;
+  std::span<const TensorMap> golden_;
   const PredictorOptions options_;
-  const std::size_t first_;
+  std::size_t first_, number_ = 0;  ///< Of golden_: its first sample, and that one's number among those predicted from.
+  std::unique_ptr<Products> kept_;
+  std::vector<Shape> kept_shapes_;
   const std::vector<LayerId> candidates_;
   std::map<LayerId, std::size_t> index_;
   std::vector<TensorId> outputs_, wanted_;
@@ -391,14 +402,19 @@ class Prediction {
 
 }  // namespace
 
-std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
-                                         const Criterion& criterion, std::span<const TensorMap> golden,
-                                         const PredictorOptions& options, std::size_t first,
-                                         const std::function<void(int, int)>& progress) {
+SamplePredictor::SamplePredictor(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
+                                 const Criterion& criterion, const PredictorOptions& options)
+    : run_([prediction = std::make_shared<Prediction>(trials, low, candidates, criterion, std::span<const TensorMap>(),
+                                                      options, 0)](std::size_t sample, const TensorMap& golden,
+                                                                   std::size_t number) {
+        return prediction->run_one(sample, golden, number);
+      }) {}
+
+std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, std::vector<SampleEffects> samples) {
   std::vector<LayerEffect> effects;
   for (LayerId id : candidates) effects.push_back({id, 0, false, false});
   std::vector<std::vector<double>> mean_squares;  // [sample][candidate]
-  for (SampleEffects& each : Prediction(trials, low, candidates, criterion, golden, options, first).run(progress)) {
+  for (SampleEffects& each : samples) {
     for (std::size_t i = 0; i < effects.size(); ++i) {
       effects[i].overflows |= each.overflows[i] != 0;
       effects[i].incomplete |= each.incomplete[i] != 0;
@@ -414,6 +430,14 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
     effects[i].effect = score;
   }
   return effects;
+}
+
+std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
+                                         const Criterion& criterion, std::span<const TensorMap> golden,
+                                         const PredictorOptions& options, std::size_t first,
+                                         const std::function<void(int, int)>& progress) {
+  return combine_effects(candidates,
+                         Prediction(trials, low, candidates, criterion, golden, options, first).run(progress));
 }
 
 }  // namespace ulpscope

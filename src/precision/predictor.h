@@ -40,6 +40,28 @@ std::vector<LayerEffect> predict_effects(Trials& trials, const Assignment& low, 
                                          const PredictorOptions& options = {}, std::size_t first = 0,
                                          const std::function<void(int done, int all)>& progress = {});
 
+/// What one sample says of the candidates, in their order.
+struct SampleEffects {
+  std::vector<double> mean_squares;  ///< Over the projections.
+  std::vector<char> overflows, incomplete;
+};
+
+/// predict_effects() in pieces: each sample by itself, wherever that is done, and what all of them say together.
+class SamplePredictor {
+ public:
+  /// `trials` and `criterion` outlive it.
+  SamplePredictor(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
+                  const Criterion& criterion, const PredictorOptions& options = {});
+  /// Of this sample of the trials, which is the `number`-th of those that are predicted from.
+  SampleEffects run(std::size_t sample, const TensorMap& golden, std::size_t number) {
+    return run_(sample, golden, number);
+  }
+
+ private:
+  std::function<SampleEffects(std::size_t sample, const TensorMap& golden, std::size_t number)> run_;
+};
+std::vector<LayerEffect> combine_effects(std::span<const LayerId> candidates, std::vector<SampleEffects> samples);
+
 /// The share of the tolerance that a root-sum-square of effects stands for, in the units of Judgement::used.
 double predicted_use(double amplitude, Sensitivity sensitivity) noexcept;
 /// Its inverse.

@@ -43,6 +43,42 @@ Judgement Search::judge(std::span<const TensorMap> golden, std::span<const Tenso
   }
 }
 
+std::span<const TensorMap> Search::golden_of(std::size_t first, std::size_t count) const {
+  if (first >= searched_) return std::span<const TensorMap>(held_out_golden_).subspan(first - searched_, count);
+  return std::span<const TensorMap>(golden_).subspan(first, count);
+}
+
+TrialResult Search::run_trial(const Assignment& assignment, std::size_t first, std::size_t count, bool keep) {
+  TrialResult result;
+  Trials& trials = space_->trials();
+  const auto meanwhile = [&] { check_limits(false); };
+  if (trials.remote() != nullptr && data_.judged_there) {
+    result.each = trials.remote()->judge(assignment, first, count, keep, meanwhile);
+    result.judgement = combine_judgements(result.each);
+  } else {
+    result.outputs = trials.run(assignment, first, count, keep, meanwhile);
+    result.judgement = judge(golden_of(first, count), result.outputs);
+  }
+  return result;
+}
+
+void Search::expect(const std::vector<std::pair<Levels, const char*>>& trials) {
+  RemoteSamples* const remote = space_->trials().remote();
+  if (remote == nullptr || !data_.judged_there) return;
+  std::vector<WorkItem> items;
+  for (const auto& [levels, kind] : trials) {
+    const auto [first, count] = samples_of(kind);
+    const bool held_out = first > 0;
+    const RaisedLayers raised = space_->names(levels);
+    if (count == 0 || done_.contains({held_out ? kind : "search", raised.marks()}) ||
+        journal_.find(kind, raised, {}, joined_, static_cast<int>(validated_)) != nullptr)
+      continue;
+    remote->add_judge_items(space_->assignment(levels), first, count, !held_out && kind != std::string_view("layer"),
+                            items);
+  }
+  remote->queue().expect(items);
+}
+
 void Search::check_time() const {
   if (is_late()) throw LimitReached{fmt::format("the time limit of {:g} s", options_.time_limit)};
 }
@@ -90,18 +126,16 @@ double Search::used(const Levels& levels, const std::string& kind) {
     trial.kind = kind;
     trial.raised = raised;
     trial.margin = held_out ? 1.0 : margin_;
-    const bool is_known = !held_out && !low_outputs_.empty() && raised_count(levels) == 0;
-    const auto outputs = is_known ? std::exchange(low_outputs_, {})
-                                  : space_->trials().run(space_->assignment(levels), first, count,
-                                                         !held_out && kind != "layer", [&] { check_limits(false); });
-    const std::span<const TensorMap> golden =
-        held_out ? std::span<const TensorMap>(held_out_golden_).subspan(first - searched_, count) : golden_;
-    trial.judgement = judge(golden, outputs);
+    const bool is_known = !held_out && low_result_ && raised_count(levels) == 0;
+    const TrialResult result = is_known
+                                   ? *std::exchange(low_result_, std::nullopt)
+                                   : run_trial(space_->assignment(levels), first, count, !held_out && kind != "layer");
+    trial.judgement = result.judgement;
     trial.joined = joined_;
     trial.validation = static_cast<int>(validated_);
     // A script may see what single samples do not have.
     if (trial.judgement.worst_sample >= 0 && (held_out || (margin_is_open_ && trial.judgement.used <= kNear))) {
-      const std::vector<Judgement> each = judge_each(golden, outputs);
+      const std::vector<Judgement> each = judge_each(result, first);
       if (held_out)
         trial.samples_passed =
             static_cast<int>(std::ranges::count_if(each, [](const Judgement& j) { return j.passed(); }));
@@ -129,10 +163,12 @@ double Search::used(const Levels& levels, const std::string& kind) {
 }
 
 /// Each sample by itself.
-std::vector<Judgement> Search::judge_each(std::span<const TensorMap> golden, std::span<const TensorMap> outputs) {
-  std::vector<Judgement> result;
-  for (std::size_t s = 0; s < outputs.size(); ++s) result.push_back(judge({&golden[s], 1}, {&outputs[s], 1}));
-  return result;
+std::vector<Judgement> Search::judge_each(const TrialResult& result, std::size_t first) {
+  if (!result.each.empty()) return result.each;
+  std::vector<Judgement> each;
+  for (std::size_t s = 0; s < result.outputs.size(); ++s)
+    each.push_back(judge(golden_of(first + s, 1), {&result.outputs[s], 1}));
+  return each;
 }
 
 /// Samples whose shares of the tolerance lie far apart say that others may use much more: the wider they are spread,
@@ -172,6 +208,7 @@ bool Search::head_passes(Count count) {
 bool Search::lowest_suffices() {
   show("trying the lowest precisions everywhere");
   Levels levels = space_->lowest();
+  expect({{levels, "hold-out"}});
   if (!passes(levels, "search")) return false;
   if (options_.objective == Objective::kFastest && !faster_than_lowest(levels)) return false;
   best_ = levels;
@@ -196,7 +233,11 @@ void Search::find() {
     if (infinite > 0 && count > 2 * infinite) count = infinite;
   }
   // Upwards in growing steps, to where the corrected prediction points at least, until a trial passes.
-  while (!head_passes(count)) {
+  const auto tries = [&](Count tried, Count if_passes, Count if_not) {
+    expect({{head(if_passes), "search"}, {head(if_not), "search"}, {head(tried), "hold-out"}});
+    return head_passes(tried);
+  };
+  while (!tries(count, count - std::min<Count>(count, 1), std::min(all, count + step))) {
     if (count == all) {
       if (space_->raise_biases()) {
         scale_.clear();
@@ -215,7 +256,7 @@ void Search::find() {
     const auto lowest = static_cast<Count>(fails + 1);
     Count next = count - std::min(step, count - lowest);
     if (step > 1) next = std::max(next, std::min(count - 1, predicted_count(lowest, 4.0)));
-    if (!head_passes(next)) {
+    if (!tries(next, next - std::min(2 * step, next - lowest), next + (count - next) / 2)) {
       fails = static_cast<std::int64_t>(next);
       break;
     }
@@ -227,7 +268,7 @@ void Search::find() {
     const auto lowest = static_cast<Count>(fails + 1);
     const Count middle = lowest + (count - lowest) / 2;
     const Count next = turn % 3 == 2 ? middle : std::clamp(predicted_count(lowest), lowest, count - 1);
-    if (head_passes(next))
+    if (tries(next, lowest + (next - lowest) / 2, next + (count - next) / 2))
       count = next;
     else
       fails = static_cast<std::int64_t>(next);
@@ -261,6 +302,7 @@ Levels Search::prefix_bisection(bool reverse) {
   Count low = 0, high = order_.size();  // All of them pass.
   while (low < high && better(prefix(low), *best_)) {
     const Count middle = (low + high) / 2;
+    expect({{prefix((low + middle) / 2), "fallback"}, {prefix((middle + 1 + high) / 2), "fallback"}});
     if (passes(prefix(middle), "fallback"))
       high = middle;
     else
@@ -296,8 +338,13 @@ void Search::shrink() {
     bool removed = false;
     const std::vector<std::size_t> members = raised_in_order();
     for (std::size_t begin = 0; begin < members.size(); begin += portion) {
-      Levels candidate = levels;
-      for (std::size_t i = begin; i < std::min(begin + portion, members.size()); ++i) candidate[members[i]] = 0;
+      const auto without = [&](std::size_t from, Levels rest) {
+        for (std::size_t i = from; i < std::min(from + portion, members.size()); ++i) rest[members[i]] = 0;
+        return rest;
+      };
+      Levels candidate = without(begin, levels);
+      const Levels also = without(begin + portion, candidate), instead = without(begin + portion, levels);
+      expect({{instead, "shrink"}, {candidate, "hold-out"}, {also, "shrink"}});
       if (!passes(candidate, "shrink") || !passes_held_out(candidate)) continue;
       best_ = levels = std::move(candidate);
       removed = true;
@@ -322,6 +369,7 @@ void Search::lower_rungs() {
     while (bad - good > 1) {
       Levels levels = before;
       for (std::size_t i = 0; i < next; ++i) levels[kept[i]] = space_->effective_level(kept[i], rung);
+      expect({{levels, "hold-out"}});
       if (passes(levels, "search") && passes_held_out(levels)) {
         good = next;
         best_ = std::move(levels);
@@ -373,6 +421,8 @@ Answer Search::run() {
     verify_best();
   } catch (const SearchInterrupted& interrupted) {
     ended = interrupted.what();
+    // What is left to do is done here, whoever is gone.
+    if (space_ != nullptr) space_->trials().set_workers(nullptr);
   }
   if (unreachable_) {
     answer.verdict = Answer::Verdict::kNotReachable;

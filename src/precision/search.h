@@ -12,6 +12,7 @@
 #include "precision/criterion.h"
 #include "precision/journal.h"
 #include "precision/predictor.h"
+#include "runners/work_queue.h"
 #include "ulpscope/search.h"
 
 namespace ulpscope {
@@ -33,6 +34,10 @@ struct SearchData {
   /// Exact outputs per sample; empty: from the fp32 engine.
   std::vector<TensorMap> golden, held_out_golden;
   WeightCache weights;  ///< Of whoever ran the network before: a calibration.
+  /// Other processes that run the samples, started with this (sample_server.h); null: this one does. `judged_there`:
+  /// they judge them as well.
+  std::shared_ptr<WorkQueue> workers;
+  bool judged_there = false;
 };
 
 /// The layers that a search may raise, in network order: float arithmetic that reaches an output, whose precision in

@@ -88,6 +88,11 @@ std::optional<TradeOffPoint> Search::search_curve(const std::vector<TradeOffPoin
     // After failures in growing steps; the last trial is one that passes in any case.
     if (fails >= 0 && holds == count) next = std::max(next, std::min(count - 1, fails + step));
     if (trial + 1 == kCurveTrials && holds == count) next = count - 1;
+    std::vector<std::pair<Levels, const char*>> later;
+    if (next > fails + 1) later.emplace_back(curve[next - 1].levels, "search");
+    if (next + 1 < holds) later.emplace_back(curve[next + 1].levels, "search");
+    later.emplace_back(curve[next].levels, "hold-out");
+    expect(later);
     if (point_passes(curve[next])) {
       holds = next;
     } else {

@@ -21,6 +21,7 @@ void Search::compute_held_out_golden() {
   if (!held_out_golden_.empty()) return;
   Trials exact(data_.network, options_.build, data_.held_out, space_->trials().weights());
   exact.set_memory_limit(options_.memory_limit);
+  if (space_->trials().remote() != nullptr) exact.set_workers(data_.workers, {}, data_.samples.size());
   held_out_golden_ = exact.run(exact.full_precision(), 0, exact.num_samples(), false, [&] { check_limits(false); });
   check_golden_values(held_out_golden_, " of the held-out samples");
 }
@@ -45,6 +46,7 @@ bool Search::passes_untouched(const Levels& levels) {
   show("checking untouched samples");
   const auto begin = Clock::now();
   compute_held_out_golden();
+  expect({{levels, "untouched-rest"}});
   const bool passed = used(levels, "untouched") <= 1.0 && (untouched() == 1 || used(levels, "untouched-rest") <= 1.0);
   held_out_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
   return passed;

@@ -20,6 +20,12 @@ constexpr std::size_t kMeasuredLayers = 32, kMeasuredGroups = 16;
 /// From `count` samples of the search, from `first` on, or as many as there are.
 std::vector<LayerEffect> Search::predict(const Assignment& low, std::size_t first, std::size_t count) {
   const auto golden = std::span<const TensorMap>(golden_).subspan(first);
+  if (RemoteSamples* const remote = space_->trials().remote(); remote != nullptr)
+    return combine_effects(space_->candidates(), remote->effects(low, space_->candidates(), options_.predictor, first,
+                                                                 std::min(count, golden.size()), [&] {
+                                                                   show("predicting");
+                                                                   check_time();
+                                                                 }));
   return predict_effects(space_->trials(), low, space_->candidates(), criterion_,
                          golden.first(std::min(count, golden.size())), options_.predictor, first,
                          [&](int done, int all) {
@@ -63,7 +69,8 @@ void Search::measure_incomplete() {
   if (layers.empty()) return;
   stage_ = "measuring layers without derivative";
   // Everything up to the layer that is low is shared with the run in which none is.
-  space_->trials().run(space_->assignment(space_->highest()), 0, searched_, true);
+  if (space_->trials().remote() == nullptr)
+    space_->trials().run(space_->assignment(space_->highest()), 0, searched_, true);
   log_verbose(fmt::format("{} of {} layers have no derivative", layers.size(), effects_.size()));
   std::vector<double> uses;
   const auto add = [&](auto begin, auto end) {
@@ -72,6 +79,10 @@ void Search::measure_incomplete() {
   };
   groups_.clear();
   const std::size_t size = layers.size() <= kMeasuredLayers ? 1 : (layers.size() + 3) / 4;
+  std::vector<std::pair<Levels, const char*>> all;
+  for (std::size_t i = 0; i < layers.size(); i += size)
+    all.emplace_back(lowered(std::span(layers).subspan(i, std::min(size, layers.size() - i))), "layer");
+  expect(all);
   for (auto begin = layers.begin(); begin != layers.end();) {
     const auto end = begin + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(size), layers.end() - begin);
     add(begin, end);

@@ -15,6 +15,7 @@
 
 #include "precision/cancellation.h"
 #include "precision/prediction_scale.h"
+#include "precision/remote_samples.h"
 #include "precision/repair.h"
 #include "precision/search.h"
 #include "precision/search_space.h"
@@ -32,6 +33,13 @@ inline constexpr double kWidestMargin = 0.5, kNarrowestMargin = 0.03;
 
 /// Uses of the tolerance beyond this say little about those near it: a cosine saturates.
 inline constexpr double kNear = 2;
+
+/// What samples give under one assignment.
+struct TrialResult {
+  Judgement judgement;             ///< Of all samples.
+  std::vector<Judgement> each;     ///< Of each by itself, where other processes judged; else
+  std::vector<TensorMap> outputs;  ///< what was judged.
+};
 
 /// How many layers at the head of the order are raised.
 using Count = std::size_t;
@@ -118,6 +126,10 @@ class Search {
   void add_held_out(Answer& answer, const Levels& levels) const;
   void check_limits(bool limited);
   Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
+  std::span<const TensorMap> golden_of(std::size_t first, std::size_t count) const;
+  TrialResult run_trial(const Assignment& assignment, std::size_t first, std::size_t count, bool keep);
+  /// Trials that may come next, as levels and kind, the likelier ones first: workers without other work begin them.
+  void expect(const std::vector<std::pair<Levels, const char*>>& trials);
   void show(const std::string& stage, int done = 0, int all = 0);
   bool is_late(double share = 1) const {
     return options_.time_limit > 0 && elapsed() + options_.time_spent >= share * options_.time_limit;
@@ -130,7 +142,7 @@ class Search {
   /// Those of a trial: the first, and how many.
   std::pair<std::size_t, std::size_t> samples_of(std::string_view kind) const;
   double tail_effect(Count count) const;
-  std::vector<Judgement> judge_each(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
+  std::vector<Judgement> judge_each(const TrialResult& result, std::size_t first);
   void set_margin(const Trial& trial);
   bool join_failing_sample();
 
@@ -145,8 +157,9 @@ class Search {
   std::unique_ptr<SearchSpace> space_;
   std::vector<TensorMap> golden_, held_out_golden_;
   std::vector<Repair> repairs_;
+  RepairSteps repair_steps_;                         ///< That made network_.
   std::optional<double> low_use_;                    ///< low_use() of this network,
-  std::vector<TensorMap> low_outputs_;               ///< and the outputs, until the trial of the same.
+  std::optional<TrialResult> low_result_;            ///< and the rest, until the trial of the same.
   std::vector<SingularCancellation> cancellations_;  ///< Whose layers are kept.
   std::map<std::string, float> scales_;              ///< int8, with the repairs.
   std::vector<LayerEffect> effects_;                 ///< Per candidate.

@@ -24,6 +24,7 @@ void Search::prepare() {
   scales_ = options_.build.scales;
   show("computing golden outputs");
   space_ = std::make_unique<SearchSpace>(network_, options_, all_samples(), data_.weights);
+  space_->trials().set_workers(data_.workers);
   golden_ = data_.golden;
   held_out_golden_ = data_.held_out_golden;
   Trials& trials = space_->trials();
@@ -64,15 +65,15 @@ void Search::check_golden_values(std::span<const TensorMap> golden, const char* 
 /// Of the tolerance, by everything in the lowest precisions.
 double Search::low_use() {
   if (!low_use_) {
-    low_outputs_ = space_->trials().run(space_->low(), 0, searched_, true, [&] { check_limits(false); });
-    low_use_ = judge(golden_, low_outputs_).used;
+    low_result_ = run_trial(space_->low(), 0, searched_, true);
+    low_use_ = low_result_->judgement.used;
   }
   return *low_use_;
 }
 
 void Search::forget_low_use() {
   low_use_.reset();
-  low_outputs_.clear();
+  low_result_.reset();
 }
 
 /// What the repairs from this one on bought.
@@ -181,7 +182,11 @@ bool Search::accept(std::span<const Repair> chosen, const std::function<bool(Sea
   for (auto* list : {&options.keep, &options.lower})
     for (LayerId& id : *list) id = repaired->find_layer(data_.network->layer(id).name);
   auto space = std::make_unique<SearchSpace>(repaired, options, all_samples(), space_->trials().weights());
+  RepairSteps steps = repair_steps_;
+  steps.emplace_back(chosen.begin(), chosen.end());
+  space->trials().set_workers(data_.workers, steps);
   if (!harmless(*space)) return false;
+  repair_steps_ = std::move(steps);
   network_ = repaired;
   forget_low_use();
   space_ = std::move(space);
@@ -213,6 +218,7 @@ void Search::keep_cancellations() {
   }
   if (!keeps) return;
   space_ = std::make_unique<SearchSpace>(network_, kept, all_samples(), space_->trials().weights());
+  space_->trials().set_workers(data_.workers, repair_steps_);
   forget_low_use();
   cancellations_ = std::move(found);
 }

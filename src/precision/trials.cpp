@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "graph/evaluate.h"
+#include "precision/remote_samples.h"
 #include "runtime/by_shapes.h"
 #include "ulpscope/error.h"
 
@@ -67,6 +68,11 @@ void Trials::move_sample(std::size_t from, std::size_t to) {
   const auto rotate = [&](auto& list) { std::rotate(list.begin() + to, list.begin() + from, list.begin() + from + 1); };
   rotate(inputs_);
   rotate(stores_);
+  if (remote_ != nullptr) remote_->move_sample(from, to);
+}
+
+void Trials::set_workers(const std::shared_ptr<WorkQueue>& queue, const RepairSteps& repairs, std::size_t first) {
+  remote_ = queue == nullptr ? nullptr : std::make_unique<RemoteSamples>(queue, repairs, first, num_samples());
 }
 
 std::shared_ptr<const Specialization> Trials::specialization(std::size_t sample) {
@@ -107,6 +113,7 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
 std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep,
                                    const std::function<void()>& before_sample) {
   if (std::ranges::any_of(assignment.precision, [](Precision p) { return p != Precision::kFP32; })) ++evaluations_;
+  if (remote_ != nullptr) return remote_->outputs(assignment, first, count, keep, before_sample);
   std::vector<TensorMap> results(count);
   const auto run_samples = [&](std::size_t begin, std::size_t end, const ThreadShare& share) {
     ByShapes<const Plan> plans;

@@ -13,8 +13,14 @@
 #include "engine/options.h"
 #include "graph/network.h"
 #include "runtime/executable.h"
+#include "ulpscope/answer.h"
 
 namespace ulpscope {
+
+class RemoteSamples;
+class WorkQueue;
+/// What was done to the network of a search, one step after the other.
+using RepairSteps = std::vector<std::vector<Repair>>;
 
 /// One network, fixed samples, any assignment. Not thread-safe; a run works on several samples at a time, each of them
 /// with some of the threads, and its results do not depend on how many. Samples may differ in shape.
@@ -56,6 +62,11 @@ class Trials {
   /// itself holds and one step of one run allow: weights are prepared again in every run if need be, activations are
   /// not kept, fewer samples run at a time. 0: no limit but that of each of these. Results do not depend on it.
   void set_memory_limit(std::size_t bytes);
+  /// From now on other processes run the samples: those from `first` on of what they were started with, on its network
+  /// after these repairs, which is the network here. Null: this process again.
+  void set_workers(const std::shared_ptr<WorkQueue>& queue, const RepairSteps& repairs = {}, std::size_t first = 0);
+  /// Null where this process runs them.
+  RemoteSamples* remote() noexcept { return remote_.get(); }
   /// Bytes for what samples that are worked on at a time need each.
   std::size_t working_memory() const noexcept;
   std::int64_t evaluations() const noexcept { return evaluations_; }
@@ -70,6 +81,7 @@ class Trials {
   std::vector<ActivationStore> stores_;      ///< Per sample.
   std::unique_ptr<Executable> executable_;
   std::map<std::vector<Shape>, std::size_t> arena_bytes_;  ///< Of one run, about.
+  std::unique_ptr<RemoteSamples> remote_;
   std::size_t memory_limit_ = 0;
   std::int64_t evaluations_ = 0;
 };

@@ -1,0 +1,260 @@
+#include "precision/sample_messages.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <limits>
+
+#include "runners/message.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+constexpr std::uint64_t kAligned = 64;
+
+std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
+
+[[noreturn]] void fail_message(const char* what) {
+  throw Error(ErrorCode::kScript, fmt::format("[workers] expected {}; are all of one version?", what));
+}
+
+template <typename T, typename List>
+Tensor bytes_of(const List& list) {
+  Tensor result(DataType::kUInt8, {static_cast<std::int64_t>(list.size())});
+  auto* out = result.data<std::uint8_t>();
+  for (const auto& each : list) *out++ = static_cast<std::uint8_t>(static_cast<T>(each));
+  return result;
+}
+
+/// The elements, of this type.
+template <typename T>
+std::span<const T> elements(const Value& value, DataType type) {
+  const Tensor& tensor = value.tensor();
+  if (tensor.type() != type) fail_message("a list of another type");
+  return {static_cast<const T*>(tensor.raw()), static_cast<std::size_t>(tensor.size())};
+}
+
+std::span<const std::uint8_t> bytes_in(const Value& value) { return elements<std::uint8_t>(value, DataType::kUInt8); }
+
+}  // namespace
+
+Tensor to_bytes(const Value& value) {
+  const PackedMessage packed = pack(value);
+  const std::uint64_t head = sizeof(std::uint64_t), size = packed.message.size(), shared_at = aligned(head + size);
+  Tensor result(DataType::kUInt8, {static_cast<std::int64_t>(shared_at + packed.shared_bytes)});
+  auto* out = result.data<std::uint8_t>();
+  std::memset(out, 0, static_cast<std::size_t>(result.size()));
+  std::memcpy(out, &size, head);
+  std::memcpy(out + head, packed.message.data(), size);
+  for (const auto& [offset, tensor] : packed.tensors)
+    if (tensor.bytes() > 0) std::memcpy(out + shared_at + offset, tensor.raw(), tensor.bytes());
+  return result;
+}
+
+Value from_bytes(const Tensor& bytes) {
+  const auto all = static_cast<std::uint64_t>(bytes.size());
+  std::uint64_t size = 0;
+  if (bytes.type() != DataType::kUInt8 || all < sizeof(size)) fail_message("a message");
+  std::memcpy(&size, bytes.raw(), sizeof(size));
+  if (size > all || aligned(sizeof(size) + size) > all) fail_message("a whole message");
+  // Tensors stay in memory of their own, at its alignment.
+  const std::uint64_t shared_at = aligned(sizeof(size) + size);
+  auto shared = std::make_shared<Tensor>(DataType::kUInt8, Shape{static_cast<std::int64_t>(all - shared_at)});
+  const auto* in = static_cast<const std::byte*>(bytes.raw());
+  auto* out = reinterpret_cast<std::byte*>(shared->data<std::uint8_t>());
+  if (all > shared_at) std::memcpy(out, in + shared_at, all - shared_at);
+  return unpack({reinterpret_cast<const char*>(in) + sizeof(size), size}, {out, all - shared_at}, shared);
+}
+
+Value value_of(const Assignment& assignment) {
+  Tensor scale(DataType::kFloat32, {static_cast<std::int64_t>(assignment.scale.size())});
+  float* out = scale.data<float>();
+  for (const float each : assignment.scale) *out++ = each;
+  return Value::Map{{"precision", bytes_of<Precision>(assignment.precision)},
+                    {"storage", bytes_of<DataType>(assignment.storage)},
+                    {"pinned", bytes_of<char>(assignment.pinned)},
+                    {"scale", std::move(scale)},
+                    {"int8_output", static_cast<int>(assignment.int8_output)}};
+}
+
+Assignment assignment_from(const Value& value) {
+  Assignment result;
+  for (const std::uint8_t each : bytes_in(value["precision"])) {
+    result.precision.push_back(static_cast<Precision>(each));
+    result.reason.push_back({});
+  }
+  for (const std::uint8_t each : bytes_in(value["storage"])) result.storage.push_back(static_cast<DataType>(each));
+  for (const std::uint8_t each : bytes_in(value["pinned"])) result.pinned.push_back(static_cast<char>(each));
+  for (const float each : elements<float>(value["scale"], DataType::kFloat32)) result.scale.push_back(each);
+  result.int8_output = static_cast<DataType>(value["int8_output"].integer());
+  return result;
+}
+
+Value value_of(const TensorMap& tensors) {
+  Value::Array result;
+  for (const NamedTensor& each : tensors) result.emplace_back(Value::Array{each.name, each.tensor});
+  return result;
+}
+
+TensorMap tensors_from(const Value& value) {
+  TensorMap result;
+  for (const Value& each : value.array()) result.push_back({each.array().at(0).text(), each.array().at(1).tensor()});
+  return result;
+}
+
+Value value_of(const Judgement& judgement) {
+  // In a tensor: MessagePack makes an integer of -0.
+  std::vector<double> numbers{judgement.used, judgement.value};
+  Value::Array outputs;
+  for (const auto& each : judgement.outputs) {
+    outputs.emplace_back(Value::Array{each.output, each.sample});
+    numbers.insert(numbers.end(), {each.used, each.value});
+  }
+  return Value::Map{{"numbers", Tensor::of<double>({std::ssize(numbers)}, numbers)},
+                    {"output", judgement.worst_output},
+                    {"sample", judgement.worst_sample},
+                    {"outputs", std::move(outputs)},
+                    {"problem", judgement.problem}};
+}
+
+Judgement judgement_from(const Value& value) {
+  Judgement result;
+  const auto numbers = elements<double>(value["numbers"], DataType::kFloat64);
+  const Value::Array& outputs = value["outputs"].array();
+  if (numbers.size() != 2 + 2 * outputs.size()) fail_message("a judgement");
+  result.used = numbers[0];
+  result.value = numbers[1];
+  result.worst_output = value["output"].text();
+  result.worst_sample = static_cast<int>(value["sample"].integer());
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    result.outputs.push_back({outputs[i].array().at(0).text(), numbers[2 + 2 * i], numbers[3 + 2 * i],
+                              static_cast<int>(outputs[i].array().at(1).integer())});
+  result.problem = value["problem"].text();
+  return result;
+}
+
+Value value_of(const SampleEffects& effects) {
+  Tensor squares(DataType::kFloat64, {static_cast<std::int64_t>(effects.mean_squares.size())});
+  std::memcpy(squares.data<double>(), effects.mean_squares.data(), squares.bytes());
+  return Value::Map{{"squares", std::move(squares)},
+                    {"overflows", bytes_of<char>(effects.overflows)},
+                    {"incomplete", bytes_of<char>(effects.incomplete)}};
+}
+
+SampleEffects effects_from(const Value& value) {
+  SampleEffects result;
+  const auto squares = elements<double>(value["squares"], DataType::kFloat64);
+  result.mean_squares.assign(squares.begin(), squares.end());
+  for (const std::uint8_t each : bytes_in(value["overflows"])) result.overflows.push_back(static_cast<char>(each));
+  for (const std::uint8_t each : bytes_in(value["incomplete"])) result.incomplete.push_back(static_cast<char>(each));
+  return result;
+}
+
+Value value_of(std::span<const Repair> repairs) {
+  Value::Array result;
+  for (const Repair& repair : repairs) {
+    Value::Array edits;
+    for (const ScaleEdit& each : repair.edits)
+      edits.emplace_back(Value::Array{static_cast<int>(each.kind), each.name, each.input, each.exponent});
+    result.emplace_back(Value::Map{{"kind", repair.kind},
+                                   {"name", repair.name},
+                                   {"limit", repair.limit},
+                                   {"exponents", bytes_of<std::int8_t>(repair.exponents)},
+                                   {"edits", std::move(edits)}});
+  }
+  return result;
+}
+
+std::vector<Repair> repairs_from(const Value& value) {
+  std::vector<Repair> result;
+  for (const Value& each : value.array()) {
+    Repair repair;
+    repair.kind = each["kind"].text();
+    repair.name = each["name"].text();
+    repair.limit = each["limit"].real();
+    for (const std::uint8_t exponent : bytes_in(each["exponents"]))
+      repair.exponents.push_back(static_cast<std::int8_t>(exponent));
+    for (const Value& edit : each["edits"].array()) {
+      const auto& parts = edit.array();
+      repair.edits.push_back({static_cast<ScaleEdit::Kind>(parts.at(0).integer()), parts.at(1).text(),
+                              static_cast<int>(parts.at(2).integer()), static_cast<int>(parts.at(3).integer())});
+    }
+    result.push_back(std::move(repair));
+  }
+  return result;
+}
+
+Value value_of(const std::map<std::string, float>& scales) {
+  Value::Array result;
+  for (const auto& [name, scale] : scales) result.emplace_back(Value::Array{name, static_cast<double>(scale)});
+  return result;
+}
+
+std::map<std::string, float> scales_from(const Value& value) {
+  std::map<std::string, float> result;
+  for (const Value& each : value.array())
+    result.emplace(each.array().at(0).text(), static_cast<float>(each.array().at(1).real()));
+  return result;
+}
+
+namespace {
+
+/// What a prediction asks, as it was answered elsewhere.
+class ToldCriterion final : public Criterion {
+ public:
+  explicit ToldCriterion(const Value& value) : sensitivity_(static_cast<Sensitivity>(value["sensitivity"].integer())) {
+    for (const Value& each : value["outputs"].array()) {
+      const auto& parts = each.array();
+      outputs_[parts.at(0).text()] = {parts.at(1).real(), parts.at(2).real(), parts.at(3).real(),
+                                      parts.at(4).boolean()};
+    }
+  }
+  std::string description() const override { return "of another process"; }
+  Judgement judge(std::span<const TensorMap>, std::span<const TensorMap>) const override {
+    throw InternalError("this criterion judges where the search runs");
+  }
+  Sensitivity sensitivity() const override { return sensitivity_; }
+  double atol(const std::string& output) const override { return outputs_.at(output).atol; }
+  double rtol(const std::string& output) const override { return outputs_.at(output).rtol; }
+  double threshold(const std::string& output) const override { return outputs_.at(output).threshold; }
+  bool judges(const std::string& output) const override {
+    const auto found = outputs_.find(output);
+    return found != outputs_.end() && found->second.judged;
+  }
+
+ private:
+  struct Output {
+    double atol, rtol, threshold;
+    bool judged;
+  };
+  Sensitivity sensitivity_;
+  std::map<std::string, Output> outputs_;
+};
+
+}  // namespace
+
+Value prediction_value(const Criterion& criterion, std::span<const std::string> outputs) {
+  Value::Array list;
+  for (const std::string& name : outputs)
+    list.emplace_back(Value::Array{name, criterion.atol(name), criterion.rtol(name), criterion.threshold(name),
+                                   criterion.judges(name)});
+  return Value::Map{{"sensitivity", static_cast<int>(criterion.sensitivity())}, {"outputs", std::move(list)}};
+}
+
+std::unique_ptr<Criterion> criterion_from(const Value& value) { return std::make_unique<ToldCriterion>(value); }
+
+Value value_of_error(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return Value::Map{{"error", std::string(error.what())},
+                    {"code", known == nullptr ? -1 : static_cast<int>(known->code())}};
+}
+
+void throw_error_in(const Value& result) {
+  const Value& text = result["error"];
+  if (text.is_null()) return;
+  const std::int64_t code = result["code"].integer();
+  throw Error(code < 0 ? ErrorCode::kScript : static_cast<ErrorCode>(code), text.text());
+}
+
+}  // namespace ulpscope
