@@ -118,6 +118,33 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(program, folder, 
 
 
 @needs_ray
+def test_nodes_that_do_not_see_the_file_fetch_it_once(program, folder, cluster):
+    save_inputs(folder / "in.json", deep(folder / "m.onnx"))
+    words = (*UNEVEN, "--max-trials", "3")
+    search(program, folder, words, code=1)
+    local = taken(folder)
+    # Where the search runs, the file looks larger than it is to the others: they cannot see this one.
+    (folder / "shim").mkdir()
+    (folder / "shim" / "sitecustomize.py").write_text(
+        "import os\nreal = os.path.getsize\nos.path.getsize = lambda path: real(path) + str(path).endswith('network.plan')\n"
+    )
+    pattern = "ulpscope-node-*/network.plan*"
+    seen = set()
+
+    def watch():
+        wait_for(lambda: seen.update(pathlib.Path("/tmp").glob(pattern)) or (folder / "a.jsonl").exists())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    environment = {**cluster.environment, "PYTHONPATH": str(folder / "shim"), "TMPDIR": "/tmp"}
+    search(program, folder, words, "--ray", cluster.address, environment=environment, code=1)
+    watching.join()
+    assert taken(folder) == local
+    fetched = [path for path in seen if path.name == "network.plan"]
+    assert len(fetched) == 1 and wait_for(lambda: not fetched[0].exists())
+
+
+@needs_ray
 def test_another_processor_is_refused_by_name(program, folder, package):
     save_inputs(folder / "in.json", uneven(folder / "m.onnx"))
     with Cluster(1, {**package, "ULPSCOPE_ISA": "baseline"}) as other:
