@@ -102,9 +102,10 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=["4x256", "8x512", "8x1024", "16x1024", "8x2048"])
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--threshold", type=float, default=5e-3, help="rel-l2")
     parser.add_argument("--memory-limit", type=float, default=0, help="bytes, of the search")
     options = parser.parse_args()
-    words = dict(threshold=5e-3, hold_out=False, memory_limit=int(options.memory_limit))
+    words = dict(threshold=options.threshold, hold_out=False, memory_limit=int(options.memory_limit))
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, one thread, {options.samples} samples of {options.tokens} tokens, fp16, rel-l2 {words['threshold']}\n")
     print("| layers x width | parameters | forward s | GFLOP/s | search s | forwards of all samples | of it prediction | trials | peak of a forward / fp32 weights | of the search / fp32 weights |")
     print("|---|---|---|---|---|---|---|---|---|---|")
@@ -117,7 +118,7 @@ def main() -> None:
             np.save(inputs, random.standard_normal((options.samples, 1, options.tokens, width), np.float32))
             done = subprocess.run(
                 [sys.executable, "-c", _SEARCH, str(model), str(inputs), json.dumps(words)], stdout=subprocess.PIPE,
-                text=True, check=True,
+                stderr=subprocess.DEVNULL, text=True, check=True,
             )  # fmt: skip
         found = json.loads(done.stdout.splitlines()[-1])
         all_samples, weights = found["forward"] * options.samples, 4 * count

@@ -80,6 +80,10 @@ class Cluster:
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
+            # What they still write would keep the folder.
+            end = time.monotonic() + 10
+            while any("ray" in title(pid) for pid in started) and time.monotonic() < end:
+                time.sleep(0.05)
             for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
                 stream.close()
             self._folder.cleanup()

@@ -19,7 +19,6 @@ from onnx import TensorProto, helper, numpy_helper
 from ray_cluster import Cluster, wait_for
 from small_models import masked_attention, same_but_for_time, save_inputs, uneven
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 HAS_RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason="ray is not installed: pip install 'ulpscope[ray]'")
 
@@ -118,6 +117,33 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(program, folder, 
 
 
 @needs_ray
+def test_nodes_that_do_not_see_the_file_fetch_it_once(program, folder, cluster):
+    save_inputs(folder / "in.json", deep(folder / "m.onnx"))
+    words = UNEVEN
+    search(program, folder, words)
+    local = taken(folder)
+    # Where the search runs, the file looks larger than it is to the others: they cannot see this one.
+    (folder / "shim").mkdir()
+    (folder / "shim" / "sitecustomize.py").write_text(
+        "import os\nreal = os.path.getsize\nos.path.getsize = lambda path: real(path) + str(path).endswith('network.plan')\n"
+    )
+    pattern = "ulpscope-node-*/network.plan*"
+    seen = set()
+
+    def watch():
+        wait_for(lambda: seen.update(pathlib.Path("/tmp").glob(pattern)) or (folder / "a.jsonl").exists())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    environment = {**cluster.environment, "PYTHONPATH": str(folder / "shim"), "TMPDIR": "/tmp"}
+    search(program, folder, words, "--ray", cluster.address, environment=environment)
+    watching.join()
+    assert taken(folder) == local
+    fetched = [path for path in seen if path.name == "network.plan"]
+    assert len(fetched) == 1 and wait_for(lambda: not fetched[0].exists())
+
+
+@needs_ray
 def test_another_processor_is_refused_by_name(program, folder, package):
     save_inputs(folder / "in.json", uneven(folder / "m.onnx"))
     with Cluster(1, {**package, "ULPSCOPE_ISA": "baseline"}) as other:
@@ -130,8 +156,7 @@ def test_another_processor_is_refused_by_name(program, folder, package):
 
 
 @needs_ray
-def test_another_version_is_refused_by_name(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "python"))
+def test_another_version_is_refused_by_name():
     from ulpscope.worker.ray_cluster import Pool
 
     pool = Pool.__new__(Pool)

@@ -130,7 +130,7 @@ def _make_actor_class() -> Any:
             self.made = None
             if chunks:
                 # Once per node, whoever is first.
-                folder = os.path.join(tempfile.gettempdir(), f"ulpscope-ray-{key}")
+                folder = os.path.join(tempfile.gettempdir(), f"ulpscope-node-{key}")
                 os.makedirs(folder, mode=0o700, exist_ok=True)
                 self.made = path = os.path.join(folder, "network.plan")
                 with open(path + ".lock", "w") as lock:
@@ -176,7 +176,8 @@ class Pool:
         if where is None:
             settings.update(include_dashboard=False)
         try:
-            ray.init(address=where or "local", **settings)
+            # By this name, Ray looks for the token of the cluster by itself.
+            ray.init(address=address if address == "auto" else where or "local", **settings)
         except Exception as error:
             raise WorkerError("invalid_argument", f"[ray] '{address}': expected to join the cluster, got {type(error).__name__}: {error}") from None
         self._limit, self._gpus = workers, gpus
