@@ -92,10 +92,10 @@ TEST_F(TrialsMemory, DoesNotGrowWithTheLengths) {
 
 TEST_F(TrialsMemory, KeepsToItsLimit) {
   const auto network = transposed_products();
-  // Without one: the transposed constants, and what is packed of them in two precisions. How close to a limit the peak
-  // comes depends on the processor (what oneDNN packs) and on malloc (freed blocks that it keeps): 1.1 to 1.9 for 2.25.
-  EXPECT_GT(trials_add(network, 1, 0), 2.5);
-  const double limit = 2.25;
+  // Without one: what is packed of the constants in two precisions. How close to a limit the peak comes depends on the
+  // processor (what oneDNN packs) and on malloc (freed blocks that it keeps): 0.99 for 1.75.
+  EXPECT_GT(trials_add(network, 1, 0), 2.0);
+  const double limit = 1.75;
   const double added = trials_add(network, 1, static_cast<std::size_t>(limit * kWeights));
   EXPECT_GT(added, 0);
   EXPECT_LE(added, limit);
