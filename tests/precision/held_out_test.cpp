@@ -13,21 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// x * x, and what follows it, of one kind of samples to search on and others held out.
-SearchData squares(std::initializer_list<double> searched, std::initializer_list<double> held_out) {
-  Model model;
-  model.input("x", {64});
-  model.node("Mul", {"x", "x"}, {"square"}, "Square");
-  model.node("Sqrt", {"square"}, {"y"}, "Root");
-  model.output("y");
-  SearchData data;
-  data.network = model.load();
-  std::uint32_t seed = 0;
-  for (const double size : searched) data.samples.push_back({{"x", values_in({64}, size / 2, size, ++seed)}});
-  for (const double size : held_out) data.held_out.push_back({{"x", values_in({64}, size / 2, size, ++seed)}});
-  return data;
-}
-
 TEST(Search, AHeldOutSampleThatFailsJoinsIt) {
   // 300 squared is beyond fp16: one of the held-out samples overflows, and none of those that are searched on.
   const SearchData data = squares({1, 2, 1}, {1, 300, 2, 1});

@@ -149,16 +149,7 @@ TEST(SampleServer, RepairsOfTheSearchAreMadeThereAsWell) {
 }
 
 TEST(SampleServer, SamplesThatJoinKeepTheirNumbersThere) {
-  Model model;
-  model.input("x", {64});
-  model.node("Mul", {"x", "x"}, {"square"}, "Square");
-  model.node("Sqrt", {"square"}, {"y"}, "Root");
-  model.output("y");
-  SearchData data;
-  data.network = model.load();
-  std::uint32_t seed = 0;
-  for (const double size : {1, 2, 1}) data.samples.push_back({{"x", values_in({64}, size / 2, size, ++seed)}});
-  for (const double size : {1, 300, 2, 1}) data.held_out.push_back({{"x", values_in({64}, size / 2, size, ++seed)}});
+  const SearchData data = squares({1, 2, 1}, {1, 300, 2, 1});
   EXPECT_EQ(expect_same_search(data, fp16_search(), rel_l2(1e-2)).joined_samples, 1);
 }
 

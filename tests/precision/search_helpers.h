@@ -63,4 +63,19 @@ inline std::map<std::string, KeptLayer> kept_rows(const Answer& answer) {
   return rows;
 }
 
+/// x * x, and what follows it, of one kind of samples to search on and others held out.
+inline SearchData squares(std::initializer_list<double> searched, std::initializer_list<double> held_out) {
+  Model model;
+  model.input("x", {64});
+  model.node("Mul", {"x", "x"}, {"square"}, "Square");
+  model.node("Sqrt", {"square"}, {"y"}, "Root");
+  model.output("y");
+  SearchData data;
+  data.network = model.load();
+  std::uint32_t seed = 0;
+  for (const double size : searched) data.samples.push_back({{"x", values_in({64}, size / 2, size, ++seed)}});
+  for (const double size : held_out) data.held_out.push_back({{"x", values_in({64}, size / 2, size, ++seed)}});
+  return data;
+}
+
 }  // namespace ulpscope::testing
