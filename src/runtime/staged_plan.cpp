@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include "engine/fusion.h"
+#include "ops/forms.h"
 #include "runtime/recently_used.h"
 
 namespace ulpscope {
@@ -322,7 +323,8 @@ class StagedPlan final : public Plan {
 };
 
 /// Per layer: it reads something whose shape is not known, or is in one group with such a layer. Empty where no product
-/// is among them.
+/// is among them, and where the file has integers there: products of those stay float while shapes are not known
+/// (docs/numerics.md), which a plan that knows the shapes would not see.
 IdMap<LayerId, char> layers_behind_open_shapes(const Specialization& spec, const Grouping& grouping) {
   const Network& network = *spec.network;
   IdMap<LayerId, char> rest(network.layers.size(), 0);
@@ -343,7 +345,9 @@ IdMap<LayerId, char> layers_behind_open_shapes(const Specialization& spec, const
   }
   const bool heavy = std::ranges::any_of(
       network.layers.ids(), [&](LayerId l) { return rest[l] && network.layer(l).op->multiply_adds != nullptr; });
-  return heavy ? rest : IdMap<LayerId, char>();
+  const bool has_integers = std::ranges::any_of(
+      network.layers.ids(), [&](LayerId l) { return rest[l] && ops::is_dequantize(network.layer(l)); });
+  return heavy && !has_integers ? rest : IdMap<LayerId, char>();
 }
 
 }  // namespace
