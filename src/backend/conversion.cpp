@@ -24,47 +24,42 @@ class RoundKernel final : public Kernel {
 
 class QuantizeKernel final : public Kernel {
  public:
-  explicit QuantizeKernel(const QuantizeSpec& spec) : spec_(spec) {}
+  QuantizeKernel(const Quantization& q, IntegerForm form)
+      : scale_(q.scale), low_(q.is_unsigned ? 0.0f : -128.0f), high_(q.is_unsigned ? 255.0f : 127.0f), form_(form) {}
   std::string name() const override { return "quantization"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const Tensor& in = *inputs[0];
-    if (!*outputs[0]) *outputs[0] = Tensor(DataType::kFloat32, in.shape());
-    float* out = outputs[0]->data<float>();
+    const bool bytes = form_ == IntegerForm::kBytes;
+    const DataType type = !bytes ? DataType::kFloat32 : low_ < 0 ? DataType::kInt8 : DataType::kUInt8;
+    if (!*outputs[0]) *outputs[0] = Tensor(type, in.shape());
     constexpr std::int64_t kGrain = 1 << 15;
     parallel_for(in.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      quantize_array(in.data<float>() + begin, out + begin, static_cast<std::size_t>(end - begin), spec_.scale,
-                     spec_.low, spec_.high, spec_.dequantize);
+      const float* from = in.data<float>() + begin;
+      if (bytes)
+        write_bytes(from, static_cast<std::uint8_t*>(outputs[0]->raw()) + begin, end - begin);
+      else
+        write_floats(from, outputs[0]->data<float>() + begin, end - begin);
     });
   }
 
  private:
-  const QuantizeSpec spec_;
-};
-
-class QuantizeBytesKernel final : public Kernel {
- public:
-  explicit QuantizeBytesKernel(const QuantizeSpec& spec) : spec_(spec) {}
-  std::string name() const override { return "quantization"; }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const Tensor& in = *inputs[0];
-    if (!*outputs[0]) *outputs[0] = Tensor(spec_.low < 0 ? DataType::kInt8 : DataType::kUInt8, in.shape());
-    auto* out = static_cast<std::uint8_t*>(outputs[0]->raw());
-    constexpr std::int64_t kGrain = 1 << 15, kBlock = 512;
-    parallel_for(in.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      float integers[kBlock];
-      for (std::int64_t first = begin; first < end; first += kBlock) {
-        const std::int64_t count = std::min(kBlock, end - first);
-        quantize_array(in.data<float>() + first, integers, static_cast<std::size_t>(count), spec_.scale, spec_.low,
-                       spec_.high, false);
-        // Two's complement: the bytes of int8, too.
-        for (std::int64_t i = 0; i < count; ++i)
-          out[first + i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(integers[i]));
-      }
-    });
+  void write_floats(const float* in, float* out, std::int64_t count) const {
+    quantize_array(in, out, static_cast<std::size_t>(count), scale_, low_, high_, form_ == IntegerForm::kDequantized);
+  }
+  void write_bytes(const float* in, std::uint8_t* out, std::int64_t count) const {
+    constexpr std::int64_t kBlock = 512;
+    float integers[kBlock];
+    for (std::int64_t first = 0; first < count; first += kBlock) {
+      const std::int64_t some = std::min(kBlock, count - first);
+      write_floats(in + first, integers, some);
+      // Two's complement: the bytes of int8, too.
+      for (std::int64_t i = 0; i < some; ++i)
+        out[first + i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(integers[i]));
+    }
   }
 
- private:
-  const QuantizeSpec spec_;
+  const float scale_, low_, high_;
+  const IntegerForm form_;
 };
 
 class IntegerSumKernel final : public Kernel {
@@ -85,18 +80,10 @@ class IntegerSumKernel final : public Kernel {
 
 }  // namespace
 
-QuantizeSpec quantize_spec(const Quantization& q, bool dequantize) {
-  return {q.scale, q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantize};
-}
-
 std::unique_ptr<Kernel> make_rounding_kernel(Rounding rounding) { return std::make_unique<RoundKernel>(rounding); }
 
-std::unique_ptr<Kernel> make_quantize_kernel(const QuantizeSpec& spec) {
-  return std::make_unique<QuantizeKernel>(spec);
-}
-
-std::unique_ptr<Kernel> make_quantize_bytes_kernel(const QuantizeSpec& spec) {
-  return std::make_unique<QuantizeBytesKernel>(spec);
+std::unique_ptr<Kernel> make_quantize_kernel(const Quantization& quantization, IntegerForm form) {
+  return std::make_unique<QuantizeKernel>(quantization, form);
 }
 
 std::unique_ptr<Kernel> make_integer_sum_kernel() { return std::make_unique<IntegerSumKernel>(); }

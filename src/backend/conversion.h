@@ -9,17 +9,16 @@
 
 namespace ulpscope {
 
-/// out = clamp(round(in / scale), low, high), times scale again with `dequantize`; float32, same layout, in place when
-/// both are the same tensor. An output that is not allocated is allocated.
-struct QuantizeSpec {
-  float scale, low, high;
-  bool dequantize;
+/// How 8-bit integers are held.
+enum class IntegerForm : std::uint8_t {
+  kFloats,       ///< float32.
+  kDequantized,  ///< float32, times their scale again.
+  kBytes,        ///< int8 or uint8.
 };
-QuantizeSpec quantize_spec(const Quantization& quantization, bool dequantize);
-std::unique_ptr<Kernel> make_quantize_kernel(const QuantizeSpec& spec);
 
-/// The same integers as bytes: int8, or uint8 where `low` is 0.
-std::unique_ptr<Kernel> make_quantize_bytes_kernel(const QuantizeSpec& spec);
+/// out = clamp(round(in / scale)), in the same layout; in place when both are the same tensor of floats. An output that
+/// is not allocated is allocated.
+std::unique_ptr<Kernel> make_quantize_kernel(const Quantization& quantization, IntegerForm form);
 
 /// out = round(in), float32, same layout; in place when both are the same tensor. An output that is not allocated is
 /// allocated.

@@ -51,7 +51,7 @@ Tensor deferred_fold(const Network& network, const Layer& layer, std::span<const
   const InferContext::Input known{true, network.tensor(layer.inputs[0]).type, &input.shape(), &input};
   const auto inferred = infer_layer(layer, {&known, 1});
   if (!inferred[0].shape) return {};
-  if (layer.op->domain.empty() && layer.op->name == "Transpose")
+  if (layer.op->function == Function::kTranspose)
     return Tensor::deferred(input.type(), *inferred[0].shape,
                             std::make_shared<Moved>(layer, input, *inferred[0].shape));
   // Narrow floats are held as the float32 numbers that they are.

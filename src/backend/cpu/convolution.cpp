@@ -149,6 +149,19 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionSpec& sp
           attributes_of(spec)};
 }
 
+class OneThreadKernel final : public Kernel {
+ public:
+  explicit OneThreadKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+  std::string name() const override { return "one thread, " + kernel_->name(); }
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const ScopedThreads single(1);
+    kernel_->run(inputs, outputs);
+  }
+
+ private:
+  const std::unique_ptr<Kernel> kernel_;
+};
+
 template <typename Primitive>
 std::unique_ptr<Kernel> primitive_kernel(const ConvolutionSpec& spec, const ConvolutionDescs& d,
                                          const ObjectCache& cache, const typename Primitive::primitive_desc& desc) {
@@ -212,57 +225,77 @@ class PiecewiseConvolution final : public Kernel {
   void run_piece(const Piece& piece, std::int64_t image, std::span<const Tensor* const> inputs, Tensor& output) const {
     const std::int64_t all = image_.channels, first = (image * image_.pixels + piece.pixel) * all + piece.channel;
     const bool whole = piece.channels == all;
-    thread_local std::vector<float> memory;  // Channels of a block side by side: the result, and what is added to it.
     const std::int64_t size = piece.pixels * piece.channels;
-    if (!whole) memory.resize(static_cast<std::size_t>(size) * inputs.size());
+    thread_local ThreadMemory memory;  // Channels of a block side by side: the result, and what is added to it.
+    float* const block = whole ? nullptr : memory.floats(static_cast<std::size_t>(size) * inputs.size());
     const auto copy = [&](const float* from, std::int64_t from_row, float* to, std::int64_t to_row) {
       for (std::int64_t p = 0; p < piece.pixels; ++p) std::copy_n(from + p * from_row, piece.channels, to + p * to_row);
     };
     std::vector<Tensor> operands{at(inputs[0]->data<float>() + image * image_.input + piece.input)};
     for (std::size_t i = 1; i < inputs.size(); ++i) {
       const float* addend = inputs[i]->data<float>() + first;
-      if (!whole) copy(addend, all, memory.data() + size * static_cast<std::int64_t>(i), piece.channels);
-      operands.push_back(at(whole ? addend : memory.data() + size * static_cast<std::int64_t>(i)));
+      if (!whole) copy(addend, all, block + size * static_cast<std::int64_t>(i), piece.channels);
+      operands.push_back(at(whole ? addend : block + size * static_cast<std::int64_t>(i)));
     }
     std::vector<const Tensor*> in;
     for (const Tensor& operand : operands) in.push_back(&operand);
     float* target = output.data<float>() + first;
-    Tensor result = at(whole ? target : memory.data());
+    Tensor result = at(whole ? target : block);
     Tensor* const out = &result;
     piece.kernel->run(in, {&out, 1});
-    if (!whole) copy(memory.data(), piece.channels, target, all);
+    if (!whole) copy(block, piece.channels, target, all);
   }
 
   const std::vector<Piece> pieces_;
   const Image image_;
 };
 
-/// How many stripes and blocks of channels: some eight million operations a piece at least, sixteen at most.
+/// Stripes of this dimension, and blocks of channels: some eight million operations a piece at least, sixteen at most.
 struct Split {
+  std::size_t axis = 2;
   std::int64_t stripes = 1, blocks = 1;
 };
 
-Split split_of(const ConvolutionSpec& spec, std::int64_t extent) {
+Split split_of(const ConvolutionSpec& spec) {
+  Split split;
+  if (spec.output.size() > 3 && spec.input[2] == 1 && spec.output[2] == 1) split.axis = 3;
   constexpr std::int64_t kPieces = 16, kWork = 4 << 20, kChannels = 64, kPixels = 24;
   const std::int64_t weights = num_elements(spec.kernel), channels = spec.output[1];
   const std::int64_t pixels = num_elements(spec.output) / spec.output[0] / channels;
+  const std::int64_t extent = spec.output[split.axis];
   const std::int64_t wanted = std::clamp<std::int64_t>(pixels * weights / kWork, 1, kPieces);
   const std::int64_t rows = std::max<std::int64_t>(1, kPixels * extent / pixels);  // In a stripe, at least.
   const std::int64_t stripes = std::max<std::int64_t>(1, extent / rows);
   // What is read again for every piece is what takes less memory.
-  Split split;
   if (weights > num_elements(spec.input) / spec.input[0] && spec.groups == 1)
     split.blocks = std::clamp<std::int64_t>(channels / kChannels, 1, wanted);
   split.stripes = std::min(stripes, (wanted + split.blocks - 1) / split.blocks);
   return split;
 }
 
-/// Nothing where a whole primitive does as well, or has to.
-std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, const ObjectCache& cache) {
-  const std::size_t axis = spec.output.size() > 3 && spec.input[2] == 1 && spec.output[2] == 1 ? 3 : 2;
-  const std::size_t s = axis - 2;
-  const Split split = split_of(spec, spec.output[axis]);
-  if (split.stripes * split.blocks == 1) return nullptr;
+/// The convolution that computes `count` output channels from `first` on.
+ConvolutionSpec block_of_channels(const ConvolutionSpec& whole, std::int64_t first, std::int64_t count) {
+  ConvolutionSpec block = whole;
+  block.output[1] = block.kernel[0] = count;
+  const std::int64_t row_size = num_elements(whole.kernel) / whole.kernel[0];
+  block.weights = [values = whole.weights, first, count, row_size, shape = block.kernel] {
+    const Tensor all = values();
+    Tensor part(DataType::kFloat32, shape);
+    std::copy_n(all.data<float>() + first * row_size, count * row_size, part.data<float>());
+    return part;
+  };
+  block.key += fmt::format("|channels {} {}", first, count);
+  if (whole.bias) {
+    block.bias = Tensor(DataType::kFloat32, {count});
+    std::copy_n(whole.bias.data<float>() + first, count, block.bias.data<float>());
+  }
+  return block;
+}
+
+/// Nothing where a whole primitive has to do it.
+std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, const Split& split,
+                                                   const ObjectCache& cache) {
+  const std::size_t axis = split.axis, s = axis - 2;
   const std::int64_t channels = spec.output[1], out_rows = spec.output[axis], in_rows = spec.input[axis];
   const std::int64_t image_in = num_elements(spec.input) / spec.input[0];
   const std::int64_t pixels = num_elements(spec.output) / spec.output[0] / channels;
@@ -282,22 +315,8 @@ std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, 
     stripe.input[axis] = end - begin;
     stripe.pads_begin[s] = begin - from;
     for (std::int64_t channel = 0; channel < channels; channel += width) {
-      ConvolutionSpec piece = stripe;
-      piece.output[1] = piece.kernel[0] = std::min(width, channels - channel);
-      if (piece.output[1] != channels) {
-        const std::int64_t count = piece.output[1], row_size = num_elements(spec.kernel) / channels;
-        piece.weights = [values = spec.weights, channel, count, row_size, shape = piece.kernel] {
-          const Tensor all = values();
-          Tensor part(DataType::kFloat32, shape);
-          std::copy_n(all.data<float>() + channel * row_size, count * row_size, part.data<float>());
-          return part;
-        };
-        piece.key += fmt::format("|channels {} {}", channel, count);
-        if (spec.bias) {
-          piece.bias = Tensor(DataType::kFloat32, {count});
-          std::copy_n(spec.bias.data<float>() + channel, count, piece.bias.data<float>());
-        }
-      }
+      const std::int64_t count = std::min(width, channels - channel);
+      const ConvolutionSpec piece = count == channels ? stripe : block_of_channels(stripe, channel, count);
       std::shared_ptr<const Kernel>& kernel =
           made[{stripe.input[axis], stripe.pads_begin[s], stripe.output[axis], channel, piece.output[1]}];
       if (kernel == nullptr) {
@@ -317,12 +336,14 @@ std::unique_ptr<Kernel> make_piecewise_convolution(const ConvolutionSpec& spec, 
 /// The pieces, where the fastest primitive would sum in an order that depends on the number of threads.
 std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const ConvolutionDescs& d,
                                        const ObjectCache& cache) {
+  const Split split = split_of(spec);
+  if (split.stripes * split.blocks == 1) return nullptr;
   const ScopedThreads single(1);
   try {
     const auto whole = forward_desc(spec, d);
     const std::string_view name = whole.impl_info_str();
     if (name.find("brgconv") == std::string_view::npos || !may_split_by_threads(name, spec)) return nullptr;
-    return make_piecewise_convolution(spec, cache);
+    return make_piecewise_convolution(spec, split, cache);
   } catch (const dnnl::error&) {
     return nullptr;
   }

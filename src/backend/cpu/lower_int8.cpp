@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "backend/cpu/lowering.h"
-#include "backend/cpu/reorder.h"
 #include "core/parallel.h"
 #include "engine/int8.h"
 #include "formats/rounding.h"
@@ -25,22 +24,7 @@ double largest_of(const Quantization& q) { return q.is_unsigned ? 255 : 128; }
 int Lowering::read_operand(LayerId id, const Operand& operand, Layout layout) {
   if (!operand.integers) return read(operand, layout, id);
   if (spec_.is_constant(operand.tensor)) return constant_slot(constants_.dequantized(id, operand));
-  return read_integers(operand, layout, true, id);
-}
-
-int Lowering::read_bytes(const Operand& operand, LayerId reader) {
-  const TensorId id = operand.tensor;
-  if (const auto found = bytes_.find(id); found != bytes_.end()) return found->second;
-  const ValueLocation from = location(id);
-  if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
-  int source = from.slot;
-  if (from.layout != Layout::kDense) {
-    source = new_slot(DataType::kFloat32, spec_.shape(id));
-    add_step(make_reorder_kernel(shape(id), Layout::kDense, Rounding::kNone), {from.slot}, {source}, reader);
-  }
-  const int slot = new_slot(operand.quantization.is_unsigned ? DataType::kUInt8 : DataType::kInt8, spec_.shape(id));
-  add_step(make_quantize_bytes_kernel(quantize_spec(operand.quantization, false)), {source}, {slot}, reader);
-  return bytes_[id] = slot;
+  return read_integers(operand, layout, IntegerForm::kDequantized, id);
 }
 
 std::vector<std::int64_t> Lowering::exact_slices(const MatMulSpec& spec, const Quantization& a,

@@ -44,9 +44,9 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   // By instructions for bytes, where the processor has them: the sums are the same.
   const bool bytes = kernel.integers && !spec.transpose_a && !spec_.is_constant(a.tensor) &&
                      spec_.is_constant(b.tensor) && multiplies_bytes(spec.k);
-  std::vector<int> inputs{bytes             ? read_bytes(a, kernel.layer)
-                          : kernel.integers ? read_integers(a, Layout::kDense, false, kernel.layer)
-                                            : read(a, Layout::kDense, kernel.layer)};
+  const IntegerForm form_a = bytes ? IntegerForm::kBytes : IntegerForm::kFloats;
+  std::vector<int> inputs{kernel.integers ? read_integers(a, Layout::kDense, form_a, kernel.layer)
+                                          : read(a, Layout::kDense, kernel.layer)};
   constexpr std::int64_t kLong = 2048;  // oneDNN splits sums of a transposed `a` from here on over threads.
   if (spec.transpose_a && (spec.m == 1 || spec.k >= kLong)) {
     if (spec.m > 1) {
@@ -58,7 +58,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     spec.transpose_a = false;
   }
   if (!spec_.is_constant(b.tensor)) {
-    inputs.push_back(kernel.integers ? read_integers(b, Layout::kDense, false, kernel.layer)
+    inputs.push_back(kernel.integers ? read_integers(b, Layout::kDense, IntegerForm::kFloats, kernel.layer)
                                      : read(b, Layout::kDense, kernel.layer));
     if (kernel.integers) results.scaling.scale = Tensor::of<float>({1}, {a.quantization.scale * b.quantization.scale});
   } else if (kernel.integers) {
@@ -230,7 +230,7 @@ bool Lowering::lower_integer_convolution(const ProductKernel& kernel, Convolutio
     kernels.push_back(make_convolution_kernel(spec, object_cache()));
     if (kernels.back() == nullptr) return false;
   }
-  const int input = read_integers(kernel.operands[0], Layout::kChannelsLast, false, kernel.layer);
+  const int input = read_integers(kernel.operands[0], Layout::kChannelsLast, IntegerForm::kFloats, kernel.layer);
   Results results;
   results.layout = Layout::kChannelsLast;
   results.slot = add_integer_parts(std::move(kernels), {input}, kernel.epilogue.domain, kernel.layer);

@@ -166,19 +166,23 @@ int Lowering::read(const Operand& operand, Layout layout, LayerId reader) {
   return variants_[key] = variants_[rounded] = slot;
 }
 
-int Lowering::read_integers(const Operand& operand, Layout layout, bool dequantize, LayerId reader) {
+int Lowering::read_integers(const Operand& operand, Layout layout, IntegerForm form, LayerId reader) {
   const TensorId id = operand.tensor;
-  const auto key = std::make_tuple(id, layout, dequantize);
+  const auto key = std::make_tuple(id, layout, form);
   if (const auto found = integers_.find(key); found != integers_.end()) return found->second;
   const ValueLocation from = location(id);
   if (from.slot < 0) throw InternalError(fmt::format("'{}' is read before it is computed", network_.tensor(id).name));
+  const bool bytes = form == IntegerForm::kBytes;
+  const DataType type = !bytes                             ? DataType::kFloat32
+                        : operand.quantization.is_unsigned ? DataType::kUInt8
+                                                           : DataType::kInt8;
+  const int slot = new_slot(type, spec_.shape(id));
   int source = from.slot;
-  const int slot = new_slot(DataType::kFloat32, spec_.shape(id));
   if (layout != from.layout) {
-    add_step(make_reorder_kernel(shape(id), layout, Rounding::kNone), {source}, {slot}, reader);
-    source = slot;
+    source = bytes ? new_slot(DataType::kFloat32, spec_.shape(id)) : slot;
+    add_step(make_reorder_kernel(shape(id), layout, Rounding::kNone), {from.slot}, {source}, reader);
   }
-  add_step(make_quantize_kernel(quantize_spec(operand.quantization, dequantize)), {source}, {slot}, reader);
+  add_step(make_quantize_kernel(operand.quantization, form), {source}, {slot}, reader);
   return integers_[key] = slot;
 }
 

@@ -54,9 +54,7 @@ class Lowering {
   /// The tensor's values in this layout, rounded; makes a conversion step when no slot has them yet.
   int read(const Operand& operand, Layout layout, LayerId reader);
   /// The same as 8-bit integers, or as these times their scale again.
-  int read_integers(const Operand& operand, Layout layout, bool dequantize, LayerId reader);
-  /// The same integers as bytes, dense.
-  int read_bytes(const Operand& operand, LayerId reader);
+  int read_integers(const Operand& operand, Layout layout, IntegerForm form, LayerId reader);
   /// An operand of a layer that runs by itself: rounded, or through integers.
   int read_operand(LayerId id, const Operand& operand, Layout layout);
   Tensor constant(const Operand& operand, Layout layout = Layout::kDense);
@@ -157,8 +155,7 @@ class Lowering {
   std::map<TensorId, ValueLocation> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
   IdMap<TensorId, ActivationKey> keys_;
   std::map<std::tuple<TensorId, Layout, Rounding, Rounding, bool>, int> variants_;
-  std::map<std::tuple<TensorId, Layout, bool>, int> integers_;
-  std::map<TensorId, int> bytes_;
+  std::map<std::tuple<TensorId, Layout, IntegerForm>, int> integers_;
 };
 
 }  // namespace ulpscope::cpu

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/memory.h"
+#include "backend/cpu/thread_memory.h"
 #include "core/parallel.h"
 #include "formats/stored_elements.h"
 
@@ -15,18 +15,6 @@ namespace {
 /// A block of weights stays in the second-level cache.
 constexpr std::int64_t kBlockElements = std::int64_t{1} << 18;
 constexpr std::int64_t kPanel = 64;  ///< Columns: blocks have a multiple of these.
-
-float* block_of_thread(std::size_t elements) {
-  thread_local std::shared_ptr<std::byte> memory;
-  thread_local std::size_t size = 0;
-  if (size < elements) {
-    memory.reset();
-    size = 0;
-    memory = allocate_elements(elements * sizeof(float));
-    size = elements;
-  }
-  return reinterpret_cast<float*>(memory.get());
-}
 
 /// Numbers of float16 or bfloat16, aligned or not, as float32.
 void widen(DataType type, const std::byte* in, float* out, std::size_t count) {
@@ -121,7 +109,8 @@ class NarrowMatMul final : public Kernel {
 
   void multiply(const Tensor& a, std::int64_t column, float* out) const {
     const std::int64_t columns = std::min(columns_, n_ - column);
-    float* const block = block_of_thread(static_cast<std::size_t>((padded_rows() + m_) * columns_));
+    thread_local ThreadMemory memory;
+    float* const block = memory.floats(static_cast<std::size_t>((padded_rows() + m_) * columns_));
     float* const results = block + padded_rows() * columns_;
     read_block(column, columns, block);
     const Tensor b = Tensor::borrow(DataType::kFloat32, {}, block, nullptr);

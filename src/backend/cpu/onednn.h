@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cpu/product.h"
+#include "backend/cpu/thread_memory.h"
 #include "core/file.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -63,15 +64,8 @@ inline dnnl::primitive_attr with_own_scratchpad(dnnl::primitive_attr attributes 
 }
 
 inline void* scratchpad_of_thread(std::size_t bytes) {
-  thread_local std::shared_ptr<std::byte> memory;
-  thread_local std::size_t size = 0;
-  if (size < bytes) {
-    memory.reset();
-    size = 0;
-    memory = allocate_elements(bytes);
-    size = bytes;
-  }
-  return memory.get();
+  thread_local ThreadMemory memory;
+  return memory.get(bytes);
 }
 
 /// Runs one primitive; arguments beyond the constants are set per run.
@@ -142,18 +136,5 @@ inline std::string text_of(const memory::desc& desc) {
 inline std::string packed_key(const std::string& constant, const memory::desc& from, const memory::desc& to) {
   return fmt::format("packed|{}|{}|{}", constant, text_of(from), text_of(to));
 }
-
-class OneThreadKernel final : public Kernel {
- public:
-  explicit OneThreadKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
-  std::string name() const override { return "one thread, " + kernel_->name(); }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const ScopedThreads single(1);
-    kernel_->run(inputs, outputs);
-  }
-
- private:
-  const std::unique_ptr<Kernel> kernel_;
-};
 
 }  // namespace ulpscope::cpu::onednn

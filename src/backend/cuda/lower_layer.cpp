@@ -385,7 +385,7 @@ int Lowering::host_integers(const Operand& operand) {
   if (spec_.is_constant(operand.tensor)) return host_constant(constants_.dequantized(current_, operand));
   const int source = host_value({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
   const int result = new_host(DataType::kFloat32, spec_.shape(operand.tensor));
-  add(HostStep{make_quantize_kernel(quantize_spec(operand.quantization, true)), {source}, {result}});
+  add(HostStep{make_quantize_kernel(operand.quantization, IntegerForm::kDequantized), {source}, {result}});
   return result;
 }
 
