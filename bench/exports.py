@@ -9,19 +9,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import functools
 import io
 import pathlib
 import sys
-import time
-import warnings
 from typing import Any, Callable, Dict, NamedTuple, Tuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "gpu"))
-import networks  # noqa: E402  (the folder beside this file)
+import make_networks  # noqa: E402  (the folder beside this file)
+import networks  # noqa: E402
 
 
 class Recurrent(nn.Module):
@@ -197,26 +196,18 @@ KINDS: Dict[str, Kind] = {
 FROM_GPU = ("unet", "vae_decoder", "convnext_tiny", "detr", "whisper_encoder", "gpt2", "llama", "bert_base_b1")
 
 
-def build(name: str) -> Tuple[nn.Module, Dict[str, Tensor], bool]:
+def export(name: str, path: pathlib.Path) -> None:
+    if name in FROM_GPU:
+        return make_networks.export(networks.chosen([name])[0], path, True)
     torch.manual_seed(7)
     torch.backends.mha.set_fastpath_enabled(False)  # Its one operator cannot be exported.
-    if name in FROM_GPU:
-        built = networks.build(networks.chosen([name])[0])
-        return built.network, dict(built.inputs), False
     kind = KINDS[name]
     network = kind.make().eval()
-    return network, kind.inputs(), kind.scripted
-
-
-def export(name: str, folder: pathlib.Path) -> None:
-    network, inputs, scripted = build(name)
-    options: Dict[str, Any] = {"dynamo": False, "opset_version": 17} if scripted else {"dynamo": True, "external_data": False}
-    with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        fresh = folder / f".{name}.onnx"
-        torch.onnx.export(network, tuple(inputs.values()), str(fresh), input_names=list(inputs), verbose=False, **options)
-    np.savez(folder / f"{name}.npz", **{key: value.numpy() for key, value in inputs.items()})
-    fresh.replace(folder / f"{name}.onnx")
+    inputs = kind.inputs()
+    make_networks.write_sample(inputs, path)
+    options: Dict[str, Any] = {"dynamo": False, "opset_version": 17} if kind.scripted else {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        make_networks.write(network, inputs, path, **options)
 
 
 def main() -> int:
@@ -226,19 +217,10 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[*names, []], help="default: all")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    failed = 0
-    for name in options.names or names:
-        if (options.folder / f"{name}.onnx").exists():
-            continue
-        begin = time.monotonic()
-        try:
-            export(name, options.folder)
-        except Exception as error:  # One that cannot be exported does not keep the others.
-            print(f"{name}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}", file=sys.stderr)
-            failed += 1
-            continue
-        print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
-    return 1 if failed else 0
+    paths = {name: options.folder / f"{name}.onnx" for name in options.names or names}
+    return make_networks.export_each(
+        {path: functools.partial(export, name, path) for name, path in paths.items() if not path.exists()}
+    )
 
 
 if __name__ == "__main__":

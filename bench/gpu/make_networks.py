@@ -8,11 +8,13 @@ inputs beside each file. Needs torch 2.6 or later, onnx and onnxscript.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import pathlib
 import sys
 import time
 import warnings
+from typing import Any, Callable, Mapping
 
 import numpy as np
 import torch
@@ -20,19 +22,44 @@ import torch
 import networks
 
 
-def export(name: str, path: pathlib.Path, sample: bool) -> None:
-    """Writes the file whole or not at all."""
-    built = networks.build(name)
-    if sample:
-        np.savez(path.with_suffix(".npz"), **{key: value.numpy() for key, value in built.inputs.items()})
+def write(network: torch.nn.Module, inputs: Mapping[str, torch.Tensor], path: pathlib.Path, **options: Any) -> None:
+    """Writes the file whole or not at all. `options`: of torch.onnx.export."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            built.network, tuple(built.inputs.values()), str(fresh), dynamo=True, external_data=False, verbose=False,
-            input_names=list(built.inputs),
+            network, tuple(inputs.values()), str(fresh), input_names=list(inputs), verbose=False,
+            **(options or {"dynamo": True, "external_data": False}),
         )  # fmt: skip
     fresh.replace(path)
+
+
+def write_sample(inputs: Mapping[str, torch.Tensor], path: pathlib.Path) -> None:
+    """NAME.npz beside NAME.onnx."""
+    np.savez(path.with_suffix(".npz"), **{key: value.numpy() for key, value in inputs.items()})
+
+
+def export(name: str, path: pathlib.Path, sample: bool) -> None:
+    """One of networks.NAMES."""
+    built = networks.build(name)
+    if sample:
+        write_sample(built.inputs, path)
+    write(built.network, built.inputs, path)
+
+
+def export_each(jobs: Mapping[pathlib.Path, Callable[[], None]]) -> int:
+    """Runs what writes these files, and says of each how it went; the status of the program."""
+    failed = 0
+    for path, job in jobs.items():
+        begin = time.monotonic()
+        try:
+            job()
+        except Exception as error:  # One that cannot be exported does not keep the others.
+            print(f"{path.stem}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}", file=sys.stderr)
+            failed += 1
+            continue
+        print(f"{path}: {path.stat().st_size / 1e6:.0f} MB, {time.monotonic() - begin:.0f} s", flush=True)
+    return 1 if failed else 0
 
 
 def main() -> int:
@@ -43,21 +70,12 @@ def main() -> int:
     parser.add_argument("--inputs", action="store_true", help="write NAME.npz, too")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    failed = 0
+    jobs = {}
     for name in networks.chosen(options.names, parser):
-        path, begin = options.folder / f"{name}.onnx", time.monotonic()
-        if path.exists() and not options.again and (path.with_suffix(".npz").exists() or not options.inputs):
-            continue
-        try:
-            export(name, path, options.inputs)
-        except Exception as error:  # One that cannot be exported does not keep the others.
-            print(
-                f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr
-            )
-            failed += 1
-            continue
-        print(f"{path}: {path.stat().st_size / 1e6:.0f} MB, {time.monotonic() - begin:.0f} s", flush=True)
-    return 1 if failed else 0
+        path = options.folder / f"{name}.onnx"
+        if options.again or not path.exists() or (options.inputs and not path.with_suffix(".npz").exists()):
+            jobs[path] = functools.partial(export, name, path, options.inputs)
+    return export_each(jobs)
 
 
 if __name__ == "__main__":
