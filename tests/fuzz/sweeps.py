@@ -144,6 +144,13 @@ def matmul(b: Builder) -> None:
         _follow(b, y)
 
 
+def _channels_last(b: Builder, x: str) -> str:
+    """x times a number per channel, by a convolution, whose results lie channels last."""
+    rank = b.rank(x)
+    channels = b.dims(x)[1][0]
+    return b.node("Conv", [x, _scaled(b, [channels, 1] + [1] * (rank - 2), 1)], group=channels)
+
+
 @sweep
 def pooling(b: Builder) -> None:
     spatial = b.choice([1, 2, 2, 3])
@@ -156,9 +163,8 @@ def pooling(b: Builder) -> None:
     for d, n in enumerate(sizes):
         b.need(n + pads[d] + pads[d + spatial] > (kernel[d] - 1) * dilations[d])
     x = b.input([b.integer(1, 2), b.choice(CHANNELS), *sizes])
-    if b.chance(0.5):  # Channels last.
-        channels = b.dims(x)[1][0]
-        x = b.node("Conv", [x, _scaled(b, [channels, 1] + [1] * spatial, 1)], group=channels)
+    if b.chance(0.5):
+        x = _channels_last(b, x)
     strides = [b.integer(1, 4) for _ in range(spatial)]
     attributes["ceil_mode"] = b.integer(0, 1)
     b.node(op, [x], kernel_shape=kernel, pads=pads, strides=strides, dilations=dilations, **attributes)
@@ -208,8 +214,8 @@ def layer_norm(b: Builder) -> None:
 def resize(b: Builder) -> None:
     channels = b.choice(CHANNELS)
     x = b.input([b.integer(1, 2), channels, b.integer(1, 9), b.integer(1, 9)])
-    if b.chance(0.6):  # Channels last.
-        x = b.node("Conv", [x, _scaled(b, [channels, 1, 1, 1], 1)], group=channels)
+    if b.chance(0.6):
+        x = _channels_last(b, x)
     factors = [1.0, 1.0] + [float(b.choice([1, 2, 3, 4, 1.5, 0.5, 2.5])) for _ in range(2)]
     transform = b.choice(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
     mode = b.choice(["nearest", "nearest", "linear", "cubic"])
@@ -285,9 +291,8 @@ def recurrent(b: Builder) -> None:
 
 
 def _image(b: Builder, channels: int) -> str:
-    """The result of a convolution, which lies channels last."""
-    x = b.input([b.choice([1, 1, 2]), channels, b.integer(1, 9), b.integer(1, 9)])
-    return b.node("Conv", [x, _scaled(b, [channels, 1, 1, 1], 1)], group=channels)
+    """Channels last."""
+    return _channels_last(b, b.input([b.choice([1, 1, 2]), channels, b.integer(1, 9), b.integer(1, 9)]))
 
 
 @sweep
