@@ -132,13 +132,15 @@ void run_tasks(std::size_t first, std::size_t last, const ThreadShare& share,
 }
 
 void detail::run_blocks(std::int64_t blocks, void (*call)(void*, std::int64_t), void* context) {
-  const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), blocks));
+  const int team = num_threads(), threads = static_cast<int>(std::min<std::int64_t>(team, blocks));
   if (threads <= 1) {
     for (std::int64_t block = 0; block < blocks; ++block) call(context, block);
     return;
   }
 #if defined(_OPENMP) && !defined(__SANITIZE_THREAD__)
-#pragma omp parallel for schedule(static) num_threads(threads)
+  // Always the whole team, even for few blocks: libgomp ends the threads that a smaller team leaves over, and starts
+  // them anew for the next larger one.
+#pragma omp parallel for schedule(static) num_threads(team)
   for (std::int64_t block = 0; block < blocks; ++block) call(context, block);
 #else
   // ThreadSanitizer does not see the synchronization inside libgomp.

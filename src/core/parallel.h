@@ -38,6 +38,15 @@ ThreadShare share_threads(std::size_t count, std::size_t bytes, std::size_t budg
 void run_tasks(std::size_t first, std::size_t last, const ThreadShare& share,
                const std::function<void(std::size_t)>& task, const std::function<void()>& before = {});
 
+/// How many of `count` items of so many elements one task of parallel_for takes: some thousands of elements, which are
+/// worth a thread's while; all of them, where they are too few to wait for other threads.
+constexpr std::int64_t items_per_task(std::int64_t count, std::int64_t elements) noexcept {
+  constexpr std::int64_t kAlone = 1 << 14, kTask = 1 << 12;
+  elements = elements < 1 ? 1 : elements;
+  if (count <= kAlone / elements) return count;
+  return elements < kTask ? kTask / elements : 1;
+}
+
 namespace detail {
 void run_blocks(std::int64_t blocks, void (*call)(void* context, std::int64_t block), void* context);
 }

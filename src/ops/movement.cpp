@@ -7,8 +7,6 @@
 namespace ulpscope::ops {
 namespace {
 
-constexpr std::int64_t kBytesPerTask = 1 << 17;
-
 /// A copy with unit dimensions dropped and dimensions merged where both sides allow it.
 struct Loops {
   Shape sizes;
@@ -36,28 +34,27 @@ Loops simplify(const Shape& shape, std::span<const std::int64_t> in, std::span<c
 template <typename Row>
 void for_each_row(const Loops& loops, std::size_t rank, std::int64_t bytes_per_row, Row&& row) {
   const std::int64_t rows = product(loops.sizes, 0, rank);
-  parallel_for(rows, std::max<std::int64_t>(1, kBytesPerTask / std::max<std::int64_t>(1, bytes_per_row)),
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<std::int64_t> index(rank);
-                 std::int64_t in = 0, out = 0, rest = begin;
-                 for (std::size_t d = rank; d-- > 0;) {
-                   index[d] = rest % loops.sizes[d];
-                   rest /= loops.sizes[d];
-                   in += index[d] * loops.in[d];
-                   out += index[d] * loops.out[d];
-                 }
-                 for (std::int64_t r = begin; r < end; ++r) {
-                   row(in, out);
-                   for (std::size_t d = rank; d-- > 0;) {
-                     in += loops.in[d];
-                     out += loops.out[d];
-                     if (++index[d] < loops.sizes[d]) break;
-                     in -= loops.in[d] * loops.sizes[d];
-                     out -= loops.out[d] * loops.sizes[d];
-                     index[d] = 0;
-                   }
-                 }
-               });
+  parallel_for(rows, items_per_task(rows, bytes_per_row / 4), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::int64_t> index(rank);
+    std::int64_t in = 0, out = 0, rest = begin;
+    for (std::size_t d = rank; d-- > 0;) {
+      index[d] = rest % loops.sizes[d];
+      rest /= loops.sizes[d];
+      in += index[d] * loops.in[d];
+      out += index[d] * loops.out[d];
+    }
+    for (std::int64_t r = begin; r < end; ++r) {
+      row(in, out);
+      for (std::size_t d = rank; d-- > 0;) {
+        in += loops.in[d];
+        out += loops.out[d];
+        if (++index[d] < loops.sizes[d]) break;
+        in -= loops.in[d] * loops.sizes[d];
+        out -= loops.out[d] * loops.sizes[d];
+        index[d] = 0;
+      }
+    }
+  });
 }
 
 /// The dimension, other than the last, along which the input is contiguous: there a plain loop would touch one element
@@ -193,14 +190,18 @@ void copy_strided(DataType type, const void* in, std::span<const std::int64_t> i
 }
 
 void copy_bytes(const void* in, void* out, std::size_t bytes) {
-  parallel_for(static_cast<std::int64_t>(bytes), 4 * kBytesPerTask, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(static_cast<std::int64_t>(bytes), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
     std::memcpy(static_cast<std::byte*>(out) + begin, static_cast<const std::byte*>(in) + begin,
                 static_cast<std::size_t>(end - begin));
   });
 }
 
 void fill_elements(DataType type, void* out, std::int64_t count, const void* value) {
-  copy_strided(type, value, std::vector<std::int64_t>{0}, out, Shape{count});
+  const auto size = static_cast<std::int64_t>(size_of(type));
+  parallel_for(count, items_per_task(count, 1), [&](std::int64_t begin, std::int64_t end) {
+    copy_strided(type, value, std::vector<std::int64_t>{0}, static_cast<std::byte*>(out) + begin * size,
+                 Shape{end - begin});
+  });
 }
 
 void run_copy(KernelContext& ctx) { copy_bytes(ctx.input(0).raw(), ctx.output(0).raw(), ctx.output(0).bytes()); }

@@ -90,6 +90,12 @@ bool may_split_by_threads(std::string_view implementation, const ConvolutionSpec
   return pieces < std::max<std::int64_t>(48, 3 * static_cast<std::int64_t>(std::thread::hardware_concurrency()));
 }
 
+/// Multiplications and additions. A weight meets what its first dimension counts: outputs, or inputs of a transposed
+/// one.
+std::int64_t operations_of(const ConvolutionSpec& spec) {
+  return 2 * num_elements(spec.transposed ? spec.input : spec.output) * num_elements(spec.kernel) / spec.kernel[0];
+}
+
 /// A primitive whose results have the same bits for every number of threads. `make`: gives a fresh description. Nothing
 /// where oneDNN has none; `one_thread`: it has to run on one.
 template <typename MakeDesc>
@@ -100,7 +106,7 @@ auto choose_convolution(const ConvolutionSpec& spec, const MakeDesc& make, bool&
     auto desc = make();
     bool more = true;
     while (more && may_split_by_threads(name(desc), spec)) more = desc.next_impl();
-    one_thread = !more || name(desc).starts_with("ref");
+    one_thread = !more || name(desc).starts_with("ref") || is_for_one_thread(operations_of(spec));
     if (!one_thread && name(desc).find("gemm") == std::string_view::npos) return desc;
     const ScopedThreads single(1);
     auto alone = make();
@@ -148,19 +154,6 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionSpec& sp
           d.end,
           attributes_of(spec)};
 }
-
-class OneThreadKernel final : public Kernel {
- public:
-  explicit OneThreadKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
-  std::string name() const override { return "one thread, " + kernel_->name(); }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const ScopedThreads single(1);
-    kernel_->run(inputs, outputs);
-  }
-
- private:
-  const std::unique_ptr<Kernel> kernel_;
-};
 
 template <typename Primitive>
 std::unique_ptr<Kernel> primitive_kernel(const ConvolutionSpec& spec, const ConvolutionDescs& d,

@@ -20,18 +20,16 @@ class ConcatKernel final : public Kernel {
   std::string name() const override { return "joined"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     float* out = outputs[0]->data<float>();
-    parallel_for(outer_, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, total_)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   std::int64_t offset = 0;
-                   for (std::size_t i = 0; i < inputs.size(); ++i) {
-                     const float* in = inputs[i]->data<float>();
-                     const std::int64_t width = widths_[i];
-                     for (std::int64_t o = begin; o < end; ++o)
-                       std::memcpy(out + o * total_ + offset, in + o * width,
-                                   static_cast<std::size_t>(width) * sizeof(float));
-                     offset += width;
-                   }
-                 });
+    parallel_for(outer_, items_per_task(outer_, total_), [&](std::int64_t begin, std::int64_t end) {
+      std::int64_t offset = 0;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const float* in = inputs[i]->data<float>();
+        const std::int64_t width = widths_[i];
+        for (std::int64_t o = begin; o < end; ++o)
+          std::memcpy(out + o * total_ + offset, in + o * width, static_cast<std::size_t>(width) * sizeof(float));
+        offset += width;
+      }
+    });
   }
 
  private:
@@ -76,7 +74,7 @@ class RepeatKernel final : public Kernel {
     const float* in = inputs[0]->data<float>();
     float* out = outputs[0]->data<float>();
     const std::int64_t row = width_ * factor_x_ * channels_;
-    parallel_for(batch_ * height_, std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, row * factor_y_)),
+    parallel_for(batch_ * height_, items_per_task(batch_ * height_, row * factor_y_),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t y = begin; y < end; ++y) {
                      const float* source = in + y * width_ * channels_;
@@ -105,19 +103,22 @@ class ChannelMeanKernel final : public Kernel {
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const float* in = inputs[0]->data<float>();
     float* out = outputs[0]->data<float>();
-    constexpr std::int64_t kBlock = 128;
+    constexpr std::int64_t kBlock = 128, kChannels = 128;
     const std::int64_t blocks = (positions_ + kBlock - 1) / kBlock;
     std::vector<float> partial(static_cast<std::size_t>(batch_ * blocks * channels_), 0.0f);
-    parallel_for(batch_ * blocks, std::max<std::int64_t>(1, 16384 / (kBlock * channels_)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t task = begin; task < end; ++task) {
-                     float* sum = partial.data() + task * channels_;
-                     const std::int64_t first = task % blocks * kBlock, last = std::min(positions_, first + kBlock);
-                     const float* source = in + task / blocks * positions_ * channels_;
-                     for (std::int64_t p = first; p < last; ++p)
-                       for (std::int64_t c = 0; c < channels_; ++c) sum[c] += source[p * channels_ + c];
-                   }
-                 });
+    const std::int64_t parts = (channels_ + kChannels - 1) / kChannels, tasks = batch_ * blocks * parts;
+    const std::int64_t size = std::min(positions_, kBlock) * std::min(channels_, kChannels);
+    parallel_for(tasks, items_per_task(tasks, size), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t task = begin; task < end; ++task) {
+        const std::int64_t block = task / parts, channel = task % parts * kChannels;
+        const std::int64_t width = std::min(kChannels, channels_ - channel);
+        float* sum = partial.data() + block * channels_ + channel;
+        const std::int64_t first = block % blocks * kBlock, last = std::min(positions_, first + kBlock);
+        const float* source = in + block / blocks * positions_ * channels_ + channel;
+        for (std::int64_t p = first; p < last; ++p)
+          for (std::int64_t c = 0; c < width; ++c) sum[c] += source[p * channels_ + c];
+      }
+    });
     for (std::int64_t n = 0; n < batch_; ++n)
       for (std::int64_t c = 0; c < channels_; ++c) {
         float sum = 0.0f;

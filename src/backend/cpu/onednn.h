@@ -119,6 +119,26 @@ class PrimitiveKernel final : public Kernel {
   const std::unordered_map<int, PreparedSource> constants_;
 };
 
+/// Made and run with one thread.
+class OneThreadKernel final : public Kernel {
+ public:
+  explicit OneThreadKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+  std::string name() const override { return "one thread, " + kernel_->name(); }
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const ScopedThreads single(1);
+    kernel_->run(inputs, outputs);
+  }
+
+ private:
+  const std::unique_ptr<Kernel> kernel_;
+};
+
+/// So many operations take one thread less time than the others take to begin and to meet again.
+inline bool is_for_one_thread(std::int64_t operations) {
+  constexpr std::int64_t kForEachThread = 10'000;  // Some 0.3 us.
+  return operations < num_threads() * kForEachThread;
+}
+
 /// Kept by its kernel.
 inline PreparedSource pack_now(const memory::desc& desc, const Tensor& values) {
   return [object = pack(desc, values, desc).object] { return object; };

@@ -11,6 +11,7 @@
 #include "backend/cpu/lowering.h"
 #include "core/file.h"
 #include "core/memory.h"
+#include "core/placed_team.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cpu {
@@ -230,7 +231,11 @@ std::vector<Tensor> CpuPlan::execute(std::span<const Tensor> inputs, ActivationS
   }
   for (std::size_t i = 0; i < made_.slots.size(); ++i)
     if (made_.slots[i].alias >= 0) bound[i] = bound[made_.slots[i].alias].reshaped(made_.slots[i].shape);
-  run_steps(bound, runs, keep ? store : nullptr, times);
+  {
+    const PlacedTeam team(last_run_.load(std::memory_order_relaxed));
+    run_steps(bound, runs, keep ? store : nullptr, times);
+    last_run_.store(team.age(), std::memory_order_relaxed);
+  }
   for (const auto& file : spec_->network->files) file->check_unchanged();
   std::vector<Tensor> results;
   for (int slot : made_.outputs) {

@@ -1,6 +1,7 @@
 // The steps that compute a specialized network under one assignment, and where their tensors lie.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "backend/arena.h"
 #include "backend/backend.h"
 #include "backend/kernel.h"
+#include "core/placed_team.h"
 
 namespace ulpscope::cpu {
 
@@ -77,6 +79,8 @@ class CpuPlan final : public Plan {
   void run_steps(std::vector<Tensor>& bound, std::span<const char> runs, ActivationStore* kept,
                  std::span<StepTime> times) const;
 
+  /// How long the last run took.
+  mutable std::atomic<PlacedTeam::Duration> last_run_ = PlacedTeam::Duration::zero();
   Steps made_;
   std::vector<char> fresh_;  ///< Per slot: see is_fresh_output.
   std::size_t arena_bytes_ = 0;

@@ -80,8 +80,7 @@ class ProgramKernel final : public Kernel {
     const std::int64_t row_tiles = (rows_ + tile_rows_ - 1) / tile_rows_;
     const std::int64_t column_tiles = (inner_ + tile_columns_ - 1) / tile_columns_;
     const std::int64_t tiles = outer_count_ * row_tiles * column_tiles;
-    const std::int64_t grain = std::max<std::int64_t>(1, (1 << 14) / (tile_rows_ * tile_columns_));
-    parallel_for(tiles, grain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(tiles, items_per_task(tiles, tile_rows_ * tile_columns_), [&](std::int64_t begin, std::int64_t end) {
       Scratch& scratch = scratch_for_thread();
       for (std::int64_t tile = begin; tile < end; ++tile) {
         const std::int64_t column_tile = tile % column_tiles;

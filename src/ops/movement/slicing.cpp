@@ -223,7 +223,9 @@ void run_pad(KernelContext& ctx) {
       ctx.fail("expected one constant_value, got {}", ctx.input(2).size());
     if (ctx.has_input(2) && ctx.input(2).size() == 1) value = ctx.input(2);
     if (value.type() != out.type()) value = value.cast(out.type());
-    fill_elements(out.type(), out.raw(), out.size(), value.raw());
+    const auto grows = [](std::int64_t pad) { return pad > 0; };
+    if (std::ranges::any_of(pads.begin, grows) || std::ranges::any_of(pads.end, grows))
+      fill_elements(out.type(), out.raw(), out.size(), value.raw());
   }
   copy_inside(in, out, pads);
   if (mode != "constant")

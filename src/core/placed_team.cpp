@@ -1,0 +1,86 @@
+#include "core/placed_team.h"
+
+#include "core/parallel.h"
+
+#if defined(_OPENMP) && defined(__linux__) && !defined(__SANITIZE_THREAD__)
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+
+namespace ulpscope {
+namespace {
+
+struct Member {
+  ::pid_t thread = 0;
+  int core = 0;  ///< Where it runs.
+};
+
+/// Wakes them all. Those that wake on the core of this thread, which would otherwise spin there, get it.
+std::vector<Member> members_of_team(int size) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::microseconds kPatience{200};
+  const Clock::time_point end = Clock::now() + kPatience;
+  std::vector<Member> members(static_cast<std::size_t>(size));
+  std::atomic<int> arrived{0};
+#pragma omp parallel num_threads(size)
+  {
+    const int index = omp_get_thread_num();
+    members[static_cast<std::size_t>(index)] = {::gettid(), ::sched_getcpu()};
+    arrived.fetch_add(1, std::memory_order_relaxed);
+    while (index == 0 && arrived.load(std::memory_order_relaxed) < omp_get_num_threads() && Clock::now() < end)
+      ::sched_yield();
+  }
+  return members;
+}
+
+/// Gives those that share a core with an earlier one free cores of these, of which there are enough.
+void separate(std::vector<Member>& members, const ::cpu_set_t& allowed) {
+  ::cpu_set_t free = allowed;
+  std::vector<Member*> sharing;
+  for (Member& member : members) {
+    if (member.core >= 0 && member.core < CPU_SETSIZE && CPU_ISSET(member.core, &free))
+      CPU_CLR(member.core, &free);
+    else
+      sharing.push_back(&member);
+  }
+  for (int core = 0; core < CPU_SETSIZE && !sharing.empty(); ++core) {
+    if (!CPU_ISSET(core, &free)) continue;
+    sharing.back()->core = core;
+    sharing.pop_back();
+  }
+}
+
+}  // namespace
+
+PlacedTeam::PlacedTeam(Duration expected) {
+  constexpr std::chrono::microseconds kWorthIt{300};
+  const int size = num_threads();
+  if (size < 2 || expected < kWorthIt || omp_in_parallel() || omp_get_proc_bind() != omp_proc_bind_false) return;
+  if (::sched_getaffinity(0, sizeof(allowed_), &allowed_) != 0 || CPU_COUNT(&allowed_) < size) return;
+  std::vector<Member> members = members_of_team(size);
+  separate(members, allowed_);
+  placed_.reserve(members.size());
+  for (const Member& member : members) {
+    ::cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(member.core), &one);
+    ::sched_setaffinity(member.thread, sizeof(one), &one);
+    placed_.push_back(member.thread);
+  }
+}
+
+PlacedTeam::~PlacedTeam() {
+  for (const ::pid_t thread : placed_) ::sched_setaffinity(thread, sizeof(allowed_), &allowed_);
+}
+
+}  // namespace ulpscope
+#else
+namespace ulpscope {
+
+PlacedTeam::PlacedTeam(Duration) {}
+PlacedTeam::~PlacedTeam() = default;
+
+}  // namespace ulpscope
+#endif

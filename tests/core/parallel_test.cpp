@@ -1,0 +1,63 @@
+#include "core/parallel.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <random>
+#include <set>
+#include <vector>
+
+namespace ulpscope {
+namespace {
+
+TEST(Parallel, EveryIndexIsInOneRangeThatDoesNotDependOnThreads) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int trial = 0; trial < 200; ++trial) {
+    const std::int64_t count = random() % 300, grain = 1 + random() % 40;
+    std::set<std::pair<std::int64_t, std::int64_t>> expected;
+    for (std::int64_t begin = 0; begin < count; begin += grain) expected.emplace(begin, std::min(count, begin + grain));
+    for (const int threads : {1, 2, 5}) {
+      const ScopedThreads scoped(threads);
+      std::set<std::pair<std::int64_t, std::int64_t>> ranges;
+      std::mutex mutex;
+      parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+        const std::lock_guard lock(mutex);
+        EXPECT_TRUE(ranges.emplace(begin, end).second);
+      });
+      EXPECT_EQ(ranges, expected) << count << " by " << grain << ", threads: " << threads;
+    }
+  }
+}
+
+#if defined(_OPENMP) && !defined(__SANITIZE_THREAD__)
+// libgomp ends threads that a smaller team leaves over. Starting them anew costs some 10 us each.
+TEST(Parallel, TheSameThreadsServeLoopsOfAllSizes) {
+  constexpr int kThreads = 6;
+  const ScopedThreads scoped(kThreads);
+  std::set<::pid_t> seen;
+  std::mutex mutex;
+  for (int round = 0; round < 50; ++round)
+    for (const std::int64_t count : {2, 6, 3, 40, 1, 5, 4}) {
+      parallel_for(count, 1, [&](std::int64_t, std::int64_t) {
+        const std::lock_guard lock(mutex);
+        seen.insert(::gettid());
+      });
+    }
+  EXPECT_LE(seen.size(), static_cast<std::size_t>(kThreads));
+}
+#endif
+
+TEST(Parallel, TasksOfFewElementsAreNotShared) {
+  EXPECT_EQ(items_per_task(0, 100), 0);
+  EXPECT_EQ(items_per_task(16, 1024), 16);
+  EXPECT_EQ(items_per_task(17, 1024), 4);
+  EXPECT_EQ(items_per_task(std::int64_t{1} << 40, 1), 4096);
+  EXPECT_EQ(items_per_task(1000, 0), 1000);
+  EXPECT_EQ(items_per_task(2, std::int64_t{1} << 40), 1);
+}
+
+}  // namespace
+}  // namespace ulpscope
