@@ -29,7 +29,8 @@ constexpr std::array<std::string_view, 9> kReasons = {"overflow",   "underflow",
                                                       "saturation", "resolution", "rounding",
                                                       "measured",   "requested",  "singular"};
 constexpr std::array<std::string_view, 3> kObjectives = {"fastest", "smallest", "cheapest"};
-constexpr std::array<std::string_view, 4> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon"};
+constexpr std::array<std::string_view, 5> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon",
+                                                         "int8-scale"};
 
 template <typename Enum>
 Enum read_enum(const Reader& reader, std::span<const std::string_view> names) {

@@ -103,6 +103,15 @@ std::uint8_t SearchSpace::effective_level(std::size_t candidate, std::uint8_t le
   return precision(candidate, level) == precision(candidate, 0) ? 0 : level;
 }
 
+Levels SearchSpace::raised_to(Precision rung) const {
+  Levels levels = lowest();
+  const auto found = std::ranges::find(options_.ladder, rung);
+  if (found == options_.ladder.end()) return levels;
+  const auto level = static_cast<std::uint8_t>(found - options_.ladder.begin() + 1);
+  for (std::size_t i = 0; i < levels.size(); ++i) levels[i] = effective_level(i, level);
+  return levels;
+}
+
 RaisedLayers SearchSpace::names(const Levels& levels) const {
   RaisedLayers::Marks marks(layer_names_->size(), 0);
   for (std::size_t i = 0; i < levels.size(); ++i)

@@ -37,6 +37,9 @@ class SearchSpace {
 
   Assignment assignment(const Levels& levels);
   Precision precision(std::size_t candidate, std::uint8_t level) const;
+  /// Every candidate that is lower than a rung of the ladder raised to it; lowest() where the ladder has none of this
+  /// precision.
+  Levels raised_to(Precision rung) const;
   /// `level`, or 0 where that rung is what the candidate has at its lowest.
   std::uint8_t effective_level(std::size_t candidate, std::uint8_t level) const;
   /// The raised layers, biases included, by name. All results share one table.

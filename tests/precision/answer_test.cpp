@@ -205,8 +205,9 @@ TEST(AnswerJson, RefusesWhatIsNoAnswer) {
               HasSubstr("layers[0].reason.exponents.first: expected the exponent of a number, got 123456"));
   EXPECT_THAT(refusal(replaced(text, "[4,0,12]", "[-4,0,12]")),
               HasSubstr("layers[0].reason.exponents.counts[0]: expected a count, got -4"));
-  EXPECT_THAT(refusal(replaced(text, "\"insertion\"", "\"deletion\"")),
-              HasSubstr("repairs[2].edits[1].kind: expected one of constant, shared-constant, insertion, epsilon"));
+  EXPECT_THAT(
+      refusal(replaced(text, "\"insertion\"", "\"deletion\"")),
+      HasSubstr("repairs[2].edits[1].kind: expected one of constant, shared-constant, insertion, epsilon, int8-scale"));
   EXPECT_THAT(refusal(replaced(text, "\"exponent\":-9", "\"exponent\":-900")),
               HasSubstr("repairs[2].edits[0].exponent: expected a number from -64 to 64, got -900"));
   EXPECT_THAT(refusal(replaced(text, "\"following\"", "\"leading\"")), HasSubstr("expected the key \"following\""));
