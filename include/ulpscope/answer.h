@@ -177,6 +177,9 @@ struct Answer {
     int trial = -1;  ///< Index into `trials`: its layers, error, time and cost.
   };
   std::vector<ProvenSet> sets;
+  /// What chose the set of this answer; nothing in files of earlier releases, and where a trial was asked for by
+  /// number.
+  std::optional<Objective> objective;
   /// The predicted curve of error against time, from the fastest assignment to everything in the highest precision.
   struct CurvePoint {
     double time_us = 0;

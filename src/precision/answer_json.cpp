@@ -271,6 +271,7 @@ Json from_answer(const AnswerFile& file) {
           {"model", std::move(model)},
           {"precisions", file.precisions},
           {"fusion", file.fusion},
+          {"objective", answer.objective ? Json(name_of(*answer.objective)) : Json()},
           {"verdict", name_of(answer.verdict)},
           {"message", answer.message},
           {"layers", std::move(layers)},
@@ -409,6 +410,8 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   if (reader.has("inputs")) file.inputs = json::to_texts(reader.at("inputs"));
   if (reader.has("golden")) file.golden = reader.at("golden").text();
   Answer& answer = file.answer;
+  if (reader.has("objective") && !reader.at("objective").is_null())
+    answer.objective = read_enum<Objective>(reader.at("objective"), kObjectives);
   answer.verdict = read_enum<Answer::Verdict>(reader.at("verdict"), kVerdicts);
   answer.message = reader.at("message").text();
   reader.at("layers").each([&](const Reader& each) { answer.kept.push_back(to_layer(each)); });

@@ -38,6 +38,7 @@ def test_python_cpp_and_the_program_give_the_same_answer(program, folder, sample
     )  # fmt: skip
     theirs = (folder / "m.fp16.answer.json").read_text()
     answer = ulpscope.search("m.onnx", "in.json", **TASK)
+    assert answer.objective == "smallest"
     assert same_but_for_time(answer.to_json()) == same_but_for_time(theirs)
     assert [layer.name for layer in answer.layers] == ["Raise", "Lower"] == answer.nodes_to_exclude
     if (cpp := functions_cli(program, folder, "fp16", "--threshold", "0.002")) is not None:
@@ -293,6 +294,7 @@ def test_the_curve_and_other_trials(folder, samples):
     assert [(p.time_us, p.used, p.raised) for p in curve] == [tuple(p) for p in answer.to_dict()["curve"]]
     for trial in answer.trials:
         other = answer.at(trial)
+        assert other.objective is None
         assert {(layer.name, layer.precision) for layer in other.layers} == set(trial.layers)
         engine = ulpscope.Engine("m.onnx", answer=other)
         raised = {layer.name for layer in engine.layers if layer.precision == "fp32" and layer.op != "Constant"}
