@@ -48,7 +48,7 @@ void Search::finish(Answer& answer) {
   if (space_ == nullptr) return;
   answer.candidates = static_cast<int>(space_->layer_count());
   answer.time_low_us = space_->time_us(space_->lowest());
-  answer.time_high_us = space_->time_us(space_->highest());
+  answer.time_high_us = space_->highest_time_us();
   warn_of_launches();
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     const Layer& layer = network_->layer(effects_[i].layer);

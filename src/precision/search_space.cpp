@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/assign.h"
 #include "engine/cost.h"
@@ -66,6 +67,8 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
     const auto product = std::ranges::find(candidates_, product_of_bias(*spec, bias));
     if (product != candidates_.end()) biases_[product - candidates_.begin()] = bias;
   }
+  const Assignment high = assignment(highest());
+  for (LayerId bias : biases_) bias_alone_.push_back(bias == kNone ? Precision::kFP32 : high.precision[bias]);
 }
 
 bool SearchSpace::raise_biases() {
@@ -73,8 +76,21 @@ bool SearchSpace::raise_biases() {
   return biases_raised_ = true;
 }
 
+bool SearchSpace::raise_biases_if_faster() {
+  return !biases_raised_ && highest_time_us() < time_us(highest()) && raise_biases();
+}
+
+double SearchSpace::highest_time_us() {
+  const bool raised = std::exchange(biases_raised_, true);
+  const double time = time_us(highest());
+  biases_raised_ = raised;
+  return time;
+}
+
 LayerId SearchSpace::raised_bias(const Levels& levels, std::size_t candidate) const {
-  return biases_raised_ && levels[candidate] != 0 ? biases_[candidate] : kNone;
+  const bool raised =
+      biases_raised_ && levels[candidate] != 0 && precision(candidate, levels[candidate]) != bias_alone_[candidate];
+  return raised ? biases_[candidate] : kNone;
 }
 
 std::size_t SearchSpace::layer_count() const {
