@@ -112,10 +112,11 @@ struct ScaleEdit {
     kConstant,        ///< The constant that a layer reads as this input is multiplied by 2^exponent,
     kSharedConstant,  ///< a constant is, for all layers that read it,
     kInsertion,       ///< what a layer reads as this input is, by a layer that is added in front of it,
-    kEpsilon,         ///< or the epsilon of a normalization.
+    kEpsilon,         ///< the epsilon of a normalization,
+    kInt8Scale,       ///< or the int8 scale of a tensor whose values are, so that its integers stay the same.
   };
   Kind kind = Kind::kConstant;
-  std::string name;  ///< The layer; kSharedConstant: the tensor.
+  std::string name;  ///< The layer; kSharedConstant and kInt8Scale: the tensor.
   int input = 0;
   int exponent = 0;
 };
@@ -131,7 +132,8 @@ struct Repair {
   std::vector<std::int8_t> exponents{};  ///< equalize: channels are divided by 2^e.
   std::vector<ScaleEdit> edits{};        ///< scale.
   /// What it bought, with the others of its kind: the share of the tolerance that everything in the lowest precisions
-  /// uses on the samples of the search, before and after. NaN where nobody measured it.
+  /// uses on the samples of the search, before and after ("scale" beside int8: everything in fp16). NaN where nobody
+  /// measured it.
   double used_before = std::numeric_limits<double>::quiet_NaN(), used_after = used_before;
 };
 
@@ -175,6 +177,9 @@ struct Answer {
     int trial = -1;  ///< Index into `trials`: its layers, error, time and cost.
   };
   std::vector<ProvenSet> sets;
+  /// What chose the set of this answer; nothing in files of earlier releases, and where a trial was asked for by
+  /// number.
+  std::optional<Objective> objective;
   /// The predicted curve of error against time, from the fastest assignment to everything in the highest precision.
   struct CurvePoint {
     double time_us = 0;
@@ -272,7 +277,7 @@ ULPSCOPE_API std::filesystem::path cache_beside(std::filesystem::path answer_pat
 ULPSCOPE_API std::string_view name_of(Objective objective) noexcept;
 /// "found", "not-reachable", "unverified", "fails-held-out".
 ULPSCOPE_API std::string_view name_of(Answer::Verdict verdict) noexcept;
-/// "constant", "shared-constant", "insertion", "epsilon".
+/// "constant", "shared-constant", "insertion", "epsilon", "int8-scale".
 ULPSCOPE_API std::string_view name_of(ScaleEdit::Kind kind) noexcept;
 /// "overflow", "underflow", "cancellation", "saturation", "resolution", "rounding", "measured", "requested",
 /// "singular".

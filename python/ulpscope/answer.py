@@ -171,6 +171,13 @@ class Answer:
         return str(self._values["verdict"])
 
     @property
+    def objective(self) -> Optional[str]:
+        """What chose the layers: "fastest", "smallest" or "cheapest". None for the layers of a trial (`at`), and for files
+        of earlier releases."""
+        objective = self._values.get("objective")
+        return None if objective is None else str(objective)
+
+    @property
     def message(self) -> str:
         """The verdict in one sentence."""
         return str(self._values["message"])

@@ -9,6 +9,7 @@
 #include "calibration/region_scaling.h"
 #include "calibration/scaling_model.h"
 #include "core/file.h"
+#include "engine/int8.h"
 #include "graph/adjoint.h"
 #include "graph/name_match.h"
 #include "ops/registry.h"
@@ -23,8 +24,8 @@ namespace {
 }
 
 std::string where_of(const ScaleEdit& edit) {
-  return edit.kind == ScaleEdit::Kind::kSharedConstant ? fmt::format("tensor '{}'", edit.name)
-                                                       : fmt::format("layer '{}', input {}", edit.name, edit.input);
+  const bool tensor = edit.kind == ScaleEdit::Kind::kSharedConstant || edit.kind == ScaleEdit::Kind::kInt8Scale;
+  return tensor ? fmt::format("tensor '{}'", edit.name) : fmt::format("layer '{}', input {}", edit.name, edit.input);
 }
 
 LayerId find_layer(const Network& network, const ScaleEdit& edit) {
@@ -82,7 +83,23 @@ TensorId input_of(const Network& network, LayerId id, const ScaleEdit& edit) {
   return tensor;
 }
 
-void insert(Network& network, const ScaleEdit& edit) {
+/// A scale for another one's tensor times 2^exponent.
+float moved_scale(float scale, const ScaleEdit& edit) {
+  const float moved = std::ldexp(scale, edit.exponent);
+  if (!std::isnormal(moved) || moved > kLargestScale)
+    refuse(where_of(edit), fmt::format("an int8 scale ({:g}) that stays in float32's range times 2^{}",
+                                       static_cast<double>(scale), edit.exponent));
+  return moved;
+}
+
+/// Whoever computes without int8 has no scales.
+void move_scale(const Network& network, std::map<std::string, float>& scales, const ScaleEdit& edit) {
+  if (network.find_tensor(edit.name) == kNone) refuse(where_of(edit), "a tensor of the network");
+  if (const auto found = scales.find(edit.name); found != scales.end())
+    found->second = moved_scale(found->second, edit);
+}
+
+void insert(Network& network, std::map<std::string, float>& scales, const ScaleEdit& edit) {
   const LayerId reader = find_layer(network, edit);
   const TensorId before = input_of(network, reader, edit);
   if (network.tensor(before).type != DataType::kFloat32) refuse(where_of(edit), "an input of type float32");
@@ -98,6 +115,8 @@ void insert(Network& network, const ScaleEdit& edit) {
   product.name = layer.name;
   product.producer = kNone;
   product.value = {};
+  if (const auto found = scales.find(network.tensor(before).name); found != scales.end())
+    scales[product.name] = moved_scale(found->second, edit);
   layer.op = op_registry().find("", "Mul");
   layer.opset = AdjointContext::kAdjointOpset;
   layer.inputs = {before, network.add_tensor(std::move(factor))};
@@ -115,7 +134,7 @@ void scale_epsilon(Network& network, const ScaleEdit& edit) {
 
 }  // namespace
 
-void apply_region_scaling(Network& network, const Repair& repair) {
+void apply_region_scaling(Network& network, std::map<std::string, float>& scales, const Repair& repair) {
   for (const ScaleEdit& edit : repair.edits) {
     if (std::abs(edit.exponent) > ExponentCost::kLargest)
       refuse(where_of(edit), fmt::format("an exponent of at most {}", ExponentCost::kLargest));
@@ -132,10 +151,13 @@ void apply_region_scaling(Network& network, const Repair& repair) {
         break;
       }
       case ScaleEdit::Kind::kInsertion:
-        insert(network, edit);
+        insert(network, scales, edit);
         break;
       case ScaleEdit::Kind::kEpsilon:
         scale_epsilon(network, edit);
+        break;
+      case ScaleEdit::Kind::kInt8Scale:
+        move_scale(network, scales, edit);
         break;
     }
   }

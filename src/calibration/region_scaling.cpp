@@ -13,6 +13,7 @@
 #include "calibration/scaling_costs.h"
 #include "calibration/scaling_model.h"
 #include "core/parallel.h"
+#include "engine/int8.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
@@ -27,8 +28,8 @@ constexpr std::size_t kNamedPins = 3, kNamedTensors = 8;
 
 class Finder {
  public:
-  Finder(const Specialization& spec, const Assignment& low)
-      : spec_(spec), network_(*spec.network), low_(low), model_(scaling_model(spec)) {}
+  Finder(const Specialization& spec, const Assignment& low, const std::map<std::string, float>& scales)
+      : spec_(spec), network_(*spec.network), low_(low), scales_(scales), model_(scaling_model(spec)) {}
 
   RegionScaling find(std::span<const TensorMap> samples, const CalibrationOptions& options,
                      const WeightCache& weights) {
@@ -180,18 +181,27 @@ class Finder {
     repair.limit = static_cast<double>(model_.exponent[worst->tensor].at(values));
     add_edits(values, repair);
     const auto inserted = std::ranges::count(repair.edits, ScaleEdit::Kind::kInsertion, &ScaleEdit::kind);
+    const auto moved = std::ranges::count(repair.edits, ScaleEdit::Kind::kInt8Scale, &ScaleEdit::kind);
     std::string why = fmt::format("magnitudes up to {:.3g}", worst->range.largest());
     if (beyond > 1) why += fmt::format(", with {} more tensors at the end of the range of fp16 or beyond", beyond - 1);
     if (vanishing > 0) why += fmt::format(", {} tensor(s) with rows that fp16 rounds to 0", vanishing);
     repair.text = fmt::format(
         "{}: {} tensor(s) hold their values times powers of two (2^{} to 2^{}), by {} constant(s) "
         "and {} added multiplication(s)",
-        why, scaled, least, most, std::ssize(repair.edits) - inserted, inserted);
+        why, scaled, least, most, std::ssize(repair.edits) - inserted - moved, inserted);
+    if (moved > 0) repair.text += fmt::format("; {} int8 scale(s) move with them", moved);
     if (const std::string note = vanished_constants(values); !note.empty()) repair.text += note;
     return repair;
   }
 
   void add_edits(std::span<const int> values, Repair& repair) const {
+    // First: what is inserted behind takes its scale from them.
+    if (!scales_.empty())
+      for (TensorId id : int8_tensors(spec_)) {
+        const auto exponent = static_cast<int>(model_.exponent[id].at(values));
+        if (exponent != 0 && scales_.contains(network_.tensor(id).name))
+          repair.edits.push_back({ScaleEdit::Kind::kInt8Scale, network_.tensor(id).name, 0, exponent});
+      }
     for (const auto& change : model_.changes) {
       const auto exponent = static_cast<int>(change.exponent.at(values));
       if (exponent == 0) continue;
@@ -239,6 +249,7 @@ class Finder {
   const Specialization& spec_;
   const Network& network_;
   const Assignment& low_;
+  const std::map<std::string, float>& scales_;
   ScalingModel model_;
   std::vector<Measured> tensors_;
   std::map<TensorId, const RowRange*> range_of_;
@@ -249,8 +260,9 @@ class Finder {
 }  // namespace
 
 RegionScaling find_region_scaling(const Specialization& spec, const Assignment& low, std::span<const TensorMap> samples,
-                                  const CalibrationOptions& options, const WeightCache& weights) {
-  return Finder(spec, low).find(samples, options, weights);
+                                  const CalibrationOptions& options, const WeightCache& weights,
+                                  const std::map<std::string, float>& scales) {
+  return Finder(spec, low, scales).find(samples, options, weights);
 }
 
 }  // namespace ulpscope

@@ -3,6 +3,7 @@
 // (docs/precision_search.md).
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,13 +27,16 @@ struct RegionScaling {
 
 /// The exponents that bring tensors which layers of `low` have in fp16 into its range, with a headroom of 8, for the
 /// ranges and rows of the samples in fp32. Only regions where something overflows, or nearly, or whole rows vanish.
-/// Nothing is changed. `spec`: for the first sample. The same for every number of threads.
+/// Nothing is changed. `spec`: for the first sample. `scales`: the int8 scales of the network's tensors; those of
+/// tensors that are multiplied are moved along. The same for every number of threads.
 RegionScaling find_region_scaling(const Specialization& spec, const Assignment& low, std::span<const TensorMap> samples,
-                                  const CalibrationOptions& options = {}, const WeightCache& weights = {});
+                                  const CalibrationOptions& options = {}, const WeightCache& weights = {},
+                                  const std::map<std::string, float>& scales = {});
 
 /// Makes the changes of a "scale" repair: constants are replaced by new tensors, layers are added (named after those
-/// that they stand in front of; ids of later layers grow). Throws Error(kInvalidArgument) for layers, inputs and
-/// exponents that do not fit; the network is then not to be used.
-void apply_region_scaling(Network& network, const Repair& repair);
+/// that they stand in front of; ids of later layers grow). `scales`: the int8 scales of its tensors, which move by the
+/// same powers of two: what computes with integers keeps every one of them. Throws Error(kInvalidArgument) for layers,
+/// inputs and exponents that do not fit; the network is then not to be used.
+void apply_region_scaling(Network& network, std::map<std::string, float>& scales, const Repair& repair);
 
 }  // namespace ulpscope

@@ -29,7 +29,8 @@ constexpr std::array<std::string_view, 9> kReasons = {"overflow",   "underflow",
                                                       "saturation", "resolution", "rounding",
                                                       "measured",   "requested",  "singular"};
 constexpr std::array<std::string_view, 3> kObjectives = {"fastest", "smallest", "cheapest"};
-constexpr std::array<std::string_view, 4> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon"};
+constexpr std::array<std::string_view, 5> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon",
+                                                         "int8-scale"};
 
 template <typename Enum>
 Enum read_enum(const Reader& reader, std::span<const std::string_view> names) {
@@ -270,6 +271,7 @@ Json from_answer(const AnswerFile& file) {
           {"model", std::move(model)},
           {"precisions", file.precisions},
           {"fusion", file.fusion},
+          {"objective", answer.objective ? Json(name_of(*answer.objective)) : Json()},
           {"verdict", name_of(answer.verdict)},
           {"message", answer.message},
           {"layers", std::move(layers)},
@@ -408,6 +410,8 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   if (reader.has("inputs")) file.inputs = json::to_texts(reader.at("inputs"));
   if (reader.has("golden")) file.golden = reader.at("golden").text();
   Answer& answer = file.answer;
+  if (reader.has("objective") && !reader.at("objective").is_null())
+    answer.objective = read_enum<Objective>(reader.at("objective"), kObjectives);
   answer.verdict = read_enum<Answer::Verdict>(reader.at("verdict"), kVerdicts);
   answer.message = reader.at("message").text();
   reader.at("layers").each([&](const Reader& each) { answer.kept.push_back(to_layer(each)); });

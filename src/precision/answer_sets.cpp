@@ -88,6 +88,7 @@ AnswerFile with_set(AnswerFile file, Objective objective) {
                             file.path.string(), name_of(objective), name_of(objective)));
   const Trial trial = answer.trials[static_cast<std::size_t>(found->trial)];
   file.set_options = {"--objective", std::string(name_of(objective))};
+  file.answer.objective = objective;
   return with_layers_of(std::move(file), trial, fmt::format("the {} set that was proven", name_of(objective)));
 }
 
@@ -107,6 +108,7 @@ AnswerFile with_trial(AnswerFile file, std::size_t trial) {
   file.set_options = {"--trial", fmt::format("{}", trial)};
   file = with_layers_of(std::move(file), chosen, fmt::format("the set of trial {}", trial));
   Answer& answer = file.answer;
+  answer.objective.reset();
   const bool holds = answer.held_out ? answer.held_out->passed() : answer.held_out_samples == 0;
   answer.verdict =
       chosen.judgement.passed(chosen.margin) && holds ? Answer::Verdict::kFound : Answer::Verdict::kUnverified;

@@ -63,18 +63,22 @@ void append_layers(const Answer& answer, bool everything, std::string& out) {
 }
 
 /// Repairs of one kind are made, and measured, together.
-void append_gains(const Answer& answer, std::string& out) {
+void append_gains(const AnswerFile& file, std::string& out) {
+  const Answer& answer = file.answer;
+  const bool int8 = std::ranges::find(file.precisions, "int8") != file.precisions.end();
   for (std::size_t i = 0; i < answer.repairs.size(); ++i) {
     const Repair& repair = answer.repairs[i];
     const bool first = std::ranges::find(answer.repairs, repair.kind, &Repair::kind) == answer.repairs.begin() + i;
     if (first && !std::isnan(repair.used_after))
-      out += fmt::format("    With {}: everything low uses {:.3g} of the tolerance, {:.3g} before\n",
+      // Scaling regions mends fp16 alone.
+      out += fmt::format("    With {}: everything {} uses {:.3g} of the tolerance, {:.3g} before\n",
                          repair.kind.starts_with("equali") ? "equalised channels" : "every '" + repair.kind + "'",
-                         repair.used_after, repair.used_before);
+                         int8 && repair.kind == "scale" ? "in fp16" : "low", repair.used_after, repair.used_before);
   }
 }
 
-void append_others(const Answer& answer, bool everything, std::string& out) {
+void append_others(const AnswerFile& file, bool everything, std::string& out) {
+  const Answer& answer = file.answer;
   if (!answer.following.empty()) {
     const std::size_t shown = everything ? answer.following.size() : std::min(kFollowing, answer.following.size());
     out +=
@@ -92,7 +96,7 @@ void append_others(const Answer& answer, bool everything, std::string& out) {
       if (!repair.text.empty()) out += ": " + repair.text;
       out += "\n";
     }
-    append_gains(answer, out);
+    append_gains(file, out);
     if (shown < answer.repairs.size())
       out += fmt::format("    ... and {} more (-v shows all)\n", answer.repairs.size() - shown);
   }
@@ -110,6 +114,18 @@ std::string worth(const Answer& answer) {
   if (answer.validation_samples > 0)
     text += fmt::format("; {} more took part in the choice", plural(answer.validation_samples, "sample"));
   return text;
+}
+
+std::string_view wish_of(Objective objective) {
+  switch (objective) {
+    case Objective::kFastest:
+      return "the least time (fastest)";
+    case Objective::kSmallest:
+      return "the fewest layers (smallest)";
+    case Objective::kCheapest:
+      return "the fewest multiply-adds (cheapest)";
+  }
+  return "";
 }
 
 /// Proven sets that are others than the answer.
@@ -151,6 +167,7 @@ void append_figures(const Answer& answer, std::string& out) {
         fmt::format("; estimated on {}: {}, all in the highest precision {}, all in the lowest {}", answer.target,
                     microseconds(answer.time_us), microseconds(answer.time_high_us), microseconds(answer.time_low_us));
   out += "\n";
+  if (answer.objective) out += fmt::format("Chosen for: {}\n", wish_of(*answer.objective));
   append_sets(answer, out);
   out += fmt::format("Spent: {}{} in {:.3g} s\n", plural(answer.evaluations, "evaluation"),
                      answer.held_out_evaluations > 0
@@ -189,7 +206,7 @@ std::string answer_text(const AnswerFile& file, bool everything) {
     return out;
   }
   append_layers(answer, everything, out);
-  append_others(answer, everything, out);
+  append_others(file, everything, out);
   append_figures(answer, out);
   std::string command = "ulpscope run " + shell_word(file.model);
   for (const std::string& word : file.run_options) command += " " + shell_word(word);

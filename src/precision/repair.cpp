@@ -211,7 +211,7 @@ void apply_repairs(Network& network, std::map<std::string, float>& scales, std::
       equalization.scale_after = static_cast<float>(repair.limit);
       apply_equalization(network, scales, equalization);
     } else if (repair.kind == "scale") {
-      apply_region_scaling(network, repair);
+      apply_region_scaling(network, scales, repair);
     }
   }
 }

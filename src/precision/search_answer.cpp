@@ -32,6 +32,7 @@ Reason not_explained() {
 
 void Search::finish(Answer& answer) {
   answer.repairs = repairs_;
+  answer.objective = options_.objective;
   answer.criterion = criterion_.description();
   answer.margin = margin_;
   answer.search_samples = static_cast<int>(searched_);
@@ -47,7 +48,7 @@ void Search::finish(Answer& answer) {
   if (space_ == nullptr) return;
   answer.candidates = static_cast<int>(space_->layer_count());
   answer.time_low_us = space_->time_us(space_->lowest());
-  answer.time_high_us = space_->time_us(space_->highest());
+  answer.time_high_us = space_->highest_time_us();
   warn_of_launches();
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     const Layer& layer = network_->layer(effects_[i].layer);
@@ -113,7 +114,8 @@ void Search::warn_of_launches() const {
   const double share = space_->time_model().launch_share(space_->low());
   if (options_.objective == Objective::kFastest && share >= kAlone)
     log_warning(fmt::format(
-        "[search] {:.0f} % of the estimated time on {} is launch overhead, which no precision changes: which layers are "
+        "[search] {:.0f} % of the estimated time on {} is launch overhead, which no precision changes: which layers "
+        "are "
         "fast is decided by casts and fusions alone; try larger inputs, another --target, or --objective smallest",
         100 * share, options_.build.target));
 }
@@ -153,12 +155,13 @@ std::string Search::sentence(const Answer& answer, const std::string& ended) con
     case Answer::Verdict::kFailsHeldOut:
       if (fails_untouched_)
         return fmt::format(
-            "{} of {} layers pass the samples of the search, but {} of {} untouched ones fail ({:.4g} of the tolerance); "
+            "{} of {} layers pass the samples of the search, but {} of {} untouched ones fail ({:.4g} of the "
+            "tolerance); "
             "try more samples{}",
             answer.kept.size(), answer.candidates, answer.held_out_samples - answer.held_out_passed,
             answer.held_out_samples, answer.held_out ? answer.held_out->used : 0, after);
-      return fmt::format("The held-out samples fail whatever is raised ({:.4g} of the tolerance){}", last_held_out_.used,
-                         after);
+      return fmt::format("The held-out samples fail whatever is raised ({:.4g} of the tolerance){}",
+                         last_held_out_.used, after);
     case Answer::Verdict::kUnverified:
       break;
   }

@@ -128,6 +128,7 @@ TradeOffPoint Search::polish(TradeOff& trade_off, const std::vector<TradeOffPoin
 void Search::find_fastest() {
   show("weighing error against time");
   scale_.clear();
+  space_->raise_biases_if_faster();
   TradeOff trade_off(*space_, squared_effects());
   const std::vector<TradeOffPoint> curve = trade_off.curve();
   show("searching");

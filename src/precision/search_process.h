@@ -67,6 +67,7 @@ class Search {
   void repair();
   void repair_constants();
   void scale_regions();
+  Assignment in_fp16(SearchSpace& space) const { return space.assignment(space.raised_to(Precision::kFP16)); }
   double low_use();
   void forget_low_use();
   void note_gain(std::size_t repairs_before, double used_before);

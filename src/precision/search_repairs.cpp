@@ -135,33 +135,43 @@ void Search::equalize() {
   note_gain(known, used);
 }
 
-/// Regions whose tensors leave the range of fp16. Kept if the fp32 outputs stay the same to the bit, and the lowest
-/// precisions gain by it.
+/// Regions whose tensors leave the range of fp16. Kept if the fp32 outputs stay the same to the bit, and fp16 gains by
+/// it: where layers are to leave int8 for fp16, everything on that rung, since int8 knows no overflow that it would
+/// mend. Scales of int8 move with the tensors, so its integers stay what they are, and so does the calibration.
 void Search::scale_regions() {
-  const Assignment& low = space_->low();
-  if (!options_.repair || std::ranges::find(low.precision, Precision::kFP16) == low.precision.end()) return;
+  const Assignment fp16 = in_fp16(*space_);
+  if (!options_.repair || std::ranges::find(fp16.precision, Precision::kFP16) == fp16.precision.end()) return;
   show("looking for regions to scale");
   const auto run = [&](SearchSpace& space, const Assignment& assignment) {
     return space.trials().run(assignment, 0, data_.samples.size(), false, [&] { check_limits(false); });
   };
-  const double before = low_use();
+  if (low_use() <= margin_) return;
+  const bool fp16_is_low = std::ranges::equal(fp16.precision, space_->low().precision);
+  const auto use_of = [&](SearchSpace& space) { return judge(golden_, run(space, in_fp16(space))).used; };
+  const double before = fp16_is_low ? low_use() : use_of(*space_);
   if (before <= margin_) return;
   CalibrationOptions calibration;
   calibration.threads = options_.build.threads;
   if (options_.memory_limit > 0) calibration.memory_limit = options_.memory_limit / 8;
-  const RegionScaling found = find_region_scaling(*space_->trials().specialization(), low, data_.samples, calibration,
-                                                  space_->trials().weights());
+  const RegionScaling found = find_region_scaling(*space_->trials().specialization(), fp16, data_.samples, calibration,
+                                                  space_->trials().weights(), scales_);
   for (const std::string& sentence : found.beyond) log_info("[repair] " + sentence);
   if (found.regions.empty()) return;
   const std::size_t known = repairs_.size();
   const std::vector<TensorMap> exact = run(*space_, space_->trials().full_precision());
+  double after = before;
   accept_repairs(found.regions, [&](SearchSpace& space) {
     if (!same_bits(exact, run(space, space.trials().full_precision()))) return false;
     // Where infinities are left, others are gone: the regions are independent of each other.
-    const double used = judge(golden_, run(space, space.low())).used;
-    return used < before || (std::isinf(used) && std::isinf(before));
+    const double used = use_of(space);
+    const bool gains = used < before || (std::isinf(used) && std::isinf(before));
+    if (gains) after = used;
+    return gains;
   });
-  note_gain(known, before);
+  for (std::size_t i = known; i < repairs_.size(); ++i) {
+    repairs_[i].used_before = before;
+    repairs_[i].used_after = after;
+  }
 }
 
 /// All of them, or else those that are harmless, by halves.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/assign.h"
 #include "engine/cost.h"
@@ -66,6 +67,8 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
     const auto product = std::ranges::find(candidates_, product_of_bias(*spec, bias));
     if (product != candidates_.end()) biases_[product - candidates_.begin()] = bias;
   }
+  const Assignment high = assignment(highest());
+  for (LayerId bias : biases_) bias_alone_.push_back(bias == kNone ? Precision::kFP32 : high.precision[bias]);
 }
 
 bool SearchSpace::raise_biases() {
@@ -73,8 +76,21 @@ bool SearchSpace::raise_biases() {
   return biases_raised_ = true;
 }
 
+bool SearchSpace::raise_biases_if_faster() {
+  return !biases_raised_ && highest_time_us() < time_us(highest()) && raise_biases();
+}
+
+double SearchSpace::highest_time_us() {
+  const bool raised = std::exchange(biases_raised_, true);
+  const double time = time_us(highest());
+  biases_raised_ = raised;
+  return time;
+}
+
 LayerId SearchSpace::raised_bias(const Levels& levels, std::size_t candidate) const {
-  return biases_raised_ && levels[candidate] != 0 ? biases_[candidate] : kNone;
+  const bool raised =
+      biases_raised_ && levels[candidate] != 0 && precision(candidate, levels[candidate]) != bias_alone_[candidate];
+  return raised ? biases_[candidate] : kNone;
 }
 
 std::size_t SearchSpace::layer_count() const {
@@ -101,6 +117,15 @@ Precision SearchSpace::precision(std::size_t candidate, std::uint8_t level) cons
 
 std::uint8_t SearchSpace::effective_level(std::size_t candidate, std::uint8_t level) const {
   return precision(candidate, level) == precision(candidate, 0) ? 0 : level;
+}
+
+Levels SearchSpace::raised_to(Precision rung) const {
+  Levels levels = lowest();
+  const auto found = std::ranges::find(options_.ladder, rung);
+  if (found == options_.ladder.end()) return levels;
+  const auto level = static_cast<std::uint8_t>(found - options_.ladder.begin() + 1);
+  for (std::size_t i = 0; i < levels.size(); ++i) levels[i] = effective_level(i, level);
+  return levels;
 }
 
 RaisedLayers SearchSpace::names(const Levels& levels) const {

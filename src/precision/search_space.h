@@ -37,6 +37,9 @@ class SearchSpace {
 
   Assignment assignment(const Levels& levels);
   Precision precision(std::size_t candidate, std::uint8_t level) const;
+  /// Every candidate that is lower than a rung of the ladder raised to it; lowest() where the ladder has none of this
+  /// precision.
+  Levels raised_to(Precision rung) const;
   /// `level`, or 0 where that rung is what the candidate has at its lowest.
   std::uint8_t effective_level(std::size_t candidate, std::uint8_t level) const;
   /// The raised layers, biases included, by name. All results share one table.
@@ -53,14 +56,19 @@ class SearchSpace {
   /// From now on the bias of a raised int8 product is raised with it; else it takes the lowest other precision, and
   /// fp16 may not hold it. False if there is none, or if they are raised already.
   bool raise_biases();
+  /// The same, if everything in the highest precision takes less time then: a product in fp32 and its bias in fp16 are
+  /// no kernel any more.
+  bool raise_biases_if_faster();
   /// The Add that is part of this candidate while it runs in int8, or kNone.
   LayerId bias(std::size_t candidate) const { return biases_[candidate]; }
-  /// The bias that is raised with this candidate, or kNone.
+  /// The bias that is raised with this candidate, and would be lower otherwise, or kNone.
   LayerId raised_bias(const Levels& levels, std::size_t candidate) const;
   /// The candidates, and the biases that are raised with them.
   std::size_t layer_count() const;
   /// Estimated microseconds of one inference on the target.
   double time_us(const Levels& levels) { return (*time_)(assignment(levels)); }
+  /// With everything in the highest precision, biases included.
+  double highest_time_us();
   TimeModel::Casts casts(const Levels& levels) { return time_->casts(assignment(levels)); }
   const TimeModel& time_model() const noexcept { return *time_; }
   const SearchTask& options() const noexcept { return options_; }
@@ -77,7 +85,8 @@ class SearchSpace {
   Assignment low_;
   RaisedLayers::Table layer_names_;  ///< Of the network.
   std::vector<LayerId> candidates_;
-  std::vector<LayerId> biases_;  ///< Per candidate: the Add that is part of it while it runs in int8, or kNone.
+  std::vector<LayerId> biases_;        ///< Per candidate: the Add that is part of it while it runs in int8, or kNone.
+  std::vector<Precision> bias_alone_;  ///< Per candidate: what its bias has once the product has left int8.
   bool biases_raised_ = false;
   std::vector<double> cost_, multiply_adds_;
   double all_multiply_adds_ = 0;

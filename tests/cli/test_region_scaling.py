@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -167,6 +168,68 @@ def test_what_a_search_reports_is_what_run_computes(run, tmp_path):
     assert any("times_2^" in layer["name"] for layer in answer["layers"]), [layer["name"] for layer in answer["layers"]]
     errors = relative_errors(tmp_path / "low.json", tmp_path / "exact.json")
     assert max(errors) == pytest.approx(answer["search"]["value"], rel=1e-3)
+
+
+def int8_search(run, tmp_path, samples, *words, threshold="0.005", answer="a.json"):
+    save_inputs(tmp_path / "in.json", samples[:4])
+    save_inputs(tmp_path / "held.json", samples[4:])
+    outcome = run("precision", "search", "m.onnx", "--load-inputs", "in.json", "--hold-out", "held.json", "--int8", "--precision",
+                  "float16", "float32", "--objective", "smallest", "--metric", "rel-l2", "--threshold", threshold, "--save-answer", answer, *words)
+    return outcome, answer_of(tmp_path, answer)
+
+
+def float32_layers(answer):
+    return [layer["name"] for layer in answer["layers"] if layer["precision"] == "fp32"]
+
+
+def test_layers_that_leave_int8_find_their_region_scaled(run, tmp_path):
+    """Integers are too coarse and fp16 overflows: scaling mends the latter, and only then no layer needs fp32."""
+    samples = residual_stream(tmp_path / "m.onnx", tied=False)
+    outcome, plain = int8_search(run, tmp_path, samples, "--no-repair", answer="plain.json")
+    assert outcome.code != 0 or len(float32_layers(plain)) >= 4, outcome
+    outcome, answer = int8_search(run, tmp_path, samples)
+    assert outcome.code == 0 and answer["layers"] and float32_layers(answer) == [], outcome
+    scale, = [each for each in answer["repairs"] if each["kind"] == "scale"]
+    assert "everything in fp16 uses" in outcome.text and "int8 scale(s) move with them" in outcome.text
+    moved = {each["name"]: each["exponent"] for each in scale["edits"] if each["kind"] == "int8-scale"}
+    assert moved and set(moved) <= set(answer["int8"]["scales"])
+    # In float32 the repair is seen in no bit; the command of the answer computes what the search judged.
+    for name, words in (("exact", []), ("repaired", ["--repairs", "a.json"]), ("low", answer["run_options"])):
+        first = [] if name == "low" else ["--trt"]
+        assert run("run", "m.onnx", *first, *words, "--load-inputs", "in.json", "--save-outputs", f"{name}.json").code == 0
+    assert relative_errors(tmp_path / "repaired.json", tmp_path / "exact.json") == [0.0] * 4
+    errors = relative_errors(tmp_path / "low.json", tmp_path / "exact.json")
+    assert max(errors) == pytest.approx(answer["search"]["value"], rel=1e-5)
+    assert run("verify", "m.onnx", "--answer", "a.json", "--load-inputs", "held.json").code == 0
+
+
+def ort_outputs(path, samples):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return [session.run(["logits"], sample)[0].astype(np.float64) for sample in samples]
+
+
+def test_the_typed_model_has_moved_scales(run, tmp_path):
+    """Judged by ONNX Runtime alone: with some layers in int8, the typed model is within the tolerance of the fp32 file."""
+    samples = residual_stream(tmp_path / "m.onnx", tied=False)
+    threshold = 0.1
+    outcome, answer = int8_search(run, tmp_path, samples, threshold=str(threshold))
+    assert outcome.code == 0 and float32_layers(answer) == [], outcome
+    outcome = run("convert", "m.onnx", "--answer", "a.json", "-o", "typed.onnx")
+    assert outcome.code == 0, outcome
+    typed = onnx.load(tmp_path / "typed.onnx")
+    assert any(node.op_type == "QuantizeLinear" for node in typed.graph.node)
+    # Scales of scaled tensors, by the calibration of the network as it was.
+    scale, = [each for each in answer["repairs"] if each["kind"] == "scale"]
+    moved = {each["name"]: each["exponent"] for each in scale["edits"] if each["kind"] == "int8-scale"}
+    constants = {i.name: numpy_helper.to_array(i) for i in typed.graph.initializer}
+    # What fp16 stores is cast first.
+    quantized = {re.sub(r"_fp32(_\d+)?$", "", node.input[0]): constants[node.input[1]] for node in typed.graph.node if node.op_type == "QuantizeLinear"}
+    seen = {name: quantized[name] for name in moved if name in quantized}
+    assert seen, (moved, list(quantized))
+    for name, value in seen.items():
+        assert float(value) == np.ldexp(np.float32(answer["int8"]["scales"][name]), moved[name])
+    for low, exact in zip(ort_outputs(tmp_path / "typed.onnx", samples), ort_outputs(tmp_path / "m.onnx", samples)):
+        assert np.linalg.norm(low - exact) <= threshold * np.linalg.norm(exact)
 
 
 def test_a_row_of_zeros_keeps_its_epsilon(run, tmp_path):

@@ -74,6 +74,7 @@ def test_page_of_a_search(run, search, model, tmp_path):
     page, text = write_report(run, tmp_path, "a.answer.json")
     assert answer["message"] in text and "Found" in text
     assert "ulpscope run " in text and "--answer a.answer.json" in text
+    assert "Objective smallest" in text
     data = data_of(page)
     assert data["trial_command"] == f"ulpscope convert {model} --answer a.answer.json -o needs_constraints.trial.onnx --trial"
     assert data["answers"][0]["answer"]["layers"] == answer["layers"]

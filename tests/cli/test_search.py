@@ -89,6 +89,23 @@ def test_files_have_their_options(search, tmp_path):
     assert trials_of(tmp_path / "j")
 
 
+@pytest.mark.parametrize("objective", ["fastest", "smallest", "cheapest"])
+def test_answers_say_what_chose_them(run, search, model, tmp_path, objective):
+    words = ["--fp16", "--fusion", "none", "--atol", "1e-3", "--rtol", "1e-2", "--save-answer", "a.json"]
+    outcome = search(*([] if objective == "fastest" else ["--objective", objective]), base=words)
+    assert outcome.code == 0 and f"({objective})" in outcome.text, outcome
+    answer = json.loads((tmp_path / "a.json").read_text())
+    assert answer["objective"] == objective
+    assert f"({objective})" in run("inspect", "data", "a.json").text
+    # As earlier releases wrote it.
+    del answer["objective"]
+    (tmp_path / "old.json").write_text(json.dumps(answer))
+    assert "Chosen for" not in run("inspect", "data", "old.json").text
+    assert run("verify", model, "--answer", "old.json", "--load-inputs", "in.json").code == 0
+    outcome = run("report", "old.json", "-o", "old.html")
+    assert outcome.code == 0, outcome
+
+
 def test_fewer_layers_need_not_be_faster(search, tmp_path):
     outcome = search("--shrink", base=["--fp16", "--objective", "fastest", "--rtol", "1e-2"])
     assert outcome.code == 1 and "--shrink and --objective fastest contradict each other" in outcome.err, outcome

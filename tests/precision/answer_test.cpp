@@ -83,6 +83,7 @@ AnswerFile example() {
   a.joined_samples = 1;
   a.validation_samples = 3;
   a.sets = {{Objective::kFastest, 1}, {Objective::kSmallest, 0}};
+  a.objective = Objective::kCheapest;
   a.curve = {{10, std::numeric_limits<double>::infinity(), 0}, {12.5, 0.25, 1}};
   a.evaluations = 7;
   a.held_out_evaluations = 1;
@@ -125,6 +126,7 @@ TEST(AnswerJson, ReadsWhatItWrites) {
   EXPECT_EQ(read.answer.validation_samples, 3);
   ASSERT_EQ(read.answer.sets.size(), 2u);
   EXPECT_EQ(read.answer.sets[0].trial, 1);
+  EXPECT_EQ(read.answer.objective, Objective::kCheapest);
   EXPECT_TRUE(std::isinf(read.answer.curve[0].used));
   EXPECT_EQ(read.answer.curve[1].raised, 1);
   EXPECT_EQ(read.answer.kept[0].reason.exponents, (std::vector<std::int64_t>{4, 0, 12}));
@@ -205,8 +207,9 @@ TEST(AnswerJson, RefusesWhatIsNoAnswer) {
               HasSubstr("layers[0].reason.exponents.first: expected the exponent of a number, got 123456"));
   EXPECT_THAT(refusal(replaced(text, "[4,0,12]", "[-4,0,12]")),
               HasSubstr("layers[0].reason.exponents.counts[0]: expected a count, got -4"));
-  EXPECT_THAT(refusal(replaced(text, "\"insertion\"", "\"deletion\"")),
-              HasSubstr("repairs[2].edits[1].kind: expected one of constant, shared-constant, insertion, epsilon"));
+  EXPECT_THAT(
+      refusal(replaced(text, "\"insertion\"", "\"deletion\"")),
+      HasSubstr("repairs[2].edits[1].kind: expected one of constant, shared-constant, insertion, epsilon, int8-scale"));
   EXPECT_THAT(refusal(replaced(text, "\"exponent\":-9", "\"exponent\":-900")),
               HasSubstr("repairs[2].edits[0].exponent: expected a number from -64 to 64, got -900"));
   EXPECT_THAT(refusal(replaced(text, "\"following\"", "\"leading\"")), HasSubstr("expected the key \"following\""));
@@ -240,6 +243,17 @@ TEST(AnswerJson, IsAFile) {
   EXPECT_THROW(read_answer(path), Error);
 }
 
+TEST(AnswerJson, FilesOfEarlierReleasesHaveNoObjective) {
+  const std::string text = answer_to_json(example());
+  const AnswerFile old = answer_from_json(replaced(text, ",\n \"objective\": \"cheapest\"", ""), "x");
+  EXPECT_EQ(old.answer.objective, std::nullopt);
+  EXPECT_THAT(answer_to_json(old), HasSubstr("\"objective\": null"));
+  EXPECT_EQ(answer_from_json(answer_to_json(old), "x").answer.objective, std::nullopt);
+  EXPECT_THAT(answer_text(old), Not(HasSubstr("Chosen for")));
+  EXPECT_THAT(refusal(replaced(text, "\"objective\": \"cheapest\"", "\"objective\": \"best\"")),
+              HasSubstr("objective: expected one of fastest, smallest, cheapest"));
+}
+
 TEST(Answer, HasOtherSets) {
   AnswerFile file = example();
   file.path = "m.answer.json";
@@ -254,8 +268,10 @@ TEST(Answer, HasOtherSets) {
   EXPECT_THAT(fastest.run_options, ElementsAre("--trt", "--layer-precisions", "Add:float32", "third:bfloat16",
                                                "asked:float32", "own:float16", "--fusion", "none"));
   EXPECT_EQ(fastest.answer.time_us, 8);
+  EXPECT_EQ(fastest.answer.objective, Objective::kFastest);
   EXPECT_EQ(fastest.answer.cost_share, 0.5);
   EXPECT_THAT(fastest.answer.message, HasSubstr("fastest"));
+  EXPECT_EQ(with_trial(file, 1).answer.objective, std::nullopt);
   // Without layers there is no option.
   file.answer.trials[0].raised = {};
   file.answer.kept.pop_back();
@@ -298,6 +314,7 @@ TEST(AnswerText, SaysWhatCounts) {
                               "1 of 2 pass\n"));
   EXPECT_THAT(text, HasSubstr("Cost: 3.1 % of the multiply-adds stay in higher precision; estimated on h200: 12.5 us, "
                               "all in the highest precision 20 ms, all in the lowest 10 us\n"));
+  EXPECT_THAT(text, HasSubstr("Chosen for: the fewest multiply-adds (cheapest)\n"));
   EXPECT_THAT(text, HasSubstr("Spent: 7 evaluations and 1 of the held-out samples in 0.1 s\n"));
   EXPECT_THAT(text, HasSubstr("    ulpscope run 'my model.onnx' --trt --fp16 --layer-precisions Add:float32 "
                               "'a b:float16'"));

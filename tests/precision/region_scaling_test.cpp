@@ -131,7 +131,8 @@ TEST(RegionScaling, RefusesEditsOfOtherNetworks) {
   const auto refusal = [&](const ScaleEdit& edit) -> std::string {
     try {
       Network copy = *network;
-      apply_region_scaling(copy, Repair{"scale", "large", 0, "", {}, {edit}});
+      std::map<std::string, float> scales;
+      apply_region_scaling(copy, scales, Repair{"scale", "large", 0, "", {}, {edit}});
     } catch (const Error& e) {
       return e.what();
     }

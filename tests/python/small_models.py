@@ -39,6 +39,22 @@ def uneven(path: pathlib.Path, samples: int = 8) -> list[dict[str, np.ndarray]]:
     return [{"x": np.random.default_rng(i).uniform(-1, 1, (4, N)).astype(np.float32)} for i in range(samples)]
 
 
+def beyond_fp16(path: pathlib.Path, samples: int = 8) -> list[dict[str, np.ndarray]]:
+    """x -> MatMul -> MatMul -> MatMul: up to 1e6 between the first two, which float16 does not hold."""
+    random = np.random.default_rng(5)
+    nodes = [
+        helper.make_node("MatMul", [before, f"w{i}"], [after], name)
+        for i, (before, after, name) in enumerate([("x", "a", "Up"), ("a", "b", "Down"), ("b", "y", "Last")])
+    ]
+    gains = (1e6, 1e-6, 1)
+    weights = [random.normal(0, gain * N**-0.5, (N, N)).astype(np.float32) for gain in gains]
+    constants = [numpy_helper.from_array(each, f"w{i}") for i, each in enumerate(weights)]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, N]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "beyond", infos[:1], infos[1:], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return [{"x": np.random.default_rng(i).uniform(-1, 1, (4, N)).astype(np.float32)} for i in range(samples)]
+
+
 def fresh(samples: int = 3) -> list[dict[str, np.ndarray]]:
     """For `uneven`; none of its own."""
     return [{"x": np.random.default_rng(100 + i).uniform(-1, 1, (4, N)).astype(np.float32)} for i in range(samples)]

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import onnx
 import pytest
-from small_models import TASK, masked_attention, run_program, same_but_for_time, save_inputs
+from small_models import TASK, beyond_fp16, masked_attention, run_program, same_but_for_time, save_inputs
 
 import ulpscope
 
@@ -38,6 +38,7 @@ def test_python_cpp_and_the_program_give_the_same_answer(program, folder, sample
     )  # fmt: skip
     theirs = (folder / "m.fp16.answer.json").read_text()
     answer = ulpscope.search("m.onnx", "in.json", **TASK)
+    assert answer.objective == "smallest"
     assert same_but_for_time(answer.to_json()) == same_but_for_time(theirs)
     assert [layer.name for layer in answer.layers] == ["Raise", "Lower"] == answer.nodes_to_exclude
     if (cpp := functions_cli(program, folder, "fp16", "--threshold", "0.002")) is not None:
@@ -80,6 +81,32 @@ def test_the_same_with_int8_repairs_and_calibration(program, folder):
     answer.save("mine.json")
     assert pathlib.Path("mine.calibration.cache").read_text() == theirs
     assert "--repairs mine.json" in " ".join(ulpscope.Answer.load("mine.json").to_dict()["run_options"])
+
+
+def test_regions_are_scaled_for_what_leaves_int8(program, folder):
+    samples = beyond_fp16(folder / "m.onnx")
+    weights = [onnx.numpy_helper.to_array(each).astype(np.float64) for each in onnx.load(folder / "m.onnx").graph.initializer]
+    save_inputs(folder / "in.json", samples)
+    task = {"fallback": ["float16", "float32"], "threshold": 0.004, "objective": "smallest"}
+    answer = ulpscope.search("m.onnx", "in.json", ["int8", "fp16"], **task)
+    assert answer.verdict == "found" and [repair.kind for repair in answer.repairs] == ["scale"]
+    assert {layer.precision for layer in answer.layers} == {"fp16"}
+    plain = ulpscope.search("m.onnx", "in.json", ["int8", "fp16"], repair=False, **task)
+    assert "fp32" in {layer.precision for layer in plain.layers}
+    run_program(
+        program, folder, "precision", "search", "m.onnx", "--int8", "--precision", "float16", "float32", "--load-inputs",
+        "in.json", "--metric", "rel-l2", "--threshold", "0.004", "--objective", "smallest", "--no-journal",
+    )  # fmt: skip
+    assert same_but_for_time(answer.to_json()) == same_but_for_time((folder / "m.fp16-int8.answer.json").read_text())
+    # By NumPy in float64: the engine of the answer, and one with every layer in int8, whose scales the repair moves.
+    exact = [each["x"] @ weights[0] @ weights[1] @ weights[2] for each in samples]
+    engine = ulpscope.Engine("m.onnx", answer=answer)
+    for sample, y in zip(samples, exact):
+        assert np.linalg.norm(engine.run(sample)["y"] - y) <= 0.004 * np.linalg.norm(y)
+    low = ulpscope.Engine("m.onnx", answer=answer.at(next(t for t in answer.trials if not t.layers)))
+    for sample, y in zip(samples, exact):
+        assert 0.004 * np.linalg.norm(y) < np.linalg.norm(low.run(sample)["y"] - y) < 0.1 * np.linalg.norm(y)
+    assert ulpscope.verify("m.onnx", answer, samples).used <= 1
 
 
 class Reader:
@@ -293,6 +320,7 @@ def test_the_curve_and_other_trials(folder, samples):
     assert [(p.time_us, p.used, p.raised) for p in curve] == [tuple(p) for p in answer.to_dict()["curve"]]
     for trial in answer.trials:
         other = answer.at(trial)
+        assert other.objective is None
         assert {(layer.name, layer.precision) for layer in other.layers} == set(trial.layers)
         engine = ulpscope.Engine("m.onnx", answer=other)
         raised = {layer.name for layer in engine.layers if layer.precision == "fp32" and layer.op != "Constant"}

@@ -222,6 +222,7 @@ def _compare(answers: Sequence[Json]) -> str:
         rows.append((name, [str(tell(each)) for each in documents]))
 
     add("Verdict", lambda a: _VERDICTS[a["verdict"]][1])
+    add("Objective", lambda a: a.get("objective") or "–")
     add("Precisions", lambda a: ", ".join(a["precisions"]))
     add("Tolerance", lambda a: f"{a['criterion']}, at {short(number(a['margin']))} of it")
     add("Layers kept higher", lambda a: f"{len(a['layers']):,} of {a['candidates']:,}")
@@ -369,6 +370,7 @@ def _about(answer: Json, source: str) -> str:
         ("Allowed", ", ".join(answer["precisions"])),
         ("Fusion", answer["fusion"]),
         ("Tolerance", f"{answer['criterion']}, searched at {short(number(answer['margin']))} of it"),
+        ("Objective", answer.get("objective")),
         ("Target", answer["target"]),
         ("Spent", f"{time} in {short(number(answer['seconds']))} s"),
     ]
