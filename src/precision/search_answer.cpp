@@ -115,8 +115,7 @@ void Search::warn_of_launches() const {
   if (options_.objective == Objective::kFastest && share >= kAlone)
     log_warning(fmt::format(
         "[search] {:.0f} % of the estimated time on {} is launch overhead, which no precision changes: which layers "
-        "are "
-        "fast is decided by casts and fusions alone; try larger inputs, another --target, or --objective smallest",
+        "are fast is decided by casts and fusions alone; try larger inputs, another --target, or --objective smallest",
         100 * share, options_.build.target));
 }
 
@@ -156,8 +155,7 @@ std::string Search::sentence(const Answer& answer, const std::string& ended) con
       if (fails_untouched_)
         return fmt::format(
             "{} of {} layers pass the samples of the search, but {} of {} untouched ones fail ({:.4g} of the "
-            "tolerance); "
-            "try more samples{}",
+            "tolerance); try more samples{}",
             answer.kept.size(), answer.candidates, answer.held_out_samples - answer.held_out_passed,
             answer.held_out_samples, answer.held_out ? answer.held_out->used : 0, after);
       return fmt::format("The held-out samples fail whatever is raised ({:.4g} of the tolerance){}",
