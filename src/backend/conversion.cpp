@@ -32,32 +32,18 @@ class QuantizeKernel final : public Kernel {
     const bool bytes = form_ == IntegerForm::kBytes;
     const DataType type = !bytes ? DataType::kFloat32 : low_ < 0 ? DataType::kInt8 : DataType::kUInt8;
     if (!*outputs[0]) *outputs[0] = Tensor(type, in.shape());
-    constexpr std::int64_t kGrain = 1 << 15;
-    parallel_for(in.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(in.size(), items_per_task(in.size(), 1), [&](std::int64_t begin, std::int64_t end) {
       const float* from = in.data<float>() + begin;
+      const auto count = static_cast<std::size_t>(end - begin);
       if (bytes)
-        write_bytes(from, static_cast<std::uint8_t*>(outputs[0]->raw()) + begin, end - begin);
+        quantize_bytes(from, static_cast<std::uint8_t*>(outputs[0]->raw()) + begin, count, scale_, low_, high_);
       else
-        write_floats(from, outputs[0]->data<float>() + begin, end - begin);
+        quantize_array(from, outputs[0]->data<float>() + begin, count, scale_, low_, high_,
+                       form_ == IntegerForm::kDequantized);
     });
   }
 
  private:
-  void write_floats(const float* in, float* out, std::int64_t count) const {
-    quantize_array(in, out, static_cast<std::size_t>(count), scale_, low_, high_, form_ == IntegerForm::kDequantized);
-  }
-  void write_bytes(const float* in, std::uint8_t* out, std::int64_t count) const {
-    constexpr std::int64_t kBlock = 512;
-    float integers[kBlock];
-    for (std::int64_t first = 0; first < count; first += kBlock) {
-      const std::int64_t some = std::min(kBlock, count - first);
-      write_floats(in + first, integers, some);
-      // Two's complement: the bytes of int8, too.
-      for (std::int64_t i = 0; i < some; ++i)
-        out[first + i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(integers[i]));
-    }
-  }
-
   const float scale_, low_, high_;
   const IntegerForm form_;
 };

@@ -104,7 +104,9 @@ void widen_f16(const std::uint16_t* in, float* out, std::size_t count) noexcept;
 /// are held in float32. `dequantize`: times scale again. `in` may equal `out`. REQUIRES: |low|, |high| < 2^22.
 void quantize_array(const float* in, float* out, std::size_t count, float scale, float low, float high,
                     bool dequantize) noexcept;
-/// The same with a scale per element, integers only.
+/// The integers as bytes: int8, or uint8 where low is 0.
+void quantize_bytes(const float* in, std::uint8_t* out, std::size_t count, float scale, float low, float high) noexcept;
+/// As quantize_array with a scale per element, integers only.
 void quantize_columns(const float* in, float* out, std::size_t count, const float* scales, float low,
                       float high) noexcept;
 /// largest[i] = max(largest[i], |in[i]|); NaN is left out.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -124,6 +125,32 @@ TEST(Rounding, ColumnsAreQuantizedAsValuesByThemselves) {
       EXPECT_EQ(largest[i], std::isnan(in[i]) ? 0.0f : std::fabs(in[i]));
     }
   }
+}
+
+TEST(Rounding, BytesAreTheNearestIntegersOfQuotients) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 60);
+  for (std::size_t count : {0u, 1u, 15u, 16u, 17u, 200u})
+    for (const bool is_unsigned : {false, true}) {
+      const float scale = std::fabs(normal(random)) / 100 + 1e-3f, low = is_unsigned ? 0 : -128;
+      std::vector<float> in(count);
+      for (std::size_t i = 0; i < count; ++i) in[i] = normal(random);
+      const float special[] = {NAN, INFINITY, -INFINITY, -0.0f, 2.5f * scale, -3.5f * scale, 1e-40f, 1e30f};
+      for (std::size_t i = 0; i < std::min<std::size_t>(count, 8); ++i) in[count - 1 - i] = special[i];
+      std::vector<std::uint8_t> out(count + 1, 77);
+      quantize_bytes(in.data(), out.data(), count, scale, low, low + 255);
+      EXPECT_EQ(out[count], 77);
+      for (std::size_t i = 0; i < count; ++i) {
+        // Of a float32 quotient; std::nearbyint rounds ties to even.
+        const double quotient = in[i] / scale;
+        const double integer = std::isnan(quotient) ? 0 : std::nearbyint(quotient);
+        const double expected = std::clamp<double>(integer, low, low + 255);
+        const double got = is_unsigned ? out[i] : static_cast<std::int8_t>(out[i]);
+        EXPECT_EQ(got, expected) << in[i] << " / " << scale;
+      }
+    }
 }
 
 }  // namespace

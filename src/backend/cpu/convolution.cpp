@@ -33,8 +33,8 @@ Dims minus_one(Dims dims) {
   return dims;
 }
 
-memory::desc image(const Shape& shape) {
-  return memory::desc(image_dims(shape), DataKind::f32, memory::format_tag::nhwc);
+memory::desc image(const Shape& shape, DataType type = DataType::kFloat32) {
+  return memory::desc(image_dims(shape), data_kind(type), memory::format_tag::nhwc);
 }
 
 /// Padding at the end as oneDNN wants it: what is needed for exactly this output (it may be negative).
@@ -68,13 +68,13 @@ memory::desc weights_desc(const ConvolutionSpec& spec) {
   const Shape& w = spec.kernel;
   Dims dims = spatial({w.begin() + 2, w.end()}, 1);
   dims.insert(dims.begin(), {spec.groups, w[0] / spec.groups, w[1]});
-  return strided(dims, ops::strides_of(dims));
+  return memory::desc(dims, spec.type == DataType::kFloat32 ? DataKind::f32 : DataKind::s8, ops::strides_of(dims));
 }
 
 memory::desc without_groups(const memory::desc& desc, std::int64_t groups) {
   if (groups != 1) return desc;
   const Dims dims = desc.get_dims(), strides = desc.get_strides();
-  return strided({dims.begin() + 1, dims.end()}, {strides.begin() + 1, strides.end()});
+  return memory::desc({dims.begin() + 1, dims.end()}, desc.get_data_type(), {strides.begin() + 1, strides.end()});
 }
 
 /// oneDNN's "brgconv" chooses its blocks by the number of threads, and "gemm" what to share out, wherever there are few
@@ -106,7 +106,7 @@ auto choose_convolution(const ConvolutionSpec& spec, const MakeDesc& make, bool&
     auto desc = make();
     bool more = true;
     while (more && may_split_by_threads(name(desc), spec)) more = desc.next_impl();
-    one_thread = !more || name(desc).starts_with("ref") || is_for_one_thread(operations_of(spec));
+    one_thread = !more || name(desc).starts_with("ref");
     if (!one_thread && name(desc).find("gemm") == std::string_view::npos) return desc;
     const ScopedThreads single(1);
     auto alone = make();
@@ -125,10 +125,10 @@ struct ConvolutionDescs {
 
 ConvolutionDescs descs_of(const ConvolutionSpec& spec) {
   ConvolutionDescs d;
-  d.source = image(spec.input);
+  d.source = image(spec.input, spec.type);
   d.target = image(spec.output);
   d.weights = without_groups(weights_desc(spec), spec.groups);
-  d.any = memory::desc(d.weights.get_dims(), DataKind::f32, memory::format_tag::any);
+  d.any = memory::desc(d.weights.get_dims(), d.weights.get_data_type(), memory::format_tag::any);
   if (spec.bias) d.bias = memory::desc({spec.output[1]}, DataKind::f32, memory::format_tag::x);
   const Dims kernel{d.weights.get_dims()[d.weights.get_dims().size() - 2], d.weights.get_dims().back()};
   d.strides = spatial(spec.strides, 1);
@@ -177,13 +177,16 @@ std::unique_ptr<Kernel> primitive_kernel(const ConvolutionSpec& spec, const Conv
 template <typename Primitive, typename MakeDesc>
 std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const ConvolutionDescs& d,
                                            const ObjectCache& cache, const MakeDesc& make) {
+  // Chosen as one thread chooses: with its bits.
+  const bool small = is_for_one_thread(operations_of(spec));
+  std::optional<ScopedThreads> single;
+  if (small) single.emplace(1);
   bool one_thread = false;
   const auto desc = choose_convolution(spec, make, one_thread);
   if (!desc) return nullptr;  // The reference kernel takes over.
-  std::optional<ScopedThreads> single;
   if (one_thread) single.emplace(1);
   auto kernel = primitive_kernel<Primitive>(spec, d, cache, *desc);
-  if (one_thread) return std::make_unique<OneThreadKernel>(std::move(kernel));
+  if (small || one_thread) return std::make_unique<OneThreadKernel>(std::move(kernel));
   return kernel;
 }
 
@@ -342,6 +345,23 @@ std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const Convol
   }
 }
 
+/// Sums of integers are exact: nothing depends on threads.
+std::unique_ptr<Kernel> make_byte_convolution(const ConvolutionSpec& spec, const ConvolutionDescs& d,
+                                              const ObjectCache& cache) {
+  std::optional<ScopedThreads> single;
+  if (is_for_one_thread(operations_of(spec))) single.emplace(1);
+  try {
+    auto desc = forward_desc(spec, d);
+    while (std::string_view(desc.impl_info_str()).find("vnni") == std::string_view::npos)
+      if (!desc.next_impl()) return nullptr;
+    auto kernel = primitive_kernel<dnnl::convolution_forward>(spec, d, cache, desc);
+    if (single) return std::make_unique<OneThreadKernel>(std::move(kernel));
+    return kernel;
+  } catch (const dnnl::error&) {
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
@@ -349,6 +369,7 @@ std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, con
   using Backward = dnnl::convolution_backward_data;
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
   const ConvolutionDescs d = descs_of(spec);
+  if (spec.type != DataType::kFloat32) return make_byte_convolution(spec, d, cache);
   if (!spec.transposed) {
     if (auto pieces = make_in_pieces(spec, d, cache)) return pieces;
     return convolution_kernel<Forward>(spec, d, cache, [&] { return forward_desc(spec, d); });

@@ -215,6 +215,16 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   return true;
 }
 
+/// By instructions for bytes, where the processor has them. Nothing where it does not pay, or sums could overflow.
+std::unique_ptr<Kernel> Lowering::make_byte_convolution(ConvolutionSpec spec, const Quantization& x,
+                                                        const Tensor& integers, const std::string& key) {
+  if (spec.transposed || !multiplies_bytes(num_elements(spec.kernel) / spec.kernel[0])) return nullptr;
+  spec.type = x.is_unsigned ? DataType::kUInt8 : DataType::kInt8;
+  spec.weights = [integers] { return integers.cast(DataType::kInt8); };
+  spec.key = key + "|bytes";
+  return make_convolution_kernel(spec, object_cache());
+}
+
 bool Lowering::lower_integer_convolution(const ProductKernel& kernel, ConvolutionSpec spec) {
   const Layer& l = layer(kernel.layer);
   const Quantization& x = kernel.operands[0].quantization;
@@ -222,15 +232,21 @@ bool Lowering::lower_integer_convolution(const ProductKernel& kernel, Convolutio
   const std::string key = fmt::format("{}{}|{}", weights_.scope(), kernel.layer.number(), spec.key);
   const auto weights =
       constants_.integer_weights(l, weights_.get(spec.key, spec.weights), key, kernel.normalization != kNone);
-  const std::vector<Tensor> parts = exact_parts(l, weights->integers, x, key);
   std::vector<std::unique_ptr<Kernel>> kernels;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    spec.weights = [part = parts[i]] { return part; };
-    spec.key = fmt::format("{}|int8 {} of {}", key, i, parts.size());
-    kernels.push_back(make_convolution_kernel(spec, object_cache()));
-    if (kernels.back() == nullptr) return false;
+  IntegerForm form = IntegerForm::kBytes;
+  if (auto made = make_byte_convolution(spec, x, weights->integers, key)) {
+    kernels.push_back(std::move(made));
+  } else {
+    form = IntegerForm::kFloats;
+    const std::vector<Tensor> parts = exact_parts(l, weights->integers, x, key);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      spec.weights = [part = parts[i]] { return part; };
+      spec.key = fmt::format("{}|int8 {} of {}", key, i, parts.size());
+      kernels.push_back(make_convolution_kernel(spec, object_cache()));
+      if (kernels.back() == nullptr) return false;
+    }
   }
-  const int input = read_integers(kernel.operands[0], Layout::kChannelsLast, IntegerForm::kFloats, kernel.layer);
+  const int input = read_integers(kernel.operands[0], Layout::kChannelsLast, form, kernel.layer);
   Results results;
   results.layout = Layout::kChannelsLast;
   results.slot = add_integer_parts(std::move(kernels), {input}, kernel.epilogue.domain, kernel.layer);

@@ -127,6 +127,8 @@ class Lowering {
   void add_addend(const ProductKernel& kernel, const ops::MatrixForm& form, const Operand& c, Results& results);
   bool lower_convolution(const ProductKernel& kernel);
   bool lower_integer_convolution(const ProductKernel& kernel, ConvolutionSpec spec);
+  std::unique_ptr<Kernel> make_byte_convolution(ConvolutionSpec spec, const Quantization& x, const Tensor& integers,
+                                                const std::string& key);
   /// The operator's reference kernel on the prepared operands.
   void lower_reference_product(const ProductKernel& kernel);
   /// Runs what is left of the epilogue, in place.

@@ -32,6 +32,11 @@ inline dnnl::stream& stream_of_thread() {
   return stream;
 }
 
+/// Of float32, int8 or uint8.
+inline memory::data_type data_kind(DataType type) {
+  return type == DataType::kInt8 ? DataKind::s8 : type == DataType::kUInt8 ? DataKind::u8 : DataKind::f32;
+}
+
 inline memory::desc strided(const Dims& dims, const Dims& strides) {
   return memory::desc(dims, DataKind::f32, strides);
 }

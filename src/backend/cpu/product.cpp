@@ -27,10 +27,6 @@ namespace {
 
 using namespace onednn;
 
-memory::data_type data_kind(DataType type) {
-  return type == DataType::kInt8 ? DataKind::s8 : type == DataType::kUInt8 ? DataKind::u8 : DataKind::f32;
-}
-
 /// As MatMulSpec::panels_b says.
 bool is_in_panels(const memory::desc& desc) {
   const Dims padded = desc.get_padded_dims();

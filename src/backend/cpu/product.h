@@ -51,8 +51,11 @@ struct ConvolutionSpec {
   Shape input, output;  ///< Logical, [n, c, spatial...] with one or two spatial dimensions.
   std::vector<std::int64_t> strides, dilations, pads_begin, pads_end;
   std::int64_t groups = 1;
-  bool transposed = false;       ///< ConvTranspose: weights are [c_in, c_out / groups, kernel...].
-  Shape kernel;                  ///< Of the weights.
+  bool transposed = false;  ///< ConvTranspose: weights are [c_in, c_out / groups, kernel...].
+  Shape kernel;             ///< Of the weights.
+  /// Of the input: float32, or int8 or uint8 with weights in int8: the exact sums, rounded to float32 once. The latter
+  /// only for a convolution of bytes that has neither bias nor post_ops and is not transposed.
+  DataType type = DataType::kFloat32;
   ConstantSource weights;        ///< Rounded.
   Tensor bias;                   ///< Rounded; a transposed one has none, others may.
   std::string key;               ///< Names the weights and the bias with everything done to them.
@@ -60,7 +63,7 @@ struct ConvolutionSpec {
 };
 
 /// Inputs of the kernel: x, then one tensor per kAddTensor. All activations are channels last.
-/// Nothing when oneDNN has no such convolution.
+/// Nothing when oneDNN has no such convolution; of bytes, none with instructions for them.
 std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, const ObjectCache& cache);
 
 }  // namespace ulpscope::cpu

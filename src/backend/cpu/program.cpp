@@ -54,6 +54,7 @@ struct Access {
   std::int64_t row = 0, column = 0;
   Rounding rounding = Rounding::kNone;
   int target = -1;
+  bool repeated = false;  ///< See is_repeated().
 };
 
 }  // namespace
@@ -82,6 +83,7 @@ class ProgramKernel final : public Kernel {
     const std::int64_t tiles = outer_count_ * row_tiles * column_tiles;
     parallel_for(tiles, items_per_task(tiles, tile_rows_ * tile_columns_), [&](std::int64_t begin, std::int64_t end) {
       Scratch& scratch = scratch_for_thread();
+      load_repeated(in, scratch);
       for (std::int64_t tile = begin; tile < end; ++tile) {
         const std::int64_t column_tile = tile % column_tiles;
         const std::int64_t row_tile = tile / column_tiles % row_tiles;
@@ -190,7 +192,11 @@ class ProgramKernel final : public Kernel {
         free.pop_back();
       }
     };
-    for (const Access& access : inputs_) allocate(static_cast<std::size_t>(access.target));
+    for (Access& access : inputs_) {
+      allocate(static_cast<std::size_t>(access.target));
+      access.repeated = is_repeated(access);
+      if (access.repeated) last_use[access.target] = static_cast<int>(steps_.size());  // Its place is never reused.
+    }
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       allocate(static_cast<std::size_t>(steps_[s].target));
       for (int r : {steps_[s].a, steps_[s].b})
@@ -222,11 +228,9 @@ class ProgramKernel final : public Kernel {
     const std::int64_t rows = std::min(tile_rows_, rows_ - row);
     const std::int64_t columns = std::min(tile_columns_, inner_ - column);
     const std::int64_t elements = rows * columns;
-    for (std::size_t r = 0; r < registers_.size(); ++r)
-      scratch.registers[r] =
-          place_[r] < 0 ? nullptr : scratch.values.data() + static_cast<std::size_t>(place_[r]) * place_elements();
+    for (std::size_t r = 0; r < registers_.size(); ++r) scratch.registers[r] = place_of(r, scratch);
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      load(inputs_[i], in[i], outer, row, column, rows, columns, scratch);
+      if (!inputs_[i].repeated) load(inputs_[i], in[i], outer, row, column, rows, columns, scratch);
     const std::int64_t full_offset = (outer * rows_ + row) * inner_ + column;
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       const auto& step = steps_[s];
@@ -252,6 +256,31 @@ class ProgramKernel final : public Kernel {
                       outputs_[o].rounding);
       }
     }
+  }
+
+  /// One value per column: the same in all rows of all tiles. Where it lies is good enough for a single row.
+  bool is_repeated(const Access& access) const {
+    if (tile_rows_ == 1 && access.column == 1 && access.rounding == Rounding::kNone) return false;
+    return registers_[static_cast<std::size_t>(access.target)].kind == Kind::kFull && tile_columns_ == inner_ &&
+           access.row == 0 && std::ranges::all_of(access.outer, [](std::int64_t stride) { return stride == 0; });
+  }
+
+  /// What is the same for all tiles, for as many rows as one has.
+  void load_repeated(const std::vector<const float*>& in, Scratch& scratch) const {
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const Access& access = inputs_[i];
+      if (!access.repeated) continue;
+      float* const to = place_of(static_cast<std::size_t>(access.target), scratch);
+      for (std::int64_t c = 0; c < inner_; ++c) to[c] = in[i][c * access.column];
+      const std::int64_t count = tile_rows_ * inner_;
+      for (std::int64_t known = inner_; known < count; known *= 2)
+        std::copy_n(to, std::min(known, count - known), to + known);
+      if (access.rounding != Rounding::kNone) round_array(to, to, static_cast<std::size_t>(count), access.rounding);
+    }
+  }
+
+  float* place_of(std::size_t r, Scratch& scratch) const {
+    return place_[r] < 0 ? nullptr : scratch.values.data() + static_cast<std::size_t>(place_[r]) * place_elements();
   }
 
   void load(const Access& access, const float* base, std::int64_t outer, std::int64_t row, std::int64_t column,
