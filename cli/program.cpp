@@ -162,6 +162,8 @@ int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, co
       for (const auto& [option, values] : parsed.occurrences)
         if (option->support == Support::kRefused)
           throw Error(ErrorCode::kUnsupported, fmt::format("[options] {}: {}", option->names[0], option->instead));
+      for (const auto& [option, values] : parsed.occurrences)
+        if (option->check) option->check(option->names[0], values);
       return tool.run();
     });
     if (status == 0 && !console_is_sound()) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 
@@ -49,6 +50,9 @@ void InferenceArgs::declare(OptionTable& table) {
 
 void InferenceArgs::check() const {
   python.check();
+  if (postprocess_script && !postprocess.empty())
+    log_warning(
+        "Argument: '--postprocess/--postprocess-func' will be ignored since '--postprocess-func-script' was provided.");
   if (warm_up && *warm_up < 0)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --warm-up: expected 0 or more, got {}", *warm_up));
 }

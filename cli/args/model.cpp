@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "args/value_checks.h"
 #include "compare/name_values.h"
 #include "ulpscope/error.h"
 
@@ -110,9 +111,16 @@ void OnnxLoadArgs::declare(OptionTable& table, Scope scope) {
   if (scope == Scope::kSave) table.value({"--save-onnx"}, save_path, "FILE", save_help);
   table.optional_value({"--save-external-data", "--external-data-path"}, save_external_data, "FILE",
                        "Write its weights to a file beside it (default name: that of the model with .data)");
-  table.value({"--external-data-size-threshold"}, size_threshold, "BYTES",
-              "Smaller weights stay in the model (default: 1024)");
+  table
+      .value({"--external-data-size-threshold"}, size_threshold, "BYTES",
+             "Smaller weights stay in the model (default: 1024; 16e6 and 16M are numbers, too)")
+      .verify(bytes_check());
   table.flag({"--no-save-all-tensors-to-one-file"}, many_files, "Write each weight to a file of its own");
+}
+
+std::optional<std::size_t> OnnxLoadArgs::threshold() const {
+  if (!size_threshold) return std::nullopt;
+  return parse_byte_count("--external-data-size-threshold", *size_threshold);
 }
 
 ImportOptions OnnxLoadArgs::import_options() const {

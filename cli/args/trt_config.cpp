@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "args/value_checks.h"
 #include "backend/backend.h"
 #include "compare/name_values.h"
 #include "core/file.h"
@@ -31,25 +32,38 @@ void declare_ignored(OptionTable& table) {
   value("--save-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
   flag("--error-on-timing-cache-miss", "For --load-timing-cache");
   flag("--disable-compilation-cache", "Do not cache compiled code");
-  table.words({"--tactic-sources"}, Arity::kAny, "NAME", "Libraries to take tactics from").ignore(kNoMeaning);
+  table.words({"--tactic-sources"}, Arity::kAny, "NAME", "Libraries to take tactics from")
+      .ignore(kNoMeaning)
+      .verify(names_check({"cublas", "cublas_lt", "cudnn", "edge_mask_convolutions", "jit_convolutions"}));
   flag("--trt-safety-restricted", "Check for the safety subset");
   flag("--refittable", "Engine whose weights can be replaced");
   flag("--strip-plan", "Engine without its weights");
   flag("--use-dla", "Run on the deep learning accelerator");
   flag("--allow-gpu-fallback", "For --use-dla");
-  table.words({"--pool-limit", "--memory-pool-limit"}, Arity::kSome, "POOL:BYTES", "Memory limits").ignore(kNoMeaning);
+  table.words({"--pool-limit", "--memory-pool-limit"}, Arity::kSome, "POOL:BYTES", "Memory limits")
+      .ignore(kNoMeaning)
+      .verify(pools_check({"workspace", "dla_managed_sram", "dla_local_dram", "dla_global_dram", "tactic_dram",
+                           "tactic_shared_memory"}));
   table.ours();
-  value("--workspace", "BYTES", "Memory limit");
-  table.words({"--preview-features"}, Arity::kAny, "NAME", "Preview features").ignore(kNoMeaning);
-  value("--builder-optimization-level", "N", "Time to spend on building");
-  value("--hardware-compatibility-level", "LEVEL", "GPUs that the engine runs on");
-  value("--max-aux-streams", "N", "Auxiliary streams");
-  table.words({"--quantization-flags"}, Arity::kAny, "NAME", "Quantization flags").ignore(kNoMeaning);
-  value("--profiling-verbosity", "LEVEL", "Annotations in the engine");
+  value("--workspace", "BYTES", "Memory limit").verify(bytes_check());
+  table.words({"--preview-features"}, Arity::kAny, "NAME", "Preview features")
+      .ignore(kNoMeaning)
+      .verify(names_check({}));
+  value("--builder-optimization-level", "N", "Time to spend on building").whole_numbers();
+  value("--hardware-compatibility-level", "LEVEL", "GPUs that the engine runs on")
+      .verify(names_check({"none", "ampere_plus", "same_compute_capability"}));
+  value("--max-aux-streams", "N", "Auxiliary streams").whole_numbers();
+  table.words({"--quantization-flags"}, Arity::kAny, "NAME", "Quantization flags")
+      .ignore(kNoMeaning)
+      .verify(names_check({"calibrate_before_fusion"}));
+  value("--profiling-verbosity", "LEVEL", "Annotations in the engine")
+      .verify(names_check({"none", "layer_names_only", "detailed"}));
   flag("--weight-streaming", "Engine whose weights are streamed");
-  value("--runtime-platform", "NAME", "Platform that the engine runs on");
+  value("--runtime-platform", "NAME", "Platform that the engine runs on")
+      .verify(names_check({"same_as_build", "windows_amd64"}));
   flag("--direct-io", "No reformats at inputs and outputs");
-  value("--tiling-optimization-level", "LEVEL", "Time to spend on tiling");
+  value("--tiling-optimization-level", "LEVEL", "Time to spend on tiling")
+      .verify(names_check({"none", "fast", "moderate", "full"}));
 }
 
 Shape find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const std::string& name) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "args/value_checks.h"
 #include "graph/layer_choice.h"
 #include "graph/name_match.h"
 #include "ulpscope/error.h"
@@ -38,7 +39,8 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
               "Type of all inputs and outputs that --tensor-dtypes does not name and that hold floats (of a type of "
               "integers: that hold integers)");
   table.words({"--tensor-formats"}, Arity::kSome, "TENSOR:[FORMAT,..]", "Formats of inputs and outputs")
-      .ignore("tensors are handed over in row-major order");
+      .ignore("tensors are handed over in row-major order")
+      .verify(named_check("[FORMAT,..]"));
   table.words({"--all-tensor-formats"}, Arity::kSome, "FORMAT", "Formats of all inputs and outputs")
       .ignore("tensors are handed over in row-major order");
   table.list({"--trt-network-postprocess-script", "--trt-npps"}, postprocess_scripts, "FILE.py[:FUNC]",
@@ -62,12 +64,15 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
   table.words({"--load-runtime"}, Arity::kOne, "FILE", "A lean runtime").ignore("means nothing to this engine");
   table.words({"--dla-workspace-allocation-strategy"}, Arity::kOne, "NAME", "For the deep learning accelerator")
       .ignore("means nothing to this engine");
-  table.words({"--optimization-profile"}, Arity::kOne, "N", "Profile to run with").ignore("all profiles hold at once");
+  table.words({"--optimization-profile"}, Arity::kOne, "N", "Profile to run with")
+      .whole_numbers()
+      .ignore("all profiles hold at once");
   table.words({"--allocation-strategy"}, Arity::kOne, "NAME", "When activation memory is allocated")
       .ignore("memory is planned for the shapes at hand")
       .choose({"static", "profile", "runtime"});
   table.words({"--weight-streaming-budget"}, Arity::kOne, "BYTES", "For --weight-streaming")
-      .ignore("means nothing to this engine");
+      .ignore("means nothing to this engine")
+      .verify(bytes_or_percent_check());
 }
 
 void TrtNetworkArgs::apply_layer_precisions(Network& network) const {

@@ -169,14 +169,14 @@ class RunnerCode {
     }
     if (saving) {
       script_.add_import("polygraphy.backend.onnx", "SaveOnnx");
-      model = script_.loader(
-          "save_onnx", Call("SaveOnnx")
-                           .positional(model)
-                           .named("path", text_or_none(onnx.save_path))
-                           .named("external_data_path", text_or_none(onnx.save_external_data))
-                           .named("size_threshold", onnx.size_threshold ? std::to_string(*onnx.size_threshold) : "")
-                           .named("all_tensors_to_one_file", onnx.many_files ? "False" : "")
-                           .text());
+      model = script_.loader("save_onnx",
+                             Call("SaveOnnx")
+                                 .positional(model)
+                                 .named("path", text_or_none(onnx.save_path))
+                                 .named("external_data_path", text_or_none(onnx.save_external_data))
+                                 .named("size_threshold", onnx.size_threshold ? std::to_string(*onnx.threshold()) : "")
+                                 .named("all_tensors_to_one_file", onnx.many_files ? "False" : "")
+                                 .text());
     }
     return model;
   }
@@ -239,8 +239,9 @@ class RunnerCode {
     for (const std::string& word : words) {
       const auto [name, text] = split_name(word);
       if (name.empty())
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[options] {} '{}': expected <name>:<type>, got no name", option, word));
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            fmt::format("[options] Could not parse argument: {}. {} takes <name>:<type>, got no name", word, option));
       entries.push_back(fmt::format("{}: {}", python_string(name), type(text, word, option)));
     }
     return fmt::format("{{{}}}", fmt::join(entries, ", "));

@@ -101,8 +101,6 @@ class RunTool : public Tool {
     }
     if (options_.inference.postprocess_script) {
       const ScriptName script = ScriptName::parse(*options_.inference.postprocess_script, "postprocess_outputs");
-      if (!options_.inference.postprocess.empty())
-        log_warning("[options] --postprocess has no effect: --postprocess-func-script is given");
       log_info("Applying post-processing to outputs: " + script.function);
       for (auto& [name, iterations] : results)
         for (IterationResult& result : iterations) result.outputs = host.postprocess_outputs(script, result);
@@ -175,8 +173,8 @@ class RunTool : public Tool {
         const std::filesystem::path inside = from.lexically_relative(to);
         if (!inside.empty() && *inside.begin() != "..")
           throw Error(ErrorCode::kInvalidArgument,
-                      fmt::format("[options] '{}' would be written over by what is saved to '{}'; try another path for "
-                                  "what is saved",
+                      fmt::format("[options] '{}' overlaps the save path '{}', so it would be written over; try "
+                                  "another path for what is saved",
                                   path, **saved));
       }
     }
