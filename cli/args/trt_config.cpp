@@ -93,6 +93,25 @@ void TrtConfigArgs::declare_backend(OptionTable& table) {
       .choose({"auto", "cpu", "cuda", "plain"});
 }
 
+void TrtConfigArgs::declare_builder(OptionTable& table) {
+  table.value({"--save-tactics", "--save-tactic-replay"}, save_tactics, "FILE", "Write the chosen tactics (JSON)")
+      .exclude("--load-tactics");
+  table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
+      .exclude("--save-tactics");
+  table.value({"--trt-config-script"}, config_script, "FILE.py[:FUNC]",
+              "Python function `load_config(builder, network)` "
+              "that makes the configuration; the other options of this group are ignored then, but for our own");
+  table.value({"--trt-config-postprocess-script", "--trt-cpps"}, config_postprocess_script, "FILE.py[:FUNC]",
+              "Python function `postprocess_config(builder, network, config)` that edits the configuration");
+  declare_ignored(table);
+}
+
+void TrtConfigArgs::declare_capability(OptionTable& table) {
+  table.words({"--engine-capability"}, Arity::kOne, "NAME", "Restrictions on the engine")
+      .ignore(kNoMeaning)
+      .verify(names_check({"standard", "safety", "dla_standalone"}));
+}
+
 void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
   table.section("TensorRT Builder Configuration", "what the engine is built for.");
   declare_profiles(table);
@@ -122,16 +141,7 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
               "IInt8MinMaxCalibrator (max) or IInt8LegacyCalibrator (percentile)");
   table.value({"--quantile"}, quantile, "Q",
               "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
-  table.value({"--save-tactics", "--save-tactic-replay"}, save_tactics, "FILE", "Write the chosen tactics (JSON)")
-      .exclude("--load-tactics");
-  table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
-      .exclude("--save-tactics");
-  table.value({"--trt-config-script"}, config_script, "FILE.py[:FUNC]",
-              "Python function `load_config(builder, network)` "
-              "that makes the configuration; the other options of this group are ignored then, but for our own");
-  table.value({"--trt-config-postprocess-script", "--trt-cpps"}, config_postprocess_script, "FILE.py[:FUNC]",
-              "Python function `postprocess_config(builder, network, config)` that edits the configuration");
-  declare_ignored(table);
+  declare_builder(table);
 
   table.section("Ulpscope Engine", "what ulpscope has beyond TensorRT.");
   table.ours()

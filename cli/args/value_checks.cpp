@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
-#include "args/search.h"
 #include "compare/name_values.h"
 #include "ulpscope/error.h"
 
@@ -41,9 +41,17 @@ NameAndText split_named(std::string_view option, const std::string& word, std::s
 
 }  // namespace
 
-std::size_t parse_byte_count(std::string_view option, const std::string& text) try {
-  return parse_bytes(option, text);
-} catch (const Error&) {
+std::size_t parse_byte_count(std::string_view option, const std::string& text) {
+  double value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string suffix = lower(std::string(rest, text.data() + text.size()));
+  const double factor = suffix.empty()  ? 1
+                        : suffix == "k" ? 0x1p10
+                        : suffix == "m" ? 0x1p20
+                        : suffix == "g" ? 0x1p30
+                                        : 0;
+  if (error == std::errc() && factor > 0 && value >= 0 && value * factor < 0x1p62)
+    return static_cast<std::size_t>(value * factor);
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("[options] Could not convert {} to a number of bytes; {} takes bytes such as 16000000, 16e6 "
                           "or 16M",

@@ -10,7 +10,8 @@
 
 namespace ulpscope::cli {
 
-/// As parse_bytes(), for options of Polygraphy: the message begins with what scripts look for.
+/// "16", "16e6", "2.5G", as Polygraphy reads numbers of bytes; factors are powers of 1024. Throws Error, of which the
+/// message begins with what scripts look for.
 std::size_t parse_byte_count(std::string_view option, const std::string& text);
 
 /// A number of bytes.
