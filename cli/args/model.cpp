@@ -17,6 +17,9 @@ void ModelArgs::declare(OptionTable& table, bool required, bool shapes) {
       required);
   table.value({"--model-type"}, type_name, "TYPE", "Type of the model, where the extension does not tell")
       .choose({"frozen", "keras", "ckpt", "onnx", "engine", "uff", "trt-network-script", "caffe"});
+  table.ours();
+  table.words({"--trt-network-func-name"}, Arity::kOne, "FUNC", "Older form of MODEL as FILE.py:FUNC")
+      .names_function_of("MODEL");
   if (!shapes) return;
   table.list({"--input-shapes", "--inputs"}, input_shapes, "NAME:[D0,D1,..]",
              "Shapes of the generated inputs. "
@@ -25,8 +28,14 @@ void ModelArgs::declare(OptionTable& table, bool required, bool shapes) {
 
 std::filesystem::path ModelArgs::path() const {
   // A colon without a script before it belongs to the file's name.
-  const std::size_t colon = model->rfind(".py:");
-  return colon == std::string::npos ? *model : model->substr(0, colon + 3);
+  if (const std::size_t colon = model->rfind(".py:"); colon != std::string::npos) return model->substr(0, colon + 3);
+  std::error_code ignored;
+  if (std::filesystem::exists(*model, ignored)) return *model;
+  // As for Polygraphy: what stands behind a model says nothing.
+  for (const std::string_view extension : {".onnx:", ".engine:", ".plan:"})
+    if (const std::size_t at = model->rfind(extension); at != std::string::npos)
+      return model->substr(0, at + extension.size() - 1);
+  return *model;
 }
 
 ModelType ModelArgs::type() const {

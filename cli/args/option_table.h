@@ -48,7 +48,10 @@ struct Option {
   std::vector<std::string> choices;
   bool integers = false;  ///< Each value of a list must be an integer.
   OptionCheck check;      ///< What else the values must be; empty: anything.
-  std::string excludes;   ///< Canonical name of the option that must not be given too.
+  /// Its value is the function of the script in the value of this option, or of the positional argument: ":value"
+  /// goes behind that.
+  std::string function_of;
+  std::string excludes;  ///< Canonical name of the option that must not be given too.
   Support support = Support::kDone;
   std::string instead;  ///< Why it is ignored or refused, and what to use.
   /// Not an option of Polygraphy: never makes an abbreviation of one of Polygraphy's options ambiguous.
@@ -63,6 +66,7 @@ struct Option {
   Option& choose(std::vector<std::string> values) { return choices = std::move(values), *this; }
   Option& whole_numbers() { return integers = true, *this; }
   Option& verify(OptionCheck by) { return check = std::move(by), *this; }
+  Option& names_function_of(std::string name) { return function_of = std::move(name), *this; }
   Option& exclude(std::string name) { return excludes = std::move(name), *this; }
   Option& ignore(std::string why) { return support = Support::kIgnored, instead = std::move(why), *this; }
   Option& refuse(std::string why) { return support = Support::kRefused, instead = std::move(why), *this; }

@@ -103,6 +103,9 @@ void TrtConfigArgs::declare_builder(OptionTable& table) {
               "that makes the configuration; the other options of this group are ignored then, but for our own");
   table.value({"--trt-config-postprocess-script", "--trt-cpps"}, config_postprocess_script, "FILE.py[:FUNC]",
               "Python function `postprocess_config(builder, network, config)` that edits the configuration");
+  table.ours();
+  table.words({"--trt-config-func-name"}, Arity::kOne, "FUNC", "Older form of --trt-config-script FILE.py:FUNC")
+      .names_function_of("--trt-config-script");
   declare_ignored(table);
 }
 

@@ -40,6 +40,10 @@ class InspectModelTool : public Tool {
               "layers: nodes or layers with inputs and outputs; attrs: their attributes too; weights: values of "
               "weights (with layers, of each layer's)")
         .choose({"layers", "attrs", "weights"});
+    table.ours()
+        .value({"--mode"}, mode_, "MODE",
+               "Older form of --show: basic is layers, attrs is layers attrs, full is layers attrs weights")
+        .choose({"none", "basic", "attrs", "full"});
     table.value({"--convert-to", "--display-as"}, convert_to_, "FORMAT", "Show the engine instead of the ONNX file")
         .choose({"trt"});
     table.ours().flag({"--json"}, json_, "Print a JSON object (docs/formats.md) instead; log lines go to stderr");
@@ -58,6 +62,9 @@ class InspectModelTool : public Tool {
   }
 
   int run() override {
+    if (show_.empty() && mode_ == "basic") show_ = {"layers"};
+    if (show_.empty() && mode_ == "attrs") show_ = {"layers", "attrs"};
+    if (show_.empty() && mode_ == "full") show_ = {"layers", "attrs", "weights"};
     if (json_) move_log_to_stderr();
     const ModelArgs& model = options_.model;
     model.check_exists();
@@ -127,7 +134,7 @@ class InspectModelTool : public Tool {
 
   RunOptions options_;
   std::vector<std::string> show_;
-  std::optional<std::string> convert_to_;
+  std::optional<std::string> convert_to_, mode_;
   bool json_ = false;
 };
 

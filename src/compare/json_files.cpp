@@ -211,7 +211,7 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   for (const auto& entry : std::filesystem::directory_iterator(path))
     if (entry.path().extension() == ".json") files.push_back(entry.path());
   std::ranges::sort(files);
-  if (files.empty()) throw Error(ErrorCode::kNotFound, "[load] " + path.string() + ": the folder has no *.json files");
+  if (files.empty()) throw Error(ErrorCode::kNotFound, "[load] " + path.string() + ": No per-iteration files (*.json) are in this folder");
   return files;
 }
 

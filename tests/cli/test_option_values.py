@@ -97,3 +97,43 @@ def test_thresholds_have_units(run, identity, tmp_path):
                    "--external-data-size-threshold", threshold).code == 0
         written = onnx.load(tmp_path / f"{threshold}.onnx", load_external_data=False).graph.initializer[0]
         assert (written.data_location == TensorProto.EXTERNAL) is outside, threshold
+
+
+def test_functions_of_scripts_in_older_words(run, identity, tmp_path):
+    (tmp_path / "s.py").write_text("""
+import numpy as np
+import tensorrt as trt
+from polygraphy import func
+from polygraphy.backend.trt import CreateConfig, CreateNetwork
+
+
+@func.extend(CreateNetwork())
+def define(builder, network):
+    out = network.add_identity(network.add_input("x", dtype=trt.float32, shape=(1, 1, 2, 2))).get_output(0)
+    out.name = "defined"
+    network.mark_output(out)
+
+
+@func.extend(CreateConfig())
+def configure(config):
+    config.set_flag(trt.BuilderFlag.FP16)
+
+
+def feed():
+    yield {"x": np.full((1, 1, 2, 2), 6.5, np.float32)}
+""")
+    older = ["--data-loader-script", "s.py", "--data-loader-func-name", "feed", "--trt-config-script", "s.py", "--trt-config-func-name=configure"]
+    newer = ["--data-loader-script", "s.py:feed", "--trt-config-script", "s.py:configure"]
+    for model, words in ((["s.py", "--trt-network-func-name", "define"], older), (["s.py:define"], newer)):
+        outcome = run("run", *model, "--trt", *words, "--save-engine", "e.engine", "--save-outputs", "o.json")
+        assert outcome.code == 0, outcome
+        shown = run("inspect", "data", "o.json", "--show-values").out
+        assert "defined" in shown and "6.5" in shown, shown
+        assert "Precisions: fp32, fp16" in run("inspect", "model", "e.engine").out
+    alone = run("run", identity, "--trt", "--data-loader-func-name", "feed")
+    assert alone.code == 2 and "argument --data-loader-func-name: expected --data-loader-script too" in alone.err, alone
+
+
+def test_what_stands_behind_a_model_says_nothing(run, polygraphy, identity):
+    ours, theirs = run("run", f"{identity}:function", "--trt"), polygraphy("run", f"{identity}:function", "--onnxrt")
+    assert ours.code == theirs.code == 0, (ours, theirs)
