@@ -190,3 +190,83 @@ def test_generated_data_is_the_real_modules():
     ours = run(code)
     if pytest.importorskip("importlib.util").find_spec("polygraphy"):
         assert run(code, shims=False).splitlines()[-1] == ours.splitlines()[-1]
+
+
+CONFIGS = """
+    import sys, tensorrt as trt
+    from polygraphy.backend.trt import CreateConfig, create_network
+    F = trt.BuilderFlag
+    builder, network = create_network()
+    network.add_input("x", trt.float32, (1, 2))
+    cases = [
+        {}, dict(tactic_sources=[]), dict(tactic_sources=[trt.TacticSource.CUBLAS, trt.TacticSource.CUDNN]),
+        dict(profiling_verbosity=trt.ProfilingVerbosity.NONE), dict(engine_capability=trt.EngineCapability.SAFETY),
+        dict(hardware_compatibility_level=trt.HardwareCompatibilityLevel.AMPERE_PLUS), dict(builder_optimization_level=5),
+        dict(max_aux_streams=2), dict(use_dla=True, allow_gpu_fallback=True),
+        dict(memory_pool_limits={trt.MemoryPoolType.WORKSPACE: 39, trt.MemoryPoolType.DLA_LOCAL_DRAM: 20}),
+        dict(preview_features=[trt.PreviewFeature.PROFILE_SHARING_0806]), dict(preview_features=[]),
+        dict(quantization_flags=[trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION]),
+        dict(fp16=True, int8=True, tf32=False, bf16=True, fp8=True), dict(precision_constraints="obey"), dict(precision_constraints="prefer"),
+        dict(refittable=True, sparse_weights=True, direct_io=True, restricted=True, version_compatible=True, exclude_lean_runtime=True),
+    ]
+    for case in cases:
+        with CreateConfig(**case)(builder, network) as c:
+            print("CONFIG", c.get_tactic_sources(), c.profiling_verbosity, c.engine_capability, c.hardware_compatibility_level,
+                  c.builder_optimization_level, c.max_aux_streams, c.default_device_type, c.DLA_core,
+                  [c.get_memory_pool_limit(pool) for pool in trt.MemoryPoolType], [c.get_preview_feature(f) for f in trt.PreviewFeature],
+                  c.get_quantization_flag(trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION), sorted(f.name for f in F if c.get_flag(f)))
+"""
+
+
+def test_configs_keep_what_the_real_module_sets(tmp_path):
+    pytest.importorskip("polygraphy")
+    (tmp_path / "tensorrt").symlink_to(WORKER / "shims" / "tensorrt")
+    real = run(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + textwrap.dedent(CONFIGS), shims=False)
+    lines = [[line for line in text.splitlines() if line.startswith("CONFIG")] for text in (run(CONFIGS), real)]
+    assert len(lines[0]) == 17 and len(set(lines[0])) > 12 and lines[0] == lines[1]
+
+
+def test_objects_are_context_managers():
+    run("""
+        import tensorrt as trt
+        from polygraphy.backend.trt import Calibrator, CreateNetwork, set_tensor_formats
+        builder, network = CreateNetwork()()
+        with builder, network, builder.create_builder_config() as config, trt.OnnxParser(network, trt.Logger()) as parser:
+            out = network.add_identity(network.add_input("x", trt.float32, (1, 2))).get_output(0)
+            out.name = "y"
+            network.mark_output(out)
+            assert isinstance(config, trt.IBuilderConfig) and isinstance(parser, trt.OnnxParser)
+        set_tensor_formats((builder, network), {"x": [trt.TensorFormat.LINEAR, trt.TensorFormat.CHW4], "y": [trt.TensorFormat.HWC8]})
+        assert network.get_input(0).allowed_formats == 1 << int(trt.TensorFormat.LINEAR) | 1 << int(trt.TensorFormat.CHW4)
+        assert out.allowed_formats == 1 << int(trt.TensorFormat.HWC8)
+        calibrator = Calibrator([], BaseClass=trt.IInt8LegacyCalibrator, quantile=0.25, regression_cutoff=0.9)
+        assert isinstance(calibrator, trt.IInt8LegacyCalibrator)
+        assert (calibrator.get_quantile(), calibrator.get_regression_cutoff()) == (0.25, 0.9)
+        assert isinstance(Calibrator([]), trt.IInt8EntropyCalibrator2)
+    """)
+
+
+MODIFIED = """
+    import onnx
+    from polygraphy import constants
+    from polygraphy.backend.onnx import ModifyOutputs, modify_outputs
+    from polygraphy.exception import PolygraphyException
+    node = onnx.helper.make_node
+    infos = [onnx.helper.make_tensor_value_info(name, 1, [2]) for name in "xz"]
+    nodes = [node("Constant", [], ["c"], value_floats=[1.0, 2.0]), node("Add", ["x", "c"], ["y"]), node("Identity", ["y"], ["z"])]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", infos[:1], infos[1:]))
+    names = lambda made: [info.name for info in made.graph.output]
+    print("MADE", names(modify_outputs(model, outputs=["y"], copy=True)), names(model), names(modify_outputs(model, exclude_outputs=["z"], copy=True)))
+    print("MADE", names(ModifyOutputs(lambda: model, outputs=constants.MARK_ALL, exclude_outputs=["z"], copy=True)()))
+    print("MADE", names(modify_outputs(model, outputs=constants.MARK_ALL)), names(model))
+    try:
+        modify_outputs(model, outputs=["nothing"])
+    except PolygraphyException as error:
+        print("MADE", "outputs were not found" in str(error))
+"""
+
+
+def test_outputs_of_models_are_modified_as_by_the_real_module():
+    pytest.importorskip("polygraphy")
+    lines = [[line for line in run(MODIFIED, shims=shims).splitlines() if line.startswith("MADE")] for shims in (True, False)]
+    assert len(lines[0]) == 4 and lines[0] == lines[1]

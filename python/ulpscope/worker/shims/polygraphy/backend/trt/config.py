@@ -59,11 +59,12 @@ class CreateConfig(BaseLoader):
         "error_on_timing_cache_miss:ERROR_ON_TIMING_CACHE_MISS", "disable_compilation_cache:DISABLE_COMPILATION_CACHE",
         "weight_streaming:WEIGHT_STREAMING",
     )  # fmt: skip
-    _IGNORED = (
-        "load_timing_cache", "algorithm_selector", "tactic_sources", "profiling_verbosity", "memory_pool_limits", "preview_features",
-        "engine_capability", "builder_optimization_level", "hardware_compatibility_level", "max_aux_streams", "quantization_flags",
-        "progress_monitor", "runtime_platform", "tiling_optimization_level", "use_dla", "max_workspace_size",
+    #: Attributes of the configuration, which scripts may read again; they have no effect on ulpscope's engine.
+    _ATTRIBUTES = (
+        "algorithm_selector", "profiling_verbosity", "engine_capability", "builder_optimization_level", "hardware_compatibility_level",
+        "max_aux_streams", "progress_monitor", "runtime_platform", "tiling_optimization_level", "max_workspace_size",
     )  # fmt: skip
+    _OTHERS = ("load_timing_cache", "tactic_sources", "memory_pool_limits", "preview_features", "quantization_flags", "use_dla")
 
     def __init__(
         self,
@@ -86,10 +87,12 @@ class CreateConfig(BaseLoader):
         self._profiles = list(profiles or [])
         self._calibrator = calibrator
         known = [entry.split(":")[0] for entry in self._FLAGS]
-        unknown = [name for name in kwargs if name not in known and name not in self._IGNORED]
+        unknown = [name for name in kwargs if name not in known + [*self._ATTRIBUTES, *self._OTHERS]]
         if unknown:
             raise TypeError(f"CreateConfig has no parameter {unknown[0]!r}")
         self._flags = [entry.split(":")[1] for entry in self._FLAGS if kwargs.get(entry.split(":")[0])]
+        self._others = {"profiling_verbosity": trt.ProfilingVerbosity.DETAILED}
+        self._others.update({name: value for name, value in kwargs.items() if name not in known and value is not None})
 
     def call_impl(self, builder: Any, network: Any) -> Any:
         config = builder.create_builder_config()
@@ -103,7 +106,26 @@ class CreateConfig(BaseLoader):
             config.add_optimization_profile(profile.to_trt(builder, network))
         if self._calibrator is not None:
             config.int8_calibrator = self._calibrator
+        self._set_others(config)
         return config
+
+    def _set_others(self, config: Any) -> None:
+        given = self._others
+        for name in self._ATTRIBUTES:
+            if name in given:
+                setattr(config, name, given[name])
+        if "tactic_sources" in given:
+            config.set_tactic_sources(sum(1 << int(source) for source in given["tactic_sources"]))
+        for pool, size in given.get("memory_pool_limits", {}).items():
+            config.set_memory_pool_limit(pool, size)
+        for feature in given.get("preview_features", ()):
+            config.set_preview_feature(feature, True)
+        for flag in given.get("quantization_flags", ()):
+            config.set_quantization_flag(flag)
+        if given.get("use_dla"):
+            config.default_device_type = trt.DeviceType.DLA
+            config.DLA_core = 0
+            config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
 
 
 class PostprocessConfig(BaseLoader):
