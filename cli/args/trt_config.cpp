@@ -29,7 +29,6 @@ void declare_ignored(OptionTable& table) {
   flag("--exclude-lean-runtime", "For --version-compatible");
   value("--regression-cutoff", "C", "For IInt8LegacyCalibrator").ignore("the quantile alone decides: see --quantile");
   value("--load-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
-  value("--save-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
   flag("--error-on-timing-cache-miss", "For --load-timing-cache");
   flag("--disable-compilation-cache", "Do not cache compiled code");
   table.words({"--tactic-sources"}, Arity::kAny, "NAME", "Libraries to take tactics from")
@@ -98,6 +97,9 @@ void TrtConfigArgs::declare_builder(OptionTable& table) {
       .exclude("--load-tactics");
   table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
       .exclude("--save-tactics");
+  table.value({"--save-timing-cache"}, save_timing_cache, "FILE",
+              "Add the estimated times of the engine's groups to this file (JSON)");
+  table.ours().value({"--timing-cache"}, save_timing_cache, "FILE", "Older form of --save-timing-cache");
   table.value({"--trt-config-script"}, config_script, "FILE.py[:FUNC]",
               "Python function `load_config(builder, network)` "
               "that makes the configuration; the other options of this group are ignored then, but for our own");

@@ -23,6 +23,7 @@
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
 #include "tools/run_onnx.h"
+#include "tools/timing_cache.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -155,7 +156,7 @@ class ConvertTool : public Tool {
     if (to_engine()) {
       const DeferInterrupt defer;
       convert_to_engine(model, *output_, convert_);
-      save_tactics();
+      save_builds();
       return 0;
     }
     if (convert_.relax && golden_) convert_.golden = by_name(load_golden(*golden_, *loaded.network).iterations);
@@ -189,11 +190,14 @@ class ConvertTool : public Tool {
     log_info("Saving the network to " + *output_);
   }
 
-  void save_tactics() const {
+  void save_builds() const {
+    if (!config_.save_tactics && !config_.save_timing_cache) return;
+    const auto engine = Engine::load(*output_, config_.num_threads());
+    if (config_.save_timing_cache) save_timing_cache(*config_.save_timing_cache, *engine);
     if (!config_.save_tactics) return;
     log_info("Saving tactic replay to " + *config_.save_tactics);
     const WritingFile writing;
-    write_file(*config_.save_tactics, Engine::load(*output_, config_.num_threads())->tactic_replay_json());
+    write_file(*config_.save_tactics, engine->tactic_replay_json());
   }
 
   void write_edited(ScriptHost& host) {
@@ -302,6 +306,7 @@ class ConvertTool : public Tool {
         {config_.config_postprocess_script.has_value(), "--trt-config-postprocess-script"},
         {config_.save_tactics.has_value(), "--save-tactics"},
         {config_.load_tactics.has_value(), "--load-tactics"},
+        {config_.save_timing_cache.has_value(), "--save-timing-cache"},
         {!network_.outputs.empty(), "--trt-outputs"},
         {!network_.exclude_outputs.empty(), "--trt-exclude-outputs"},
         {!network_.outputs_by_type.empty(), "--trt-outputs-by-type"},

@@ -50,9 +50,12 @@ class RunnerCode {
     } else {
       const std::string made = config();
       script_.add_import("polygraphy.backend.trt", "EngineBytesFromNetwork");
-      bytes = script_.loader(
-          "build_engine",
-          Call("EngineBytesFromNetwork").positional(network(made)).named("config", default_config_ ? "" : made).text());
+      bytes = script_.loader("build_engine",
+                             Call("EngineBytesFromNetwork")
+                                 .positional(network(made))
+                                 .named("config", default_config_ ? "" : made)
+                                 .named("save_timing_cache", text_or_none(options_.config.save_timing_cache))
+                                 .text());
       if (options_.network.save_engine) {
         script_.add_import("polygraphy.backend.common", "SaveBytes");
         bytes = script_.loader(

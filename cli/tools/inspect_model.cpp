@@ -118,11 +118,11 @@ class InspectModelTool : public Tool {
     return config.tf32 || config.fp16 || config.bf16 || config.fp8 || config.int8 || config.assume_lowest ||
            config.strongly_typed || config.constraints || config.obey || config.strict || config.fusion ||
            config.target || config.config_script || config.config_postprocess_script || config.load_tactics ||
-           config.save_tactics || !config.min_shapes.empty() || !config.opt_shapes.empty() ||
-           !config.max_shapes.empty() || !network.layer_precisions.empty() || network.all_tensor_dtypes ||
-           !network.clamp_constants.empty() || network.repairs || !network.outputs_by_type.empty() ||
-           !network.outputs.empty() || !network.exclude_outputs.empty() || !network.tensor_dtypes.empty() ||
-           !network.postprocess_scripts.empty() || network.save_engine;
+           config.save_tactics || config.save_timing_cache || !config.min_shapes.empty() ||
+           !config.opt_shapes.empty() || !config.max_shapes.empty() || !network.layer_precisions.empty() ||
+           network.all_tensor_dtypes || !network.clamp_constants.empty() || network.repairs ||
+           !network.outputs_by_type.empty() || !network.outputs.empty() || !network.exclude_outputs.empty() ||
+           !network.tensor_dtypes.empty() || !network.postprocess_scripts.empty() || network.save_engine;
   }
 
   std::shared_ptr<Engine> build() {
