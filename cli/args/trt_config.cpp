@@ -34,6 +34,9 @@ void declare_ignored(OptionTable& table) {
   table.words({"--tactic-sources"}, Arity::kAny, "NAME", "Libraries to take tactics from")
       .ignore(kNoMeaning)
       .verify(names_check({"cublas", "cublas_lt", "cudnn", "edge_mask_convolutions", "jit_convolutions"}));
+  table.ours();  // Polygraphy's `run` lacks it.
+  value("--engine-capability", "NAME", "Restrictions on the engine")
+      .verify(names_check({"standard", "safety", "dla_standalone"}));
   flag("--trt-safety-restricted", "Check for the safety subset");
   flag("--refittable", "Engine whose weights can be replaced");
   flag("--strip-plan", "Engine without its weights");
@@ -109,12 +112,6 @@ void TrtConfigArgs::declare_builder(OptionTable& table) {
   table.words({"--trt-config-func-name"}, Arity::kOne, "FUNC", "Older form of --trt-config-script FILE.py:FUNC")
       .names_function_of("--trt-config-script");
   declare_ignored(table);
-}
-
-void TrtConfigArgs::declare_capability(OptionTable& table) {
-  table.words({"--engine-capability"}, Arity::kOne, "NAME", "Restrictions on the engine")
-      .ignore(kNoMeaning)
-      .verify(names_check({"standard", "safety", "dla_standalone"}));
 }
 
 void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {

@@ -25,8 +25,6 @@ struct TrtConfigArgs {
   void declare_backend(OptionTable& table);
   /// Tactics, scripts, and what is accepted for the sake of scripts.
   void declare_builder(OptionTable& table);
-  /// --engine-capability, which Polygraphy's `run` lacks.
-  static void declare_capability(OptionTable& table);
   /// `default_constraints`: what the help says of --precision-constraints; the member stays empty when it is not given.
   void declare(OptionTable& table, const std::string& default_constraints = "none");
   /// Everything but what scripts change. Reads the tactics file. Throws Error.

@@ -288,7 +288,6 @@ class ConvertTool : public Tool {
         .choose({"prefer", "obey", "none"})
         .ignore("`convert` obeys them");
     config_.declare_builder(table);
-    TrtConfigArgs::declare_capability(table);
     TrtNetworkArgs::declare_parser(table);
     table.section("TensorRT Network Loading", "the network that the engine is built from.");
     network_.declare_outputs(table);

@@ -83,7 +83,6 @@ class ConfigTemplate : public TemplateTool {
   void declare_subject(OptionTable& table) override {
     options_.model.declare(table);
     options_.config.declare(table);
-    TrtConfigArgs::declare_capability(table);
     options_.data.declare(table);
   }
   std::string script() const override { return trt_config_script(options_); }
