@@ -25,7 +25,8 @@ void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
     table.words({"--check-average"}, Arity::kNone, "", "Judge the average over all iterations")
         .refuse("only `ulpscope run` compares whole runs");
   }
-  table.flag({"--sequential-runners"}, sequential, "Run one runner after another, which is what is always done");
+  table.flag({"--sequential-runners"}, sequential,
+             "Run one runner after another, which is what is always done; --load-outputs takes no folders then");
   table
       .list({"--compare", "--compare-func"}, compare, "NAME",
             "simple: absolute and relative tolerances (default); indices: positions of values, after --postprocess "
@@ -37,7 +38,7 @@ void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
               "Python function `compare_outputs(result0, result1)` "
               "that judges instead");
   table.list({"--load-outputs", "--load-results"}, load_outputs, "FILE",
-             "Also compare with the results in these files");
+             "Also compare with the results in these files (or folders, of a file per iteration)");
   if (all_iterations) {
     table.value({"--save-accuracy-results"}, save_accuracy_results, "FILE",
                 "Write the numbers of every comparison and what they were held against (JSON); `polygraphy check "

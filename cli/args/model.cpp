@@ -110,8 +110,13 @@ void OnnxLoadArgs::declare(OptionTable& table, Scope scope) {
   }
 
   table.section("ONNX Shape Inference", "ONNX shape inference.");
-  table.words({"--shape-inference", "--do-shape-inference"}, Arity::kNone, "", "Infer shapes at load")
-      .ignore("shapes are always inferred");
+  if (scope == Scope::kRead)
+    table.words({"--shape-inference", "--do-shape-inference"}, Arity::kNone, "", "Infer shapes at load")
+        .ignore("shapes are always inferred");
+  else
+    table.flag({"--shape-inference", "--do-shape-inference"}, shape_inference,
+               "Give the ONNX model that is written the shapes of its tensors, as far as onnx infers them. Networks "
+               "always have theirs");
   table.words({"--no-onnxruntime-shape-inference"}, Arity::kNone, "", "Do not infer shapes with ONNX Runtime")
       .ignore("shapes are inferred by ulpscope");
 

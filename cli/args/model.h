@@ -41,7 +41,7 @@ struct OnnxLoadArgs {
   std::optional<std::string> external_data_dir;
   bool ignore_external_data = false;
   std::vector<std::string> outputs_by_type;
-  bool fp_to_fp16 = false;
+  bool fp_to_fp16 = false, shape_inference = false;
   std::optional<std::string> save_path;
   std::string save_help = "Write the model that ONNX Runtime is given";
   std::optional<std::string> save_external_data;  ///< A file name; empty: the default one.

@@ -181,7 +181,16 @@ class ConvertTool : public Tool {
   bool lowers() const { return config_.fp16 || config_.bf16 || config_.int8; }
   /// Other outputs, float16 throughout, weights elsewhere: as Polygraphy's convert, no layer gets a precision.
   bool edits_only() const { return copies() && !lowers() && !repair_only_ && !to_engine() && !to_view(); }
-  bool copies() const { return onnx_.edits() || onnx_.external_data_dir || convert_to_ == "onnx"; }
+  bool copies() const {
+    const bool to_onnx = fs::path(output_.value_or("")).extension() == ".onnx" && !asks_for_types();
+    return onnx_.edits() || onnx_.external_data_dir || convert_to_ == "onnx" || to_onnx;
+  }
+  /// Options of typed models, which mean nothing for a copy.
+  bool asks_for_types() const {
+    return answer_path_ || convert_.relax || convert_.bias_correction || print_commands_ || save_layer_precisions_ ||
+           save_script_ || save_exclusions_ || !convert_.keep.empty() || !convert_.lower.empty() ||
+           !convert_.layer_precisions.empty() || !io_types_.empty() || !network_.clamp_constants.empty();
+  }
 
   /// The network as a viewer of ONNX files shows it.
   void write_view(const Network& network) const {
@@ -205,6 +214,8 @@ class ConvertTool : public Tool {
     options.model = model_;
     options.onnx = onnx_;
     options.onnx.save_path = *output_;
+    if (!convert_to_ && !onnx_.edits() && !onnx_.external_data_dir)
+      log_info("No layer is lowered: the model is copied; try --fp16, --bf16 or --int8 for a typed model");
     std::optional<TemporaryFolder> folder;
     prepare_onnx(options, host, folder);
   }
@@ -403,9 +414,15 @@ class ConvertTool : public Tool {
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] --onnx-outputs, --fp-to-fp16 and --save-external-data: expected no types of layers with "
                   "them; try convert without --fp16, --bf16 and --int8 first, and convert what it writes");
-    if (!lowers())
+    if (lowers()) return;
+    if (!asks_for_types())
       throw Error(ErrorCode::kInvalidArgument,
-                  "[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
+                  fmt::format("Could not automatically determine model type based on output path: {}; try "
+                              "--convert-to, -o FILE.onnx or -o FILE.engine, or --fp16, --bf16 or --int8 for a typed "
+                              "model",
+                              *output_));
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
   }
 
   /// What else is asked for, once the model is written.
