@@ -154,6 +154,19 @@ def test_dynamic_shapes(run, dynamic_model):
     assert outcome.code == 1 and "min <= opt <= max" in outcome.err, outcome
 
 
+def test_configs_of_scripts_have_a_profile(run, dynamic_model, tmp_path):
+    """As those of Polygraphy: dynamic dimensions are 1 unless a profile says otherwise."""
+    (tmp_path / "one.py").write_text("from polygraphy.backend.trt import create_config\n\ndef load_config(builder, network):\n"
+                                     "    return create_config(builder, network)\n")
+    (tmp_path / "none.py").write_text("def load_config(builder, network):\n    return builder.create_builder_config()\n")
+    words = ["run", dynamic_model, "--trt", "--trt-config-script"]
+    outcome = run(*words, "one.py")
+    assert outcome.code == 0 and "Will use shape: [1, 3] for min/opt/max" in outcome.text, outcome
+    outcome = run(*words, "one.py", "--input-shapes", "x:[5,3]")
+    assert outcome.code == 1 and "between the minimum and maximum of a profile" in outcome.err, outcome
+    assert run(*words, "none.py", "--input-shapes", "x:[5,3]").code == 0
+
+
 def test_data_loader_script(run, dynamic_model, tmp_path):
     (tmp_path / "data.py").write_text("import numpy as np\n\ndef load_data():\n    for i in range(3):\n"
                                       "        yield {'x': np.full((i + 1, 3), i, np.float32)}\n")

@@ -218,6 +218,32 @@ CONFIGS = """
 """
 
 
+PROFILES = """
+    import tensorrt as trt
+    from polygraphy.backend.trt import CreateConfig, Profile, create_network
+    builder, network = create_network()
+    network.add_input("x", trt.float32, (-1, 2))
+    network.add_input("y", trt.float32, (3,))
+    given = [Profile().add("x", (1, 2), (2, 2), (4, 2)), Profile()]
+    for case in [{}, dict(profiles=None), dict(profiles=[]), dict(profiles=given), dict(profiles=given[:1], fp16=True)]:
+        config = CreateConfig(**case)(builder, network)
+        print("CONFIG", config.num_optimization_profiles, config.get_calibration_profile() is not None)
+    print("CONFIG", [list(profile) for profile in given])
+    profile = Profile().fill_defaults(network)
+    print("CONFIG", [[name, *(tuple(shape) for shape in (s.min, s.opt, s.max))] for name, s in profile.items()])
+"""
+
+
+@pytest.mark.parametrize("script", [PROFILES])
+def test_configs_have_the_profiles_of_the_real_module(tmp_path, script):
+    pytest.importorskip("polygraphy")
+    (tmp_path / "tensorrt").symlink_to(WORKER / "shims" / "tensorrt")
+    real = run(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + textwrap.dedent(script), shims=False)
+    lines = [[line for line in text.splitlines() if line.startswith("CONFIG")] for text in (run(script), real)]
+    assert len(lines[0]) == 7 and lines[0] == lines[1]
+    assert lines[0][0].startswith("CONFIG 1")
+
+
 def test_configs_keep_what_the_real_module_sets(tmp_path):
     pytest.importorskip("polygraphy")
     (tmp_path / "tensorrt").symlink_to(WORKER / "shims" / "tensorrt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections import OrderedDict
 from typing import Any, Callable, Iterable, Optional
 
@@ -9,6 +10,7 @@ import tensorrt as trt
 
 from ... import util
 from ...exception import PolygraphyException
+from ...logger import G_LOGGER, LogMode
 from ..base import BaseLoader
 
 
@@ -38,9 +40,16 @@ class Profile(OrderedDict[str, ShapeTuple]):
         value = util.default(default_shape_value, 1)
         for index in range(network.num_inputs):
             tensor = network.get_input(index)
-            if tensor.name not in self:
-                shape = util.override_dynamic_shape(tensor.shape, value)
-                self.add(tensor.name, shape, shape, shape)
+            if any(fnmatch.fnmatch(tensor.name, pattern) for pattern in self):
+                continue
+            shape = util.override_dynamic_shape(tensor.shape, value)
+            if shape != list(tensor.shape):
+                G_LOGGER.warning(
+                    f"{tensor.name} | No shapes provided; Will use shape: {shape} for min/opt/max in profile. Others will be refused; "
+                    "if this is incorrect, please set the range of shapes for this input",
+                    mode=LogMode.ONCE,
+                )
+            self.add(tensor.name, shape, shape, shape)
         return self
 
     def to_trt(self, builder: Any, network: Any) -> Any:
@@ -84,7 +93,7 @@ class CreateConfig(BaseLoader):
         if precision_constraints not in (None, "obey", "prefer", "none"):
             raise PolygraphyException(f"precision_constraints: expected 'obey', 'prefer' or 'none', got {precision_constraints!r}")
         self._constraints = "obey" if obey_precision_constraints or strict_types else precision_constraints
-        self._profiles = list(profiles or [])
+        self._profiles = [Profile()] if profiles is None else list(profiles)
         self._calibrator = calibrator
         known = [entry.split(":")[0] for entry in self._FLAGS]
         unknown = [name for name in kwargs if name not in known + [*self._ATTRIBUTES, *self._OTHERS]]
@@ -103,7 +112,8 @@ class CreateConfig(BaseLoader):
         if self._constraints in ("obey", "prefer"):
             config.set_flag(trt.BuilderFlag[f"{self._constraints.upper()}_PRECISION_CONSTRAINTS"])
         for profile in self._profiles:
-            config.add_optimization_profile(profile.to_trt(builder, network))
+            complete = Profile(profile).fill_defaults(network)
+            config.add_optimization_profile(complete.to_trt(builder, network))
         if self._calibrator is not None:
             config.int8_calibrator = self._calibrator
         self._set_others(config)
