@@ -229,3 +229,17 @@ def test_saved_values_are_those_that_numpy_draws(run, dynamic_model, tmp_path):
     for i, feed in enumerate(json.loads((tmp_path / "i.json").read_text())):
         array = np.load(io.BytesIO(base64.b64decode(feed["x"]["array"])))
         assert np.array_equal(array, np.random.RandomState(5 + i).random_sample((4, 3)).astype(np.float32))
+
+
+@pytest.mark.parametrize("judge,code", [
+    ("CompareFunc.simple(atol=1e-2)", 0), ("CompareFunc.simple(atol={'': 1e-9}, rtol=1e-9)", 1), ("CompareFunc.indices()", 1),
+    ("SimpleCompareFunc(check_error_stat='mean', atol=1e-2, rtol=0)", 0), ("PsnrCompareFunc(20)", 0), ("L2CompareFunc(1e-9)", 1),
+])
+def test_scripts_compare_with_the_functions_of_the_module(run, polygraphy, tmp_path, model, judge, code):
+    """Outputs that are off by 1e-3."""
+    (tmp_path / "cmp.py").write_text("from polygraphy.comparator import *\n\ndef compare_outputs(first, second):\n"
+                                     "    for name in list(second.keys()):\n        second[name] = second[name] + second[name].dtype.type(1e-3)\n"
+                                     f"    return {judge}(first, second)\n")
+    for who in (run, polygraphy):
+        outcome = who("run", model, "--onnxrt", "--onnxrt", "--compare-func-script", "cmp.py")
+        assert outcome.code == code and (code == 0 or "FAILED | " in outcome.text), outcome
