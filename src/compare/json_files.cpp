@@ -278,7 +278,6 @@ bool is_saved_as_folder(const std::filesystem::path& path, std::size_t iteration
 
 void save_inputs(const std::filesystem::path& path, const std::vector<TensorMap>& iterations) {
   if (!is_saved_as_folder(path, iterations.size())) return write_file(path, inputs_to_json(iterations));
-  std::filesystem::create_directories(path);
   for (std::size_t i = 0; i < iterations.size(); ++i)
     write_file(path / file_of_iteration(i), input_to_json(iterations[i]));
 }
@@ -287,7 +286,6 @@ void save_results(const std::filesystem::path& path, const RunResults& results) 
   std::size_t iterations = 0;
   for (const auto& [runner, list] : results) iterations = std::max(iterations, list.size());
   if (!is_saved_as_folder(path, iterations)) return write_file(path, results_to_json(results));
-  std::filesystem::create_directories(path);
   for (std::size_t i = 0; i < iterations; ++i) {
     RunResults one;
     for (const auto& [runner, list] : results)
