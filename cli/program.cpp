@@ -103,6 +103,12 @@ std::string group_help(const std::string& group) {
       text, group);
 }
 
+/// Of a tool of two words, behind options: " precision" of `debug -v precision`.
+std::string second_word(const std::vector<std::string>& words) {
+  const auto word = std::find_if(words.begin() + 1, words.end(), [](const auto& w) { return !w.starts_with("-"); });
+  return word == words.end() ? "" : " " + *word;
+}
+
 int usage_error(const std::string& usage, const std::string& program, const std::string& message) {
   fmt::print(stderr, "{}{}: error: {}\n", usage, program, message);
   return kUsage;
@@ -162,6 +168,8 @@ int run_tool(Tool& tool, const LoggingArgs& logging, const Arguments& parsed, co
       for (const auto& [option, values] : parsed.occurrences)
         if (option->support == Support::kRefused)
           throw Error(ErrorCode::kUnsupported, fmt::format("[options] {}: {}", option->names[0], option->instead));
+      for (const auto& [option, values] : parsed.occurrences)
+        if (option->check) option->check(option->names[0], values);
       return tool.run();
     });
     if (status == 0 && !console_is_sound()) {
@@ -232,7 +240,7 @@ int run_program(const std::vector<std::string>& words) {
   for (std::string& name : near) name = fmt::format("'ulpscope {}'", name);
   return usage_error(kUsageLine, "ulpscope",
                      fmt::format("argument TOOL: invalid choice: '{}' (choose from {}){}",
-                                 group && rest.size() > 1 ? rest[0] + " " + rest[1] : rest[0], known,
+                                 group ? rest[0] + second_word(rest) : rest[0], known,
                                  near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or "))));
 }
 

@@ -1,10 +1,12 @@
 #include "args/comparison.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 
@@ -23,7 +25,8 @@ void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
     table.words({"--check-average"}, Arity::kNone, "", "Judge the average over all iterations")
         .refuse("only `ulpscope run` compares whole runs");
   }
-  table.flag({"--sequential-runners"}, sequential, "Run one runner after another, which is what is always done");
+  table.flag({"--sequential-runners"}, sequential,
+             "Run one runner after another, which is what is always done; --load-outputs takes no folders then");
   table
       .list({"--compare", "--compare-func"}, compare, "NAME",
             "simple: absolute and relative tolerances (default); indices: positions of values, after --postprocess "
@@ -35,7 +38,7 @@ void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
               "Python function `compare_outputs(result0, result1)` "
               "that judges instead");
   table.list({"--load-outputs", "--load-results"}, load_outputs, "FILE",
-             "Also compare with the results in these files");
+             "Also compare with the results in these files (or folders, of a file per iteration)");
   if (all_iterations) {
     table.value({"--save-accuracy-results"}, save_accuracy_results, "FILE",
                 "Write the numbers of every comparison and what they were held against (JSON); `polygraphy check "
@@ -75,8 +78,8 @@ void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
       "result");
   table.list({"--snr-threshold", "--snr-tolerance"}, snr_threshold, "[NAME:]X",
              "For snr: least signal-to-noise ratio in dB (default: 20); the signal is the first result");
-  table.words({"--lpips-threshold", "--lpips-tolerance"}, Arity::kSome, "[NAME:]X", "For perceptual_metrics")
-      .refuse("LPIPS needs PyTorch and a network's weights; compute it in a script, with --compare-func-script");
+  table.list({"--lpips-threshold", "--lpips-tolerance"}, lpips_threshold, "[NAME:]X",
+             "For perceptual_metrics, which is not part of this program");
 }
 
 namespace {
@@ -88,25 +91,62 @@ void override_values(PerName<T>& values, const PerName<T>& given) {
 
 }  // namespace
 
-void ComparisonArgs::check() const {
-  if (!check_average) return;
-  const auto refuse = [](const char* why) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --check-average: {}", why));
+void ComparisonArgs::warn_of_unused() const {
+  const std::vector<std::string> chosen = compare.empty() ? std::vector<std::string>{"simple"} : compare;
+  const auto belongs = [&](std::initializer_list<std::pair<bool, const char*>> options,
+                           const std::vector<std::string>& functions) {
+    if (std::ranges::find_first_of(functions, chosen) != functions.end()) return;
+    for (const auto& [given, option] : options)
+      if (given)
+        log_warning(fmt::format(
+            "Option: {} is only valid for comparison function(s): ['{}']. The selected comparison functions "
+            "are: ['{}'], so this option will be ignored.",
+            option, fmt::join(functions, "', '"), fmt::join(chosen, "', '")));
   };
-  if (fail_fast) refuse("needs every iteration, so --fail-fast does not go with it; try without one of them");
+  belongs({{!rtol.empty(), "--rtol/--rel-tol"},
+           {!atol.empty(), "--atol/--abs-tol"},
+           {!check_error_stat.empty(), "--check-error-stat"},
+           {infinities_compare_equal, "--infinities-compare-equal"},
+           {save_heatmaps.has_value(), "--save-heatmaps"},
+           {show_heatmaps, "--show-heatmaps"},
+           {save_error_metrics_plot.has_value(), "--save-error-metrics-plot"},
+           {show_error_metrics_plot, "--show-error-metrics-plot"},
+           {!error_quantile.empty(), "--error-quantile"}},
+          {"simple"});
+  belongs({{!index_tolerance.empty(), "--index-tolerance"}}, {"indices"});
+  belongs({{!l2_threshold.empty(), "--l2-threshold/--l2-tolerance"}}, {"l2", "distance_metrics"});
+  belongs({{!cosine_similarity_threshold.empty(), "--cosine-similarity-threshold"}},
+          {"cosine_similarity", "distance_metrics"});
+  belongs({{!psnr_threshold.empty(), "--psnr-threshold/--psnr-tolerance"}}, {"psnr", "quality_metrics"});
+  belongs({{!snr_threshold.empty(), "--snr-threshold/--snr-tolerance"}}, {"snr", "quality_metrics"});
+  belongs({{!lpips_threshold.empty(), "--lpips-threshold/--lpips-tolerance"}}, {"perceptual_metrics"});
+}
+
+void ComparisonArgs::check() const {
+  warn_of_unused();
+  if (!check_average) return;
+  const auto refuse = [](const char* why, const char* short_form) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] {}: {}", short_form, why));
+  };
+  if (fail_fast)
+    refuse("it needs every iteration, so --fail-fast does not go with it; try without one of them",
+           "--check-average cannot be combined with --fail-fast");
   if (script)
     refuse(
         "--compare-func-script gives verdicts, of which there is no average; try averaging in the script, or "
-        "--compare with --check-error-stat mean");
+        "--compare with --check-error-stat mean",
+        "--check-average cannot be combined with --compare-func-script");
   if (std::ranges::find(compare, "indices") != compare.end())
-    refuse("--compare indices gives no number to average; try without one of them");
+    refuse("--compare indices gives no number to average; try without one of them",
+           "'indices' does not produce averageable metrics");
   if (!compare.empty() && std::ranges::find(compare, "simple") == compare.end()) return;
   const PerName<std::string> stats = options().error_stat;
   for (const auto& [name, stat] : stats.entries())
     if (stat == "elemwise")
       refuse(
           "--check-error-stat elemwise (the default) judges single elements, of which there is no average; try "
-          "--check-error-stat max, mean, median or quantile");
+          "--check-error-stat max, mean, median or quantile",
+          "--check-average is not supported with check_error_stat='elemwise'");
 }
 
 CompareOptions ComparisonArgs::options() const {

@@ -14,7 +14,7 @@ struct ComparisonArgs {
   std::vector<std::string> compare, load_outputs;
   std::optional<std::string> script;
   std::vector<std::string> rtol, atol, check_error_stat, error_quantile, index_tolerance;
-  std::vector<std::string> l2_threshold, cosine_similarity_threshold, psnr_threshold, snr_threshold;
+  std::vector<std::string> l2_threshold, cosine_similarity_threshold, psnr_threshold, snr_threshold, lpips_threshold;
   bool infinities_compare_equal = false;
 
   std::optional<std::string> save_heatmaps, save_error_metrics_plot;  ///< Folders.
@@ -22,10 +22,12 @@ struct ComparisonArgs {
 
   /// `all_iterations`: with the options about the results of a whole run, which are refused otherwise.
   void declare(OptionTable& table, bool all_iterations = false);
-  /// Throws Error(kInvalidArgument) for options that contradict each other.
+  /// Throws Error(kInvalidArgument) for options that contradict each other. Warns of those that have no effect.
   void check() const;
   /// Tolerances and thresholds, parsed. Throws Error for values that do not fit.
   CompareOptions options() const;
+  /// One line for each option that belongs to a comparison function that was not chosen.
+  void warn_of_unused() const;
   bool plots() const { return save_heatmaps || save_error_metrics_plot || show_heatmaps || show_error_metrics_plot; }
 };
 

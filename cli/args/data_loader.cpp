@@ -26,6 +26,9 @@ void DataLoaderArgs::declare(OptionTable& table) {
       .value({"--data-loader-script"}, script, "FILE.py[:FUNC]",
              "Python function `load_data` that yields a dictionary of arrays per iteration")
       .exclude("--load-inputs");
+  table.ours();
+  table.words({"--data-loader-func-name"}, Arity::kOne, "FUNC", "Older form of --data-loader-script FILE.py:FUNC")
+      .names_function_of("--data-loader-script");
 }
 
 void DataLoaderArgs::warn_of_unused() const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 
@@ -32,11 +33,14 @@ void InferenceArgs::declare(OptionTable& table) {
   table.value({"--warm-up"}, warm_up, "N", "Untimed runs before the first iteration of each runner (default: 0)");
   table.flag({"--use-subprocess"}, use_subprocess, "Give each Python runner a process of its own");
   python.declare(table);
-  table.value({"--save-inputs", "--save-input-data"}, save_inputs, "FILE", "Write the inputs (JSON)");
+  table.value({"--save-inputs", "--save-input-data"}, save_inputs, "PATH",
+              "Write the inputs (JSON). More than one iteration to a new path without an extension, or to an empty "
+              "folder: a folder with a file each");
   table.optional_value(
       {"--save-input-blob"}, save_input_blob, "DIR",
       "Write each input as a raw binary file, a folder per iteration (default: the working directory)");
-  table.value({"--save-outputs", "--save-results"}, save_outputs, "FILE", "Write the outputs of all runners (JSON)");
+  table.value({"--save-outputs", "--save-results"}, save_outputs, "PATH",
+              "Write the outputs of all runners (JSON); a file or a folder likewise");
 
   table.section("Comparator Postprocessing", "applying postprocessing to outputs.");
   table.list({"--postprocess", "--postprocess-func"}, postprocess, "[NAME:]FUNC",
@@ -49,6 +53,9 @@ void InferenceArgs::declare(OptionTable& table) {
 
 void InferenceArgs::check() const {
   python.check();
+  if (postprocess_script && !postprocess.empty())
+    log_warning(
+        "Argument: '--postprocess/--postprocess-func' will be ignored since '--postprocess-func-script' was provided.");
   if (warm_up && *warm_up < 0)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --warm-up: expected 0 or more, got {}", *warm_up));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "args/value_checks.h"
 #include "compare/name_values.h"
 #include "ulpscope/error.h"
 
@@ -16,6 +17,9 @@ void ModelArgs::declare(OptionTable& table, bool required, bool shapes) {
       required);
   table.value({"--model-type"}, type_name, "TYPE", "Type of the model, where the extension does not tell")
       .choose({"frozen", "keras", "ckpt", "onnx", "engine", "uff", "trt-network-script", "caffe"});
+  table.ours();
+  table.words({"--trt-network-func-name"}, Arity::kOne, "FUNC", "Older form of MODEL as FILE.py:FUNC")
+      .names_function_of("MODEL");
   if (!shapes) return;
   table.list({"--input-shapes", "--inputs"}, input_shapes, "NAME:[D0,D1,..]",
              "Shapes of the generated inputs. "
@@ -24,8 +28,14 @@ void ModelArgs::declare(OptionTable& table, bool required, bool shapes) {
 
 std::filesystem::path ModelArgs::path() const {
   // A colon without a script before it belongs to the file's name.
-  const std::size_t colon = model->rfind(".py:");
-  return colon == std::string::npos ? *model : model->substr(0, colon + 3);
+  if (const std::size_t colon = model->rfind(".py:"); colon != std::string::npos) return model->substr(0, colon + 3);
+  std::error_code ignored;
+  if (std::filesystem::exists(*model, ignored)) return *model;
+  // As for Polygraphy: what stands behind a model says nothing.
+  for (const std::string_view extension : {".onnx:", ".engine:", ".plan:"})
+    if (const std::size_t at = model->rfind(extension); at != std::string::npos)
+      return model->substr(0, at + extension.size() - 1);
+  return *model;
 }
 
 ModelType ModelArgs::type() const {
@@ -100,8 +110,13 @@ void OnnxLoadArgs::declare(OptionTable& table, Scope scope) {
   }
 
   table.section("ONNX Shape Inference", "ONNX shape inference.");
-  table.words({"--shape-inference", "--do-shape-inference"}, Arity::kNone, "", "Infer shapes at load")
-      .ignore("shapes are always inferred");
+  if (scope == Scope::kRead)
+    table.words({"--shape-inference", "--do-shape-inference"}, Arity::kNone, "", "Infer shapes at load")
+        .ignore("shapes are always inferred");
+  else
+    table.flag({"--shape-inference", "--do-shape-inference"}, shape_inference,
+               "Give the ONNX model that is written the shapes of its tensors, as far as onnx infers them. Networks "
+               "always have theirs");
   table.words({"--no-onnxruntime-shape-inference"}, Arity::kNone, "", "Do not infer shapes with ONNX Runtime")
       .ignore("shapes are inferred by ulpscope");
 
@@ -110,9 +125,16 @@ void OnnxLoadArgs::declare(OptionTable& table, Scope scope) {
   if (scope == Scope::kSave) table.value({"--save-onnx"}, save_path, "FILE", save_help);
   table.optional_value({"--save-external-data", "--external-data-path"}, save_external_data, "FILE",
                        "Write its weights to a file beside it (default name: that of the model with .data)");
-  table.value({"--external-data-size-threshold"}, size_threshold, "BYTES",
-              "Smaller weights stay in the model (default: 1024)");
+  table
+      .value({"--external-data-size-threshold"}, size_threshold, "BYTES",
+             "Smaller weights stay in the model (default: 1024; 16e6 and 16M are numbers, too)")
+      .verify(bytes_check());
   table.flag({"--no-save-all-tensors-to-one-file"}, many_files, "Write each weight to a file of its own");
+}
+
+std::optional<std::size_t> OnnxLoadArgs::threshold() const {
+  if (!size_threshold) return std::nullopt;
+  return parse_byte_count("--external-data-size-threshold", *size_threshold);
 }
 
 ImportOptions OnnxLoadArgs::import_options() const {

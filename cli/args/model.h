@@ -41,11 +41,13 @@ struct OnnxLoadArgs {
   std::optional<std::string> external_data_dir;
   bool ignore_external_data = false;
   std::vector<std::string> outputs_by_type;
-  bool fp_to_fp16 = false;
+  bool fp_to_fp16 = false, shape_inference = false;
   std::optional<std::string> save_path;
   std::string save_help = "Write the model that ONNX Runtime is given";
   std::optional<std::string> save_external_data;  ///< A file name; empty: the default one.
-  std::optional<int> size_threshold;
+  std::optional<std::string> size_threshold;
+  /// --external-data-size-threshold; nothing where it is not given. Throws Error for what is no number of bytes.
+  std::optional<std::size_t> threshold() const;
   bool many_files = false;
 
   /// Which options there are: how a model is read; also what is changed about it; also where that is written.

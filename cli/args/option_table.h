@@ -1,6 +1,7 @@
 // The options of one tool: what the parser, the help text and the documentation are made from.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -33,6 +34,9 @@ using Repeated = std::vector<std::vector<std::string>>;
 /// Canonical names of the options of one kind, in the order typed (`--onnxrt --trt --onnxrt`).
 struct Ordered : std::vector<std::string> {};
 
+/// Throws Error for words that do not fit the option of this name.
+using OptionCheck = std::function<void(std::string_view, const std::vector<std::string>&)>;
+
 struct Option {
   std::vector<std::string> names;  ///< The first is canonical.
   Arity arity = Arity::kNone;
@@ -43,7 +47,11 @@ struct Option {
   Target target;
   std::vector<std::string> choices;
   bool integers = false;  ///< Each value of a list must be an integer.
-  std::string excludes;   ///< Canonical name of the option that must not be given too.
+  OptionCheck check;      ///< What else the values must be; empty: anything.
+  /// Its value is the function of the script in the value of this option, or of the positional argument: ":value"
+  /// goes behind that.
+  std::string function_of;
+  std::string excludes;  ///< Canonical name of the option that must not be given too.
   Support support = Support::kDone;
   std::string instead;  ///< Why it is ignored or refused, and what to use.
   /// Not an option of Polygraphy: never makes an abbreviation of one of Polygraphy's options ambiguous.
@@ -57,6 +65,8 @@ struct Option {
 
   Option& choose(std::vector<std::string> values) { return choices = std::move(values), *this; }
   Option& whole_numbers() { return integers = true, *this; }
+  Option& verify(OptionCheck by) { return check = std::move(by), *this; }
+  Option& names_function_of(std::string name) { return function_of = std::move(name), *this; }
   Option& exclude(std::string name) { return excludes = std::move(name), *this; }
   Option& ignore(std::string why) { return support = Support::kIgnored, instead = std::move(why), *this; }
   Option& refuse(std::string why) { return support = Support::kRefused, instead = std::move(why), *this; }

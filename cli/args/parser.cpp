@@ -266,6 +266,17 @@ void assign(const Option& option, std::vector<std::string>& values) {
              option.target);
 }
 
+/// --data-loader-func-name calib after --data-loader-script s.py: s.py:calib.
+void name_function(const OptionTable& table, const Option& option, const std::string& function) {
+  std::optional<std::string>* script =
+      option.function_of == table.positional_metavar() ? table.positional_target() : nullptr;
+  for (const Option& other : table.options())
+    if (other.canonical() == option.function_of) script = std::get<std::optional<std::string>*>(other.target);
+  if (script == nullptr || !*script)
+    throw UsageError(fmt::format("argument {}: expected {} too", option.display(), option.function_of));
+  **script += ":" + function;
+}
+
 }  // namespace
 
 Arguments read_arguments(const OptionTable& table, std::span<const std::string> words) {
@@ -277,6 +288,8 @@ Arguments parse(const OptionTable& table, std::span<const std::string> words) {
   if (arguments.help || !arguments.unrecognized.empty()) return arguments;
   for (auto& [option, values] : arguments.occurrences) assign(*option, values);
   if (arguments.positional) *table.positional_target() = arguments.positional;
+  for (const auto& [option, values] : arguments.occurrences)
+    if (!option->function_of.empty()) name_function(table, *option, values.back());
   if (table.more_target() != nullptr) *table.more_target() = arguments.more_positionals;
   return arguments;
 }

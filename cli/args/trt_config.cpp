@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "args/value_checks.h"
 #include "backend/backend.h"
 #include "compare/name_values.h"
 #include "core/file.h"
@@ -28,28 +29,43 @@ void declare_ignored(OptionTable& table) {
   flag("--exclude-lean-runtime", "For --version-compatible");
   value("--regression-cutoff", "C", "For IInt8LegacyCalibrator").ignore("the quantile alone decides: see --quantile");
   value("--load-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
-  value("--save-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
   flag("--error-on-timing-cache-miss", "For --load-timing-cache");
   flag("--disable-compilation-cache", "Do not cache compiled code");
-  table.words({"--tactic-sources"}, Arity::kAny, "NAME", "Libraries to take tactics from").ignore(kNoMeaning);
+  table.words({"--tactic-sources"}, Arity::kAny, "NAME", "Libraries to take tactics from")
+      .ignore(kNoMeaning)
+      .verify(names_check({"cublas", "cublas_lt", "cudnn", "edge_mask_convolutions", "jit_convolutions"}));
+  table.ours();  // Polygraphy's `run` lacks it.
+  value("--engine-capability", "NAME", "Restrictions on the engine")
+      .verify(names_check({"standard", "safety", "dla_standalone"}));
   flag("--trt-safety-restricted", "Check for the safety subset");
   flag("--refittable", "Engine whose weights can be replaced");
   flag("--strip-plan", "Engine without its weights");
   flag("--use-dla", "Run on the deep learning accelerator");
   flag("--allow-gpu-fallback", "For --use-dla");
-  table.words({"--pool-limit", "--memory-pool-limit"}, Arity::kSome, "POOL:BYTES", "Memory limits").ignore(kNoMeaning);
+  table.words({"--pool-limit", "--memory-pool-limit"}, Arity::kSome, "POOL:BYTES", "Memory limits")
+      .ignore(kNoMeaning)
+      .verify(pools_check({"workspace", "dla_managed_sram", "dla_local_dram", "dla_global_dram", "tactic_dram",
+                           "tactic_shared_memory"}));
   table.ours();
-  value("--workspace", "BYTES", "Memory limit");
-  table.words({"--preview-features"}, Arity::kAny, "NAME", "Preview features").ignore(kNoMeaning);
-  value("--builder-optimization-level", "N", "Time to spend on building");
-  value("--hardware-compatibility-level", "LEVEL", "GPUs that the engine runs on");
-  value("--max-aux-streams", "N", "Auxiliary streams");
-  table.words({"--quantization-flags"}, Arity::kAny, "NAME", "Quantization flags").ignore(kNoMeaning);
-  value("--profiling-verbosity", "LEVEL", "Annotations in the engine");
+  value("--workspace", "BYTES", "Memory limit").verify(bytes_check());
+  table.words({"--preview-features"}, Arity::kAny, "NAME", "Preview features")
+      .ignore(kNoMeaning)
+      .verify(names_check({}));
+  value("--builder-optimization-level", "N", "Time to spend on building").whole_numbers();
+  value("--hardware-compatibility-level", "LEVEL", "GPUs that the engine runs on")
+      .verify(names_check({"none", "ampere_plus", "same_compute_capability"}));
+  value("--max-aux-streams", "N", "Auxiliary streams").whole_numbers();
+  table.words({"--quantization-flags"}, Arity::kAny, "NAME", "Quantization flags")
+      .ignore(kNoMeaning)
+      .verify(names_check({"calibrate_before_fusion"}));
+  value("--profiling-verbosity", "LEVEL", "Annotations in the engine")
+      .verify(names_check({"none", "layer_names_only", "detailed"}));
   flag("--weight-streaming", "Engine whose weights are streamed");
-  value("--runtime-platform", "NAME", "Platform that the engine runs on");
+  value("--runtime-platform", "NAME", "Platform that the engine runs on")
+      .verify(names_check({"same_as_build", "windows_amd64"}));
   flag("--direct-io", "No reformats at inputs and outputs");
-  value("--tiling-optimization-level", "LEVEL", "Time to spend on tiling");
+  value("--tiling-optimization-level", "LEVEL", "Time to spend on tiling")
+      .verify(names_check({"none", "fast", "moderate", "full"}));
 }
 
 Shape find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const std::string& name) {
@@ -77,6 +93,25 @@ void TrtConfigArgs::declare_backend(OptionTable& table) {
           "What carries out the engine's kernels: cpu (default, also as auto), cuda, an NVIDIA GPU of sm_80 or later, "
           "or plain, the simplest code that follows the same descriptions")
       .choose({"auto", "cpu", "cuda", "plain"});
+}
+
+void TrtConfigArgs::declare_builder(OptionTable& table) {
+  table.value({"--save-tactics", "--save-tactic-replay"}, save_tactics, "FILE", "Write the chosen tactics (JSON)")
+      .exclude("--load-tactics");
+  table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
+      .exclude("--save-tactics");
+  table.value({"--save-timing-cache"}, save_timing_cache, "FILE",
+              "Add the estimated times of the engine's groups to this file (JSON)");
+  table.ours().value({"--timing-cache"}, save_timing_cache, "FILE", "Older form of --save-timing-cache");
+  table.value({"--trt-config-script"}, config_script, "FILE.py[:FUNC]",
+              "Python function `load_config(builder, network)` "
+              "that makes the configuration; the other options of this group are ignored then, but for our own");
+  table.value({"--trt-config-postprocess-script", "--trt-cpps"}, config_postprocess_script, "FILE.py[:FUNC]",
+              "Python function `postprocess_config(builder, network, config)` that edits the configuration");
+  table.ours();
+  table.words({"--trt-config-func-name"}, Arity::kOne, "FUNC", "Older form of --trt-config-script FILE.py:FUNC")
+      .names_function_of("--trt-config-script");
+  declare_ignored(table);
 }
 
 void TrtConfigArgs::declare(OptionTable& table, const std::string& default_constraints) {
@@ -108,16 +143,7 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
               "IInt8MinMaxCalibrator (max) or IInt8LegacyCalibrator (percentile)");
   table.value({"--quantile"}, quantile, "Q",
               "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
-  table.value({"--save-tactics", "--save-tactic-replay"}, save_tactics, "FILE", "Write the chosen tactics (JSON)")
-      .exclude("--load-tactics");
-  table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
-      .exclude("--save-tactics");
-  table.value({"--trt-config-script"}, config_script, "FILE.py[:FUNC]",
-              "Python function `load_config(builder, network)` "
-              "that makes the configuration; the other options of this group are ignored then, but for our own");
-  table.value({"--trt-config-postprocess-script", "--trt-cpps"}, config_postprocess_script, "FILE.py[:FUNC]",
-              "Python function `postprocess_config(builder, network, config)` that edits the configuration");
-  declare_ignored(table);
+  declare_builder(table);
 
   table.section("Ulpscope Engine", "what ulpscope has beyond TensorRT.");
   table.ours()

@@ -14,7 +14,7 @@ struct TrtConfigArgs {
   bool obey = false, strict = false;
   std::optional<std::string> calibration_cache, calib_base_cls;
   std::optional<double> quantile;
-  std::optional<std::string> save_tactics, load_tactics;
+  std::optional<std::string> save_tactics, load_tactics, save_timing_cache;
   std::optional<std::string> config_script, config_postprocess_script;
   bool strongly_typed = false;
   std::optional<std::string> fusion, target, backend, engine_backend;
@@ -23,6 +23,8 @@ struct TrtConfigArgs {
 
   void declare_profiles(OptionTable& table);
   void declare_backend(OptionTable& table);
+  /// Tactics, scripts, and what is accepted for the sake of scripts.
+  void declare_builder(OptionTable& table);
   /// `default_constraints`: what the help says of --precision-constraints; the member stays empty when it is not given.
   void declare(OptionTable& table, const std::string& default_constraints = "none");
   /// Everything but what scripts change. Reads the tactics file. Throws Error.

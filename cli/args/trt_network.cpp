@@ -5,12 +5,14 @@
 
 #include <algorithm>
 
+#include "args/value_checks.h"
 #include "graph/layer_choice.h"
 #include "graph/name_match.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
-void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engine) {
+
+void TrtNetworkArgs::declare_parser(OptionTable& table) {
   table.section("TensorRT Plugin Loading", "loading TensorRT plugins.");
   table.words({"--plugins"}, Arity::kSome, "FILE", "Plugin libraries").ignore("plugins are code for a GPU");
 
@@ -19,17 +21,18 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
   table.words({"--plugin-instancenorm"}, Arity::kNone, "", "InstanceNorm as a plugin").ignore("there is one form only");
   table.words({"--enable-uint8-asymmetric-quantization-dla"}, Arity::kNone, "", "For the deep learning accelerator")
       .ignore("means nothing to this engine");
+}
 
-  table.section("TensorRT Network Loading", "the network that the engine is built from.");
+void TrtNetworkArgs::declare_outputs(OptionTable& table) {
   table.list({"--trt-outputs"}, outputs, "NAME",
              "Tensors that the engine hands out instead of the model's outputs: "
              "names, patterns (conv_*), or `mark all` (or '*') for all outputs of all layers");
   table.list({"--trt-exclude-outputs"}, exclude_outputs, "NAME", "Outputs to leave out; patterns too");
   table.list({"--trt-outputs-by-type"}, outputs_by_type, "TYPE",
              "Also hand out the outputs of all layers of these operators (Conv, MatMul, ...)");
-  table.list({"--layer-precisions"}, layer_precisions, "LAYER:TYPE",
-             "Compute precision of layers: float32, float16, "
-             "bfloat16, int8, ... Set --precision-constraints too. A layer's precision is not the type of its output");
+}
+
+void TrtNetworkArgs::declare_types(OptionTable& table) {
   table.words({"--decomposable-attentions"}, Arity::kNone, "", "Allow attention layers to be decomposed")
       .ignore("see --fusion");
   table.list({"--tensor-dtypes", "--tensor-datatypes"}, tensor_dtypes, "TENSOR:TYPE",
@@ -38,11 +41,29 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
               "Type of all inputs and outputs that --tensor-dtypes does not name and that hold floats (of a type of "
               "integers: that hold integers)");
   table.words({"--tensor-formats"}, Arity::kSome, "TENSOR:[FORMAT,..]", "Formats of inputs and outputs")
-      .ignore("tensors are handed over in row-major order");
+      .ignore("tensors are handed over in row-major order")
+      .verify(named_check("[FORMAT,..]"));
   table.words({"--all-tensor-formats"}, Arity::kSome, "FORMAT", "Formats of all inputs and outputs")
       .ignore("tensors are handed over in row-major order");
   table.list({"--trt-network-postprocess-script", "--trt-npps"}, postprocess_scripts, "FILE.py[:FUNC]",
              "Python functions `postprocess(network)` that edit the network after it was read, in this order");
+}
+
+void TrtNetworkArgs::declare_typing(OptionTable& table, bool& strongly_typed) {
+  table.flag({"--strongly-typed"}, strongly_typed, "Types are those written in the file, as in TensorRT 11");
+  table.words({"--mark-debug"}, Arity::kSome, "NAME", "Debug tensors").ignore("use --trt-outputs");
+  table.words({"--mark-unfused-tensors-as-debug-tensors"}, Arity::kNone, "", "Debug tensors")
+      .ignore("use --trt-outputs");
+}
+
+void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engine) {
+  declare_parser(table);
+  table.section("TensorRT Network Loading", "the network that the engine is built from.");
+  declare_outputs(table);
+  table.list({"--layer-precisions"}, layer_precisions, "LAYER:TYPE",
+             "Compute precision of layers: float32, float16, "
+             "bfloat16, int8, ... Set --precision-constraints too. A layer's precision is not the type of its output");
+  declare_types(table);
   table.ours().list(
       {"--clamp-constants"}, clamp_constants, "NAME[:LIMIT]",
       "Limit the magnitudes of these constants (initializers, outputs of Constant nodes), such as attention masks "
@@ -51,10 +72,7 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
       {"--repairs"}, repairs, "ANSWER.json",
       "Do the repairs of an answer of `precision search` again: clamped constants, scaled regions, equalized "
       "channels");
-  table.flag({"--strongly-typed"}, strongly_typed, "Types are those written in the file, as in TensorRT 11");
-  table.words({"--mark-debug"}, Arity::kSome, "NAME", "Debug tensors").ignore("use --trt-outputs");
-  table.words({"--mark-unfused-tensors-as-debug-tensors"}, Arity::kNone, "", "Debug tensors")
-      .ignore("use --trt-outputs");
+  declare_typing(table, strongly_typed);
 
   if (!engine) return;
   table.section("TensorRT Engine", "writing and running engines.");
@@ -62,12 +80,15 @@ void TrtNetworkArgs::declare(OptionTable& table, bool& strongly_typed, bool engi
   table.words({"--load-runtime"}, Arity::kOne, "FILE", "A lean runtime").ignore("means nothing to this engine");
   table.words({"--dla-workspace-allocation-strategy"}, Arity::kOne, "NAME", "For the deep learning accelerator")
       .ignore("means nothing to this engine");
-  table.words({"--optimization-profile"}, Arity::kOne, "N", "Profile to run with").ignore("all profiles hold at once");
+  table.words({"--optimization-profile"}, Arity::kOne, "N", "Profile to run with")
+      .whole_numbers()
+      .ignore("all profiles hold at once");
   table.words({"--allocation-strategy"}, Arity::kOne, "NAME", "When activation memory is allocated")
       .ignore("memory is planned for the shapes at hand")
       .choose({"static", "profile", "runtime"});
   table.words({"--weight-streaming-budget"}, Arity::kOne, "BYTES", "For --weight-streaming")
-      .ignore("means nothing to this engine");
+      .ignore("means nothing to this engine")
+      .verify(bytes_or_percent_check());
 }
 
 void TrtNetworkArgs::apply_layer_precisions(Network& network) const {

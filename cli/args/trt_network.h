@@ -18,6 +18,11 @@ struct TrtNetworkArgs {
   /// `strongly_typed` belongs to the configuration here, to the network in Polygraphy's help.
   /// `engine`: with the options that write and run engines.
   void declare(OptionTable& table, bool& strongly_typed, bool engine = true);
+  /// The parts of it, each with options that stand together.
+  static void declare_parser(OptionTable& table);
+  void declare_outputs(OptionTable& table);
+  void declare_types(OptionTable& table);
+  static void declare_typing(OptionTable& table, bool& strongly_typed);
 
   /// --layer-precisions. An unknown layer is a warning with near matches. Throws Error for an unknown type.
   void apply_layer_precisions(Network& network) const;

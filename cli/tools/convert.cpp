@@ -9,17 +9,21 @@
 #include "args/criterion.h"
 #include "args/inference.h"
 #include "args/network_args.h"
+#include "args/runners.h"
 #include "compare/data_loader.h"
 #include "core/file.h"
 #include "core/parallel.h"
 #include "graph/layer_choice.h"
 #include "interrupt.h"
+#include "onnx/network_view.h"
 #include "precision/shell_word.h"
+#include "runtime/engine.h"
 #include "tools/answer_options.h"
 #include "tools/calibrate.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
 #include "tools/run_onnx.h"
+#include "tools/timing_cache.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -53,8 +57,9 @@ class ConvertTool : public Tool {
     table.value({"-o", "--output"}, output_, "FILE", "Where to write the model");
     table
         .value({"--convert-to"}, convert_to_, "KIND",
-               "onnx: the typed model; trt: an engine of ulpscope, for `run` (default: by the extension of FILE)")
-        .choose({"onnx", "trt"});
+               "onnx: the typed model; trt: an engine of ulpscope, for `run` (default: by the extension of FILE); "
+               "onnx-like-trt-network: the layers of the network as ONNX nodes without weights, for viewers")
+        .choose({"onnx", "trt", "onnx-like-trt-network"});
     table.ours().list({"--io-types"}, io_types_, "NAME:TYPE",
                       "Types of network inputs and outputs: float32, float16 or bfloat16. Others keep theirs");
     table.section("Precision", "which layers compute in which type.");
@@ -111,11 +116,11 @@ class ConvertTool : public Tool {
     table.section("Checks", "what is checked before the file is written.");
     table.ours().flag({"--no-verify"}, no_verify_, "Do not run the new model against the old one");
     table.ours().flag({"--no-python-checks"}, no_python_checks_, "Leave out onnx.checker and ONNX Runtime");
-    table.section("Engine", "what an engine is built for.");
-    config_.declare_profiles(table);
+    declare_engine(table);
     data_.declare(table);
     onnx_.declare(table, OnnxLoadArgs::Scope::kChange);
     limits_.declare(table);
+    declare_tensorflow_options(table);
   }
 
   int run() override {
@@ -130,13 +135,18 @@ class ConvertTool : public Tool {
       write_edited(*host);
       return 0;
     }
-    if (!to_engine() && !no_python_checks_ && !no_verify_) checks = std::make_shared<OnnxChecks>();
+    if (!to_engine() && !to_view() && !no_python_checks_ && !no_verify_) checks = std::make_shared<OnnxChecks>();
+    if (to_view()) network_.layer_precisions = convert_.layer_precisions;
     const NetworkArgs args{model_, onnx_, config_, network_, data_};
     Model model = load_network(args, *host);
     LoadedModel& loaded = model.loaded();
+    if (to_view()) {
+      write_view(*loaded.network);
+      return 0;
+    }
     loaded.checks = std::move(checks);
     loaded.build.assume_lowest = true;
-    if (config_.int8) {
+    if (config_.int8 || (to_engine() && loaded.build.int8)) {
       if (convert_.answer && !config_.calibration_cache) loaded.build.scales = convert_.answer->scales;
       add_scales(args, *host, model);
     }
@@ -146,6 +156,7 @@ class ConvertTool : public Tool {
     if (to_engine()) {
       const DeferInterrupt defer;
       convert_to_engine(model, *output_, convert_);
+      save_builds();
       return 0;
     }
     if (convert_.relax && golden_) convert_.golden = by_name(load_golden(*golden_, *loaded.network).iterations);
@@ -169,13 +180,42 @@ class ConvertTool : public Tool {
  private:
   bool lowers() const { return config_.fp16 || config_.bf16 || config_.int8; }
   /// Other outputs, float16 throughout, weights elsewhere: as Polygraphy's convert, no layer gets a precision.
-  bool edits_only() const { return onnx_.edits() && !lowers() && !repair_only_ && !to_engine(); }
+  bool edits_only() const { return copies() && !lowers() && !repair_only_ && !to_engine() && !to_view(); }
+  bool copies() const {
+    const bool to_onnx = fs::path(output_.value_or("")).extension() == ".onnx" && !asks_for_types();
+    return onnx_.edits() || onnx_.external_data_dir || convert_to_ == "onnx" || to_onnx;
+  }
+  /// Options of typed models, which mean nothing for a copy.
+  bool asks_for_types() const {
+    return answer_path_ || convert_.relax || convert_.bias_correction || print_commands_ || save_layer_precisions_ ||
+           save_script_ || save_exclusions_ || !convert_.keep.empty() || !convert_.lower.empty() ||
+           !convert_.layer_precisions.empty() || !io_types_.empty() || !network_.clamp_constants.empty();
+  }
+
+  /// The network as a viewer of ONNX files shows it.
+  void write_view(const Network& network) const {
+    const WritingFile writing;
+    write_file(*output_, network_as_onnx(network));
+    log_info("Saving the network to " + *output_);
+  }
+
+  void save_builds() const {
+    if (!config_.save_tactics && !config_.save_timing_cache) return;
+    const auto engine = Engine::load(*output_, config_.num_threads());
+    if (config_.save_timing_cache) save_timing_cache(*config_.save_timing_cache, *engine);
+    if (!config_.save_tactics) return;
+    log_info("Saving tactic replay to " + *config_.save_tactics);
+    const WritingFile writing;
+    write_file(*config_.save_tactics, engine->tactic_replay_json());
+  }
 
   void write_edited(ScriptHost& host) {
     RunOptions options;
     options.model = model_;
     options.onnx = onnx_;
     options.onnx.save_path = *output_;
+    if (!convert_to_ && !onnx_.edits() && !onnx_.external_data_dir)
+      log_info("No layer is lowered: the model is copied; try --fp16, --bf16 or --int8 for a typed model");
     std::optional<TemporaryFolder> folder;
     prepare_onnx(options, host, folder);
   }
@@ -249,6 +289,49 @@ class ConvertTool : public Tool {
     criterion_.declare(table);
   }
 
+  /// What Polygraphy's convert has for engines.
+  void declare_engine(OptionTable& table) {
+    table.section("Engine", "what an engine is built for.");
+    config_.declare_profiles(table);
+    table.flag({"--tf32"}, config_.tf32, "Lower layers to tf32");
+    table.flag({"--fp8"}, config_.fp8, "Lower layers to float8");
+    table.words({"--precision-constraints"}, Arity::kOne, "MODE", "Whether requested layer precisions hold")
+        .choose({"prefer", "obey", "none"})
+        .ignore("`convert` obeys them");
+    config_.declare_builder(table);
+    TrtNetworkArgs::declare_parser(table);
+    table.section("TensorRT Network Loading", "the network that the engine is built from.");
+    network_.declare_outputs(table);
+    network_.declare_types(table);
+    TrtNetworkArgs::declare_typing(table, config_.strongly_typed);
+  }
+
+  /// Options of networks and engines, of which a typed model says nothing.
+  void check_typed_model() const {
+    const std::pair<bool, const char*> given[] = {
+        {config_.tf32, "--tf32"},
+        {config_.fp8, "--fp8"},
+        {config_.strongly_typed, "--strongly-typed"},
+        {config_.config_script.has_value(), "--trt-config-script"},
+        {config_.config_postprocess_script.has_value(), "--trt-config-postprocess-script"},
+        {config_.save_tactics.has_value(), "--save-tactics"},
+        {config_.load_tactics.has_value(), "--load-tactics"},
+        {config_.save_timing_cache.has_value(), "--save-timing-cache"},
+        {!network_.outputs.empty(), "--trt-outputs"},
+        {!network_.exclude_outputs.empty(), "--trt-exclude-outputs"},
+        {!network_.outputs_by_type.empty(), "--trt-outputs-by-type"},
+        {!network_.tensor_dtypes.empty(), "--tensor-dtypes"},
+        {network_.all_tensor_dtypes.has_value(), "--all-tensor-dtypes"},
+        {!network_.postprocess_scripts.empty(), "--trt-network-postprocess-script"}};
+    for (const auto& [is_given, option] : given)
+      if (is_given)
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("[options] {}: expected an engine to write, got a typed model; try -o FILE.engine, or "
+                                "--convert-to trt",
+                                option));
+  }
+
+  bool to_view() const { return convert_to_ == "onnx-like-trt-network"; }
   bool to_engine() const {
     if (convert_to_) return *convert_to_ == "trt";
     const std::string extension = fs::path(output_.value_or("")).extension().string();
@@ -301,9 +384,11 @@ class ConvertTool : public Tool {
     if (!output_)
       throw Error(ErrorCode::kInvalidArgument, "[options] expected where to write the model, got nothing; try -o FILE");
     model_.check_exists();
-    if (model_.type() != ModelType::kOnnx)
+    const bool script = model_.type() == ModelType::kNetworkScript && (to_engine() || to_view());
+    if (model_.type() != ModelType::kOnnx && !script)
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("[model] '{}': expected an ONNX model to convert", *model_.model));
+    if (!to_engine() && !to_view()) check_typed_model();
     model_.check_not_replaced("-o", *output_);
     data_.warn_of_unused();
     limits_.check();
@@ -315,7 +400,7 @@ class ConvertTool : public Tool {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] --{}: expected --answer, whose sets it chooses from",
                               set_.objective ? "objective" : "trial"));
-    if (to_engine()) {
+    if (to_engine() || to_view()) {
       if (convert_.relax)
         throw Error(ErrorCode::kInvalidArgument, "[options] --relax: expected a typed model to write, got an engine");
       if (save_layer_precisions_ || save_script_ || save_exclusions_ || print_commands_)
@@ -329,9 +414,15 @@ class ConvertTool : public Tool {
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] --onnx-outputs, --fp-to-fp16 and --save-external-data: expected no types of layers with "
                   "them; try convert without --fp16, --bf16 and --int8 first, and convert what it writes");
-    if (!lowers())
+    if (lowers()) return;
+    if (!asks_for_types())
       throw Error(ErrorCode::kInvalidArgument,
-                  "[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
+                  fmt::format("Could not automatically determine model type based on output path: {}; try "
+                              "--convert-to, -o FILE.onnx or -o FILE.engine, or --fp16, --bf16 or --int8 for a typed "
+                              "model",
+                              *output_));
+    throw Error(ErrorCode::kInvalidArgument,
+                "[options] expected a type to lower layers to, got none; try --fp16, --bf16 or --int8");
   }
 
   /// What else is asked for, once the model is written.

@@ -12,6 +12,7 @@
 #include "tools/golden_judge.h"
 #include "tools/iterative_debug.h"
 #include "tools/precision_setup.h"
+#include "tools/timing_cache.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -121,6 +122,7 @@ class DebugPrecisionTool : public Tool {
     const auto engine = Engine::build(network, setup_.build);
     check_interrupted();
     const WritingFile writing;
+    if (args_.precision.config.save_timing_cache) save_timing_cache(*args_.precision.config.save_timing_cache, *engine);
     if (args_.precision.config.save_tactics)
       write_file(*args_.precision.config.save_tactics, engine->tactic_replay_json());
     engine->save(args_.iteration.artifact_path());

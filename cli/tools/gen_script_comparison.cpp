@@ -40,6 +40,8 @@ std::string compare_function(const RunOptions& options, PythonScript& script, co
     if (name == metric)
       call.named((name + "_threshold").c_str(), dictionary(parse_numbers("--" + name + "-threshold", words)));
   };
+  if (name == "perceptual_metrics")
+    call.named("lpips_threshold", dictionary(parse_numbers("--lpips-threshold", args.lpips_threshold)));
   threshold("l2", args.l2_threshold);
   threshold("cosine_similarity", args.cosine_similarity_threshold);
   threshold("psnr", args.psnr_threshold);

@@ -50,9 +50,12 @@ class RunnerCode {
     } else {
       const std::string made = config();
       script_.add_import("polygraphy.backend.trt", "EngineBytesFromNetwork");
-      bytes = script_.loader(
-          "build_engine",
-          Call("EngineBytesFromNetwork").positional(network(made)).named("config", default_config_ ? "" : made).text());
+      bytes = script_.loader("build_engine",
+                             Call("EngineBytesFromNetwork")
+                                 .positional(network(made))
+                                 .named("config", default_config_ ? "" : made)
+                                 .named("save_timing_cache", text_or_none(options_.config.save_timing_cache))
+                                 .text());
       if (options_.network.save_engine) {
         script_.add_import("polygraphy.backend.common", "SaveBytes");
         bytes = script_.loader(
@@ -169,14 +172,14 @@ class RunnerCode {
     }
     if (saving) {
       script_.add_import("polygraphy.backend.onnx", "SaveOnnx");
-      model = script_.loader(
-          "save_onnx", Call("SaveOnnx")
-                           .positional(model)
-                           .named("path", text_or_none(onnx.save_path))
-                           .named("external_data_path", text_or_none(onnx.save_external_data))
-                           .named("size_threshold", onnx.size_threshold ? std::to_string(*onnx.size_threshold) : "")
-                           .named("all_tensors_to_one_file", onnx.many_files ? "False" : "")
-                           .text());
+      model = script_.loader("save_onnx",
+                             Call("SaveOnnx")
+                                 .positional(model)
+                                 .named("path", text_or_none(onnx.save_path))
+                                 .named("external_data_path", text_or_none(onnx.save_external_data))
+                                 .named("size_threshold", onnx.size_threshold ? std::to_string(*onnx.threshold()) : "")
+                                 .named("all_tensors_to_one_file", onnx.many_files ? "False" : "")
+                                 .text());
     }
     return model;
   }
@@ -239,8 +242,9 @@ class RunnerCode {
     for (const std::string& word : words) {
       const auto [name, text] = split_name(word);
       if (name.empty())
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[options] {} '{}': expected <name>:<type>, got no name", option, word));
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            fmt::format("[options] Could not parse argument: {}. {} takes <name>:<type>, got no name", word, option));
       entries.push_back(fmt::format("{}: {}", python_string(name), type(text, word, option)));
     }
     return fmt::format("{{{}}}", fmt::join(entries, ", "));

@@ -40,6 +40,10 @@ class InspectModelTool : public Tool {
               "layers: nodes or layers with inputs and outputs; attrs: their attributes too; weights: values of "
               "weights (with layers, of each layer's)")
         .choose({"layers", "attrs", "weights"});
+    table.ours()
+        .value({"--mode"}, mode_, "MODE",
+               "Older form of --show: basic is layers, attrs is layers attrs, full is layers attrs weights")
+        .choose({"none", "basic", "attrs", "full"});
     table.value({"--convert-to", "--display-as"}, convert_to_, "FORMAT", "Show the engine instead of the ONNX file")
         .choose({"trt"});
     table.ours().flag({"--json"}, json_, "Print a JSON object (docs/formats.md) instead; log lines go to stderr");
@@ -58,6 +62,9 @@ class InspectModelTool : public Tool {
   }
 
   int run() override {
+    if (show_.empty() && mode_ == "basic") show_ = {"layers"};
+    if (show_.empty() && mode_ == "attrs") show_ = {"layers", "attrs"};
+    if (show_.empty() && mode_ == "full") show_ = {"layers", "attrs", "weights"};
     if (json_) move_log_to_stderr();
     const ModelArgs& model = options_.model;
     model.check_exists();
@@ -111,11 +118,11 @@ class InspectModelTool : public Tool {
     return config.tf32 || config.fp16 || config.bf16 || config.fp8 || config.int8 || config.assume_lowest ||
            config.strongly_typed || config.constraints || config.obey || config.strict || config.fusion ||
            config.target || config.config_script || config.config_postprocess_script || config.load_tactics ||
-           config.save_tactics || !config.min_shapes.empty() || !config.opt_shapes.empty() ||
-           !config.max_shapes.empty() || !network.layer_precisions.empty() || network.all_tensor_dtypes ||
-           !network.clamp_constants.empty() || network.repairs || !network.outputs_by_type.empty() ||
-           !network.outputs.empty() || !network.exclude_outputs.empty() || !network.tensor_dtypes.empty() ||
-           !network.postprocess_scripts.empty() || network.save_engine;
+           config.save_tactics || config.save_timing_cache || !config.min_shapes.empty() ||
+           !config.opt_shapes.empty() || !config.max_shapes.empty() || !network.layer_precisions.empty() ||
+           network.all_tensor_dtypes || !network.clamp_constants.empty() || network.repairs ||
+           !network.outputs_by_type.empty() || !network.outputs.empty() || !network.exclude_outputs.empty() ||
+           !network.tensor_dtypes.empty() || !network.postprocess_scripts.empty() || network.save_engine;
   }
 
   std::shared_ptr<Engine> build() {
@@ -127,7 +134,7 @@ class InspectModelTool : public Tool {
 
   RunOptions options_;
   std::vector<std::string> show_;
-  std::optional<std::string> convert_to_;
+  std::optional<std::string> convert_to_, mode_;
   bool json_ = false;
 };
 

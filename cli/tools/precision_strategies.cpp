@@ -19,6 +19,7 @@
 #include "tools/comparing.h"
 #include "tools/golden_judge.h"
 #include "tools/precision_setup.h"
+#include "tools/timing_cache.h"
 #include "tools/tool.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -289,7 +290,8 @@ class StrategyTool : public Tool {
   }
 
   void save(const std::vector<int>& layers) {
-    if (!options_.network.save_engine && !options_.config.save_tactics) return;
+    const TrtConfigArgs& config = options_.config;
+    if (!options_.network.save_engine && !config.save_tactics && !config.save_timing_cache) return;
     const auto network = std::make_shared<Network>(*setup_.network);
     const auto requested = mark_layers(*network, markable_, layers, higher_);
     for (LayerId l : requested.ids()) network->layers[l].precision = requested[l];
@@ -299,6 +301,7 @@ class StrategyTool : public Tool {
       log_info("Saving engine to " + *options_.network.save_engine);
       engine->save(*options_.network.save_engine);
     }
+    if (config.save_timing_cache) save_timing_cache(*config.save_timing_cache, *engine);
     if (options_.config.save_tactics) {
       log_info("Saving tactic replay to " + *options_.config.save_tactics);
       write_file(*options_.config.save_tactics, engine->tactic_replay_json());

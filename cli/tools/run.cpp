@@ -96,13 +96,12 @@ class RunTool : public Tool {
     prepare_onnx(options_, host, folder);
     RunResults results = infer(host);
     for (const std::string& path : options_.comparison.load_outputs) {
+      check_sequential(path);
       log_info("Loading inference results from " + path);
       for (auto& entry : load_results(path)) results.push_back(std::move(entry));
     }
     if (options_.inference.postprocess_script) {
       const ScriptName script = ScriptName::parse(*options_.inference.postprocess_script, "postprocess_outputs");
-      if (!options_.inference.postprocess.empty())
-        log_warning("[options] --postprocess has no effect: --postprocess-func-script is given");
       log_info("Applying post-processing to outputs: " + script.function);
       for (auto& [name, iterations] : results)
         for (IterationResult& result : iterations) result.outputs = host.postprocess_outputs(script, result);
@@ -162,6 +161,31 @@ class RunTool : public Tool {
                   fmt::format("[options] --iterations: expected 0 or more, got {}", *options_.data.iterations));
   }
 
+  void check_sequential(const std::string& path) const {
+    std::error_code ignored;
+    if (options_.comparison.sequential && std::filesystem::is_directory(path, ignored))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] --load-outputs: with --sequential-runners, expected a file, got the directory "
+                              "'{}'; try without --sequential-runners, which changes nothing else",
+                              path));
+  }
+
+  /// A folder of iterations has no files from before, which would be read as further iterations.
+  static void check_folder(const char* option, const std::optional<std::string>& path) {
+    std::error_code ignored;
+    if (path && is_saved_as_folder(*path, 1) && std::filesystem::is_directory(*path, ignored) &&
+        !std::filesystem::is_empty(*path, ignored))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[options] {}: '{}' is a directory that is not empty; a file per iteration is written "
+                              "to a new or empty one; try another path, or one with an extension for a single file",
+                              option, *path));
+  }
+
+  static void log_saving(const char* what, const std::string& path, std::size_t iterations) {
+    const bool folder = is_saved_as_folder(path, iterations);
+    log_info(fmt::format("Saving {} to {}{}", what, folder ? "a directory of per-iteration files: " : "", path));
+  }
+
   /// Results that replace those that they are compared with would always agree.
   void check_paths() const {
     std::vector<std::string> loaded = options_.data.load_inputs;
@@ -175,11 +199,14 @@ class RunTool : public Tool {
         const std::filesystem::path inside = from.lexically_relative(to);
         if (!inside.empty() && *inside.begin() != "..")
           throw Error(ErrorCode::kInvalidArgument,
-                      fmt::format("[options] '{}' would be written over by what is saved to '{}'; try another path for "
-                                  "what is saved",
+                      fmt::format("[options] '{}' overlaps the save path '{}', so it would be written over; try "
+                                  "another path for what is saved",
                                   path, **saved));
       }
     }
+    if (options_.gen_script) return;
+    check_folder("--save-inputs", inference.save_inputs);
+    check_folder("--save-outputs", inference.save_outputs);
   }
 
   void check_onnx(const char* runner) const {
@@ -236,13 +263,13 @@ class RunTool : public Tool {
     InferenceOutcome outcome = run_inference(options_, runners, host, profile_shapes(options_.config, options_.model));
     engine_.reset();
     if (options_.inference.save_inputs) {
-      log_info("Saving inference input data to " + *options_.inference.save_inputs);
+      log_saving("inference input data", *options_.inference.save_inputs, outcome.inputs.size());
       const WritingFile writing;
       save_inputs(*options_.inference.save_inputs, outcome.inputs);
     }
     if (options_.inference.save_input_blob) save_input_blob(outcome.inputs);
     if (options_.inference.save_outputs) {
-      log_info("Saving inference results to " + *options_.inference.save_outputs);
+      log_saving("inference results", *options_.inference.save_outputs, outcome.inputs.size());
       const WritingFile writing;
       save_results(*options_.inference.save_outputs, outcome.results);
     }

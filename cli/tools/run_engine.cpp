@@ -10,6 +10,7 @@
 #include "tools/calibrate.h"
 #include "tools/engine_report.h"
 #include "tools/network_setup.h"
+#include "tools/timing_cache.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -81,6 +82,7 @@ void save_engine_files(const RunOptions& options, const Engine& engine) {
     const WritingFile writing;
     write_file(*options.config.save_tactics, engine.tactic_replay_json());
   }
+  if (options.config.save_timing_cache) save_timing_cache(*options.config.save_timing_cache, engine);
   if (options.network.save_engine) {
     if (const Layer* layer = foreign_layer(engine.network()))
       throw Error(

@@ -58,8 +58,10 @@ void save(const RunOptions& options, Worker& worker, const std::string& external
   Value::Map args{{"path", fs::absolute(options.model.path()).string()},
                   {"target", target},
                   {"external_data_dir", external_data_dir},
-                  {"size_threshold", static_cast<std::int64_t>(onnx.size_threshold.value_or(1024))},
-                  {"one_file", !onnx.many_files}};
+                  {"size_threshold", static_cast<std::int64_t>(onnx.threshold().value_or(1024))},
+                  {"one_file", !onnx.many_files},
+                  {"shape_inference", onnx.shape_inference},
+                  {"ignore_external_data", onnx.ignore_external_data}};
   if (onnx.save_external_data) args.emplace_back("external_data", *onnx.save_external_data);
   if (!onnx.outputs.empty() || !onnx.exclude_outputs.empty()) {
     const auto file = MappedFile::open(options.model.path());

@@ -55,7 +55,7 @@ void log_summary(const PairVerdict& pair) {
   const double rate = total == 0 ? 100.0 : static_cast<double>(passed) / static_cast<double>(total) * 100.0;
   log(pair.passed() ? LogLevel::kInfo : LogLevel::kError,
       "Accuracy Summary | " + pair.first + " vs. " + pair.second + " | Passed: " + std::to_string(passed) + "/" +
-          std::to_string(total) + " iterations | Pass Rate: " + python_float(rate) + "%");
+          std::to_string(total) + " iterations | Pass Rate: " + fmt::format("{:.2f}%", rate));
 }
 
 IterationVerdict compare_iteration(const IterationResult& first, const IterationResult& second,

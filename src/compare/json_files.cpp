@@ -203,7 +203,27 @@ void write_iteration(std::string& out, const IterationResult& result, const std:
   out += ",\n" + inner + "\"polygraphy_class\": \"IterationResult\"\n" + margin + "}";
 }
 
+void write_input(std::string& out, const TensorMap& map, const std::string& margin) {
+  write_sequence(out, '{', '}', map, margin, [&](const NamedTensor& input, const std::string& at) {
+    write_string(out, input.name);
+    out += ": ";
+    write_array(out, input.tensor, at);
+  });
+}
+
+std::string input_to_json(const TensorMap& map) {
+  std::string out;
+  write_input(out, map, "");
+  return out;
+}
+
 // Files
+
+/// "0000000003.json", so that the order of names is that of iterations.
+std::string file_of_iteration(std::size_t index) {
+  std::string digits = std::to_string(index);
+  return std::string(10 - std::min<std::size_t>(10, digits.size()), '0') + digits + ".json";
+}
 
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path)) return {path};
@@ -211,7 +231,9 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   for (const auto& entry : std::filesystem::directory_iterator(path))
     if (entry.path().extension() == ".json") files.push_back(entry.path());
   std::ranges::sort(files);
-  if (files.empty()) throw Error(ErrorCode::kNotFound, "[load] " + path.string() + ": the folder has no *.json files");
+  if (files.empty())
+    throw Error(ErrorCode::kNotFound,
+                "[load] " + path.string() + ": No per-iteration files (*.json) are in this folder");
   return files;
 }
 
@@ -229,13 +251,8 @@ auto read_json_file(const std::filesystem::path& path, const Read& read) {
 
 std::string inputs_to_json(const std::vector<TensorMap>& iterations) {
   std::string out;
-  write_sequence(out, '[', ']', iterations, "", [&](const TensorMap& map, const std::string& margin) {
-    write_sequence(out, '{', '}', map, margin, [&](const NamedTensor& input, const std::string& at) {
-      write_string(out, input.name);
-      out += ": ";
-      write_array(out, input.tensor, at);
-    });
-  });
+  write_sequence(out, '[', ']', iterations, "",
+                 [&](const TensorMap& map, const std::string& margin) { write_input(out, map, margin); });
   return out;
 }
 
@@ -252,12 +269,29 @@ std::string results_to_json(const RunResults& results) {
   return out + ",\n    \"polygraphy_class\": \"RunResults\"\n}";
 }
 
+bool is_saved_as_folder(const std::filesystem::path& path, std::size_t iterations) {
+  std::error_code ignored;
+  if (path.has_extension()) return false;
+  if (std::filesystem::is_directory(path, ignored) || !path.has_filename()) return true;
+  return iterations > 1 && !std::filesystem::exists(path, ignored);
+}
+
 void save_inputs(const std::filesystem::path& path, const std::vector<TensorMap>& iterations) {
-  write_file(path, inputs_to_json(iterations));
+  if (!is_saved_as_folder(path, iterations.size())) return write_file(path, inputs_to_json(iterations));
+  for (std::size_t i = 0; i < iterations.size(); ++i)
+    write_file(path / file_of_iteration(i), input_to_json(iterations[i]));
 }
 
 void save_results(const std::filesystem::path& path, const RunResults& results) {
-  write_file(path, results_to_json(results));
+  std::size_t iterations = 0;
+  for (const auto& [runner, list] : results) iterations = std::max(iterations, list.size());
+  if (!is_saved_as_folder(path, iterations)) return write_file(path, results_to_json(results));
+  for (std::size_t i = 0; i < iterations; ++i) {
+    RunResults one;
+    for (const auto& [runner, list] : results)
+      if (i < list.size()) one.emplace_back(runner, std::vector<IterationResult>{list[i]});
+    write_file(path / file_of_iteration(i), results_to_json(one));
+  }
 }
 
 std::vector<TensorMap> inputs_from_json(std::string_view text, const std::string& where) {

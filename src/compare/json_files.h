@@ -9,7 +9,11 @@
 
 namespace ulpscope {
 
-/// One TensorMap per iteration, as a JSON list, whatever the file is called. Throws Error(kIo), and Error(kUnsupported)
+/// Whether saving at this path makes a folder with a file per iteration: the path has no extension, and is a folder, or
+/// there is nothing yet and more than one iteration to save.
+bool is_saved_as_folder(const std::filesystem::path& path, std::size_t iterations);
+
+/// One TensorMap per iteration, as a JSON list, or as a folder of files. Throws Error(kIo), and Error(kUnsupported)
 /// for a type that NumPy lacks.
 void save_inputs(const std::filesystem::path& path, const std::vector<TensorMap>& iterations);
 std::string inputs_to_json(const std::vector<TensorMap>& iterations);
@@ -18,7 +22,7 @@ std::string inputs_to_json(const std::vector<TensorMap>& iterations);
 /// names. Throws Error(kNotFound), Error(kInvalidFile) naming the file and what is wrong in it.
 std::vector<TensorMap> load_inputs(const std::filesystem::path& path);
 
-/// Throws Error(kIo), and Error(kUnsupported) for a type that NumPy lacks.
+/// A file, or a folder of files. Throws Error(kIo), and Error(kUnsupported) for a type that NumPy lacks.
 void save_results(const std::filesystem::path& path, const RunResults& results);
 std::string results_to_json(const RunResults& results);
 

@@ -149,8 +149,15 @@ PerName<ValueRange> parse_ranges(std::string_view option, const std::vector<std:
       low = to_number(value.items[0]);
       high = to_number(value.items[1]);
     }
-    if (!low || !high)
-      fail(option, argument, "two numbers as [LOW,HIGH], or NAME:[LOW,HIGH]", std::string(option) + " \"input:[0,1]\"");
+    if (!low || !high) {
+      // As Polygraphy has it, for scripts that look for these words.
+      const std::string why = !value.is_list            ? ""
+                              : value.items.size() != 2 ? " (expected to receive exactly 2 values, but received " +
+                                                              std::to_string(value.items.size()) + ")"
+                                                        : " (one of them could not be parsed as a number)";
+      fail(option, argument, "two numbers as [LOW,HIGH], or NAME:[LOW,HIGH]" + why,
+           std::string(option) + " \"input:[0,1]\"");
+    }
     if (*low > *high) fail(option, argument, "the lower bound first", std::string(option) + " \"input:[0,1]\"");
     result.set(std::move(split.name), {*low, *high});
   }

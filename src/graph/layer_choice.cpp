@@ -94,7 +94,8 @@ std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std:
         known.push_back(name_of(each));
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("{} '{}': expected <{}>:<type>, got {}; try one of the types {}", where, word, named,
-                              name.empty() ? "no name" : fmt::format("the {}type '{}'", type ? "" : "unknown ", text),
+                              name.empty() ? fmt::format("no name. Could not parse argument: {}", word)
+                                           : fmt::format("the {}type '{}'", type ? "" : "unknown ", text),
                               fmt::join(known, ", ")));
     }
     result.emplace_back(name, *type);

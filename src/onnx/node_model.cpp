@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "onnx-ml.pb.h"
+#include "onnx/attribute_writer.h"
 #include "onnx/element_type.h"
 #include "onnx/model_writer.h"
 #include "ulpscope/error.h"
@@ -15,37 +16,12 @@ using Proto = onnx::AttributeProto;
 
 constexpr int kNodeModelIrVersion = 8;  // what every ONNX Runtime of the last years reads
 
-/// One attribute; an overload for each type that it may have.
-class AttributeWriter {
+class NodeAttributeWriter : public PlainAttributeWriter {
  public:
-  AttributeWriter(const Layer& layer, const std::string& name, Proto& proto) : layer_(layer), proto_(proto) {
-    proto_.set_name(name);
-  }
+  NodeAttributeWriter(const Layer& layer, const std::string& name, Proto& proto)
+      : PlainAttributeWriter(name, proto), layer_(layer) {}
+  using PlainAttributeWriter::operator();
 
-  void operator()(std::int64_t value) const {
-    proto_.set_type(Proto::INT);
-    proto_.set_i(value);
-  }
-  void operator()(float value) const {
-    proto_.set_type(Proto::FLOAT);
-    proto_.set_f(value);
-  }
-  void operator()(const std::string& value) const {
-    proto_.set_type(Proto::STRING);
-    proto_.set_s(value);
-  }
-  void operator()(const std::vector<std::int64_t>& values) const {
-    proto_.set_type(Proto::INTS);
-    proto_.mutable_ints()->Add(values.begin(), values.end());
-  }
-  void operator()(const std::vector<float>& values) const {
-    proto_.set_type(Proto::FLOATS);
-    proto_.mutable_floats()->Add(values.begin(), values.end());
-  }
-  void operator()(const std::vector<std::string>& values) const {
-    proto_.set_type(Proto::STRINGS);
-    for (const std::string& value : values) proto_.add_strings(value);
-  }
   void operator()(const Tensor& value) const {
     proto_.set_type(Proto::TENSOR);
     onnx::TensorProto& tensor = *proto_.mutable_t();
@@ -62,7 +38,6 @@ class AttributeWriter {
 
  private:
   const Layer& layer_;
-  Proto& proto_;
 };
 
 void describe_input(const NodeInput& input, onnx::ValueInfoProto& info) {
@@ -101,7 +76,7 @@ std::string node_model(const Layer& layer, std::span<const std::optional<NodeInp
     if (!name.empty()) graph.add_output()->set_name(name);
   }
   for (const auto& [name, value] : layer.attributes.all())
-    std::visit(AttributeWriter(layer, name, *node.add_attribute()), value);
+    std::visit(NodeAttributeWriter(layer, name, *node.add_attribute()), value);
   return model.SerializeAsString();
 }
 

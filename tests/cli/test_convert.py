@@ -277,7 +277,8 @@ def half_model():
     (["--fp16", "--keep", "Add", "--layer-precisions", "Add:float16"], "disagree"),
     (["--fp16", "--layer-precisions", "Add:float15"], "expected <layer>:"),
     (["--fp16", "--keep", "*"], "expected layers to lower"),
-    ([], "expected a type to lower"),
+    (["--keep", "Add"], "expected a type to lower"),
+    (["--print-commands"], "expected a type to lower"),
     (["--fp16", "--calibration-cache", "c"], "expected --int8 too"),
     (["--fp16", "--io-types", "add:float16"], "expected an input or output"),
     (["--fp16", "--io-types", "x:int8"], "expected a change between"),
@@ -377,6 +378,38 @@ def test_models_that_only_other_options_change(run, tmp_path):
     assert sorted(node.op_type for node in graph.node).count("Cast") == 2 and graph.initializer[0].data_type == 10
     both = run("convert", source, "-o", "t.onnx", "--fp16", "--onnx-outputs", "mark", "all")
     assert both.code == 1 and "expected no types of layers" in both.err and not (tmp_path / "t.onnx").exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--shape-inference"], ["--convert-to", "onnx"], ["--convert-to", "onnx", "--shape-inference"]])
+def test_a_copy_is_polygraphys(run, polygraphy, tmp_path, words):
+    source = save(tmp_path, needs_constraints())
+    for who, path in ((run, "mine.onnx"), (polygraphy, "theirs.onnx")):
+        outcome = who("convert", source, "-o", path, *words)
+        assert outcome.code == 0, outcome
+    mine, theirs = onnx.load(tmp_path / "mine.onnx"), onnx.load(tmp_path / "theirs.onnx")
+    assert mine.graph == theirs.graph
+    assert bool(mine.graph.value_info) == ("--shape-inference" in words)
+
+
+def test_a_copy_without_the_weights_of_other_files(run, polygraphy, tmp_path):
+    weights = [onnx.numpy_helper.from_array(np.arange(64, dtype=np.float32), "w")]
+    made = model([helper.make_node("Add", ["x", "w"], ["y"])], [info("x", [64])], [info("y", [64])], weights)
+    onnx.save(made, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    os.remove(tmp_path / "w.bin")
+    for who, path in ((run, "mine.onnx"), (polygraphy, "theirs.onnx")):
+        assert who("convert", "m.onnx", "-o", path).code == 1
+        outcome = who("convert", "m.onnx", "-o", path, "--ignore-external-data")
+        assert outcome.code == 0, outcome
+    load = lambda path: onnx.load(tmp_path / path, load_external_data=False).graph
+    assert load("mine.onnx") == load("theirs.onnx") and load("mine.onnx").initializer[0].data_location == TensorProto.EXTERNAL
+
+
+def test_a_name_says_what_is_written(run, polygraphy, tmp_path):
+    save(tmp_path, needs_constraints())
+    for who in (run, polygraphy):
+        outcome = who("convert", "m.onnx", "-o", "m.bin")
+        assert outcome.code == 1 and "Could not automatically determine model type based on output path: m.bin" in outcome.err, outcome
+    assert os.listdir(tmp_path) == ["m.onnx"]
 
 
 def test_engines_have_profiles(run, tmp_path):

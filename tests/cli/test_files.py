@@ -12,11 +12,9 @@ pytest.importorskip("polygraphy")
 
 def comparison_lines(text):
     """What both say about a comparison, as sorted normalized lines: 0.53 marks comparison lines with `simple | `,
-    shows the iteration of a single one, one level less, prints the rate otherwise and the outputs'
-    statistics at the end."""
+    shows the iteration of a single one, one level less, and the outputs' statistics at the end."""
     text = without_dates(text)
     text = text[text.index("Accuracy Comparison"):].replace("simple | ", "")
-    text = re.sub(r"\d+\.\d+%", lambda m: f"{float(m.group()[:-1]):g}%", text)
     lines = [re.sub(r"^\[\w\]\s*", "", line).strip() for line in text.splitlines()]
     skip = ("Iteration: ", "Accuracy Comparison", "PASSED | Runtime", "FAILED | Runtime", "Loading", "Saving")
     return sorted(line for line in lines if line and not line.startswith(skip))
@@ -75,6 +73,58 @@ def test_any_name_holds_json(run, model, tmp_path):
     assert run("run", model, "--trt", "--load-input-data", "inputs", "--load-results", "golden.pkl").code == 0
 
 
+NUMBERED = [f"{i:010}.json" for i in range(3)]
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("words", [[], ["--sequential-runners"]])
+def test_iterations_make_a_folder(words, prepared, run, polygraphy, model, tmp_path):
+    """The same files as Polygraphy's, which each reads from the other."""
+    for who, name in ((run, "mine"), (polygraphy, "theirs")):
+        if prepared:
+            (tmp_path / name / "out").mkdir(parents=True)
+        outcome = who("run", model, "--onnxrt", "--onnxrt", "--iterations", "3", "--val-range", "x:[1,2]", *words,
+                      "--save-inputs", f"{name}/in", "--save-outputs", f"{name}/out")
+        assert outcome.code == 0, outcome
+        assert sorted(path.name for path in (tmp_path / name / "in").iterdir()) == NUMBERED
+        assert sorted(path.name for path in (tmp_path / name / "out").iterdir()) == NUMBERED
+    for file in NUMBERED:
+        read = lambda path: json.loads((tmp_path / path).read_text())
+        assert read(f"mine/in/{file}") == read(f"theirs/in/{file}")
+        mine, theirs = read(f"mine/out/{file}")["lst"], read(f"theirs/out/{file}")["lst"]
+        assert [len(iterations) for _, iterations in mine] == [len(iterations) for _, iterations in theirs] == [1, 1]
+    for who, name in ((run, "theirs"), (polygraphy, "mine")):
+        outcome = who("run", model, "--onnxrt", "--load-inputs", f"{name}/in", "--load-outputs", f"{name}/out", "--atol",
+                      "0", "--rtol", "0")
+        assert outcome.code == 0 and "Passed: 3/3 iterations | Pass Rate: 100.00%" in outcome.out, outcome
+
+
+def test_folders_are_not_written_into_twice(run, polygraphy, model, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.json").write_text("{}")
+    for who in (run, polygraphy):
+        outcome = who("run", model, "--onnxrt", "--iterations", "2", "--save-outputs", "out")
+        assert outcome.code == 1 and "not empty" in outcome.err, outcome
+    # One iteration goes into a folder that is there, and into a file where nothing is.
+    (tmp_path / "out" / "old.json").unlink()
+    assert run("run", model, "--onnxrt", "--save-outputs", "out").code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == NUMBERED[:1]
+    # A file stays a file.
+    (tmp_path / "file").touch()
+    assert run("run", model, "--onnxrt", "--iterations", "3", "--save-inputs", "file").code == 0
+    assert len(json.loads((tmp_path / "file").read_text())) == 3
+
+
+def test_sequential_runners_read_files(run, polygraphy, model, tmp_path):
+    assert run("run", model, "--onnxrt", "--iterations", "2", "--save-outputs", "out").code == 0
+    for who in (run, polygraphy):
+        words = ["run", model, "--onnxrt", "--iterations", "2", "--load-outputs", "out"]
+        assert who(*words).code == 0
+        outcome = who(*words, "--sequential-runners")
+        assert outcome.code == 1 and "directory" in outcome.text, outcome
+        assert who(*words, "--sequential-runners", "--gen-script", "script.py").code == 0
+
+
 def test_runner_names(run, model, tmp_path):
     assert run("run", model, "--onnxrt", "--trt", "--onnxrt", "--save-outputs", "o.json").code == 0
     names = [name for name, _ in json.loads((tmp_path / "o.json").read_text())["lst"]]
@@ -88,7 +138,7 @@ def test_iterations_and_warm_up(run, model):
     assert outcome.code == 0, outcome
     assert outcome.out.count("Running 2 warm-up run(s)") == 2
     assert outcome.out.count("Completed 3 iteration(s) in ") == 2
-    assert "Passed: 3/3 iterations | Pass Rate: 100.0%" in outcome.out
+    assert "Passed: 3/3 iterations | Pass Rate: 100.00%" in outcome.out
 
 
 def test_dynamic_shapes(run, dynamic_model):
@@ -102,6 +152,19 @@ def test_dynamic_shapes(run, dynamic_model):
     assert outcome.code == 0 and shapes(outcome) == ["(2, 3)"] * 2, outcome
     outcome = run("run", dynamic_model, "--trt", "--trt-min-shapes", "x:[9,3]", "--trt-max-shapes", "x:[8,3]")
     assert outcome.code == 1 and "min <= opt <= max" in outcome.err, outcome
+
+
+def test_configs_of_scripts_have_a_profile(run, dynamic_model, tmp_path):
+    """As those of Polygraphy: dynamic dimensions are 1 unless a profile says otherwise."""
+    (tmp_path / "one.py").write_text("from polygraphy.backend.trt import create_config\n\ndef load_config(builder, network):\n"
+                                     "    return create_config(builder, network)\n")
+    (tmp_path / "none.py").write_text("def load_config(builder, network):\n    return builder.create_builder_config()\n")
+    words = ["run", dynamic_model, "--trt", "--trt-config-script"]
+    outcome = run(*words, "one.py")
+    assert outcome.code == 0 and "Will use shape: [1, 3] for min/opt/max" in outcome.text, outcome
+    outcome = run(*words, "one.py", "--input-shapes", "x:[5,3]")
+    assert outcome.code == 1 and "between the minimum and maximum of a profile" in outcome.err, outcome
+    assert run(*words, "none.py", "--input-shapes", "x:[5,3]").code == 0
 
 
 def test_data_loader_script(run, dynamic_model, tmp_path):
@@ -166,3 +229,17 @@ def test_saved_values_are_those_that_numpy_draws(run, dynamic_model, tmp_path):
     for i, feed in enumerate(json.loads((tmp_path / "i.json").read_text())):
         array = np.load(io.BytesIO(base64.b64decode(feed["x"]["array"])))
         assert np.array_equal(array, np.random.RandomState(5 + i).random_sample((4, 3)).astype(np.float32))
+
+
+@pytest.mark.parametrize("judge,code", [
+    ("CompareFunc.simple(atol=1e-2)", 0), ("CompareFunc.simple(atol={'': 1e-9}, rtol=1e-9)", 1), ("CompareFunc.indices()", 1),
+    ("SimpleCompareFunc(check_error_stat='mean', atol=1e-2, rtol=0)", 0), ("PsnrCompareFunc(20)", 0), ("L2CompareFunc(1e-9)", 1),
+])
+def test_scripts_compare_with_the_functions_of_the_module(run, polygraphy, tmp_path, model, judge, code):
+    """Outputs that are off by 1e-3."""
+    (tmp_path / "cmp.py").write_text("from polygraphy.comparator import *\n\ndef compare_outputs(first, second):\n"
+                                     "    for name in list(second.keys()):\n        second[name] = second[name] + second[name].dtype.type(1e-3)\n"
+                                     f"    return {judge}(first, second)\n")
+    for who in (run, polygraphy):
+        outcome = who("run", model, "--onnxrt", "--onnxrt", "--compare-func-script", "cmp.py")
+        assert outcome.code == code and (code == 0 or "FAILED | " in outcome.text), outcome

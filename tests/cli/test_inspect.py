@@ -265,3 +265,22 @@ def test_histograms_of_all_types_as_numpy(run, polygraphy, tmp_path):
     assert sum("Bin Range" in line for line in mine) > 130
     different = [pair for pair in zip(mine, theirs) if pair[0] != pair[1] and "Stats" not in pair[0]]
     assert not different and len(mine) == len(theirs), different[:10]
+
+
+@pytest.mark.parametrize("mode, show", [("none", []), ("basic", ["layers"]), ("attrs", ["layers", "attrs"]), ("full", ["layers", "attrs", "weights"])])
+@pytest.mark.parametrize("form", [[], ["--display-as=trt"]], ids=["onnx", "trt"])
+def test_older_form_of_show(mode, show, form, run, model):
+    older, newer = (run("inspect", "model", model, *form, *words) for words in ([f"--mode={mode}"], ["--show", *show] if show else []))
+    assert older.code == 0 and older.out == newer.out, older
+
+
+def test_folders_without_iterations(run, polygraphy, tmp_path):
+    (tmp_path / "empty").mkdir()
+    ours, theirs = run("inspect", "data", "empty"), polygraphy("inspect", "data", "empty")
+    assert ours.code == theirs.code == 1 and "No per-iteration" in ours.err and "No per-iteration" in theirs.text, (ours, theirs)
+
+
+def test_unknown_tools_are_named(run):
+    for words in (["inspect", "tactics", "r.json"], ["inspect", "-v", "tactics", "r.json"]):
+        outcome = run(*words)
+        assert outcome.code == 2 and "invalid choice: 'inspect tactics' (choose from " in outcome.err, outcome

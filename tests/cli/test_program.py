@@ -197,7 +197,7 @@ def test_ignored_options_say_so(run, dynamic_model):
         assert outcome.out.count(f"[W] [options] {name} has no effect: ") == 1
 
 
-@pytest.mark.parametrize("words", [["--tf"], ["--lpips-threshold", "1"], ["--opset", "11"]])
+@pytest.mark.parametrize("words", [["--tf"], ["--opset", "11"]])
 def test_refused_options_say_what_to_do(words, run, dynamic_model):
     outcome = run("run", dynamic_model, "--trt", *words)
     assert outcome.code == 1 and f"[!] [options] {words[0]}: " in outcome.err, outcome

@@ -130,7 +130,7 @@ def test_postprocess_script(run, model, tmp_path):
     # Rounded to 0.1, other inputs differ by multiples of it.
     outcome = run("run", model, "--onnxrt", "--load-outputs", "o.json", "--postprocess-func-script", "p.py", "--postprocess",
                   "top-1", "--atol", "0", "--rtol", "0")
-    assert outcome.code == 0 and "--postprocess has no effect" in outcome.out, outcome
+    assert outcome.code == 0 and "'--postprocess/--postprocess-func' will be ignored" in outcome.out, outcome
     outcome = run("run", model, "--onnxrt", "--onnxrt", "--postprocess-func-script", "p.py:renamed")
     assert outcome.code == 0 and "'only' (dtype=float32, shape=(2, 256))" in outcome.out, outcome
     outcome = run("run", model, "--onnxrt", "--onnxrt", "--postprocess-func-script", "p.py:nothing")

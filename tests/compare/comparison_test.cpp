@@ -66,7 +66,7 @@ TEST(Comparison, LogsWhatPolygraphyLogged) {
                   "p90=0.077778, p95=0.094444, p99=0.10778",
                   "[I]         PASSED | Output: 'y' | Difference is within tolerance (rel=1e-05, abs=0.2)",
                   "[I]     PASSED | All outputs matched | Outputs: ['y']",
-                  "[I] Accuracy Summary | A vs. B | Passed: 1/1 iterations | Pass Rate: 100.0%"));
+                  "[I] Accuracy Summary | A vs. B | Passed: 1/1 iterations | Pass Rate: 100.00%"));
 }
 
 TEST(Comparison, SeveralIterationsAreNumberedAndCounted) {
@@ -80,7 +80,7 @@ TEST(Comparison, SeveralIterationsAreNumberedAndCounted) {
   EXPECT_TRUE(log.has("[I]     Iteration: 1"));
   EXPECT_TRUE(log.has("[I]         Comparing Output: 'y'"));
   EXPECT_TRUE(log.has("[E]             FAILED | Output: 'y' | Difference exceeds tolerance (rel=1e-05, abs=1e-05)"));
-  EXPECT_TRUE(log.has("[E] Accuracy Summary | A vs. B | Passed: 1/2 iterations | Pass Rate: 50.0%"));
+  EXPECT_TRUE(log.has("[E] Accuracy Summary | A vs. B | Passed: 1/2 iterations | Pass Rate: 50.00%"));
 }
 
 TEST(Comparison, EveryRunnerMeetsTheNext) {

@@ -59,6 +59,20 @@ TEST_F(JsonFiles, InputsGoBothWays) {
   EXPECT_TRUE(inputs[1].empty());
 }
 
+TEST_F(JsonFiles, SeveralIterationsMakeAFolderOfAPathWithoutExtension) {
+  const std::vector<TensorMap> three{{{"x", Tensor::of<float>({1}, {3})}}, {}, {{"x", Tensor::of<float>({1}, {5})}}};
+  EXPECT_FALSE(is_saved_as_folder(folder_ / "inputs", 1));
+  EXPECT_FALSE(is_saved_as_folder(folder_ / "inputs.json", 3));
+  EXPECT_TRUE(is_saved_as_folder(folder_ / "", 1));
+  save_inputs(folder_ / "inputs", three);
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "inputs" / "0000000002.json"));
+  const auto inputs = load_inputs(folder_ / "inputs");
+  ASSERT_EQ(inputs.size(), 3u);
+  EXPECT_EQ(inputs[2][0].tensor.data<float>()[0], 5);
+  save_inputs(folder_ / "file", {{}});
+  EXPECT_FALSE(is_saved_as_folder(folder_ / "file", 3));
+}
+
 TEST_F(JsonFiles, OneIterationNeedsNoList) {
   std::string json = inputs_to_json({{{"x", Tensor::of<float>({1}, {3})}}});
   json = json.substr(1, json.size() - 2);

@@ -200,8 +200,8 @@ def test_results_are_written_byte_by_byte_as_polygraphy_does(cli, tmp_path: path
 )
 def test_inputs_are_written_byte_by_byte_as_polygraphy_does(cli, tmp_path: pathlib.Path, inputs: list) -> None:
     path = save(inputs, tmp_path / "i.json")
-    assert cli("copy-inputs", path, tmp_path / "copy").returncode == 0
-    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+    assert cli("copy-inputs", path, tmp_path / "copy.json").returncode == 0
+    assert (tmp_path / "copy.json").read_bytes() == path.read_bytes()
 
 
 def npy(array: np.ndarray, version: tuple[int, int] | None = None) -> bytes:
@@ -262,7 +262,6 @@ def normalized(text: str) -> list[str]:
     for line in text.splitlines():
         line = line.rstrip()
         line = re.sub(r"(\[.\]\s+(?:PASSED \| |FAILED \| )?)(?:simple|indices) \| ", r"\1", line)
-        line = re.sub(r"(Pass Rate: \d+\.)00%", r"\g<1>0%", line)
         if re.fullmatch(r"\[.\]\s*(None)?", line) or "Iteration: " in line or "'colored' module" in line or not line:
             continue
         lines.append(line)

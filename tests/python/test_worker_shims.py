@@ -190,3 +190,151 @@ def test_generated_data_is_the_real_modules():
     ours = run(code)
     if pytest.importorskip("importlib.util").find_spec("polygraphy"):
         assert run(code, shims=False).splitlines()[-1] == ours.splitlines()[-1]
+
+
+CONFIGS = """
+    import sys, tensorrt as trt
+    from polygraphy.backend.trt import CreateConfig, create_network
+    F = trt.BuilderFlag
+    builder, network = create_network()
+    network.add_input("x", trt.float32, (1, 2))
+    cases = [
+        {}, dict(tactic_sources=[]), dict(tactic_sources=[trt.TacticSource.CUBLAS, trt.TacticSource.CUDNN]),
+        dict(profiling_verbosity=trt.ProfilingVerbosity.NONE), dict(engine_capability=trt.EngineCapability.SAFETY),
+        dict(hardware_compatibility_level=trt.HardwareCompatibilityLevel.AMPERE_PLUS), dict(builder_optimization_level=5),
+        dict(max_aux_streams=2), dict(use_dla=True, allow_gpu_fallback=True),
+        dict(memory_pool_limits={trt.MemoryPoolType.WORKSPACE: 39, trt.MemoryPoolType.DLA_LOCAL_DRAM: 20}),
+        dict(preview_features=[trt.PreviewFeature.PROFILE_SHARING_0806]), dict(preview_features=[]),
+        dict(quantization_flags=[trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION]),
+        dict(fp16=True, int8=True, tf32=False, bf16=True, fp8=True), dict(precision_constraints="obey"), dict(precision_constraints="prefer"),
+        dict(refittable=True, sparse_weights=True, direct_io=True, restricted=True, version_compatible=True, exclude_lean_runtime=True),
+    ]
+    for case in cases:
+        with CreateConfig(**case)(builder, network) as c:
+            print("CONFIG", c.get_tactic_sources(), c.profiling_verbosity, c.engine_capability, c.hardware_compatibility_level,
+                  c.builder_optimization_level, c.max_aux_streams, c.default_device_type, c.DLA_core,
+                  [c.get_memory_pool_limit(pool) for pool in trt.MemoryPoolType], [c.get_preview_feature(f) for f in trt.PreviewFeature],
+                  c.get_quantization_flag(trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION), sorted(f.name for f in F if c.get_flag(f)))
+"""
+
+
+PROFILES = """
+    import tensorrt as trt
+    from polygraphy.backend.trt import CreateConfig, Profile, create_network
+    builder, network = create_network()
+    network.add_input("x", trt.float32, (-1, 2))
+    network.add_input("y", trt.float32, (3,))
+    given = [Profile().add("x", (1, 2), (2, 2), (4, 2)), Profile()]
+    for case in [{}, dict(profiles=None), dict(profiles=[]), dict(profiles=given), dict(profiles=given[:1], fp16=True)]:
+        config = CreateConfig(**case)(builder, network)
+        print("CONFIG", config.num_optimization_profiles, config.get_calibration_profile() is not None)
+    print("CONFIG", [list(profile) for profile in given])
+    profile = Profile().fill_defaults(network)
+    print("CONFIG", [[name, *(tuple(shape) for shape in (s.min, s.opt, s.max))] for name, s in profile.items()])
+"""
+
+
+@pytest.mark.parametrize("script", [PROFILES])
+def test_configs_have_the_profiles_of_the_real_module(tmp_path, script):
+    pytest.importorskip("polygraphy")
+    (tmp_path / "tensorrt").symlink_to(WORKER / "shims" / "tensorrt")
+    real = run(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + textwrap.dedent(script), shims=False)
+    lines = [[line for line in text.splitlines() if line.startswith("CONFIG")] for text in (run(script), real)]
+    assert len(lines[0]) == 7 and lines[0] == lines[1]
+    assert lines[0][0].startswith("CONFIG 1")
+
+
+COMPARISONS = """
+    import numpy as np
+    from polygraphy.comparator import (CompareFunc, CosineSimilarityCompareFunc, IndicesCompareFunc, IterationResult, L2CompareFunc,
+                                       PsnrCompareFunc, SimpleCompareFunc, SnrCompareFunc)
+    random = np.random.default_rng(5)
+    x = random.uniform(0.1, 1, (3, 40)).astype(np.float32)
+    x[0, 0] = 0
+    inf, nan = x.copy(), x.copy()
+    inf[1, 1], nan[2, 2] = np.inf, np.nan
+    near = (x * np.float32(1 + 1e-4)).astype(np.float32)
+    top = np.ascontiguousarray(np.argsort(-x, axis=-1)[:, :6])
+    swapped = np.ascontiguousarray(top[:, [1, 0, 2, 3, 5, 4]])
+    pairs = [(x, x), (near, x), (x, near), (x + np.float32(0.1), x), (inf, inf), (nan, nan), (inf, x), (top, swapped), (swapped, top), (top, top),
+             (top, top[:, :5].copy()), (x.astype(np.float16), near.astype(np.float16)), (x > 0.5, near > 0.5), (x > 0.5, x > 0.4), (x, x.reshape(1, 3, 40)),
+             (x, x.T.copy()), (x * 0, x * 0), (x * 0, x), (-x, x), (x[:0], x[:0]), (x.astype(np.float64), near.astype(np.float64)), (top, x[:, :6].copy())]
+    stats = ["elemwise", "max", "mean", "median", "quantile"]
+    functions = [CompareFunc.simple(), CompareFunc.simple(atol=1e-3, rtol={"b": 1e-3, "": 1e-9}), CompareFunc.simple(infinities_compare_equal=True)]
+    functions += [SimpleCompareFunc(check_error_stat={"a": s, "b": "max"}, atol=t, rtol=t, error_quantile=0.3) for s in stats for t in (0, 1.1e-4, 0.2)]
+    functions += [CompareFunc.indices(t) for t in (0, 1, {"a": 2})] + [IndicesCompareFunc(fail_fast=True)]
+    functions += [L2CompareFunc(), L2CompareFunc({"a": 1.0}), CosineSimilarityCompareFunc(), CosineSimilarityCompareFunc(-2.0), PsnrCompareFunc(),
+                  PsnrCompareFunc(80), SnrCompareFunc(), SnrCompareFunc(-100), SimpleCompareFunc(check_shapes=False), SimpleCompareFunc(fail_fast=True)]
+    fields = [f"{s}_{k}" for s in ("max", "mean", "median", "quantile") for k in ("absdiff", "reldiff")] + ["l2_norm", "cosine_similarity", "psnr", "snr"]
+    for i, function in enumerate(functions):
+        for j, (first, second) in enumerate(pairs):
+            try:
+                verdict = function(IterationResult({"a": first, "b": x}), IterationResult({"b": near, "a": second}))
+                numbers = [(f, f"{float(getattr(v, f)):.4g}") for v in verdict.values() for f in fields if getattr(v, f, None) is not None]
+                print("CONFIG", i, j, [(name, bool(v)) for name, v in verdict.items()], numbers)
+            except Exception as error:
+                print("CONFIG", i, j, "raises")
+"""
+
+
+def test_comparisons_judge_as_the_real_module_does(tmp_path):
+    pytest.importorskip("polygraphy")
+    lines = [[line for line in text.splitlines() if line.startswith("CONFIG")] for text in (run(COMPARISONS), run(COMPARISONS, shims=False))]
+    assert len(lines[0]) == len(lines[1]) > 500
+    # NumPy has no quantiles of booleans; some lines of the real module's are about that.
+    assert sum("raises" in theirs and "raises" not in mine for mine, theirs in zip(*lines)) < 20
+    assert [(mine, theirs) for mine, theirs in zip(*lines) if mine != theirs and "raises" not in theirs] == []
+
+
+def test_configs_keep_what_the_real_module_sets(tmp_path):
+    pytest.importorskip("polygraphy")
+    (tmp_path / "tensorrt").symlink_to(WORKER / "shims" / "tensorrt")
+    real = run(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + textwrap.dedent(CONFIGS), shims=False)
+    lines = [[line for line in text.splitlines() if line.startswith("CONFIG")] for text in (run(CONFIGS), real)]
+    assert len(lines[0]) == 17 and len(set(lines[0])) > 12 and lines[0] == lines[1]
+
+
+def test_objects_are_context_managers():
+    run("""
+        import tensorrt as trt
+        from polygraphy.backend.trt import Calibrator, CreateNetwork, set_tensor_formats
+        builder, network = CreateNetwork()()
+        with builder, network, builder.create_builder_config() as config, trt.OnnxParser(network, trt.Logger()) as parser:
+            out = network.add_identity(network.add_input("x", trt.float32, (1, 2))).get_output(0)
+            out.name = "y"
+            network.mark_output(out)
+            assert isinstance(config, trt.IBuilderConfig) and isinstance(parser, trt.OnnxParser)
+        set_tensor_formats((builder, network), {"x": [trt.TensorFormat.LINEAR, trt.TensorFormat.CHW4], "y": [trt.TensorFormat.HWC8]})
+        assert network.get_input(0).allowed_formats == 1 << int(trt.TensorFormat.LINEAR) | 1 << int(trt.TensorFormat.CHW4)
+        assert out.allowed_formats == 1 << int(trt.TensorFormat.HWC8)
+        calibrator = Calibrator([], BaseClass=trt.IInt8LegacyCalibrator, quantile=0.25, regression_cutoff=0.9)
+        assert isinstance(calibrator, trt.IInt8LegacyCalibrator)
+        assert (calibrator.get_quantile(), calibrator.get_regression_cutoff()) == (0.25, 0.9)
+        assert isinstance(Calibrator([]), trt.IInt8EntropyCalibrator2)
+    """)
+
+
+MODIFIED = """
+    import onnx
+    from polygraphy import constants
+    from polygraphy.backend.onnx import ModifyOutputs, modify_outputs
+    from polygraphy.exception import PolygraphyException
+    node = onnx.helper.make_node
+    infos = [onnx.helper.make_tensor_value_info(name, 1, [2]) for name in "xz"]
+    nodes = [node("Constant", [], ["c"], value_floats=[1.0, 2.0]), node("Add", ["x", "c"], ["y"]), node("Identity", ["y"], ["z"])]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", infos[:1], infos[1:]))
+    names = lambda made: [info.name for info in made.graph.output]
+    print("MADE", names(modify_outputs(model, outputs=["y"], copy=True)), names(model), names(modify_outputs(model, exclude_outputs=["z"], copy=True)))
+    print("MADE", names(ModifyOutputs(lambda: model, outputs=constants.MARK_ALL, exclude_outputs=["z"], copy=True)()))
+    print("MADE", names(modify_outputs(model, outputs=constants.MARK_ALL)), names(model))
+    try:
+        modify_outputs(model, outputs=["nothing"])
+    except PolygraphyException as error:
+        print("MADE", "outputs were not found" in str(error))
+"""
+
+
+def test_outputs_of_models_are_modified_as_by_the_real_module():
+    pytest.importorskip("polygraphy")
+    lines = [[line for line in run(MODIFIED, shims=shims).splitlines() if line.startswith("MADE")] for shims in (True, False)]
+    assert len(lines[0]) == 4 and lines[0] == lines[1]

@@ -20,10 +20,12 @@ def _onnx(purpose: str) -> Any:
     return onnx
 
 
-def _load(onnx: Any, path: str, model: Optional[np.ndarray], external_data_dir: str) -> Any:
-    """The model with all of its weights."""
+def _load(onnx: Any, path: str, model: Optional[np.ndarray], external_data_dir: str, ignore_external_data: bool = False) -> Any:
+    """The model with all of its weights, unless those in other files are ignored."""
     try:
         proto = onnx.load_model(path, load_external_data=False) if model is None else onnx.load_model_from_string(bytes(model))
+        if ignore_external_data:
+            return proto
         onnx.load_external_data_for_model(proto, external_data_dir or os.path.dirname(os.path.abspath(path)))
         return proto
     except OSError as error:
@@ -49,14 +51,25 @@ def convert_to_float16(server: Any, path: str, target: str, external_data_dir: s
 
 def save_onnx(
     server: Any, path: str, target: str, model: Optional[np.ndarray] = None, external_data_dir: str = "",
-    external_data: Optional[str] = None, size_threshold: int = 1024, one_file: bool = True,
+    external_data: Optional[str] = None, size_threshold: int = 1024, one_file: bool = True, shape_inference: bool = False,
+    ignore_external_data: bool = False,
 ) -> None:
     """Writes a model by path (or by bytes; then `path` is where it came from) to `target`.
 
     `external_data`: a file name for the weights beside it, empty for one of the target's; none: weights are part of the model.
     """
     onnx = _onnx("for --save-onnx")
-    _write(onnx, _load(onnx, path, model, external_data_dir), target, external_data, size_threshold, one_file)
+    loaded = _load(onnx, path, model, external_data_dir, ignore_external_data)
+    if shape_inference:
+        loaded = _with_shapes(onnx, loaded, path)
+    _write(onnx, loaded, target, external_data, size_threshold, one_file)
+
+
+def _with_shapes(onnx: Any, model: Any, path: str) -> Any:
+    try:
+        return onnx.shape_inference.infer_shapes(model)
+    except Exception as error:  # noqa: BLE001 - whatever inference stumbles over, models of more than 2 GiB too
+        raise WorkerError("unsupported", f"[onnx] {path}: shapes cannot be inferred: {error}; try without --shape-inference") from None
 
 
 def _write(onnx: Any, model: Any, target: str, external_data: Optional[str], size_threshold: int, one_file: bool) -> None:

@@ -20,7 +20,16 @@ class Enum(enum.IntEnum):
 
 
 class Object:
-    """Refuses attributes that it does not have, as the real classes do: a misspelt name is an error, not a no-op."""
+    """Refuses attributes that it does not have, as the real classes do: a misspelt name is an error, not a no-op.
+
+    ``with`` holds it, as older scripts do; leaving the block has no effect.
+    """
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        pass
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and not hasattr(type(self), name):

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ._base import Enum, Object
-from ._enums import BuilderFlag, DeviceType, EngineCapability, HardwareCompatibilityLevel, MemoryPoolType, ProfilingVerbosity
+from ._enums import (
+    BuilderFlag,
+    DeviceType,
+    EngineCapability,
+    HardwareCompatibilityLevel,
+    MemoryPoolType,
+    PreviewFeature,
+    ProfilingVerbosity,
+    QuantizationFlag,
+    TacticSource,
+)
 from ._network import INetworkDefinition
 from ._tensor import Dims
 
@@ -67,10 +77,7 @@ class IOptimizationProfile(Object):
         return True
 
 
-_ACCEPTED = (
-    "set_tactic_sources", "set_preview_feature", "set_quantization_flag", "clear_quantization_flag", "set_device_type",
-    "reset_device_type", "set_timing_cache", "set_calibration_profile", "set_compute_capability",
-)  # fmt: skip
+_ACCEPTED = ("set_device_type", "reset_device_type", "set_timing_cache", "set_compute_capability")
 
 
 class IBuilderConfig(Object):
@@ -101,6 +108,9 @@ class IBuilderConfig(Object):
         self._flags = {BuilderFlag.TF32}  # on by default, as in the real module
         self._profiles: List[IOptimizationProfile] = []
         self._pools: Dict[MemoryPoolType, int] = {}
+        self._tactic_sources = 1 << int(TacticSource.EDGE_MASK_CONVOLUTIONS) | 1 << int(TacticSource.JIT_CONVOLUTIONS)
+        self._features: Set[PreviewFeature] = set()
+        self._calibration_profile: Optional[IOptimizationProfile] = None
 
     @property
     def flags(self) -> int:
@@ -141,14 +151,34 @@ class IBuilderConfig(Object):
         self._profiles.append(profile)
         return len(self._profiles) - 1
 
+    def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
+        self._calibration_profile = profile
+        return True
+
+    def get_calibration_profile(self) -> Optional[IOptimizationProfile]:
+        return self._calibration_profile
+
+    def set_tactic_sources(self, tactic_sources: int) -> bool:
+        self._tactic_sources = int(tactic_sources)
+        return True
+
     def get_tactic_sources(self) -> int:
-        return 0
+        return self._tactic_sources
 
-    def get_preview_feature(self, feature: Any) -> bool:
-        return False
+    def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
+        (self._features.add if enable else self._features.discard)(PreviewFeature(feature))
 
-    def get_quantization_flag(self, flag: Any) -> bool:
-        return False
+    def get_preview_feature(self, feature: PreviewFeature) -> bool:
+        return PreviewFeature(feature) in self._features
+
+    def set_quantization_flag(self, flag: QuantizationFlag) -> None:
+        self.quantization_flags |= 1 << int(QuantizationFlag(flag))
+
+    def clear_quantization_flag(self, flag: QuantizationFlag) -> None:
+        self.quantization_flags &= ~(1 << int(QuantizationFlag(flag)))
+
+    def get_quantization_flag(self, flag: QuantizationFlag) -> bool:
+        return bool(self.quantization_flags >> int(QuantizationFlag(flag)) & 1)
 
     def can_run_on_DLA(self, layer: Any) -> bool:
         return False
@@ -230,12 +260,6 @@ class Builder(Object):
         raise RuntimeError("a script only describes the network: ulpscope builds the engine itself after the script has returned")
 
     build_engine = build_engine_with_config = build_serialized_network
-
-    def __enter__(self) -> "Builder":
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        pass
 
 
 class _Calibrator:

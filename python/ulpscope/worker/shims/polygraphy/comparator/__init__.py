@@ -9,6 +9,16 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 import numpy as np
 
 from ..json import Decoder, Encoder, add_json_methods
+from .compare import (
+    CompareFunc,
+    CosineSimilarityCompareFunc,
+    IndicesCompareFunc,
+    L2CompareFunc,
+    OutputCompareResult,
+    PsnrCompareFunc,
+    SimpleCompareFunc,
+    SnrCompareFunc,
+)
 
 
 class LazyArray:
@@ -197,3 +207,18 @@ class DataLoader:
             else:
                 feed[name] = np.array((generator.random_sample(size=shape) * (high - low) + low).astype(dtype))
         return feed
+
+__all__ = [
+    "CompareFunc",
+    "CosineSimilarityCompareFunc",
+    "DataLoader",
+    "IndicesCompareFunc",
+    "IterationResult",
+    "L2CompareFunc",
+    "LazyArray",
+    "OutputCompareResult",
+    "PsnrCompareFunc",
+    "RunResults",
+    "SimpleCompareFunc",
+    "SnrCompareFunc",
+]

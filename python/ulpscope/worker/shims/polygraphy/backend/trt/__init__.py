@@ -1,6 +1,6 @@
 """Networks and builder configurations."""
 
-from typing import Any
+from typing import Any, Optional
 
 from .config import CreateConfig, PostprocessConfig, Profile, create_config, postprocess_config
 from .network import (
@@ -12,6 +12,7 @@ from .network import (
     PostprocessNetwork,
     SetLayerPrecisions,
     SetTensorDatatypes,
+    SetTensorFormats,
     create_network,
     get_trt_logger,
     load_plugins,
@@ -21,6 +22,7 @@ from .network import (
     postprocess_network,
     set_layer_precisions,
     set_tensor_datatypes,
+    set_tensor_formats,
 )
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "Profile",
     "SetLayerPrecisions",
     "SetTensorDatatypes",
+    "SetTensorFormats",
     "create_config",
     "create_network",
     "get_trt_logger",
@@ -47,14 +50,29 @@ __all__ = [
     "postprocess_network",
     "set_layer_precisions",
     "set_tensor_datatypes",
+    "set_tensor_formats",
 ]
 
 
-def Calibrator(*args: Any, **kwargs: Any) -> Any:  # noqa: N802 - its name in the real module
-    """Stands for a calibrator; ulpscope calibrates itself (--calibration-cache)."""
+def Calibrator(  # noqa: N802 - its name in the real module
+    data_loader: Any,
+    cache: Any = None,
+    BaseClass: Any = None,  # noqa: N803 - likewise
+    batch_size: Optional[int] = None,
+    quantile: Optional[float] = None,
+    regression_cutoff: Optional[float] = None,
+    algo: Any = None,
+) -> Any:
+    """Stands for a calibrator of that class; ulpscope calibrates itself (--calibration-cache)."""
     import tensorrt as trt
 
-    return trt.IInt8EntropyCalibrator2()
+    base = trt.IInt8EntropyCalibrator2 if BaseClass is None else BaseClass
+    calibrator = type("CalibratorClass", (base,), {})()
+    calibrator.data_loader = data_loader
+    calibrator.get_batch_size = lambda: 1 if batch_size is None else batch_size
+    calibrator.get_quantile = lambda: 0.5 if quantile is None else quantile
+    calibrator.get_regression_cutoff = lambda: 0.5 if regression_cutoff is None else regression_cutoff
+    return calibrator
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections import OrderedDict
 from typing import Any, Callable, Iterable, Optional
 
@@ -9,6 +10,7 @@ import tensorrt as trt
 
 from ... import util
 from ...exception import PolygraphyException
+from ...logger import G_LOGGER, LogMode
 from ..base import BaseLoader
 
 
@@ -38,9 +40,16 @@ class Profile(OrderedDict[str, ShapeTuple]):
         value = util.default(default_shape_value, 1)
         for index in range(network.num_inputs):
             tensor = network.get_input(index)
-            if tensor.name not in self:
-                shape = util.override_dynamic_shape(tensor.shape, value)
-                self.add(tensor.name, shape, shape, shape)
+            if any(fnmatch.fnmatch(tensor.name, pattern) for pattern in self):
+                continue
+            shape = util.override_dynamic_shape(tensor.shape, value)
+            if shape != list(tensor.shape):
+                G_LOGGER.warning(
+                    f"{tensor.name} | No shapes provided; Will use shape: {shape} for min/opt/max in profile. Others will be refused; "
+                    "if this is incorrect, please set the range of shapes for this input",
+                    mode=LogMode.ONCE,
+                )
+            self.add(tensor.name, shape, shape, shape)
         return self
 
     def to_trt(self, builder: Any, network: Any) -> Any:
@@ -59,11 +68,12 @@ class CreateConfig(BaseLoader):
         "error_on_timing_cache_miss:ERROR_ON_TIMING_CACHE_MISS", "disable_compilation_cache:DISABLE_COMPILATION_CACHE",
         "weight_streaming:WEIGHT_STREAMING",
     )  # fmt: skip
-    _IGNORED = (
-        "load_timing_cache", "algorithm_selector", "tactic_sources", "profiling_verbosity", "memory_pool_limits", "preview_features",
-        "engine_capability", "builder_optimization_level", "hardware_compatibility_level", "max_aux_streams", "quantization_flags",
-        "progress_monitor", "runtime_platform", "tiling_optimization_level", "use_dla", "max_workspace_size",
+    #: Attributes of the configuration, which scripts may read again; they have no effect on ulpscope's engine.
+    _ATTRIBUTES = (
+        "algorithm_selector", "profiling_verbosity", "engine_capability", "builder_optimization_level", "hardware_compatibility_level",
+        "max_aux_streams", "progress_monitor", "runtime_platform", "tiling_optimization_level", "max_workspace_size",
     )  # fmt: skip
+    _OTHERS = ("load_timing_cache", "tactic_sources", "memory_pool_limits", "preview_features", "quantization_flags", "use_dla")
 
     def __init__(
         self,
@@ -83,13 +93,15 @@ class CreateConfig(BaseLoader):
         if precision_constraints not in (None, "obey", "prefer", "none"):
             raise PolygraphyException(f"precision_constraints: expected 'obey', 'prefer' or 'none', got {precision_constraints!r}")
         self._constraints = "obey" if obey_precision_constraints or strict_types else precision_constraints
-        self._profiles = list(profiles or [])
+        self._profiles = [Profile()] if profiles is None else list(profiles)
         self._calibrator = calibrator
         known = [entry.split(":")[0] for entry in self._FLAGS]
-        unknown = [name for name in kwargs if name not in known and name not in self._IGNORED]
+        unknown = [name for name in kwargs if name not in known + [*self._ATTRIBUTES, *self._OTHERS]]
         if unknown:
             raise TypeError(f"CreateConfig has no parameter {unknown[0]!r}")
         self._flags = [entry.split(":")[1] for entry in self._FLAGS if kwargs.get(entry.split(":")[0])]
+        self._others = {"profiling_verbosity": trt.ProfilingVerbosity.DETAILED}
+        self._others.update({name: value for name, value in kwargs.items() if name not in known and value is not None})
 
     def call_impl(self, builder: Any, network: Any) -> Any:
         config = builder.create_builder_config()
@@ -100,10 +112,30 @@ class CreateConfig(BaseLoader):
         if self._constraints in ("obey", "prefer"):
             config.set_flag(trt.BuilderFlag[f"{self._constraints.upper()}_PRECISION_CONSTRAINTS"])
         for profile in self._profiles:
-            config.add_optimization_profile(profile.to_trt(builder, network))
+            complete = Profile(profile).fill_defaults(network)
+            config.add_optimization_profile(complete.to_trt(builder, network))
         if self._calibrator is not None:
             config.int8_calibrator = self._calibrator
+        self._set_others(config)
         return config
+
+    def _set_others(self, config: Any) -> None:
+        given = self._others
+        for name in self._ATTRIBUTES:
+            if name in given:
+                setattr(config, name, given[name])
+        if "tactic_sources" in given:
+            config.set_tactic_sources(sum(1 << int(source) for source in given["tactic_sources"]))
+        for pool, size in given.get("memory_pool_limits", {}).items():
+            config.set_memory_pool_limit(pool, size)
+        for feature in given.get("preview_features", ()):
+            config.set_preview_feature(feature, True)
+        for flag in given.get("quantization_flags", ()):
+            config.set_quantization_flag(flag)
+        if given.get("use_dla"):
+            config.default_device_type = trt.DeviceType.DLA
+            config.DLA_core = 0
+            config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
 
 
 class PostprocessConfig(BaseLoader):

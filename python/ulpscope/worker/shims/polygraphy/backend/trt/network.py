@@ -128,6 +128,11 @@ class ModifyNetworkOutputs(PostprocessNetwork):
                 network.mark_output(tensors[name])
 
 
+def _inputs_and_outputs(network: Any) -> List[Any]:
+    inputs = [network.get_input(index) for index in range(network.num_inputs)]
+    return inputs + [network.get_output(index) for index in range(network.num_outputs)]
+
+
 class SetLayerPrecisions(PostprocessNetwork):
     """Sets compute precisions by layer name."""
 
@@ -152,13 +157,28 @@ class SetTensorDatatypes(PostprocessNetwork):
         self._types = tensor_datatypes
 
     def _apply(self, network: Any) -> None:
-        tensors = [network.get_input(index) for index in range(network.num_inputs)]
-        tensors += [network.get_output(index) for index in range(network.num_outputs)]
+        tensors = _inputs_and_outputs(network)
         for name, dtype in self._types.items():
             found = [tensor for tensor in tensors if tensor.name == name]
             if not found:
                 raise PolygraphyException(f"'{name}' is no input or output of the network: {[tensor.name for tensor in tensors]}")
             found[0].dtype = dtype
+
+
+class SetTensorFormats(PostprocessNetwork):
+    """Sets the formats of network inputs and outputs by name. They are kept for the script alone: the engine's are row-major."""
+
+    def __init__(self, network: Any, tensor_formats: Dict[str, Iterable[Any]]) -> None:
+        super().__init__(network, self._apply)
+        self._formats = tensor_formats
+
+    def _apply(self, network: Any) -> None:
+        tensors = {tensor.name: tensor for tensor in _inputs_and_outputs(network)}
+        for name, formats in self._formats.items():
+            if name in tensors:
+                tensors[name].allowed_formats = sum(1 << int(each) for each in set(formats))
+            else:
+                G_LOGGER.warning(f"The following tensors were not found in the network: ['{name}']")
 
 
 load_plugins = immediate(LoadPlugins)
@@ -169,3 +189,4 @@ postprocess_network = immediate(PostprocessNetwork)
 modify_network_outputs = immediate(ModifyNetworkOutputs)
 set_layer_precisions = immediate(SetLayerPrecisions)
 set_tensor_datatypes = immediate(SetTensorDatatypes)
+set_tensor_formats = immediate(SetTensorFormats)

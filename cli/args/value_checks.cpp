@@ -1,0 +1,99 @@
+#include "args/value_checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "compare/name_values.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cli {
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+bool is_identifier(std::string_view text) {
+  const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  return !text.empty() && std::ranges::all_of(text, fits) && std::isdigit(static_cast<unsigned char>(text[0])) == 0;
+}
+
+void check_name(std::string_view option, const std::string& name, const std::vector<std::string>& known) {
+  const bool fits = known.empty() ? is_identifier(name) : std::ranges::find(known, lower(name)) != known.end();
+  if (fits) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("[options] {}: expected {}, got '{}'", option,
+                          known.empty() ? "a name" : fmt::format("one of {}", fmt::join(known, ", ")), name));
+}
+
+NameAndText split_named(std::string_view option, const std::string& word, std::string_view value_name) {
+  NameAndText split = split_name(word);
+  if (split.name.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] Could not parse argument: {}. {} takes NAME:{}, as in {} NAME:{}", word, option,
+                            value_name, option, word));
+  return split;
+}
+
+}  // namespace
+
+std::size_t parse_byte_count(std::string_view option, const std::string& text) {
+  double value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string suffix = lower(std::string(rest, text.data() + text.size()));
+  const double factor = suffix.empty()  ? 1
+                        : suffix == "k" ? 0x1p10
+                        : suffix == "m" ? 0x1p20
+                        : suffix == "g" ? 0x1p30
+                                        : 0;
+  if (error == std::errc() && factor > 0 && value >= 0 && value * factor < 0x1p62)
+    return static_cast<std::size_t>(value * factor);
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("[options] Could not convert {} to a number of bytes; {} takes bytes such as 16000000, 16e6 "
+                          "or 16M",
+                          text, option));
+}
+
+OptionCheck bytes_check() {
+  return [](std::string_view option, const std::vector<std::string>& words) {
+    for (const std::string& word : words) parse_byte_count(option, word);
+  };
+}
+
+OptionCheck bytes_or_percent_check() {
+  return [](std::string_view option, const std::vector<std::string>& words) {
+    for (std::string word : words) {
+      if (word.ends_with('%')) word.pop_back();
+      // -1 leaves the choice to TensorRT.
+      if (word != "-1") parse_byte_count(option, word);
+    }
+  };
+}
+
+OptionCheck named_check(std::string value_name) {
+  return [value_name = std::move(value_name)](std::string_view option, const std::vector<std::string>& words) {
+    for (const std::string& word : words) split_named(option, word, value_name);
+  };
+}
+
+OptionCheck pools_check(std::vector<std::string> pools) {
+  return [pools = std::move(pools)](std::string_view option, const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+      const NameAndText split = split_named(option, word, "BYTES");
+      check_name(option, split.name, pools);
+      parse_byte_count(option, split.text);
+    }
+  };
+}
+
+OptionCheck names_check(std::vector<std::string> known) {
+  return [known = std::move(known)](std::string_view option, const std::vector<std::string>& words) {
+    for (const std::string& word : words) check_name(option, word, known);
+  };
+}
+
+}  // namespace ulpscope::cli
