@@ -74,8 +74,8 @@ class TargetMeasureTool : public Tool {
   int run() override {
     set_num_threads(options_.config.num_threads());
     if (!options_.model.given()) {
-      const MeasuredTarget measured =
-          measure_target(*output_, options_.config.backend_name(), options_.config.num_threads(), show_measuring);
+      const BuildOptions build = options_.config.build_options(options_.model);
+      const MeasuredTarget measured = measure_target(*output_, build.backend, build.threads, show_measuring);
       log_info(fmt::format("Saving target to {}: {}", *output_, measured.name));
       return 0;
     }

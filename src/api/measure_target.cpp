@@ -41,7 +41,7 @@ MeasuredTarget measure_target(const std::filesystem::path& file, const Model& mo
   std::vector<Tensor> inputs;
   for (const NamedTensor& each : fitted.front()) inputs.push_back(each.tensor);
   Target target = measure_rates(loaded.build.backend, loaded.build.threads, kProgram, or_silent(progress));
-  const GroupCount count = measure_groups(loaded.network, loaded.build, inputs, target, or_silent(progress));
+  const GroupCount count = measure_groups(*loaded.network, loaded.build, inputs, target, or_silent(progress));
   write_file(file, target_to_json(target));
   return {target.name, count.kernels, count.left_out};
 }

@@ -238,14 +238,14 @@ Target measure_rates(const std::string& backend, int threads, const std::string&
   return target;
 }
 
-GroupCount measure_groups(const std::shared_ptr<const Network>& network, const BuildOptions& given,
-                          std::span<const Tensor> inputs, Target& target, const MeasureProgress& progress) {
+GroupCount measure_groups(const Network& network, const BuildOptions& given, std::span<const Tensor> inputs,
+                          Target& target, const MeasureProgress& progress) {
   constexpr int kMixtures = 3;
   set_num_threads(given.threads);
   auto timed =
       target.timed != nullptr ? std::make_shared<TimedKernels>(*target.timed) : std::make_shared<TimedKernels>();
   GroupCount count;
-  Network free = *network;
+  Network free = network;
   for (Layer& layer : free.layers) {
     layer.precision.reset();
     layer.output_types.clear();

@@ -31,7 +31,7 @@ struct GroupCount {
 /// all in each enabled precision, and in a few mixtures, since a boundary leaves parts of groups. `build`: backend,
 /// threads, fusion, scales and enabled precisions. Groups of one kernel share one time: the mean of those of the first
 /// assignment that has them.
-GroupCount measure_groups(const std::shared_ptr<const Network>& network, const BuildOptions& build,
-                          std::span<const Tensor> inputs, Target& target, const MeasureProgress& progress);
+GroupCount measure_groups(const Network& network, const BuildOptions& build, std::span<const Tensor> inputs,
+                          Target& target, const MeasureProgress& progress);
 
 }  // namespace ulpscope
