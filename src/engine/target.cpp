@@ -182,9 +182,10 @@ Target find_target(const std::string& name) {
     return last.second;
   }
   if (name == kMeasuredTarget)
-    throw Error(ErrorCode::kUnsupported,
-                "[target] 'measured': a search measures the machine before it begins, other tools take the file of "
-                "`ulpscope target measure -o FILE.json`");
+    throw Error(
+        ErrorCode::kUnsupported,
+        "[target] 'measured': `ulpscope precision search` measures the machine before it begins; expected the file "
+        "of `ulpscope target measure -o FILE.json` (ulpscope.measure_target) here");
   throw Error(ErrorCode::kNotFound,
               fmt::format("[target] unknown target '{}': expected one of {}, or a JSON file of that form", name,
                           fmt::join(target_names(), ", ")));
