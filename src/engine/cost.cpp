@@ -146,7 +146,8 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     if (made) {
       const LayerId producer = network.tensor(id).producer;
       found->second.producer = producer == kNone ? -1 : node_of[producer];
-      found->second.cast_us = target.launch_us + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3);
+      found->second.cast_us =
+          target.cast_share * (target.launch_us + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3));
     }
     return found->second;
   };

@@ -15,6 +15,7 @@
 #include "backend/backend.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
+#include "engine/cost.h"
 #include "engine/group_times.h"
 #include "engine/option_names.h"
 #include "ops/registry.h"
@@ -168,8 +169,13 @@ double rounded(double us) { return std::round(us * 1e4) * 1e-4; }
 /// Sums of times by kernel and precision.
 using TimeSums = std::map<std::pair<std::string, std::string>, std::pair<double, int>>;
 
-/// Adds the groups of one assignment; returns how many have no time.
-int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums) {
+/// What a mixture takes beyond its groups, and what its casts would take as passes of their own.
+struct CastTimes {
+  double measured_us = 0, passes_us = 0;
+};
+
+/// Adds the groups of one assignment; returns how many have no time. `whole_us`: what all of it takes.
+int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, double& whole_us) {
   const Specialization& spec = measured.spec();
   const Grouping grouping = fuse(spec, measured.assignment(), fusion);
   std::vector<double> taken(grouping.groups.size(), 0);
@@ -185,6 +191,7 @@ int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums) {
   // Steps by themselves take longer than in the one graph of a device.
   const std::optional<double> whole = measured.device_us();
   const double factor = whole && all > 0 ? *whole / all : 1;
+  whole_us = all * factor;
   int left_out = 0;
   for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
     const Group& group = grouping.groups[g];
@@ -250,11 +257,19 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
     layer.precision.reset();
     layer.output_types.clear();
   }
+  CastTimes casts;
+  target.cast_share = 1;
   const auto measure = [&](const Network& asking, const BuildOptions& build) {
     TimeSums sums;
     const MeasuredPlan measured(asking, build, inputs);
-    count.left_out += add_times(measured, build.fusion, sums);
+    double whole_us = 0;
+    count.left_out += add_times(measured, build.fusion, sums, whole_us);
     for (const auto& [key, sum] : sums) (*timed)[key.first].try_emplace(key.second, rounded(sum.first / sum.second));
+    target.timed = timed;
+    const TimeModel model(measured.spec(), build.fusion, target);
+    const double passes = model.casts(measured.assignment()).total_us;
+    casts.measured_us += whole_us - (model(measured.assignment()) - passes);
+    casts.passes_us += passes;
   };
   std::vector<Precision> lowest{Precision::kFP32};
   for (const auto& [enabled, p] : {std::pair{given.tf32, Precision::kTF32},
@@ -266,6 +281,7 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
     progress(fmt::format("groups in {}", name_of(p)));
     measure(free, lowest_options(given, p));
   }
+  casts = {};  // Of mixtures alone, where casts are many.
   std::mt19937 random(1);
   for (const Precision p : lowest) {
     if (p == Precision::kFP32) continue;
@@ -278,6 +294,8 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
       measure(mixed, lowest_options(given, p));
     }
   }
+  // Noise of the groups may be more than few casts take.
+  if (casts.passes_us > 0) target.cast_share = rounded(std::clamp(casts.measured_us / casts.passes_us, 0.0, 2.0));
   count.kernels = static_cast<int>(timed->size());
   target.timed = std::move(timed);
   return count;

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from search_support import answer_of, comparable, save_inputs
 
 WIDTHS = (32, 48, 24, 40)  # Three products of different shapes: three kernels.
-BANDWIDTH, LAUNCH = 200.0, 0.25
+BANDWIDTH, LAUNCH, SHARE = 200.0, 0.25, 0.75
 SEARCH = ["--fp16", "--fusion", "none", "--metric", "rel-l2", "--threshold", "0.5", "--margin", "1", "--no-repair", "--no-hold-out"]
 
 
@@ -42,7 +42,7 @@ def with_times(target, times):
         found = [group for group in target["groups"] if f"[1x{a}]" in group["kernel"] and f"[{a}x{b}]" in group["kernel"]]
         assert len(found) == 1 and {"fp32", "fp16"} <= set(found[0]["us"]), target["groups"]
         groups.append({"kernel": found[0]["kernel"], "us": times[i]})
-    return {**target, "bandwidth_gb_per_s": BANDWIDTH, "launch_us": LAUNCH, "groups": groups}
+    return {**target, "bandwidth_gb_per_s": BANDWIDTH, "launch_us": LAUNCH, "cast_share": SHARE, "groups": groups}
 
 
 def by_hand(times, high):
@@ -52,7 +52,7 @@ def by_hand(times, high):
     read = [*high, True]     # and so is the output.
     for i, width in enumerate(WIDTHS):
         if written[i] != read[i]:
-            total += LAUNCH + width * 6 / (BANDWIDTH * 1e3)
+            total += SHARE * (LAUNCH + width * 6 / (BANDWIDTH * 1e3))
     return total
 
 
@@ -174,6 +174,7 @@ GOOD = {"name": "mine", "tflops": {"fp32": 1.0, "fp16": 2.0}, "bandwidth_gb_per_
     ({"tflops": {"fp32": "fast"}}, "'fp32': expected a number, got \"fast\""),
     ({"bandwidth_gb_per_s": -3}, "'bandwidth_gb_per_s': expected a number above 0, got -3"),
     ({"bandwidth_gb_per_s": 0}, "'bandwidth_gb_per_s': expected a number above 0, got 0"),
+    ({"cast_share": -1}, "'cast_share': expected a number 0 or more, got -1"),
     ({"launch_us": -1}, "'launch_us': expected a number 0 or more, got -1"),
     ({"format": "ulpscope-answer"}, "expected the format \"ulpscope-target\""),
     ({"format": "ulpscope-target", "version": 2}, "expected version 1, got 2"),

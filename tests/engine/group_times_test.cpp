@@ -172,12 +172,12 @@ TEST(TargetFile, SaysEverythingThatTimesDependOn) {
   EXPECT_EQ(read.origin->device, "a device");
   EXPECT_EQ(read.origin->libraries, target.origin->libraries);
   std::set<std::string> figures{target.figures()};
-  for (double* figure : {&target.tflops[2], &target.bandwidth_gb_per_s, &target.launch_us}) {
+  for (double* figure : {&target.tflops[2], &target.bandwidth_gb_per_s, &target.launch_us, &target.cast_share}) {
     *figure *= 2;
     figures.insert(target.figures());
   }
   for (const double us : {1.5, 1.75}) figures.insert(target_with({{"Relu($0[4]) %0[4]", {{"fp32", us}}}}).figures());
-  EXPECT_EQ(figures.size(), 6);
+  EXPECT_EQ(figures.size(), 7);
   target.name = "another";
   target.origin.reset();
   EXPECT_TRUE(figures.contains(target.figures())) << "names change no time";
