@@ -2,9 +2,11 @@
 // Prints microseconds of one run of the device for the shapes of the file (dynamic dimensions: 1, or as given), with
 // `steps` what every step takes by itself, with `errors` the relative L2 error of every output, as computed and as the
 // CPU predicts it, on four random inputs (seed 1).
-//   gpu_latency MODEL assignments COUNT [SEED] [NAME=DIMxDIM...]
+//   gpu_latency MODEL assignments COUNT [SEED] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]
 // Estimated against measured times where half of the layers, chosen by chance, run in float16 and the others in
-// float32: one line per assignment, then the rank correlation and the ratios.
+// float32: one line per assignment, then the rank correlation and the ratios. Estimates are those of the target (h200,
+// or a file of `ulpscope target measure`), casts included; on the backend cpu the measured times are the sums of the
+// steps'.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +20,8 @@
 #include <span>
 
 #include "backend/backend.h"
+#include "engine/assign.h"
+#include "engine/cost.h"
 #include "engine/option_names.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
@@ -114,7 +118,8 @@ NamedShapes named_shapes(int argc, char** argv) {
   NamedShapes shapes;
   for (int i = 4; i < argc; ++i) {
     const std::string word = argv[i];
-    if (const auto at = word.find('='); at != std::string::npos)
+    if (const auto at = word.find('=');
+        at != std::string::npos && !word.starts_with("target=") && !word.starts_with("backend="))
       shapes[word.substr(0, at)] = shape_of(word.substr(at + 1));
   }
   return shapes;
@@ -193,6 +198,29 @@ void choose_precisions(Network& network, std::mt19937& random) {
     network.layer(computing[i]).precision = i < computing.size() / 2 ? DataType::kFloat32 : DataType::kFloat16;
 }
 
+/// What stands behind `name=` in the words; else `otherwise`.
+std::string word_after(const std::string& name, int argc, char** argv, const std::string& otherwise) {
+  for (int i = 4; i < argc; ++i)
+    if (const std::string word = argv[i]; word.starts_with(name + "=")) return word.substr(name.size() + 1);
+  return otherwise;
+}
+
+/// By the clock of the device; on the CPU, of the steps.
+std::optional<double> measured_us(Engine& engine, const std::vector<Shape>& shapes, bool on_cpu) {
+  if (!on_cpu) return engine.device_microseconds(shapes);
+  std::mt19937 random(1);
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < shapes.size(); ++i) inputs.push_back(random_input(engine.inputs()[i], shapes[i], random));
+  double sum = 0;
+  for (const Engine::StepProfile& step : engine.profile(inputs)) sum += step.microseconds;
+  return sum;
+}
+
+double estimated_us(const Network& network, const BuildOptions& options, const std::vector<Shape>& shapes) {
+  const auto spec = specialize(network, shapes);
+  return TimeModel(*spec, options.fusion, find_target(options.target))(assign_precisions(*spec, options));
+}
+
 void compare_assignments(int argc, char** argv) {
   const int count = std::stoi(argv[3]);
   const bool has_seed = argc > 4 && std::strchr(argv[4], '=') == nullptr;
@@ -202,6 +230,8 @@ void compare_assignments(int argc, char** argv) {
   BuildOptions options = cuda_options();
   options.fp16 = true;
   options.constraints = ConstraintMode::kPrefer;
+  options.backend = word_after("backend", argc, argv, options.backend);
+  options.target = word_after("target", argc, argv, options.target);
   const NamedShapes named = named_shapes(argc, argv);
   for (const auto& [name, shape] : named) options.typical_shapes[name] = shape;
   const std::shared_ptr<Network> network = import_onnx(argv[1], op_registry());
@@ -209,10 +239,10 @@ void compare_assignments(int argc, char** argv) {
   for (int i = 0; i < count; ++i) {
     choose_precisions(*network, random);
     const auto engine = Engine::build(network, options);
-    const std::optional<double> time = engine->device_microseconds(input_shapes(*engine, named));
+    const std::vector<Shape> shapes = input_shapes(*engine, named);
+    const std::optional<double> time = measured_us(*engine, shapes, options.backend == "cpu");
     if (!time) throw Error(ErrorCode::kUnsupported, "[latency] the CPU takes part in this network: there is no time");
-    double sum = 0;
-    for (const Engine::LayerReport& layer : engine->report()) sum += layer.microseconds;
+    const double sum = estimated_us(*network, options, shapes);
     estimated.push_back(sum);
     measured.push_back(*time);
     ratios.push_back(*time / sum);
@@ -239,7 +269,7 @@ int main(int argc, char** argv) {
   if (argc < 4) {
     fmt::print(stderr,
                "usage: gpu_latency MODEL fp32|tf32|fp16|bf16 none|pointwise|full [steps] [errors] [NAME=DIMxDIM...]\n"
-               "       gpu_latency MODEL assignments COUNT [SEED] [NAME=DIMxDIM...]\n");
+               "       gpu_latency MODEL assignments COUNT [SEED] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]\n");
     return 2;
   }
   try {

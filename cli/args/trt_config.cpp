@@ -153,7 +153,10 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
   table.ours().flag({"--assume-lowest"}, assume_lowest,
                     "Skip the costs: layers without a constraint take the lowest allowed precision");
   declare_backend(table);
-  table.ours().value({"--target"}, target, "GPU", "The GPU whose costs decide: h200 (default), a100, l4, t4 or orin");
+  table.ours().value({"--target"}, target, "GPU",
+                     "The GPU whose costs decide: h200 (default), a100, l4, t4 or orin, or a file of `target measure` "
+                     "(FILE.json); for `precision search` also measured: this machine, on --backend, measured with the "
+                     "model before the search");
   table.ours().value({"--threads"}, threads, "N", "Threads (default: one per core). Results do not depend on it");
   table.ours()
       .value({"--trt-backend"}, backend, "NAME",

@@ -93,7 +93,8 @@ class ConvertTool : public Tool {
                "into convolutions (default: full)")
         .choose({"none", "pointwise", "full"});
     table.ours().value({"--target"}, config_.target, "GPU",
-                       "The GPU whose costs count, for --relax and for engines (default: h200)");
+                       "The GPU whose costs count, for --relax and for engines (default: h200), or a file of `target "
+                       "measure`");
     config_.declare_backend(table);
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
     table.ours().flag({"--repair-only"}, repair_only_,

@@ -10,11 +10,13 @@
 #include "console.h"
 #include "core/file.h"
 #include "engine/option_names.h"
+#include "engine/target.h"
 #include "interrupt.h"
 #include "tools/answer_place.h"
 #include "tools/network_setup.h"
 #include "tools/precision_setup.h"
 #include "tools/search_progress.h"
+#include "tools/target_measure.h"
 #include "tools/tool.h"
 #include "ulpscope/calibrate.h"
 #include "ulpscope/convert.h"
@@ -68,9 +70,10 @@ class PrecisionSearchTool : public Tool {
     options_.calibration_seconds = kCalibrationShare * search.time_limit;
     PrecisionSetup setup = make_precision_setup(options_);
     setup.model.loaded().build.constraints = ConstraintMode::kObey;
-    setup.model.loaded().network_words = network_words();
     const std::vector<TensorsByName> samples = load_samples(setup, search);
     check_interrupted();
+    if (options_.config.target == kMeasuredTarget) measure(setup.model, samples.front());
+    setup.model.loaded().network_words = network_words();
     if (search_.dry_run) return dry_run(plan_search(setup.model, samples, search), search);
 
     const std::vector<std::string> precisions = enabled_precisions(setup.model.loaded().build);
@@ -113,6 +116,26 @@ class PrecisionSearchTool : public Tool {
         log_info("--precision bfloat16 enables --bf16: layers without an int8 form run in bfloat16");
       }
     }
+  }
+
+  /// The file of the measured target is beside the answer; a search that goes on takes what it began with.
+  void measure(const Model& model, const TensorsByName& sample) {
+    BuildOptions& build = model.loaded().build;
+    if (search_.dry_run) {
+      log_info("--target measured: nothing is measured in a dry run, which needs no times");
+      build.target = BuildOptions().target;
+      return;
+    }
+    const std::filesystem::path answer = search_.answer_path(options_.model.path(), enabled_precisions(build));
+    const std::string file = target_beside(answer).string();
+    if (search_.resume && std::filesystem::exists(file)) {
+      log_info("--target measured: going on with the times of " + file);
+    } else {
+      log_info(fmt::format("--target measured: measuring this machine and the groups of the model on --backend {}",
+                           build.backend));
+      measure_target_of(file, model, sample);
+    }
+    options_.config.target = build.target = file;
   }
 
   /// The words of `run` that make the network from the model's file, but for its precisions.

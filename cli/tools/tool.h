@@ -53,6 +53,7 @@ std::unique_ptr<Tool> make_precision_linear_tool();
 std::unique_ptr<Tool> make_precision_worst_first_tool();
 std::unique_ptr<Tool> make_report_tool();
 std::unique_ptr<Tool> make_run_tool();
+std::unique_ptr<Tool> make_target_measure_tool();
 std::unique_ptr<Tool> make_verify_tool();
 std::unique_ptr<Tool> make_inspect_model_tool();
 std::unique_ptr<Tool> make_inspect_data_tool();

@@ -19,6 +19,7 @@ constexpr ToolEntry kTools[] = {
     {"precision worst-first", make_precision_worst_first_tool},
     {"debug precision", make_debug_precision_tool},
     {"precision search", make_precision_search_tool},
+    {"target measure", make_target_measure_tool},
 };
 
 }  // namespace

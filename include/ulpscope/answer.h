@@ -170,6 +170,7 @@ struct Answer {
   };
   std::optional<Casts> casts;
   std::string target;
+  std::string target_hash;  ///< Of the figures of a target that is a file ("xxh3:..."); empty for the others.
   std::vector<Trial> trials;
   /// The best set of each objective among those that were proven: that pass like the answer, which is one of them.
   struct ProvenSet {

@@ -30,7 +30,8 @@ struct ModelOptions {
   std::vector<std::string> clamp_constants;
   /// Which neighbors become one group, in which nothing is rounded: "none", "pointwise" or "full".
   std::string fusion = "full";
-  /// The GPU whose costs are estimated: "h200", "a100", "l4", "t4" or "orin".
+  /// The GPU whose costs are estimated: "h200", "a100", "l4", "t4" or "orin", or a file of measure_target() or of that
+  /// form, whose name ends in .json.
   std::string target = "h200";
   /// Who computes: "cpu", "cuda" (an NVIDIA GPU of sm_80 or later; docs/gpu.md) or "plain".
   std::string backend = "cpu";

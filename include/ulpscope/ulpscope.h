@@ -15,5 +15,6 @@
 #include "ulpscope/report.h"
 #include "ulpscope/search.h"
 #include "ulpscope/shape.h"
+#include "ulpscope/target.h"
 #include "ulpscope/tensor.h"
 #include "ulpscope/verify.h"

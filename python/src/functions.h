@@ -13,6 +13,8 @@ void bind_search(nanobind::module_& module);
 void bind_convert(nanobind::module_& module);
 /// Adds `calibrate`, `read_calibration_cache`, `write_calibration_cache` and `use_calibration`.
 void bind_calibrate(nanobind::module_& module);
+/// Adds `measure_target`.
+void bind_target(nanobind::module_& module);
 /// Adds `verify`.
 void bind_verify(nanobind::module_& module);
 

@@ -23,5 +23,6 @@ NB_MODULE(_core, module) {
   bind_search(module);
   bind_convert(module);
   bind_calibrate(module);
+  bind_target(module);
   bind_verify(module);
 }

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .quantization import quantize
     from .reporting import report
     from .searching import SearchInterrupted, search
+    from .targets import measure_target
     from .torch_export import from_torch
     from .verification import Check, verify
 
@@ -44,6 +45,7 @@ _HOME = {
     "quantization": ("quantize",),
     "reporting": ("report",),
     "searching": ("SearchInterrupted", "search"),
+    "targets": ("measure_target",),
     "torch_export": ("from_torch",),
     "verification": ("Check", "verify"),
 }
@@ -52,8 +54,8 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "Answer", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode",
     "InternalError", "Judgement", "KeptLayer", "Layer", "Metric", "Model", "OutputError", "Progress", "Reason", "Repair",
-    "SearchInterrupted", "TensorSpec", "Trial", "__version__", "calibrate", "convert", "from_torch", "quantize", "report",
-    "search", "verify",
+    "SearchInterrupted", "TensorSpec", "Trial", "__version__", "calibrate", "convert", "from_torch", "measure_target",
+    "quantize", "report", "search", "verify",
 ]  # fmt: skip
 
 

@@ -240,6 +240,11 @@ class Answer:
         return self._native.scales
 
     @property
+    def target(self) -> str:
+        """What times were estimated for: the name of a GPU, or a file of ulpscope.measure_target."""
+        return str(self._values["target"])
+
+    @property
     def time_us(self) -> dict[str, float]:
         """Estimated microseconds on the target of "answer", of everything "lowest", and of everything "highest"."""
         return {name: float(value) for name, value in self._values["time_us"].items()}

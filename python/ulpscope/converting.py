@@ -67,7 +67,7 @@ def convert(
     metric: Metric = "rel-l2",
     threshold: Optional[PerOutput] = None,
     fusion: str = "full",
-    target: str = "h200",
+    target: Union[str, os.PathLike[str]] = "h200",
     bias_correction: bool = False,
     threads: int = 0,
     backend: str = "cpu",
@@ -109,7 +109,7 @@ def convert(
         options.cost_model = False
     else:
         options = _core.ModelOptions()
-        options.precisions, options.fusion, options.target = names_of(precision), fusion, target
+        options.precisions, options.fusion, options.target = names_of(precision), fusion, os.fspath(target)
     options.threads, options.backend = threads, backend
     loaded = source.load(options)
     samples = _samples(data, answer, loaded)

@@ -46,7 +46,7 @@ def search(
     keep: Union[str, Sequence[str]] = (),
     lower: Union[str, Sequence[str]] = (),
     calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str], None] = None,
-    target: str = "h200",
+    target: Union[str, os.PathLike[str]] = "h200",
     time_limit: Optional[float] = None,
     journal: Union[str, os.PathLike[str], None] = None,
     progress: Watcher = None,
@@ -82,7 +82,8 @@ def search(
     objective:   "fastest", "smallest" (layers) or "cheapest" (multiply-adds).
     keep, lower: layers that stay in the highest or lowest precision: names of layers or nodes, operators, patterns.
     calibration: int8 scales: of `ulpscope.calibrate`, {tensor: scale}, or a calibration cache. None: from `data`.
-    target:      the GPU whose times are estimated: "h200", "a100", "l4", "t4" or "orin".
+    target:      the GPU whose times are estimated: "h200", "a100", "l4", "t4" or "orin", or a file of
+                 ulpscope.measure_target.
     time_limit:  seconds; the best answer until then.
     journal:     a file for finished trials; `resume=True` goes on with what is there.
     progress:    a callable of ulpscope.Progress; None: a bar, where tqdm and somebody to see it are there; False: none.
@@ -115,7 +116,8 @@ def search(
     wanted += [rung for rung in ladder if rung in ("fp16", "bf16") and rung not in wanted]
     source = Source(model)
     options = _core.ModelOptions()
-    options.precisions, options.target, options.fusion, options.threads = wanted, target, fusion, threads
+    options.precisions, options.target = wanted, os.fspath(target)
+    options.fusion, options.threads = fusion, threads
     options.backend = backend
     options.layer_precisions = dict(layer_precisions or {})
     loaded = source.load(options)

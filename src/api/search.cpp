@@ -7,6 +7,7 @@
 #include <set>
 
 #include "api/loaded_model.h"
+#include "backend/backend.h"
 #include "core/parallel.h"
 #include "core/temporary_folder.h"
 #include "engine/option_names.h"
@@ -105,9 +106,21 @@ SearchData make_data(const LoadedModel& model, std::span<const TensorsByName> sa
   return data;
 }
 
+/// Times of another machine than the one at hand are no mistake where that is what one wants to know.
+void warn_of_other_device(const BuildOptions& build, const Target& target) {
+  if (!target.origin || target.origin->backend != build.backend) return;
+  const DeviceDescription device = find_backend(build.backend).device();
+  if (device.name == target.origin->device) return;
+  log_warning(fmt::format(
+      "[target] '{}' was measured on '{}', and --backend {} is '{}' here: its times are those of the other; try "
+      "--target measured, or measuring again with `ulpscope target measure`",
+      build.target, target.origin->device, build.backend, device.name));
+}
+
 /// What is searched has to say something about the target and about other data.
 void warn_of_weak_grounds(const SearchTask& task, const SearchData& data) {
   const Target target = find_target(task.build.target);
+  warn_of_other_device(task.build, target);
   for (const auto& [enabled, precision] : {std::pair{task.build.fp16, Precision::kFP16},
                                            {task.build.bf16, Precision::kBF16},
                                            {task.build.int8, Precision::kINT8}})

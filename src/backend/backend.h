@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -59,10 +60,19 @@ class Plan {
   const Schedule schedule_;
 };
 
+/// What a backend runs on, for files of measured times.
+struct DeviceDescription {
+  std::string name;                              ///< "NVIDIA H200".
+  std::map<std::string, std::string> libraries;  ///< Versions of what computes, by name.
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const noexcept = 0;
+
+  /// Throws Error(kUnsupported) where the device is not there.
+  virtual DeviceDescription device() const { return {std::string(name()), {}}; }
 
   /// The backend for bodies of control flow, which layers of a plan run.
   virtual std::string_view body_backend() const noexcept { return name(); }

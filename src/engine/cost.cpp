@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "engine/group_times.h"
 #include "engine/min_cut.h"
 
 namespace ulpscope {
@@ -59,6 +60,60 @@ double CostProblem::energy(const std::vector<int>& choice) const {
   return total;
 }
 
+namespace {
+
+/// The nodes of one group, for what was measured of it as a whole.
+class GroupNodes {
+ public:
+  explicit GroupNodes(std::vector<CostProblem::Node*> nodes) : nodes_(std::move(nodes)) {}
+
+  /// Shares out the time of the group in a precision among those that may have it, as their costs are to each other.
+  /// Those that may not (products alone have tf32) run in the highest that they have.
+  void set_time(Precision p, double us) {
+    double own = 0, others = 0;
+    int count = 0;
+    for (const CostProblem::Node* node : nodes_) {
+      const auto place = place_of(*node, p);
+      (place ? own : others) += node->cost[place.value_or(node->cost.size() - 1)];
+      count += place ? 1 : 0;
+    }
+    const double wanted = std::max(0.0, us - others);
+    for (CostProblem::Node* node : nodes_)
+      if (const auto place = place_of(*node, p))
+        node->cost[*place] = own > 0 ? node->cost[*place] * (wanted / own) : wanted / count;
+  }
+  std::set<Precision> precisions() const {
+    std::set<Precision> result;  // fp32 is the first: it is what the others of a group fall back on.
+    for (const CostProblem::Node* node : nodes_) result.insert(node->choices.begin(), node->choices.end());
+    return result;
+  }
+
+ private:
+  static std::optional<std::size_t> place_of(const CostProblem::Node& node, Precision p) {
+    const auto found = std::ranges::find(node.choices, p);
+    if (found == node.choices.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - node.choices.begin());
+  }
+
+  std::vector<CostProblem::Node*> nodes_;
+};
+
+void set_measured_costs(const Specialization& spec, const Grouping& grouping, const Target& target,
+                        const IdMap<LayerId, int>& node_of, CostProblem& problem) {
+  const GroupTimes times(spec, target.timed);
+  if (times.empty()) return;
+  for (const Group& group : grouping.groups) {
+    std::vector<CostProblem::Node*> members;
+    for (const LayerId id : group.layers)
+      if (node_of[id] >= 0) members.push_back(&problem.nodes[node_of[id]]);
+    GroupNodes nodes(std::move(members));
+    for (const Precision p : nodes.precisions())
+      if (const std::optional<double> us = times.find(group, name_of(p))) nodes.set_time(p, *us);
+  }
+}
+
+}  // namespace
+
 CostProblem make_cost_problem(const Specialization& spec, const Grouping& grouping, const Target& target,
                               const IdMap<LayerId, std::vector<Precision>>& choices) {
   const Network& network = *spec.network;
@@ -80,6 +135,7 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     }
     problem.nodes.push_back(std::move(node));
   }
+  set_measured_costs(spec, grouping, target, node_of, problem);
   // Movement layers pass values on in the type that they have: consumers behind them are consumers of what is before.
   IdMap<TensorId, std::set<TensorId>> sources(network.tensors.size());
   std::map<TensorId, CostProblem::Value> values;
@@ -90,7 +146,8 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     if (made) {
       const LayerId producer = network.tensor(id).producer;
       found->second.producer = producer == kNone ? -1 : node_of[producer];
-      found->second.cast_us = target.launch_us + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3);
+      found->second.cast_us =
+          target.cast_share * (target.launch_us + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3));
     }
     return found->second;
   };
@@ -266,8 +323,9 @@ std::vector<int> minimize(const CostProblem& problem) {
   return best;
 }
 
-double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
-                     const Target& target) {
+namespace {
+
+double roofline_us(const Specialization& spec, const Group& group, const Assignment& assignment, const Target& target) {
   double operations = 0, bytes = 0;
   const Precision p = assignment.precision[group.layers.front()];
   std::set<TensorId> inside;
@@ -287,8 +345,18 @@ double group_time_us(const Specialization& spec, const Group& group, const Assig
   return target.launch_us + target.work_us(operations, bytes, target.has(p) ? p : Precision::kFP32);
 }
 
+}  // namespace
+
+double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
+                     const Target& target) {
+  return GroupTimes(spec, target.timed).find(group, assignment).value_or(roofline_us(spec, group, assignment, target));
+}
+
 TimeModel::TimeModel(const Specialization& spec, Fusion fusion, Target target)
-    : spec_(spec), fusion_(fusion), target_(std::move(target)) {
+    : spec_(spec),
+      fusion_(fusion),
+      target_(std::move(target)),
+      measured_(std::make_unique<GroupTimes>(spec, target_.timed)) {
   const std::size_t layers = spec.network->layers.size();
   Grouping alone;
   alone.group_of.assign(layers, kNone);
@@ -296,10 +364,26 @@ TimeModel::TimeModel(const Specialization& spec, Fusion fusion, Target target)
       make_cost_problem(spec, alone, target_, IdMap<LayerId, std::vector<Precision>>(layers, {Precision::kFP32}));
 }
 
+TimeModel::~TimeModel() = default;
+TimeModel::TimeModel(TimeModel&&) noexcept = default;
+
+TimeModel::Coverage TimeModel::coverage(const Assignment& assignment) const {
+  const Grouping grouping = fuse(spec_, assignment, fusion_);
+  Coverage result;
+  for (const Group& group : grouping.groups) {
+    ++result.groups;
+    result.measured += measured_->find(group, assignment) ? 1 : 0;
+  }
+  return result;
+}
+
 TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   const Grouping grouping = fuse(spec_, assignment, fusion_);
   Estimate result;
-  for (const Group& group : grouping.groups) result.total_us += group_time_us(spec_, group, assignment, target_);
+  for (const Group& group : grouping.groups) {
+    const std::optional<double> measured = measured_->find(group, assignment);
+    result.total_us += measured ? *measured : roofline_us(spec_, group, assignment, target_);
+  }
   result.launches = static_cast<double>(grouping.groups.size());
   const auto stored = [&](int node) {
     const Precision p = assignment.precision[problem_.nodes[node].layer];

@@ -1,6 +1,8 @@
 // What an assignment costs on a target: tactic times, launches, reformats and broken fusions.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "engine/fusion.h"
@@ -57,19 +59,24 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
 /// uniform choice (Boykov, Veksler and Zabih, "Fast approximate energy minimization via graph cuts", 2001).
 std::vector<int> minimize(const CostProblem& problem);
 
-/// What whole assignments take on a target: their groups, and one cast for each tensor and other type that groups other
-/// than its own read it in.
+class GroupTimes;
+
+/// What whole assignments take on a target: their groups, as measured where the target knows them, and one cast for
+/// each tensor and other type that groups other than its own read it in.
 class TimeModel {
  public:
   /// `spec` outlives it.
   TimeModel(const Specialization& spec, Fusion fusion, Target target);
+  ~TimeModel();
+  TimeModel(TimeModel&&) noexcept;
 
   /// Microseconds of one inference,
   double operator()(const Assignment& assignment) const { return estimate(assignment).total_us; }
   /// and the share of it that is launch overhead.
   double launch_share(const Assignment& assignment) const {
     const Estimate estimated = estimate(assignment);
-    return estimated.total_us > 0 ? estimated.launches * target_.launch_us / estimated.total_us : 0;
+    // Measured groups may take less than the launch of others.
+    return estimated.total_us > 0 ? std::min(1.0, estimated.launches * target_.launch_us / estimated.total_us) : 0;
   }
   /// What of it casts are.
   struct Casts {
@@ -77,6 +84,11 @@ class TimeModel {
     double total_us = 0;
   };
   Casts casts(const Assignment& assignment) const { return estimate(assignment).casts; }
+  /// How many of its groups the target has measured times of.
+  struct Coverage {
+    int groups = 0, measured = 0;
+  };
+  Coverage coverage(const Assignment& assignment) const;
   const Target& target() const noexcept { return target_; }
 
  private:
@@ -89,10 +101,11 @@ class TimeModel {
   const Specialization& spec_;
   Fusion fusion_;
   Target target_;
+  std::unique_ptr<GroupTimes> measured_;
   CostProblem problem_;  ///< Its values say what is cast.
 };
 
-/// Estimated microseconds of a group under an assignment, launch included.
+/// Estimated microseconds of a group under an assignment, launch included; as measured where the target knows it.
 double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
                      const Target& target);
 

@@ -43,7 +43,8 @@ struct BuildOptions {
   bool assume_lowest = false;
   /// Types are those written in the file; layer precisions and precision flags are errors.
   bool strongly_typed = false;
-  /// The GPU whose roofline decides what is cheapest: a file of data/targets, without its suffix.
+  /// The GPU whose costs decide what is cheapest: a file of data/targets, without its suffix, or the path of another
+  /// one (engine/target.h).
   std::string target = "h200";
   std::vector<Profile> profiles;
   /// Input shapes to expect where no profile tells: costs are computed for them. Other shapes run as well.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
@@ -16,29 +18,152 @@ double Target::work_us(double operations, double bytes, Precision p) const noexc
   return std::max(operations / (rate * 1e6), bytes / (bandwidth_gb_per_s * 1e3));
 }
 
+std::string Target::figures() const {
+  std::string text = fmt::format("{} {} {}", bandwidth_gb_per_s, launch_us, cast_share);
+  for (const double rate : tflops) text += fmt::format(" {}", rate);
+  if (timed != nullptr)
+    for (const auto& [kernel, times] : *timed)
+      for (const auto& [precision, us] : times) text += fmt::format("\n{} {} {}", kernel, precision, us);
+  return text;
+}
+
 namespace {
 
-Target parse(const std::string& text, const std::string& where) {
-  try {
-    const auto json = nlohmann::json::parse(text);
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "ulpscope-target";
+constexpr int kVersion = 1;
+
+class TargetReader {
+ public:
+  TargetReader(const Json& json, const std::string& where) : json_(json), where_(where) {}
+
+  Target read() const {
+    if (!json_.is_object()) fail("expected a JSON object, got something else");
+    check_version();
     Target target;
-    target.name = json.at("name").get<std::string>();
-    target.bandwidth_gb_per_s = json.at("bandwidth_gb_per_s").get<double>();
-    target.launch_us = json.at("launch_us").get<double>();
-    for (int p = 0; p < static_cast<int>(target.tflops.size()); ++p)
-      target.tflops[static_cast<std::size_t>(p)] =
-          json.at("tflops").value(std::string(name_of(static_cast<Precision>(p))), 0.0);
-    if (target.bandwidth_gb_per_s <= 0 || target.launch_us < 0 || !target.has(Precision::kFP32))
-      throw Error(ErrorCode::kInvalidFile, "the rates must be positive, and fp32 must have one");
+    target.name = text(json_, "name");
+    target.bandwidth_gb_per_s = number(json_, "bandwidth_gb_per_s");
+    if (!(target.bandwidth_gb_per_s > 0)) fail_number("bandwidth_gb_per_s", "above 0", target.bandwidth_gb_per_s);
+    target.launch_us = number(json_, "launch_us");
+    if (!(target.launch_us >= 0)) fail_number("launch_us", "0 or more", target.launch_us);
+    if (json_.contains("cast_share")) target.cast_share = number(json_, "cast_share");
+    if (!(target.cast_share >= 0)) fail_number("cast_share", "0 or more", target.cast_share);
+    read_rates(target);
+    if (json_.contains("measured")) target.origin = origin(json_["measured"]);
+    if (json_.contains("groups")) read_groups(json_["groups"], target);
     return target;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorCode::kInvalidFile, fmt::format("[target] '{}': {}", where_, what));
+  }
+  [[noreturn]] void fail_number(const std::string& key, const char* expected, double got) const {
+    fail(fmt::format("'{}': expected a number {}, got {}", key, expected, got));
+  }
+
+  void check_version() const {
+    // Files that people write need none.
+    if (json_.contains("format") && json_["format"] != kFormat)
+      fail(fmt::format("expected the format \"{}\", got {}", kFormat, json_["format"].dump()));
+    if (json_.contains("version") && json_["version"] != kVersion)
+      fail(fmt::format("expected version {}, got {}; try measuring again with `ulpscope target measure`", kVersion,
+                       json_["version"].dump()));
+  }
+
+  std::string text(const Json& object, const char* key) const {
+    if (!object.contains(key)) fail(fmt::format("expected '{}', got none", key));
+    if (!object[key].is_string()) fail(fmt::format("'{}': expected text, got {}", key, object[key].dump()));
+    return object[key].get<std::string>();
+  }
+  double number(const Json& object, const std::string& key) const {
+    if (!object.contains(key)) fail(fmt::format("expected the number '{}', got none", key));
+    if (!object[key].is_number()) fail(fmt::format("'{}': expected a number, got {}", key, object[key].dump()));
+    return object[key].get<double>();
+  }
+
+  void read_rates(Target& target) const {
+    if (!json_.contains("tflops") || !json_["tflops"].is_object())
+      fail("expected the object 'tflops' of rates per precision");
+    const Json& rates = json_["tflops"];
+    for (const auto& [name, rate] : rates.items()) {
+      const std::optional<Precision> precision = precision_named(name);
+      if (!precision) fail(fmt::format("'tflops': expected fp32, tf32, fp16, bf16, fp8 or int8, got '{}'", name));
+      const double value = number(rates, name);
+      if (!(value > 0))
+        fail(fmt::format("'tflops', '{}': expected a number above 0, got {}; leave out what the device does not have",
+                         name, value));
+      target.tflops[static_cast<std::size_t>(*precision)] = value;
+    }
+    if (!target.has(Precision::kFP32)) fail("'tflops': expected a rate of fp32, got none");
+  }
+
+  Target::Origin origin(const Json& json) const {
+    if (!json.is_object()) fail("'measured': expected an object");
+    Target::Origin result;
+    result.program = text(json, "program");
+    result.date = text(json, "date");
+    result.backend = text(json, "backend");
+    result.device = text(json, "device");
+    if (json.contains("threads")) result.threads = static_cast<int>(number(json, "threads"));
+    if (json.contains("libraries"))
+      for (const auto& [name, version] : json["libraries"].items())
+        if (version.is_string()) result.libraries[name] = version.get<std::string>();
+    return result;
+  }
+
+  void read_groups(const Json& groups, Target& target) const {
+    if (!groups.is_array()) fail("'groups': expected a list");
+    auto timed = std::make_shared<TimedKernels>();
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const Json& each = groups[i];
+      if (!each.is_object() || !each.contains("us") || !each["us"].is_object())
+        fail(fmt::format("'groups', element {}: expected an object of 'kernel' and 'us', times per precision", i));
+      auto& times = (*timed)[text(each, "kernel")];
+      for (const auto& [precision, us] : each["us"].items()) {
+        const double value = us.is_number() ? us.get<double>() : -1;
+        if (!(value >= 0) || !std::isfinite(value))
+          fail(fmt::format("'groups', element {}, '{}': expected microseconds, 0 or more, got {}", i, precision,
+                           us.dump()));
+        times[precision] = value;
+      }
+    }
+    target.timed = std::move(timed);
+  }
+
+  const Json& json_;
+  const std::string& where_;
+};
+
+}  // namespace
+
+Target target_from_json(std::string_view text, const std::string& where) {
+  try {
+    const Json json = Json::parse(text);
+    return TargetReader(json, where).read();
   } catch (const nlohmann::json::exception& e) {
-    throw Error(ErrorCode::kInvalidFile, fmt::format("{}: not a target description: {}", where, e.what()));
-  } catch (const Error& e) {
-    throw Error(e.code(), fmt::format("{}: {}", where, e.what()));
+    throw Error(ErrorCode::kInvalidFile, fmt::format("[target] '{}': not a target description: {}", where, e.what()));
   }
 }
 
-}  // namespace
+std::string target_to_json(const Target& target) {
+  Json json{{"format", kFormat}, {"version", kVersion}, {"name", target.name}};
+  if (target.origin)
+    json["measured"] = {{"program", target.origin->program}, {"date", target.origin->date},
+                        {"backend", target.origin->backend}, {"device", target.origin->device},
+                        {"threads", target.origin->threads}, {"libraries", target.origin->libraries}};
+  Json& rates = json["tflops"] = Json::object();
+  for (std::size_t p = 0; p < target.tflops.size(); ++p)
+    if (target.tflops[p] > 0) rates[std::string(name_of(static_cast<Precision>(p)))] = target.tflops[p];
+  json["bandwidth_gb_per_s"] = target.bandwidth_gb_per_s;
+  json["launch_us"] = target.launch_us;
+  json["cast_share"] = target.cast_share;
+  Json& groups = json["groups"] = Json::array();
+  if (target.timed != nullptr)
+    for (const auto& [kernel, times] : *target.timed) groups.push_back({{"kernel", kernel}, {"us", times}});
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 std::vector<std::string> target_names() {
   std::vector<std::string> names;
@@ -46,10 +171,24 @@ std::vector<std::string> target_names() {
   return names;
 }
 
+bool is_target_file(std::string_view name) { return name.ends_with(".json"); }
+
 Target find_target(const std::string& name) {
   for (const auto& [known, text] : kTargetData)
-    if (known == name) return parse(std::string(text), fmt::format("target '{}'", name));
-  if (name.ends_with(".json")) return parse(read_file(name), name);
+    if (known == name) return target_from_json(text, name);
+  if (is_target_file(name)) {
+    static std::mutex mutex;
+    static std::pair<std::string, Target> last;  // By what the file says.
+    std::string text = read_file(name);
+    const std::lock_guard lock(mutex);
+    if (last.first != text) last = {text, target_from_json(text, name)};
+    return last.second;
+  }
+  if (name == kMeasuredTarget)
+    throw Error(
+        ErrorCode::kUnsupported,
+        "[target] 'measured': `ulpscope precision search` measures the machine before it begins; expected the file "
+        "of `ulpscope target measure -o FILE.json` (ulpscope.measure_target) here");
   throw Error(ErrorCode::kNotFound,
               fmt::format("[target] unknown target '{}': expected one of {}, or a JSON file of that form", name,
                           fmt::join(target_names(), ", ")));

@@ -2,28 +2,59 @@
 #pragma once
 
 #include <array>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/assignment.h"
 
 namespace ulpscope {
 
+/// Measured microseconds of groups, launch included: by kernel (engine/group_times.h), then by precision.
+using TimedKernels = std::map<std::string, std::map<std::string, double, std::less<>>, std::less<>>;
+
 /// A roofline (Williams, Waterman and Patterson, 2009): time = launch + max(operations / rate, bytes / bandwidth).
 struct Target {
+  /// Where the figures come from, if they were measured.
+  struct Origin {
+    std::string program, date;                     ///< "ulpscope 0.1.0", "2026-11-23".
+    std::string backend, device;                   ///< "cuda", "NVIDIA H200".
+    int threads = 0;                               ///< Of the CPU.
+    std::map<std::string, std::string> libraries;  ///< Versions by name.
+  };
   std::string name;
   std::array<double, 6> tflops{};  ///< Dense peak per Precision; 0: the GPU has no such arithmetic.
   double bandwidth_gb_per_s = 0;
   double launch_us = 0;
+  /// What a cast between groups takes of a pass of its own: less where groups read other types on the way.
+  double cast_share = 1;
+  std::optional<Origin> origin{};
+  std::shared_ptr<const TimedKernels> timed{};  ///< Instead of the roofline, where they are known; null: nowhere.
 
   bool has(Precision p) const noexcept { return tflops[static_cast<std::size_t>(p)] > 0; }
   /// Microseconds of the work alone, without the launch.
   double work_us(double operations, double bytes, Precision p) const noexcept;
+  /// Everything that times depend on, as text.
+  std::string figures() const;
 };
 
-/// One of `target_names()`, or the path of a JSON file of the same form (data/targets). Throws Error(kNotFound) listing
-/// the names, Error(kInvalidFile).
+/// One of `target_names()`, or the path of a JSON file of the same form (data/targets, schemas/target.schema.json).
+/// Throws Error(kNotFound) listing the names, Error(kInvalidFile) naming the figure. A file is parsed once, unless it
+/// changes.
 Target find_target(const std::string& name);
 std::vector<std::string> target_names();
+/// Whether figures of that name may change: those of files do.
+bool is_target_file(std::string_view name);
+
+/// What `--target` asks for when the machine at hand is to be measured first.
+inline constexpr std::string_view kMeasuredTarget = "measured";
+
+/// The file that find_target() reads.
+std::string target_to_json(const Target& target);
+/// `where` names the text in messages. Throws Error(kInvalidFile).
+Target target_from_json(std::string_view text, const std::string& where);
 
 }  // namespace ulpscope

@@ -290,6 +290,7 @@ Json from_answer(const AnswerFile& file) {
           {"candidates", answer.candidates},
           {"cost_share", from_double(answer.cost_share)},
           {"target", answer.target},
+          {"target_hash", answer.target_hash.empty() ? Json() : Json(answer.target_hash)},
           {"time_us", std::move(time)},
           {"evaluations", answer.evaluations},
           {"held_out_evaluations", answer.held_out_evaluations},
@@ -339,6 +340,8 @@ void read_figures(const Reader& reader, Answer& answer) {
   answer.candidates = read_count(reader.at("candidates"));
   answer.cost_share = reader.at("cost_share").real();
   answer.target = reader.at("target").text();
+  if (reader.has("target_hash") && !reader.at("target_hash").is_null())
+    answer.target_hash = reader.at("target_hash").text();
   const Reader time = reader.at("time_us");
   answer.time_us = time.at("answer").real();
   answer.time_low_us = time.at("lowest").real();

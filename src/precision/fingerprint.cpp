@@ -13,6 +13,7 @@
 
 #include "core/file.h"
 #include "engine/option_names.h"
+#include "engine/target.h"
 #include "runners/script_host.h"
 
 namespace ulpscope {
@@ -194,6 +195,8 @@ Fingerprint fingerprint_of(const SearchTask& task, const SearchData& data, const
       {"--lower", layer_names(task.lower)},
       {"int8 scales", scales.empty() ? scales : hash_of_text(scales)},
   };
+  if (is_target_file(build.target))
+    result.emplace_back("figures of --target", hash_of_text(find_target(build.target).figures()));
   if (criterion.metric_function) result.emplace_back("metric function", criterion.metric_function->identity);
   if (!criterion.metric_script.empty())
     result.emplace_back("metric script", hash_of_file(ScriptName::parse(criterion.metric_script, "metric").path));

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "precision/explain.h"
+#include "precision/fingerprint.h"
 #include "precision/network_picture.h"
 #include "precision/search_process.h"
 #include "ulpscope/log.h"
@@ -46,6 +47,7 @@ void Search::finish(Answer& answer) {
   answer.held_out_seconds = held_out_seconds_;
   answer.trials = trials_;
   if (space_ == nullptr) return;
+  if (is_target_file(answer.target)) answer.target_hash = hash_of_text(space_->time_model().target().figures());
   answer.candidates = static_cast<int>(space_->layer_count());
   answer.time_low_us = space_->time_us(space_->lowest());
   answer.time_high_us = space_->highest_time_us();
@@ -106,6 +108,28 @@ void Search::finish(Answer& answer) {
     if (trial.joined == joined_ && trial.kind != "layer" && samples_of(trial.kind).first == 0 &&
         trial.raised == space_->names(levels))
       answer.search = trial.judgement;
+}
+
+/// Of groups that were not measured, only the roofline is known.
+void Search::warn_of_unmeasured_groups() const {
+  const Target& target = space_->time_model().target();
+  if (target.timed == nullptr || target.timed->empty()) return;
+  TimeModel::Coverage all;
+  for (const Assignment& assignment : {space_->low(), space_->assignment(space_->highest())}) {
+    const TimeModel::Coverage each = space_->time_model().coverage(assignment);
+    all.groups += each.groups;
+    all.measured += each.measured;
+  }
+  if (all.measured == all.groups) return;
+  const std::string text = fmt::format(
+      "[target] {} has measured times of {} of {} groups of this model (all in the lowest and all in the highest "
+      "precision); the others are estimated from its rates",
+      options_.build.target, all.measured, all.groups);
+  // Boundaries and repairs make groups of their own.
+  if (2 * all.measured >= all.groups)
+    log_info(text);
+  else
+    log_warning(text + "; try `ulpscope target measure` with this model, its inputs' shapes and these precisions");
 }
 
 /// What costs nothing but its launch costs the same in every precision.

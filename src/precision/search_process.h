@@ -107,6 +107,7 @@ class Search {
   void finish(Answer& answer);
   void add_cancellations(Answer& answer) const;
   void warn_of_launches() const;
+  void warn_of_unmeasured_groups() const;
   std::string sentence(const Answer& answer, const std::string& ended) const;
 
   /// Of the tolerance, by the worst output and sample. `kind` as in Trial.

@@ -25,6 +25,7 @@ void Search::prepare() {
   show("computing golden outputs");
   space_ = std::make_unique<SearchSpace>(network_, options_, all_samples(), data_.weights);
   space_->trials().set_workers(data_.workers);
+  warn_of_unmeasured_groups();
   golden_ = data_.golden;
   held_out_golden_ = data_.held_out_golden;
   Trials& trials = space_->trials();

@@ -62,10 +62,13 @@ def says(outcome, *texts):
 COMMANDS = {
     "run": ["run", "MODEL", "--trt", "--fp16", "--backend", "cuda"],
     "search": ["precision", "search", "MODEL", "--fp16", "--backend", "cuda", "--atol", "0.1"],
+    "rates": ["target", "measure", "-o", "t.json", "--backend", "cuda"],
+    "groups": ["target", "measure", "MODEL", "-o", "t.json", "--backend", "cuda"],
+    "measured": ["precision", "search", "MODEL", "--fp16", "--backend", "cuda", "--atol", "0.1", "--target", "measured"],
 }
 
 
-@pytest.mark.parametrize("command", ["run", "search"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_without_a_gpu(command, run, model):
     """No driver, or, where there is one, no GPU that it may show."""
     words = [str(model) if word == "MODEL" else word for word in COMMANDS[command]]

@@ -21,10 +21,11 @@ REGISTRY = Registry().with_resources([(f"{name}.schema.json", Resource.from_cont
 TOLERANCE = ["--atol", "1e-3", "--rtol", "1e-2"]
 # What docs/formats.md says may be absent, as paths with * for indices; and maps from names, of which any element may be.
 OPTIONAL = {
-    "answer": r"objective|sets|curve|network|network/time_us/.*|layers/\*/reason/(low|exponents)|repairs/\*/(exponents|used|edits)|(sets|int8/scales)/.*",
+    "answer": r"objective|target_hash|sets|curve|network|network/time_us/.*|layers/\*/reason/(low|exponents)|repairs/\*/(exponents|used|edits)|(sets|int8/scales)/.*",
     "header": "",
     "trial": r"names|raised/.*|used|worst|problem|outputs|margin|repairs|joined|validation|samples_passed|sample_used",
     "verify": r"(error|predicted)/problem",
+    "target": r"format|version|source|cast_share|measured|measured/(threads|libraries(/.*)?)|tflops/(?!fp32).*|groups|groups/\*/us/.*",
     "inspect": r"engine|(.*/)?(initializers|opsets/.*|attributes|domain|metrics/.*|attributes/[^/]*)|nodes|.*(branch|body)/nodes",
 }
 MAPS = r"opsets|.*/metrics|.*/attributes"
@@ -104,7 +105,7 @@ def refuses_what_is_spoiled(name, document, part=None):
             assert accepts(holder["whole"]) == bool(re.fullmatch(OPTIONAL[part or name], where)), (where, "a missing key")
 
 
-@pytest.mark.parametrize("name", ["answer", "inspect", "journal", "report", "verify"])
+@pytest.mark.parametrize("name", ["answer", "inspect", "journal", "report", "target", "verify"])
 def test_they_are_schemas(name):
     schema = SCHEMAS[name]
     Draft202012Validator.check_schema(schema)
@@ -247,6 +248,22 @@ def test_verify_where_nothing_is_finite(run, tmp_path):
     assert verdict["error"]["used"] is None and verdict["error"]["problem"]
     check("verify", verdict)
     refuses_what_is_spoiled("verify", verdict)
+
+
+def test_targets(run, model, tmp_path):
+    for path in sorted((ROOT / "data/targets").glob("*.json")):
+        check("target", json.loads(path.read_text()))
+    for words in ([], [model, "--fp16", "--bf16"]):
+        outcome = run("target", "measure", *words, "-o", "t.json", "--threads", "1")
+        assert outcome.code == 0, outcome
+        target = json.loads((tmp_path / "t.json").read_text())
+        check("target", target)
+        assert set(target) == {"format", "version", "name", "measured", "tflops", "bandwidth_gb_per_s", "launch_us", "cast_share", "groups"}
+        assert {"fp32", "fp16", "bf16"} <= set(target["tflops"]) and bool(target["groups"]) == bool(words)
+    assert any({"fp32", "fp16", "bf16"} <= set(group["us"]) for group in target["groups"])
+    refuses_what_is_spoiled("target", target)
+    for key, value in (("version", 2), ("bandwidth_gb_per_s", 0), ("launch_us", -1), ("tflops", {"fp32": -1}), ("tflops", {"fp16": 1})):
+        assert not validator("target").is_valid({**target, key: value})
 
 
 def test_inspect_model(run, model, dynamic_model, tmp_path):

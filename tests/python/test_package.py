@@ -20,8 +20,8 @@ import ulpscope
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "ulpscope"
 NOTEBOOKS = sorted((ROOT / "examples" / "python").glob("*/*.ipynb"))
-MODULES = ("answer", "calibration", "converting", "engine", "polygraphy", "quantization", "reporting", "searching", "torch_export", "verification")  # fmt: skip
-FUNCTIONS = ("search", "convert", "calibrate", "quantize", "verify", "report", "from_torch")
+MODULES = ("answer", "calibration", "converting", "engine", "polygraphy", "quantization", "reporting", "searching", "targets", "torch_export", "verification")  # fmt: skip
+FUNCTIONS = ("search", "convert", "calibrate", "quantize", "verify", "report", "from_torch", "measure_target")
 
 
 def example_model(path: pathlib.Path) -> list[dict[str, np.ndarray]]:

@@ -1,6 +1,12 @@
 #include "backend/cuda/cuda_backend.h"
 
+#include <fmt/format.h>
+
 #include "backend/cuda/cuda_plan.h"
+#include "backend/cuda/driver.h"
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/runtime.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -9,6 +15,21 @@ class CudaBackend final : public Backend {
  public:
   std::string_view name() const noexcept override { return "cuda"; }
   std::string_view body_backend() const noexcept override { return "cpu"; }
+  DeviceDescription device() const override {
+    DeviceDescription result{Device::get().name(), {{"NVRTC", nvrtc_version()}}};
+    const std::lock_guard lock(Device::get().mutex());
+    Device::get().enter();
+    int version = 0;
+    driver().driver_version(&version);
+    result.libraries["driver"] = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+    result.libraries["cuBLASLt"] = Runtime::get().matrices().version();
+    try {
+      result.libraries["cuDNN"] = Runtime::get().convolutions().version();
+    } catch (const Error&) {
+      // Convolutions run without it.
+    }
+    return result;
+  }
   std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
                                    const IdMap<LayerId, GraphFunction>& subgraphs) const override {
     return std::make_shared<const CudaPlan>(std::move(spec), std::move(schedule), weights, subgraphs);

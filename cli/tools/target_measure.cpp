@@ -1,0 +1,100 @@
+// `ulpscope target measure`: what this machine takes, as a file for --target.
+#include "tools/target_measure.h"
+
+#include <fmt/format.h>
+
+#include "args/debug.h"
+#include "console.h"
+#include "core/parallel.h"
+#include "interrupt.h"
+#include "tools/network_setup.h"
+#include "tools/precision_setup.h"
+#include "tools/tool.h"
+#include "ulpscope/error.h"
+#include "ulpscope/log.h"
+
+namespace ulpscope::cli {
+
+void measure_target_of(const std::filesystem::path& file, const Model& model, const TensorsByName& sample) {
+  const MeasuredTarget measured = measure_target(file, model, sample, show_measuring);
+  log_info(fmt::format(
+      "Saving target to {}: {}, with the times of {} kernels{}", file.string(), measured.name, measured.kernels,
+      measured.left_out > 0
+          ? fmt::format("; {} groups have no time of their own and are estimated from the rates", measured.left_out)
+          : ""));
+}
+
+void show_measuring(const std::string& what) {
+  check_interrupted();
+  log_info("Measuring " + what);
+}
+
+std::filesystem::path target_beside(std::filesystem::path answer) {
+  if (answer.extension() == ".json") answer.replace_extension();
+  if (answer.extension() == ".answer") answer.replace_extension();
+  return answer += ".target.json";
+}
+
+namespace {
+
+class TargetMeasureTool : public Tool {
+ public:
+  std::string name() const override { return "target measure"; }
+  std::string summary() const override { return "Measure what this machine takes, for --target."; }
+  std::string description() const override {
+    return summary() +
+           "\n\n    ulpscope target measure -o rtx4090.json --backend cuda [MODEL --fp16 --load-inputs FILE...]\n\n"
+           "Writes the rates of products per precision, the bandwidth and the cost of a launch; with MODEL also the "
+           "times\n"
+           "of its groups in float32, in each precision that is allowed (default: float16) and in mixtures of both. "
+           "Nothing\n"
+           "else should run meanwhile. Times decide what is fast, never what is computed.";
+  }
+  bool announces() const override { return true; }
+
+  void declare(OptionTable& table) override {
+    options_.model.declare(table, /*required=*/false);
+    table.section("Output", "what is written.");
+    table.ours().value({"-o", "--output"}, output_, "FILE.json", "Where to write the target");
+    options_.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
+    options_.config.declare(table, "obey");
+    options_.network.declare(table, options_.config.strongly_typed, /*engine=*/false);
+    options_.data.declare(table);
+    table.section("Scripts", "users' Python scripts.");
+    options_.python.declare(table);
+  }
+
+  void check_usage() const override {
+    if (!output_) throw UsageError("the following arguments are required: -o/--output");
+    if (options_.config.target) throw UsageError("argument --target: not allowed here, where one is measured");
+    if (!options_.model.given() && !options_.data.load_inputs.empty())
+      throw UsageError("argument --load-inputs: not allowed without MODEL");
+  }
+
+  int run() override {
+    set_num_threads(options_.config.num_threads());
+    if (!options_.model.given()) {
+      const BuildOptions build = options_.config.build_options(options_.model);
+      const MeasuredTarget measured = measure_target(*output_, build.backend, build.threads, show_measuring);
+      log_info(fmt::format("Saving target to {}: {}", *output_, measured.name));
+      return 0;
+    }
+    options_.model.check_not_replaced("-o", *output_);
+    TrtConfigArgs& config = options_.config;
+    if (!(config.tf32 || config.fp16 || config.bf16 || config.int8)) config.fp16 = true;
+    PrecisionSetup setup = make_precision_setup(options_);
+    const std::vector<TensorsByName> samples = by_name(make_samples(options_, setup));
+    measure_target_of(*output_, setup.model, samples.front());
+    return 0;
+  }
+
+ private:
+  PrecisionOptions options_;
+  std::optional<std::string> output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tool> make_target_measure_tool() { return std::make_unique<TargetMeasureTool>(); }
+
+}  // namespace ulpscope::cli

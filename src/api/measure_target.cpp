@@ -1,0 +1,49 @@
+#include "runtime/measure_target.h"
+
+#include <fmt/format.h>
+
+#include "api/loaded_model.h"
+#include "core/file.h"
+#include "ulpscope/error.h"
+#include "ulpscope/target.h"
+
+namespace ulpscope {
+namespace {
+
+constexpr char kProgram[] = "ulpscope " ULPSCOPE_VERSION;
+
+MeasureProgress or_silent(const MeasuringProgress& progress) {
+  return progress ? progress : [](const std::string&) {};
+}
+
+void check_name(const std::filesystem::path& file) {
+  if (!is_target_file(file.string()))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[target] '{}': expected a file name that ends in .json, by which --target knows files",
+                            file.string()));
+}
+
+}  // namespace
+
+MeasuredTarget measure_target(const std::filesystem::path& file, const std::string& backend, int threads,
+                              const MeasuringProgress& progress) {
+  check_name(file);
+  const Target target = measure_rates(backend, threads, kProgram, or_silent(progress));
+  write_file(file, target_to_json(target));
+  return {target.name};
+}
+
+MeasuredTarget measure_target(const std::filesystem::path& file, const Model& model, const TensorsByName& sample,
+                              const MeasuringProgress& progress) {
+  check_name(file);
+  const LoadedModel& loaded = model.loaded();
+  const std::vector<TensorMap> fitted = fitted_samples(*loaded.network, {&sample, 1});
+  std::vector<Tensor> inputs;
+  for (const NamedTensor& each : fitted.front()) inputs.push_back(each.tensor);
+  Target target = measure_rates(loaded.build.backend, loaded.build.threads, kProgram, or_silent(progress));
+  const GroupCount count = measure_groups(*loaded.network, loaded.build, inputs, target, or_silent(progress));
+  write_file(file, target_to_json(target));
+  return {target.name, count.kernels, count.left_out};
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,119 @@
+#include "engine/group_times.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace ulpscope {
+namespace {
+
+struct AttributeText {
+  std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
+  std::string operator()(float value) const { return fmt::format("{}", value); }
+  std::string operator()(const std::string& value) const { return value; }
+  std::string operator()(const std::vector<std::int64_t>& values) const {
+    return fmt::format("[{}]", fmt::join(values, ","));
+  }
+  std::string operator()(const std::vector<float>& values) const { return fmt::format("[{}]", fmt::join(values, ",")); }
+  std::string operator()(const std::vector<std::string>& values) const {
+    return fmt::format("[{}]", fmt::join(values, ","));
+  }
+  std::string operator()(const Tensor& value) const { return fmt::format("[{}]", fmt::join(value.shape(), "x")); }
+  std::string operator()(const Subgraph&) const { return ""; }
+};
+
+bool has_graph(const Layer& layer) {
+  return std::ranges::any_of(layer.attributes.all(),
+                             [](const auto& each) { return std::holds_alternative<Subgraph>(each.second); });
+}
+
+class KernelText {
+ public:
+  KernelText(const Specialization& spec, const Group& group) : spec_(spec), group_(group) {}
+
+  std::string text() {
+    std::string result;
+    for (const LayerId id : group_.layers) {
+      const Layer& layer = spec_.network->layer(id);
+      if (has_graph(layer)) return "";
+      result += fmt::format("{}{}{}", result.empty() ? "" : "; ", layer.op->name, attributes_of(layer));
+      std::vector<std::string> inputs;
+      for (const TensorId input : layer.inputs) inputs.push_back(input_text(input));
+      result += fmt::format("({})", fmt::join(inputs, ", "));
+      for (const TensorId output : present(layer.outputs)) {
+        const std::string name = names_[output] = fmt::format("%{}", computed_++);
+        result += fmt::format(" {}{}{}", name, shape_text(output), leaves(id, output) ? "*" : "");
+      }
+    }
+    return known_ ? result : "";
+  }
+
+ private:
+  static std::string attributes_of(const Layer& layer) {
+    std::vector<std::string> parts;
+    for (const auto& [name, value] : layer.attributes.all())
+      parts.push_back(fmt::format("{}={}", name, std::visit(AttributeText{}, value)));
+    return parts.empty() ? "" : fmt::format("{{{}}}", fmt::join(parts, " "));
+  }
+
+  std::string shape_text(TensorId id) {
+    if (!spec_.shape(id)) {
+      known_ = false;
+      return "";
+    }
+    const DataType type = spec_.type(id);
+    return fmt::format("[{}]{}", fmt::join(*spec_.shape(id), "x"),
+                       is_floating(type) && type != DataType::kFloat64 ? "" : fmt::format(":{}", name_of(type)));
+  }
+
+  std::string input_text(TensorId id) {
+    if (id == kNone) return "";
+    if (spec_.is_constant(id)) return "w" + shape_text(id);
+    if (const auto found = names_.find(id); found != names_.end()) return found->second;
+    const std::string name = names_[id] = fmt::format("${}", read_++);
+    return name + shape_text(id);
+  }
+
+  /// Whether a value in between is stored as well.
+  bool leaves(LayerId layer, TensorId output) const {
+    if (layer == group_.layers.back()) return false;
+    return spec_.output[output] || std::ranges::any_of(spec_.consumers[output], [&](LayerId reader) {
+             return std::ranges::find(group_.layers, reader) == group_.layers.end();
+           });
+  }
+
+  const Specialization& spec_;
+  const Group& group_;
+  std::map<TensorId, std::string> names_;
+  int read_ = 0, computed_ = 0;
+  bool known_ = true;
+};
+
+}  // namespace
+
+std::string kernel_text(const Specialization& spec, const Group& group) { return KernelText(spec, group).text(); }
+
+std::string_view group_precision(const Specialization& spec, const Group& group, const Assignment& assignment) {
+  for (const LayerId id : group.layers)
+    if (spec.numeric[id] && spec.network->layer(id).op->precision == PrecisionRule::kCompute)
+      return name_of(assignment.precision[id]);
+  const Layer& last = spec.network->layer(group.layers.back());
+  for (const TensorId output : present(last.outputs)) return name_of(assignment.storage[output]);
+  return "-";
+}
+
+std::optional<double> GroupTimes::find(const Group& group, std::string_view precision) const {
+  if (timed_ == nullptr) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto [known, is_new] = known_.try_emplace(group.layers, nullptr);
+  if (is_new) {
+    const auto found = timed_->find(kernel_text(spec_, group));
+    if (found != timed_->end()) known->second = &found->second;
+  }
+  if (known->second == nullptr) return std::nullopt;
+  const auto time = known->second->find(precision);
+  return time != known->second->end() ? std::optional(time->second) : std::nullopt;
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,50 @@
+// Measured times of groups, found again by what a group computes and on which shapes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/fusion.h"
+#include "engine/specialization.h"
+#include "engine/target.h"
+#include "graph/assignment.h"
+
+namespace ulpscope {
+
+/// What a group computes: operators with their attributes, shapes and connections, without names and values.
+/// "MatMul($0[1x128x768], w[768x768]) %0[1x128x768]; Relu(%0) %1[1x128x768]". `$n`: read; `%n`: computed; `*` behind a
+/// value in between: others read it, too. Empty for what has no such text: sub-graphs and shapes that are not known.
+std::string kernel_text(const Specialization& spec, const Group& group);
+
+/// The precision that a group's time depends on: of its first layer that computes ("fp16"), else the type of its first
+/// output ("float16").
+std::string_view group_precision(const Specialization& spec, const Group& group, const Assignment& assignment);
+
+/// The groups of one network among those of a target. Thread-safe.
+class GroupTimes {
+ public:
+  /// `spec` outlives it.
+  GroupTimes(const Specialization& spec, std::shared_ptr<const TimedKernels> timed)
+      : spec_(spec), timed_(std::move(timed)) {}
+
+  /// Microseconds, launch included; nothing where the target does not say.
+  std::optional<double> find(const Group& group, std::string_view precision) const;
+  std::optional<double> find(const Group& group, const Assignment& assignment) const {
+    return find(group, group_precision(spec_, group, assignment));
+  }
+  bool empty() const noexcept { return timed_ == nullptr; }
+
+ private:
+  using Times = TimedKernels::mapped_type;
+  const Specialization& spec_;
+  const std::shared_ptr<const TimedKernels> timed_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::vector<LayerId>, const Times*> known_;  ///< By the layers of a group.
+};
+
+}  // namespace ulpscope

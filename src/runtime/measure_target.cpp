@@ -1,0 +1,304 @@
+#include "runtime/measure_target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <limits>
+#include <map>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "backend/backend.h"
+#include "core/parallel.h"
+#include "engine/assign.h"
+#include "engine/cost.h"
+#include "engine/group_times.h"
+#include "engine/option_names.h"
+#include "ops/registry.h"
+#include "runtime/executable.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+/// A network with its plan for the inputs at hand.
+class MeasuredPlan {
+ public:
+  /// The network outlives it.
+  MeasuredPlan(const Network& network, const BuildOptions& build, std::span<const Tensor> inputs) {
+    std::vector<Shape> shapes;
+    for (const Tensor& input : inputs) {
+      shapes.push_back(input.shape());
+      inputs_.push_back(to_physical(input));
+    }
+    spec_ = specialize(network, shapes);
+    assignment_ = assign_precisions(*spec_, build);
+    executable_.emplace(network, assignment_, build, spec_);
+    plan_ = executable_->plan_for(shapes);
+  }
+
+  const Specialization& spec() const { return *spec_; }
+  const Assignment& assignment() const { return assignment_; }
+  std::vector<StepTime> steps() const { return plan_->profile(inputs_); }
+  std::optional<double> device_us() const { return plan_->microseconds(); }
+
+  /// By the clock of the device, else by that of the CPU: the least of several runs.
+  double whole_us() const {
+    if (const auto us = device_us()) return *us;
+    constexpr int kRuns = 30;
+    double least = std::numeric_limits<double>::infinity();
+    for (int run = 0; run < kRuns; ++run) {
+      const auto start = std::chrono::steady_clock::now();
+      plan_->run(inputs_);
+      const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
+      least = std::min(least, taken.count());
+    }
+    return least;
+  }
+  /// Of the step that takes longest: the others bring operands to it.
+  double longest_us() const {
+    double longest = 0;
+    for (const StepTime& step : steps()) longest = std::max(longest, step.microseconds);
+    return longest > 0 ? longest : whole_us();
+  }
+
+ private:
+  std::vector<Tensor> inputs_;
+  std::shared_ptr<const Specialization> spec_;
+  Assignment assignment_;
+  std::optional<Executable> executable_;
+  std::shared_ptr<const Plan> plan_;
+};
+
+/// Small numbers of both signs.
+Tensor filled(const Shape& shape) {
+  Tensor tensor(DataType::kFloat32, shape);
+  for (std::int64_t i = 0; i < tensor.size(); ++i)
+    tensor.data<float>()[i] = static_cast<float>(i * 7 % 13 - 6) * 0.125f;
+  return tensor;
+}
+
+/// "x" and layers in a row that end in the output.
+class RowOfLayers {
+ public:
+  explicit RowOfLayers(const Shape& shape) : shape_(shape) {
+    last_ = network_.add_tensor({.name = "x", .type = DataType::kFloat32, .shape = shape});
+    network_.inputs = {last_};
+  }
+  void add(std::string_view op, const std::optional<Tensor>& weight) {
+    Layer layer;
+    layer.name = fmt::format("{}_{}", op, network_.layers.size());
+    layer.op = op_registry().find("", op);
+    layer.opset = 13;
+    layer.inputs = {last_};
+    if (weight)
+      layer.inputs.push_back(network_.add_tensor(
+          {.name = layer.name + ".w", .type = DataType::kFloat32, .shape = weight->shape(), .value = *weight}));
+    last_ = network_.add_tensor(
+        {.name = fmt::format("y{}", network_.layers.size()), .type = DataType::kFloat32, .shape = shape_});
+    layer.outputs = {last_};
+    network_.add_layer(std::move(layer));
+    network_.outputs = {last_};
+  }
+  const Network& network() const { return network_; }
+
+ private:
+  Network network_;
+  Shape shape_;
+  TensorId last_;
+};
+
+BuildOptions plain_options(const std::string& backend, int threads) {
+  BuildOptions build;
+  build.backend = backend;
+  build.threads = threads;
+  build.fusion = Fusion::kNone;
+  build.assume_lowest = true;
+  return build;
+}
+
+/// The best of products of square matrices, until one takes long enough for its launch not to matter.
+double measured_tflops(BuildOptions build, Precision precision) {
+  constexpr double kLong = 2000;
+  if (precision != Precision::kFP32) enable_precision(build, name_of(precision), "target");
+  build.scales = {{"x", 0.125f}, {"y0", 0.125f}};
+  double best = 0;
+  for (std::int64_t side = 256; side <= 8192; side *= 2) {
+    RowOfLayers row({side, side});
+    row.add("MatMul", filled({side, side}));
+    const Tensor x = filled({side, side});
+    const double us = MeasuredPlan(row.network(), build, {&x, 1}).longest_us();
+    if (us > 0) best = std::max(best, 2.0 * std::pow(static_cast<double>(side), 3) / us * 1e-6);
+    if (us > kLong) break;
+  }
+  return best;
+}
+
+/// Of a layer that reads and writes more than caches hold.
+double measured_bandwidth(const BuildOptions& build) {
+  constexpr std::int64_t kElements = 32 << 20;
+  RowOfLayers row({kElements});
+  row.add("Neg", std::nullopt);
+  const Tensor x = filled({kElements});
+  return 2.0 * static_cast<double>(x.bytes()) / MeasuredPlan(row.network(), build, {&x, 1}).longest_us() * 1e-3;
+}
+
+/// Of layers that do next to nothing, one after the other.
+double measured_launch(const BuildOptions& build) {
+  constexpr int kLayers = 64;
+  RowOfLayers row({8});
+  for (int i = 0; i < kLayers; ++i) row.add("Neg", std::nullopt);
+  const Tensor x = filled({8});
+  return MeasuredPlan(row.network(), build, {&x, 1}).whole_us() / kLayers;
+}
+
+std::string today() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  char text[16];
+  std::tm parts{};
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", gmtime_r(&now, &parts))};
+}
+
+/// Four digits behind the point say more than clocks do, and files stay readable.
+double rounded(double us) { return std::round(us * 1e4) * 1e-4; }
+
+/// Sums of times by kernel and precision.
+using TimeSums = std::map<std::pair<std::string, std::string>, std::pair<double, int>>;
+
+/// What a mixture takes beyond its groups, and what its casts would take as passes of their own.
+struct CastTimes {
+  double measured_us = 0, passes_us = 0;
+};
+
+/// Adds the groups of one assignment; returns how many have no time. `whole_us`: what all of it takes.
+int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, double& whole_us) {
+  const Specialization& spec = measured.spec();
+  const Grouping grouping = fuse(spec, measured.assignment(), fusion);
+  std::vector<double> taken(grouping.groups.size(), 0);
+  std::vector<char> has_steps(grouping.groups.size(), 0);
+  double all = 0;
+  for (const StepTime& step : measured.steps()) {
+    all += step.microseconds;
+    const int group = step.layer == kNone ? int{kNone} : grouping.group_of[step.layer];
+    if (group < 0) continue;
+    taken[group] += step.microseconds;
+    has_steps[group] = 1;
+  }
+  // Steps by themselves take longer than in the one graph of a device.
+  const std::optional<double> whole = measured.device_us();
+  const double factor = whole && all > 0 ? *whole / all : 1;
+  whole_us = all * factor;
+  int left_out = 0;
+  for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
+    const Group& group = grouping.groups[g];
+    const std::string kernel = kernel_text(spec, group);
+    // Values that stay where they are; or what another group computes on the way.
+    const bool free = whole || std::ranges::all_of(group.layers, [&](LayerId id) {
+                        return spec.network->layer(id).op->precision == PrecisionRule::kMovement;
+                      });
+    if (kernel.empty() || (!has_steps[g] && !free)) {
+      ++left_out;
+      continue;
+    }
+    auto& [sum, count] = sums[{kernel, std::string(group_precision(spec, group, measured.assignment()))}];
+    sum += taken[g] * factor;
+    ++count;
+  }
+  return left_out;
+}
+
+/// Every layer as low as it may be, but for those that ask for float32.
+BuildOptions lowest_options(const BuildOptions& given, Precision precision) {
+  BuildOptions build = given;
+  build.tf32 = precision == Precision::kTF32;
+  build.fp16 = precision == Precision::kFP16 || (precision == Precision::kINT8 && given.fp16);
+  build.bf16 = precision == Precision::kBF16 || (precision == Precision::kINT8 && given.bf16);
+  build.int8 = precision == Precision::kINT8;
+  build.fp8 = build.fp16_on_request = build.bf16_on_request = false;
+  build.assume_lowest = true;
+  build.constraints = ConstraintMode::kPrefer;
+  return build;
+}
+
+}  // namespace
+
+Target measure_rates(const std::string& backend, int threads, const std::string& program,
+                     const MeasureProgress& progress) {
+  set_num_threads(threads);
+  const DeviceDescription device = find_backend(backend).device();
+  const BuildOptions build = plain_options(backend, threads);
+  Target target;
+  target.name = fmt::format("{} (measured)", device.name);
+  target.origin = Target::Origin{program, today(), backend, device.name, num_threads(), device.libraries};
+  for (const Precision p : {Precision::kFP32, Precision::kTF32, Precision::kFP16, Precision::kBF16, Precision::kINT8}) {
+    progress(fmt::format("products in {}", name_of(p)));
+    target.tflops[static_cast<std::size_t>(p)] = measured_tflops(build, p);
+  }
+  progress("bandwidth");
+  target.bandwidth_gb_per_s = measured_bandwidth(build);
+  progress("launches");
+  target.launch_us = rounded(measured_launch(build));
+  return target;
+}
+
+GroupCount measure_groups(const Network& network, const BuildOptions& given, std::span<const Tensor> inputs,
+                          Target& target, const MeasureProgress& progress) {
+  constexpr int kMixtures = 3;
+  set_num_threads(given.threads);
+  auto timed =
+      target.timed != nullptr ? std::make_shared<TimedKernels>(*target.timed) : std::make_shared<TimedKernels>();
+  GroupCount count;
+  Network free = network;
+  for (Layer& layer : free.layers) {
+    layer.precision.reset();
+    layer.output_types.clear();
+  }
+  CastTimes casts;
+  target.cast_share = 1;
+  const auto measure = [&](const Network& asking, const BuildOptions& build) {
+    TimeSums sums;
+    const MeasuredPlan measured(asking, build, inputs);
+    double whole_us = 0;
+    count.left_out += add_times(measured, build.fusion, sums, whole_us);
+    for (const auto& [key, sum] : sums) (*timed)[key.first].try_emplace(key.second, rounded(sum.first / sum.second));
+    target.timed = timed;
+    const TimeModel model(measured.spec(), build.fusion, target);
+    const double passes = model.casts(measured.assignment()).total_us;
+    casts.measured_us += whole_us - (model(measured.assignment()) - passes);
+    casts.passes_us += passes;
+  };
+  std::vector<Precision> lowest{Precision::kFP32};
+  for (const auto& [enabled, p] : {std::pair{given.tf32, Precision::kTF32},
+                                   {given.fp16, Precision::kFP16},
+                                   {given.bf16, Precision::kBF16},
+                                   {given.int8, Precision::kINT8}})
+    if (enabled) lowest.push_back(p);
+  for (const Precision p : lowest) {
+    progress(fmt::format("groups in {}", name_of(p)));
+    measure(free, lowest_options(given, p));
+  }
+  casts = {};  // Of mixtures alone, where casts are many.
+  std::mt19937 random(1);
+  for (const Precision p : lowest) {
+    if (p == Precision::kFP32) continue;
+    progress(fmt::format("groups of mixtures of {} and fp32", name_of(p)));
+    for (int mixture = 0; mixture < kMixtures; ++mixture) {
+      Network mixed = free;
+      for (Layer& layer : mixed.layers)
+        if (layer.op->precision == PrecisionRule::kCompute && (random() & 1u) != 0)
+          layer.precision = DataType::kFloat32;
+      measure(mixed, lowest_options(given, p));
+    }
+  }
+  // Noise of the groups may be more than few casts take.
+  if (casts.passes_us > 0) target.cast_share = rounded(std::clamp(casts.measured_us / casts.passes_us, 0.0, 2.0));
+  count.kernels = static_cast<int>(timed->size());
+  target.timed = std::move(timed);
+  return count;
+}
+
+}  // namespace ulpscope
