@@ -215,7 +215,7 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   return true;
 }
 
-/// By instructions for bytes, where the processor has them. Nothing where it does not pay, or sums could overflow.
+/// By instructions for bytes. Nothing where the processor has none, and where sums could overflow.
 std::unique_ptr<Kernel> Lowering::make_byte_convolution(ConvolutionSpec spec, const Quantization& x,
                                                         const Tensor& integers, const std::string& key) {
   if (spec.transposed || !multiplies_bytes(num_elements(spec.kernel) / spec.kernel[0])) return nullptr;
