@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/text.h"
 #include "graph/assignment.h"
 #include "ulpscope/error.h"
 
@@ -23,9 +24,7 @@ double parse_quantity(std::string_view option, const std::string& text, std::spa
                       const char* expected) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
-  std::string suffix(end);
-  std::ranges::transform(suffix, suffix.begin(),
-                         [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  const std::string suffix = lower_case(end);
   if (end != text.c_str() && std::isfinite(number) && number > 0) {
     if (suffix.empty()) return number * units.front().factor;
     for (const Unit& unit : units)

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "args/value_checks.h"
+#include "core/text.h"
 #include "graph/layer_choice.h"
 #include "graph/name_match.h"
 #include "ulpscope/error.h"
@@ -98,10 +99,6 @@ void TrtNetworkArgs::apply_layer_precisions(Network& network) const {
 
 void TrtNetworkArgs::mark_outputs_by_type(Network& network) const {
   if (outputs_by_type.empty()) return;
-  const auto lower = [](std::string text) {
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
-  };
   std::vector<TensorId> marked = outputs.empty() ? std::vector<TensorId>{} : network.outputs;
   for (const std::string& type : outputs_by_type) {
     bool found = false;
@@ -109,7 +106,7 @@ void TrtNetworkArgs::mark_outputs_by_type(Network& network) const {
     for (const Layer& layer : network.layers) {
       const std::string op(layer.op->name);
       if (std::ranges::find(known, op) == known.end()) known.push_back(op);
-      if (lower(op) != lower(type)) continue;
+      if (lower_case(op) != lower_case(type)) continue;
       found = true;
       for (TensorId output : present(layer.outputs))
         if (std::ranges::find(marked, output) == marked.end()) marked.push_back(output);

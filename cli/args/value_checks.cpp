@@ -7,15 +7,11 @@
 #include <charconv>
 
 #include "compare/name_values.h"
+#include "core/text.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
 namespace {
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 bool is_identifier(std::string_view text) {
   const auto fits = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
@@ -23,7 +19,7 @@ bool is_identifier(std::string_view text) {
 }
 
 void check_name(std::string_view option, const std::string& name, const std::vector<std::string>& known) {
-  const bool fits = known.empty() ? is_identifier(name) : std::ranges::find(known, lower(name)) != known.end();
+  const bool fits = known.empty() ? is_identifier(name) : std::ranges::find(known, lower_case(name)) != known.end();
   if (fits) return;
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("[options] {}: expected {}, got '{}'", option,
@@ -44,7 +40,7 @@ NameAndText split_named(std::string_view option, const std::string& word, std::s
 std::size_t parse_byte_count(std::string_view option, const std::string& text) {
   double value = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string suffix = lower(std::string(rest, text.data() + text.size()));
+  const std::string suffix = lower_case(std::string(rest, text.data() + text.size()));
   const double factor = suffix.empty()  ? 1
                         : suffix == "k" ? 0x1p10
                         : suffix == "m" ? 0x1p20

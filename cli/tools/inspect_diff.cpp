@@ -15,6 +15,7 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "runtime/engine.h"
 #include "tools/inspect.h"
 #include "ulpscope/error.h"
@@ -37,8 +38,8 @@ using Content = std::variant<LayerChoices, RunResults>;
 }
 
 /// "fp16", "float16" and "FLOAT16" are one.
-std::string canonical_precision(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+std::string canonical_precision(const std::string& word) {
+  const std::string text = lower_case(word);
   const std::optional<DataType> type = data_type_from_name(text);
   return type ? std::string(name_of(*type)) : text;
 }

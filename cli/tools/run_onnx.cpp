@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/file.h"
+#include "core/text.h"
 #include "interrupt.h"
 #include "onnx/description.h"
 #include "onnx/edit.h"
@@ -19,11 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 std::vector<std::string> outputs_by_type(const RunOptions& options) {
   const OnnxDescription model = describe_onnx(options.model.path(), false, options.onnx.import_options());
   std::set<std::string> known;
@@ -32,7 +28,7 @@ std::vector<std::string> outputs_by_type(const RunOptions& options) {
   for (const std::string& type : options.onnx.outputs_by_type) {
     bool found = false;
     for (const OnnxNode& node : model.graph.nodes) {
-      if (lower(node.op) != lower(type)) continue;
+      if (lower_case(node.op) != lower_case(type)) continue;
       found = true;
       for (const std::string& output : node.outputs)
         if (!output.empty()) result.push_back(output);

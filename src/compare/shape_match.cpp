@@ -4,16 +4,11 @@
 #include <cctype>
 #include <cstring>
 
+#include "core/text.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
 
 /// The axes of `from` in the order of `to`, which has the same dimensions; equal ones in order.
 std::vector<std::int64_t> permutation(const Shape& from, const Shape& to) {
@@ -122,9 +117,9 @@ std::optional<std::size_t> find_similar(std::string_view name, const std::vector
                                         std::optional<std::size_t> fallback) {
   const auto exact = std::ranges::find(names, name);
   if (exact != names.end()) return static_cast<std::size_t>(exact - names.begin());
-  const std::string wanted = lower(name);
+  const std::string wanted = lower_case(name);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::string other = lower(names[i]);
+    const std::string other = lower_case(names[i]);
     if (other.find(wanted) != std::string::npos || wanted.find(other) != std::string::npos) return i;
   }
   if (fallback && *fallback < names.size()) return fallback;

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <iterator>
 
+#include "core/text.h"
 #include "graph/name_match.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -85,9 +86,7 @@ std::vector<std::pair<std::string, DataType>> parse_types(const std::vector<std:
     const std::size_t colon = word.rfind(':');
     const std::string name = colon == std::string::npos ? "" : word.substr(0, colon);
     const std::string text = word.substr(colon + 1);
-    std::string lower = text;
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    const std::optional<DataType> type = data_type_from_name(lower);
+    const std::optional<DataType> type = data_type_from_name(lower_case(text));
     if (name.empty() || !type || (!types.empty() && std::ranges::find(types, *type) == types.end())) {
       std::vector<std::string_view> known;
       for (const DataType each : types.empty() ? std::span<const DataType>(kTensorTypes) : types)

@@ -8,17 +8,12 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "core/text.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
 
 /// Insertions, deletions and replacements between two texts; gives up at `limit`.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
@@ -48,10 +43,10 @@ bool matches_name_pattern(const std::string& name, const std::string& pattern) {
 
 std::vector<std::string> similar_names(std::string_view name, std::span<const std::string> candidates,
                                        std::size_t count) {
-  const std::string wanted = lower(name.substr(0, 256));
+  const std::string wanted = lower_case(name.substr(0, 256));
   std::vector<std::pair<std::size_t, const std::string*>> scored;
   for (const std::string& candidate : candidates) {
-    const std::string other = lower(std::string_view(candidate).substr(0, 256));
+    const std::string other = lower_case(std::string_view(candidate).substr(0, 256));
     const std::size_t length = std::max(wanted.size(), other.size());
     const std::size_t limit = std::min(std::max<std::size_t>(1, length / 3) + 1, length);
     const std::size_t distance = edit_distance(wanted, other, limit);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/text.h"
 #include "ops/contraction/matrix_product.h"
 #include "ops/movement.h"
 #include "ops/multiply_adds.h"
@@ -90,9 +91,7 @@ std::vector<Activation> activations_of(const Layer& layer, const std::vector<std
   std::size_t next_alpha = 0, next_beta = 0;
   std::vector<Activation> result;
   for (const std::string& name : names) {
-    std::string lower = name;
-    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-    const auto* known = std::ranges::find(kActivations, lower, &Activation::name);
+    const auto* known = std::ranges::find(kActivations, lower_case(name), &Activation::name);
     if (known == std::end(kActivations)) fail(layer, fmt::format("unknown activation '{}'", name));
     Activation& activation = result.emplace_back(*known);
     if (known->parameters >= 1 && next_alpha < alphas.size()) activation.alpha = alphas[next_alpha++];
