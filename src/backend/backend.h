@@ -74,6 +74,9 @@ class Backend {
   /// Throws Error(kUnsupported) where the device is not there.
   virtual DeviceDescription device() const { return {std::string(name()), {}}; }
 
+  /// Values are copied to hand them out, and stores keep nothing: better one network than several in a row.
+  virtual bool has_own_memory() const noexcept { return false; }
+
   /// The backend for bodies of control flow, which layers of a plan run.
   virtual std::string_view body_backend() const noexcept { return name(); }
 

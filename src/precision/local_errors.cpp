@@ -6,15 +6,70 @@
 
 #include "graph/adjoint.h"
 #include "ops/registry.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 
+std::vector<CandidateOutput> candidate_outputs(const Network& network, std::span<const LayerId> candidates) {
+  std::vector<CandidateOutput> places;
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    for (TensorId output : present(network.layer(candidates[i]).outputs))
+      if (is_floating(network.tensor(output).type)) places.push_back({i, output});
+  return places;
+}
+
+TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<const LayerId> candidates) {
+  TwinNetwork made{network, {}};
+  Network& twins = made.network;
+  twins.outputs.clear();
+  made.assignment.precision.assign(network.layers.size(), Precision::kFP32);
+  made.assignment.scale = low.scale;
+  made.assignment.int8_output = low.int8_output;
+  IdMap<TensorId, TensorId> low_of(network.tensors.size());
+  const auto add_tensor = [&](TensorId like, std::string_view suffix) {
+    TensorInfo info;
+    info.name = network.tensor(like).name + std::string(suffix);
+    info.type = network.tensor(like).type;
+    return twins.add_tensor(std::move(info));
+  };
+  const auto add_layer = [&](Layer layer, Precision precision) {
+    twins.add_layer(std::move(layer));
+    made.assignment.precision.push_back(precision);
+  };
+  const OpDef* sub = op_registry().find("", "Sub");
+  for (LayerId id : candidates) {
+    Layer twin = network.layer(id);
+    twin.name += "/low";
+    for (TensorId& output : twin.outputs) {
+      if (output == kNone) continue;
+      const TensorId exact = output;
+      output = add_tensor(exact, "/low");
+      low_of[exact] = output;
+    }
+    add_layer(std::move(twin), low.precision[id]);
+    for (const CandidateOutput& place : candidate_outputs(network, {&id, 1})) {
+      Layer difference;
+      difference.name = fmt::format("{}/error {}", network.layer(id).name, place.tensor.number());
+      difference.op = sub;
+      difference.opset = AdjointContext::kAdjointOpset;
+      difference.inputs = {low_of[place.tensor], place.tensor};
+      difference.outputs = {add_tensor(place.tensor, "/error")};
+      twins.outputs.push_back(difference.outputs.front());
+      add_layer(std::move(difference), Precision::kFP32);
+    }
+  }
+  return made;
+}
+
+void TwinNetwork::finish(const InferredNetwork& inferred) {
+  assignment.precision.resize(network.layers.size(), Precision::kFP32);
+  assignment.reason.resize(network.layers.size());
+  if (!assignment.scale.empty()) assignment.scale.resize(network.tensors.size(), 0.0f);
+  derive_storage(network, inferred, false, false, assignment);
+}
+
 struct LocalErrors::Twin {
-  Network network;
-  std::vector<std::pair<LayerId, TensorId>> errors;  ///< Per leading output: layer and tensor of the original network.
+  TwinNetwork twins;
   std::vector<TensorId> tensors;
-  Assignment assignment;
   std::unique_ptr<Executable> executable;
 };
 
@@ -32,60 +87,16 @@ std::shared_ptr<LocalErrors::Twin> LocalErrors::twin(std::span<const TensorId> t
                                                      const std::vector<Shape>& shapes) {
   const std::lock_guard lock(mutex_);
   if (twin_ && std::ranges::equal(twin_->tensors, tensors)) return twin_;
-  auto made = std::make_shared<Twin>();
+  auto made = std::make_shared<Twin>(with_twins(network_, low_, candidates_));
   made->tensors.assign(tensors.begin(), tensors.end());
-  Network& network = made->network;
-  network = network_;
-  network.outputs.clear();
-  std::vector<Precision> twin_precision;
-  const OpDef* sub = op_registry().find("", "Sub");
-  for (LayerId id : candidates_) {
-    Layer low = network_.layer(id);
-    low.name += "/low";
-    for (TensorId& output : low.outputs) {
-      if (output == kNone) continue;
-      TensorInfo info;
-      info.name = network_.tensor(output).name + "/low";
-      info.type = network_.tensor(output).type;
-      output = network.add_tensor(std::move(info));
-    }
-    const std::vector<TensorId> low_outputs = low.outputs;
-    network.add_layer(std::move(low));
-    twin_precision.push_back(low_.precision[id]);
-    for (std::size_t o = 0; o < low_outputs.size(); ++o) {
-      const TensorId exact = network_.layer(id).outputs[o];
-      if (exact == kNone || !is_floating(network_.tensor(exact).type)) continue;
-      TensorInfo info;
-      info.name = network_.tensor(exact).name + "/error";
-      info.type = network_.tensor(exact).type;
-      const TensorId error = network.add_tensor(std::move(info));
-      Layer difference;
-      difference.name = fmt::format("{}/error {}", network_.layer(id).name, o);
-      difference.op = sub;
-      difference.opset = AdjointContext::kAdjointOpset;
-      difference.inputs = {low_outputs[o], exact};
-      difference.outputs = {error};
-      network.add_layer(std::move(difference));
-      twin_precision.push_back(Precision::kFP32);
-      network.outputs.push_back(error);
-      made->errors.emplace_back(id, exact);
-    }
-  }
+  Network& network = made->twins.network;
   network.outputs.insert(network.outputs.end(), tensors.begin(), tensors.end());
   network.check();
-
-  Assignment& assignment = made->assignment;
-  assignment.precision.assign(network_.layers.size(), Precision::kFP32);
-  for (Precision precision : twin_precision) assignment.precision.push_back(precision);
-  assignment.reason.resize(network.layers.size());
-  assignment.scale = low_.scale;
-  assignment.int8_output = low_.int8_output;
-  if (!assignment.scale.empty()) assignment.scale.resize(network.tensors.size(), 0.0f);
   const auto spec = specialize(network, shapes);
-  derive_storage(network, spec->inferred, false, false, assignment);
+  made->twins.finish(spec->inferred);
   BuildOptions options = options_;
   options.fusion = Fusion::kNone;
-  made->executable = std::make_unique<Executable>(network, assignment, options, spec, weights_);
+  made->executable = std::make_unique<Executable>(network, made->twins.assignment, options, spec, weights_);
   return twin_ = std::move(made);
 }
 
@@ -93,11 +104,12 @@ LocalErrors::Result LocalErrors::run(std::span<const Tensor> inputs, std::span<c
   std::vector<Shape> shapes;
   for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
   const std::shared_ptr<Twin> made = twin(tensors, shapes);
-  std::vector<Tensor> outputs = made->executable->plan_for(shapes, made->assignment, Fusion::kNone)->run(inputs);
+  std::vector<Tensor> outputs = made->executable->plan_for(shapes, made->twins.assignment, Fusion::kNone)->run(inputs);
   Result result;
-  for (std::size_t i = 0; i < made->errors.size(); ++i)
-    result.errors.push_back({made->errors[i].first, made->errors[i].second, std::move(outputs[i])});
-  for (std::size_t i = made->errors.size(); i < outputs.size(); ++i) result.values.push_back(std::move(outputs[i]));
+  std::size_t next = 0;
+  for (const CandidateOutput& place : candidate_outputs(network_, candidates_))
+    result.errors.push_back({candidates_[place.candidate], place.tensor, std::move(outputs[next++])});
+  while (next < outputs.size()) result.values.push_back(std::move(outputs[next++]));
   return result;
 }
 

@@ -12,6 +12,14 @@
 
 namespace ulpscope {
 
+/// A float output of a candidate.
+struct CandidateOutput {
+  std::size_t candidate = 0;  ///< Which of the candidates.
+  TensorId tensor = kNone;
+};
+/// In the order of the candidates and of their outputs.
+std::vector<CandidateOutput> candidate_outputs(const Network& network, std::span<const LayerId> candidates);
+
 /// One output of a candidate layer.
 struct LocalError {
   LayerId layer = kNone;
@@ -20,18 +28,28 @@ struct LocalError {
   Tensor error;
 };
 
-/// Runs the network in fp32 with a low-precision twin beside every candidate, which reads the same exact inputs: one
-/// pass for all layers, whatever their number.
+/// A network in fp32 with a low-precision twin beside every candidate, which reads the same exact inputs, and their
+/// differences low - exact. What is in the network already keeps its ids.
+struct TwinNetwork {
+  Network network;  ///< Its outputs: the differences, per candidate_outputs().
+  Assignment assignment;
+
+  /// Fits `assignment` to the layers (new ones in fp32) and storage types to it; to be called last.
+  void finish(const InferredNetwork& inferred);
+};
+/// Each twin has the precision and the scales of `low`.
+TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<const LayerId> candidates);
+
+/// Runs the network with its twins: one pass for all layers, whatever their number.
 class LocalErrors {
  public:
-  /// `candidates`: layers of `network`; each twin has the precision and the scales of `low`. `network` outlives this.
-  /// `weights`: prepared constants to share.
+  /// `network` outlives this. `weights`: prepared constants to share.
   LocalErrors(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
               const BuildOptions& options, const WeightCache& weights = {});
   ~LocalErrors();
 
-  /// The errors of all candidates, in their order, and the exact values of `tensors` (physical types), for one sample
-  /// (in the order of the network's inputs, physical types). Several threads may run samples at once.
+  /// Per candidate_outputs(), and the exact values of `tensors` (physical types), for one sample (in the order of the
+  /// network's inputs, physical types). Several threads may run samples at once.
   struct Result {
     std::vector<LocalError> errors;
     std::vector<Tensor> values;

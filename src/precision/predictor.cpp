@@ -1,22 +1,14 @@
 #include "precision/predictor.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <thread>
 
 #include "core/parallel.h"
-#include "engine/assign.h"
-#include "graph/adjoint.h"
-#include "ops/registry.h"
-#include "precision/local_errors.h"
+#include "precision/error_products.h"
 #include "runtime/by_shapes.h"
-#include "ulpscope/error.h"
 
 namespace ulpscope {
 
@@ -29,9 +21,6 @@ double amplitude_of(double used, Sensitivity sensitivity) noexcept {
 }
 
 namespace {
-
-/// Stands for an error that is not finite: beyond every value that float32 sums can lose, and far from overflow.
-constexpr double kStandIn = 1e20;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -117,121 +106,6 @@ Tensor projection(const Tensor& golden, const std::string& output, const Criteri
   return result;
 }
 
-/// What one local error is like.
-struct ErrorKind {
-  bool overflows = false;  ///< Some of it is not finite.
-  bool exact = true;       ///< All of it is 0.
-};
-
-/// Replaces what is not finite by something very large, so that it counts exactly where the adjoint is not 0: an
-/// attention score of -inf is harmless.
-ErrorKind make_finite(Tensor& error, double stand_in) {
-  float* d = error.data<float>();
-  const std::int64_t n = error.size();
-  std::uint32_t any = 0, most = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(d[i]) & 0x7fffffffu;
-    any |= magnitude;
-    most = std::max(most, magnitude);
-  }
-  ErrorKind kind;
-  kind.exact = any == 0;
-  kind.overflows = most >= 0x7f800000u;
-  if (kind.overflows)
-    for (std::int64_t i = 0; i < n; ++i)
-      if (!std::isfinite(d[i])) d[i] = static_cast<float>(stand_in);
-  return kind;
-}
-
-/// The adjoint network with the products of gradients and local errors as its outputs.
-struct Products {
-  AdjointNetwork adjoint;
-  std::vector<TensorId> wanted;
-  std::vector<int> product_of;  ///< Per wanted tensor: which output of the network has its partial sums; -1: none.
-  std::unique_ptr<Executable> executable;
-};
-
-/// Moves the layers from `first` on to where the first of their inputs that a layer makes is made: gradients are met
-/// while they are in the cache, often by the group that makes them, and die.
-void place_behind_gradients(Network& network, LayerId first) {
-  std::map<LayerId, std::vector<Layer>> behind;  // kNone: of the network's inputs.
-  IdMap<TensorId, LayerId> place(network.tensors.size());
-  for (LayerId l : network.layers.ids()) {
-    Layer& layer = network.layers[l];
-    const LayerId at = l < first ? l : place[layer.inputs.front()];
-    for (TensorId output : present(layer.outputs)) place[output] = at;
-    if (at != l) behind[at].push_back(std::move(layer));
-  }
-  IdMap<LayerId, Layer> ordered(std::move(behind[kNone]));
-  for (LayerId l : first_ids<LayerId>(first.index())) {
-    ordered.push_back(std::move(network.layers[l]));
-    std::ranges::move(behind[l], std::back_inserter(ordered));
-  }
-  network.layers = std::move(ordered);
-  network.rebuild_index();
-}
-
-std::unique_ptr<Products> make_products(const Trials& trials, const Specialization& spec,
-                                        std::span<const TensorId> wanted, std::span<const TensorId> outputs) {
-  auto made = std::make_unique<Products>();
-  made->wanted.assign(wanted.begin(), wanted.end());
-  made->adjoint = make_adjoint(trials.network(), spec.inferred, op_registry(), wanted, outputs);
-  Network& network = made->adjoint.network;
-  network.outputs.clear();
-  const LayerId own(network.layers.size());
-  const auto add = [&](std::string_view op, std::vector<TensorId> inputs, const std::string& name) {
-    TensorInfo info;
-    info.name = name;
-    info.type = DataType::kFloat32;
-    const TensorId output = network.add_tensor(std::move(info));
-    Layer layer;
-    layer.name = name;
-    layer.op = op_registry().find("", op);
-    layer.opset = AdjointContext::kAdjointOpset;
-    layer.inputs = std::move(inputs);
-    layer.outputs = {output};
-    network.add_layer(std::move(layer));
-    return output;
-  };
-  TensorId last_axis = kNone;
-  for (std::size_t w = 0; w < wanted.size(); ++w) {
-    const TensorId gradient = made->adjoint.gradients[w];
-    made->product_of.push_back(-1);
-    if (gradient == kNone) continue;
-    TensorInfo info;
-    info.name = fmt::format("local error {}", w);
-    info.type = DataType::kFloat32;
-    info.shape = *spec.shape(wanted[w]);
-    const bool scalar = info.shape->empty();
-    const TensorId error = network.add_tensor(std::move(info));
-    network.inputs.push_back(error);
-    TensorId product = add("Mul", {gradient, error}, fmt::format("product {}", w));
-    if (!scalar) {
-      if (last_axis == kNone) {
-        TensorInfo axis;
-        axis.name = "last axis";
-        axis.type = DataType::kInt64;
-        axis.shape = Shape{1};
-        axis.value = Tensor::of<std::int64_t>({1}, {-1});
-        last_axis = network.add_tensor(std::move(axis));
-      }
-      product = add("ReduceSum", {product, last_axis}, fmt::format("sum {}", w));
-    }
-    made->product_of.back() = static_cast<int>(network.outputs.size());
-    network.outputs.push_back(product);
-  }
-  place_behind_gradients(network, own);
-  network.check();
-  BuildOptions options;
-  options.threads = trials.options().threads;
-  std::vector<Shape> shapes;
-  for (TensorId input : network.inputs) shapes.push_back(*network.tensor(input).shape);
-  const auto product_spec = specialize(network, shapes);
-  made->executable = std::make_unique<Executable>(network, assign_precisions(*product_spec, options), options,
-                                                  product_spec, trials.weights());
-  return made;
-}
-
 /// Per layer, the root of the largest mean square over the samples. A few projections give each of these with a large
 /// variance, and the largest of noisy numbers is too large; but layers that matter for one sample matter for the others
 /// too. So three quarters come from all samples together, at the level of each. Against 64 projections a sample, this
@@ -266,6 +140,14 @@ std::vector<double> worst_of_samples(const std::vector<std::vector<double>>& mea
   return result;
 }
 
+/// Float outputs that the criterion looks at.
+std::vector<TensorId> judged_outputs(const Network& network, const Criterion& criterion) {
+  std::vector<TensorId> outputs;
+  for (TensorId id : network.outputs)
+    if (is_floating(network.tensor(id).type) && criterion.judges(network.tensor(id).name)) outputs.push_back(id);
+  return outputs;
+}
+
 class Prediction {
  public:
   Prediction(Trials& trials, const Assignment& low, std::span<const LayerId> candidates, const Criterion& criterion,
@@ -276,15 +158,7 @@ class Prediction {
         options_(options),
         first_(first),
         candidates_(candidates.begin(), candidates.end()),
-        local_errors_(trials.network(), low, candidates, trials.options(), trials.weights()) {
-    const Network& network = trials.network();
-    for (std::size_t i = 0; i < candidates.size(); ++i) index_[candidates[i]] = i;
-    for (TensorId id : network.outputs)
-      if (is_floating(network.tensor(id).type) && criterion.judges(network.tensor(id).name)) outputs_.push_back(id);
-    for (LayerId id : candidates)
-      for (TensorId output : present(network.layer(id).outputs))
-        if (is_floating(network.tensor(output).type)) wanted_.push_back(output);
-  }
+        products_(trials, low, candidates, judged_outputs(trials.network(), criterion)) {}
 
   /// `progress` is called by this thread alone.
   std::vector<SampleEffects> run(const std::function<void(int, int)>& progress) {
@@ -296,14 +170,12 @@ class Prediction {
       const int now = ++done;
       if (progress && std::this_thread::get_id() == caller) progress(now, passes);
     };
-    ByShapes<Products> products;
+    ByShapes<ErrorProducts> products;
     for (std::size_t s = 0; s < golden_.size(); ++s) products.expect(trials_.shapes_of(first_ + s));
     run_tasks(0, golden_.size(), share_threads(golden_.size(), bytes_of_sample(), trials_.working_memory()),
               [&](std::size_t s) {
                 const auto shapes = trials_.shapes_of(first_ + s);
-                const auto made = products.use(shapes, [&] {
-                  return make_products(trials_, *trials_.specialization(first_ + s), wanted_, outputs_);
-                });
+                const auto made = products.use(shapes, [&] { return products_.make(first_ + s); });
                 result[s] = effects_of(s, *made, pass_done);
               });
     return result;
@@ -317,7 +189,7 @@ class Prediction {
     const auto shapes = trials_.shapes_of(sample);
     if (kept_ == nullptr || kept_shapes_ != shapes) {
       kept_.reset();
-      kept_ = make_products(trials_, *trials_.specialization(sample), wanted_, outputs_);
+      kept_ = products_.make(sample);
       kept_shapes_ = shapes;
     }
     return effects_of(0, *kept_, [] {});
@@ -330,51 +202,34 @@ class Prediction {
     for (std::size_t s = 0; s < golden_.size(); ++s) {
       const auto spec = trials_.specialization(first_ + s);
       std::size_t bytes = 0;
-      for (TensorId id : wanted_)
-        if (spec->shape(id)) bytes += static_cast<std::size_t>(num_elements(*spec->shape(id))) * sizeof(float);
+      for (const CandidateOutput& place : products_.candidate_outputs())
+        if (const auto& shape = spec->shape(place.tensor))
+          bytes += static_cast<std::size_t>(num_elements(*shape)) * sizeof(float);
       result = std::max(result, 2 * bytes);
     }
     return result;
   }
 
-  SampleEffects effects_of(std::size_t s, Products& made, const std::function<void()>& pass_done) {
+  SampleEffects effects_of(std::size_t s, ErrorProducts& products, const std::function<void()>& pass_done) {
+    const std::vector<CandidateOutput>& places = products_.candidate_outputs();
     SampleEffects result;
     result.mean_squares.assign(candidates_.size(), 0.0);
     result.overflows = result.incomplete = std::vector<char>(candidates_.size(), 0);
-    LocalErrors::Result local = local_errors_.run(trials_.inputs(first_ + s), made.adjoint.forward);
+    ErrorProducts::Sample sample = products.start(trials_.inputs(first_ + s));
     pass_done();
-    std::vector<Tensor> feeds = std::move(local.values);
-    // Which outputs the adjoint starts from: all that have a known shape.
-    std::vector<TensorId> seeded;
-    for (std::size_t o = 0; o < outputs_.size(); ++o)
-      if (made.adjoint.seeds[o] != kNone) seeded.push_back(outputs_[o]);
-    const std::size_t first_seed = feeds.size();
-    feeds.resize(first_seed + seeded.size());
-    std::vector<ErrorKind> kinds(wanted_.size());
-    parallel_for(static_cast<std::int64_t>(wanted_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto w = static_cast<std::size_t>(begin); w < static_cast<std::size_t>(end); ++w)
-        kinds[w] = make_finite(local.errors[w].error, kStandIn);
-    });
-    for (std::size_t w = 0; w < wanted_.size(); ++w) {
-      const std::size_t at = index_.at(local.errors[w].layer);
-      result.overflows[at] |= kinds[w].overflows ? 1 : 0;
-      result.incomplete[at] |= made.adjoint.incomplete[w];
-      if (made.product_of[w] >= 0) feeds.push_back(local.errors[w].error);
-    }
     // The projections go in turn over all outputs: their errors are independent, so squares add.
+    std::vector<Tensor> seeds(products.seeded().size());
     for (int k = 0; k < options_.projections; ++k) {
-      for (std::size_t o = 0; o < seeded.size(); ++o) feeds[first_seed + o] = seed(s, k, o, seeded[o]);
-      const std::vector<Tensor> sums = made.executable->run(feeds);
+      for (std::size_t o = 0; o < seeds.size(); ++o) seeds[o] = seed(s, k, o, products.seeded()[o]);
+      const std::vector<double> of_tensor = products.project(sample, seeds);
       std::vector<double> dot(candidates_.size(), 0.0);
-      for (std::size_t w = 0; w < wanted_.size(); ++w) {
-        // No error is none, even where the gradient is infinite.
-        if (made.product_of[w] < 0 || kinds[w].exact) continue;
-        double total = 0;
-        for (float value : sums[made.product_of[w]].values<float>()) total += value;
-        dot[index_.at(local.errors[w].layer)] += total;
-      }
+      for (std::size_t w = 0; w < places.size(); ++w) dot[places[w].candidate] += of_tensor[w];
       for (std::size_t i = 0; i < dot.size(); ++i) result.mean_squares[i] += dot[i] * dot[i] / options_.projections;
       pass_done();
+    }
+    for (std::size_t w = 0; w < places.size(); ++w) {
+      result.overflows[places[w].candidate] |= sample.kinds[w].overflows ? 1 : 0;
+      result.incomplete[places[w].candidate] |= products.incomplete(w) ? 1 : 0;
     }
     return result;
   }
@@ -392,12 +247,10 @@ class Prediction {
   std::span<const TensorMap> golden_;
   const PredictorOptions options_;
   std::size_t first_, number_ = 0;  ///< Of golden_: its first sample, and that one's number among those predicted from.
-  std::unique_ptr<Products> kept_;
+  std::shared_ptr<ErrorProducts> kept_;
   std::vector<Shape> kept_shapes_;
   const std::vector<LayerId> candidates_;
-  std::map<LayerId, std::size_t> index_;
-  std::vector<TensorId> outputs_, wanted_;
-  LocalErrors local_errors_;
+  ErrorProductsMaker products_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ class CudaBackend final : public Backend {
  public:
   std::string_view name() const noexcept override { return "cuda"; }
   std::string_view body_backend() const noexcept override { return "cpu"; }
+  bool has_own_memory() const noexcept override { return true; }
   DeviceDescription device() const override {
     DeviceDescription result{Device::get().name(), {{"NVRTC", nvrtc_version()}}};
     const std::lock_guard lock(Device::get().mutex());

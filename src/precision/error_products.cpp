@@ -1,0 +1,349 @@
+#include "precision/error_products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "backend/backend.h"
+#include "core/parallel.h"
+#include "engine/assign.h"
+#include "graph/adjoint.h"
+#include "ops/registry.h"
+
+namespace ulpscope {
+namespace {
+
+/// Stands for an error that is not finite: beyond every value that float32 sums can lose, and far from overflow.
+constexpr float kStandIn = 1e20f;
+
+/// Replaces what is not finite by something very large, so that it counts exactly where the adjoint is not 0: an
+/// attention score of -inf is harmless.
+ErrorProducts::Kind make_finite(Tensor& error) {
+  float* d = error.data<float>();
+  const std::int64_t n = error.size();
+  std::uint32_t any = 0, most = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(d[i]) & 0x7fffffffu;
+    any |= magnitude;
+    most = std::max(most, magnitude);
+  }
+  const ErrorProducts::Kind kind{most >= 0x7f800000u, any == 0};
+  if (kind.overflows)
+    for (std::int64_t i = 0; i < n; ++i)
+      if (!std::isfinite(d[i])) d[i] = kStandIn;
+  return kind;
+}
+
+/// Appends layers of float32 values to a network.
+class LayerWriter {
+ public:
+  explicit LayerWriter(Network& network) : network_(network) {}
+
+  TensorId add(std::string_view op, std::vector<TensorId> inputs, const std::string& name,
+               std::initializer_list<std::pair<std::string_view, Attribute>> attributes = {}) {
+    TensorInfo info;
+    info.name = name;
+    info.type = DataType::kFloat32;
+    Layer layer;
+    layer.name = name;
+    layer.op = op_registry().find("", op);
+    layer.opset = AdjointContext::kAdjointOpset;
+    for (const auto& [key, value] : attributes) layer.attributes.set(std::string(key), value);
+    layer.inputs = std::move(inputs);
+    layer.outputs = {network_.add_tensor(std::move(info))};
+    const TensorId output = layer.outputs.front();
+    network_.add_layer(std::move(layer));
+    return output;
+  }
+  TensorId constant(const std::string& name, Tensor value) {
+    if (const TensorId known = network_.find_tensor(name); known != kNone) return known;
+    TensorInfo info;
+    info.name = name;
+    info.type = value.type();
+    info.shape = value.shape();
+    info.value = std::move(value);
+    return network_.add_tensor(std::move(info));
+  }
+  TensorId input(const std::string& name, DataType type, const Shape& shape) {
+    TensorInfo info;
+    info.name = name;
+    info.type = type;
+    info.shape = shape;
+    network_.inputs.push_back(network_.add_tensor(std::move(info)));
+    return network_.inputs.back();
+  }
+  /// Along the last dimension; a scalar stays what it is.
+  TensorId row_sums(std::string_view op, TensorId of, const Shape& shape, const std::string& name) {
+    if (shape.empty()) return of;
+    return add(op, {of, constant("last axis", Tensor::of<std::int64_t>({1}, {-1}))}, name);
+  }
+
+ private:
+  Network& network_;
+};
+
+/// Moves the layers from `first` on to where the first of their inputs that a layer makes is made: gradients are met
+/// while they are in the cache, often by the group that makes them, and die.
+void place_behind_gradients(Network& network, LayerId first) {
+  std::map<LayerId, std::vector<Layer>> behind;  // kNone: of the network's inputs.
+  IdMap<TensorId, LayerId> place(network.tensors.size());
+  for (LayerId l : network.layers.ids()) {
+    Layer& layer = network.layers[l];
+    const LayerId at = l < first ? l : place[layer.inputs.front()];
+    for (TensorId output : present(layer.outputs)) place[output] = at;
+    if (at != l) behind[at].push_back(std::move(layer));
+  }
+  IdMap<LayerId, Layer> ordered(std::move(behind[kNone]));
+  for (LayerId l : first_ids<LayerId>(first.index())) {
+    ordered.push_back(std::move(network.layers[l]));
+    std::ranges::move(behind[l], std::back_inserter(ordered));
+  }
+  network.layers = std::move(ordered);
+  network.rebuild_index();
+}
+
+std::vector<Shape> input_shapes(const Network& network) {
+  std::vector<Shape> shapes;
+  for (TensorId input : network.inputs) shapes.push_back(*network.tensor(input).shape);
+  return shapes;
+}
+
+double sum_of(std::span<const float> values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+/// The adjoint network with the products of gradients and local errors as its outputs, beside LocalErrors.
+class ProductsOfTwo final : public ErrorProducts {
+ public:
+  ProductsOfTwo(Trials& trials, const Specialization& spec, LocalErrors& local, std::span<const CandidateOutput> places,
+                std::span<const TensorId> outputs)
+      : local_(local) {
+    std::vector<TensorId> wanted;
+    for (const CandidateOutput& place : places) wanted.push_back(place.tensor);
+    adjoint_ = make_adjoint(trials.network(), spec.inferred, op_registry(), wanted, outputs);
+    incomplete_ = adjoint_.incomplete;
+    for (std::size_t o = 0; o < outputs.size(); ++o)
+      if (adjoint_.seeds[o] != kNone) seeded_.push_back(outputs[o]);
+    Network& network = adjoint_.network;
+    network.outputs.clear();
+    const LayerId own(network.layers.size());
+    LayerWriter writer(network);
+    for (std::size_t w = 0; w < wanted.size(); ++w) {
+      const TensorId gradient = adjoint_.gradients[w];
+      product_of_.push_back(-1);
+      if (gradient == kNone) continue;
+      const Shape& shape = *spec.shape(wanted[w]);
+      const TensorId error = writer.input(fmt::format("local error {}", w), DataType::kFloat32, shape);
+      const TensorId product = writer.add("Mul", {gradient, error}, fmt::format("product {}", w));
+      product_of_.back() = static_cast<int>(network.outputs.size());
+      network.outputs.push_back(writer.row_sums("ReduceSum", product, shape, fmt::format("sum {}", w)));
+    }
+    place_behind_gradients(network, own);
+    network.check();
+    BuildOptions options;
+    options.threads = trials.options().threads;
+    const auto product_spec = specialize(network, input_shapes(network));
+    executable_ = std::make_unique<Executable>(network, assign_precisions(*product_spec, options), options,
+                                               product_spec, trials.weights());
+  }
+
+  Sample start(std::span<const Tensor> inputs) override {
+    LocalErrors::Result local = local_.run(inputs, adjoint_.forward);
+    Sample sample{std::vector<Kind>(local.errors.size()), std::move(local.values), nullptr};
+    parallel_for(static_cast<std::int64_t>(local.errors.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto w = static_cast<std::size_t>(begin); w < static_cast<std::size_t>(end); ++w)
+        sample.kinds[w] = make_finite(local.errors[w].error);
+    });
+    sample.feeds.resize(sample.feeds.size() + seeded_.size());
+    for (std::size_t w = 0; w < local.errors.size(); ++w)
+      if (product_of_[w] >= 0) sample.feeds.push_back(std::move(local.errors[w].error));
+    return sample;
+  }
+
+  std::vector<double> project(Sample& sample, std::span<const Tensor> seeds) override {
+    std::ranges::copy(seeds, sample.feeds.begin() + static_cast<std::ptrdiff_t>(adjoint_.forward.size()));
+    const std::vector<Tensor> sums = executable_->run(sample.feeds);
+    std::vector<double> result(product_of_.size(), 0.0);
+    for (std::size_t w = 0; w < result.size(); ++w)  // No error is none, even where the gradient is infinite.
+      if (product_of_[w] >= 0 && !sample.kinds[w].exact) result[w] = sum_of(sums[product_of_[w]].values<float>());
+    return result;
+  }
+
+ private:
+  LocalErrors& local_;
+  AdjointNetwork adjoint_;
+  std::vector<int> product_of_;  ///< Per place: which output of the network has its partial sums; -1: none.
+  std::unique_ptr<Executable> executable_;
+};
+
+/// The network with its twins, the adjoint and the products as one network, whose outputs are the row sums of all
+/// products and of the magnitudes of all errors.
+class ProductsInOne final : public ErrorProducts {
+ public:
+  using MakeOther = std::function<std::shared_ptr<ErrorProducts>()>;
+
+  /// `other` makes what a sample is left to when its errors are not numbers.
+  ProductsInOne(Trials& trials, const Specialization& spec, const Assignment& low, std::span<const LayerId> candidates,
+                std::span<const CandidateOutput> places, std::span<const TensorId> outputs, MakeOther other)
+      : twins_(with_twins(trials.network(), low, candidates)), make_other_(std::move(other)) {
+    std::vector<TensorId> wanted;
+    for (const CandidateOutput& place : places) wanted.push_back(place.tensor);
+    const AdjointNetwork adjoint = make_adjoint(trials.network(), spec.inferred, op_registry(), wanted, outputs);
+    incomplete_ = adjoint.incomplete;
+    for (std::size_t o = 0; o < outputs.size(); ++o)
+      if (adjoint.seeds[o] != kNone) seeded_.push_back(outputs[o]);
+    const std::vector<TensorId> gradients = append(adjoint);
+    add_sums(spec, places, gradients);
+    Network& network = twins_.network;
+    network.check();
+    BuildOptions options = trials.options();
+    options.fusion = Fusion::kNone;  // The twins' outputs are stored one by one.
+    std::vector<Shape> shapes;
+    for (TensorId input : network.inputs)
+      shapes.push_back(input.index() < trials.network().tensors.size() ? *spec.shape(input)
+                                                                       : *network.tensor(input).shape);
+    const auto whole = specialize(network, shapes);
+    twins_.finish(whole->inferred);
+    executable_ = std::make_unique<Executable>(network, twins_.assignment, options, whole, trials.weights());
+  }
+
+  Sample start(std::span<const Tensor> inputs) override {
+    return {std::vector<Kind>(rows_.size()), {inputs.begin(), inputs.end()}, nullptr};
+  }
+
+  std::vector<double> project(Sample& sample, std::span<const Tensor> seeds) override {
+    if (sample.instead != nullptr) return sample.instead->project(sample, seeds);
+    std::vector<Tensor> feeds = sample.feeds;
+    feeds.insert(feeds.end(), seeds.begin(), seeds.end());
+    const std::vector<Tensor> made = executable_->run(feeds);
+    const auto magnitudes = made[0].values<float>();
+    const auto products = made.size() > 1 ? made[1].values<float>() : std::span<const float>();
+    std::vector<double> result(rows_.size(), 0.0);
+    std::size_t magnitude = 0, product = 0;
+    for (std::size_t w = 0; w < rows_.size(); ++w) {
+      const double size = sum_of(magnitudes.subspan(magnitude, rows_[w].count));
+      magnitude += rows_[w].count;
+      if (std::isnan(size)) return take_other(sample, seeds);
+      sample.kinds[w] = {!std::isfinite(size), size == 0};
+      if (!rows_[w].has_product) continue;
+      if (size != 0) result[w] = sum_of(products.subspan(product, rows_[w].count));
+      product += rows_[w].count;
+    }
+    return result;
+  }
+
+ private:
+  /// Of one place.
+  struct Rows {
+    std::size_t count = 0;
+    bool has_product = false;
+  };
+
+  /// Appends an adjoint to the network of its forward values; returns the gradients there.
+  std::vector<TensorId> append(const AdjointNetwork& adjoint) {
+    Network& network = twins_.network;
+    LayerWriter writer(network);
+    IdMap<TensorId, TensorId> there(adjoint.network.tensors.size());
+    for (std::size_t i = 0; i < adjoint.network.inputs.size(); ++i) {
+      const TensorId input = adjoint.network.inputs[i];
+      const TensorInfo& info = adjoint.network.tensor(input);
+      if (i >= adjoint.forward.size()) {
+        there[input] = writer.input(fmt::format("seed {}", i), info.type, *info.shape);
+        continue;
+      }
+      there[input] = adjoint.forward[i];
+      if (network.tensor(adjoint.forward[i]).type != info.type)
+        there[input] =
+            writer.add("Cast", {adjoint.forward[i]}, fmt::format("forward {}", i), {{"to", std::int64_t{1}}});
+    }
+    for (const TensorId id : adjoint.network.tensors.ids()) {
+      if (there[id] != kNone) continue;
+      TensorInfo info = adjoint.network.tensor(id);
+      info.name = network.free_name("adjoint of " + info.name);
+      info.producer = kNone;
+      there[id] = network.add_tensor(std::move(info));
+    }
+    for (Layer layer : adjoint.network.layers) {
+      layer.name = network.free_name("adjoint of " + layer.name);
+      for (std::vector<TensorId>* ids : {&layer.inputs, &layer.outputs})
+        for (TensorId& id : *ids)
+          if (id != kNone) id = there[id];
+      network.add_layer(std::move(layer));
+    }
+    std::vector<TensorId> gradients;
+    for (const TensorId id : adjoint.gradients) gradients.push_back(id == kNone ? kNone : there[id]);
+    return gradients;
+  }
+
+  void add_sums(const Specialization& spec, std::span<const CandidateOutput> places,
+                std::span<const TensorId> gradients) {
+    Network& network = twins_.network;
+    LayerWriter writer(network);
+    const TensorId low = writer.constant("least error", Tensor::scalar(-kStandIn)),
+                   high = writer.constant("largest error", Tensor::scalar(kStandIn)),
+                   flat = writer.constant("flat", Tensor::of<std::int64_t>({1}, {-1}));
+    const std::vector<TensorId> errors = std::move(network.outputs);
+    std::vector<TensorId> magnitudes, products;
+    const auto add = [&](std::vector<TensorId>& sums, std::string_view op, TensorId of, const Shape& shape) {
+      const std::string name = fmt::format("{} {} of {}", op, sums.size(), network.tensor(of).name);
+      sums.push_back(writer.add("Reshape", {writer.row_sums(op, of, shape, name), flat}, name + " in a row"));
+    };
+    for (std::size_t w = 0; w < places.size(); ++w) {
+      const Shape& shape = *spec.shape(places[w].tensor);
+      const std::int64_t row = shape.empty() ? 1 : shape.back();
+      rows_.push_back({row == 0 ? 0 : static_cast<std::size_t>(num_elements(shape) / row), gradients[w] != kNone});
+      TensorId error = errors[w];
+      if (network.tensor(error).type != DataType::kFloat32)
+        error = writer.add("Cast", {error}, fmt::format("error {}", w), {{"to", std::int64_t{1}}});
+      add(magnitudes, "ReduceL1", error, shape);
+      if (gradients[w] == kNone) continue;
+      const TensorId finite = writer.add("Clip", {error, low, high}, fmt::format("finite error {}", w));
+      add(products, "ReduceSum", writer.add("Mul", {gradients[w], finite}, fmt::format("product {}", w)), shape);
+    }
+    network.outputs.clear();
+    for (const auto& [parts, name] : {std::pair{&magnitudes, "magnitudes"}, {&products, "products"}})
+      if (!parts->empty()) network.outputs.push_back(writer.add("Concat", *parts, name, {{"axis", std::int64_t{0}}}));
+  }
+
+  std::vector<double> take_other(Sample& sample, std::span<const Tensor> seeds) {
+    const std::shared_ptr<ErrorProducts> other = make_other_();
+    sample = other->start(sample.feeds);
+    sample.instead = other;
+    return other->project(sample, seeds);
+  }
+
+  TwinNetwork twins_;
+  std::vector<Rows> rows_;
+  const MakeOther make_other_;
+  std::unique_ptr<Executable> executable_;
+};
+
+}  // namespace
+
+ErrorProductsMaker::ErrorProductsMaker(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
+                                       std::vector<TensorId> outputs)
+    : trials_(trials),
+      low_(low),
+      candidates_(candidates.begin(), candidates.end()),
+      outputs_(std::move(outputs)),
+      candidate_outputs_(ulpscope::candidate_outputs(trials.network(), candidates)),
+      in_one_by_default_(find_backend(trials.options().backend).has_own_memory()),
+      local_errors_(trials.network(), low, candidates, trials.options(), trials.weights()) {}
+
+std::shared_ptr<ErrorProducts> ErrorProductsMaker::make(std::size_t sample, bool in_one) {
+  const auto spec = trials_.specialization(sample);
+  const auto of_two = [this, spec] {
+    return std::make_shared<ProductsOfTwo>(trials_, *spec, local_errors_, candidate_outputs_, outputs_);
+  };
+  const auto is_open = [&](const CandidateOutput& place) { return !spec->shape(place.tensor); };
+  if (!in_one || std::ranges::any_of(candidate_outputs_, is_open)) return of_two();
+  return std::make_shared<ProductsInOne>(trials_, *spec, low_, candidates_, candidate_outputs_, outputs_, of_two);
+}
+
+}  // namespace ulpscope

@@ -1,0 +1,69 @@
+// What the error of one layer by itself does to the outputs of a network: local errors times gradients.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "precision/local_errors.h"
+#include "precision/trials.h"
+
+namespace ulpscope {
+
+/// For samples of the same shapes. Several threads may work on distinct samples.
+class ErrorProducts {
+ public:
+  /// What one local error is like.
+  struct Kind {
+    bool overflows = false;  ///< Some of it is not finite.
+    bool exact = true;       ///< All of it is 0.
+  };
+  /// One sample at work.
+  struct Sample {
+    std::vector<Kind> kinds;  ///< Per candidate_outputs(); known once it has been projected.
+    std::vector<Tensor> feeds;
+    std::shared_ptr<ErrorProducts> instead;  ///< Takes over what one network cannot tell.
+  };
+  virtual ~ErrorProducts() = default;
+
+  /// `inputs` of the network, physical types.
+  virtual Sample start(std::span<const Tensor> inputs) = 0;
+  /// Per candidate_outputs(): <gradient of sum over outputs of <seed, output>, local error>; 0 where no gradient or no
+  /// error is. An error that is not finite counts as a very large one. `seeds`: float32, per seeded().
+  virtual std::vector<double> project(Sample& sample, std::span<const Tensor> seeds) = 0;
+
+  /// The outputs that gradients start from: all of those asked for that have a known shape.
+  const std::vector<TensorId>& seeded() const noexcept { return seeded_; }
+  /// Of candidate_outputs(): no derivative tells the whole effect.
+  bool incomplete(std::size_t place) const { return incomplete_[place] != 0; }
+
+ protected:
+  std::vector<TensorId> seeded_;
+  std::vector<char> incomplete_;
+};
+
+/// Makes them for one search.
+class ErrorProductsMaker {
+ public:
+  /// `trials` outlives it and what it makes; `outputs`: the float ones that are judged.
+  ErrorProductsMaker(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
+                     std::vector<TensorId> outputs);
+
+  const std::vector<CandidateOutput>& candidate_outputs() const noexcept { return candidate_outputs_; }
+  /// For the shapes of a sample. Errors and gradients are two networks where the backend's memory is this process's:
+  /// the errors are computed once, however many projections there are. On a device they are one, and nothing but sums
+  /// leaves it; `in_one` says so for any backend.
+  std::shared_ptr<ErrorProducts> make(std::size_t sample) { return make(sample, in_one_by_default_); }
+  std::shared_ptr<ErrorProducts> make(std::size_t sample, bool in_one);
+
+ private:
+  Trials& trials_;
+  const Assignment low_;
+  const std::vector<LayerId> candidates_;
+  const std::vector<TensorId> outputs_;
+  const std::vector<CandidateOutput> candidate_outputs_;
+  const bool in_one_by_default_;
+  LocalErrors local_errors_;
+};
+
+}  // namespace ulpscope
