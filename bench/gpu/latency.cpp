@@ -2,19 +2,21 @@
 // Prints microseconds of one run of the device for the shapes of the file (dynamic dimensions: 1, or as given), with
 // `steps` what every step takes by itself, with `errors` the relative L2 error of every output, as computed and as the
 // CPU predicts it, on four random inputs (seed 1).
-//   gpu_latency MODEL assignments COUNT [SEED] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]
+//   gpu_latency MODEL assignments COUNT [SEED] [groups] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]
 // Estimated against measured times where half of the layers, chosen by chance, run in float16 and the others in
 // float32: one line per assignment, then the rank correlation and the ratios. Estimates are those of the target (h200,
 // or a file of `ulpscope target measure`), casts included; on the backend cpu the measured times are the sums of the
-// steps'.
+// steps'. `groups` names the groups whose estimates are farthest from the sum of their steps.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <map>
 #include <random>
 #include <span>
@@ -22,6 +24,7 @@
 #include "backend/backend.h"
 #include "engine/assign.h"
 #include "engine/cost.h"
+#include "engine/group_times.h"
 #include "engine/option_names.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
@@ -45,6 +48,10 @@ Shape shape_of(const std::string& text) {
     at = end + 1;
   }
   return shape;
+}
+
+bool has_word(const char* word, int argc, char** argv) {
+  return std::any_of(argv + 4, argv + argc, [&](const char* each) { return std::strcmp(each, word) == 0; });
 }
 
 void print_steps(const Network& network, const Plan& plan) {
@@ -157,12 +164,8 @@ void measure(int argc, char** argv) {
   const double planned = seconds_since(begin);
   fmt::print("{} {} {}: {} us; read and assigned {:.2f} s, planned {:.2f} s\n", argv[1], argv[2], argv[3],
              first ? fmt::format("{:.1f}", *first) : "no time, the CPU takes part:", read, planned);
-  const bool steps =
-      std::any_of(argv + 4, argv + argc, [](const char* word) { return std::strcmp(word, "steps") == 0; });
-  if (steps) print_steps(*network, *engine->plan(inputs));
-  const bool errors =
-      std::any_of(argv + 4, argv + argc, [](const char* word) { return std::strcmp(word, "errors") == 0; });
-  if (errors) print_errors(network, options, inputs, *engine);
+  if (has_word("steps", argc, argv)) print_steps(*network, *engine->plan(inputs));
+  if (has_word("errors", argc, argv)) print_errors(network, options, inputs, *engine);
 }
 
 /// The place of every value among all, equal ones sharing the mean of their places.
@@ -216,6 +219,35 @@ std::optional<double> measured_us(Engine& engine, const std::vector<Shape>& shap
   return sum;
 }
 
+/// Steps by themselves take longer than in one graph: all are scaled to `whole_us`.
+void print_groups(Engine& engine, const std::vector<Shape>& shapes, const BuildOptions& options, double whole_us) {
+  constexpr std::size_t kMost = 12;
+  const auto plan = engine.plan(shapes);
+  const Specialization& spec = plan->specialization();
+  const Assignment assignment = assign_precisions(spec, options);
+  const Grouping& grouping = plan->grouping();
+  std::vector<double> taken(grouping.groups.size(), 0);
+  double all = 0;
+  for (const StepTime& step : plan->profile({})) {
+    all += step.microseconds;
+    if (step.layer != kNone && grouping.group_of[step.layer] >= 0)
+      taken[grouping.group_of[step.layer]] += step.microseconds;
+  }
+  const Target target = find_target(options.target);
+  std::multimap<double, std::string, std::greater<>> by_distance;
+  for (std::size_t g = 0; g < taken.size(); ++g) {
+    const double estimated = group_time_us(spec, grouping.groups[g], assignment, target),
+                 measured = taken[g] * whole_us / all;
+    by_distance.emplace(std::abs(measured - estimated),
+                        fmt::format("{:9.1f} {:9.1f}  {} {}", estimated, measured,
+                                    group_precision(spec, grouping.groups[g], assignment),
+                                    kernel_text(spec, grouping.groups[g]).substr(0, 200)));
+  }
+  std::size_t shown = 0;
+  for (const auto& [distance, text] : by_distance)
+    if (shown++ < kMost) fmt::print("     {}\n", text);
+}
+
 double estimated_us(const Network& network, const BuildOptions& options, const std::vector<Shape>& shapes) {
   const auto spec = specialize(network, shapes);
   return TimeModel(*spec, options.fusion, find_target(options.target))(assign_precisions(*spec, options));
@@ -223,7 +255,7 @@ double estimated_us(const Network& network, const BuildOptions& options, const s
 
 void compare_assignments(int argc, char** argv) {
   const int count = std::stoi(argv[3]);
-  const bool has_seed = argc > 4 && std::strchr(argv[4], '=') == nullptr;
+  const bool has_seed = argc > 4 && std::isdigit(static_cast<unsigned char>(argv[4][0])) != 0;
   const auto seed = has_seed ? static_cast<std::uint32_t>(std::stoul(argv[4])) : std::random_device{}();
   fmt::print("{}: {} assignments, seed {}\n", argv[1], count, seed);
   std::mt19937 random(seed);
@@ -247,6 +279,7 @@ void compare_assignments(int argc, char** argv) {
     measured.push_back(*time);
     ratios.push_back(*time / sum);
     fmt::print("{:4} estimated {:9.1f} us, measured {:9.1f} us, ratio {:.3f}\n", i, sum, *time, ratios.back());
+    if (has_word("groups", argc, argv) && options.backend != "cpu") print_groups(*engine, shapes, options, *time);
   }
   std::ranges::sort(ratios);
   if (ratios.empty()) return;
@@ -269,7 +302,8 @@ int main(int argc, char** argv) {
   if (argc < 4) {
     fmt::print(stderr,
                "usage: gpu_latency MODEL fp32|tf32|fp16|bf16 none|pointwise|full [steps] [errors] [NAME=DIMxDIM...]\n"
-               "       gpu_latency MODEL assignments COUNT [SEED] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]\n");
+               "       gpu_latency MODEL assignments COUNT [SEED] [groups] [target=NAME] [backend=NAME] "
+               "[NAME=DIMxDIM...]\n");
     return 2;
   }
   try {

@@ -108,7 +108,7 @@ void set_measured_costs(const Specialization& spec, const Grouping& grouping, co
       if (node_of[id] >= 0) members.push_back(&problem.nodes[node_of[id]]);
     GroupNodes nodes(std::move(members));
     for (const Precision p : nodes.precisions())
-      if (const std::optional<double> us = times.find(group, name_of(p))) nodes.set_time(p, *us);
+      if (const std::optional<double> us = times.find_like(group, name_of(p))) nodes.set_time(p, *us);
   }
 }
 
@@ -345,11 +345,17 @@ double roofline_us(const Specialization& spec, const Group& group, const Assignm
   return target.launch_us + target.work_us(operations, bytes, target.has(p) ? p : Precision::kFP32);
 }
 
+double time_us(const Specialization& spec, const Group& group, const Assignment& assignment, const Target& target,
+               const GroupTimes& times) {
+  const auto measured = times.find_like(group, group_precision(spec, group, assignment));
+  return measured ? *measured : roofline_us(spec, group, assignment, target);
+}
+
 }  // namespace
 
 double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
                      const Target& target) {
-  return GroupTimes(spec, target.timed).find(group, assignment).value_or(roofline_us(spec, group, assignment, target));
+  return time_us(spec, group, assignment, target, GroupTimes(spec, target.timed));
 }
 
 TimeModel::TimeModel(const Specialization& spec, Fusion fusion, Target target)
@@ -380,10 +386,7 @@ TimeModel::Coverage TimeModel::coverage(const Assignment& assignment) const {
 TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   const Grouping grouping = fuse(spec_, assignment, fusion_);
   Estimate result;
-  for (const Group& group : grouping.groups) {
-    const std::optional<double> measured = measured_->find(group, assignment);
-    result.total_us += measured ? *measured : roofline_us(spec_, group, assignment, target_);
-  }
+  for (const Group& group : grouping.groups) result.total_us += time_us(spec_, group, assignment, target_, *measured_);
   result.launches = static_cast<double>(grouping.groups.size());
   const auto stored = [&](int node) {
     const Precision p = assignment.precision[problem_.nodes[node].layer];

@@ -116,4 +116,25 @@ std::optional<double> GroupTimes::find(const Group& group, std::string_view prec
   return time != known->second->end() ? std::optional(time->second) : std::nullopt;
 }
 
+std::optional<double> GroupTimes::find_like(const Group& group, std::string_view precision) const {
+  if (const auto us = find(group, precision)) return us;
+  if (timed_ == nullptr || spec_.network->layer(group.layers.front()).op->multiply_adds == nullptr) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto [known, is_new] = products_.try_emplace({group.layers.front(), std::string(precision)});
+  if (is_new) known->second = least_with_product(group, precision);
+  return known->second;
+}
+
+std::optional<double> GroupTimes::least_with_product(const Group& group, std::string_view precision) const {
+  std::string product = kernel_text(spec_, group);
+  product.resize(std::min(product.size(), product.find("; ")));
+  if (product.ends_with('*')) product.pop_back();
+  std::optional<double> least;
+  for (auto each = timed_->lower_bound(product); each != timed_->end() && each->first.starts_with(product); ++each) {
+    const auto time = each->second.find(precision);
+    if (time != each->second.end() && (!least || time->second < *least)) least = time->second;
+  }
+  return product.empty() ? std::nullopt : least;
+}
+
 }  // namespace ulpscope

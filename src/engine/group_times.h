@@ -1,12 +1,14 @@
 // Measured times of groups, found again by what a group computes and on which shapes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/fusion.h"
@@ -37,14 +39,20 @@ class GroupTimes {
   std::optional<double> find(const Group& group, const Assignment& assignment) const {
     return find(group, group_precision(spec_, group, assignment));
   }
+  /// The same; where the target does not know the group, but knows others that begin with the same product, the least
+  /// of these: what follows a product is little beside it.
+  std::optional<double> find_like(const Group& group, std::string_view precision) const;
   bool empty() const noexcept { return timed_ == nullptr; }
 
  private:
   using Times = TimedKernels::mapped_type;
+  std::optional<double> least_with_product(const Group& group, std::string_view precision) const;
+
   const Specialization& spec_;
   const std::shared_ptr<const TimedKernels> timed_;
   mutable std::mutex mutex_;
   mutable std::map<std::vector<LayerId>, const Times*> known_;  ///< By the layers of a group.
+  mutable std::map<std::pair<LayerId, std::string>, std::optional<double>, std::less<>> products_;  ///< By precision.
 };
 
 }  // namespace ulpscope

@@ -247,7 +247,7 @@ Target measure_rates(const std::string& backend, int threads, const std::string&
 
 GroupCount measure_groups(const Network& network, const BuildOptions& given, std::span<const Tensor> inputs,
                           Target& target, const MeasureProgress& progress) {
-  constexpr int kMixtures = 3;
+  constexpr int kMixtures = 8;  // At most; fewer when they bring nothing new.
   set_num_threads(given.threads);
   auto timed =
       target.timed != nullptr ? std::make_shared<TimedKernels>(*target.timed) : std::make_shared<TimedKernels>();
@@ -259,17 +259,21 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
   }
   CastTimes casts;
   target.cast_share = 1;
+  /// Returns how many times are new.
   const auto measure = [&](const Network& asking, const BuildOptions& build) {
     TimeSums sums;
     const MeasuredPlan measured(asking, build, inputs);
     double whole_us = 0;
     count.left_out += add_times(measured, build.fusion, sums, whole_us);
-    for (const auto& [key, sum] : sums) (*timed)[key.first].try_emplace(key.second, rounded(sum.first / sum.second));
+    int found = 0;
+    for (const auto& [key, sum] : sums)
+      found += (*timed)[key.first].try_emplace(key.second, rounded(sum.first / sum.second)).second ? 1 : 0;
     target.timed = timed;
     const TimeModel model(measured.spec(), build.fusion, target);
     const double passes = model.casts(measured.assignment()).total_us;
     casts.measured_us += whole_us - (model(measured.assignment()) - passes);
     casts.passes_us += passes;
+    return found;
   };
   std::vector<Precision> lowest{Precision::kFP32};
   for (const auto& [enabled, p] : {std::pair{given.tf32, Precision::kTF32},
@@ -291,7 +295,7 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
       for (Layer& layer : mixed.layers)
         if (layer.op->precision == PrecisionRule::kCompute && (random() & 1u) != 0)
           layer.precision = DataType::kFloat32;
-      measure(mixed, lowest_options(given, p));
+      if (measure(mixed, lowest_options(given, p)) == 0) break;
     }
   }
   // Noise of the groups may be more than few casts take.

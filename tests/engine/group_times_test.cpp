@@ -112,6 +112,21 @@ TEST(GroupTimes, AssignmentsTakeWhatTheirGroupsTakeAndTheirCasts) {
   EXPECT_GT(group_time_us(*low.spec, low.grouping.groups[1], low.assignment, part), 0.5);
 }
 
+TEST(GroupTimes, GroupsWithoutATimeTakeTheLeastOfThoseWithTheirProduct) {
+  const auto network = network_of("", 8);
+  const Built low = build(*network, lowest(true));
+  const std::string product = "MatMul($0[4x8], w[8x8]) %0[4x8]";
+  const Target target = target_with({{product, {{"fp16", 4}}},
+                                     {product + "*; Relu(%0) %1[4x8]", {{"fp16", 3}, {"fp32", 7}}},
+                                     {"MatMul($0[4x8], w[8x88]) %0[4x88]", {{"fp16", 1}}},
+                                     {"Softmax{axis=-1}($0[4x8]) %0[4x8]; Relu(%0) %1[4x8]", {{"fp16", 2}}}});
+  EXPECT_DOUBLE_EQ(group_time_us(*low.spec, low.grouping.groups[0], low.assignment, target), 3);
+  const double softmax = group_time_us(*low.spec, low.grouping.groups[1], low.assignment, target_with({}));
+  EXPECT_DOUBLE_EQ(group_time_us(*low.spec, low.grouping.groups[1], low.assignment, target), softmax);
+  const TimeModel model(*low.spec, Fusion::kFull, target);
+  EXPECT_EQ(model.coverage(low.assignment).measured, 0);
+}
+
 TEST(GroupTimes, CostsOfLayersAddUpToTheirGroup) {
   const auto network = network_of("", 8);
   const auto of = texts(*network);
