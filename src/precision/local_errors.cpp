@@ -104,7 +104,7 @@ LocalErrors::Result LocalErrors::run(std::span<const Tensor> inputs, std::span<c
   std::vector<Shape> shapes;
   for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
   const std::shared_ptr<Twin> made = twin(tensors, shapes);
-  std::vector<Tensor> outputs = made->executable->plan_for(shapes, made->twins.assignment, Fusion::kNone)->run(inputs);
+  std::vector<Tensor> outputs = made->executable->run(inputs);
   Result result;
   std::size_t next = 0;
   for (const CandidateOutput& place : candidate_outputs(network_, candidates_))

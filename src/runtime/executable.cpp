@@ -82,14 +82,32 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
 }
 
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {
+  std::promise<std::shared_ptr<const Plan>> promise;
+  std::shared_future<std::shared_ptr<const Plan>> of_another_thread;
   {
     const std::lock_guard lock(mutex_);
     if (auto found = plans_.find(input_shapes)) return found;
+    const auto [pending, is_new] = pending_.try_emplace(input_shapes);
+    if (is_new)
+      pending->second = promise.get_future().share();
+    else
+      of_another_thread = pending->second;
   }
-  auto made = plan_for(input_shapes, assignment_, options_.fusion);
+  if (of_another_thread.valid()) return of_another_thread.get();
+  std::shared_ptr<const Plan> made;
+  std::exception_ptr failure;
+  try {
+    made = plan_for(input_shapes, assignment_, options_.fusion);
+    promise.set_value(made);
+  } catch (...) {
+    failure = std::current_exception();
+    promise.set_exception(failure);
+  }
   const std::lock_guard lock(mutex_);
-  plans_.put(input_shapes, std::move(made));
-  return plans_.find(input_shapes);
+  pending_.erase(input_shapes);
+  if (failure) std::rethrow_exception(failure);
+  plans_.put(input_shapes, made);
+  return made;
 }
 
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {

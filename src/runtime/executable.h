@@ -1,6 +1,7 @@
 // A network with its assignment, runnable for any input shapes: plans are made per shapes and kept.
 #pragma once
 
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,7 +27,7 @@ class Executable {
   /// Physical types in and out.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
 
-  /// The plan for these input shapes; made if need be.
+  /// The plan for these input shapes; made if need be, by one thread while others that ask for it wait.
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes);
   /// A plan for another assignment; shares weights and specializations. Not kept.
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
@@ -50,6 +51,7 @@ class Executable {
   std::map<std::tuple<LayerId, Precision, std::string>, std::unique_ptr<Executable>> bodies_;
   RecentlyUsed<std::shared_ptr<const Specialization>> specializations_{32};
   RecentlyUsed<std::shared_ptr<const Plan>> plans_{16};
+  std::map<std::vector<Shape>, std::shared_future<std::shared_ptr<const Plan>>> pending_;
 };
 
 /// Warns, naming the layer, where the weights of one layer alone are more than the limit: they are held while it runs.
