@@ -41,6 +41,7 @@ class IndexCheck final : public Kernel {
 
 void Lowering::lower(const LayerKernel& kernel) {
   current_ = kernel.layer;
+  if (lower_recurrent(kernel)) return;
   const Layer& l = layer(kernel.layer);
   bool settled = !kernel.open && l.has_one_output();
   bool on_host = true;  // Of integers that are on the host nothing goes to the device and back.
