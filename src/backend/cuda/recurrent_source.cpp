@@ -19,31 +19,31 @@ struct Part {
   std::int64_t first = 0, gates = 1;  ///< In the operator's order.
   const char* state = "0.0f";         ///< An element that is there before the sums, and
   const char* other = "0.0f";         ///< another one.
-  const char* cell = "";              ///< Statements that compute; total(g): all that is added up for a gate.
+  const char* cell = "";              ///< Statements that compute; sum[o][g]: all that is added up for a gate.
   bool last = true;                   ///< Gives h(t).
 };
 
 constexpr const char* kLstm = R"(
-    const float in = sigmoid(limited(total(0) + peep(0, state)));
-    const float forget = INPUT_FORGET ? 1.0f - in : sigmoid(limited(total(2) + peep(2, state)));
-    const float c = forget * state + in * tanhf(limited(total(3)));
+    const float in = sigmoid(limited(sum[o][0] + peep(0, state)));
+    const float forget = INPUT_FORGET ? 1.0f - in : sigmoid(limited(sum[o][2] + peep(2, state)));
+    const float c = forget * state + in * tanhf(limited(sum[o][3]));
     cell[at] = c;
-    const float value = sigmoid(limited(total(1) + peep(1, c))) * tanhf(c);
+    const float value = sigmoid(limited(sum[o][1] + peep(1, c))) * tanhf(c);
 )";
 constexpr const char* kRnn = R"(
-    const float value = RELU ? do_relu(limited(total(0))) : tanhf(limited(total(0)));
+    const float value = RELU ? do_relu(limited(sum[o][0])) : tanhf(limited(sum[o][0]));
 )";
 constexpr const char* kLinearGru = R"(
-    const float update = sigmoid(limited(total(0))), reset = sigmoid(limited(total(1)));
-    const float candidate = tanhf(limited(from_input[o][2] + (sum[o][2] + candidate_bias) * reset + bias[2]));
+    const float update = sigmoid(limited(sum[o][0])), reset = sigmoid(limited(sum[o][1]));
+    const float candidate = tanhf(limited(other + sum[o][2] * reset));
     const float value = (1.0f - update) * candidate + update * state;
 )";
 constexpr const char* kGruGates = R"(
-    gate[at] = sigmoid(limited(total(0)));
-    scaled[at] = sigmoid(limited(total(1))) * state;
+    gate[at] = sigmoid(limited(sum[o][0]));
+    scaled[at] = sigmoid(limited(sum[o][1])) * state;
 )";
 constexpr const char* kGruCandidate = R"(
-    const float value = (1.0f - other) * tanhf(limited(total(0))) + other * state;
+    const float value = (1.0f - other) * tanhf(limited(sum[o][0])) + other * state;
 )";
 
 std::vector<Part> parts_of(const ops::RecurrentForm& form) {
@@ -53,13 +53,13 @@ std::vector<Part> parts_of(const ops::RecurrentForm& form) {
     case RecurrentCell::kRnn:
       return {{0, 1, "0.0f", "0.0f", kRnn}};
     case RecurrentCell::kGru:
-      if (form.linear_before_reset) return {{0, 3, "hidden[at]", "0.0f", kLinearGru}};
+      if (form.linear_before_reset) return {{0, 3, "hidden[at]", "", kLinearGru}};
       return {{0, 2, "hidden[at]", "0.0f", kGruGates, false}, {2, 1, "before[at]", "gate[at]", kGruCandidate}};
   }
   return {};
 }
 
-constexpr const char* kSums = R"(
+constexpr const char* kIndices = R"(
   constexpr int VECTOR = 16 / sizeof(Weight), CHUNKS = WIDTH / VECTOR;
   constexpr int HELD = ROWS > LANES ? ROWS / LANES : 1, SHARE = ROWS < LANES ? LANES / ROWS : 1;
   const int lane = threadIdx.x % LANES, place = blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
@@ -70,42 +70,65 @@ constexpr const char* kSums = R"(
   auto limited = [&](float a) -> float { return CLIP > 0.0f ? clamp(a, -CLIP, CLIP) : a; };
 )";
 
-// Loads that wait for nothing come before the products.
+// A step takes little longer than a load, so that loads are waited for all at once: none may move behind __syncwarp(),
+// and a single block per multiprocessor leaves the compiler the registers for that.
 constexpr const char* kProducts = R"(
-  float from_input[HELD][GATES], states[HELD], others[HELD];
+  float added[HELD][GATES], states[HELD], others[HELD];
 #pragma unroll
   for (int o = 0; o < HELD; ++o) {
-#pragma unroll
-    for (int g = 0; g < GATES; ++g) from_input[o][g] = x[sequence(own + o) * SUM_STRIDE + (FIRST + g) * HIDDEN + unit];
+    const float* const from_input = x + sequence(own + o) * SUM_STRIDE + unit;
     const i64 at = state_at(own + o) + unit;
+#pragma unroll
+    for (int g = 0; g < GATES; ++g) added[o][g] = added_of(from_input, g);
     states[o] = state_of(at);
-    others[o] = other_of(at);
+    others[o] = other_of(from_input, at);
   }
-  const u8* const r = r_ + ((direction * (i64)ALL + FIRST) * HIDDEN + unit) * (WIDTH * (i64)sizeof(Weight));
-  float sum[ROWS][GATES] = {};
+  const u8* const weights = r_ + ((direction * (i64)ALL + FIRST) * HIDDEN + unit) * (WIDTH * (i64)sizeof(Weight));
+  // What is added to the products goes into the sums of one lane: at once where it is waited for with all else.
+  constexpr bool ONCE = CHUNKS <= LANES * PARTS;
+  auto first_sum = [&](int i, int g) -> float {
+    return lane == i / HELD * SHARE ? added[i % HELD][g] + bias[g] : 0.0f;
+  };
+  float sum[ROWS][GATES];
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+    for (int g = 0; g < GATES; ++g) sum[i][g] = ONCE ? first_sum(i, g) : 0.0f;
   for (int begin = lane; begin < CHUNKS + lane; begin += LANES * PARTS) {
     auto there = [&](int p) -> bool { return CHUNKS % (LANES * PARTS) == 0 || begin + p * LANES < CHUNKS; };
     u32 words[PARTS][GATES][4];
+    float h[PARTS][ROWS][VECTOR];
 #pragma unroll
     for (int p = 0; p < PARTS; ++p)
-      if (there(p))
+      if (there(p)) {
+        const int chunk = begin + p * LANES;
 #pragma unroll
         for (int g = 0; g < GATES; ++g)
-          fetch<16, 16>(r + g * (HIDDEN * (i64)WIDTH * (i64)sizeof(Weight)) + (begin + p * LANES) * 16, words[p][g]);
+          fetch<16, 16>(weights + g * (HIDDEN * (i64)WIDTH * (i64)sizeof(Weight)) + chunk * 16, words[p][g]);
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i)
+          load<float, VECTOR, 16>((const u8*)(hidden + state_at(first + i) + chunk * VECTOR), h[p][i]);
+      }
+    __syncwarp();
 #pragma unroll
     for (int p = 0; p < PARTS; ++p)
       if (there(p))
 #pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-          float h[VECTOR];
-          load<float, VECTOR, 16>((const u8*)(hidden + state_at(first + i) + (begin + p * LANES) * VECTOR), h);
+        for (int e = 0; e < VECTOR; ++e)
 #pragma unroll
-          for (int e = 0; e < VECTOR; ++e)
+          for (int g = 0; g < GATES; ++g)
 #pragma unroll
-            for (int g = 0; g < GATES; ++g)
-              sum[i][g] = fmaf(Element<Weight>::value(pick<sizeof(Weight)>(words[p][g], e)), h[e], sum[i][g]);
-        }
+            for (int i = 0; i < ROWS; ++i)
+              sum[i][g] = fmaf(Element<Weight>::value(pick<sizeof(Weight)>(words[p][g], e)), h[p][i][e], sum[i][g]);
   }
+  if (!ONCE)
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+      for (int g = 0; g < GATES; ++g) sum[i][g] += first_sum(i, g);
+  // Its own value again, so that the compiler does not load it just before the end, when everything would wait for it.
+#pragma unroll
+  for (int o = 0; o < HELD; ++o) states[o] = __shfl_xor_sync(~0u, states[o], 0);
   // Halves the sequences of a lane while it has several.
   int count = ROWS;
 #pragma unroll
@@ -127,18 +150,17 @@ constexpr const char* kProducts = R"(
     if (place >= HIDDEN || lane % SHARE != 0 || own + o >= BATCH) continue;
     const i64 at = state_at(own + o) + unit;
     const float state = states[o], other = others[o];
-    auto total = [&](int g) -> float { return from_input[o][g] + sum[o][g] + bias[g]; };
 )";
 
 /// How the work is split. Units and sequences are independent of each other.
 struct Split {
   std::int64_t rows = 1;   ///< Sequences whose sums a thread adds up: what it reads of R is read for all of them.
   std::int64_t lanes = 1;  ///< Per unit; a power of 2.
-  std::int64_t parts = 1;  ///< Words of R per gate that a thread waits for at once.
+  std::int64_t parts = 1;  ///< Words of R per gate that a thread waits for at once, with the states they meet.
   std::int64_t threads = 32;
 };
 
-Split split_of(const RecurrentStepSpec& spec, std::int64_t gates) {
+Split split_of(const RecurrentStepSpec& spec) {
   const ops::RecurrentSizes& s = spec.form.sizes;
   constexpr std::int64_t kBusyThreads = 128 * 8 * 32;  // Eight warps for each of 128 multiprocessors.
   const auto chunks = recurrent_width(s.hidden) * static_cast<std::int64_t>(size_of(spec.weights)) / 16;
@@ -149,103 +171,94 @@ Split split_of(const RecurrentStepSpec& spec, std::int64_t gates) {
       std::min<std::int64_t>(32, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(chunks))));
   // Fewer lanes read less of the state and exchange less, where there is enough to do.
   while (split.rows > 1 && split.lanes > 8 && units * split.lanes / 2 >= kBusyThreads) split.lanes /= 2;
-  split.parts = std::min((chunks + split.lanes - 1) / split.lanes,
-                         split.rows == 1 ? (gates > 2 ? std::int64_t{4} : std::int64_t{8}) : std::int64_t{2});
+  split.parts = std::min((chunks + split.lanes - 1) / split.lanes, std::max<std::int64_t>(1, 4 / split.rows));
   split.threads = 256;
   while (split.threads > 64 && units * split.lanes < 128 * split.threads) split.threads /= 2;
   return split;
 }
 
+/// The arguments of a kernel, and statements that name what they point to.
+struct Arguments {
+  std::string list, names;
+
+  void add(const char* type, const std::string& name) {
+    const bool writes = std::string_view(type) == "float";
+    list += fmt::format("{}{}u8* {}_", list.empty() ? "" : ", ", writes ? "" : "const ", name);
+    names += fmt::format("  {}* const {} = ({}*){}_;\n", type, name, type, name);
+  }
+  void reads(const std::string& name) { add("const float", name); }
+  void writes(const std::string& name) { add("float", name); }
+};
+
 KernelSource source_of(const RecurrentStepSpec& spec, const Part& part) {
   const ops::RecurrentForm& form = spec.form;
   const ops::RecurrentSizes& s = form.sizes;
-  const Split split = split_of(spec, part.gates);
-  const bool is_lstm = form.cell == RecurrentCell::kLstm, two = s.directions == 2, candidate = part.first > 0;
-  std::string arguments;
-  const auto reads = [&](const std::string& name) {
-    arguments += fmt::format("{}const u8* __restrict__ {}", arguments.empty() ? "" : ", ", name);
+  const Split split = split_of(spec);
+  const bool is_lstm = form.cell == RecurrentCell::kLstm, linear = form.linear_before_reset, two = s.directions == 2;
+  const auto of_direction = [&](const char* name) {
+    return two ? fmt::format("(direction == 0 ? {}0_ : {}1_)", name, name) : fmt::format("{}0_", name);
   };
-  const auto writes = [&](const std::string& name) { arguments += fmt::format(", u8* __restrict__ {}", name); };
-  std::string names;
-  const auto states = [&](const char* type, const std::string& name) {
-    names += fmt::format("  {}* const {} = ({}*){}_;\n", type, name, type, name);
-  };
-  reads("x0_");
-  if (two) reads("x1_");
-  reads("r_");
-  reads("hidden_");
-  states("const float", "hidden");
-  std::string bias = fmt::format("  float bias[{}] = {{}};\n", part.gates);
-  if (spec.biased) {
-    reads("bias_");
-    for (std::int64_t g = 0; g < part.gates; ++g)
-      bias += fmt::format("  bias[{}] = ((const float*)bias_)[(direction * {}ll + {}) * HIDDEN + unit];\n", g,
-                          form.gates, part.first + g);
-  }
-  if (form.linear_before_reset) {
-    if (spec.biased) reads("candidate_bias_");
-    bias += fmt::format("  const float candidate_bias = {};\n",
-                        spec.biased ? "((const float*)candidate_bias_)[direction * (i64)HIDDEN + unit]" : "0.0f");
-  }
-  if (is_lstm) {
-    if (spec.peepholes) {
-      reads("peephole_");
-      bias += "  float peephole[3];\n#pragma unroll\n";
-      bias +=
-          "  for (int g = 0; g < 3; ++g) peephole[g] = ((const float*)peephole_)[(direction * 3ll + g) * HIDDEN + "
-          "unit];\n";
-    }
-    bias += fmt::format("  auto peep = [&](int g, float c) -> float {{ return {}; }};\n",
-                        spec.peepholes ? "peephole[g] * c" : "0.0f");
-  }
-  if (candidate) {
-    for (const char* name : {"before", "gate"}) {
-      reads(fmt::format("{}_", name));
-      states("const float", name);
-    }
-  }
-  if (part.last) {
-    writes("next_");
-    states("float", "next");
-    if (is_lstm) writes("cell_"), states("float", "cell");
-  } else {
-    for (const char* name : {"gate", "scaled"}) {
-      writes(fmt::format("{}_", name));
-      states("float", name);
-    }
-  }
+
+  Arguments arguments;
+  arguments.reads("x0");
+  if (two) arguments.reads("x1");
+  arguments.reads("r");
+  arguments.reads("hidden");
+  if (spec.biased) arguments.reads("biases");
+  if (spec.biased && linear) arguments.reads("candidate_biases");
+  if (spec.peepholes) arguments.reads("peepholes");
+  if (part.first > 0)
+    for (const char* name : {"before", "gate"}) arguments.reads(name);
+  if (part.last)
+    arguments.writes("next");
+  else
+    for (const char* name : {"gate", "scaled"}) arguments.writes(name);
+  if (is_lstm) arguments.writes("cell");
   std::string end = part.last ? "    next[at] = value;\n" : "";
   if (part.last && spec.y) {
-    writes("y0_");
-    if (two) writes("y1_");
+    arguments.writes("y0");
+    if (two) arguments.writes("y1");
     end += fmt::format("    store_one<{}>({} + (sequence(own + o) * {}ll + unit) * {}ll, {});\n",
-                       type_code(spec.y->type), two ? "(direction == 0 ? y0_ : y1_)" : "y0_", spec.y->stride,
-                       size_of(spec.y->type), rounded_code(spec.y->rounding, "value", spec.y->type));
+                       type_code(spec.y->type), of_direction("y"), spec.y->stride, size_of(spec.y->type),
+                       rounded_code(spec.y->rounding, "value", spec.y->type));
   }
 
-  std::string text = fmt::format(
-      "\nextern \"C\" __global__ __launch_bounds__({}) void kernel({}) {{\n"
-      "  typedef {} Weight;\n"
-      "  constexpr int HIDDEN = {}, WIDTH = {}, BATCH = {}, ALL = {}, FIRST = {}, GATES = {};\n"
-      "  constexpr int ROWS = {}, LANES = {}, PARTS = {}, THREADS = {};\n"
-      "  constexpr i64 SUM_STRIDE = {}ll;\n"
-      "  constexpr float CLIP = {};\n"
-      "  constexpr bool RELU = {}, INPUT_FORGET = {};\n",
-      split.threads, arguments, type_code(spec.weights), s.hidden, recurrent_width(s.hidden), s.batch, form.gates,
-      part.first, part.gates, split.rows, split.lanes, split.parts, split.threads, spec.sum_stride, literal(form.clip),
-      form.relu, form.input_forget);
-  text += kSums + names + bias;
-  text += fmt::format(
+  // The candidate of a linear GRU adds Rb before its product is scaled, W x and Wb behind it.
+  const auto bias = [&](std::int64_t row) {
+    return spec.biased ? fmt::format("biases[(direction * (i64)ALL + {}) * HIDDEN + unit]", row) : std::string("0.0f");
+  };
+  std::string parameters = fmt::format("  float bias[{}];\n", part.gates);
+  for (std::int64_t g = 0; g < part.gates; ++g)
+    parameters += fmt::format(
+        "  bias[{}] = {};\n", g,
+        linear && spec.biased && g == 2 ? "candidate_biases[direction * (i64)HIDDEN + unit]" : bias(part.first + g));
+  const std::string added = "from_input[(FIRST + g) * HIDDEN]";
+  parameters += fmt::format(
       "  const float* const x = (const float*){};\n"
+      "  auto added_of = [&](const float* from_input, int g) -> float {{ return {}; }};\n"
       "  auto state_of = [&](i64 at) -> float {{ return {}; }};\n"
-      "  auto other_of = [&](i64 at) -> float {{ return {}; }};\n",
-      two ? "(direction == 0 ? x0_ : x1_)" : "x0_", part.state, part.other);
-  text += kProducts;
-  text += part.cell + end + "  }\n}\n";
+      "  auto other_of = [&](const float* from_input, i64 at) -> float {{ return {}; }};\n",
+      of_direction("x"), linear ? "g < 2 ? " + added + " : 0.0f" : added, part.state,
+      linear ? "from_input[2 * HIDDEN] + " + bias(2) : part.other);
+  if (is_lstm)
+    parameters += fmt::format("  auto peep = [&](int g, float c) -> float {{ return {}; }};\n",
+                              spec.peepholes ? "peepholes[(direction * 3ll + g) * HIDDEN + unit] * c" : "0.0f");
 
-  const std::int64_t units = split.threads / split.lanes;
   KernelSource result;
-  result.source = prelude() + text;
+  result.source = prelude() +
+                  fmt::format(
+                      "\nextern \"C\" __global__ __launch_bounds__({}, 1) void kernel({}) {{\n"
+                      "  typedef {} Weight;\n"
+                      "  constexpr int HIDDEN = {}, WIDTH = {}, BATCH = {}, ALL = {}, FIRST = {}, GATES = {};\n"
+                      "  constexpr int ROWS = {}, LANES = {}, PARTS = {}, THREADS = {};\n"
+                      "  constexpr i64 SUM_STRIDE = {}ll;\n"
+                      "  constexpr float CLIP = {};\n"
+                      "  constexpr bool RELU = {}, INPUT_FORGET = {};\n",
+                      split.threads, arguments.list, type_code(spec.weights), s.hidden, recurrent_width(s.hidden),
+                      s.batch, form.gates, part.first, part.gates, split.rows, split.lanes, split.parts, split.threads,
+                      spec.sum_stride, literal(form.clip), form.relu, form.input_forget) +
+                  kIndices + arguments.names + parameters + kProducts + part.cell + end + "  }\n}\n";
+  const std::int64_t units = split.threads / split.lanes;
   result.grid = {static_cast<unsigned>((s.hidden + units - 1) / units), static_cast<unsigned>(s.directions),
                  static_cast<unsigned>((s.batch + split.rows - 1) / split.rows)};
   result.block = static_cast<unsigned>(split.threads);
