@@ -133,6 +133,8 @@ TEST(CudaSource, MovementCompiles) {
   kernels.push_back(gather_source(table, ids, {DataType::kFloat32, shape, {8192, 128, 1}}, 0));
   kernels.push_back(where_source({DataType::kBool, shape, {0, 128, 1}}, {DataType::kFloat16, shape, {8192, 128, 1}},
                                  {DataType::kFloat32, shape, {0, 0, 0}}, {DataType::kFloat16, shape, {8192, 128, 1}}));
+  kernels.push_back(resample_source(image, {DataType::kFloat16, {2, 64, 64, 96}, {393216, 6144, 96, 1}},
+                                    {{2, 2}, {3, 4}}, Rounding::kBF16, Rounding::kF16));
   for (bool average : {false, true})
     kernels.push_back(pool_source(image, half, {average, true, {3, 3}, {2, 2}, {1, 1}, {1, 1}}, {1, 1}, Rounding::kF16,
                                   Rounding::kF16));

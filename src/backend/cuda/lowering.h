@@ -266,6 +266,8 @@ class Lowering {
   bool lower_view(const LayerKernel& kernel);
   /// Resize that repeats whole elements: a view of them.
   bool lower_repeats(const LayerKernel& kernel);
+  /// Resize in modes linear and cubic.
+  bool lower_resample(const LayerKernel& kernel);
   bool lower_traced(const LayerKernel& kernel);
   bool lower_concat(const LayerKernel& kernel);
   bool lower_gather(const LayerKernel& kernel);
