@@ -65,14 +65,16 @@ check() {  # check NAME COMMAND...
 check "tests of the engine" env ULPSCOPE_TEST_BACKEND=cuda "$bin/engine_tests" --gtest_brief=1 \
   "--gtest_filter=RandomNetworks.*:Engine.*:Fusion.*:Int8*:*SpecialValues*-*Threads*"
 check "convolutions" "$bin/convolution_check"
-attention=$(mktemp -d)
-trap 'rm -rf "$attention"' EXIT
-check "networks of attention" "$python" tests/gpu/make_attention.py "$attention"
-check "attention" "$python" tests/gpu/check_models.py "$bin/ulpscope" "$attention"/*.onnx
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+for kind in attention recurrent; do
+  check "$kind networks" "$python" "tests/gpu/make_$kind.py" "$made/$kind"
+  check "$kind networks against the CPU" "$python" tests/gpu/check_models.py "$bin/ulpscope" "$made/$kind"/*.onnx
+done
 check "whole networks" "$python" tests/gpu/check_models.py "$bin/ulpscope" tests/truth/*.onnx ${models[@]+"${models[@]}"}
 
 if [ ${#failed[@]} -gt 0 ]; then
   say "FAILED: $(printf '%s, ' "${failed[@]}" | sed 's/, $//')"
   exit 1
 fi
-say "passed: tests of the engine, convolutions, attention, whole networks"
+say "passed: tests of the engine, convolutions, attention, recurrent layers, whole networks"

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "graph/network.h"
 
@@ -55,6 +57,19 @@ bool is_spatial_mean(const Layer& layer, std::int64_t rank, int row_dims);
 /// A nearest-neighbor resize of (n, c, h, w) by whole factors in which every element is repeated. `scales`: elements
 /// of that input where known; null: unknown; an absent input counts as known.
 bool repeats_whole_elements(const Layer& layer, const Shape& input, const Shape& output, const Tensor* scales);
+
+/// One axis of Resize: position `at` of the output is the sum over k of weight[at, k] times position index[at, k] of
+/// the input, in the order of k; weights of 0 do not count.
+struct ResampledAxis {
+  std::int64_t axis = 0, taps = 1;
+  Tensor index;   ///< int32 [output, taps].
+  Tensor weight;  ///< float32, likewise.
+};
+/// Resize and Upsample in modes linear and cubic, of floats: the sums of the last axis first, all in float32. Without
+/// axes that stay as they are. `values`: per input, null where it is not known. Nothing for nearest, for parameters
+/// that are not known, and for regions that reach out of the input.
+std::optional<std::vector<ResampledAxis>> resampled_axes(const Layer& layer, const Shape& input,
+                                                         std::span<const Tensor* const> values);
 
 /// Parameters after input 0 are one value per channel (dimension 1), not broadcast from the right.
 bool has_channel_parameters(const Layer& layer);

@@ -268,6 +268,32 @@ TEST(CudaLowering, Movement) {
   expect_same(nets.all());
 }
 
+TEST(CudaLowering, Resize) {
+  Nets nets;
+  Net& n = nets.net("resize");
+  const auto x = n.input("x", {2, 3, 5, 4}), z = n.input("z", {3, 7});
+  const auto last = n.add("Transpose", {n.add("Relu", {n.add("Transpose", {x}, {A("perm", Ints{0, 2, 3, 1})})})},
+                          {A("perm", Ints{0, 3, 1, 2})});
+  const auto resized = [&](const std::string& of, std::vector<float> scales, const Ints& sizes,
+                           const std::vector<A>& attributes) {
+    const auto count = static_cast<std::int64_t>(scales.size());
+    const auto by = scales.empty() ? "" : n.weight(Tensor::of<float>({count}, std::span<const float>(scales)));
+    n.output(n.add("Resize", {of, "", by, sizes.empty() ? "" : n.integers(sizes)}, attributes, 19));
+  };
+  for (const char* mode : {"linear", "cubic"}) {
+    for (const char* coordinates :
+         {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric"})
+      resized(x, {1, 1, 2, 1.5f}, {}, {A("mode", mode), A("coordinate_transformation_mode", coordinates)});
+    resized(last, {}, {2, 3, 9, 2}, {A("mode", mode)});
+    resized(x, {}, {1, 3, 2, 3}, {A("mode", mode), A("antialias", 1)});
+    resized(x, {0.7f, 2.5f}, {}, {A("mode", mode), A("axes", Ints{3, 1}), A("exclude_outside", 1)});
+    resized(z, {1, 3}, {}, {A("mode", mode)});
+  }
+  n.output(n.add("Relu",
+                 {n.add("Upsample", {x, n.weight(Tensor::of<float>({4}, {1, 1, 3, 2}))}, {A("mode", "linear")}, 9)}));
+  expect_same(nets.all());
+}
+
 TEST(CudaLowering, Blocks) {
   Nets nets;
   for (const int fused : {0, 1}) {

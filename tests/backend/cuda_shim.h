@@ -45,7 +45,7 @@ static float __ull2float_rz(unsigned long long x) { const float y = (float)x; re
 #define __device__
 #define __global__
 #define __forceinline__ inline
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __shared__ static
 
 namespace fibers {
@@ -102,6 +102,7 @@ static void run_block() {
 }
 }  // namespace fibers
 static void __syncthreads() { fibers::wait(fibers::kBarrier); }
+static void __syncwarp() { fibers::wait(fibers::kShuffle); }
 static float __shfl_xor_sync(unsigned, float x, int distance) {
   const unsigned self = threadIdx.x, other = self ^ distance;
   float* slots = fibers::slots[fibers::all[self].shuffles++ % 2];

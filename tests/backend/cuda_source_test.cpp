@@ -7,6 +7,7 @@
 
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/nvrtc.h"
+#include "backend/cuda/recurrent_source.h"
 #include "backend/cuda_programs.h"
 #include "backend/cuda_shim.h"
 #include "ulpscope/error.h"
@@ -132,9 +133,36 @@ TEST(CudaSource, MovementCompiles) {
   kernels.push_back(gather_source(table, ids, {DataType::kFloat32, shape, {8192, 128, 1}}, 0));
   kernels.push_back(where_source({DataType::kBool, shape, {0, 128, 1}}, {DataType::kFloat16, shape, {8192, 128, 1}},
                                  {DataType::kFloat32, shape, {0, 0, 0}}, {DataType::kFloat16, shape, {8192, 128, 1}}));
+  kernels.push_back(resample_source(image, {DataType::kFloat16, {2, 64, 64, 96}, {393216, 6144, 96, 1}},
+                                    {{2, 2}, {3, 4}}, Rounding::kBF16, Rounding::kF16));
   for (bool average : {false, true})
     kernels.push_back(pool_source(image, half, {average, true, {3, 3}, {2, 2}, {1, 1}, {1, 1}}, {1, 1}, Rounding::kF16,
                                   Rounding::kF16));
+  for (const char* architecture : {"sm_80", "sm_90", "sm_120"})
+    EXPECT_EQ(complaint(kernels, architecture == std::string_view("sm_90") ? kernels.size() : kernels.size() / 3,
+                        architecture),
+              "");
+}
+
+TEST(CudaSource, RecurrentStepsCompile) {
+  if (const std::string reason = missing_nvrtc(); !reason.empty()) GTEST_SKIP() << reason;
+  std::vector<KernelSource> kernels;
+  using ops::RecurrentCell;
+  for (const DataType type : {DataType::kFloat16, DataType::kBFloat16, DataType::kFloat32})
+    for (const auto& [cell, gates] :
+         {std::pair{RecurrentCell::kLstm, 4}, {RecurrentCell::kGru, 3}, {RecurrentCell::kRnn, 1}})
+      for (const std::int64_t batch : {1, 3, 64}) {
+        RecurrentStepSpec spec;
+        spec.form = {.cell = cell, .gates = gates, .sizes = {.seq = 7, .batch = batch, .hidden = 512, .directions = 2}};
+        spec.form.linear_before_reset = cell == RecurrentCell::kGru && batch == 1;
+        spec.form.clip = batch == 3 ? 2.0f : 0.0f;
+        spec.weights = type;
+        spec.biased = batch != 3;
+        spec.peepholes = cell == RecurrentCell::kLstm && batch == 3;
+        spec.sum_stride = 1024 * gates;
+        if (batch != 3) spec.y = {type, rounding_of(type), 1024};
+        for (KernelSource& source : recurrent_sources(spec)) kernels.push_back(std::move(source));
+      }
   for (const char* architecture : {"sm_80", "sm_90", "sm_120"})
     EXPECT_EQ(complaint(kernels, architecture == std::string_view("sm_90") ? kernels.size() : kernels.size() / 3,
                         architecture),

@@ -46,6 +46,11 @@ void Comparison::add(const std::string& name, const Network& network, const std:
   }
 }
 
+std::int64_t Comparison::host_steps() const {
+  return std::ranges::count_if(cases_.back()->plan->steps().steps,
+                               [](const Step& step) { return std::holds_alternative<HostStep>(step.work); });
+}
+
 bool Comparison::run() {
   std::printf("%zu networks, %zu kernels\n", cases_.size(), bank_.size());
   const std::string compiler = shim::compiler();

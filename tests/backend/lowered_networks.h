@@ -48,6 +48,7 @@ class Net {
     Attribute(const char* n, double v) : set([n, v](Layer& l) { l.attributes.set(n, static_cast<float>(v)); }) {}
     Attribute(const char* n, const char* v) : set([n, v](Layer& l) { l.attributes.set(n, std::string(v)); }) {}
     Attribute(const char* n, std::vector<std::int64_t> v) : set([n, v](Layer& l) { l.attributes.set(n, v); }) {}
+    Attribute(const char* n, std::vector<std::string> v) : set([n, v](Layer& l) { l.attributes.set(n, v); }) {}
     std::function<void(Layer&)> set;
   };
   /// One output, whose name comes back.
@@ -61,9 +62,15 @@ class Net {
   /// Several outputs.
   std::vector<std::string> add_many(const std::string& op, const std::vector<std::string>& inputs, std::size_t outputs,
                                     const std::vector<Attribute>& attributes = {}, int opset = 17) {
+    return add_wanted(op, inputs, std::vector<bool>(outputs, true), attributes, opset);
+  }
+  /// Those of its outputs; the others are absent, and their names empty.
+  std::vector<std::string> add_wanted(const std::string& op, const std::vector<std::string>& inputs,
+                                      const std::vector<bool>& wanted, const std::vector<Attribute>& attributes = {},
+                                      int opset = 17) {
     const std::string name = fmt::format("{}{}", op, count_++);
     std::vector<std::string> names;
-    for (std::size_t i = 0; i < outputs; ++i) names.push_back(fmt::format("{}_out{}", name, i));
+    for (std::size_t i = 0; i < wanted.size(); ++i) names.push_back(wanted[i] ? fmt::format("{}_out{}", name, i) : "");
     Layer& layer = builder_.layer(op, inputs, names, name, opset);
     for (const Attribute& attribute : attributes) attribute.set(layer);
     return names;
@@ -109,6 +116,8 @@ class Comparison {
   bool run();
   /// Of what was added last.
   const Schedule& schedule() const { return *last_; }
+  /// How many layers of it run on the host.
+  std::int64_t host_steps() const;
 
  private:
   struct Case;

@@ -76,7 +76,10 @@ void CudaPlan::compile_kernels() {
   Device& device = Device::get();
   device.compile(sources);
   for (Step& step : made_.steps)
-    if (auto* kernel = std::get_if<KernelStep>(&step.work)) kernel->function = device.function(kernel->source);
+    if (auto* kernel = std::get_if<KernelStep>(&step.work)) {
+      kernel->function = device.function(kernel->source);
+      kernel->source.source = {};  // Layers over time have thousands of the same.
+    }
 }
 
 void CudaPlan::choose_algorithms() {

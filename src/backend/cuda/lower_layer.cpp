@@ -41,6 +41,7 @@ class IndexCheck final : public Kernel {
 
 void Lowering::lower(const LayerKernel& kernel) {
   current_ = kernel.layer;
+  if (lower_recurrent(kernel)) return;
   const Layer& l = layer(kernel.layer);
   bool settled = !kernel.open && l.has_one_output();
   bool on_host = true;  // Of integers that are on the host nothing goes to the device and back.
@@ -55,8 +56,8 @@ void Lowering::lower(const LayerKernel& kernel) {
   }
   const bool several = !kernel.open && !on_host && l.op->moves_values;  // Split.
   if (settled && !on_host && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
-      (lower_view(kernel) || lower_repeats(kernel) || lower_concat(kernel) || lower_cast(kernel) ||
-       lower_where(kernel) || lower_pool(kernel) || lower_rows(kernel) || lower_gather(kernel)))
+      (lower_view(kernel) || lower_repeats(kernel) || lower_resample(kernel) || lower_concat(kernel) ||
+       lower_cast(kernel) || lower_where(kernel) || lower_pool(kernel) || lower_rows(kernel) || lower_gather(kernel)))
     return;
   if ((settled || several) && !on_host && lower_traced(kernel)) return;
   lower_host(kernel);
@@ -110,6 +111,33 @@ bool Lowering::lower_repeats(const LayerKernel& kernel) {
   const Shape dims{input[0], input[1], input[2], output[2] / input[2], input[3], output[3] / input[3]};
   view.strides = {view.strides[0], view.strides[1], view.strides[2], 0, view.strides[3], 0};
   place(kernel.outputs[0].tensor, std::move(view), dims);
+  return true;
+}
+
+bool Lowering::lower_resample(const LayerKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const TensorId x = l.inputs[0];
+  if (!ops::is_resize(l) || spec_.is_constant(x) || !spec_.is_held_as_float(x) || kernel.operands[0].integers ||
+      kernel.outputs[0].exact)
+    return false;
+  std::vector<const Tensor*> values;
+  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
+  const auto axes = ops::resampled_axes(l, shape(x), values);
+  if (!axes || axes->empty()) return false;
+  const View from = device_view(kernel.operands[0]);
+  std::vector<Pointer> reads{pointer(from)};
+  std::vector<ResampledDimension> dimensions;
+  for (const ops::ResampledAxis& a : *axes) {
+    dimensions.push_back({static_cast<std::size_t>(a.axis), a.taps});
+    for (const Tensor* table : {&a.index, &a.weight})
+      reads.push_back(pointer(constant_view(*table, content_key(*table), table->type())));
+  }
+  const Shape& output = shape(l.outputs[0]);
+  const View to = define(kernel.outputs[0], strides_in_order_of(shape(x), from.strides, output));
+  add(KernelStep{resample_source({from.type, shape(x), from.strides}, {to.type, output, to.strides}, dimensions,
+                                 kernel.operands[0].rounding, kernel.outputs[0].rounding),
+                 std::move(reads),
+                 {pointer(to)}});
   return true;
 }
 

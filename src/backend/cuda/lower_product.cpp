@@ -204,8 +204,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
 Lowering::Weights Lowering::product_weights(const ProductKernel& kernel, const MatrixShape& matrices) {
   const Operand& b = kernel.operands[1];
   Weights result;
-  result.key = fmt::format("{}|{}|{}|k innermost", constants_.key(b.tensor), static_cast<int>(b.first),
-                           static_cast<int>(b.rounding));
+  result.key = constant_key(b) + "|k innermost";
   ConstantSource values = constants_.source(b);
   if (kernel.integers) {
     const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);

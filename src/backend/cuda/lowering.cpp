@@ -193,10 +193,13 @@ std::string Lowering::content_key(const Tensor& tensor) {
   return hash_of({static_cast<const char*>(tensor.raw()), tensor.bytes()});
 }
 
+std::string Lowering::constant_key(const Operand& operand) const {
+  return fmt::format("{}|{}|{}", constants_.key(operand.tensor), static_cast<int>(operand.first),
+                     static_cast<int>(operand.rounding));
+}
+
 View Lowering::constant_view(const Operand& operand, DataType type) {
-  const std::string key = fmt::format("{}|{}|{}", constants_.key(operand.tensor), static_cast<int>(operand.first),
-                                      static_cast<int>(operand.rounding));
-  return constant_view(constants_.get(operand), key, type);
+  return constant_view(constants_.get(operand), constant_key(operand), type);
 }
 
 // --- Reading

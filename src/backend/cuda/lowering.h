@@ -15,6 +15,7 @@
 #include "backend/cuda/view.h"
 #include "backend/prepared_constants.h"
 #include "backend/product_form.h"
+#include "ops/recurrent/form.h"
 
 namespace ulpscope::cuda {
 
@@ -110,6 +111,8 @@ class Lowering {
   int host_value(const Operand& operand);
   View constant_view(const Tensor& value, const std::string& key, DataType type);
   View constant_view(const Operand& operand, DataType type);
+  /// Names a constant operand with its roundings.
+  std::string constant_key(const Operand& operand) const;
   /// Elements that are made when nobody has them; float32, become `type`.
   View constant_memory(const std::string& key, DataType type, const ConstantSource& values);
   /// Names a tensor by its bytes.
@@ -252,11 +255,19 @@ class Lowering {
   void lower_parts(const Attention& attention);
   bool lower_attention(const Attention& attention, const ProductKernel& values);
 
+  // lower_recurrent.cpp
+  bool lower_recurrent(const LayerKernel& kernel);
+  /// W x as float32 [rows of X, columns]: those of all directions and gates, and some that nobody reads. No view where
+  /// cuBLASLt does not take it.
+  View input_sums(const LayerKernel& kernel, const ops::RecurrentForm& form, std::int64_t& columns);
+
   // lower_layer.cpp
   void lower(const LayerKernel& kernel);
   bool lower_view(const LayerKernel& kernel);
   /// Resize that repeats whole elements: a view of them.
   bool lower_repeats(const LayerKernel& kernel);
+  /// Resize in modes linear and cubic.
+  bool lower_resample(const LayerKernel& kernel);
   bool lower_traced(const LayerKernel& kernel);
   bool lower_concat(const LayerKernel& kernel);
   bool lower_gather(const LayerKernel& kernel);

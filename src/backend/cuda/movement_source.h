@@ -1,4 +1,4 @@
-// CUDA source of kernels that move, select and pool elements.
+// CUDA source of kernels that move, select, pool and resample elements.
 #pragma once
 
 #include <cstdint>
@@ -41,5 +41,15 @@ struct PoolWindow {
 /// input + `pads_end` (per spatial dimension), as ONNX Runtime does with ceil_mode.
 KernelSource pool_source(const StridedTensor& in, const StridedTensor& out, const PoolWindow& window,
                          const std::vector<std::int64_t>& pads_end, Rounding load, Rounding store);
+
+/// An axis along which elements of the output are weighted sums of `taps` elements of the input.
+struct ResampledDimension {
+  std::size_t dimension = 0;
+  std::int64_t taps = 1;
+};
+/// kernel(in, index and weight of each axis..., out): ops::ResampledAxis; tables are int32 and float32. Sums are in
+/// float32, those of the last axis first; nothing but elements that are loaded and the results is rounded.
+KernelSource resample_source(const StridedTensor& in, const StridedTensor& out,
+                             const std::vector<ResampledDimension>& axes, Rounding load, Rounding store);
 
 }  // namespace ulpscope::cuda

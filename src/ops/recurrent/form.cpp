@@ -82,4 +82,24 @@ std::optional<RecurrentForm> recurrent_form(const Layer& layer, const Shape& x, 
   return form;
 }
 
+Tensor summed_biases(const Tensor& biases, const RecurrentForm& form) {
+  const std::int64_t h = form.sizes.hidden, rows = form.gates * h;
+  Tensor sums(DataType::kFloat32, {form.sizes.directions, rows});
+  for (std::int64_t d = 0; d < form.sizes.directions; ++d)
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const float* of_input = biases.data<float>() + d * 2 * rows;
+      const bool separate = form.linear_before_reset && i >= 2 * h;
+      sums.data<float>()[d * rows + i] = separate ? of_input[i] : of_input[i] + of_input[rows + i];
+    }
+  return sums;
+}
+
+Tensor candidate_biases(const Tensor& biases, const RecurrentForm& form) {
+  const std::int64_t h = form.sizes.hidden, all = 2 * form.gates * h;
+  Tensor result(DataType::kFloat32, {form.sizes.directions, h});
+  for (std::int64_t d = 0; d < form.sizes.directions; ++d)
+    std::copy_n(biases.data<float>() + (d + 1) * all - h, h, result.data<float>() + d * h);
+  return result;
+}
+
 }  // namespace ulpscope::ops

@@ -57,4 +57,10 @@ struct RecurrentForm {
 /// Nothing for other layers, other activations, and where sequences of a batch may have lengths of their own.
 std::optional<RecurrentForm> recurrent_form(const Layer& layer, const Shape& x, const Shape& w, const Shape& r);
 
+/// Wb + Rb of B, float32 [directions, 2 * gates * hidden]: [directions, gates * hidden]. The candidate of a GRU with
+/// linear_before_reset has Wb alone: its Rb is scaled, too.
+Tensor summed_biases(const Tensor& biases, const RecurrentForm& form);
+/// Rb of the candidate of a GRU: [directions, hidden].
+Tensor candidate_biases(const Tensor& biases, const RecurrentForm& form);
+
 }  // namespace ulpscope::ops

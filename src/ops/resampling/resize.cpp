@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "ops/adjoint_linear.h"
 #include "ops/adjoint_values.h"
+#include "ops/forms.h"
 #include "ops/movement.h"
 
 namespace ulpscope::ops {
@@ -421,6 +422,40 @@ void adjoint_upsample(AdjointContext& ctx) {
 }
 
 }  // namespace
+
+std::optional<std::vector<ResampledAxis>> resampled_axes(const Layer& layer, const Shape& input,
+                                                         std::span<const Tensor* const> values) {
+  if (!is_resize(layer) || is_nearest_resize(layer)) return std::nullopt;
+  std::vector<InferContext::Input> inputs;
+  for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+    inputs.push_back({layer.inputs[i] != kNone});
+    if (i < values.size() && values[i] != nullptr) inputs[i].shape = &values[i]->shape(), inputs[i].value = values[i];
+  }
+  inputs[0].shape = &input;
+  const InferContext ctx(layer, inputs, {});
+  const bool upsample = layer.op->function == Function::kUpsample;
+  const ResampleOptions options = resample_options(layer, upsample || ctx.opset() < 11);
+  std::vector<ResampledAxis> result;
+  try {
+    for (const ResampleAxis& a : upsample ? upsample_axes(ctx, input, ctx.has_input(1) ? &ctx.value(1) : nullptr)
+                                          : cropped_plan(ctx, options)) {
+      const std::int64_t size = input[static_cast<std::size_t>(a.axis)];
+      if (is_untouched(options, a, size)) continue;
+      const Table table = make_table(options, a, size);
+      if (std::ranges::any_of(table.outside, [](std::uint8_t outside) { return outside != 0; })) return std::nullopt;
+      ResampledAxis& made = result.emplace_back();
+      made.axis = a.axis;
+      made.taps = table.taps;
+      made.index = Tensor(DataType::kInt32, {a.output, table.taps});
+      made.weight = Tensor(DataType::kFloat32, {a.output, table.taps});
+      std::ranges::copy(table.index, made.index.data<std::int32_t>());
+      std::ranges::copy(table.weight, made.weight.data<float>());
+    }
+  } catch (const NotKnownYet&) {
+    return std::nullopt;
+  }
+  return result;
+}
 
 OpTable resize() {
   return {
