@@ -17,7 +17,7 @@ struct MeasuredTactic {
 using MeasuredTactics = std::map<std::string, MeasuredTactic>;
 
 struct TimingCache {
-  std::string source;  ///< The file, for messages; it is not part of it.
+  std::string source;                                              ///< The file, for messages; it is not part of it.
   std::map<std::string, std::map<std::string, double>> estimated;  ///< Microseconds of groups, by target.
   /// By the device that was measured, with the versions of its driver and libraries.
   std::map<std::string, MeasuredTactics> measured;

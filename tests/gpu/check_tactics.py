@@ -108,8 +108,8 @@ class Check:
 
     def check_other_machines(self) -> None:
         self.refused("algorithms of another GPU", lambda replay: replay.update(device="NVIDIA A0"), "NVIDIA A0")
-        self.run("cpu", "--load-inputs", "inputs.json", "--backend", "cpu", "--save-tactics", "cpu.json")
-        for path, backend in (("cpu.json", "cuda"), ("t.json", "cpu")):
+        self.run("cpu", "--load-inputs", "inputs.json", "--backend", "cpu", "--save-tactics", "of_cpu.json")
+        for path, backend in (("of_cpu.json", "cuda"), ("t.json", "cpu")):
             said = self.run("refused", "--load-tactics", path, "--backend", backend, fails=True)
             holds = "[tactics]" in said and "'cpu'" in said and "'cuda'" in said
             self.say(holds, f"{path} with --backend {backend} is refused")
