@@ -45,7 +45,7 @@ TEST(Tactics, OfAnotherNetworkAreReported) {
 }
 
 TEST(Tactics, NeedTheirPrecisionEnabled) {
-  BuildOptions options;
+  BuildOptions options = tested_options();
   options.tactic_replay = std::make_shared<const TacticReplay>(tactics_from_json(
       Engine::build(add_sub(), fp16_options(ConstraintMode::kNone, Fusion::kFull, true))->tactic_replay_json()));
   expect_error(ErrorCode::kBuild, {"'Add'", "fp16", "--fp16"}, [&] { Engine::build(add_sub(), options); });
