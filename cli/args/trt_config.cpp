@@ -10,7 +10,9 @@
 #include "core/file.h"
 #include "engine/option_names.h"
 #include "engine/tactics.h"
+#include "engine/timing_cache.h"
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -28,7 +30,6 @@ void declare_ignored(OptionTable& table) {
   flag("--version-compatible", "Engine for later releases too");
   flag("--exclude-lean-runtime", "For --version-compatible");
   value("--regression-cutoff", "C", "For IInt8LegacyCalibrator").ignore("the quantile alone decides: see --quantile");
-  value("--load-timing-cache", "FILE", "Measured times of tactics").ignore("times come from the target's model");
   flag("--error-on-timing-cache-miss", "For --load-timing-cache");
   flag("--disable-compilation-cache", "Do not cache compiled code");
   table.words({"--tactic-sources"}, Arity::kAny, "NAME", "Libraries to take tactics from")
@@ -68,6 +69,32 @@ void declare_ignored(OptionTable& table) {
       .verify(names_check({"none", "fast", "moderate", "full"}));
 }
 
+/// Null, with a warning, where there is nothing to take.
+std::shared_ptr<const TimingCache> read_timing_cache(const std::string& path, const std::string& backend) {
+  if (!find_backend(backend).measures()) {
+    log_once(LogLevel::kWarning,
+             fmt::format("[options] --load-timing-cache has no effect: the backend '{}' measures no tactics, times "
+                         "come from the target's model",
+                         backend));
+    return nullptr;
+  }
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    log_once(LogLevel::kWarning,
+             fmt::format("[options] --load-timing-cache {}: there is no such file, tactics are measured", path));
+    return nullptr;
+  }
+  try {
+    TimingCache cache = timing_cache_from_json(read_file(path));
+    cache.source = path;
+    return std::make_shared<const TimingCache>(std::move(cache));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidFile) throw;
+    log_once(LogLevel::kWarning, fmt::format("[options] --load-timing-cache {} is ignored: {}", path, error.what()));
+    return nullptr;
+  }
+}
+
 Shape find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const std::string& name) {
   const auto found = std::ranges::find(shapes, name, &std::pair<std::string, Shape>::first);
   return found == shapes.end() ? Shape{} : found->second;
@@ -101,8 +128,11 @@ void TrtConfigArgs::declare_builder(OptionTable& table) {
   table.value({"--load-tactics", "--load-tactic-replay"}, load_tactics, "FILE", "Take the tactics of this file")
       .exclude("--save-tactics");
   table.value({"--save-timing-cache"}, save_timing_cache, "FILE",
-              "Add the estimated times of the engine's groups to this file (JSON)");
+              "Add the estimated times of the engine's groups to this file (JSON), and what --backend cuda measured");
   table.ours().value({"--timing-cache"}, save_timing_cache, "FILE", "Older form of --save-timing-cache");
+  table.value({"--load-timing-cache"}, load_timing_cache, "FILE",
+              "Measured times of tactics, for --backend cuda: what is in this file is not measured again. A file that "
+              "is missing, or of something else, is ignored with a warning");
   table.value({"--trt-config-script"}, config_script, "FILE.py[:FUNC]",
               "Python function `load_config(builder, network)` "
               "that makes the configuration; the other options of this group are ignored then, but for our own");
@@ -229,6 +259,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
                               *load_tactics));
     options.tactic_replay = std::make_shared<const TacticReplay>(tactics_from_json(json));
   }
+  if (load_timing_cache) options.timing_cache = read_timing_cache(*load_timing_cache, backend_name());
   return options;
 }
 

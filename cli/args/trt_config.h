@@ -14,7 +14,7 @@ struct TrtConfigArgs {
   bool obey = false, strict = false;
   std::optional<std::string> calibration_cache, calib_base_cls;
   std::optional<double> quantile;
-  std::optional<std::string> save_tactics, load_tactics, save_timing_cache;
+  std::optional<std::string> save_tactics, load_tactics, save_timing_cache, load_timing_cache;
   std::optional<std::string> config_script, config_postprocess_script;
   bool strongly_typed = false;
   std::optional<std::string> fusion, target, backend, engine_backend;

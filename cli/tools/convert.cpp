@@ -202,7 +202,7 @@ class ConvertTool : public Tool {
 
   void save_builds() const {
     if (!config_.save_tactics && !config_.save_timing_cache) return;
-    const auto engine = Engine::load(*output_, config_.num_threads());
+    const auto engine = Engine::load(*output_, config_.build_options(model_));
     if (config_.save_timing_cache) save_timing_cache(*config_.save_timing_cache, *engine);
     if (!config_.save_tactics) return;
     log_info("Saving tactic replay to " + *config_.save_tactics);

@@ -81,6 +81,7 @@ class RunnerCode {
       call.named("profiles", script_.has_name("profiles") ? "profiles" : "");
       const bool obey = config.obey || config.strict || config.constraints == "obey";
       if (obey || config.constraints == "prefer") call.named("precision_constraints", obey ? "'obey'" : "'prefer'");
+      call.named("load_timing_cache", text_or_none(config.load_timing_cache));
       const auto tactics = [&](const char* type, const char* argument, const std::string& path) {
         script_.add_import("polygraphy.backend.trt", type);
         script_.lazy_tensorrt();

@@ -18,6 +18,7 @@ namespace ulpscope::cli {
 namespace {
 
 std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
+  const BuildOptions running = options.config.build_options(options.model);
   const auto no_effect = [](bool given, const char* option) {
     if (given)
       log_warning(fmt::format("[options] {} has no effect: the model is an engine that is built already", option));
@@ -39,7 +40,7 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   no_effect(options.config.constraints.has_value(), "--precision-constraints");
   no_effect(options.config.fusion.has_value(), "--fusion");
   no_effect(options.memory_limit.has_value(), "--memory-limit");
-  return Engine::load(options.model.path(), options.config.num_threads());
+  return Engine::load(options.model.path(), running);
 }
 
 /// A layer that another program runs, in the network or a body; null: none.
@@ -60,12 +61,7 @@ bool reduces_precision(const BuildOptions& build) {
 }
 
 std::shared_ptr<Engine> build_engine(const RunOptions& options, ScriptHost& host) {
-  const TrtConfigArgs& config = options.config;
-  if (options.model.type() == ModelType::kEngine) {
-    // Refuses options that make no sense, as for every model.
-    static_cast<void>(config.build_options(options.model));
-    return load_built_engine(options);
-  }
+  if (options.model.type() == ModelType::kEngine) return load_built_engine(options);
   Model model = load_network(options.network_args(), host);
   if (!options.answer_scales.empty()) model.loaded().build.scales = options.answer_scales;
   add_scales(options.network_args(), host, model);

@@ -4,17 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "console.h"
 #include "core/file.h"
+#include "engine/timing_cache.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
-
-using TimingJson = nlohmann::ordered_json;
 
 std::string described(const std::vector<Engine::TensorReport>& tensors) {
   std::vector<std::string> texts;
@@ -38,29 +36,31 @@ std::map<std::string, double> times_of(const Engine& engine) {
   return times;
 }
 
-TimingJson read_cache(const std::filesystem::path& path) {
+TimingCache read_cache(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored) || std::filesystem::file_size(path, ignored) == 0)
-    return {{"timing_cache", 1}, {"microseconds", TimingJson::object()}};
-  TimingJson cache = TimingJson::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!cache.is_object() || cache.value("timing_cache", 0) != 1 || !cache["microseconds"].is_object())
+  if (!std::filesystem::exists(path, ignored) || std::filesystem::file_size(path, ignored) == 0) return {};
+  try {
+    return timing_cache_from_json(read_file(path));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidFile) throw;
     throw Error(ErrorCode::kInvalidFile,
                 fmt::format("[options] --save-timing-cache {}: expected a timing cache of ulpscope, or no file; try "
-                            "another path",
-                            path.string()));
-  return cache;
+                            "another path ({})",
+                            path.string(), error.what()));
+  }
 }
 
 }  // namespace
 
 void save_timing_cache(const std::filesystem::path& path, const Engine& engine) {
-  TimingJson cache = read_cache(path);
-  TimingJson& times = cache["microseconds"][engine.options().target];
-  if (times.is_null()) times = TimingJson::object();
-  for (const auto& [group, microseconds] : times_of(engine)) times[group] = microseconds;
+  TimingCache cache = read_cache(path);
+  const std::string& target = engine.options().target;
+  for (const auto& [group, microseconds] : times_of(engine)) cache.estimated[target][group] = microseconds;
+  for (const auto& [device, tactics] : find_backend(engine.options().backend).measured().measured)
+    for (const auto& [computes, tactic] : tactics) cache.measured[device][computes] = tactic;
   log_info("Saving tactic timing cache to " + path.string());
   const WritingFile writing;
-  write_file(path, cache.dump(1) + "\n");
+  write_file(path, to_json(cache));
 }
 
 }  // namespace ulpscope::cli

@@ -13,6 +13,8 @@
 #include "backend/activation_store.h"
 #include "backend/weights.h"
 #include "engine/kernels.h"
+#include "engine/tactics.h"
+#include "engine/timing_cache.h"
 
 namespace ulpscope {
 
@@ -45,6 +47,9 @@ class Plan {
 
   /// Times of the steps in their order, the least of several runs on these inputs; empty where a backend has none.
   virtual std::vector<StepTime> profile([[maybe_unused]] std::span<const Tensor> inputs) const { return {}; }
+
+  /// Which algorithms compute its steps, as far as there was something to choose or to generate.
+  virtual PlanTactics tactics() const { return {}; }
 
   /// Bytes of all activations at once, where the backend holds them.
   virtual std::size_t arena_bytes() const noexcept = 0;
@@ -80,11 +85,21 @@ class Backend {
   /// The backend for bodies of control flow, which layers of a plan run.
   virtual std::string_view body_backend() const noexcept { return name(); }
 
+  /// Whether it measures algorithms and takes the fastest.
+  virtual bool measures() const noexcept { return false; }
+  /// All that it knows of its device, for files.
+  virtual TimingCache measured() const { return {}; }
+  /// What was measured on the same device, here or elsewhere, is not measured again; warns where there is nothing of
+  /// it.
+  virtual void take_measured([[maybe_unused]] const TimingCache& cache) const {}
+
   /// Prepares the constants that `weights` has not prepared yet, and lowers every description to steps. `weights` and
-  /// `subgraphs` (per layer: what runs its graphs; empty for layers without) outlive the plan. Throws Error(kBuild).
+  /// `subgraphs` (per layer: what runs its graphs; empty for layers without) outlive the plan. `replay`: the algorithms
+  /// to take, of the groups that it names; null: the backend chooses. Throws Error(kBuild), also where a replay wants
+  /// an algorithm that the device does not offer.
   virtual std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule,
-                                           WeightCache& weights,
-                                           const IdMap<LayerId, GraphFunction>& subgraphs) const = 0;
+                                           WeightCache& weights, const IdMap<LayerId, GraphFunction>& subgraphs,
+                                           const TacticReplay* replay) const = 0;
 };
 
 /// "cpu" (also as "auto": its bits do not depend on a machine), the fast one on every machine; "cuda", an NVIDIA GPU;

@@ -31,6 +31,7 @@ struct Profile {
 };
 
 struct TacticReplay;
+struct TimingCache;
 
 struct BuildOptions {
   /// Enabled precisions beside fp32, which is always enabled.
@@ -58,6 +59,8 @@ struct BuildOptions {
   std::size_t memory_limit = 0;
   /// `--load-tactics`: the choices of another build (engine/tactics.h); null: choose anew.
   std::shared_ptr<const TacticReplay> tactic_replay;
+  /// `--load-timing-cache`: what a backend measured elsewhere (engine/timing_cache.h); null: nothing.
+  std::shared_ptr<const TimingCache> timing_cache;
   /// int8: the scale of each tensor, by name: real value = scale * integer, symmetric. From a calibration cache.
   std::map<std::string, float> scales;
 };

@@ -51,6 +51,30 @@ std::vector<std::string> types_in(const OrderedJson& entry, const char* side) {
   return result;
 }
 
+/// A text under a key; empty where there is none.
+std::string text_in(const OrderedJson& object, const char* key, const std::string& where) {
+  if (!object.contains(key)) return {};
+  if (!object[key].is_string())
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("[tactics] {}: expected a text as '{}', got {}", where, key, object[key].dump()));
+  return object[key].get<std::string>();
+}
+
+std::vector<TacticReplay::Step> steps_in(const OrderedJson& entry, const std::string& name) {
+  std::vector<TacticReplay::Step> steps;
+  if (!entry.contains("steps")) return steps;
+  const std::string where = fmt::format("entry '{}'", name);
+  for (const OrderedJson& step : entry["steps"]) {
+    const bool whole = step.is_object() && step.contains("computes") && step.contains("algorithm");
+    if (!whole)
+      throw Error(
+          ErrorCode::kInvalidFile,
+          fmt::format("[tactics] {}: expected steps with 'computes' and 'algorithm', got {}", where, step.dump()));
+    steps.push_back({text_in(step, "computes", where), text_in(step, "algorithm", where)});
+  }
+  return steps;
+}
+
 OrderedJson tensor_info(const Specialization& spec, const Assignment& assignment, TensorId id) {
   OrderedJson info;
   info["dtype"] = fmt::format("DataType.{}", tensorrt_name_of(assignment.storage[id]));
@@ -71,10 +95,16 @@ OrderedJson tensor_info(const Specialization& spec, const Assignment& assignment
 
 }  // namespace
 
-std::string tactics_to_json(const Specialization& spec, const Assignment& assignment, const Grouping& grouping) {
+std::string tactics_to_json(const Specialization& spec, const Assignment& assignment, const Grouping& grouping,
+                            std::string_view backend, const PlanTactics& tactics) {
   const Network& network = *spec.network;
+  std::vector<OrderedJson> steps(grouping.groups.size(), OrderedJson::array());
+  for (const StepTactic& step : tactics.steps)
+    if (const int index = step.layer == kNone ? kNone : grouping.group_of[step.layer]; index != kNone)
+      steps[static_cast<std::size_t>(index)].push_back({{"computes", step.computes}, {"algorithm", step.algorithm}});
   OrderedJson replay = OrderedJson::object();
-  for (const Group& group : grouping.groups) {
+  for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
+    const Group& group = grouping.groups[g];
     const GroupTensors tensors = tensors_of(spec, grouping, group);
     OrderedJson inputs = OrderedJson::array(), outputs = OrderedJson::array();
     for (TensorId input : tensors.inputs) inputs.push_back(tensor_info(spec, assignment, input));
@@ -85,12 +115,15 @@ std::string tactics_to_json(const Specialization& spec, const Assignment& assign
     entry["tactic"] = 0;
     entry["inputs"] = std::move(inputs);
     entry["outputs"] = std::move(outputs);
+    if (!steps[g].empty()) entry["steps"] = std::move(steps[g]);
     entry["polygraphy_class"] = "Algorithm";
     replay[group_name(network, group)] = std::move(entry);
   }
   OrderedJson file;
   file["replay"] = std::move(replay);
   file["polygraphy_class"] = "TacticReplayData";
+  file["backend"] = backend;
+  if (!tactics.device.empty()) file["device"] = tactics.device;
   return file.dump(4, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
@@ -100,6 +133,8 @@ TacticReplay tactics_from_json(const std::string& text) {
     const OrderedJson file = OrderedJson::parse(text);
     if (!file.is_object() || !file.contains("replay") || !file["replay"].is_object())
       throw Error(ErrorCode::kInvalidFile, "[tactics] not a tactic replay: expected an object with the key 'replay'");
+    result.backend = text_in(file, "backend", "the file");
+    result.device = text_in(file, "device", "the file");
     for (const auto& [name, entry] : file["replay"].items()) {
       if (!entry.is_object() || !entry.contains("implementation") || !entry["implementation"].is_number_integer())
         throw Error(
@@ -119,7 +154,7 @@ TacticReplay tactics_from_json(const std::string& text) {
                     fmt::format("[tactics] layer '{}': the builder does not offer tactic {}, only tactic 0 of each "
                                 "implementation; try --save-tactics again",
                                 name, tactic));
-      result.groups[name] = {types_in(entry, "inputs"), types_in(entry, "outputs")};
+      result.groups[name] = {types_in(entry, "inputs"), types_in(entry, "outputs"), steps_in(entry, name)};
       for (std::size_t begin = 0; begin <= name.size();) {
         std::size_t end = name.find(" + ", begin);
         if (end == std::string::npos) end = name.size();
@@ -132,6 +167,14 @@ TacticReplay tactics_from_json(const std::string& text) {
     throw Error(ErrorCode::kInvalidFile, fmt::format("[tactics] not a tactic replay: {}", e.what()));
   }
   return result;
+}
+
+void check_backend(const TacticReplay& replay, std::string_view backend) {
+  if (!replay.backend.empty() && replay.backend != backend)
+    throw Error(ErrorCode::kBuild,
+                fmt::format("[tactics] the builder does not offer the tactics of the replay: they were chosen on the "
+                            "backend '{}', this build is for '{}'. Try --backend {}, or --save-tactics again",
+                            replay.backend, backend, replay.backend));
 }
 
 void check_replay(const TacticReplay& replay, const Specialization& spec, const Assignment& assignment,

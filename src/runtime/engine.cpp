@@ -174,6 +174,7 @@ Engine::~Engine() = default;
 
 std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, const BuildOptions& options) {
   set_num_threads(options.threads);
+  if (options.tactic_replay) check_backend(*options.tactic_replay, find_backend(options.backend).name());
   auto impl = prepare(std::move(network), options);
   warn_of_small_limit(*impl->network, options.memory_limit);
   const bool dynamic = std::ranges::any_of(
@@ -190,16 +191,23 @@ std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, co
                     e.what()));
     return std::make_shared<Engine>(std::move(impl));
   }
-  if (options.tactic_replay)
-    check_replay(*options.tactic_replay, *impl->executable->specialization(impl->build_shapes),
-                 impl->executable->assignment(), impl->executable->plan_for(impl->build_shapes)->grouping());
+  if (options.tactic_replay) {
+    const auto spec = impl->executable->specialization(impl->build_shapes);
+    const Assignment& assignment = impl->executable->assignment();
+    check_replay(*options.tactic_replay, *spec, assignment, fuse(*spec, assignment, options.fusion));
+    impl->executable->plan_for(impl->build_shapes);  // Refuses algorithms that the device does not offer.
+  }
   return std::make_shared<Engine>(std::move(impl));
 }
 
-std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, int threads) {
+std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, const BuildOptions& running) {
   PlanFile file = read_plan_file(path, op_registry());
-  file.options.threads = threads;
-  set_num_threads(threads);
+  if (running.tactic_replay) check_backend(*running.tactic_replay, find_backend(running.backend).name());
+  file.options.backend = running.backend;
+  file.options.threads = running.threads;
+  file.options.tactic_replay = running.tactic_replay;
+  file.options.timing_cache = running.timing_cache;
+  set_num_threads(running.threads);
   auto impl = prepare(file.network, file.options);
   impl->executable = std::make_unique<Executable>(*impl->network, std::move(file.assignment), file.options);
   return std::make_shared<Engine>(std::move(impl));
@@ -278,7 +286,7 @@ std::shared_ptr<const Plan> Engine::plan(const std::vector<Shape>& shapes) {
 std::string Engine::tactic_replay_json() const {
   const auto plan = impl_->built().plan_for(impl_->build_shapes);
   return tactics_to_json(*impl_->executable->specialization(impl_->build_shapes), impl_->executable->assignment(),
-                         plan->grouping());
+                         plan->grouping(), find_backend(impl_->options.backend).name(), plan->tactics());
 }
 
 std::vector<Engine::LayerReport> Engine::report() const {

@@ -30,8 +30,10 @@ class Engine {
   /// Throws Error(kBuild) when a constraint cannot be obeyed (names the layer).
   static std::shared_ptr<Engine> build(std::shared_ptr<const Network> network, const BuildOptions& options);
 
-  /// Reads what `save` wrote. Throws Error(kInvalidFile): other magic, version or checksum.
-  static std::shared_ptr<Engine> load(const std::filesystem::path& path, int threads = 0);
+  /// Reads what `save` wrote. Of `running` count the backend, the threads, and the algorithms and times for the
+  /// backend: a replay's precisions do not. Throws Error(kInvalidFile): other magic, version or checksum; Error(kBuild)
+  /// for a replay of another backend.
+  static std::shared_ptr<Engine> load(const std::filesystem::path& path, const BuildOptions& running = {});
   void save(const std::filesystem::path& path) const;
 
   const std::vector<Binding>& inputs() const noexcept;

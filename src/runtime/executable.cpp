@@ -16,6 +16,7 @@ namespace ulpscope {
 Executable::Executable(const Network& network, Assignment assignment, const BuildOptions& options,
                        std::shared_ptr<const Specialization> spec, const WeightCache& weights)
     : network_(network), assignment_(std::move(assignment)), options_(options), weights_(weights) {
+  if (options_.timing_cache) find_backend(options_.backend).take_measured(*options_.timing_cache);
   if (spec != nullptr) specializations_.put(spec->input_shapes, spec);
   if (options_.memory_limit != 0) weights_.set_limits({options_.memory_limit, options_.memory_limit});
 }
@@ -67,6 +68,11 @@ std::shared_ptr<const Specialization> Executable::specialization(const std::vect
 
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
                                                  Fusion fusion) {
+  return plan_for(input_shapes, assignment, fusion, nullptr);
+}
+
+std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
+                                                 Fusion fusion, std::shared_ptr<const TacticReplay> replay) {
   auto spec = specialization(input_shapes);
   IdMap<LayerId, GraphFunction> subgraphs(network_.layers.size());
   for (LayerId l : subgraphs.ids())
@@ -77,8 +83,8 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
       };
   Grouping grouping = fuse(*spec, assignment, fusion);
   return make_plan(std::move(spec), std::move(grouping),
-                   std::make_shared<PlanParts>(
-                       PlanParts{find_backend(options_.backend), assignment, fusion, weights_, std::move(subgraphs)}));
+                   std::make_shared<PlanParts>(PlanParts{find_backend(options_.backend), assignment, fusion, weights_,
+                                                         std::move(subgraphs), std::move(replay)}));
 }
 
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {
@@ -97,7 +103,7 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
   std::shared_ptr<const Plan> made;
   std::exception_ptr failure;
   try {
-    made = plan_for(input_shapes, assignment_, options_.fusion);
+    made = plan_for(input_shapes, assignment_, options_.fusion, options_.tactic_replay);
     promise.set_value(made);
   } catch (...) {
     failure = std::current_exception();

@@ -27,9 +27,10 @@ class Executable {
   /// Physical types in and out.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
 
-  /// The plan for these input shapes; made if need be, by one thread while others that ask for it wait.
+  /// The plan for these input shapes, with the algorithms of the replay in the options; made if need be, by one thread
+  /// while others that ask for it wait.
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes);
-  /// A plan for another assignment; shares weights and specializations. Not kept.
+  /// A plan for another assignment, without a replay; shares weights and specializations. Not kept.
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
                                        Fusion fusion);
 
@@ -39,6 +40,9 @@ class Executable {
   const Assignment& assignment() const noexcept { return assignment_; }
 
  private:
+  std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
+                                       Fusion fusion, std::shared_ptr<const TacticReplay> replay);
+
   /// `precision`: of the layers in the body, as far as the options enable it.
   std::vector<Tensor> run_subgraph(LayerId layer, Precision precision, std::string_view attribute,
                                    std::span<const Tensor> inputs);

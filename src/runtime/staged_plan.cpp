@@ -56,7 +56,7 @@ std::shared_ptr<const PlanParts> parts_of(const Part& part, const PlanParts& who
     subgraphs.push_back(whole.subgraphs.contains(original) ? whole.subgraphs[original] : GraphFunction{});
   }
   return std::make_shared<PlanParts>(
-      PlanParts{whole.backend, std::move(assignment), whole.fusion, weights, std::move(subgraphs)});
+      PlanParts{whole.backend, std::move(assignment), whole.fusion, weights, std::move(subgraphs), whole.replay});
 }
 
 /// Where the values of a tensor are, at the end or between stages.
@@ -104,8 +104,8 @@ class StagedPlan final : public Plan {
     const auto first_parts = parts_of(first_, *parts_, first_weights_);
     Schedule first_schedule =
         describe(*first_spec, first_parts->assignment, grouping_of(first_, *first_spec, *first_parts));
-    first_plan_ =
-        parts_->backend.plan(std::move(first_spec), std::move(first_schedule), first_weights_, first_parts->subgraphs);
+    first_plan_ = parts_->backend.plan(std::move(first_spec), std::move(first_schedule), first_weights_,
+                                       first_parts->subgraphs, parts_->replay.get());
   }
 
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override {
@@ -121,10 +121,6 @@ class StagedPlan final : public Plan {
 
   std::vector<StepTime> profile(std::span<const Tensor> inputs) const override {
     std::vector<StepTime> times = first_plan_->profile(inputs);
-    const auto rename = [](std::span<StepTime> steps, const Part& part) {
-      for (StepTime& step : steps)
-        if (step.layer != kNone) step.layer = part.original[step.layer];
-    };
     rename(times, first_);
     const std::vector<Tensor> frontier = frontier_of(inputs, first_plan_->run(inputs));
     const std::shared_ptr<const Continuation> next = continuation(frontier);
@@ -134,6 +130,19 @@ class StagedPlan final : public Plan {
     return times;
   }
 
+  /// Of what runs behind the first stage: those of the last shapes.
+  PlanTactics tactics() const override {
+    PlanTactics all = first_plan_->tactics();
+    rename(all.steps, first_);
+    const std::lock_guard lock(mutex_);
+    if (const auto last = continuations_.any()) {
+      std::vector<StepTactic> late = last->plan->tactics().steps;
+      rename(late, last->part);
+      all.steps.insert(all.steps.end(), late.begin(), late.end());
+    }
+    return all;
+  }
+
   std::size_t arena_bytes() const noexcept override {
     const std::lock_guard lock(mutex_);
     const auto last = continuations_.any();
@@ -141,6 +150,12 @@ class StagedPlan final : public Plan {
   }
 
  private:
+  /// The layers of steps of a part, as the whole network numbers them.
+  static void rename(auto& steps, const Part& part) {
+    for (auto& step : steps)
+      if (step.layer != kNone) step.layer = part.original[step.layer];
+  }
+
   static const Tensor& value_at(const Place& place, std::span<const Tensor> inputs, std::span<const Tensor> early) {
     return place.source == Place::Source::kInput ? inputs[place.index] : early[place.index];
   }
@@ -357,7 +372,8 @@ std::shared_ptr<const Plan> make_plan(std::shared_ptr<const Specialization> spec
   const IdMap<LayerId, char> rest = layers_behind_open_shapes(*spec, grouping);
   Schedule schedule = describe(*spec, parts->assignment, std::move(grouping));
   if (!rest.empty()) return std::make_shared<StagedPlan>(std::move(spec), std::move(schedule), std::move(parts), rest);
-  return parts->backend.plan(std::move(spec), std::move(schedule), parts->weights, parts->subgraphs);
+  return parts->backend.plan(std::move(spec), std::move(schedule), parts->weights, parts->subgraphs,
+                             parts->replay.get());
 }
 
 }  // namespace ulpscope

@@ -14,6 +14,7 @@ struct PlanParts {
   Fusion fusion;
   WeightCache& weights;  ///< Outlives the plans.
   IdMap<LayerId, GraphFunction> subgraphs;
+  std::shared_ptr<const TacticReplay> replay;  ///< As in Backend::plan.
 };
 
 /// The backend's plan for these groups. Where products or convolutions have shapes that depend on values, one that runs

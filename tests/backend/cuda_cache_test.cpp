@@ -181,6 +181,43 @@ TEST_F(CudaCache, TacticsComeBack) {
   EXPECT_FALSE(other.find(key));
 }
 
+TEST_F(CudaCache, TacticsTravelInTimingCaches) {
+  TimingCache file;
+  {
+    TacticCache here("NVIDIA H200-driver13000");
+    here.put("product", {"00ff", 4.0625});
+    here.put("convolution", {"engine 4", 2});
+    file = timing_cache_from_json(to_json(here.measured()));
+  }
+  const fs::path elsewhere = folder_ / "elsewhere";
+  const Variable variable("ULPSCOPE_CACHE", elsewhere.string());
+  TacticCache there("NVIDIA H200-driver13000");
+  there.put("product", {"ffff", 1});
+  there.put("another", {"a", 1});
+  there.take(file);
+  EXPECT_EQ(there.find("product"), (MeasuredTactic{"00ff", 4.0625}));
+  EXPECT_EQ(there.find("convolution"), (MeasuredTactic{"engine 4", 2}));
+  EXPECT_TRUE(there.find("another"));
+  there.save();
+  EXPECT_TRUE(TacticCache("NVIDIA H200-driver13000").find("convolution"));
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(CudaCache, TacticsOfOtherDevicesStayAway) {
+  TacticCache a100("NVIDIA A100");
+  a100.put("product", {"00ff", 4});
+  TacticCache h200("NVIDIA H200");
+  TimingCache file = a100.measured();
+  file.source = "a100.cache";
+  h200.take(file);
+  EXPECT_FALSE(h200.find("product"));
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], testing::AllOf(HasSubstr("'NVIDIA H200'"), HasSubstr("'NVIDIA A100'"),
+                                           HasSubstr("a100.cache is ignored")));
+  h200.save();
+  EXPECT_TRUE(files().empty());
+}
+
 TEST_F(CudaCache, TacticsOfSeveralAreMerged) {
   TacticCache a("gpu"), b("gpu");
   a.put("one", {"a1", 1});

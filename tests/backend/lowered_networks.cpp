@@ -117,7 +117,7 @@ void Comparison::compare(Case& c) {
     return;
   }
   WeightCache cache;
-  const auto want = find_backend("plain").plan(c.spec, c.schedule, cache, c.subgraphs)->run(c.inputs);
+  const auto want = find_backend("plain").plan(c.spec, c.schedule, cache, c.subgraphs, nullptr)->run(c.inputs);
   // All memory is one thing first, then another: where that shows, something is read that nobody wrote.
   const auto got = c.plan->run(c.inputs, 0xff), again = c.plan->run(c.inputs, 0x41);
   ASSERT_EQ(got.size(), want.size()) << c.name;

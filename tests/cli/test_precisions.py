@@ -216,6 +216,43 @@ def test_a_tactic_that_cannot_be_had_is_refused(change, message, run, model, tmp
     assert not message or (message in outcome.err and "layer 'MatMul_0'" in outcome.err)
 
 
+def test_tactics_of_another_backend_are_refused(run, model, tmp_path):
+    words = ["run", model, "--trt", "--fp16", "--assume-lowest"]
+    for saved, other in (("cpu", "plain"), ("plain", "cpu"), ("cpu", "cuda")):
+        assert run(*words, "--backend", saved, "--save-tactics", "t.json").code == 0
+        assert json.loads((tmp_path / "t.json").read_text())["backend"] == saved
+        outcome = run(*words, "--backend", other, "--load-tactics", "t.json")
+        assert outcome.code == 1 and f"chosen on the backend '{saved}', this build is for '{other}'" in outcome.err, outcome
+
+
+def test_polygraphy_reads_tactics_with_steps(run, model, tmp_path):
+    """What ours has beyond Polygraphy's own is no matter to it."""
+    algorithms = pytest.importorskip("polygraphy.backend.trt.algorithm_selector")
+    assert run("run", model, "--trt", "--fp16", "--assume-lowest", "--save-tactics", "t.json").code == 0
+    replay = json.loads((tmp_path / "t.json").read_text())
+    replay["device"] = "NVIDIA H200, cuBLASLt 13.1.0, cuDNN 9.19.0"
+    for entry in replay["replay"].values():
+        entry["steps"] = [{"computes": "product", "algorithm": "00ff"}]
+        entry["inputs"] = entry["outputs"] = []  # Their types are TensorRT's enums, which may not be there.
+    text = json.dumps(replay)
+    read = algorithms.TacticReplayData.from_json(text)
+    assert list(read) == list(replay["replay"])
+    assert {read[name].implementation for name in read} == {entry["implementation"] for entry in replay["replay"].values()}
+    (tmp_path / "t.json").write_text(text)
+    outcome = run("run", model, "--trt", "--fp16", "--load-tactics", "t.json")
+    assert outcome.code == 0, outcome
+
+
+def test_built_engines_run_on_the_backend(run, model, tmp_path):
+    assert run("run", model, "--trt", "--fp16", "--assume-lowest", "--save-engine", "e.plan").code == 0
+    for backend in ("cpu", "plain"):
+        assert run("run", "e.plan", "--trt", "--backend", backend, "--save-tactics", f"{backend}.json").code == 0
+        assert json.loads((tmp_path / f"{backend}.json").read_text())["backend"] == backend
+    assert run("run", "e.plan", "--trt", "--load-tactics", "cpu.json").code == 0
+    outcome = run("run", "e.plan", "--trt", "--load-tactics", "plain.json")
+    assert outcome.code == 1 and "chosen on the backend 'plain'" in outcome.err, outcome
+
+
 def test_other_scales_change_int8_results(run, tmp_path):
     """Networks so small that nothing but launches costs time."""
     random = np.random.default_rng(11)

@@ -1,4 +1,4 @@
-"""--save-timing-cache: what groups are estimated to take, collected over builds."""
+"""Timing caches: what groups are estimated to take, collected over builds, and what a GPU measured."""
 import json
 
 import onnx
@@ -58,4 +58,51 @@ def test_the_script_saves_it_too(run, polygraphy, models):
     words = ["run", "a.onnx", "--trt", "--save-timing-cache", "t", "--gen-script", "-"]
     ours, theirs = run(*words), polygraphy(*words)
     line = [each for each in theirs.out.splitlines() if "save_timing_cache=" in each]
+    assert len(line) == 1 and line[0] in ours.out.splitlines(), (ours, theirs)
+
+
+GPU = "NVIDIA H200-driver13000-cublas13.1.0-cudnn9.19.0"
+MEASURED = {"timing_cache": 1, "microseconds": {"t4": {"a group": 1.5}},
+            "tactics": {GPU: {"product 1x2x3": {"algorithm": "00ff", "microseconds": 2.25}}}}
+
+
+def test_measured_tactics_stay(run, models, tmp_path):
+    (tmp_path / "t").write_text(json.dumps(MEASURED))
+    for name in ("t", "alone"):
+        assert run("run", "a.onnx", "--trt", "--save-timing-cache", name).code == 0
+    after = json.loads((tmp_path / "t").read_text())
+    assert after["tactics"] == MEASURED["tactics"] and set(after["microseconds"]) == {"t4", "h200"}
+    assert "tactics" not in json.loads((tmp_path / "alone").read_text())
+
+
+@pytest.mark.parametrize("backend", ["cpu", "plain"])
+@pytest.mark.parametrize("text", [None, "not ours", json.dumps(MEASURED)], ids=["missing", "foreign", "ours"])
+def test_loading_has_no_effect_where_nothing_is_measured(backend, text, run, models, tmp_path):
+    if text is not None:
+        (tmp_path / "t").write_text(text)
+    outcome = run("run", "a.onnx", "--trt", "--backend", backend, "--load-timing-cache", "t")
+    assert outcome.code == 0, outcome
+    assert outcome.out.count(f"[W] [options] --load-timing-cache has no effect: the backend '{backend}'") == 1, outcome
+
+
+@pytest.mark.parametrize("text, reason", [
+    (None, "t: there is no such file, tactics are measured"),
+    ("", "t is ignored: [timing cache] expected a timing cache of ulpscope"),
+    ("\x00TensorRT", "t is ignored: [timing cache] expected a timing cache of ulpscope"),
+    (json.dumps(MEASURED)[:-1], "t is ignored: [timing cache] expected a timing cache of ulpscope"),
+    (json.dumps(MEASURED).replace('"00ff"', "3"), "t is ignored: [timing cache] expected 'algorithm'"),
+], ids=["missing", "empty", "foreign", "cut", "other values"])
+def test_a_gpu_ignores_other_files(text, reason, run, models, tmp_path):
+    """Also where there is no GPU, of which the run then says so."""
+    if text is not None:
+        (tmp_path / "t").write_text(text)
+    outcome = run("run", "a.onnx", "--trt", "--backend", "cuda", "--load-timing-cache", "t")
+    assert f"[W] [options] --load-timing-cache {reason}" in outcome.text, outcome
+
+
+def test_the_script_loads_it_too(run, polygraphy, models):
+    words = ["run", "a.onnx", "--trt", "--load-timing-cache", "t", "--precision-constraints", "obey", "--fp16",
+             "--save-tactics", "x", "--gen-script", "-"]
+    ours, theirs = run(*words), polygraphy(*words)
+    line = [each for each in theirs.out.splitlines() if "load_timing_cache='t'" in each]
     assert len(line) == 1 and line[0] in ours.out.splitlines(), (ours, theirs)

@@ -161,7 +161,8 @@ TEST(Damage, PlanFilesRunOrSayWhyNot) {
     const std::string bytes =
         json ? with_description(good, damaged_json(description_of(good), random)) : sealed(damaged(good, random));
     const auto path = folder.write("m.plan", bytes);
-    worked += works([&] { run_with_small_inputs(*Engine::load(path, 1)); }, "seed " + std::to_string(seed));
+    worked +=
+        works([&] { run_with_small_inputs(*Engine::load(path, {.threads = 1})); }, "seed " + std::to_string(seed));
   }
   EXPECT_GT(worked, 150);  // names and reasons may be any
   EXPECT_LT(worked, static_cast<int>(rounds(2000)));

@@ -413,7 +413,7 @@ TEST(Int8, SurvivesAPlanFile) {
   EXPECT_EQ(report_of(*engine)["Add"].precision, "int8");
   const TemporaryFolder folder;
   engine->save(folder / "int8.plan");
-  const auto loaded = Engine::load(folder / "int8.plan", 1);
+  const auto loaded = Engine::load(folder / "int8.plan", {.threads = 1});
   EXPECT_EQ(report_of(*loaded)["Add"].precision, "int8");
   const std::vector<Tensor> inputs{tensor({8, 16}, x)};
   const auto expected = run_first(*engine, inputs);

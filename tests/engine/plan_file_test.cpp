@@ -24,7 +24,7 @@ TEST(PlanFile, GivesTheSameBitsBack) {
     const auto engine = Engine::build(
         random.shared(), fp16_options(ConstraintMode::kNone, seed % 2 == 0 ? Fusion::kFull : Fusion::kNone, true));
     engine->save(folder / "m.engine");
-    const auto loaded = Engine::load(folder / "m.engine", 1);
+    const auto loaded = Engine::load(folder / "m.engine", {.backend = engine->options().backend, .threads = 1});
     const auto expected = engine->run(random.inputs()), actual = loaded->run(random.inputs());
     ASSERT_EQ(actual.size(), expected.size());
     for (std::size_t o = 0; o < actual.size(); ++o) {

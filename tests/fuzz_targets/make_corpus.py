@@ -279,6 +279,9 @@ def write_ours() -> None:
                 write("plan", f"{name}.plan", Path(folder, f"{name}.plan").read_bytes())
             if name in ("dense", "quantized"):
                 write("tactics", f"{name}.json", Path(folder, f"{name}.json").read_bytes())
+        steps = [{"computes": "product 1x4x4", "algorithm": "00ff"}, {"computes": "generated kernel", "algorithm": "5f0c"}]
+        gpu = {"replay": {"a + b": {"implementation": 2147483650, "steps": steps}}, "backend": "cuda", "device": "NVIDIA H200"}
+        write("tactics", "gpu.json", json.dumps(gpu))
         write("tactics", "other_builder.json", json.dumps({"replay": {"a + b": {"implementation": -2147483612, "tactic": 5}}}))
         run("precision", "search", "dense.onnx", "--fp16", "--metric", "rel-l2", "--threshold", "1e-4", "--save-answer",
             "a.json", "--journal", "j.jsonl")

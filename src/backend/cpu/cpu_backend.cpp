@@ -27,7 +27,7 @@ class CpuBackend final : public Backend {
     return {processor_name(), {{"oneDNN", fmt::format("{}.{}.{}", version.major, version.minor, version.patch)}}};
   }
   std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
-                                   const IdMap<LayerId, GraphFunction>& subgraphs) const override {
+                                   const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay*) const override {
     return std::make_shared<const CpuPlan>(std::move(spec), std::move(schedule), weights, subgraphs);
   }
 };

@@ -68,7 +68,7 @@ class ConvolutionLibrary {
   /// that is not tf32. Empty: cuDNN has none.
   std::vector<std::unique_ptr<ConvolutionPlan>> plans(const ConvolutionSpec& spec, std::size_t limit,
                                                       std::size_t workspace_limit);
-  /// The plan of ConvolutionPlan::tactic(); null when this version has it no more.
+  /// The plan of ConvolutionPlan::tactic(); null for other texts, and when this version has it no more.
   std::unique_ptr<ConvolutionPlan> plan(const ConvolutionSpec& spec, const std::string& tactic);
   /// "9.19.0".
   std::string version() const;

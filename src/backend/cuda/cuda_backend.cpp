@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
+
 #include "backend/cuda/cuda_plan.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/nvrtc.h"
@@ -18,8 +20,7 @@ class CudaBackend final : public Backend {
   bool has_own_memory() const noexcept override { return true; }
   DeviceDescription device() const override {
     DeviceDescription result{Device::get().name(), {{"NVRTC", nvrtc_version()}}};
-    const std::lock_guard lock(Device::get().mutex());
-    Device::get().enter();
+    const auto lock = entered();
     int version = 0;
     driver().driver_version(&version);
     result.libraries["driver"] = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -32,8 +33,26 @@ class CudaBackend final : public Backend {
     return result;
   }
   std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
-                                   const IdMap<LayerId, GraphFunction>& subgraphs) const override {
-    return std::make_shared<const CudaPlan>(std::move(spec), std::move(schedule), weights, subgraphs);
+                                   const IdMap<LayerId, GraphFunction>& subgraphs,
+                                   const TacticReplay* replay) const override {
+    return std::make_shared<const CudaPlan>(std::move(spec), std::move(schedule), weights, subgraphs, replay);
+  }
+
+  bool measures() const noexcept override { return true; }
+  TimingCache measured() const override {
+    const auto lock = entered();
+    return Runtime::get().tactics().measured();
+  }
+  void take_measured(const TimingCache& cache) const override {
+    const auto lock = entered();
+    Runtime::get().tactics().take(cache);
+  }
+
+ private:
+  static std::unique_lock<std::recursive_mutex> entered() {
+    std::unique_lock lock(Device::get().mutex());
+    Device::get().enter();
+    return lock;
   }
 };
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "backend/cuda/kernel_cache.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -26,18 +27,41 @@ std::pair<std::shared_ptr<const Candidate>, double> fastest(std::vector<std::uni
   return best;
 }
 
+/// The runtime; what a replay has an algorithm for need not be looked for in the libraries.
+class ReplayTarget final : public LoweringTarget {
+ public:
+  ReplayTarget(Runtime& runtime, const Replay& replay) : runtime_(runtime), replay_(replay) {}
+  std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
+                                               const std::function<Tensor()>& make) override {
+    return runtime_.constant(weights, key, make);
+  }
+  bool has_convolution(const ConvolutionSpec& spec) override {
+    return replay_.has(text_of(spec)) || runtime_.has_convolution(spec);
+  }
+  bool has_product(const MatrixProductSpec& spec) override {
+    return replay_.has(spec.text()) || runtime_.has_product(spec);
+  }
+
+ private:
+  Runtime& runtime_;
+  const Replay& replay_;
+};
+
 }  // namespace
 
 CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
-                   const IdMap<LayerId, GraphFunction>& subgraphs)
+                   const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* wanted)
     : Plan(std::move(spec), std::move(schedule)), weights_(weights) {
   Runtime& runtime = Runtime::get();
   const std::lock_guard lock(runtime.device().mutex());
   runtime.device().enter();
-  made_ = lower(*spec_, schedule_, weights_, subgraphs, runtime);
+  identity_ = runtime.identity();
+  Replay replay(wanted, *spec_->network, schedule_.grouping, identity_);
+  ReplayTarget target(runtime, replay);
+  made_ = lower(*spec_, schedule_, weights_, subgraphs, target);
   compile_kernels();
   place();
-  choose_algorithms();
+  choose_algorithms(replay);
   record();
 }
 
@@ -82,13 +106,24 @@ void CudaPlan::compile_kernels() {
     }
 }
 
-void CudaPlan::choose_algorithms() {
+void CudaPlan::choose_algorithms(Replay& replay) {
   Runtime& runtime = Runtime::get();
   workspace_ = runtime.device().workspace(Runtime::kWorkspace);
+  const auto choose_for = [&](LayerId layer, const std::string& computes, auto& step, auto& chosen) {
+    const std::string* algorithm = replay.algorithm(layer, computes);
+    if (algorithm == nullptr) return choose(step);
+    chosen = runtime.made(step.spec, *algorithm);
+    if (chosen == nullptr) throw replay.refusal(layer, computes, *algorithm);
+  };
   for (Step& step : made_.steps) {
-    if (auto* product = std::get_if<ProductStep>(&step.work)) choose(*product);
-    if (auto* convolution = std::get_if<ConvolveStep>(&step.work)) choose(*convolution);
+    if (auto* product = std::get_if<ProductStep>(&step.work))
+      choose_for(step.layer, product->spec.text(), *product, product->product);
+    else if (auto* convolution = std::get_if<ConvolveStep>(&step.work))
+      choose_for(step.layer, text_of(convolution->spec), *convolution, convolution->plan);
+    else if (const auto* kernel = std::get_if<KernelStep>(&step.work))
+      replay.generated(step.layer, hash_of(kernel->source.source));
   }
+  replay.report();
   runtime.tactics().save();
 }
 
@@ -206,6 +241,8 @@ std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStor
   }
   return results;
 }
+
+PlanTactics CudaPlan::tactics() const { return {identity_, tactics_of(made_)}; }
 
 std::optional<double> CudaPlan::microseconds() const {
   // With work of the CPU in between, what the device takes says little.

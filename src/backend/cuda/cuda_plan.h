@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/replay.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/steps.h"
 
@@ -14,7 +15,7 @@ class CudaPlan final : public Plan {
  public:
   /// Lowers, compiles, chooses algorithms and records. Throws as Backend::plan.
   CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
-           const IdMap<LayerId, GraphFunction>& subgraphs);
+           const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* replay);
   ~CudaPlan() override;
 
   /// Every run computes everything: a store would cost more than it saves.
@@ -23,13 +24,15 @@ class CudaPlan final : public Plan {
   std::optional<double> microseconds() const override;
   /// Of what runs on the GPU; inputs are those of the last run.
   std::vector<StepTime> profile(std::span<const Tensor> inputs) const override;
+  PlanTactics tactics() const override;
 
  private:
   void place();
   void compile_kernels();
-  void choose_algorithms();
+  void choose_algorithms(Replay& replay);
   MatrixProductOperands operands_of(const ProductStep& step) const;
   ConvolutionOperands operands_of(const ConvolveStep& step) const;
+  /// Where the time is not known yet, it is measured.
   void choose(ProductStep& step);
   void choose(ConvolveStep& step);
   void record();
@@ -39,6 +42,7 @@ class CudaPlan final : public Plan {
 
   WeightCache weights_;
   Steps made_;
+  std::string identity_;  ///< PlanTactics::device
   std::size_t arena_bytes_ = 0;
   std::shared_ptr<const DeviceMemory> arena_, workspace_;
   /// Consecutive steps that run on the device are one graph, which runs in place of the first of them.

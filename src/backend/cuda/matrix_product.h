@@ -57,7 +57,7 @@ class MatrixLibrary {
   /// In the order of cuBLASLt's heuristic, at most `limit`; empty: it has none.
   std::vector<std::unique_ptr<Product>> products(const MatrixProductSpec& spec, int limit,
                                                  std::size_t workspace_limit) const;
-  /// The one of Product::tactic(); null when this version does not take it.
+  /// The one of Product::tactic(); null for other texts, and when this version does not take it.
   std::unique_ptr<Product> product(const MatrixProductSpec& spec, const std::string& tactic) const;
   /// "13.1.0".
   std::string version() const;

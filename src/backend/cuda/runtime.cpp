@@ -24,21 +24,28 @@ ConvolutionLibrary& Runtime::convolutions() {
   return *convolutions_;
 }
 
+std::string Runtime::cudnn_version() {
+  try {
+    return convolutions().version();
+  } catch (const Error& error) {
+    log_once(LogLevel::kWarning,
+             fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
+    return "none";
+  }
+}
+
 TacticCache& Runtime::tactics() {
   if (tactics_ == nullptr) {
-    std::string cudnn = "none";
-    try {
-      cudnn = convolutions().version();
-    } catch (const Error& error) {
-      log_once(LogLevel::kWarning,
-               fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
-    }
     int version = 0;
     driver().driver_version(&version);
     tactics_ = std::make_unique<TacticCache>(
-        fmt::format("{}-driver{}-cublas{}-cudnn{}", device_.name(), version, matrices().version(), cudnn));
+        fmt::format("{}-driver{}-cublas{}-cudnn{}", device_.name(), version, matrices().version(), cudnn_version()));
   }
   return *tactics_;
+}
+
+std::string Runtime::identity() {
+  return fmt::format("{}, cuBLASLt {}, cuDNN {}", device_.name(), matrices().version(), cudnn_version());
 }
 
 std::shared_ptr<const DeviceMemory> Runtime::constant(WeightCache& weights, const std::string& key,
@@ -92,37 +99,51 @@ std::vector<std::unique_ptr<ConvolutionPlan>> Runtime::candidates(const Convolut
   return made.empty() ? convolutions().plans(spec, kConvolutions, kWorkspace) : std::move(made.mapped());
 }
 
+namespace {
+
+/// `make` gives what is not there yet, or nothing; what asks for more than the workspace is none.
+template <typename Made, typename Make>
+std::shared_ptr<const Made> found_or_made(
+    std::map<std::pair<std::string, std::string>, std::shared_ptr<const Made>>& known, const std::string& key,
+    const std::string& algorithm, const Make& make) {
+  if (const auto found = known.find({key, algorithm}); found != known.end()) return found->second;
+  std::shared_ptr<const Made> result = make();
+  if (result == nullptr || result->workspace_bytes() > Runtime::kWorkspace) return nullptr;
+  return known[{key, algorithm}] = std::move(result);
+}
+
+}  // namespace
+
+std::shared_ptr<const MatrixLibrary::Product> Runtime::made(const MatrixProductSpec& spec,
+                                                            const std::string& algorithm) {
+  return found_or_made(products_, spec.text(), algorithm, [&] { return matrices().product(spec, algorithm); });
+}
+
+std::shared_ptr<const ConvolutionPlan> Runtime::made(const ConvolutionSpec& spec, const std::string& algorithm) {
+  return found_or_made(plans_, text_of(spec), algorithm, [&] { return convolutions().plan(spec, algorithm); });
+}
+
 std::shared_ptr<const MatrixLibrary::Product> Runtime::chosen(const MatrixProductSpec& spec) {
-  const std::string key = spec.text();
-  if (const auto found = products_.find(key); found != products_.end()) return found->second;
-  const auto tactic = tactics().find(key);
-  if (!tactic) return nullptr;
-  std::shared_ptr<const MatrixLibrary::Product> product = matrices().product(spec, tactic->algorithm);
-  if (product != nullptr) products_[key] = product;
-  return product;
+  const auto tactic = tactics().find(spec.text());
+  return tactic ? made(spec, tactic->algorithm) : nullptr;
 }
 
 std::shared_ptr<const ConvolutionPlan> Runtime::chosen(const ConvolutionSpec& spec) {
-  const std::string key = text_of(spec);
-  if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
-  const auto tactic = tactics().find(key);
-  if (!tactic) return nullptr;
-  std::shared_ptr<const ConvolutionPlan> plan = convolutions().plan(spec, tactic->algorithm);
-  if (plan != nullptr) plans_[key] = plan;
-  return plan;
+  const auto tactic = tactics().find(text_of(spec));
+  return tactic ? made(spec, tactic->algorithm) : nullptr;
 }
 
 void Runtime::choose(const MatrixProductSpec& spec, std::shared_ptr<const MatrixLibrary::Product> product,
                      double microseconds) {
-  const std::string key = spec.text();
-  tactics().put(key, {product->tactic(), microseconds});
-  products_[key] = std::move(product);
+  const std::string key = spec.text(), algorithm = product->tactic();
+  tactics().put(key, {algorithm, microseconds});
+  products_[{key, algorithm}] = std::move(product);
 }
 
 void Runtime::choose(const ConvolutionSpec& spec, std::shared_ptr<const ConvolutionPlan> plan, double microseconds) {
-  const std::string key = text_of(spec);
-  tactics().put(key, {plan->tactic(), microseconds});
-  plans_[key] = std::move(plan);
+  const std::string key = text_of(spec), algorithm = plan->tactic();
+  tactics().put(key, {algorithm, microseconds});
+  plans_[{key, algorithm}] = std::move(plan);
 }
 
 }  // namespace ulpscope::cuda

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/convolution.h"
@@ -23,6 +24,8 @@ class Runtime final : public LoweringTarget {
   MatrixLibrary& matrices();
   ConvolutionLibrary& convolutions();
   TacticCache& tactics();
+  /// As in PlanTactics: the GPU, and the libraries whose algorithms it runs.
+  std::string identity();
 
   std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
                                                const std::function<Tensor()>& make) override;
@@ -31,7 +34,10 @@ class Runtime final : public LoweringTarget {
 
   /// Plans to choose from: those that has_convolution() made, which takes seconds, once; else new ones.
   std::vector<std::unique_ptr<ConvolutionPlan>> candidates(const ConvolutionSpec& spec);
-  /// The chosen algorithm, made again for every plan that uses it; null: none is known yet.
+  /// What its tactic() names, made once; null: the library does not take it.
+  std::shared_ptr<const MatrixLibrary::Product> made(const MatrixProductSpec& spec, const std::string& algorithm);
+  std::shared_ptr<const ConvolutionPlan> made(const ConvolutionSpec& spec, const std::string& algorithm);
+  /// The chosen algorithm; null: none is known yet.
   std::shared_ptr<const MatrixLibrary::Product> chosen(const MatrixProductSpec& spec);
   std::shared_ptr<const ConvolutionPlan> chosen(const ConvolutionSpec& spec);
   void choose(const MatrixProductSpec& spec, std::shared_ptr<const MatrixLibrary::Product> product,
@@ -45,12 +51,14 @@ class Runtime final : public LoweringTarget {
 
  private:
   Runtime() = default;
+  std::string cudnn_version();  ///< Or "none", with a warning.
   Device& device_ = Device::get();
   std::unique_ptr<MatrixLibrary> matrices_;
   std::unique_ptr<ConvolutionLibrary> convolutions_;
   std::unique_ptr<TacticCache> tactics_;
-  std::map<std::string, std::shared_ptr<const MatrixLibrary::Product>> products_;
-  std::map<std::string, std::shared_ptr<const ConvolutionPlan>> plans_;
+  using Named = std::pair<std::string, std::string>;  ///< What is computed, and the algorithm.
+  std::map<Named, std::shared_ptr<const MatrixLibrary::Product>> products_;
+  std::map<Named, std::shared_ptr<const ConvolutionPlan>> plans_;
   std::map<std::string, std::vector<std::unique_ptr<ConvolutionPlan>>> candidates_;
   std::map<std::string, bool> has_;  ///< Answers of has_product() and has_convolution().
 };

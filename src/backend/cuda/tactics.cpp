@@ -1,12 +1,15 @@
 #include "backend/cuda/tactics.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <ranges>
 
 #include "backend/cuda/kernel_cache.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -19,7 +22,7 @@ std::string file_name(std::string name) {
 
 }  // namespace
 
-TacticCache::TacticCache(const std::string& name) : file_(file_name(name)) { merge(get_cached(file_)); }
+TacticCache::TacticCache(const std::string& name) : name_(name), file_(file_name(name)) { merge(get_cached(file_)); }
 
 /// Lines of key, algorithm and microseconds, separated by tabs. What is there already stays.
 void TacticCache::merge(const std::string& text) {
@@ -29,22 +32,41 @@ void TacticCache::merge(const std::string& text) {
     begin = end + 1;
     const std::size_t first = line.find('\t'), second = line.find('\t', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) continue;
-    Tactic tactic{std::string(line.substr(first + 1, second - first - 1))};
+    MeasuredTactic tactic{std::string(line.substr(first + 1, second - first - 1))};
     std::from_chars(line.data() + second + 1, line.data() + line.size(), tactic.microseconds);
     tactics_.emplace(line.substr(0, first), std::move(tactic));
   }
 }
 
-std::optional<Tactic> TacticCache::find(const std::string& key) const {
+std::optional<MeasuredTactic> TacticCache::find(const std::string& key) const {
   const std::lock_guard lock(mutex_);
   const auto found = tactics_.find(key);
   return found == tactics_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void TacticCache::put(const std::string& key, Tactic tactic) {
+void TacticCache::put(const std::string& key, MeasuredTactic tactic) {
   const std::lock_guard lock(mutex_);
-  tactics_[key] = std::move(tactic);
+  MeasuredTactic& known = tactics_[key];
+  if (known == tactic) return;
+  known = std::move(tactic);
   changed_ = true;
+}
+
+TimingCache TacticCache::measured() const {
+  const std::lock_guard lock(mutex_);
+  return {{}, {}, {{name_, tactics_}}};
+}
+
+void TacticCache::take(const TimingCache& cache) {
+  const auto found = cache.measured.find(name_);
+  if (found == cache.measured.end()) {
+    const auto devices = std::views::keys(cache.measured);
+    return log_once(
+        LogLevel::kWarning,
+        fmt::format("[options] --load-timing-cache {} is ignored: expected tactics of '{}', got those of '{}'",
+                    cache.source, name_, devices.empty() ? "nothing" : fmt::format("{}", fmt::join(devices, "', '"))));
+  }
+  for (const auto& [key, tactic] : found->second) put(key, tactic);
 }
 
 void TacticCache::save() {

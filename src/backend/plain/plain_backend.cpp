@@ -298,7 +298,7 @@ class PlainBackend final : public Backend {
  public:
   std::string_view name() const noexcept override { return "plain"; }
   std::shared_ptr<const Plan> plan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache&,
-                                   const IdMap<LayerId, GraphFunction>& subgraphs) const override {
+                                   const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay*) const override {
     return std::make_shared<const PlainPlan>(std::move(spec), std::move(schedule), subgraphs);
   }
 };
