@@ -233,13 +233,12 @@ void print_groups(Engine& engine, const std::vector<Shape>& shapes, const BuildO
     if (step.layer != kNone && grouping.group_of[step.layer] >= 0)
       taken[grouping.group_of[step.layer]] += step.microseconds;
   }
-  const Target target = find_target(options.target);
+  const std::vector<double> estimates = group_times_us(spec, grouping, assignment, find_target(options.target));
   std::multimap<double, std::string, std::greater<>> by_distance;
   for (std::size_t g = 0; g < taken.size(); ++g) {
-    const double estimated = group_time_us(spec, grouping.groups[g], assignment, target),
-                 measured = taken[g] * whole_us / all;
-    by_distance.emplace(std::abs(measured - estimated),
-                        fmt::format("{:9.1f} {:9.1f}  {} {}", estimated, measured,
+    const double measured = taken[g] * whole_us / all;
+    by_distance.emplace(std::abs(measured - estimates[g]),
+                        fmt::format("{:9.1f} {:9.1f}  {} {}", estimates[g], measured,
                                     group_precision(spec, grouping.groups[g], assignment),
                                     kernel_text(spec, grouping.groups[g]).substr(0, 200)));
   }

@@ -102,13 +102,15 @@ void set_measured_costs(const Specialization& spec, const Grouping& grouping, co
                         const IdMap<LayerId, int>& node_of, CostProblem& problem) {
   const GroupTimes times(spec, target.timed);
   if (times.empty()) return;
-  for (const Group& group : grouping.groups) {
+  const std::vector<int> together = count_together(spec, grouping, nullptr);
+  for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
+    const Group& group = grouping.groups[g];
     std::vector<CostProblem::Node*> members;
     for (const LayerId id : group.layers)
       if (node_of[id] >= 0) members.push_back(&problem.nodes[node_of[id]]);
     GroupNodes nodes(std::move(members));
     for (const Precision p : nodes.precisions())
-      if (const std::optional<double> us = times.find_like(group, name_of(p))) nodes.set_time(p, *us);
+      if (const std::optional<double> us = times.find_like(group, name_of(p), together[g])) nodes.set_time(p, *us);
   }
 }
 
@@ -345,17 +347,24 @@ double roofline_us(const Specialization& spec, const Group& group, const Assignm
   return target.launch_us + target.work_us(operations, bytes, target.has(p) ? p : Precision::kFP32);
 }
 
-double time_us(const Specialization& spec, const Group& group, const Assignment& assignment, const Target& target,
-               const GroupTimes& times) {
-  const auto measured = times.find_like(group, group_precision(spec, group, assignment));
-  return measured ? *measured : roofline_us(spec, group, assignment, target);
+/// Per group.
+std::vector<double> times_us(const Specialization& spec, const Grouping& grouping, const Assignment& assignment,
+                             const Target& target, const GroupTimes& times) {
+  const std::vector<int> together =
+      times.empty() ? std::vector<int>(grouping.groups.size(), 1) : count_together(spec, grouping, &assignment);
+  std::vector<double> result;
+  for (const Group& group : grouping.groups) {
+    const auto measured = times.find_like(group, group_precision(spec, group, assignment), together[result.size()]);
+    result.push_back(measured ? *measured : roofline_us(spec, group, assignment, target));
+  }
+  return result;
 }
 
 }  // namespace
 
-double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
-                     const Target& target) {
-  return time_us(spec, group, assignment, target, GroupTimes(spec, target.timed));
+std::vector<double> group_times_us(const Specialization& spec, const Grouping& grouping, const Assignment& assignment,
+                                   const Target& target) {
+  return times_us(spec, grouping, assignment, target, GroupTimes(spec, target.timed));
 }
 
 TimeModel::TimeModel(const Specialization& spec, Fusion fusion, Target target)
@@ -378,7 +387,7 @@ TimeModel::Coverage TimeModel::coverage(const Assignment& assignment) const {
   Coverage result;
   for (const Group& group : grouping.groups) {
     ++result.groups;
-    result.measured += measured_->find(group, assignment) ? 1 : 0;
+    result.measured += measured_->find(group, group_precision(spec_, group, assignment)) ? 1 : 0;
   }
   return result;
 }
@@ -386,7 +395,7 @@ TimeModel::Coverage TimeModel::coverage(const Assignment& assignment) const {
 TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   const Grouping grouping = fuse(spec_, assignment, fusion_);
   Estimate result;
-  for (const Group& group : grouping.groups) result.total_us += time_us(spec_, group, assignment, target_, *measured_);
+  for (const double us : times_us(spec_, grouping, assignment, target_, *measured_)) result.total_us += us;
   result.launches = static_cast<double>(grouping.groups.size());
   const auto stored = [&](int node) {
     const Precision p = assignment.precision[problem_.nodes[node].layer];

@@ -105,8 +105,8 @@ class TimeModel {
   CostProblem problem_;  ///< Its values say what is cast.
 };
 
-/// Estimated microseconds of a group under an assignment, launch included; as measured where the target knows it.
-double group_time_us(const Specialization& spec, const Group& group, const Assignment& assignment,
-                     const Target& target);
+/// Estimated microseconds per group under an assignment, launches included; as measured where the target knows them.
+std::vector<double> group_times_us(const Specialization& spec, const Grouping& grouping, const Assignment& assignment,
+                                   const Target& target);
 
 }  // namespace ulpscope

@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "ops/forms.h"
 
 namespace ulpscope {
 namespace {
@@ -103,7 +106,25 @@ std::string_view group_precision(const Specialization& spec, const Group& group,
   return "-";
 }
 
-std::optional<double> GroupTimes::find(const Group& group, std::string_view precision) const {
+std::vector<int> count_together(const Specialization& spec, const Grouping& grouping, const Assignment* assignment) {
+  std::map<std::pair<TensorId, std::string_view>, std::vector<std::size_t>> readers;
+  for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
+    const Group& group = grouping.groups[g];
+    const Layer& layer = spec.network->layer(group.layers.front());
+    if (!ops::matrix_form(layer) || spec.is_constant(layer.inputs[0]) || !spec.is_constant(layer.inputs[1])) continue;
+    readers[{layer.inputs[0], assignment == nullptr ? "" : group_precision(spec, group, *assignment)}].push_back(g);
+  }
+  std::vector<int> result(grouping.groups.size(), 1);
+  for (const auto& [operand, groups] : readers)
+    for (const std::size_t g : groups) result[g] = static_cast<int>(groups.size());
+  return result;
+}
+
+std::string timed_precision(std::string_view precision, int together) {
+  return together > 1 ? fmt::format("{} x{}", precision, together) : std::string(precision);
+}
+
+std::optional<double> GroupTimes::find(const Group& group, std::string_view precision, int together) const {
   if (timed_ == nullptr) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto [known, is_new] = known_.try_emplace(group.layers, nullptr);
@@ -112,12 +133,13 @@ std::optional<double> GroupTimes::find(const Group& group, std::string_view prec
     if (found != timed_->end()) known->second = &found->second;
   }
   if (known->second == nullptr) return std::nullopt;
-  const auto time = known->second->find(precision);
+  auto time = known->second->find(timed_precision(precision, together));
+  if (time == known->second->end()) time = known->second->find(precision);
   return time != known->second->end() ? std::optional(time->second) : std::nullopt;
 }
 
-std::optional<double> GroupTimes::find_like(const Group& group, std::string_view precision) const {
-  if (const auto us = find(group, precision)) return us;
+std::optional<double> GroupTimes::find_like(const Group& group, std::string_view precision, int together) const {
+  if (const auto us = find(group, precision, together)) return us;
   if (timed_ == nullptr || spec_.network->layer(group.layers.front()).op->multiply_adds == nullptr) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto [known, is_new] = products_.try_emplace({group.layers.front(), std::string(precision)});
@@ -130,10 +152,10 @@ std::optional<double> GroupTimes::least_with_product(const Group& group, std::st
   product.resize(std::min(product.size(), product.find("; ")));
   if (product.ends_with('*')) product.pop_back();
   std::optional<double> least;
-  for (auto each = timed_->lower_bound(product); each != timed_->end() && each->first.starts_with(product); ++each) {
-    const auto time = each->second.find(precision);
-    if (time != each->second.end() && (!least || time->second < *least)) least = time->second;
-  }
+  const std::string of_several = fmt::format("{} x", precision);
+  for (auto each = timed_->lower_bound(product); each != timed_->end() && each->first.starts_with(product); ++each)
+    for (const auto& [key, us] : each->second)
+      if ((key == precision || key.starts_with(of_several)) && (!least || us < *least)) least = us;
   return product.empty() ? std::nullopt : least;
 }
 

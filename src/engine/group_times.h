@@ -27,6 +27,13 @@ std::string kernel_text(const Specialization& spec, const Group& group);
 /// output ("float16").
 std::string_view group_precision(const Specialization& spec, const Group& group, const Assignment& assignment);
 
+/// Per group: how many products by constants read the same operand in the same precision, it among them; else 1. A
+/// backend may compute them as one, so what one of them takes depends on it. Without an assignment: in any precision.
+std::vector<int> count_together(const Specialization& spec, const Grouping& grouping, const Assignment* assignment);
+
+/// What times are kept by: "fp16", "fp16 x3" for a group that is one of three.
+std::string timed_precision(std::string_view precision, int together);
+
 /// The groups of one network among those of a target. Thread-safe.
 class GroupTimes {
  public:
@@ -34,14 +41,12 @@ class GroupTimes {
   GroupTimes(const Specialization& spec, std::shared_ptr<const TimedKernels> timed)
       : spec_(spec), timed_(std::move(timed)) {}
 
-  /// Microseconds, launch included; nothing where the target does not say.
-  std::optional<double> find(const Group& group, std::string_view precision) const;
-  std::optional<double> find(const Group& group, const Assignment& assignment) const {
-    return find(group, group_precision(spec_, group, assignment));
-  }
+  /// Microseconds, launch included; nothing where the target does not say. Of one group of several `together`: of one
+  /// by itself where it is not known otherwise.
+  std::optional<double> find(const Group& group, std::string_view precision, int together = 1) const;
   /// The same; where the target does not know the group, but knows others that begin with the same product, the least
   /// of these: what follows a product is little beside it.
-  std::optional<double> find_like(const Group& group, std::string_view precision) const;
+  std::optional<double> find_like(const Group& group, std::string_view precision, int together = 1) const;
   bool empty() const noexcept { return timed_ == nullptr; }
 
  private:

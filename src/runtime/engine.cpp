@@ -297,6 +297,7 @@ std::vector<Engine::LayerReport> Engine::report() const {
   const Assignment& assignment = impl_->executable->assignment();
   const Target target = find_target(impl_->options.target);
   std::vector<LayerReport> result;
+  const std::vector<double> times = group_times_us(*spec, plan->grouping(), assignment, target);
   for (const auto& [l, layer] : network.layers.items()) {
     LayerReport row;
     row.name = layer.name;
@@ -323,7 +324,7 @@ std::vector<Engine::LayerReport> Engine::report() const {
       const Group& group = plan->grouping().groups[index];
       row.group = group_name(network, group);
       row.tactic = fmt::format("{}_{}", name_of(group.kind), row.precision);
-      if (group.layers.front() == l) row.microseconds = group_time_us(*spec, group, assignment, target);
+      if (group.layers.front() == l) row.microseconds = times[index];
     }
     result.push_back(std::move(row));
   }

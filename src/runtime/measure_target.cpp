@@ -193,6 +193,7 @@ int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, doubl
   const double factor = whole && all > 0 ? *whole / all : 1;
   whole_us = all * factor;
   int left_out = 0;
+  const std::vector<int> together = count_together(spec, grouping, &measured.assignment());
   for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
     const Group& group = grouping.groups[g];
     const std::string kernel = kernel_text(spec, group);
@@ -204,7 +205,8 @@ int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, doubl
       ++left_out;
       continue;
     }
-    auto& [sum, count] = sums[{kernel, std::string(group_precision(spec, group, measured.assignment()))}];
+    const std::string_view precision = group_precision(spec, group, measured.assignment());
+    auto& [sum, count] = sums[{kernel, timed_precision(precision, together[g])}];
     sum += taken[g] * factor;
     ++count;
   }

@@ -108,8 +108,8 @@ TEST(GroupTimes, AssignmentsTakeWhatTheirGroupsTakeAndTheirCasts) {
   EXPECT_EQ(part_time.coverage(low.assignment).measured, 1);
   EXPECT_EQ(part_time.coverage(high.assignment).measured, 0);
   EXPECT_DOUBLE_EQ(part_time(high.assignment), plain(high.assignment));
-  EXPECT_DOUBLE_EQ(group_time_us(*low.spec, low.grouping.groups[0], low.assignment, part), 3);
-  EXPECT_GT(group_time_us(*low.spec, low.grouping.groups[1], low.assignment, part), 0.5);
+  EXPECT_DOUBLE_EQ(group_times_us(*low.spec, low.grouping, low.assignment, part)[0], 3);
+  EXPECT_GT(group_times_us(*low.spec, low.grouping, low.assignment, part)[1], 0.5);
 }
 
 TEST(GroupTimes, GroupsWithoutATimeTakeTheLeastOfThoseWithTheirProduct) {
@@ -120,11 +120,30 @@ TEST(GroupTimes, GroupsWithoutATimeTakeTheLeastOfThoseWithTheirProduct) {
                                      {product + "*; Relu(%0) %1[4x8]", {{"fp16", 3}, {"fp32", 7}}},
                                      {"MatMul($0[4x8], w[8x88]) %0[4x88]", {{"fp16", 1}}},
                                      {"Softmax{axis=-1}($0[4x8]) %0[4x8]; Relu(%0) %1[4x8]", {{"fp16", 2}}}});
-  EXPECT_DOUBLE_EQ(group_time_us(*low.spec, low.grouping.groups[0], low.assignment, target), 3);
-  const double softmax = group_time_us(*low.spec, low.grouping.groups[1], low.assignment, target_with({}));
-  EXPECT_DOUBLE_EQ(group_time_us(*low.spec, low.grouping.groups[1], low.assignment, target), softmax);
+  EXPECT_DOUBLE_EQ(group_times_us(*low.spec, low.grouping, low.assignment, target)[0], 3);
+  const double softmax = group_times_us(*low.spec, low.grouping, low.assignment, target_with({}))[1];
+  EXPECT_DOUBLE_EQ(group_times_us(*low.spec, low.grouping, low.assignment, target)[1], softmax);
   const TimeModel model(*low.spec, Fusion::kFull, target);
   EXPECT_EQ(model.coverage(low.assignment).measured, 0);
+}
+
+TEST(GroupTimes, ProductsOfOneOperandTakeWhatTheyTakeTogether) {
+  Model model;
+  model.input("x", {4, 8});
+  for (const char* name : {"a", "b", "c"}) {
+    *model.graph().add_initializer() = float_tensor(std::string("w") + name, {8, 8}, std::vector<float>(64, 0.5f));
+    model.node("MatMul", {"x", std::string("w") + name}, {name}, name);
+    model.output(name);
+  }
+  const auto network = model.load();
+  const std::string product = "MatMul($0[4x8], w[8x8]) %0[4x8]";
+  const Target target = target_with({{product, {{"fp16", 4}, {"fp16 x3", 2}, {"fp32", 9}, {"fp32 x2", 8}}}});
+  const Built low = build(*network, lowest(true));
+  layer_named(*network, "c").precision = DataType::kFloat32;
+  const Built mixed = build(*network, lowest(true));
+  // Two of them in fp16, whose time together nobody measured.
+  EXPECT_EQ(group_times_us(*mixed.spec, mixed.grouping, mixed.assignment, target), (std::vector<double>{4, 4, 9}));
+  EXPECT_EQ(group_times_us(*low.spec, low.grouping, low.assignment, target), (std::vector<double>{2, 2, 2}));
 }
 
 TEST(GroupTimes, CostsOfLayersAddUpToTheirGroup) {
