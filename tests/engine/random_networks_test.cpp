@@ -1,7 +1,10 @@
 // The engine against the reference kernels, on random networks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "engine/assign.h"
 #include "engine/build_helpers.h"
@@ -63,6 +66,22 @@ TEST(RandomNetworks, Fp32AgreesWithTheReferenceAtEveryFusionLevel) {
   }
 }
 
+/// By how many deviations the mean of a row is away from 0, the most of all rows: what a mean that is off by one unit
+/// in the last place becomes when such a row is normalized. 0 for other layers.
+double distance_of_means(const Layer& layer, const Tensor& x) {
+  if (layer.op->name != "LayerNormalization") return 0;
+  double most = 0;
+  const std::int64_t length = x.shape().back();
+  for (std::int64_t begin = 0; begin < x.size(); begin += length) {
+    const auto row = x.values<float>().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(length));
+    const double mean = std::accumulate(row.begin(), row.end(), 0.0) / static_cast<double>(length);
+    double squares = 0;
+    for (const float v : row) squares += (v - mean) * (v - mean);
+    if (squares > 0) most = std::max(most, std::abs(mean) / std::sqrt(squares / static_cast<double>(length)));
+  }
+  return most;
+}
+
 /// Every layer, given the values that the engine itself has for its inputs, stores what the rules say, to one unit in
 /// the last place of its type: sums in another order may fall on the other side of a tie.
 void expect_layers_follow_the_rules(RandomNetwork& random, const BuildOptions& options, std::uint32_t seed) {
@@ -85,7 +104,8 @@ void expect_layers_follow_the_rules(RandomNetwork& random, const BuildOptions& o
     const Tensor expected = Emulator(*spec, assignment, grouping).layer_output(id, values);
     const Tensor& actual = values[output];
     const DataType storage = assignment.storage[output];
-    const double slack = (on_plain() || on_gpu() ? 4e-6 : 2e-6) * std::max(1.0, largest(expected));
+    double slack = (on_plain() || on_gpu() ? 4e-6 : 2e-6) * std::max(1.0, largest(expected));
+    if (on_gpu()) slack += 2.4e-7 * distance_of_means(network.layers[id], values[network.layers[id].inputs[0]]);
     ASSERT_EQ(actual.shape(), expected.shape());
     std::int64_t differ = 0;
     for (std::int64_t i = 0; i < actual.size(); ++i) {
@@ -182,11 +202,16 @@ TEST(RandomNetworks, FusedGroupsRoundAtTheirEdgesOnly) {
             rounding = std::max(rounding, std::fabs(e - x) / scale);
           }
         }
-        EXPECT_LE(distance, (on_gpu() ? 1.5 : on_plain() ? 1.0 : 0.75) * rounding + 1e-5)
+        EXPECT_LE(distance, (on_gpu()     ? 1.5
+                             : on_plain() ? 1.0
+                                          : 0.75) *
+                                    rounding +
+                                1e-5)
             << "seed " << seed << ", fusion " << static_cast<int>(fusion) << (mixed ? ", mixed" : "");
         equal += distance < (fp32 ? 1e-5 : 1e-7);
       }
-      EXPECT_GE(equal, kNetworks * (on_gpu() ? 6 : 9) / 10) << "fusion " << static_cast<int>(fusion) << (mixed ? ", mixed" : "");
+      EXPECT_GE(equal, kNetworks * (on_gpu() ? 6 : 9) / 10)
+          << "fusion " << static_cast<int>(fusion) << (mixed ? ", mixed" : "");
     }
 }
 
