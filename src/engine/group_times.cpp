@@ -106,7 +106,8 @@ std::string_view group_precision(const Specialization& spec, const Group& group,
   return "-";
 }
 
-std::vector<int> count_together(const Specialization& spec, const Grouping& grouping, const Assignment* assignment) {
+std::vector<std::vector<std::size_t>> products_of_one_operand(const Specialization& spec, const Grouping& grouping,
+                                                              const Assignment* assignment) {
   std::map<std::pair<TensorId, std::string_view>, std::vector<std::size_t>> readers;
   for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
     const Group& group = grouping.groups[g];
@@ -114,8 +115,15 @@ std::vector<int> count_together(const Specialization& spec, const Grouping& grou
     if (!ops::matrix_form(layer) || spec.is_constant(layer.inputs[0]) || !spec.is_constant(layer.inputs[1])) continue;
     readers[{layer.inputs[0], assignment == nullptr ? "" : group_precision(spec, group, *assignment)}].push_back(g);
   }
+  std::vector<std::vector<std::size_t>> result;
+  for (auto& [operand, groups] : readers)
+    if (groups.size() > 1) result.push_back(std::move(groups));
+  return result;
+}
+
+std::vector<int> count_together(const Specialization& spec, const Grouping& grouping, const Assignment* assignment) {
   std::vector<int> result(grouping.groups.size(), 1);
-  for (const auto& [operand, groups] : readers)
+  for (const std::vector<std::size_t>& groups : products_of_one_operand(spec, grouping, assignment))
     for (const std::size_t g : groups) result[g] = static_cast<int>(groups.size());
   return result;
 }

@@ -27,8 +27,11 @@ std::string kernel_text(const Specialization& spec, const Group& group);
 /// output ("float16").
 std::string_view group_precision(const Specialization& spec, const Group& group, const Assignment& assignment);
 
-/// Per group: how many products by constants read the same operand in the same precision, it among them; else 1. A
-/// backend may compute them as one, so what one of them takes depends on it. Without an assignment: in any precision.
+/// Groups that are products by constants of the same operand in the same precision, two or more: a backend may compute
+/// them as one, so what one of them takes depends on the others. Without an assignment: in any precision.
+std::vector<std::vector<std::size_t>> products_of_one_operand(const Specialization& spec, const Grouping& grouping,
+                                                              const Assignment* assignment);
+/// Per group: how many of those it is one of; else 1.
 std::vector<int> count_together(const Specialization& spec, const Grouping& grouping, const Assignment* assignment);
 
 /// What times are kept by: "fp16", "fp16 x3" for a group that is one of three.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/parallel.h"
 #include "engine/choose.h"
 
 namespace ulpscope {
@@ -133,19 +134,42 @@ std::optional<TradeOffPoint> TradeOff::moved(const TradeOffPoint& from, const st
   return point(std::move(levels));
 }
 
+std::vector<std::optional<TradeOffPoint>> TradeOff::try_moves(const TradeOffPoint& from, std::span<const Move> moves,
+                                                              double most) {
+  std::vector<std::optional<TradeOffPoint>> tried(moves.size());
+  parallel_for(static_cast<std::int64_t>(moves.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      tried[i] = moved(from, *moves[i].members, moves[i].level, most);
+  });
+  return tried;
+}
+
+/// As many as there are threads for, from the first on.
+std::span<const TradeOff::Move> TradeOff::at_once(std::span<const Move> moves) {
+  return moves.first(std::min(moves.size(), static_cast<std::size_t>(num_threads())));
+}
+
 TradeOffPoint TradeOff::polish(TradeOffPoint best, double most, int evaluations) {
+  std::vector<Move> all;
+  for (std::uint8_t level = 0; level <= space_.highest_level(); ++level)
+    for (const auto& members : moves_) all.push_back({&members, level});
   for (bool improved = true; improved && evaluations > 0;) {
     improved = false;
-    for (std::uint8_t level = 0; level <= space_.highest_level(); ++level)
-      for (const auto& members : moves_) {
+    for (std::span<const Move> left = all; !left.empty() && evaluations > 0;) {
+      // What is behind a move that is taken is tried again from there: as if one came after the other.
+      std::size_t seen = 0;
+      for (std::optional<TradeOffPoint>& next : try_moves(best, at_once(left), most)) {
         if (evaluations <= 0) break;
-        std::optional<TradeOffPoint> next = moved(best, members, level, most);
+        ++seen;
         if (!next) continue;
         --evaluations;
         if (!(next->time_us < best.time_us * (1 - 1e-9)) || !(next->squares <= most)) continue;
         best = std::move(*next);
         improved = true;
+        break;
       }
+      left = left.subspan(seen);
+    }
   }
   return best;
 }
@@ -155,14 +179,19 @@ TradeOffPoint TradeOff::raise(TradeOffPoint from, double most, int evaluations) 
     const std::vector<std::size_t>* members;
     double saved_per_us;
   };
+  std::vector<Move> all;
+  for (const auto& members : moves_) all.push_back({&members, space_.highest_level()});
   std::vector<Raise> raises;
-  for (const auto& members : moves_) {
-    if (evaluations <= 0) break;
-    const std::optional<TradeOffPoint> next =
-        moved(from, members, space_.highest_level(), std::numeric_limits<double>::infinity());
-    if (!next || !(next->squares < from.squares)) continue;
-    --evaluations;
-    raises.push_back({&members, (from.squares - next->squares) / std::max(next->time_us - from.time_us, 1e-3)});
+  for (std::span<const Move> left = all; !left.empty() && evaluations > 0;) {
+    const std::span<const Move> some = at_once(left);
+    const auto tried = try_moves(from, some, std::numeric_limits<double>::infinity());
+    for (std::size_t i = 0; i < some.size() && evaluations > 0; ++i) {
+      if (!tried[i] || !(tried[i]->squares < from.squares)) continue;
+      --evaluations;
+      raises.push_back(
+          {some[i].members, (from.squares - tried[i]->squares) / std::max(tried[i]->time_us - from.time_us, 1e-3)});
+    }
+    left = left.subspan(some.size());
   }
   std::ranges::stable_sort(raises, std::ranges::greater{}, &Raise::saved_per_us);
   for (const Raise& each : raises) {

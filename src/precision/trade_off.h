@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/cost.h"
@@ -46,6 +47,15 @@ class TradeOff {
   Cut highest();
   void explore(const Cut& fast, const Cut& exact, std::vector<TradeOffPoint>& found);
   double squares(const Levels& levels) const;
+  /// These candidates take a level.
+  struct Move {
+    const std::vector<std::size_t>* members;
+    std::uint8_t level;
+  };
+  /// Each by itself from there, side by side, as `moved` gives it.
+  std::vector<std::optional<TradeOffPoint>> try_moves(const TradeOffPoint& from, std::span<const Move> moves,
+                                                      double most);
+  static std::span<const Move> at_once(std::span<const Move> moves);
   /// `point` with these candidates at a level; nothing where that changes nothing.
   std::optional<TradeOffPoint> moved(const TradeOffPoint& point, const std::vector<std::size_t>& members,
                                      std::uint8_t level, double most);

@@ -192,6 +192,12 @@ int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, doubl
   const std::optional<double> whole = measured.device_us();
   const double factor = whole && all > 0 ? *whole / all : 1;
   whole_us = all * factor;
+  // The first of several that are computed as one has all of their time.
+  for (const std::vector<std::size_t>& groups : products_of_one_operand(spec, grouping, &measured.assignment())) {
+    double sum = 0;
+    for (const std::size_t g : groups) sum += taken[g];
+    for (const std::size_t g : groups) taken[g] = sum / static_cast<double>(groups.size()), has_steps[g] = 1;
+  }
   int left_out = 0;
   const std::vector<int> together = count_together(spec, grouping, &measured.assignment());
   for (std::size_t g = 0; g < grouping.groups.size(); ++g) {

@@ -1,8 +1,8 @@
 """Holds whole networks on the GPU against the CPU: check_models.py PROGRAM MODEL.onnx...
 
 PROGRAM is `ulpscope`; nothing but its command line and numpy is used. A MODEL.npz beside a model has its inputs (an
-array each), else the program makes them. For every model, fp16 and bf16 and the fusion levels none and full,
-everything in the lowest precision:
+array each), or a MODEL.inputs.json several samples, as --save-inputs writes them; else the program makes them. For every
+model, fp16 and bf16 and the fusion levels none and full, everything in the lowest precision:
 
 - the outputs in fp32 lie within --fp32-limit of each other (relative L2), at both levels;
 - the error of a precision against fp32, each on its own backend, is on the GPU what the CPU predicts: their ratio is
@@ -82,8 +82,9 @@ class Runner:
 
     def inputs(self, model: pathlib.Path) -> pathlib.Path:
         """The model's own, or those that a first run generates."""
-        if model.with_suffix(".npz").exists():
-            return model.with_suffix(".npz").resolve()
+        for beside in (model.with_suffix(".npz"), model.with_suffix(".inputs.json")):
+            if beside.exists():
+                return beside.resolve()
         path = self.folder / f"{model.stem}.inputs.json"
         if not path.exists():
             self.call([str(model), "--trt", "--backend", "cpu", "--save-inputs", str(path)])

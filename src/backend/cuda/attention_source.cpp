@@ -1,6 +1,6 @@
-// Attention on tensor cores (mma.sync m16n8k16): a warp has 16 queries. Keys up to a few hundred stay in shared memory
-// and their scores in registers; longer rows go over tiles of keys twice, first for the largest score and the sum, then
-// for the probabilities, which have to be normalized before they are rounded.
+// Attention on tensor cores (mma.sync m16n8k16): a warp has 16 queries and a part of the keys. Keys up to a few hundred
+// stay in shared memory and their scores in registers; longer rows go over tiles of keys twice, first for the largest
+// score and the sum, then for the probabilities, which have to be normalized before they are rounded.
 #include "backend/cuda/attention_source.h"
 
 #include <fmt/format.h>
@@ -101,7 +101,9 @@ extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
   u16* const tile_q = shared;
   u16* const tile_k = tile_q + WARPS * 16 * (DQ + PAD);
   u16* const tile_v = tile_k + COPIES * TILE * (DQ + PAD);
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  float* const of_parts = (float*)(tile_v + COPIES * TILE * (DV + PAD));
+  // Of every tile each of PARTS has its own PART keys.
+  const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) % WARPS, part = (threadIdx.x >> 5) / WARPS;
   const i64 b = blockIdx.z, h = blockIdx.y, first = (i64)blockIdx.x * WARPS * 16;
   const u16* const q = (const u16*)q_ + b * Q0 + h * Q1;
   const u16* const k = (const u16*)k_ + b * K0 + h * K1;
@@ -109,8 +111,10 @@ extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
   fill<WARPS * 16, DEPTH, DQ, WHOLE_Q, SCALED_Q>(tile_q, q, first, QUERIES, Q2, Q3, FACTOR_Q);
   const i64 row = first + warp * 16 + (lane >> 2);  // And row + 8.
   const u32 at_q = (u32)__cvta_generic_to_shared(tile_q + (warp * 16 + (lane & 15)) * (DQ + PAD) + (lane >> 4) * 8);
-  const u32 first_k = (u32)__cvta_generic_to_shared(tile_k + (lane & 7) * (DQ + PAD) + (lane >> 3) * 8);
-  const u32 first_v = (u32)__cvta_generic_to_shared(tile_v + (lane & 15) * (DV + PAD) + (lane >> 4) * 8);
+  const u32 first_k =
+      (u32)__cvta_generic_to_shared(tile_k + (part * PART + (lane & 7)) * (DQ + PAD) + (lane >> 3) * 8);
+  const u32 first_v =
+      (u32)__cvta_generic_to_shared(tile_v + (part * PART + (lane & 15)) * (DV + PAD) + (lane >> 4) * 8);
   u32 at_k = first_k, at_v = first_v;
 
   // Queries as operands: in registers where they are few.
@@ -150,11 +154,26 @@ SCORE
     for (int e = 0; e < 4; ++e) c[e] = score(c[e], row + (e >> 1) * 8, key + (lane & 3) * 2 + (e & 1));
   };
   // All of a tile, one after the other, so that what the scores load is not waited for one by one.
-  auto tile_scores = [&](float (&c)[TILE / 8][4], i64 key) {
+  auto tile_scores = [&](float (&c)[PART / 8][4], i64 key) {
 #pragma unroll
-    for (int n = 0; n < TILE / 8; ++n) multiply(c[n], n * 8);
+    for (int n = 0; n < PART / 8; ++n) multiply(c[n], n * 8);
 #pragma unroll
-    for (int n = 0; n < TILE / 8; ++n) scores(c[n], key + n * 8);
+    for (int n = 0; n < PART / 8; ++n) scores(c[n], key + part * PART + n * 8);
+  };
+  // Hands each part two values of this thread's rows, and takes all of them: combine(first, second) in order.
+  auto with_parts = [&](float a0, float a1, auto&& combine) {
+    if ((lane & 3) == 0) {
+      float* const own = of_parts + (part * WARPS * 16 + warp * 16 + (lane >> 2));
+      own[0] = a0;
+      own[8] = a1;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < PARTS; ++p) {
+      const float* const other = of_parts + (p * WARPS * 16 + warp * 16 + (lane >> 2));
+      combine(other[0], other[8]);
+    }
+    __syncthreads();
   };
   // Probabilities of 16 keys times their values, added to the results.
   float out[DV / 8][4];
@@ -172,6 +191,21 @@ SCORE
     }
   };
 BODY
+  // The results of the first part and, one after the other, of the others.
+  if constexpr (PARTS > 1) {
+    float* const sums = (float*)shared + warp * 32 + lane;
+    for (int p = 1; p < PARTS; ++p) {
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < DV / 2; ++i)
+        if (part == p) sums[i * WARPS * 32] = out[i / 4][i % 4];
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < DV / 2; ++i)
+        if (part == 0) out[i / 4][i % 4] += sums[i * WARPS * 32];
+    }
+    if (part != 0) return;
+  }
 #pragma unroll
   for (int n = 0; n < DV / 8; ++n)
 #pragma unroll
@@ -187,31 +221,47 @@ constexpr const char* kInRegisters = R"(
   fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, 0, KEYS, K2, K3, FACTOR_K);
   fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v, v, 0, KEYS, V2, V3);
   __syncthreads();
-  float c[TILE / 8][4], m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
+  float c[PART / 8][4], m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
   tile_scores(c, 0);
 #pragma unroll
-  for (int n = 0; n < TILE / 8; ++n) {
+  for (int n = 0; n < PART / 8; ++n) {
     m0 = fmaxf(m0, fmaxf(c[n][0], c[n][1]));
     m1 = fmaxf(m1, fmaxf(c[n][2], c[n][3]));
   }
   m0 = row_max(m0);
   m1 = row_max(m1);
+  if (PARTS > 1)
+    with_parts(m0, m1, [&](float x, float y) {
+      m0 = fmaxf(m0, x);
+      m1 = fmaxf(m1, y);
+    });
 #pragma unroll
-  for (int n = 0; n < TILE / 8; ++n) {
+  for (int n = 0; n < PART / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) c[n][e] = expf(c[n][e] - (e < 2 ? m0 : m1));
     s0 += c[n][0] + c[n][1];
     s1 += c[n][2] + c[n][3];
   }
-  s0 = 1.0f / row_sum(s0);
-  s1 = 1.0f / row_sum(s1);
+  s0 = row_sum(s0);
+  s1 = row_sum(s1);
+  if (PARTS > 1) {
+    float whole0 = 0.0f, whole1 = 0.0f;
+    with_parts(s0, s1, [&](float x, float y) {
+      whole0 += x;
+      whole1 += y;
+    });
+    s0 = whole0;
+    s1 = whole1;
+  }
+  s0 = 1.0f / s0;
+  s1 = 1.0f / s1;
 #pragma unroll
-  for (int n = 0; n < TILE / 8; n += 2) weigh(c[n], c[n + 1], s0, s1, n * 8);
+  for (int n = 0; n < PART / 8; n += 2) weigh(c[n], c[n + 1], s0, s1, n * 8);
 )";
 
 constexpr const char* kInTiles = R"(
   float m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
-  float c[TILE / 8][4];
+  float c[PART / 8][4];
   // Two tiles of each: one is filled while the other is worked on.
   constexpr int SIZE_K = TILE * (DQ + PAD), SIZE_V = TILE * (DV + PAD), TILES = (KEYS + TILE - 1) / TILE;
   auto start = [&](int t, bool values) {
@@ -240,7 +290,7 @@ constexpr const char* kInTiles = R"(
     tile_scores(c, (i64)t * TILE);
     float n0 = m0, n1 = m1;
 #pragma unroll
-    for (int n = 0; n < TILE / 8; ++n) {
+    for (int n = 0; n < PART / 8; ++n) {
       n0 = fmaxf(n0, fmaxf(c[n][0], c[n][1]));
       n1 = fmaxf(n1, fmaxf(c[n][2], c[n][3]));
     }
@@ -249,7 +299,7 @@ constexpr const char* kInTiles = R"(
     s0 *= expf(m0 - b0);
     s1 *= expf(m1 - b1);
 #pragma unroll
-    for (int n = 0; n < TILE / 8; ++n) {
+    for (int n = 0; n < PART / 8; ++n) {
       s0 += expf(c[n][0] - b0) + expf(c[n][1] - b0);
       s1 += expf(c[n][2] - b1) + expf(c[n][3] - b1);
     }
@@ -265,17 +315,32 @@ constexpr const char* kInTiles = R"(
   };
   join_lanes(m0, s0);
   join_lanes(m1, s1);
+  if (PARTS > 1) {
+    const float own0 = m0, own1 = m1;
+    with_parts(own0, own1, [&](float x, float y) {
+      m0 = fmaxf(m0, x);
+      m1 = fmaxf(m1, y);
+    });
+    const float b0 = m0 == -INFINITE ? 0.0f : m0, b1 = m1 == -INFINITE ? 0.0f : m1;
+    float whole0 = 0.0f, whole1 = 0.0f;
+    with_parts(s0 * expf(own0 - b0), s1 * expf(own1 - b1), [&](float x, float y) {
+      whole0 += x;
+      whole1 += y;
+    });
+    s0 = whole0;
+    s1 = whole1;
+  }
   s0 = 1.0f / s0;
   s1 = 1.0f / s1;
   for (int t = 0; t < TILES; ++t) {
     arrive(t, true);
     tile_scores(c, (i64)t * TILE);
 #pragma unroll
-    for (int n = 0; n < TILE / 8; ++n)
+    for (int n = 0; n < PART / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) c[n][e] = expf(c[n][e] - (e < 2 ? m0 : m1));
 #pragma unroll
-    for (int n = 0; n < TILE / 8; n += 2) weigh(c[n], c[n + 1], s0, s1, n * 8);
+    for (int n = 0; n < PART / 8; n += 2) weigh(c[n], c[n + 1], s0, s1, n * 8);
     __syncthreads();
   }
 )";
@@ -290,23 +355,33 @@ bool whole(const std::array<std::int64_t, 4>& strides, std::int64_t depth, int a
 
 struct Form {
   std::int64_t dq, dv, tile;
-  int warps;
+  int warps, parts;  ///< Each warp has 16 queries and one of the parts of the keys.
   bool in_registers;
   int copies() const { return in_registers ? 1 : 2; }
-  std::int64_t shared() const { return 2 * (warps * 16 * (dq + kPad) + copies() * tile * (dq + dv + 2 * kPad)); }
+  std::int64_t tiles() const { return 2 * (warps * 16 * (dq + kPad) + copies() * tile * (dq + dv + 2 * kPad)); }
+  std::int64_t shared() const { return tiles() + 4 * parts * warps * 16; }
+  /// Of scores and results, per thread.
+  std::int64_t registers() const { return tile / parts / 2 + dv / 2; }
+  /// In shared memory, with the results of one part in place of the tiles.
+  bool fits() const { return shared() <= kMostShared && (parts == 1 || warps * 16 * dv * 4 <= tiles()); }
 };
 
-/// Scores of a whole row in registers where these and shared memory suffice, else tiles.
+/// Scores of a whole row in registers where these and shared memory suffice, else tiles. Few queries are shared among
+/// more blocks, and their keys among more warps, so that every processor has some.
 std::optional<Form> form_of(const AttentionSpec& spec) {
-  Form form{up(spec.depth, 32), up(spec.value_depth, 16), up(spec.keys, 16), 4, true};
-  constexpr std::int64_t kEnoughBlocks = 128;
-  const std::int64_t blocks = (spec.queries + 63) / 64 * spec.heads * spec.batch;
-  if (blocks < kEnoughBlocks) form.warps = 2;
-  const std::int64_t registers = form.tile / 2 + form.dv / 2;  // Of scores and results, per thread.
-  if (registers <= 176 && form.shared() <= kMostShared) return form;
-  form = {form.dq, form.dv, form.dq > 128 ? 32 : 64, 4, false};
-  while (form.shared() > kMostShared && form.tile > 16) form.tile /= 2;
-  return form.shared() <= kMostShared && form.dv <= 256 ? std::optional(form) : std::nullopt;
+  constexpr std::int64_t kFew = 264, kSome = 1056;  // Warps that one GPU of 132 processors has 2 or 8 each of.
+  const std::int64_t groups = (spec.queries + 15) / 16 * spec.heads * spec.batch;
+  const std::int64_t dq = up(spec.depth, 32), dv = up(spec.value_depth, 16);
+  const int warps = groups < kFew ? 1 : groups < kSome ? 2 : 4;
+  for (int parts = groups < kFew ? 4 : groups < kSome ? 2 : 1; parts <= 4; parts *= 2) {
+    const Form form{dq, dv, up(spec.keys, 16 * parts), warps, parts, true};
+    if (form.registers() <= 176 && form.fits()) return form;
+  }
+  Form form{dq, dv, dq > 128 ? 32 : 64, 4, groups < 2 * kSome ? 2 : 1, false};
+  while (!form.fits() && form.tile > 16 * form.parts) form.tile /= 2;
+  if (!form.fits()) form.parts = 1;
+  while (!form.fits() && form.tile > 16) form.tile /= 2;
+  return form.fits() && form.dv <= 256 ? std::optional(form) : std::nullopt;
 }
 
 std::string replaced(std::string text, const std::string& word, const std::string& by) {
@@ -336,7 +411,9 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
   define("FACTOR_K", literal(spec.k_factor.value_or(1.0f)));
   define("STORED", type_code(spec.stored));
   define("WARPS", form->warps);
-  define("THREADS", form->warps * 32);
+  define("PARTS", form->parts);
+  define("PART", form->tile / form->parts);
+  define("THREADS", form->warps * form->parts * 32);
   define("PAD", kPad);
   define("COPIES", form->copies());
   define("TILE", form->tile);
@@ -384,7 +461,7 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
   result.source = text + kernel;
   result.grid = {static_cast<unsigned>((spec.queries + form->warps * 16 - 1) / (form->warps * 16)),
                  static_cast<unsigned>(spec.heads), static_cast<unsigned>(spec.batch)};
-  result.block = static_cast<unsigned>(form->warps) * 32;
+  result.block = static_cast<unsigned>(form->warps * form->parts) * 32;
   result.shared = static_cast<unsigned>(form->shared());
   return result;
 }
