@@ -118,7 +118,7 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     folder = pathlib.Path(sys.argv[1])
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 8
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 31)
     print(f"seed {seed}")
     folder.mkdir(parents=True, exist_ok=True)
