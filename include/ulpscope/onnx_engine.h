@@ -29,6 +29,9 @@ struct EngineOptions {
   int threads = 0;
   /// Who computes: "cpu", "cuda" (an NVIDIA GPU of sm_80 or later; docs/gpu.md) or "plain".
   std::string backend = "cpu";
+  /// Bytes of tensors and prepared weights that are held at a time, as far as one layer allows; 0: no limit. Weights give
+  /// way and are prepared again: slower, with the same results.
+  std::size_t memory_limit = 0;
 };
 
 /// An input or output. In `shape`, -1 is a dynamic dimension.

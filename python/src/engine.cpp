@@ -20,11 +20,6 @@ namespace nb = nanobind;
 namespace ulpscope::python {
 namespace {
 
-EngineOptions options_from(std::string precision, std::map<std::string, std::string> layer_precisions,
-                           std::string fusion, int threads, std::string backend) {
-  return {std::move(precision), std::move(layer_precisions), std::move(fusion), threads, std::move(backend)};
-}
-
 std::vector<std::tuple<std::string, nb::object, Shape>> specs(const std::vector<TensorSpec>& specs) {
   std::vector<std::tuple<std::string, nb::object, Shape>> result;
   for (const TensorSpec& spec : specs) result.emplace_back(spec.name, dtype_of(spec.type), spec.shape);
@@ -51,26 +46,25 @@ std::vector<nb::object> run(const OnnxEngine& engine, const std::vector<nb::obje
 }  // namespace
 
 void bind_engine(nb::module_& module) {
+  nb::class_<EngineOptions>(module, "EngineOptions")
+      .def(nb::init<>())
+      .def_rw("precision", &EngineOptions::precision)
+      .def_rw("layer_precisions", &EngineOptions::layer_precisions)
+      .def_rw("fusion", &EngineOptions::fusion)
+      .def_rw("threads", &EngineOptions::threads)
+      .def_rw("backend", &EngineOptions::backend)
+      .def_rw("memory_limit", &EngineOptions::memory_limit);
   nb::class_<OnnxEngine>(module, "Engine")
-      .def_static(
-          "from_file",
-          [](const std::filesystem::path& path, std::string precision,
-             std::map<std::string, std::string> layer_precisions, std::string fusion, int threads, std::string backend) {
-            nb::gil_scoped_release no_gil;
-            return OnnxEngine::from_file(
-                path, options_from(std::move(precision), std::move(layer_precisions), std::move(fusion), threads, std::move(backend)));
-          },
-          nb::arg("path"), nb::arg("precision"), nb::arg("layer_precisions"), nb::arg("fusion"), nb::arg("threads"), nb::arg("backend"))
+      .def_static("from_file", &OnnxEngine::from_file, nb::arg("path"), nb::arg("options"),
+                  nb::call_guard<nb::gil_scoped_release>())
       .def_static(
           "from_bytes",
-          [](const nb::bytes& model, std::string precision, std::map<std::string, std::string> layer_precisions,
-             std::string fusion, int threads, std::string backend) {
+          [](const nb::bytes& model, const EngineOptions& options) {
             const std::span bytes(static_cast<const std::byte*>(model.data()), model.size());
-            nb::gil_scoped_release no_gil;
-            return OnnxEngine::from_bytes(
-                bytes, options_from(std::move(precision), std::move(layer_precisions), std::move(fusion), threads, std::move(backend)));
+            const nb::gil_scoped_release no_gil;
+            return OnnxEngine::from_bytes(bytes, options);
           },
-          nb::arg("model"), nb::arg("precision"), nb::arg("layer_precisions"), nb::arg("fusion"), nb::arg("threads"), nb::arg("backend"))
+          nb::arg("model"), nb::arg("options"))
       .def_static(
           "from_answer",
           [](const Model& model, const AnswerFile& answer) {

@@ -79,7 +79,8 @@ void bind_model(nb::module_& module) {
       .def_rw("target", &ModelOptions::target)
       .def_rw("backend", &ModelOptions::backend)
       .def_rw("cost_model", &ModelOptions::cost_model)
-      .def_rw("threads", &ModelOptions::threads);
+      .def_rw("threads", &ModelOptions::threads)
+      .def_rw("memory_limit", &ModelOptions::memory_limit);
   nb::class_<Model>(module, "Model")
       .def_static("from_file", &Model::from_file, nb::arg("path"), nb::arg("options"),
                   nb::call_guard<nb::gil_scoped_release>())

@@ -21,6 +21,7 @@ class ModelOptions:
     backend: str
     cost_model: bool
     threads: int
+    memory_limit: int
     def __init__(self) -> None: ...
 
 class Model:
@@ -68,15 +69,20 @@ class Answer:
     def report(self, output: _Path, typed: _Path, compare: Answer | None) -> str: ...
     def model_options(self) -> ModelOptions: ...
 
+class EngineOptions:
+    precision: str
+    layer_precisions: dict[str, str]
+    fusion: str
+    threads: int
+    backend: str
+    memory_limit: int
+    def __init__(self) -> None: ...
+
 class Engine:
     @staticmethod
-    def from_file(
-        path: _Path, precision: str, layer_precisions: Mapping[str, str], fusion: str, threads: int, backend: str
-    ) -> Engine: ...
+    def from_file(path: _Path, options: EngineOptions) -> Engine: ...
     @staticmethod
-    def from_bytes(
-        model: bytes, precision: str, layer_precisions: Mapping[str, str], fusion: str, threads: int, backend: str
-    ) -> Engine: ...
+    def from_bytes(model: bytes, options: EngineOptions) -> Engine: ...
     @staticmethod
     def from_answer(model: Model, answer: Answer) -> Engine: ...
     def inputs(self) -> list[Spec]: ...

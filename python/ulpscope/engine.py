@@ -47,6 +47,8 @@ class Engine:
                       "full".
     threads:          0: one per core. Results are bitwise the same for every number.
     backend:          who computes: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
+    memory_limit:     bytes of tensors and prepared weights that are held at a time, as far as one layer allows; 0: no limit. Weights
+                      give way and are prepared again: slower, with the same results.
 
     Raises ulpscope.Error: for a file that is missing, malformed or has an unknown operator; for an unknown layer or
     option; for a precision that cannot be obeyed; for an answer of another model, or with other options.
@@ -66,8 +68,11 @@ class Engine:
         fusion: Optional[str] = None,
         threads: int = 0,
         backend: str = "cpu",
+        memory_limit: int = 0,
     ) -> None:
         source = Source(model)
+        if memory_limit < 0:
+            raise Error(ErrorCode.INVALID_ARGUMENT, f"[engine] memory_limit: expected 0 (none) or more bytes, got {memory_limit}")
         if answer is not None:
             if precision is not None or layer_precisions is not None or fusion is not None:
                 raise Error(
@@ -78,14 +83,16 @@ class Engine:
 
             answer = as_answer(answer)
             options = answer._native.model_options()
-            options.threads, options.backend = threads, backend
+            options.threads, options.backend, options.memory_limit = threads, backend, memory_limit
             self._engine = _core.Engine.from_answer(source.load(options), answer._native)
         else:
-            words = (precision or "fp32", dict(layer_precisions or {}), fusion or "full", threads, backend)
+            given = _core.EngineOptions()
+            given.precision, given.layer_precisions, given.fusion = precision or "fp32", dict(layer_precisions or {}), fusion or "full"
+            given.threads, given.backend, given.memory_limit = threads, backend, memory_limit
             if source.path is None:
-                self._engine = _core.Engine.from_bytes(source.bytes, *words)
+                self._engine = _core.Engine.from_bytes(source.bytes, given)
             else:
-                self._engine = _core.Engine.from_file(source.path, *words)
+                self._engine = _core.Engine.from_file(source.path, given)
         self._inputs = tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in self._engine.inputs())
         self._outputs = tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in self._engine.outputs())
 

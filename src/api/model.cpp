@@ -33,6 +33,7 @@ void apply(const ModelOptions& options, LoadedModel& model) {
   build.target = options.target;
   build.backend = find_backend(options.backend).name();
   build.threads = options.threads;
+  build.memory_limit = options.memory_limit;
   build.assume_lowest = !options.cost_model;
   build.constraints = ConstraintMode::kObey;
   model.external_data = options.external_data_dir;

@@ -46,6 +46,7 @@ BuildOptions apply(const EngineOptions& options, Network& network) {
                 fmt::format("[engine] threads: expected 0 (one per core) or more, got {}", options.threads));
   build.fusion = fusion_from_name(options.fusion, "[engine] fusion");
   build.threads = options.threads;
+  build.memory_limit = options.memory_limit;
   build.backend = find_backend(options.backend).name();
   build.constraints = ConstraintMode::kObey;
   build.assume_lowest = true;

@@ -140,6 +140,24 @@ def test_outputs_are_not_overwritten_by_later_runs(add_sub):
     assert np.array_equal(first, before)
 
 
+def test_a_memory_limit_changes_memory_and_no_bit():
+    """Four products of 1024x1024: 4 MiB each, 16 MiB as floats that are prepared."""
+    random = np.random.default_rng(5)
+    weights = [
+        onnx.numpy_helper.from_array(random.normal(0, 1 / 32, (1024, 1024)).astype(np.float32), f"w{i}") for i in range(4)
+    ]
+    nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"], f"product {i}") for i in range(4)]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 1024]) for name in ("x0", "x4")]
+    graph = helper.make_graph(nodes, "products", infos[:1], infos[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = random.normal(size=(2, 1024)).astype(np.float32)
+    expected = ulpscope.Engine(model, precision="fp16").run([x])["x4"]
+    for limit in (1000, 6 << 20, 1 << 30):
+        engine = ulpscope.Engine(model, precision="fp16", memory_limit=limit)
+        for _ in range(2):
+            np.testing.assert_array_equal(engine.run([x])["x4"], expected)
+
+
 def test_scalars_and_empty_tensors():
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], [value("x", shape=())], [value("y", shape=())])
     y = run(model, np.float32(3))
@@ -158,6 +176,8 @@ CODE = ulpscope.ErrorCode
         ({"fusion": "some"}, CODE.INVALID_ARGUMENT, "some"),
         ({"layer_precisions": {"Mul": "float32"}}, CODE.INVALID_ARGUMENT, "Mul"),
         ({"layer_precisions": {"Add": "float128"}}, CODE.INVALID_ARGUMENT, "float128"),
+        ({"threads": -1}, CODE.INVALID_ARGUMENT, "threads"),
+        ({"memory_limit": -1}, CODE.INVALID_ARGUMENT, "memory_limit"),
     ],
 )
 def test_wrong_options(add_sub, options, code, word):
