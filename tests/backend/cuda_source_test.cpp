@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <initializer_list>
 #include <optional>
+#include <random>
+#include <set>
 #include <thread>
 
+#include "backend/cuda/attention_source.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/recurrent_source.h"
@@ -142,6 +146,54 @@ TEST(CudaSource, MovementCompiles) {
     EXPECT_EQ(complaint(kernels, architecture == std::string_view("sm_90") ? kernels.size() : kernels.size() / 3,
                         architecture),
               "");
+}
+
+/// What takes the sums as they are.
+AttentionSpec::Scores plain_scores() {
+  AttentionSpec::Scores scores;
+  scores.result = scores.program.load(0);
+  return scores;
+}
+
+TEST(CudaSource, AttentionOfAllFormsCompiles) {
+  if (const std::string reason = missing_nvrtc(); !reason.empty()) GTEST_SKIP() << reason;
+  std::mt19937 random(11);
+  const auto pick = [&](std::initializer_list<std::int64_t> values) {
+    return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
+  };
+  std::vector<KernelSource> kernels;
+  std::set<std::string> forms;
+  for (int i = 0; i < 18; ++i) {
+    AttentionSpec spec;
+    spec.batch = pick({1, 8, 64});
+    spec.heads = pick({1, 8, 12});
+    spec.queries = pick({1, 17, 128, 1500});
+    spec.keys = pick({1, 77, 128, 300, 1500});
+    spec.depth = pick({8, 40, 64, 128, 256});
+    spec.value_depth = pick({8, 64, 128});
+    spec.type = spec.stored = random() % 2 == 0 ? DataType::kFloat16 : DataType::kBFloat16;
+    spec.q = spec.k = {0, spec.depth, spec.depth * spec.heads, 1};
+    spec.v = spec.out = {0, spec.value_depth, spec.value_depth * spec.heads, 1};
+    spec.scores = {plain_scores(), plain_scores()};
+    if (const auto source = attention_source(spec)) {
+      kernels.push_back(*source);
+      forms.insert(fmt::format("{} {}", source->block, source->source.find("TILES = ") != std::string::npos));
+    }
+  }
+  EXPECT_GE(kernels.size(), 12u);
+  EXPECT_GE(forms.size(), 3u) << "few forms: the sweep has become too narrow";
+  std::array<std::string, 2> complaints;
+  const auto work = [&](std::size_t thread) {
+    for (std::size_t k = thread; k < kernels.size(); k += 2) try {
+        compile(kernels[k].source, k % 5 == 0 ? "sm_120" : k % 3 == 0 ? "sm_90" : "sm_80");
+      } catch (const Error& e) {
+        complaints[thread] = e.what();
+      }
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  EXPECT_EQ(complaints[0] + complaints[1], "");
 }
 
 TEST(CudaSource, RecurrentStepsCompile) {

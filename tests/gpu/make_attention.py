@@ -6,13 +6,14 @@ check_models.py and gpu_latency on a machine with a GPU. Prints the seed.
 
 from __future__ import annotations
 
-import pathlib
 import random
 import sys
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+import random_models
 
 
 def network(generator: random.Random, index: int) -> onnx.ModelProto:
@@ -57,20 +58,5 @@ def network(generator: random.Random, index: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def main() -> int:
-    if not 2 <= len(sys.argv) <= 4:
-        print(__doc__, file=sys.stderr)
-        return 2
-    folder = pathlib.Path(sys.argv[1])
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 16
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 31)
-    print(f"seed {seed}")
-    folder.mkdir(parents=True, exist_ok=True)
-    generator = random.Random(seed)
-    for index in range(count):
-        onnx.save(network(generator, index), str(folder / f"attention{index}.onnx"))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(random_models.write_all(__doc__, "attention", 16, network))

@@ -175,6 +175,23 @@ SCORE
     }
     __syncthreads();
   };
+  auto largest_of_parts = [&](float& a0, float& a1) {
+    if (PARTS > 1)
+      with_parts(a0, a1, [&](float x, float y) {
+        a0 = fmaxf(a0, x);
+        a1 = fmaxf(a1, y);
+      });
+  };
+  auto sum_of_parts = [&](float& a0, float& a1) {
+    float whole0 = 0.0f, whole1 = 0.0f;
+    if (PARTS == 1) return;
+    with_parts(a0, a1, [&](float x, float y) {
+      whole0 += x;
+      whole1 += y;
+    });
+    a0 = whole0;
+    a1 = whole1;
+  };
   // Probabilities of 16 keys times their values, added to the results.
   float out[DV / 8][4];
 #pragma unroll
@@ -230,11 +247,7 @@ constexpr const char* kInRegisters = R"(
   }
   m0 = row_max(m0);
   m1 = row_max(m1);
-  if (PARTS > 1)
-    with_parts(m0, m1, [&](float x, float y) {
-      m0 = fmaxf(m0, x);
-      m1 = fmaxf(m1, y);
-    });
+  largest_of_parts(m0, m1);
 #pragma unroll
   for (int n = 0; n < PART / 8; ++n) {
 #pragma unroll
@@ -244,15 +257,7 @@ constexpr const char* kInRegisters = R"(
   }
   s0 = row_sum(s0);
   s1 = row_sum(s1);
-  if (PARTS > 1) {
-    float whole0 = 0.0f, whole1 = 0.0f;
-    with_parts(s0, s1, [&](float x, float y) {
-      whole0 += x;
-      whole1 += y;
-    });
-    s0 = whole0;
-    s1 = whole1;
-  }
+  sum_of_parts(s0, s1);
   s0 = 1.0f / s0;
   s1 = 1.0f / s1;
 #pragma unroll
@@ -317,18 +322,10 @@ constexpr const char* kInTiles = R"(
   join_lanes(m1, s1);
   if (PARTS > 1) {
     const float own0 = m0, own1 = m1;
-    with_parts(own0, own1, [&](float x, float y) {
-      m0 = fmaxf(m0, x);
-      m1 = fmaxf(m1, y);
-    });
-    const float b0 = m0 == -INFINITE ? 0.0f : m0, b1 = m1 == -INFINITE ? 0.0f : m1;
-    float whole0 = 0.0f, whole1 = 0.0f;
-    with_parts(s0 * expf(own0 - b0), s1 * expf(own1 - b1), [&](float x, float y) {
-      whole0 += x;
-      whole1 += y;
-    });
-    s0 = whole0;
-    s1 = whole1;
+    largest_of_parts(m0, m1);
+    s0 *= expf(own0 - (m0 == -INFINITE ? 0.0f : m0));
+    s1 *= expf(own1 - (m1 == -INFINITE ? 0.0f : m1));
+    sum_of_parts(s0, s1);
   }
   s0 = 1.0f / s0;
   s1 = 1.0f / s1;
