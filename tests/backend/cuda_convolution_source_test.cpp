@@ -10,17 +10,13 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda_shim.h"
 #include "backend/random_convolutions.h"
+#include "backend/seeds.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
 namespace {
 
 using namespace random_convolutions;
-
-std::uint32_t seed() {
-  const char* given = std::getenv("ULPSCOPE_TEST_SEED");
-  return given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
-}
 
 /// A sum, plus a bias per channel, plus a residual; clipped at 0. Also the sums alone, in float32 and another order.
 struct Case {
@@ -127,7 +123,7 @@ void check_case(const Case& c, const shim::Kernels& kernels, std::size_t number,
 TEST(ConvolutionSource, IsTheDefinition) {
   const std::string compiler = shim::compiler();
   if (compiler.empty()) GTEST_SKIP() << "no compiler";
-  const std::uint32_t start = seed();
+  const std::uint32_t start = sweeps::seed();
   SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", start));
   std::mt19937 random(start);
   std::vector<Case> cases;
@@ -152,7 +148,7 @@ TEST(ConvolutionSource, CompilesForEveryArchitecture) {
   } catch (const Error& missing) {
     GTEST_SKIP() << missing.what();
   }
-  const std::uint32_t start = seed();
+  const std::uint32_t start = sweeps::seed();
   SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", start));
   std::mt19937 random(start);
   const char* const architectures[] = {"sm_80", "sm_90", "sm_120"};

@@ -12,15 +12,6 @@ namespace {
 using A = Net::Attribute;
 using Ints = std::vector<std::int64_t>;
 
-BuildOptions options_of(bool BuildOptions::*flag, Fusion fusion) {
-  BuildOptions options;
-  if (flag != nullptr) options.*flag = true;
-  options.assume_lowest = true;
-  options.fusion = fusion;
-  options.threads = 1;
-  return options;
-}
-
 /// Random precisions and output types as constraints.
 BuildOptions mixed(Network& network, std::uint32_t seed, Fusion fusion) {
   std::mt19937 dice(seed);
@@ -359,12 +350,8 @@ TEST(CudaLowering, Blocks) {
 }
 
 TEST(CudaLowering, RandomNetworks) {
-  const char* given = std::getenv("ULPSCOPE_TEST_SEED");
-  const std::uint32_t start = given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10))
-                                               : std::random_device{}() % 1000000;
-  std::printf("ULPSCOPE_TEST_SEED=%u\n", start);
-  const char* number = std::getenv("ULPSCOPE_TEST_NETWORKS");
-  const int count = number != nullptr ? std::atoi(number) : 12;
+  const std::uint32_t start = sweeps::seed();
+  const int count = sweeps::count(12);
   Comparison all;
   std::vector<std::unique_ptr<testing::RandomNetwork>> networks;
   for (int i = 0; i < count; ++i) {

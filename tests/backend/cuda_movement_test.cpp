@@ -7,6 +7,7 @@
 #include "backend/cuda_elements.h"
 #include "backend/cuda_programs.h"
 #include "backend/cuda_shim.h"
+#include "backend/seeds.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -133,13 +134,6 @@ double cast(DataType from, DataType to, const unsigned char* p) {
   return elements::read(to, bytes);
 }
 
-unsigned fresh_seed() {
-  const char* given = std::getenv("ULPSCOPE_TEST_SEED");
-  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoll(given)) : std::random_device{}() % 1000000;
-  std::printf("seed %u\n", seed);
-  return seed;
-}
-
 Shape random_shape(Random& random, std::int64_t most) {
   static constexpr std::int64_t kSizes[] = {1, 2, 3, 4, 7, 8, 16, 17, 31, 32, 48, 64, 65, 96, 130};
   Shape shape;
@@ -152,7 +146,7 @@ Shape random_shape(Random& random, std::int64_t most) {
 }
 
 TEST(CudaMovementSource, CopiesAndCasts) {
-  const unsigned seed = fresh_seed();
+  const unsigned seed = sweeps::seed();
   SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", seed));
   Cases all;
   for (unsigned i = 0; i < 120; ++i) {
@@ -191,7 +185,7 @@ TEST(CudaMovementSource, CastsRoundOnce) {
 }
 
 TEST(CudaMovementSource, Gathers) {
-  const unsigned seed = fresh_seed();
+  const unsigned seed = sweeps::seed();
   SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", seed));
   Cases all;
   for (unsigned i = 0; i < 60; ++i) {
@@ -236,7 +230,7 @@ TEST(CudaMovementSource, Gathers) {
 }
 
 TEST(CudaMovementSource, Selects) {
-  const unsigned seed = fresh_seed();
+  const unsigned seed = sweeps::seed();
   SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", seed));
   Cases all;
   for (unsigned i = 0; i < 60; ++i) {
@@ -307,7 +301,7 @@ double pooled(const Pooled& p, const Placed& in, const std::vector<std::int64_t>
 }
 
 TEST(CudaMovementSource, Pools) {
-  const unsigned seed = fresh_seed();
+  const unsigned seed = sweeps::seed();
   SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", seed));
   Cases all;
   for (unsigned i = 0; i < 60; ++i) {

@@ -4,6 +4,7 @@
 #include "backend/cuda_elements.h"
 #include "backend/cuda_programs.h"
 #include "backend/cuda_shim.h"
+#include "backend/seeds.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -137,15 +138,9 @@ void compare(const std::vector<ProgramSpec>& specs, Style style, unsigned seed) 
         << described(specs[i], sources[i]);
 }
 
-unsigned fresh_seed() {
-  const char* given = std::getenv("ULPSCOPE_TEST_SEED");
-  return given != nullptr ? static_cast<unsigned>(std::atoll(given)) : std::random_device{}() % 1000000;
-}
-
 void sweep(Style style, int count) {
-  const unsigned seed = fresh_seed();
+  const unsigned seed = sweeps::seed();
   SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", seed));
-  std::printf("seed %u\n", seed);
   std::vector<ProgramSpec> specs;
   for (int i = 0; i < count; ++i) specs.push_back(ProgramMaker(seed + static_cast<unsigned>(i), style).make());
   compare(specs, style, seed);

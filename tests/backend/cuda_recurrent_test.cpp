@@ -81,15 +81,6 @@ class RandomRecurrence {
   std::int64_t width_ = 0;  ///< Of the last layer: directions * hidden.
 };
 
-BuildOptions options_of(bool BuildOptions::*flag, Fusion fusion) {
-  BuildOptions options;
-  if (flag != nullptr) options.*flag = true;
-  options.assume_lowest = true;
-  options.fusion = fusion;
-  options.threads = 1;
-  return options;
-}
-
 /// Sizes that take several rounds over a row of R, and many sequences at once.
 TEST(CudaRecurrent, LargeLayers) {
   struct Case {
@@ -122,12 +113,8 @@ TEST(CudaRecurrent, LargeLayers) {
 }
 
 TEST(CudaRecurrent, RandomLayers) {
-  const char* given = std::getenv("ULPSCOPE_TEST_SEED");
-  const std::uint32_t start = given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10))
-                                               : std::random_device{}() % 1000000;
-  std::printf("ULPSCOPE_TEST_SEED=%u\n", start);
-  const char* number = std::getenv("ULPSCOPE_TEST_NETWORKS");
-  const int count = number != nullptr ? std::atoi(number) : 24;
+  const std::uint32_t start = sweeps::seed();
+  const int count = sweeps::count(24);
   Comparison all;
   std::vector<std::unique_ptr<RandomRecurrence>> made;
   for (int i = 0; i < count; ++i) {

@@ -10,11 +10,22 @@
 #include <vector>
 
 #include "backend/fake_device.h"
+#include "backend/seeds.h"
 #include "engine/assign.h"
 #include "graph/inference.h"
 #include "graph/network_builder.h"
 
 namespace ulpscope::cuda::fake {
+
+/// The lowest precision that there is: that of the flag, or float32.
+inline BuildOptions options_of(bool BuildOptions::*flag, Fusion fusion) {
+  BuildOptions options;
+  if (flag != nullptr) options.*flag = true;
+  options.assume_lowest = true;
+  options.fusion = fusion;
+  options.threads = 1;
+  return options;
+}
 
 /// A network as it is written down in a test. Values are drawn from its own generator.
 class Net {
