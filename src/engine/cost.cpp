@@ -384,10 +384,11 @@ TimeModel::TimeModel(TimeModel&&) noexcept = default;
 
 TimeModel::Coverage TimeModel::coverage(const Assignment& assignment) const {
   const Grouping grouping = fuse(spec_, assignment, fusion_);
+  const std::vector<int> together = count_together(spec_, grouping, &assignment);
   Coverage result;
   for (const Group& group : grouping.groups) {
-    ++result.groups;
-    result.measured += measured_->find(group, group_precision(spec_, group, assignment)) ? 1 : 0;
+    const int of_several = together[static_cast<std::size_t>(result.groups++)];
+    result.measured += measured_->find(group, group_precision(spec_, group, assignment), of_several) ? 1 : 0;
   }
   return result;
 }

@@ -24,7 +24,7 @@ Target measure_rates(const std::string& backend, int threads, const std::string&
 
 struct GroupCount {
   int kernels = 0;   ///< Different ones, over all precisions.
-  int left_out = 0;  ///< Groups that have no time of their own, or no text.
+  int left_out = 0;  ///< Groups that have no time of their own, or no text, in the assignment with the most of them.
 };
 
 /// Adds to `target` the times of the groups of a network on these inputs (in their order, of their types): all in fp32,
