@@ -1,7 +1,6 @@
 // Measured times of groups, found again by what a group computes and on which shapes.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -59,8 +58,8 @@ class GroupTimes {
   const Specialization& spec_;
   const std::shared_ptr<const TimedKernels> timed_;
   mutable std::mutex mutex_;
-  mutable std::map<std::vector<LayerId>, const Times*> known_;  ///< By the layers of a group.
-  mutable std::map<std::pair<LayerId, std::string>, std::optional<double>, std::less<>> products_;  ///< By precision.
+  mutable std::map<std::vector<LayerId>, const Times*> known_;                         ///< By the layers of a group.
+  mutable std::map<std::pair<LayerId, std::string>, std::optional<double>> products_;  ///< By precision.
 };
 
 }  // namespace ulpscope

@@ -124,21 +124,16 @@ class ProductsOfTwo final : public ErrorProducts {
   ProductsOfTwo(Trials& trials, const Specialization& spec, LocalErrors& local, std::span<const CandidateOutput> places,
                 std::span<const TensorId> outputs)
       : local_(local) {
-    std::vector<TensorId> wanted;
-    for (const CandidateOutput& place : places) wanted.push_back(place.tensor);
-    adjoint_ = make_adjoint(trials.network(), spec.inferred, op_registry(), wanted, outputs);
-    incomplete_ = adjoint_.incomplete;
-    for (std::size_t o = 0; o < outputs.size(); ++o)
-      if (adjoint_.seeds[o] != kNone) seeded_.push_back(outputs[o]);
+    adjoint_ = adjoint_for(spec, places, outputs);
     Network& network = adjoint_.network;
     network.outputs.clear();
     const LayerId own(network.layers.size());
     LayerWriter writer(network);
-    for (std::size_t w = 0; w < wanted.size(); ++w) {
+    for (std::size_t w = 0; w < places.size(); ++w) {
       const TensorId gradient = adjoint_.gradients[w];
       product_of_.push_back(-1);
       if (gradient == kNone) continue;
-      const Shape& shape = *spec.shape(wanted[w]);
+      const Shape& shape = *spec.shape(places[w].tensor);
       const TensorId error = writer.input(fmt::format("local error {}", w), DataType::kFloat32, shape);
       const TensorId product = writer.add("Mul", {gradient, error}, fmt::format("product {}", w));
       product_of_.back() = static_cast<int>(network.outputs.size());
@@ -160,7 +155,7 @@ class ProductsOfTwo final : public ErrorProducts {
       for (auto w = static_cast<std::size_t>(begin); w < static_cast<std::size_t>(end); ++w)
         sample.kinds[w] = make_finite(local.errors[w].error);
     });
-    sample.feeds.resize(sample.feeds.size() + seeded_.size());
+    sample.feeds.resize(sample.feeds.size() + seeded().size());
     for (std::size_t w = 0; w < local.errors.size(); ++w)
       if (product_of_[w] >= 0) sample.feeds.push_back(std::move(local.errors[w].error));
     return sample;
@@ -192,14 +187,7 @@ class ProductsInOne final : public ErrorProducts {
   ProductsInOne(Trials& trials, const Specialization& spec, const Assignment& low, std::span<const LayerId> candidates,
                 std::span<const CandidateOutput> places, std::span<const TensorId> outputs, MakeOther other)
       : twins_(with_twins(trials.network(), low, candidates)), make_other_(std::move(other)) {
-    std::vector<TensorId> wanted;
-    for (const CandidateOutput& place : places) wanted.push_back(place.tensor);
-    const AdjointNetwork adjoint = make_adjoint(trials.network(), spec.inferred, op_registry(), wanted, outputs);
-    incomplete_ = adjoint.incomplete;
-    for (std::size_t o = 0; o < outputs.size(); ++o)
-      if (adjoint.seeds[o] != kNone) seeded_.push_back(outputs[o]);
-    const std::vector<TensorId> gradients = append(adjoint);
-    add_sums(spec, places, gradients);
+    add_sums(spec, places, append(adjoint_for(spec, places, outputs)));
     Network& network = twins_.network;
     network.check();
     BuildOptions options = trials.options();
@@ -325,6 +313,17 @@ class ProductsInOne final : public ErrorProducts {
 };
 
 }  // namespace
+
+AdjointNetwork ErrorProducts::adjoint_for(const Specialization& spec, std::span<const CandidateOutput> places,
+                                          std::span<const TensorId> outputs) {
+  std::vector<TensorId> wanted;
+  for (const CandidateOutput& place : places) wanted.push_back(place.tensor);
+  AdjointNetwork adjoint = make_adjoint(*spec.network, spec.inferred, op_registry(), wanted, outputs);
+  incomplete_ = adjoint.incomplete;
+  for (std::size_t o = 0; o < outputs.size(); ++o)
+    if (adjoint.seeds[o] != kNone) seeded_.push_back(outputs[o]);
+  return adjoint;
+}
 
 ErrorProductsMaker::ErrorProductsMaker(Trials& trials, const Assignment& low, std::span<const LayerId> candidates,
                                        std::vector<TensorId> outputs)

@@ -10,6 +10,8 @@
 
 namespace ulpscope {
 
+struct AdjointNetwork;
+
 /// For samples of the same shapes. Several threads may work on distinct samples.
 class ErrorProducts {
  public:
@@ -38,6 +40,11 @@ class ErrorProducts {
   bool incomplete(std::size_t place) const { return incomplete_[place] != 0; }
 
  protected:
+  /// The gradients of the outputs with respect to these places; says what seeded() and incomplete() are.
+  AdjointNetwork adjoint_for(const Specialization& spec, std::span<const CandidateOutput> places,
+                             std::span<const TensorId> outputs);
+
+ private:
   std::vector<TensorId> seeded_;
   std::vector<char> incomplete_;
 };

@@ -88,32 +88,22 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
 }
 
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes) {
-  std::promise<std::shared_ptr<const Plan>> promise;
-  std::shared_future<std::shared_ptr<const Plan>> of_another_thread;
+  std::shared_future<std::shared_ptr<const Plan>> pending;
   {
     const std::lock_guard lock(mutex_);
     if (auto found = plans_.find(input_shapes)) return found;
-    const auto [pending, is_new] = pending_.try_emplace(input_shapes);
-    if (is_new)
-      pending->second = promise.get_future().share();
-    else
-      of_another_thread = pending->second;
+    const auto [entry, is_new] = pending_.try_emplace(input_shapes);
+    if (is_new)  // The first that waits makes it.
+      entry->second = std::async(std::launch::deferred, [this, input_shapes] {
+                        return plan_for(input_shapes, assignment_, options_.fusion, options_.tactic_replay);
+                      }).share();
+    pending = entry->second;
   }
-  if (of_another_thread.valid()) return of_another_thread.get();
-  std::shared_ptr<const Plan> made;
-  std::exception_ptr failure;
-  try {
-    made = plan_for(input_shapes, assignment_, options_.fusion, options_.tactic_replay);
-    promise.set_value(made);
-  } catch (...) {
-    failure = std::current_exception();
-    promise.set_exception(failure);
-  }
+  pending.wait();
   const std::lock_guard lock(mutex_);
   pending_.erase(input_shapes);
-  if (failure) std::rethrow_exception(failure);
-  plans_.put(input_shapes, made);
-  return made;
+  plans_.put(input_shapes, pending.get());
+  return pending.get();
 }
 
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
