@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <random>
 
 #include "engine/choose.h"
@@ -13,9 +13,8 @@
 namespace ulpscope::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+/// Seconds of this process's processor since `start`: other load takes nothing from either side.
+double since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
 
 /// Sets of candidates that move together: each by itself, and those of each kernel.
 std::vector<std::vector<std::size_t>> moves_of(const SearchSpace& space) {
@@ -39,7 +38,7 @@ double anneal(SearchSpace& space, const SquaredEffects& effects, double limit, d
   Levels levels = space.highest();
   double time = space.time_us(levels), squares = 0, best = time;
   const double hot = 0.03 * time, cold = 1e-5 * time;
-  const auto start = Clock::now();
+  const std::clock_t start = std::clock();
   for (double spent = 0; spent < seconds; spent = since(start)) {
     const double temperature = hot * std::pow(cold / hot, spent / seconds);
     Levels next = levels;
@@ -80,7 +79,7 @@ void anneal_case(const Case& which, const AnnealingOptions& options) {
     effects.back().back() = 0;
   }
   const double amplitude = amplitude_of(options.margin, loaded.criterion->sensitivity()), limit = amplitude * amplitude;
-  const auto start = Clock::now();
+  const std::clock_t start = std::clock();
   TradeOff trade_off(space, effects);
   const std::vector<TradeOffPoint> curve = trade_off.curve();
   std::size_t first = 0;

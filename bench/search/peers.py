@@ -180,7 +180,8 @@ class Bench:
         command += ["--fusion", "none", "--no-hold-out", "--no-journal", "--no-repair", "--save-answer", str(answer)]
         command += ["--metric", "rel-l2", "--threshold", "1e-30", "--max-trials", "1", "-q"]
         subprocess.run([self.judge.program, *command], capture_output=True, check=False)
-        self.candidates = json.loads(answer.read_text())["names"]
+        told = json.loads(answer.read_text())
+        self.candidates = [told["names"][i] for i in told["sensitivities"]["layer"]]
         if self.case.products:
             self.fixed = [name for name in self.candidates if name not in self.products]
             self.candidates = [name for name in self.candidates if name in self.products]

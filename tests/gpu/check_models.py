@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import argparse
 import base64
+import concurrent.futures
 import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -98,7 +101,7 @@ class Runner:
             raise RunFailed(f"exit {done.returncode}: {lines[-1] if lines else 'no output'}")
 
     def outputs(self, case: Case, backend: str) -> Outputs:
-        path = self.folder / "outputs.json"
+        path = self.folder / f"{case.model.stem}.outputs.json"
         path.unlink(missing_ok=True)
         words = [str(case.model), "--trt", "--backend", backend, "--fusion", case.fusion, "--assume-lowest"]
         words += [] if case.precision == "fp32" else [f"--{case.precision}"]
@@ -107,14 +110,16 @@ class Runner:
 
 
 class Report:
-    """Prints what was compared, and counts."""
+    """Prints what was compared, and counts; for several threads."""
 
     def __init__(self) -> None:
-        self.held, self.failed = 0, 0
+        self.held, self.failed, self.lock = 0, 0, threading.Lock()
 
     def say(self, holds: bool, case: Case, what: str) -> None:
-        self.held, self.failed = self.held + holds, self.failed + (not holds)
-        print(f"{'ok    ' if holds else 'FAILED'} {case.model.stem} {case.precision} {case.fusion}: {what}", flush=True)
+        with self.lock:
+            self.held, self.failed = self.held + holds, self.failed + (not holds)
+            verdict = "ok    " if holds else "FAILED"
+            print(f"{verdict} {case.model.stem} {case.precision} {case.fusion}: {what}", flush=True)
 
 
 def check_model(model: pathlib.Path, options: argparse.Namespace, runner: Runner, report: Report) -> None:
@@ -150,17 +155,22 @@ def main() -> int:
     parser.add_argument("--low", type=float, default=0.95, help="least ratio of real and predicted error")
     parser.add_argument("--high", type=float, default=1.05)
     parser.add_argument("--seconds", type=float, default=600, help="limit of one run of the program")
+    parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1), help="models at a time")
     options = parser.parse_args()
     if not options.program.exists():
         parser.error(f"{options.program}: no such file")
     report = Report()
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(options.program.resolve(), pathlib.Path(folder), options.seconds)
-        for model in options.models:
+
+        def check(model: pathlib.Path) -> None:
             try:
                 check_model(model, options, runner, report)
             except (RunFailed, subprocess.TimeoutExpired, OSError) as error:
                 report.say(False, Case(model, "-", "-"), str(error))
+
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(check, options.models))
     print(f"{report.held} held, {report.failed} failed")
     return 1 if report.failed else 0
 

@@ -1,0 +1,52 @@
+"""What the backend for GPUs computed on an H200 (tests/truth/gpu), against the CPU: errors and bits."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+import ulpscope
+
+TRUTH = pathlib.Path(__file__).resolve().parents[1] / "truth"
+NETWORKS = sorted(path.stem for path in TRUTH.glob("gpu/*.npz"))
+
+#: Of one group, or of programs alone: each element rounds once, or at the same places.
+PROGRAMS = {"cancellation", "layernorm", "manual_norm", "manual_norm_overflow", "pointwise_chain", "softmax_mask"}
+ONE_PRODUCT = {"linear_k4096", "depthwise", "conv_transpose"}
+
+
+def widened(recorded: np.ndarray) -> np.ndarray:
+    """The float32 values of an array that tests/gpu/record.py wrote."""
+    if recorded.dtype == np.uint16:  # The upper half of a float32.
+        return (recorded.astype(np.uint32) << 16).view(np.float32)
+    return recorded.astype(np.float32)
+
+
+def error(values: np.ndarray, reference: np.ndarray) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.linalg.norm(values - reference) / np.linalg.norm(reference))
+
+
+def test_all_networks_were_recorded() -> None:
+    assert NETWORKS == sorted(path.stem for path in TRUTH.glob("*.onnx"))
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_gpu_computed_what_is_predicted(network: str, precision: str, fusion: str) -> None:
+    with np.load(TRUTH / "gpu" / f"{network}.npz") as data:
+        recorded = widened(data[f"{precision}_{fusion}_y"]).astype(np.float64)
+    with np.load(TRUTH / f"{network}.npz") as data:
+        x, reference = data["x"], data["float64"].ravel()
+    engine = ulpscope.Engine(TRUTH / f"{network}.onnx", precision=precision, fusion=fusion, threads=1)
+    predicted = engine.run({"x": x})["y"].ravel().astype(np.float64)
+    assert np.array_equal(np.isfinite(recorded), np.isfinite(predicted))
+    same = np.mean((recorded == predicted) | (np.isnan(recorded) & np.isnan(predicted)))
+    if network in PROGRAMS:
+        assert same >= 0.999
+    if network in ONE_PRODUCT:
+        assert same >= 0.99
+    if np.isfinite(predicted).all() and predicted.size:
+        assert 0.95 <= error(recorded, reference) / error(predicted, reference) <= 1.05
