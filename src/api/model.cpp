@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "compare/data_loader.h"
 #include "core/file.h"
+#include "core/parallel.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
 #include "onnx/external_data.h"
@@ -25,14 +26,11 @@ namespace {
 void apply(const ModelOptions& options, LoadedModel& model) {
   Network& network = *model.network;
   BuildOptions& build = model.build;
-  if (options.threads < 0)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[model] threads: expected 0 (one per core) or more, got {}", options.threads));
   for (const std::string& precision : options.precisions) enable_precision(build, precision, "[model] precisions");
   build.fusion = fusion_from_name(options.fusion, "[model] fusion");
   build.target = options.target;
   build.backend = find_backend(options.backend).name();
-  build.threads = options.threads;
+  build.threads = checked_threads(options.threads, "[model] threads");
   build.memory_limit = options.memory_limit;
   build.assume_lowest = !options.cost_model;
   build.constraints = ConstraintMode::kObey;

@@ -255,7 +255,11 @@ def test_a_failed_run_leaves_older_files_whole(run, dynamic_model, tmp_path):
     (["--val-range", "5"], "--val-range"),
     (["--val-range", "[1,2,3]"], "--val-range"),
     (["--postprocess", "bottom-5"], "--postprocess"),
-    (["--threads", "-1"], "--threads"),
+    (["--threads", "-1"], "--threads: expected 0 (one per core) to 1024, got -1"),
+    (["--memory-limit", "0.5"], "--memory-limit: expected bytes such as 512M or 2G, got '0.5'"),
+    (["--memory-limit", "-1"], "--memory-limit: expected bytes such as 512M or 2G, got '-1'"),
+    (["--memory-limit", "1Q"], "--memory-limit: expected bytes such as 512M or 2G, got '1Q'"),
+    (["--memory-limit", "1e30"], "--memory-limit: expected bytes such as 512M or 2G, got '1e30'"),
     (["--iterations", "-1"], "--iterations"),
     (["--target", "abacus"], "abacus"),
     (["--tensor-dtypes", "nothing:float16"], "nothing"),
@@ -264,3 +268,27 @@ def test_a_failed_run_leaves_older_files_whole(run, dynamic_model, tmp_path):
 ])
 def test_values_that_make_no_sense(words, text, run, dynamic_model):
     fails(run("run", dynamic_model, "--trt", "--trt", *words), text)
+
+
+@pytest.mark.parametrize("words", [
+    ["run", "m.onnx"],
+    ["run", "m.onnx", "--trt"],
+    ["run", "m.onnx", "--onnxrt"],
+    ["convert", "m.onnx", "--fp16", "-o", "new"],
+    ["inspect", "model", "m.onnx"],
+    ["precision", "search", "m.onnx", "--fp16", "--save-answer", "new"],
+    ["precision", "bisect", "m.onnx", "--fp16", "--golden", "g.json"],
+    ["debug", "precision", "m.onnx", "--fp16", "--check", "true"],
+    ["verify", "m.onnx", "--answer", "a.json"],
+    ["target", "measure", "-o", "new.json"],
+])
+def test_more_threads_than_any_machine_has(words, run, tmp_path):
+    """None of them is started: systems end programs that want too many."""
+    onnx.save(needs_constraints(8), tmp_path / "m.onnx")
+    if words[0] == "verify":
+        assert run("precision", "search", "m.onnx", "--fp16", "--save-answer", "a.json").code == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    outcome = run(*words, "--threads", "100000")
+    assert outcome.code == (4 if words[0] == "verify" else 1), outcome
+    assert "[options] --threads: expected 0 (one per core) to 1024, got 100000" in outcome.err, outcome
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
