@@ -278,7 +278,7 @@ def test_values_that_make_no_sense(words, text, run, dynamic_model):
     ["inspect", "model", "m.onnx"],
     ["precision", "search", "m.onnx", "--fp16", "--save-answer", "new"],
     ["precision", "bisect", "m.onnx", "--fp16", "--golden", "g.json"],
-    ["debug", "precision", "m.onnx", "--fp16", "--check", "true"],
+    ["debug", "precision", "m.onnx", "--fp16", "--golden", "g.json"],
     ["verify", "m.onnx", "--answer", "a.json"],
     ["target", "measure", "-o", "new.json"],
 ])
