@@ -345,6 +345,7 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
       answer.kept.push_back(kept_layer(layer, task.ladder.back(), ReasonKind::kRequested,
                                        "--keep names it; no trial says whether it needs that"));
   }
+  loaded.warn_of_replaced_files("the answer");
   return describe(loaded, options, std::move(answer));
 }
 
