@@ -93,9 +93,8 @@ std::shared_ptr<const MappedFile> LoadedModel::file_at(const std::filesystem::pa
 void LoadedModel::warn_of_replaced_files(const std::string& what) const {
   for (const auto& file : network->files)
     if (file->is_replaced())
-      log_warning(
-          fmt::format("{}: the file was replaced or removed while it was in use; {} is of what it held before",
-                      file->path().string(), what));
+      log_warning(fmt::format("{}: the file was replaced or removed while it was in use; {} is of what it held before",
+                              file->path().string(), what));
 }
 
 void LoadedModel::with_bytes(const std::function<void(std::span<const std::byte>)>& use) const {
