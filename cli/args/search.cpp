@@ -195,7 +195,7 @@ std::size_t parse_bytes(std::string_view option, const std::string& text) {
       {"b", 1},      {"k", k},          {"m", k * k}, {"g", k * k * k}, {"t", k * k * k * k}, {"kb", k},
       {"mb", k * k}, {"gb", k * k * k}, {"kib", k},   {"mib", k * k},   {"gib", k * k * k}};
   const double bytes = parse_quantity(option, text, kUnits, "bytes such as 512M or 2G");
-  if (bytes >= 1e18)
+  if (bytes < 1 || bytes >= 1e18)  // below 1: that would be no limit
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] {}: expected bytes such as 512M or 2G, got '{}'", option, text));
   return static_cast<std::size_t>(bytes);

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "compare/name_values.h"
 #include "core/file.h"
+#include "core/parallel.h"
 #include "engine/option_names.h"
 #include "engine/tactics.h"
 #include "engine/timing_cache.h"
@@ -194,6 +195,8 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
       .choose({"ulpscope", "tensorrt"});
 }
 
+int TrtConfigArgs::num_threads() const { return checked_threads(threads.value_or(0), "[options] --threads"); }
+
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   BuildOptions options;
   options.tf32 = tf32;
@@ -208,8 +211,6 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   options.assume_lowest = assume_lowest;
   options.strongly_typed = strongly_typed;
   if (target) options.target = *target;
-  if (threads && *threads < 0)
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] --threads: expected 0 or more, got {}", *threads));
   options.threads = num_threads();
   if (calibration_cache && !int8 && !config_script && !config_postprocess_script)
     throw Error(ErrorCode::kInvalidArgument,

@@ -32,7 +32,8 @@ struct TrtConfigArgs {
   /// Of --backend; the CPU where nothing is said.
   std::string backend_name() const;
   bool real_tensorrt() const { return backend == "tensorrt"; }
-  int num_threads() const { return threads.value_or(0); }
+  /// Of --threads. Throws Error where that is none that a machine can have.
+  int num_threads() const;
 };
 
 }  // namespace ulpscope::cli

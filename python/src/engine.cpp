@@ -14,6 +14,7 @@
 #include "arrays.h"
 #include "ulpscope/convert.h"
 #include "ulpscope/onnx_engine.h"
+#include "whole_number.h"
 
 namespace nb = nanobind;
 
@@ -51,9 +52,15 @@ void bind_engine(nb::module_& module) {
       .def_rw("precision", &EngineOptions::precision)
       .def_rw("layer_precisions", &EngineOptions::layer_precisions)
       .def_rw("fusion", &EngineOptions::fusion)
-      .def_rw("threads", &EngineOptions::threads)
+      .def_prop_rw(
+          "threads", [](const EngineOptions& self) { return self.threads; },
+          [](EngineOptions& self, nb::handle value) { self.threads = to_threads(value, "[engine] threads"); },
+          nb::for_setter(nb::arg("value").none()))
       .def_rw("backend", &EngineOptions::backend)
-      .def_rw("memory_limit", &EngineOptions::memory_limit);
+      .def_prop_rw(
+          "memory_limit", [](const EngineOptions& self) { return self.memory_limit; },
+          [](EngineOptions& self, nb::handle value) { self.memory_limit = to_bytes(value, "[engine] memory_limit"); },
+          nb::for_setter(nb::arg("value").none()));
   nb::class_<OnnxEngine>(module, "Engine")
       .def_static("from_file", &OnnxEngine::from_file, nb::arg("path"), nb::arg("options"),
                   nb::call_guard<nb::gil_scoped_release>())

@@ -17,6 +17,7 @@
 #include "runners/worker.h"
 #include "ulpscope/calibrate.h"
 #include "ulpscope/log.h"
+#include "whole_number.h"
 
 namespace nb = nanobind;
 
@@ -79,8 +80,14 @@ void bind_model(nb::module_& module) {
       .def_rw("target", &ModelOptions::target)
       .def_rw("backend", &ModelOptions::backend)
       .def_rw("cost_model", &ModelOptions::cost_model)
-      .def_rw("threads", &ModelOptions::threads)
-      .def_rw("memory_limit", &ModelOptions::memory_limit);
+      .def_prop_rw(
+          "threads", [](const ModelOptions& self) { return self.threads; },
+          [](ModelOptions& self, nb::handle value) { self.threads = to_threads(value, "[model] threads"); },
+          nb::for_setter(nb::arg("value").none()))
+      .def_prop_rw(
+          "memory_limit", [](const ModelOptions& self) { return self.memory_limit; },
+          [](ModelOptions& self, nb::handle value) { self.memory_limit = to_bytes(value, "[model] memory_limit"); },
+          nb::for_setter(nb::arg("value").none()));
   nb::class_<Model>(module, "Model")
       .def_static("from_file", &Model::from_file, nb::arg("path"), nb::arg("options"),
                   nb::call_guard<nb::gil_scoped_release>())

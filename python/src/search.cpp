@@ -5,12 +5,16 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "arrays.h"
 #include "functions.h"
 #include "long_call.h"
 #include "precision/sample_server.h"
 #include "samples.h"
 #include "ulpscope/error.h"
+#include "whole_number.h"
 
 namespace nb = nanobind;
 
@@ -51,12 +55,27 @@ void bind_search(nb::module_& module) {
       .def_rw("margin", &SearchOptions::margin)
       .def_rw("shrink", &SearchOptions::shrink)
       .def_rw("repair", &SearchOptions::repair)
-      .def_rw("max_trials", &SearchOptions::max_trials)
+      .def_prop_rw(
+          "max_trials", [](const SearchOptions& self) { return self.max_trials; },
+          [](SearchOptions& self, nb::handle value) {
+            self.max_trials = to_whole_number(value, "[search] max_trials");
+          },
+          nb::for_setter(nb::arg("value").none()))
       .def_rw("time_limit", &SearchOptions::time_limit)
       .def_rw("time_spent", &SearchOptions::time_spent)
-      .def_rw("memory_limit", &SearchOptions::memory_limit)
+      .def_prop_rw(
+          "memory_limit", [](const SearchOptions& self) { return self.memory_limit; },
+          [](SearchOptions& self, nb::handle value) { self.memory_limit = to_bytes(value, "[search] memory_limit"); },
+          nb::for_setter(nb::arg("value").none()))
       .def_rw("ray", &SearchOptions::ray)
-      .def_rw("ray_workers", &SearchOptions::ray_workers)
+      .def_prop_rw(
+          "ray_workers", [](const SearchOptions& self) { return self.ray_workers; },
+          [](SearchOptions& self, nb::handle value) {
+            constexpr std::int64_t kMost = std::numeric_limits<int>::max();  // no less than any cluster has
+            self.ray_workers =
+                static_cast<int>(std::clamp(to_whole_number(value, "[search] ray_workers"), std::int64_t{-1}, kMost));
+          },
+          nb::for_setter(nb::arg("value").none()))
       .def_rw("journal", &SearchOptions::journal)
       .def_rw("resume", &SearchOptions::resume)
       .def_rw("answer_path", &SearchOptions::answer_path)

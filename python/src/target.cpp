@@ -11,6 +11,7 @@
 #include "functions.h"
 #include "long_call.h"
 #include "samples.h"
+#include "whole_number.h"
 
 namespace nb = nanobind;
 
@@ -19,7 +20,7 @@ namespace {
 
 /// `model` and `sample` may be None: then rates alone are measured, of `backend`. Returns the name, and the kernels.
 std::tuple<std::string, int> measure(const std::filesystem::path& path, const nb::object& model,
-                                     const nb::object& sample, const std::string& backend, int threads,
+                                     const nb::object& sample, const std::string& backend, nb::handle threads,
                                      const nb::object& progress) {
   LongCall call;
   int figure = 0;
@@ -29,7 +30,8 @@ std::tuple<std::string, int> measure(const std::filesystem::path& path, const nb
   };
   MeasuredTarget measured;
   if (model.is_none()) {
-    measured = call.run([&] { return measure_target(path, backend, threads, show); });
+    const int count = to_threads(threads, "[target] threads");
+    measured = call.run([&] { return measure_target(path, backend, count, show); });
   } else {
     const Model& loaded = nb::cast<const Model&>(model);
     const TensorsByName tensors = to_tensors(sample, "sample");
@@ -42,7 +44,7 @@ std::tuple<std::string, int> measure(const std::filesystem::path& path, const nb
 
 void bind_target(nb::module_& module) {
   module.def("measure_target", &measure, nb::arg("path"), nb::arg("model").none(), nb::arg("sample").none(),
-             nb::arg("backend"), nb::arg("threads"), nb::arg("progress").none());
+             nb::arg("backend"), nb::arg("threads").none(), nb::arg("progress").none());
 }
 
 }  // namespace ulpscope::python

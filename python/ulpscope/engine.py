@@ -71,8 +71,6 @@ class Engine:
         memory_limit: int = 0,
     ) -> None:
         source = Source(model)
-        if memory_limit < 0:
-            raise Error(ErrorCode.INVALID_ARGUMENT, f"[engine] memory_limit: expected 0 (none) or more bytes, got {memory_limit}")
         if answer is not None:
             if precision is not None or layer_precisions is not None or fusion is not None:
                 raise Error(

@@ -132,10 +132,6 @@ def search(
     strategy.shrink, strategy.repair = shrink, repair
     strategy.max_trials, strategy.memory_limit = max_trials, memory_limit
     strategy.time_limit = time_limit or 0
-    if ray_workers < 0 or (ray_workers and not ray):
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT, f"[search] ray_workers: expected 1 or more, with ray, got {ray_workers}"
-        )
     strategy.ray, strategy.ray_workers = ray, ray_workers
     strategy.resume = resume
     strategy.hold_out = hold_out is not False

@@ -44,6 +44,10 @@ struct LoadedModel {
   std::string hash() const;
   /// Of its external data; empty where it has none.
   std::string external_hash() const;
+  /// As it was when the network was read of it, whatever has its name by now; another file is opened.
+  std::shared_ptr<const MappedFile> file_at(const std::filesystem::path& name) const;
+  /// `what` was made of them.
+  void warn_of_replaced_files(const std::string& what) const;
   /// Calls `use` with the file's bytes.
   void with_bytes(const std::function<void(std::span<const std::byte>)>& use) const;
   std::vector<std::string> output_names() const;

@@ -4,6 +4,7 @@
 
 #include "api/loaded_model.h"
 #include "core/file.h"
+#include "core/parallel.h"
 #include "ulpscope/error.h"
 #include "ulpscope/target.h"
 
@@ -28,7 +29,8 @@ void check_name(const std::filesystem::path& file) {
 MeasuredTarget measure_target(const std::filesystem::path& file, const std::string& backend, int threads,
                               const MeasuringProgress& progress) {
   check_name(file);
-  const Target target = measure_rates(backend, threads, kProgram, or_silent(progress));
+  const Target target =
+      measure_rates(backend, checked_threads(threads, "[target] threads"), kProgram, or_silent(progress));
   write_file(file, target_to_json(target));
   return {target.name};
 }

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "compare/data_loader.h"
 #include "core/file.h"
+#include "core/parallel.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
 #include "onnx/external_data.h"
@@ -17,6 +18,7 @@
 #include "precision/repair.h"
 #include "runners/foreign_operators.h"
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -25,14 +27,11 @@ namespace {
 void apply(const ModelOptions& options, LoadedModel& model) {
   Network& network = *model.network;
   BuildOptions& build = model.build;
-  if (options.threads < 0)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[model] threads: expected 0 (one per core) or more, got {}", options.threads));
   for (const std::string& precision : options.precisions) enable_precision(build, precision, "[model] precisions");
   build.fusion = fusion_from_name(options.fusion, "[model] fusion");
   build.target = options.target;
   build.backend = find_backend(options.backend).name();
-  build.threads = options.threads;
+  build.threads = checked_threads(options.threads, "[model] threads");
   build.memory_limit = options.memory_limit;
   build.assume_lowest = !options.cost_model;
   build.constraints = ConstraintMode::kObey;
@@ -78,15 +77,29 @@ ScriptHost& LoadedModel::scripts() {
 std::string LoadedModel::external_hash() const {
   // What was read from memory may have weights in files, too: they are not told apart.
   if (path.empty() || path.extension() == ".py") return {};
-  return hash_of_files(external_data_files(path, external_data));
+  std::string hashes;
+  for (const std::filesystem::path& each : external_data_files(file_at(path), external_data))
+    hashes += hash_of_file(*file_at(std::filesystem::weakly_canonical(std::filesystem::absolute(each))));
+  return hashes.empty() ? hashes : hash_of_text(hashes);
 }
 
-std::string LoadedModel::hash() const { return path.empty() ? hash_of_bytes(bytes) : hash_of_file(path); }
+std::string LoadedModel::hash() const { return path.empty() ? hash_of_bytes(bytes) : hash_of_file(*file_at(path)); }
+
+std::shared_ptr<const MappedFile> LoadedModel::file_at(const std::filesystem::path& name) const {
+  const auto read = std::ranges::find(network->files, name, [](const auto& file) { return file->path(); });
+  return read != network->files.end() ? *read : MappedFile::open(name);
+}
+
+void LoadedModel::warn_of_replaced_files(const std::string& what) const {
+  for (const auto& file : network->files)
+    if (file->is_replaced())
+      log_warning(fmt::format("{}: the file was replaced or removed while it was in use; {} is of what it held before",
+                              file->path().string(), what));
+}
 
 void LoadedModel::with_bytes(const std::function<void(std::span<const std::byte>)>& use) const {
   if (path.empty()) return use(bytes);
-  const auto file = MappedFile::open(path);
-  use(std::as_const(*file).bytes());
+  use(file_at(path)->bytes());
 }
 
 std::vector<std::string> LoadedModel::output_names() const {

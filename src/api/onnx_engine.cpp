@@ -8,6 +8,7 @@
 
 #include "api/onnx_engine_impl.h"
 #include "backend/backend.h"
+#include "core/parallel.h"
 #include "engine/option_names.h"
 #include "graph/layer_choice.h"
 #include "onnx/import.h"
@@ -41,11 +42,8 @@ const BasePrecision& base_precision(const std::string& name) {
 BuildOptions apply(const EngineOptions& options, Network& network) {
   const BasePrecision& base = base_precision(options.precision);
   BuildOptions build;
-  if (options.threads < 0)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[engine] threads: expected 0 (one per core) or more, got {}", options.threads));
   build.fusion = fusion_from_name(options.fusion, "[engine] fusion");
-  build.threads = options.threads;
+  build.threads = checked_threads(options.threads, "[engine] threads");
   build.memory_limit = options.memory_limit;
   build.backend = find_backend(options.backend).name();
   build.constraints = ConstraintMode::kObey;

@@ -218,6 +218,9 @@ void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options
 
 /// Null where the search needs no cluster.
 std::shared_ptr<RayWorkers> connect(const LoadedModel& model, const SearchOptions& options) {
+  if (options.ray_workers < 0 || (options.ray_workers > 0 && options.ray.empty()))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[search] ray_workers: expected 1 or more, with ray, got {}", options.ray_workers));
   if (options.ray.empty()) return nullptr;
   if (options.progress) options.progress({.stage = "connecting to Ray"});
   const ProcessIdentity own = process_identity();
@@ -342,6 +345,7 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
       answer.kept.push_back(kept_layer(layer, task.ladder.back(), ReasonKind::kRequested,
                                        "--keep names it; no trial says whether it needs that"));
   }
+  loaded.warn_of_replaced_files("the answer");
   return describe(loaded, options, std::move(answer));
 }
 

@@ -13,10 +13,7 @@
 namespace ulpscope {
 namespace {
 
-TensorMap arrays_of(const std::filesystem::path& path, std::span<const InputBinding> bindings) {
-  const auto file = MappedFile::open(path);
-  const auto bytes = std::as_const(*file).bytes();
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+TensorMap arrays_of(const std::filesystem::path& path, std::string_view text, std::span<const InputBinding> bindings) {
   const std::string where = "[load] " + path.string();
   TensorMap arrays;
   if (path.extension() == ".npy") {
@@ -66,7 +63,9 @@ std::vector<TensorMap> load_samples(const std::filesystem::path& path, std::span
   if (path.extension() != ".npz" && path.extension() != ".npy") return load_inputs(path);
   std::vector<TensorMap> samples;
   std::string first;
-  for (const auto& [name, array] : arrays_of(path, bindings)) {
+  const auto file = MappedFile::open(path);
+  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  for (const auto& [name, array] : file->read_whole([&] { return arrays_of(path, text, bindings); })) {
     const auto binding = std::ranges::find(bindings, name, &InputBinding::name);
     std::vector<Tensor> parts = samples_of(array, binding != bindings.end() ? &binding->shape : nullptr);
     if (first.empty()) {

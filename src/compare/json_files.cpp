@@ -242,7 +242,8 @@ auto read_json_file(const std::filesystem::path& path, const Read& read) {
   const std::string where = "[load] " + path.string();
   if (std::filesystem::is_regular_file(path) && std::filesystem::file_size(path) > 0) {
     const auto file = MappedFile::open(path);
-    return read(std::string_view(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()), where);
+    const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+    return file->read_whole([&] { return read(text, where); });
   }
   return read(read_file(path), where);
 }

@@ -89,6 +89,7 @@ struct MappedFile::Mark {
   off_t size;
   timespec written;
 
+  bool is_of_same_file(const Mark& other) const { return device == other.device && inode == other.inode; }
   static Mark of(const struct stat& info) { return {info.st_dev, info.st_ino, info.st_size, info.st_mtim}; }
 };
 
@@ -164,11 +165,16 @@ MappedFile::~MappedFile() {
   ::munmap(data_, size_);
 }
 
+bool MappedFile::is_replaced() const {
+  struct stat info {};
+  return ::stat(path_.c_str(), &info) != 0 || !mark_->is_of_same_file(Mark::of(info));
+}
+
 void MappedFile::check_unchanged() const {
   struct stat info {};
   const bool there = ::stat(path_.c_str(), &info) == 0;
   const Mark now = Mark::of(info);
-  const bool same_file = there && now.device == mark_->device && now.inode == mark_->inode;
+  const bool same_file = there && mark_->is_of_same_file(now);
   const bool cut_off = entry_ != nullptr && entry_->cut_off;
   const auto fail = [&](const std::string& what) {
     throw Error(ErrorCode::kIo,
@@ -179,7 +185,7 @@ void MappedFile::check_unchanged() const {
   if (same_file && now.size != mark_->size) fail(fmt::format("expected {} bytes, found {}", mark_->size, now.size));
   if (cut_off) fail(fmt::format("expected {} bytes, found fewer", mark_->size));
   if (same_file && (now.written.tv_sec != mark_->written.tv_sec || now.written.tv_nsec != mark_->written.tv_nsec))
-    fail("somebody wrote to it");
+    fail("somebody wrote to it, or set its time");
 }
 
 void MappedFile::release(const void* begin, std::size_t bytes) noexcept {
@@ -222,7 +228,8 @@ void write_file(const std::filesystem::path& path, std::string_view content) {
   write_file(path, std::span<const std::string_view>(&content, 1));
 }
 
-void write_file(const std::filesystem::path& path, std::span<const std::string_view> pieces) {
+void write_file(const std::filesystem::path& path, std::span<const std::string_view> pieces,
+                const std::function<void()>& before_rename) {
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) throw_system(path, "write it", EISDIR);
@@ -250,6 +257,7 @@ void write_file(const std::filesystem::path& path, std::span<const std::string_v
       throw_system(path, "set its mode", errno);
     if (::fsync(file.get()) != 0 && errno != EINVAL) throw_system(path, "flush it to the disk", errno);
     if (file.close() != 0) throw_system(path, "close it", errno);
+    if (before_rename) before_rename();
     if (::rename(name.c_str(), target.c_str()) != 0) throw_system(path, "rename it into place", errno);
   } catch (...) {
     ::unlink(name.c_str());

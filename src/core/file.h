@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,6 +30,21 @@ class MappedFile {
   /// Throws Error(kIo), naming the path, if somebody wrote to the file or cut it off since it was opened. A file that
   /// was replaced as a whole, or removed, has not changed: the mapping keeps the old one.
   void check_unchanged() const;
+  /// What `read` gives, which takes all that it needs of the bytes. If the file changed meanwhile, that is the error,
+  /// whatever else went wrong.
+  template <typename Read>
+  auto read_whole(Read&& read) const {
+    try {
+      auto result = read();
+      check_unchanged();
+      return result;
+    } catch (...) {
+      check_unchanged();
+      throw;
+    }
+  }
+  /// Whether another file, or none, has its name now.
+  bool is_replaced() const;
 
   /// Where these bytes are part of a mapped file, they leave memory until they are touched again; else nothing happens.
   static void release(const void* begin, std::size_t bytes) noexcept;
@@ -49,8 +65,10 @@ std::string read_file(const std::filesystem::path& path);
 
 /// Writes to a temporary name in the same folder, flushes it to the disk and renames it: readers see the old content
 /// or the new, never a part, and a full disk loses nothing. Missing parent folders are created. Devices and pipes
-/// (/dev/stdout) are written directly. Throws Error(kIo), naming the path and the system's reason.
+/// (/dev/stdout) are written directly. Throws Error(kIo), naming the path and the system's reason. `before_rename` may
+/// throw to keep the old content.
 void write_file(const std::filesystem::path& path, std::string_view content);
-void write_file(const std::filesystem::path& path, std::span<const std::string_view> pieces);
+void write_file(const std::filesystem::path& path, std::span<const std::string_view> pieces,
+                const std::function<void()>& before_rename = {});
 
 }  // namespace ulpscope

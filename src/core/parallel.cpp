@@ -1,5 +1,7 @@
 #include "core/parallel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -7,12 +9,20 @@
 #include <thread>
 #include <vector>
 
+#include "ulpscope/error.h"
+
 #if defined(_OPENMP)
 #include <omp.h>
 #include <pthread.h>
 #endif
 
 namespace ulpscope {
+
+int checked_threads(std::int64_t count, std::string_view where) {
+  if (count >= 0 && count <= kMaxThreads) return static_cast<int>(count);
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{}: expected 0 (one per core) to {}, got {}", where, kMaxThreads, count));
+}
 
 #if defined(_OPENMP)
 // One team of threads serves our kernels and oneDNN's: two pools that spin against each other would cost more than

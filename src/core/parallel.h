@@ -4,8 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 namespace ulpscope {
+
+/// So many threads serve no machine, and systems that do not give them end the program.
+inline constexpr int kMaxThreads = 1024;
+
+/// What somebody asked for, 0 (one per core) to kMaxThreads. Throws Error(kInvalidArgument) with what `where` names.
+int checked_threads(std::int64_t count, std::string_view where);
 
 /// Threads that parallel_for may use when called from this thread (also those of the kernel library). 0: one per core.
 void set_num_threads(int count) noexcept;

@@ -40,20 +40,19 @@ void add_graph(const onnx::GraphProto& graph, Locations& locations) {
 
 }  // namespace
 
-std::vector<std::filesystem::path> external_data_files(const std::filesystem::path& model,
+std::vector<std::filesystem::path> external_data_files(const std::shared_ptr<const MappedFile>& model,
                                                        const std::filesystem::path& folder) {
-  const std::shared_ptr<MappedFile> mapping = MappedFile::open(model);
   onnx_model::ModelFile file;
-  file.source = model.string();
-  file.owner = mapping;
+  file.source = model->path().string();
+  file.owner = model;
   file.mapped = true;
-  onnx_model::read_model(std::as_const(*mapping).bytes(), file);
+  onnx_model::read_model(model->bytes(), file);
   Locations locations;
   add_graph(file.proto.graph(), locations);
   for (const onnx::FunctionProto& function : file.proto.functions()) add_nodes(function.node(), locations);
   std::vector<std::filesystem::path> result;
   for (const std::string& location : locations)
-    result.push_back((folder.empty() ? model.parent_path() : folder) / location);
+    result.push_back((folder.empty() ? model->path().parent_path() : folder) / location);
   return result;
 }
 

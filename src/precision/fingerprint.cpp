@@ -51,28 +51,22 @@ class Hash {
 
 }  // namespace
 
-std::string hash_of_file(const std::filesystem::path& path) {
+std::string hash_of_file(const MappedFile& file) {
   constexpr std::size_t kPiece = std::size_t{8} << 20;
-  const auto file = MappedFile::open(path);
   const std::unique_ptr<XXH3_state_t, FreeHash> state(XXH3_createState());
   if (!state) throw std::bad_alloc();
   XXH3_64bits_reset(state.get());
   // Piece by piece: no more of the file is in memory.
-  for (auto rest = std::as_const(*file).bytes(); !rest.empty(); rest = rest.subspan(std::min(kPiece, rest.size()))) {
+  for (auto rest = file.bytes(); !rest.empty(); rest = rest.subspan(std::min(kPiece, rest.size()))) {
     const auto piece = rest.first(std::min(kPiece, rest.size()));
     XXH3_64bits_update(state.get(), piece.data(), piece.size());
     MappedFile::release(piece.data(), piece.size());
   }
-  file->check_unchanged();
+  file.check_unchanged();
   return fmt::format("xxh3:{:016x}", XXH3_64bits_digest(state.get()));
 }
 
-std::string hash_of_files(std::span<const std::filesystem::path> paths) {
-  if (paths.empty()) return {};
-  std::string hashes;
-  for (const std::filesystem::path& path : paths) hashes += hash_of_file(path);
-  return hash_of_text(hashes);
-}
+std::string hash_of_file(const std::filesystem::path& path) { return hash_of_file(*MappedFile::open(path)); }
 
 std::string hash_of_bytes(std::span<const std::byte> bytes) {
   return fmt::format("xxh3:{:016x}", XXH3_64bits(bytes.data(), bytes.size()));

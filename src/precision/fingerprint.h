@@ -7,16 +7,15 @@
 #include <string_view>
 
 #include "compare/tensor_map.h"
+#include "core/file.h"
 #include "graph/network.h"
 #include "precision/search.h"
 
 namespace ulpscope {
 
 /// Of the content. Throws Error(kNotFound), Error(kIo).
+std::string hash_of_file(const MappedFile& file);
 std::string hash_of_file(const std::filesystem::path& path);
-
-/// Of the content of several, in this order; empty for none.
-std::string hash_of_files(std::span<const std::filesystem::path> paths);
 
 std::string hash_of_bytes(std::span<const std::byte> bytes);
 std::string hash_of_text(std::string_view text);

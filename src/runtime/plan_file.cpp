@@ -375,7 +375,15 @@ void write_plan_file(const std::filesystem::path& path, const Network& network, 
   put<std::uint64_t>(header, XXH3_64bits_digest(hash));
   XXH3_freeState(hash);
   pieces[0] = header;
-  write_file(path, pieces);
+  const auto check_sources = [&] {
+    for (const auto& file : network.files) file->check_unchanged();
+  };
+  try {
+    write_file(path, pieces, check_sources);
+  } catch (const Error&) {
+    check_sources();  // Then that is the reason.
+    throw;
+  }
 }
 
 namespace {
@@ -473,7 +481,9 @@ PlanFile parse_plan(std::span<std::byte> bytes, std::shared_ptr<const void> owne
 
 PlanFile read_plan_file(const std::filesystem::path& path, const OpRegistry& ops) {
   const auto file = MappedFile::open(path);
-  return parse_plan(file->bytes(), file, path.string(), ops);
+  PlanFile plan = file->read_whole([&] { return parse_plan(file->bytes(), file, path.string(), ops); });
+  plan.network->files.push_back(file);
+  return plan;
 }
 
 }  // namespace ulpscope

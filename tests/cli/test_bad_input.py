@@ -4,6 +4,8 @@ import io
 import json
 import os
 import pathlib
+import shutil
+import subprocess
 import time
 
 import numpy as np
@@ -241,6 +243,31 @@ def test_full_disk(option, run, dynamic_model):
     fails(run("run", dynamic_model, "--trt", option, "/dev/full"), "/dev/full", "No space left")
 
 
+@pytest.mark.parametrize("free,words", [
+    (2, ["run", "m.onnx", "--trt", "--save-engine", "disk/file"]),
+    (2, ["convert", "m.onnx", "--fp16", "-o", "disk/file", "--no-python-checks"]),
+    (0, ["precision", "search", "m.onnx", "--fp16", "--journal", "j.jsonl", "--save-answer", "disk/file"]),
+    (0, ["precision", "search", "m.onnx", "--fp16", "--journal", "disk/file", "--save-answer", "a.json"]),
+], ids=["engine", "model", "answer", "journal"])
+def test_a_disk_that_fills_up(free, words, binary, tmp_path):
+    """So many pages of four are free: what was there stays, nothing half-written does."""
+    alone = ["unshare", "--user", "--map-root-user", "--mount"]
+    if not shutil.which("unshare") or subprocess.run([*alone, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=False).returncode != 0:
+        pytest.skip("this system lets nobody mount a small disk (unshare --user --mount)")
+    onnx.save(needs_constraints(256), tmp_path / "m.onnx")
+    (tmp_path / "disk").mkdir()
+    script = ("mount -t tmpfs -o size=16k tmpfs disk && echo kept > disk/file && "
+              f"head -c {4096 * (3 - free)} /dev/zero > disk/other\n"
+              '"$@"\necho "status $?"; cat disk/file; ls -A disk')
+    done = subprocess.run([*alone, "sh", "-c", script, "sh", str(binary), *words], cwd=tmp_path, capture_output=True, text=True,
+                          check=False)
+    assert done.stdout.endswith("status 1\nkept\nfile\nother\n"), done
+    assert "cannot write it: No space left on device" in done.stderr, done
+    assert not any(word in done.stderr for word in NO_DEFECT), done
+    if "j.jsonl" in words:
+        assert len((tmp_path / "j.jsonl").read_text().splitlines()) > 1  # to go on from
+
+
 def test_a_failed_run_leaves_older_files_whole(run, dynamic_model, tmp_path):
     assert run("run", dynamic_model, "--trt", "--save-outputs", "o.json").code == 0
     before = (tmp_path / "o.json").read_bytes()
@@ -255,7 +282,11 @@ def test_a_failed_run_leaves_older_files_whole(run, dynamic_model, tmp_path):
     (["--val-range", "5"], "--val-range"),
     (["--val-range", "[1,2,3]"], "--val-range"),
     (["--postprocess", "bottom-5"], "--postprocess"),
-    (["--threads", "-1"], "--threads"),
+    (["--threads", "-1"], "--threads: expected 0 (one per core) to 1024, got -1"),
+    (["--memory-limit", "0.5"], "--memory-limit: expected bytes such as 512M or 2G, got '0.5'"),
+    (["--memory-limit", "-1"], "--memory-limit: expected bytes such as 512M or 2G, got '-1'"),
+    (["--memory-limit", "1Q"], "--memory-limit: expected bytes such as 512M or 2G, got '1Q'"),
+    (["--memory-limit", "1e30"], "--memory-limit: expected bytes such as 512M or 2G, got '1e30'"),
     (["--iterations", "-1"], "--iterations"),
     (["--target", "abacus"], "abacus"),
     (["--tensor-dtypes", "nothing:float16"], "nothing"),
@@ -264,3 +295,27 @@ def test_a_failed_run_leaves_older_files_whole(run, dynamic_model, tmp_path):
 ])
 def test_values_that_make_no_sense(words, text, run, dynamic_model):
     fails(run("run", dynamic_model, "--trt", "--trt", *words), text)
+
+
+@pytest.mark.parametrize("words", [
+    ["run", "m.onnx"],
+    ["run", "m.onnx", "--trt"],
+    ["run", "m.onnx", "--onnxrt"],
+    ["convert", "m.onnx", "--fp16", "-o", "new"],
+    ["inspect", "model", "m.onnx"],
+    ["precision", "search", "m.onnx", "--fp16", "--save-answer", "new"],
+    ["precision", "bisect", "m.onnx", "--fp16", "--golden", "g.json"],
+    ["debug", "precision", "m.onnx", "--fp16", "--golden", "g.json"],
+    ["verify", "m.onnx", "--answer", "a.json"],
+    ["target", "measure", "-o", "new.json"],
+])
+def test_more_threads_than_any_machine_has(words, run, tmp_path):
+    """None of them is started: systems end programs that want too many."""
+    onnx.save(needs_constraints(8), tmp_path / "m.onnx")
+    if words[0] == "verify":
+        assert run("precision", "search", "m.onnx", "--fp16", "--save-answer", "a.json").code == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    outcome = run(*words, "--threads", "100000")
+    assert outcome.code == (4 if words[0] == "verify" else 1), outcome
+    assert "[options] --threads: expected 0 (one per core) to 1024, got 100000" in outcome.err, outcome
+    assert sorted(path.name for path in tmp_path.iterdir()) == before

@@ -3,6 +3,7 @@
 A bound is on the high-water mark of the process (ru_maxrss of the program alone), above what it takes for a model of next
 to nothing, as a multiple of the files: wide of what was measured (docs/performance.md), far below one more copy.
 """
+import json
 import os
 import pathlib
 import re
@@ -105,7 +106,7 @@ def test_the_program_names_the_layer_that_a_limit_is_too_small_for(run, make):
 
 @pytest.mark.parametrize("change,said", [
     ("os.truncate(path, 5000)", r"expected \d+ bytes, found"),
-    ("f = open(path, 'r+b'); f.seek(100000); f.write(b'x' * 100000); f.close()", "somebody wrote to it"),
+    ("f = open(path, 'r+b'); f.seek(100000); f.write(b'x' * 100000); f.close()", "somebody wrote to it, or set its time"),
 ])
 def test_files_that_change_while_they_are_used(binary, tmp_path, change, said):
     """Runs until the change is seen; the model is large enough that many runs are to come."""
@@ -141,6 +142,52 @@ def test_a_converted_model_is_not_replaced_when_its_source_changes(binary, tmp_p
     assert "model.onnx.data: " in output, output
     assert (tmp_path / "typed.onnx").read_text() == "kept"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data", "typed.onnx"]
+
+
+def wait_for_map(process, name):
+    while name not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+        assert process.poll() is None
+        time.sleep(0.001)
+
+
+def test_an_engine_that_is_cut_off_while_it_runs(binary, run, tmp_path):
+    path = tmp_path / "model.onnx"
+    language_model.make(path, *LARGE)
+    assert run("run", path, "--trt", "--save-engine", "model.plan").code == 0
+    (tmp_path / "out.json").write_text("kept")
+    process = subprocess.Popen([str(binary), "run", "model.plan", "--trt", "--iterations", "100000", "--save-outputs", "out.json"],
+                               cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for_map(process, "model.plan")
+    os.truncate(tmp_path / "model.plan", 5000)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, output
+    assert "model.plan: the file changed while it was in use: expected" in output, output
+    assert (tmp_path / "out.json").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.onnx.data"])
+@pytest.mark.parametrize("change", ["replace", "remove"])
+def test_an_answer_is_of_the_files_that_were_read(binary, run, tmp_path, name, change):
+    """A search goes on with what it has mapped; the answer has the hashes of that, and says so."""
+    path = tmp_path / "model.onnx"
+    language_model.make(path, *LARGE)
+    words = ["precision", "search", "model.onnx", "--fp16", "--input-shapes", "ids:[1,5]", "--metric", "rel-l2", "--threshold", "1",
+             "--objective", "smallest"]
+    assert run(*words, "--save-answer", "before.json").code == 0
+    process = subprocess.Popen([str(binary), *words, "--save-answer", "after.json"], cwd=tmp_path, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
+    wait_for_map(process, f"{path}.data")
+    if change == "replace":
+        (tmp_path / "other").write_bytes(b"x" * 1000)
+        (tmp_path / "other").rename(tmp_path / name)
+    else:
+        (tmp_path / name).unlink()
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert f"{name}: the file was replaced or removed while it was in use; the answer is of what it held before" in output
+    before, after = (json.loads((tmp_path / each).read_text())["model"] for each in ("before.json", "after.json"))
+    assert before["external_data_hash"].startswith("xxh3:")
+    assert (after["hash"], after["external_data_hash"]) == (before["hash"], before["external_data_hash"])
 
 
 @pytest.mark.skipif(not os.environ.get("ULPSCOPE_SLOW_TESTS"), reason="needs 10 GB of disk and minutes: ULPSCOPE_SLOW_TESTS=1")

@@ -108,11 +108,45 @@ TEST_F(Files, ThatAreReplacedOrRemovedWhileTheyAreMappedStayWhatTheyWere) {
   const auto path = folder_ / "weights";
   write_file(path, std::string(5000, 'x'));
   const auto file = MappedFile::open(path);
+  EXPECT_FALSE(file->is_replaced());
   write_file(path, std::string(10, 'y'));
   EXPECT_EQ(file->bytes()[4999], std::byte{'x'});
   EXPECT_EQ(message_of(*file), "");
+  EXPECT_TRUE(file->is_replaced());
   std::filesystem::remove(path);
   EXPECT_EQ(message_of(*file), "");
+  EXPECT_TRUE(file->is_replaced());
+}
+
+TEST_F(Files, ThatChangeWhileTheyAreReadAreTheReasonOfWhatGoesWrong) {
+  const auto path = folder_ / "weights";
+  write_file(path, std::string(5000, 'x'));
+  const auto read = [&](bool change, bool fail) -> std::string {
+    const auto file = MappedFile::open(path);
+    try {
+      const int result = file->read_whole([&] {
+        if (change) std::filesystem::resize_file(path, 10 + std::filesystem::file_size(path));
+        if (fail) throw Error(ErrorCode::kInvalidFile, "malformed");
+        return 7;
+      });
+      return std::to_string(result);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(read(false, false), "7");
+  EXPECT_EQ(read(false, true), "malformed");
+  EXPECT_NE(read(true, false).find("weights: the file changed"), std::string::npos);
+  EXPECT_NE(read(true, true).find("weights: the file changed"), std::string::npos);
+}
+
+TEST_F(Files, KeepTheirContentWhenWhatComesBeforeTheRenamingThrows) {
+  const auto path = folder_ / "weights";
+  write_file(path, "old");
+  const std::string_view fresh = "new";
+  EXPECT_THROW(write_file(path, std::span(&fresh, 1), [] { throw Error(ErrorCode::kIo, "changed"); }), Error);
+  EXPECT_EQ(read_file(path), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }
 
 }  // namespace

@@ -60,6 +60,13 @@ class Cluster:
         """The processes that run samples."""
         return sorted(pid for pid in descendants(self._process.pid) if title(pid).startswith("ray::SampleWorker"))
 
+    def end_node(self) -> None:
+        """The head stays, and has no node."""
+        for pid in descendants(self._process.pid):
+            if pathlib.Path(title(pid).split(" ")[0]).name == "raylet":
+                os.kill(pid, signal.SIGKILL)
+                wait_for(lambda pid=pid: not title(pid))
+
     def end(self, kill: bool = False) -> None:
         """`kill`: all of it at once, as a machine ends that loses its power."""
         started = descendants(self._process.pid)

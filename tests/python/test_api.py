@@ -176,8 +176,9 @@ CODE = ulpscope.ErrorCode
         ({"fusion": "some"}, CODE.INVALID_ARGUMENT, "some"),
         ({"layer_precisions": {"Mul": "float32"}}, CODE.INVALID_ARGUMENT, "Mul"),
         ({"layer_precisions": {"Add": "float128"}}, CODE.INVALID_ARGUMENT, "float128"),
-        ({"threads": -1}, CODE.INVALID_ARGUMENT, "threads"),
-        ({"memory_limit": -1}, CODE.INVALID_ARGUMENT, "memory_limit"),
+        ({"memory_limit": -1}, CODE.INVALID_ARGUMENT, r"memory_limit: expected 0 \(no limit\) or more bytes, got -1"),
+        ({"memory_limit": "1G"}, CODE.INVALID_ARGUMENT, "memory_limit: expected a whole number of 64 bits, got '1G'"),
+        ({"memory_limit": 2**70}, CODE.INVALID_ARGUMENT, f"memory_limit: expected a whole number of 64 bits, got {2**70}"),
     ],
 )
 def test_wrong_options(add_sub, options, code, word):

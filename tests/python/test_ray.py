@@ -257,6 +257,15 @@ def test_an_address_that_is_not_of_ray_is_named(program, folder):
 
 
 @needs_ray
-@pytest.mark.parametrize("address", ["nonsense", "ray://127.0.0.1:10001", "127.0.0.1:port", ":6379"])
+def test_a_cluster_that_this_machine_is_no_part_of_is_named(program, folder, package):
+    with Cluster(1, package) as other:
+        other.end_node()
+        output = refusal(program, folder, other.address, environment=other.environment)
+    assert f"'{other.address}': expected a cluster that this machine belongs to, found none of its nodes here" in output
+    assert f"ray start --address={other.address}" in output
+
+
+@needs_ray
+@pytest.mark.parametrize("address", ["nonsense", "ray://127.0.0.1:10001", "127.0.0.1:port", ":6379", "h:0", "h:65536"])
 def test_what_is_no_address_is_refused(program, folder, address):
     assert "expected auto, local or HOST:PORT" in refusal(program, folder, address)

@@ -56,6 +56,29 @@ def test_bodies_are_made_by_several_threads_at_once() -> None:
             np.testing.assert_allclose(outputs[i], np.tanh(np.maximum(feed["x"] @ w, 0)), atol=1e-5)
 
 
+@pytest.mark.parametrize("threads", [-1, 1025, 100000, 2**31, -(2**31) - 1])
+@pytest.mark.parametrize("use", ["Engine", "search", "convert", "calibrate", "quantize", "measure_target", "verify"])
+def test_numbers_that_no_machine_has_are_refused(use, threads, tmp_path) -> None:
+    nodes, feed, weights = WIDE_CONVOLUTION
+    model = model_of(nodes, feed, weights)
+    uses = {
+        "Engine": lambda n: ulpscope.Engine(model, threads=n),
+        "search": lambda n: ulpscope.search(model, [feed], threads=n, progress=False),
+        "convert": lambda n: ulpscope.convert(model, threads=n),
+        "calibrate": lambda n: ulpscope.calibrate(model, [feed], threads=n, progress=False),
+        "quantize": lambda n: ulpscope.quantize(model_input=model, calibration_data=[feed], threads=n),
+        "measure_target": lambda n: ulpscope.measure_target(tmp_path / "t.json", threads=n, progress=False),
+        "verify": lambda n: ulpscope.verify(model, answer, [feed], threads=n),
+    }
+    if use == "verify":
+        answer = ulpscope.search(model, [feed], threshold=1, progress=False)
+    with pytest.raises(ulpscope.Error, match=rf"threads: expected 0 \(one per core\) to 1024, got {threads}") as caught:
+        uses[use](threads)
+    assert caught.value.code == ulpscope.ErrorCode.INVALID_ARGUMENT
+    with pytest.raises(ulpscope.Error, match=r"threads: expected a whole number of 64 bits, got 'many'"):
+        uses[use]("many")
+
+
 def convolution(op: str, x: tuple[int, ...], w: tuple[int, ...], **attributes):
     return [node(op, ["x", "w"], ["z"], **attributes)], {"x": random(*x)}, {"w": random(*w)}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 import time
 from collections import OrderedDict, deque
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
@@ -24,15 +23,23 @@ _KEPT_RESULTS, _KEPT_BYTES = 4096, 256 << 20
 
 Item = Tuple[int, Any]  # sample, task
 
-# Who is asked for a token is a cluster; whether it is let in, ray.init says.
+# Ends with the status 3 where no node of the cluster runs on this machine, for which ray.init would wait. Who is asked
+# for a token is a cluster; whether it is let in, ray.init says.
 _PROBE = """
-import sys
+import socket, sys
+host, _, port = sys.argv[1].rpartition(":")
+socket.create_connection((host.strip("[]"), int(port))).close()
+from ray._private import services
 from ray._raylet import GcsClient
 try:
-    GcsClient(address=sys.argv[1]).internal_kv_get(b"x", namespace=b"x")
+    nodes = GcsClient(address=sys.argv[1]).get_all_node_info()
 except Exception as error:
     if type(error).__name__ != "AuthenticationError":
         raise
+    sys.exit(0)
+alive = {node.hex() for node, info in nodes.items() if info.state == 0}
+if hasattr(services, "find_node_ids") and alive.isdisjoint(services.find_node_ids()):
+    sys.exit(3)
 """
 
 
@@ -63,33 +70,29 @@ def _resolve(address: str) -> Optional[str]:
         if not where:
             raise WorkerError("invalid_argument", "[ray] auto: expected a cluster that this machine belongs to, found none; try `ray start --head` here, HOST:PORT, or local")
     host, _, port = where.rpartition(":")
-    if not host or not port.isdigit() or "/" in host:
+    if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
         raise WorkerError("invalid_argument", f"[ray] address: expected auto, local or HOST:PORT, got '{address}'")
-    place = f"'{address}'" if address == where else f"'{address}' ({where})"
-    deadline = time.monotonic() + _ANSWER
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
-    except (OSError, OverflowError) as error:
-        raise WorkerError("invalid_argument", f"[ray] {place}: expected a Ray cluster that answers within {_ANSWER:g} s, got: {error}; is it running (`ray status`), and is its port open?") from None
-    _check_health(where, place, max(1.0, deadline - time.monotonic()))
+    _check_health(where, f"'{address}'" if address == where else f"'{address}' ({where})")
     return where
 
 
-def _check_health(where: str, place: str, limit: float) -> None:
-    """Something that takes connections need not be Ray: its own library would wait for long, and end the process."""
+def _check_health(where: str, place: str) -> None:
+    """In a process that can be ended: names may take long to resolve, and Ray's library waits for what is not Ray."""
     import subprocess
     import sys
 
     process = subprocess.Popen([sys.executable, "-c", _PROBE, where], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     try:
-        _, errors = process.communicate(timeout=limit)
+        _, errors = process.communicate(timeout=_ANSWER)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        raise WorkerError("invalid_argument", f"[ray] {place}: expected a Ray cluster that answers within {_ANSWER:g} s, got nothing; is this the port of its head (6379)?") from None
+        raise WorkerError("invalid_argument", f"[ray] {place}: expected a Ray cluster that answers within {_ANSWER:g} s, got nothing; is it running (`ray status`), and is this the port of its head (6379)?") from None
+    if process.returncode == 3:
+        raise WorkerError("invalid_argument", f"[ray] {place}: expected a cluster that this machine belongs to, found none of its nodes here; try `ray start --address={where}` on this machine first")
     if process.returncode != 0:
         lines = errors.decode(errors="replace").strip().splitlines()
-        raise WorkerError("invalid_argument", f"[ray] {place}: expected a Ray cluster, got: {lines[-1] if lines else 'no answer'}")
+        raise WorkerError("invalid_argument", f"[ray] {place}: expected a Ray cluster that answers within {_ANSWER:g} s, got: {lines[-1] if lines else 'no answer'}; is it running (`ray status`), and is this the port of its head (6379)?")
 
 
 def _make_actor_class() -> Any:
