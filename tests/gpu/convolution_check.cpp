@@ -146,12 +146,12 @@ struct Problem {
   std::vector<std::unique_ptr<Memory>> device_operands;
 };
 
-/// 99 % correctly rounded (in types that float32 has digits to spare for), and none further than 1 ulp and the error of
-/// float32 sums.
+/// 99 % correctly rounded, as far as float32 can tell (in types that it has digits to spare for), and none further than
+/// 1 ulp and the error of float32 sums.
 Verdict Problem::verdict() const {
   const std::vector<unsigned char> bytes = y.read();
   Verdict v;
-  std::size_t equal = 0;
+  std::size_t equal = 0, well_rounded = 0;
   const std::size_t count = sums.sum.size();
   for (std::size_t i = 0; i < count; ++i) {
     double want = sums.sum[i], magnitude = sums.magnitude[i];
@@ -170,6 +170,7 @@ Verdict Problem::verdict() const {
                         : bound > 0                                                    ? error / bound
                                                                                        : 1e9;
     equal += got == correct ? 1 : 0;
+    well_rounded += got == correct || error <= unit / 2 + 0x1p-23 * magnitude ? 1 : 0;
     if (!(part <= v.worst)) {
       v.worst = std::isnan(part) ? 1e9 : part;
       v.where = i;
@@ -179,8 +180,8 @@ Verdict Problem::verdict() const {
   }
   v.equal = static_cast<double>(equal) / static_cast<double>(count);
   const bool digits_to_spare = spec.stored == DataType::kFloat16 || spec.stored == DataType::kBFloat16;
-  v.right =
-      v.worst <= 1 && (!digits_to_spare || static_cast<double>(count - equal) <= 0.01 * static_cast<double>(count) + 3);
+  v.right = v.worst <= 1 &&
+            (!digits_to_spare || static_cast<double>(count - well_rounded) <= 0.01 * static_cast<double>(count) + 3);
   return v;
 }
 
@@ -247,6 +248,13 @@ bool report(const std::string& way, double microseconds, const Verdict& v) {
   if (!v.right) fmt::print("      element {}: got {:.9g}, want {:.9g}\n", v.where, v.got, v.want);
   std::fflush(stdout);
   return v.right;
+}
+
+/// Functions of results that are stored in float32 are not asked of cuDNN: it approximates them.
+bool is_asked_of_cudnn(const ConvolutionSpec& spec) {
+  return spec.stored != DataType::kFloat32 || std::ranges::all_of(spec.steps, [](const ConvolutionStep& step) {
+           return step.kind == Kind::kBias || step.kind == Kind::kResidual || step.kind == Kind::kRelu;
+         });
 }
 
 bool check_plans(const Problem& p, ConvolutionLibrary& library, const Memory& workspace, std::size_t limit) {
@@ -378,7 +386,8 @@ int check(int specs, std::uint32_t seed, std::size_t plans) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     fmt::print("{}: {}\n", i, describe(all[i]));
     const Problem problem(driver, all[i], random);
-    const bool planned = check_plans(problem, library, workspace, plans), generated = check_kernel(problem);
+    const bool planned = !is_asked_of_cudnn(problem.spec) || check_plans(problem, library, workspace, plans);
+    const bool generated = check_kernel(problem);
     wrong += planned && generated ? 0 : 1;
   }
   fmt::print("{} of {} specs wrong (seed {})\n", wrong, all.size(), seed);

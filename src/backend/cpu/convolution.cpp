@@ -352,7 +352,11 @@ std::unique_ptr<Kernel> make_byte_convolution(const ConvolutionSpec& spec, const
   if (is_for_one_thread(operations_of(spec))) single.emplace(1);
   try {
     auto desc = forward_desc(spec, d);
-    while (std::string_view(desc.impl_info_str()).find("vnni") == std::string_view::npos)
+    const auto has_dot_products = [&] {
+      const std::string_view name = desc.impl_info_str();
+      return name.find("vnni") != std::string_view::npos || name.find("amx") != std::string_view::npos;
+    };
+    while (!has_dot_products())
       if (!desc.next_impl()) return nullptr;
     auto kernel = primitive_kernel<dnnl::convolution_forward>(spec, d, cache, desc);
     if (single) return std::make_unique<OneThreadKernel>(std::move(kernel));

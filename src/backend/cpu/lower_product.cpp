@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/choices.h"
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/narrow_product.h"
 #include "backend/cpu/reorder.h"
@@ -215,10 +216,12 @@ bool Lowering::lower_convolution(const ProductKernel& kernel) {
   return true;
 }
 
-/// By instructions for bytes. Nothing where the processor has none, and where sums could overflow.
+/// By instructions for bytes. Nothing where the processor has none, where sums could overflow, and where floats are
+/// faster.
 std::unique_ptr<Kernel> Lowering::make_byte_convolution(ConvolutionSpec spec, const Quantization& x,
                                                         const Tensor& integers, const std::string& key) {
-  if (spec.transposed || !multiplies_bytes(num_elements(spec.kernel) / spec.kernel[0])) return nullptr;
+  if (spec.transposed || !multiplies_bytes(num_elements(spec.kernel) / spec.kernel[0]) || is_faster_on_floats(spec))
+    return nullptr;
   spec.type = x.is_unsigned ? DataType::kUInt8 : DataType::kInt8;
   spec.weights = [integers] { return integers.cast(DataType::kInt8); };
   spec.key = key + "|bytes";

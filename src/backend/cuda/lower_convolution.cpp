@@ -302,11 +302,12 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
     step.steps.push_back(pointer(constant_view(addends, addends_key, type)));
   }
   // In float32 what cuDNN has compiled beforehand is the bias and Relu. Anything else takes it 10 times as long (1x1
-  // convolutions with a residual on an H200: 14 us become 210).
-  const bool relu_alone = type == DataType::kFloat32 && !spec.tf32;
+  // convolutions with a residual on an H200: 14 us become 210). Its functions have the digits of 16-bit results only
+  // (tanh: 9e-6 off).
+  const bool relu_alone = type == DataType::kFloat32 && !spec.tf32, functions = with.stored != DataType::kFloat32;
   Register done = 0, user = -1;
   while (done != source) {
-    if (const auto product = relu_alone ? std::nullopt : swish_of(epilogue, done)) {
+    if (const auto product = relu_alone || !functions ? std::nullopt : swish_of(epilogue, done)) {
       with.steps.push_back({Kind::kSwish});
       step.steps.push_back({});
       done = *product;
@@ -316,6 +317,7 @@ Lowering::ConvolutionFold Lowering::fold_convolution(const ProductKernel& kernel
     if (next == nullptr) break;
     const auto kind = kind_of(*next);
     if (relu_alone && kind != Kind::kRelu) break;
+    if (kind && kind != Kind::kRelu && !functions) break;
     if (kind) {
       with.steps.push_back({*kind});
       step.steps.push_back({});

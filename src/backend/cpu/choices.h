@@ -1,0 +1,12 @@
+// Where two implementations give the same bits, which one is taken: by shape alone, as a benchmark found it.
+#pragma once
+
+#include "backend/cpu/product.h"
+
+namespace ulpscope::cpu {
+
+/// A convolution of integers is faster on floats that hold them than on bytes, with the quantization of its input.
+/// `spec`: of float32. Measured by bench/backend/convolution_bench.cpp on processors with dot products of bytes.
+bool is_faster_on_floats(const ConvolutionSpec& spec);
+
+}  // namespace ulpscope::cpu
