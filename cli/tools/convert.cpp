@@ -231,10 +231,10 @@ class ConvertTool : public Tool {
     if (!made.error) return 0;
     const Judgement& error = *made.error;
     if (!error.problem.empty() || !std::isfinite(error.value)) {
-      log_error(fmt::format(
-          "[convert] The check says nothing: {}. The model is written; try `precision search`, which repairs "
-          "what leaves the range, or other inputs (--load-inputs, --input-shapes)",
-          error.problem.empty() ? "outputs are not finite" : error.problem));
+      log_error(
+          fmt::format("[convert] The check says nothing: {}. The model is written; try other inputs (--load-inputs, "
+                      "--input-shapes), or `precision search`, which repairs what leaves the range",
+                      error.problem.empty() ? "outputs are not finite" : error.problem));
       return kUnjudged;
     }
     if (error.outputs.empty()) return 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,8 @@ class ConvertReport:
     bytes: int  #: Of the file and its external data.
     checked: int  #: Runs in which the file gave the bits of the precisions that were asked for; 0: none was made.
     error_vs_fp32: Optional[float]
-    """rel-l2 of the worst output and sample against the model in float32: a ratio. None without `verify`."""
+    """rel-l2 of the worst output and sample against the model in float32: a ratio. None without `verify`; NaN where the outputs
+    have no elements."""
     error: Optional[Judgement]
     """The same for every output."""
     corrected_biases: int  #: Biases of int8 products that `bias_correction` changed.
@@ -102,9 +104,7 @@ def convert(
     if answer is not None:
         answer = as_answer(answer)
         if answer.verdict != "found":
-            import logging
-
-            logging.getLogger("ulpscope").warning("[convert] the answer is %s: %s", answer.verdict, answer.message)
+            _LOG.warning("[convert] the answer is %s: %s", answer.verdict, answer.message)
         options = answer._native.model_options()
         options.cost_model = False
     else:
@@ -161,6 +161,8 @@ def _write(
     path = Path(os.fspath(out) if out is not None else os.path.join(folder.name, "typed.onnx"))
     made = _core.convert(model, path, samples, choice)
     report = _report(made, answer)
+    if report.error is not None and report.error.problem:
+        _LOG.warning("[convert] the check says nothing: %s; try other data, or ulpscope.search, which repairs what leaves the range", report.error.problem)
     if onnx is not None and not Path(f"{path}.data").exists():
         typed: TypedModel = onnx.load(path)
         folder.cleanup()
@@ -170,6 +172,7 @@ def _write(
     return path, report
 
 
+_LOG = logging.getLogger("ulpscope")
 #: Folders of models beyond 2 GB that have no other place; removed at the end of the process.
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 

@@ -93,6 +93,27 @@ def test_conversions_without_an_answer(folder, samples):
         ulpscope.convert("m.onnx", keep="Nobody")
 
 
+@pytest.mark.parametrize("values", [np.zeros((0, 4), np.float32), np.full((2, 4), np.nan, np.float32)])
+def test_checks_of_nothing_are_none(folder, caplog, values):
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Softplus", ["x"], ["y"], name="plus")], "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 4])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 4])],
+    )  # fmt: skip
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    data = [{"x": values}]
+    _, info = ulpscope.convert(model, data=data)
+    assert not info.error_vs_fp32 <= 1 and info.error.problem and "the check says nothing" in caplog.text
+    answer = ulpscope.search(model, [{"x": np.ones((2, 4), np.float32)}], threshold=1e-2)
+    for call in (
+        lambda: ulpscope.search(model, data, threshold=1e-2), lambda: ulpscope.verify(model, answer, data),
+        lambda: ulpscope.calibrate(model, data),
+    ):  # fmt: skip
+        with pytest.raises(ulpscope.Error, match="expected (outputs with elements|numbers|values to take scales from)") as caught:
+            call()
+        assert caught.value.code == CODE.INVALID_ARGUMENT
+
+
 def test_the_file_of_an_answer_is_the_answer(folder, samples, answer):
     answer.save("a.json")
     for path in ("a.json", pathlib.Path("a.json")):
