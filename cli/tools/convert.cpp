@@ -80,7 +80,7 @@ class ConvertTool : public Tool {
                 "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
     table.ours().list({"--keep"}, convert_.keep, "NAME",
                       "Layers that stay in float32: names of layers or nodes, operators (Softmax), patterns");
-    table.ours().list({"--lower"}, convert_.lower, "NAME", "Lower these alone, and keep all others");
+    table.ours().list({"--lower"}, convert_.lower, "NAME", "Lower these alone, but for those of --keep, and keep all others");
     table.list({"--layer-precisions"}, convert_.layer_precisions, "LAYER:TYPE",
                "Compute precision of layers: float32, float16, bfloat16 or int8");
     table.ours().list(

@@ -16,7 +16,7 @@ from .calibration import Calibration, calibrate_samples, use_calibration
 from .criterion import Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, samples_of
 from .errors import Error, ErrorCode
-from .native import _core
+from .native import _core, assign
 
 if TYPE_CHECKING:
     import onnx
@@ -79,7 +79,8 @@ def convert(
     model:     a path, bytes, or an onnx.ModelProto; that of the answer.
     answer:    of ulpscope.search, or its file: its precisions, layers and repairs. None: `precision`, of layers not in `keep`.
     precision: without an answer: "fp16", "bf16", "int8", or several: what int8 does not suit takes the other one.
-    keep:      layers that stay in float32: names of layers or nodes, operators, patterns. lower: these alone are lowered.
+    keep:      layers that stay in float32: names of layers or nodes, operators, patterns. lower: these alone are lowered,
+               but for those of `keep`.
                layer_precisions: {layer: "float32" | "float16" | "bfloat16" | "int8"}.
     io_types:  {input or output: "float32" | "float16" | "bfloat16"}; others keep theirs.
     data:      samples to check with; the shapes of the first decide. None: the files that the search read, else
@@ -109,16 +110,16 @@ def convert(
         options.cost_model = False
     else:
         options = _core.ModelOptions()
-        options.precisions, options.fusion, options.target = names_of(precision), fusion, os.fspath(target)
-    options.threads, options.backend = threads, backend
+        assign(options, "convert", precisions=names_of(precision, "precision"), fusion=fusion, target=os.fspath(target))
+    assign(options, "convert", threads=threads, backend=backend)
     loaded = source.load(options)
     samples = _samples(data, answer, loaded)
     choice = _core.ConvertOptions()
     choice.answer = None if answer is None else answer._native
-    choice.keep, choice.lower = names_of(keep), names_of(lower)
+    choice.keep, choice.lower = names_of(keep, "keep"), names_of(lower, "lower")
     choice.layer_precisions = [f"{name}:{type_}" for name, type_ in (layer_precisions or {}).items()]
     choice.set_io_types(dict(io_types or {}))
-    choice.relax, choice.verify, choice.bias_correction = relax, verify, bias_correction
+    assign(choice, "convert", relax=relax, verify=verify, bias_correction=bias_correction)
     criterion = make_criterion(metric, threshold) or (answer._criterion if answer is not None else None)
     if criterion is not None:
         choice.criterion = criterion
