@@ -141,10 +141,11 @@ def test_answers_of_other_models_say_whose_they_are(run, model, answer, tmp_path
     (("--answer", "a.json", "--typed", "t.onnx"), "argument --typed: not allowed with --runner ulpscope"),
     (("--answer", "a.json", "--runner", "gpu"), "invalid choice: 'gpu'"),
     (("--answer", "a.json", "--threshold", "1"), "needs --metric"),
+    (("--answer", "a.json", "--treshold", "1"), "Unrecognized Options: ['--treshold', '1']"),
 ])
 def test_command_lines_that_do_not_fit(run, model, words, message):
     outcome = run("verify", model, *words)
-    assert outcome.code == 2 and message in outcome.err, outcome
+    assert outcome.code == 2 and message in outcome.text, outcome
 
 
 def test_int8_answers_run_with_their_repairs_from_anywhere(run, tmp_path):
