@@ -216,7 +216,8 @@ int run_program(const std::vector<std::string>& words) {
       }
       if (!parsed.unrecognized.empty()) {
         log_error("Unrecognized Options: " + python_list(parsed.unrecognized) + meant_options(table, parsed));
-        return kFailed;
+        // Polygraphy's status, but where that says something else.
+        return tool->failure_status() == kFailed ? kFailed : kUsage;
       }
       tool->check_usage();
       install_interrupt_handler();

@@ -109,6 +109,7 @@ void SearchArgs::declare(OptionTable& table) {
       "Write the answer (JSON) to this file (default: MODEL.fp16.answer.json, with the precisions that are enabled, in "
       "the working directory). A found answer is never replaced by one that was not found, or is for another model: "
       "that goes to a file beside it");
+  table.ours().flag({"--force"}, force, "Write the answer to that file even so");
   table.ours().value({"--save-layer-precisions"}, layer_precisions_file, "FILE",
                      "Write the layers and their precisions as words for --layer-precisions, one per line");
   table.ours()

@@ -17,7 +17,7 @@ struct SearchArgs {
   std::optional<int> max_trials;
   std::optional<std::string> time_limit, memory_limit;
   std::optional<std::string> answer, journal, layer_precisions_file;
-  bool no_journal = false, resume = false;
+  bool no_journal = false, resume = false, force = false;
   std::optional<std::string> ray;
   std::optional<int> ray_workers;
 

@@ -24,7 +24,7 @@ std::optional<AnswerFile> found_answer(const std::filesystem::path& path) {
 }
 
 auto question_of(const AnswerFile& file) {
-  return std::tie(file.answer.criterion, file.precisions, file.fusion, file.inputs, file.golden);
+  return std::tie(file.answer.criterion, file.answer.objective, file.precisions, file.fusion, file.inputs, file.golden);
 }
 
 /// Why what is there stays; empty: it may be replaced.

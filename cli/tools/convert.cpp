@@ -80,7 +80,7 @@ class ConvertTool : public Tool {
                 "For IInt8LegacyCalibrator: the quantile of the magnitudes that is the largest (default: 0.99999)");
     table.ours().list({"--keep"}, convert_.keep, "NAME",
                       "Layers that stay in float32: names of layers or nodes, operators (Softmax), patterns");
-    table.ours().list({"--lower"}, convert_.lower, "NAME", "Lower these alone, and keep all others");
+    table.ours().list({"--lower"}, convert_.lower, "NAME", "Lower these alone, but for those of --keep, and keep all others");
     table.list({"--layer-precisions"}, convert_.layer_precisions, "LAYER:TYPE",
                "Compute precision of layers: float32, float16, bfloat16 or int8");
     table.ours().list(
@@ -231,10 +231,10 @@ class ConvertTool : public Tool {
     if (!made.error) return 0;
     const Judgement& error = *made.error;
     if (!error.problem.empty() || !std::isfinite(error.value)) {
-      log_error(fmt::format(
-          "[convert] The check says nothing: {}. The model is written; try `precision search`, which repairs "
-          "what leaves the range, or other inputs (--load-inputs, --input-shapes)",
-          error.problem.empty() ? "outputs are not finite" : error.problem));
+      log_error(
+          fmt::format("[convert] The check says nothing: {}. The model is written; try other inputs (--load-inputs, "
+                      "--input-shapes), or `precision search`, which repairs what leaves the range",
+                      error.problem.empty() ? "outputs are not finite" : error.problem));
       return kUnjudged;
     }
     if (error.outputs.empty()) return 0;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compare/accuracy.h"
+#include "compare/array_files.h"
 #include "compare/array_text.h"
 #include "compare/histogram.h"
 #include "compare/json_files.h"
@@ -257,7 +258,7 @@ void inspect_data(const std::filesystem::path& path, const InspectDataOptions& o
           fmt::format("[load] {}: expected saved inputs or results, got an engine; try `ulpscope inspect model`",
                       path.string()));
     default:
-      return show_inputs(load_inputs(path), options);
+      return show_inputs(load_samples(path, {}), options);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <variant>
 
+#include "compare/array_files.h"
 #include "compare/difference.h"
 #include "compare/json_files.h"
 #include "compare/name_values.h"
@@ -127,11 +128,12 @@ Content load(const std::filesystem::path& path) {
       break;
     }
     case FileKind::kOther:
+      if (path.extension() == ".npz" || path.extension() == ".npy") break;
       return layers_from_lines(read_file(path), path);
   }
   // Saved inputs, as if one runner had given them.
   std::vector<IterationResult> iterations;
-  for (TensorMap& inputs : load_inputs(path)) iterations.push_back({std::move(inputs), std::nullopt, "inputs"});
+  for (TensorMap& inputs : load_samples(path, {})) iterations.push_back({std::move(inputs), std::nullopt, "inputs"});
   return RunResults{{"inputs", std::move(iterations)}};
 }
 

@@ -94,7 +94,7 @@ class PrecisionSearchTool : public Tool {
     }
     file.inputs = options_.data.load_inputs;
     file.golden = options_.golden.value_or("");
-    move(place_for(file, search_.answer.has_value()), file);
+    if (!search_.force) move(place_for(file, search_.answer.has_value()), file);
     save_cache(setup.model, file);
     show(file);
     save(file);

@@ -73,8 +73,9 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
 std::vector<TensorMap> make_samples(const PrecisionOptions& options, PrecisionSetup& setup, int iterations) {
   const std::vector<InputBinding> bindings = input_bindings(*setup.network);
   std::vector<TensorMap> samples;
-  for (const TensorMap& loaded : make_inputs(options.model, options.data, *setup.host, bindings,
-                                             profile_shapes(options.config, options.model), iterations))
+  auto shapes = profile_shapes(options.config, options.model);
+  if (shapes.empty() && options.data.generates()) shapes = fitting_shapes(*setup.network, options.model);
+  for (const TensorMap& loaded : make_inputs(options.model, options.data, *setup.host, bindings, shapes, iterations))
     samples.push_back(adapt_inputs(loaded, bindings));
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");

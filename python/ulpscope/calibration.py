@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Optional, Union
 
 from .data import Arrays, Data, Source, each_sample
-from .native import _core
+from .native import _core, assign
 from .progress import Report, Watcher, watched
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def calibrate(
     2.0
     """
     options = _core.ModelOptions()
-    options.precisions, options.threads = ["int8"], threads
+    assign(options, "calibrate", precisions=["int8"], threads=threads)
     loaded = Source(model).load(options)
     with watched(progress) as report:
         return calibrate_samples(loaded, each_sample(data, loaded), method, quantile, report)

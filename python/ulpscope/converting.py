@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from .calibration import Calibration, calibrate_samples, use_calibration
 from .criterion import Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, samples_of
 from .errors import Error, ErrorCode
-from .native import _core
+from .native import _core, assign
 
 if TYPE_CHECKING:
     import onnx
@@ -38,7 +39,8 @@ class ConvertReport:
     bytes: int  #: Of the file and its external data.
     checked: int  #: Runs in which the file gave the bits of the precisions that were asked for; 0: none was made.
     error_vs_fp32: Optional[float]
-    """rel-l2 of the worst output and sample against the model in float32: a ratio. None without `verify`."""
+    """rel-l2 of the worst output and sample against the model in float32: a ratio. None without `verify`; NaN where the outputs
+    have no elements."""
     error: Optional[Judgement]
     """The same for every output."""
     corrected_biases: int  #: Biases of int8 products that `bias_correction` changed.
@@ -77,7 +79,8 @@ def convert(
     model:     a path, bytes, or an onnx.ModelProto; that of the answer.
     answer:    of ulpscope.search, or its file: its precisions, layers and repairs. None: `precision`, of layers not in `keep`.
     precision: without an answer: "fp16", "bf16", "int8", or several: what int8 does not suit takes the other one.
-    keep:      layers that stay in float32: names of layers or nodes, operators, patterns. lower: these alone are lowered.
+    keep:      layers that stay in float32: names of layers or nodes, operators, patterns. lower: these alone are lowered,
+               but for those of `keep`.
                layer_precisions: {layer: "float32" | "float16" | "bfloat16" | "int8"}.
     io_types:  {input or output: "float32" | "float16" | "bfloat16"}; others keep theirs.
     data:      samples to check with; the shapes of the first decide. None: the files that the search read, else
@@ -102,23 +105,21 @@ def convert(
     if answer is not None:
         answer = as_answer(answer)
         if answer.verdict != "found":
-            import logging
-
-            logging.getLogger("ulpscope").warning("[convert] the answer is %s: %s", answer.verdict, answer.message)
+            _LOG.warning("[convert] the answer is %s: %s", answer.verdict, answer.message)
         options = answer._native.model_options()
         options.cost_model = False
     else:
         options = _core.ModelOptions()
-        options.precisions, options.fusion, options.target = names_of(precision), fusion, os.fspath(target)
-    options.threads, options.backend = threads, backend
+        assign(options, "convert", precisions=names_of(precision, "precision"), fusion=fusion, target=os.fspath(target))
+    assign(options, "convert", threads=threads, backend=backend)
     loaded = source.load(options)
     samples = _samples(data, answer, loaded)
     choice = _core.ConvertOptions()
     choice.answer = None if answer is None else answer._native
-    choice.keep, choice.lower = names_of(keep), names_of(lower)
+    choice.keep, choice.lower = names_of(keep, "keep"), names_of(lower, "lower")
     choice.layer_precisions = [f"{name}:{type_}" for name, type_ in (layer_precisions or {}).items()]
     choice.set_io_types(dict(io_types or {}))
-    choice.relax, choice.verify, choice.bias_correction = relax, verify, bias_correction
+    assign(choice, "convert", relax=relax, verify=verify, bias_correction=bias_correction)
     criterion = make_criterion(metric, threshold) or (answer._criterion if answer is not None else None)
     if criterion is not None:
         choice.criterion = criterion
@@ -161,6 +162,8 @@ def _write(
     path = Path(os.fspath(out) if out is not None else os.path.join(folder.name, "typed.onnx"))
     made = _core.convert(model, path, samples, choice)
     report = _report(made, answer)
+    if report.error is not None and report.error.problem:
+        _LOG.warning("[convert] the check says nothing: %s; try other data, or ulpscope.search, which repairs what leaves the range", report.error.problem)
     if onnx is not None and not Path(f"{path}.data").exists():
         typed: TypedModel = onnx.load(path)
         folder.cleanup()
@@ -170,6 +173,7 @@ def _write(
     return path, report
 
 
+_LOG = logging.getLogger("ulpscope")
 #: Folders of models beyond 2 GB that have no other place; removed at the end of the process.
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 

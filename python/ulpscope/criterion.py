@@ -70,6 +70,8 @@ def make_criterion(
         name = getattr(metric, "__qualname__", type(metric).__name__)
         higher = bool(getattr(metric, "higher_is_better", False))
         criterion.set_function(metric, name, _identity(metric), higher)
+    elif not isinstance(metric, str):
+        raise Error(ErrorCode.INVALID_ARGUMENT, f"[criterion] metric: expected a name, a script or a function, got {metric!r}")
     elif ".py" in metric:
         criterion.metric_script = metric
     else:

@@ -86,9 +86,13 @@ def path_of(data: object) -> Optional[str]:
     return os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
 
 
-def names_of(value: Union[str, Sequence[str]]) -> list[str]:
-    """One word, or several."""
-    return [value] if isinstance(value, str) else list(value)
+def names_of(value: Union[str, Sequence[str]], what: str) -> list[str]:
+    """One word, or several. Raises Error(INVALID_ARGUMENT) for what is none, under the name of the argument."""
+    names = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    for name in names:
+        if not isinstance(name, str):
+            raise Error(ErrorCode.INVALID_ARGUMENT, f"[{what}] expected a name, or several, got {name!r}")
+    return names
 
 
 def samples_of(data: Data, model: _core.Model, what: str = "data") -> list[Arrays]:

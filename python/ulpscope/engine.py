@@ -9,7 +9,7 @@ import numpy as np
 
 from .data import Source
 from .errors import Error, ErrorCode
-from .native import _core
+from .native import _core, assign
 
 if TYPE_CHECKING:
     from .answer import Answer
@@ -81,12 +81,14 @@ class Engine:
 
             answer = as_answer(answer)
             options = answer._native.model_options()
-            options.threads, options.backend, options.memory_limit = threads, backend, memory_limit
+            assign(options, "engine", threads=threads, backend=backend, memory_limit=memory_limit)
             self._engine = _core.Engine.from_answer(source.load(options), answer._native)
         else:
             given = _core.EngineOptions()
-            given.precision, given.layer_precisions, given.fusion = precision or "fp32", dict(layer_precisions or {}), fusion or "full"
-            given.threads, given.backend, given.memory_limit = threads, backend, memory_limit
+            assign(
+                given, "engine", precision=precision or "fp32", layer_precisions=dict(layer_precisions or {}), fusion=fusion or "full",
+                threads=threads, backend=backend, memory_limit=memory_limit,
+            )  # fmt: skip
             if source.path is None:
                 self._engine = _core.Engine.from_bytes(source.bytes, given)
             else:

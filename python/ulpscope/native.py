@@ -10,8 +10,22 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 from . import _core  # noqa: E402
+from .errors import Error, ErrorCode  # noqa: E402
 
 if sys.executable:
     _core.use_python(sys.executable, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-__all__ = ["_core"]
+_KINDS = {bool: "True or False", int: "an integer", float: "a number", str: "a text", list: "texts", dict: "texts by name"}
+
+
+def assign(options: object, where: str, **values: object) -> None:
+    """Sets properties of an object of the library. Raises Error(INVALID_ARGUMENT) for a value of another type."""
+    for name, value in values.items():
+        try:
+            setattr(options, name, value)
+        except TypeError:
+            expected = _KINDS.get(type(getattr(options, name)), "another type")
+            raise Error(ErrorCode.INVALID_ARGUMENT, f"[{where}] {name}: expected {expected}, got {value!r}") from None
+
+
+__all__ = ["_core", "assign"]

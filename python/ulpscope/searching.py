@@ -12,7 +12,7 @@ from .calibration import Calibration, calibrate_samples, use_calibration
 from .criterion import Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, path_of, samples_of
 from .errors import Error, ErrorCode
-from .native import _core
+from .native import _core, assign
 from .progress import Report, Watcher, watched
 
 if TYPE_CHECKING:
@@ -111,15 +111,15 @@ def search(
             ErrorCode.INVALID_ARGUMENT,
             "[search] expected a threshold beside the metric, got none; try threshold=1e-2, or none of both",
         )
-    ladder = sorted({_LONG_NAMES.get(each, each) for each in names_of(fallback)}, key=_rank)
-    wanted = names_of(precisions)
+    ladder = sorted({_LONG_NAMES.get(each, each) for each in names_of(fallback, "fallback")}, key=_rank)
+    wanted = names_of(precisions, "precisions")
     wanted += [rung for rung in ladder if rung in ("fp16", "bf16") and rung not in wanted]
     source = Source(model)
     options = _core.ModelOptions()
-    options.precisions, options.target = wanted, os.fspath(target)
-    options.fusion, options.threads = fusion, threads
-    options.backend = backend
-    options.layer_precisions = dict(layer_precisions or {})
+    assign(
+        options, "search", precisions=wanted, target=os.fspath(target), fusion=fusion, threads=threads, backend=backend,
+        layer_precisions=dict(layer_precisions or {}),
+    )  # fmt: skip
     loaded = source.load(options)
     samples = samples_of(data, loaded)
     strategy = _core.SearchOptions()
@@ -127,12 +127,11 @@ def search(
         strategy.criterion = criterion
     strategy.set_ladder(ladder)
     strategy.set_objective("smallest" if shrink and objective == "fastest" else objective)
-    strategy.margin = _checked_margin(margin)
-    strategy.keep, strategy.lower = names_of(keep), names_of(lower)
-    strategy.shrink, strategy.repair = shrink, repair
-    strategy.max_trials, strategy.memory_limit = max_trials, memory_limit
-    strategy.time_limit = time_limit or 0
-    strategy.ray, strategy.ray_workers = ray, ray_workers
+    assign(
+        strategy, "search", margin=_checked_margin(margin), keep=names_of(keep, "keep"), lower=names_of(lower, "lower"),
+        shrink=shrink, repair=repair, max_trials=max_trials, memory_limit=memory_limit, time_limit=time_limit or 0,
+        ray=ray, ray_workers=ray_workers,
+    )  # fmt: skip
     strategy.resume = resume
     strategy.hold_out = hold_out is not False
     if not isinstance(hold_out, bool) and hold_out is not None:
@@ -167,8 +166,8 @@ def _rank(precision: str) -> int:
 def _checked_margin(margin: Optional[float]) -> float:
     if margin is None:
         return 0
-    if not 0 < margin <= 1:
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[search] margin: expected above 0 and at most 1, got {margin}")
+    if not (isinstance(margin, (int, float)) and 0 < margin <= 1):
+        raise Error(ErrorCode.INVALID_ARGUMENT, f"[search] margin: expected above 0 and at most 1, got {margin!r}")
     return margin
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional, Union
 from .calibration import Calibration, calibrate_samples, use_calibration
 from .data import Data, Source, each_sample, names_of
 from .errors import Error, ErrorCode
-from .native import _core
+from .native import _core, assign
 from .progress import Watcher, watched
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def measure_target(
         if model is None or data is None:
             _core.measure_target(file, None, None, backend, threads, report)
             return file
-        wanted = names_of(precisions)
+        wanted = names_of(precisions, "precisions")
         options = _core.ModelOptions()
-        options.precisions, options.fusion, options.backend, options.threads = wanted, fusion, backend, threads
+        assign(options, "target", precisions=wanted, fusion=fusion, backend=backend, threads=threads)
         loaded = Source(model).load(options)
         samples = list(each_sample(data, loaded))
         if not samples:

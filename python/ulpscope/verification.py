@@ -12,7 +12,7 @@ from .answer import Answer, Judgement, OutputError, as_answer
 from .criterion import Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, outputs_of, samples_of
 from .errors import Error, ErrorCode
-from .native import _core
+from .native import _core, assign
 
 if TYPE_CHECKING:
     from .data import Model
@@ -68,7 +68,7 @@ def verify(
         raise Error(ErrorCode.INVALID_ARGUMENT, f"[verify] runner: expected {', '.join(_RUNNERS)}, got '{runner}'")
     answer = as_answer(answer)
     options = answer._native.model_options()
-    options.threads = threads
+    assign(options, "verify", threads=threads)
     loaded = Source(model).load(options)
     samples = samples_of(data, loaded)
     if not samples:

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "api/loaded_model.h"
 #include "api/onnx_engine_impl.h"
@@ -37,7 +38,9 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
   Choice choice{std::make_shared<Network>(*model.network), model.build, model.clamps, {}};
   set_num_threads(choice.build.threads);
   choice.build.constraints = ConstraintMode::kObey;
+  const std::string where = options.answer ? fmt::format("[convert] --answer {}", options.answer->path.string()) : "";
   if (options.answer) {
+    check_answer_model(model, *options.answer, where);
     if (!options.lower.empty())
       throw Error(ErrorCode::kInvalidArgument,
                   "[options] --answer and --lower: the answer says what is lowered; try --keep to keep more");
@@ -50,9 +53,7 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
   for (LayerId l : choice.requested.ids())
     if (!choice.requested[l]) choice.requested[l] = choice.network->layers[l].precision;
   if (!options.answer) return choice;
-  const std::string where = fmt::format("[convert] --answer {}", options.answer->path.string());
   request_kept_layers(model, *choice.network, *options.answer, where, choice.requested);
-  check_answer_model(model, *options.answer, where);
   return choice;
 }
 
@@ -121,9 +122,10 @@ Judgement error_against(const std::vector<TensorMap>& golden, const Choice& choi
         Trials(choice.network, choice.build, samples).run(assignment, 0, samples.size(), /*keep=*/false, interrupt);
   Judgement error =
       make_metric_criterion(MetricKind::kRelativeL2, 1.0, {}, /*infinities_equal=*/true)->judge(golden, outputs);
-  const auto is_empty = [](const NamedTensor& output) { return output.tensor.size() == 0; };
-  if (std::ranges::all_of(golden, [&](const TensorMap& each) { return std::ranges::all_of(each, is_empty); }))
+  if (!has_elements(golden)) {
     error.problem = "no output has any element";
+    error.used = error.value = std::numeric_limits<double>::quiet_NaN();
+  }
   return error;
 }
 

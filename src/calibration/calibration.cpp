@@ -126,6 +126,14 @@ class Calibrator {
       for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t)
         scales[t] = scale_from_threshold(calibrated_threshold(histograms_[t], options_.algorithm, options_.quantile));
     });
+    const auto has_values = [](const MagnitudeHistogram& histogram) {
+      return histogram.counted() + histogram.zeros() + histogram.masks() > 0;
+    };
+    if (!tensors_.empty() && std::ranges::none_of(histograms_, has_values))
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "[calibrate] expected values to take scales from, got none that are finite in any tensor; try samples "
+          "without NaN and without dimensions of 0");
     std::vector<std::string> not_finite;
     for (std::size_t t = 0; t < tensors_.size(); ++t) {
       const MagnitudeHistogram& histogram = histograms_[t];

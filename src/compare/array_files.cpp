@@ -17,11 +17,11 @@ TensorMap arrays_of(const std::filesystem::path& path, std::string_view text, st
   const std::string where = "[load] " + path.string();
   TensorMap arrays;
   if (path.extension() == ".npy") {
-    if (bindings.size() != 1)
+    if (bindings.size() > 1)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("{}: expected arrays for {} inputs, got one without a name; try an .npz file", where,
                               bindings.size()));
-    arrays.push_back({bindings.front().name, decode_npy(text, where)});
+    arrays.push_back({bindings.empty() ? path.stem().string() : bindings.front().name, decode_npy(text, where)});
     return arrays;
   }
   for (auto& [name, content] : files_of_npz(text, where)) {

@@ -127,14 +127,17 @@ LayerTypes requested_types(const Network& network, const std::vector<std::string
   LayerTypes result(network.layers.size());
   IdMap<LayerId, char> kept(result.size(), 0), lowered(result.size(), 0);
   for (const LayerId id : find_layers(network, keep, "--keep")) kept[id] = 1;
-  for (const LayerId id : find_layers(network, lower, "--lower")) lowered[id] = 1;
+  const std::vector<LayerId> named = find_layers(network, lower, "--lower");
+  for (const LayerId id : named) lowered[id] = !kept[id];
+  if (!named.empty() && std::ranges::none_of(named, [&](LayerId id) { return lowered[id]; })) {
+    const Layer& layer = network.layer(named.front());
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[options] layer '{}' ({}): --keep and --lower both mean it, and nothing is left to lower; "
+                            "try naming it in one of them",
+                            layer.name, layer.op->name));
+  }
   for (LayerId l : result.ids()) {
     const Layer& layer = network.layers[l];
-    if (kept[l] && lowered[l])
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[options] layer '{}' ({}): --keep and --lower both mean it; try naming it in one of them",
-                      layer.name, layer.op->name));
     if (has_precision(layer) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = DataType::kFloat32;
   }
   for (const auto& [l, type] :

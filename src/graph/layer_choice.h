@@ -46,8 +46,8 @@ std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& n
                                                                 const LayerPrecisionRules& rules);
 
 /// Types to ask for, per layer: float32 for what `keep` names; nothing for what is lowered. `lower` (empty: all) keeps
-/// all others; `layer_precisions` names a type. Throws Error(kInvalidArgument) for unknown layers and types, and for a
-/// layer that two of them disagree on.
+/// all others, and lowers nothing of `keep`; `layer_precisions` names a type. Throws Error(kInvalidArgument) for unknown
+/// layers and types, for a `lower` that `keep` leaves nothing of, and for a layer whose type one of them contradicts.
 LayerTypes requested_types(const Network& network, const std::vector<std::string>& keep,
                            const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions);
 

@@ -259,6 +259,23 @@ void check_golden(std::span<const TensorMap> golden, std::span<const ExpectedOut
                         where, found.inf, tensor->size()));
     }
   }
+  check_has_elements(golden, criterion);
+}
+
+bool has_elements(std::span<const TensorMap> golden, const Criterion* criterion) {
+  return std::ranges::any_of(golden, [&](const TensorMap& sample) {
+    return std::ranges::any_of(sample, [&](const NamedTensor& output) {
+      return output.tensor.size() > 0 && (criterion == nullptr || criterion->judges(output.name));
+    });
+  });
+}
+
+void check_has_elements(std::span<const TensorMap> golden, const Criterion& criterion, std::string_view what) {
+  if (has_elements(golden, &criterion)) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("[golden] expected outputs with elements, got none in the {} sample(s){}: nothing can be "
+                          "judged against them; try inputs without dimensions of 0",
+                          golden.size(), what));
 }
 
 void check_golden_of(std::span<const TensorMap> golden, const Criterion& criterion, bool infinities_equal,

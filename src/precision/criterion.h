@@ -85,10 +85,17 @@ struct ExpectedOutput {
 
 /// Refuses golden results that nothing can be judged against: for tools, once, before they search. Looks at the outputs
 /// that the criterion judges. Throws Error(kInvalidArgument) naming output, sample, what was expected and what is
-/// there: no samples or not `samples` (-1: any number), a missing output, another shape, NaN, and infinities unless
-/// `infinities_equal`.
+/// there: no samples or not `samples` (-1: any number), a missing output, another shape, no element in all of them,
+/// NaN, and infinities unless `infinities_equal`.
 void check_golden(std::span<const TensorMap> golden, std::span<const ExpectedOutput> expected,
                   const Criterion& criterion, bool infinities_equal, std::int64_t samples = -1);
+
+/// Whether an output that the criterion judges (null: any) has an element in any sample. Without one, everything
+/// passes.
+bool has_elements(std::span<const TensorMap> golden, const Criterion* criterion = nullptr);
+
+/// Refuses golden results without elements, as check_golden does. `what`: ends "no sample".
+void check_has_elements(std::span<const TensorMap> golden, const Criterion& criterion, std::string_view what = "");
 
 /// The same for golden results whose outputs may have any shape of their rank.
 void check_golden_of(std::span<const TensorMap> golden, const Criterion& criterion, bool infinities_equal,

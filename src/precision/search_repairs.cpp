@@ -61,6 +61,7 @@ void Search::check_golden_values(std::span<const TensorMap> golden, const char* 
                       found.nan > 0 ? "or look for the first layer that gives NaN"
                                     : "or --infinities-compare-equal, with which the same infinity is no error"));
     }
+  check_has_elements(golden, criterion_, what);
 }
 
 /// Of the tolerance, by everything in the lowest precisions.

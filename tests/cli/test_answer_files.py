@@ -127,6 +127,12 @@ def test_what_was_found_for_other_questions_and_models_stays(search, model, tmp_
         assert outcome.code == 0 and "is the answer of another search" in outcome.out, outcome
     assert (tmp_path / name).read_bytes() == before
     assert sorted(path.name for path in tmp_path.glob("*.answer*")) == [name.replace(".json", ".2.json"), name]
+    fastest = search("--objective", "fastest")
+    assert fastest.code == 0 and (tmp_path / name).read_bytes() == before, fastest
+    assert answer_of(tmp_path, name.replace(".json", ".3.json"))["objective"] == "fastest"
+    # Nothing stays where it is said.
+    assert search("--force", base=loose).code == 0
+    assert answer_of(tmp_path, name)["criterion"] == answer_of(tmp_path, name.replace(".json", ".2.json"))["criterion"]
     # A path that the user names may have another question's answer, not another model's.
     assert search("--save-answer", "a.json").code == 0
     assert "stays, since" not in search("--save-answer", "a.json", base=loose).out

@@ -82,3 +82,18 @@ def test_mistakes(run, two_inputs, tmp_path):
         outcome = run("run", "m.onnx", "--trt", "--load-inputs", file)
         assert outcome.code == 1 and message in outcome.text, (file, outcome)
         assert "defect" not in outcome.text
+
+
+def test_inspection_shows_arrays_as_they_are(run, tmp_path):
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.savez(tmp_path / "i.npz", a=array, b=np.int64([7]))
+    np.save(tmp_path / "one.npy", array)
+    outcome = run("inspect", "data", "i.npz")
+    assert outcome.code == 0 and "a [dtype=float32, shape=(3, 4)] | Stats: mean=5.5" in outcome.out, outcome
+    assert "b [dtype=int64, shape=(1,)] | Stats: mean=7" in outcome.out, outcome
+    outcome = run("inspect", "data", "one.npy")
+    assert outcome.code == 0 and "one [dtype=float32, shape=(3, 4)]" in outcome.out, outcome
+    np.savez(tmp_path / "j.npz", a=array + np.float32(0.5), b=np.int64([7]))
+    outcome = run("inspect", "diff", "i.npz", "j.npz")
+    assert outcome.code == 1 and "max absolute difference 0.5" in outcome.out and "1 of 2 output(s) are equal" in outcome.out, outcome
+    assert run("inspect", "diff", "i.npz", "i.npz").code == 0

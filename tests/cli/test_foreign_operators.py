@@ -143,6 +143,16 @@ def test_what_onnxruntime_cannot_run_either_is_refused_by_name(op, domain, words
     assert done.code == 1 and words in done.text, done
 
 
+def test_operators_that_onnxruntime_knows_by_name_alone(run, tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["b"], "r"),
+             helper.make_node("EfficientNMS_TRT", ["b", "s"], ["n", "boxes", "scores", "classes"], "nms", background_class=-1,
+                              box_coding=0, iou_threshold=0.5, max_output_boxes=10, plugin_version="1", score_activation=0, score_threshold=0.2)]
+    save(tmp_path / "m.onnx", nodes, {"x": [1, 20, 4], "s": [1, 20, 3]}, {"boxes": [1, 10, 4]})
+    outcome = run("run", "m.onnx", "--trt")
+    assert outcome.code == 1 and "'nms' (EfficientNMS_TRT)" in outcome.text and "try --trt-outputs" in outcome.text, outcome
+    assert run("run", "m.onnx", "--trt", "--trt-outputs", "b").code == 0
+
+
 def test_without_onnxruntime_it_says_what_is_missing(run, tmp_path):
     distances(tmp_path / "m.onnx")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)

@@ -368,6 +368,20 @@ def test_generated_samples_are_warned_of(run, model):
     assert "Searching on 3 sample(s), checking the answer on 1 held-out one(s)" in outcome.out
 
 
+def test_shapes_that_nobody_gives_fit_the_network(run, tmp_path):
+    """A size of 1 is too small for the window."""
+    graph = helper.make_graph(
+        [helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[3, 3]), helper.make_node("Exp", ["p"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2, "h", "w"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2, "a", "b"])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    words = ["precision", "search", "m.onnx", "--fp16", "--metric", "rel-l2", "--threshold", "1e-2"]
+    outcome = run(*words)
+    assert outcome.code == 0 and "Will generate data of shape: (1, 2, 8, 8)" in outcome.out, outcome
+    outcome = run(*words, "--input-shapes", "x:[1,2,2,8]")
+    assert outcome.code == 1 and "a window of 3 does not fit" in outcome.text, outcome
+
+
 def test_dry_run(search, tmp_path):
     outcome = search("--dry-run")
     assert outcome.code == 0

@@ -16,6 +16,16 @@ def samples(seeds, low=1, high=2):
     return [{"x": np.random.default_rng(i).uniform(low, high, (1, 1, 256, 256)).astype(np.float32)} for i in seeds]
 
 
+def perceptron(path, batch="n"):
+    """x of `batch` rows with 64 values each, a product and a Relu."""
+    weights = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["m"], name="product"), helper.make_node("Relu", ["m"], ["y"], name="relu")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 8])], [onnx.numpy_helper.from_array(weights, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
 @pytest.fixture
 def answer(run, model, tmp_path):
     outcome = run("precision", "search", model, "--load-inputs", save_inputs(tmp_path / "in.json", samples(range(4))),
@@ -98,15 +108,44 @@ def test_what_cannot_be_judged(run, model, answer, tmp_path):
         assert outcome.code == 4 and message in outcome.err, (words, outcome)
 
 
+def test_empty_batches_show_nothing(run, tmp_path):
+    perceptron(tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(1).standard_normal((4, 64)).astype(np.float32))
+    np.savez(tmp_path / "empty.npz", x=np.zeros((0, 64), np.float32))
+    words = ["--fp16", "--metric", "rel-l2", "--threshold", "1e-2", "--load-inputs"]
+    refused = run("precision", "search", "m.onnx", *words, "empty.npz")
+    assert refused.code == 1 and "expected outputs with elements, got none in the 1 sample(s)" in refused.text, refused
+    held_out = run("precision", "search", "m.onnx", *words, "x.npz", "--hold-out", "empty.npz")
+    assert held_out.code == 1 and "got none in the 1 sample(s) of the held-out samples" in held_out.text, held_out
+    assert not list(tmp_path.glob("*.answer*"))
+    assert run("precision", "search", "m.onnx", *words, "x.npz", "--save-answer", "a.json").code == 0
+    outcome = run("verify", "m.onnx", "--answer", "a.json", "--load-inputs", "empty.npz")
+    assert outcome.code == 4 and "expected outputs with elements" in outcome.text, outcome
+    assert run("verify", "m.onnx", "--answer", "a.json", "--load-inputs", "x.npz").code == 0
+    # As Polygraphy's, a comparison passes, but not in silence.
+    compared = run("run", "m.onnx", "--trt", "--onnxrt", "--load-inputs", "empty.npz")
+    assert compared.code == 0 and "No output has any element: that they match says nothing" in compared.out, compared
+    assert "says nothing" not in run("run", "m.onnx", "--trt", "--onnxrt", "--load-inputs", "x.npz").out
+
+
+def test_answers_of_other_models_say_whose_they_are(run, model, answer, tmp_path):
+    perceptron(tmp_path / "m.onnx")
+    for words in (["verify", "m.onnx", "--answer", answer], ["convert", "m.onnx", "--answer", answer, "-o", "t.onnx"],
+                  ["run", "m.onnx", "--answer", answer]):
+        outcome = run(*words)
+        assert outcome.code != 0 and f"it was found for '{model}'" in outcome.text, outcome
+
+
 @pytest.mark.parametrize("words, message", [
     ((), "the following arguments are required: --answer"),
     (("--answer", "a.json", "--typed", "t.onnx"), "argument --typed: not allowed with --runner ulpscope"),
     (("--answer", "a.json", "--runner", "gpu"), "invalid choice: 'gpu'"),
     (("--answer", "a.json", "--threshold", "1"), "needs --metric"),
+    (("--answer", "a.json", "--treshold", "1"), "Unrecognized Options: ['--treshold', '1']"),
 ])
 def test_command_lines_that_do_not_fit(run, model, words, message):
     outcome = run("verify", model, *words)
-    assert outcome.code == 2 and message in outcome.err, outcome
+    assert outcome.code == 2 and message in outcome.text, outcome
 
 
 def test_int8_answers_run_with_their_repairs_from_anywhere(run, tmp_path):

@@ -93,6 +93,27 @@ def test_conversions_without_an_answer(folder, samples):
         ulpscope.convert("m.onnx", keep="Nobody")
 
 
+@pytest.mark.parametrize("values", [np.zeros((0, 4), np.float32), np.full((2, 4), np.nan, np.float32)])
+def test_checks_of_nothing_are_none(folder, caplog, values):
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Softplus", ["x"], ["y"], name="plus")], "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 4])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 4])],
+    )  # fmt: skip
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    data = [{"x": values}]
+    _, info = ulpscope.convert(model, data=data)
+    assert not info.error_vs_fp32 <= 1 and info.error.problem and "the check says nothing" in caplog.text
+    answer = ulpscope.search(model, [{"x": np.ones((2, 4), np.float32)}], threshold=1e-2)
+    for call in (
+        lambda: ulpscope.search(model, data, threshold=1e-2), lambda: ulpscope.verify(model, answer, data),
+        lambda: ulpscope.calibrate(model, data),
+    ):  # fmt: skip
+        with pytest.raises(ulpscope.Error, match="expected (outputs with elements|numbers|values to take scales from)") as caught:
+            call()
+        assert caught.value.code == CODE.INVALID_ARGUMENT
+
+
 def test_the_file_of_an_answer_is_the_answer(folder, samples, answer):
     answer.save("a.json")
     for path in ("a.json", pathlib.Path("a.json")):
@@ -151,6 +172,16 @@ def test_verify_fails_and_refuses(folder, samples, answer):
         assert caught.value.code == code
 
 
+@pytest.mark.parametrize(("argument", "value"), [
+    ("threads", "4"), ("margin", "x"), ("time_limit", "30s"), ("max_trials", 1.5), ("precisions", 16), ("keep", [3]), ("fallback", 32),
+    ("metric", 3), ("threshold", "x"), ("fusion", None),
+])  # fmt: skip
+def test_arguments_of_other_types_are_named(folder, samples, argument, value):
+    with pytest.raises(ulpscope.Error, match=argument) as caught:
+        ulpscope.search("m.onnx", samples, **{"threshold": 1e-2, argument: value})
+    assert caught.value.code == CODE.INVALID_ARGUMENT and str(value if value != [3] else 3) in str(caught.value)
+
+
 @pytest.mark.parametrize(("runner", "module"), [("tensorrt", "tensorrt"), ("onnxruntime-cuda", None)])
 def test_runners_that_are_not_there(folder, answer, runner, module):
     if module and importlib.util.find_spec(module) or "CUDAExecutionProvider" in ort.get_available_providers():
@@ -195,6 +226,13 @@ def test_calibration_is_the_program(program, folder, samples, method, word):
         ulpscope.calibrate("m.onnx", samples, "no_such")
 
 
+def test_files_that_are_no_caches(folder, samples):
+    pathlib.Path("c").write_bytes(b"\xff\xfe\nx: 3f800000\n")
+    with pytest.raises(ulpscope.Error, match="expected a header like TRT-") as caught:
+        ulpscope.Calibration.load("c")
+    assert caught.value.code == CODE.INVALID_FILE
+
+
 def test_quantize_speaks_like_modelopt_and_onnxruntime(folder, samples):
     first, info = ulpscope.quantize("m.onnx", calibration_data=samples, calibration_method="max", nodes_to_exclude=["Second"])
     second, _ = ulpscope.quantize(
@@ -210,13 +248,14 @@ def test_quantize_speaks_like_modelopt_and_onnxruntime(folder, samples):
     assert rel_l2(session.run(None, samples[0])[0], exact) < 0.2
 
 
-def test_quantize_only_some_and_the_rest_in_float16(folder, samples):
+@pytest.mark.parametrize("rest", ["fp16", "fp32"])
+def test_quantize_only_some(folder, samples, rest):
     _, info = ulpscope.quantize(
         "m.onnx", calibration_data=samples, op_types_to_quantize=["MatMul"], nodes_to_exclude=["Second"],
-        high_precision_dtype="fp16", calibration_cache_path="c",
+        high_precision_dtype=rest, calibration_cache_path="c",
     )  # fmt: skip
     precisions = {name: precision for name, _, precision in info.layers}
-    assert precisions == {"First": "int8", "Raise": "fp16", "Lower": "fp16", "Squash": "fp16", "Second": "fp16", "Third": "int8"}
+    assert precisions == {"First": "int8", "Raise": rest, "Lower": rest, "Squash": rest, "Second": rest, "Third": "int8"}
     again, _ = ulpscope.quantize("m.onnx", calibration_cache_path="c", op_types_to_quantize=["MatMul"])
     assert pathlib.Path("c").exists() and again.graph.node
 

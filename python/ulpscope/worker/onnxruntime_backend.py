@@ -88,7 +88,10 @@ def open_session(
     try:
         session = ort.InferenceSession(source, options, providers=chosen)
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base
-        raise WorkerError("invalid_file", f"[onnxrt] {path or 'model'}: ONNX Runtime refuses the model: {error}") from None
+        # It knows some operators of other runtimes by name alone.
+        no_kernel = "NOT_IMPLEMENTED" in str(error)
+        hint = "; what is ahead of it can be run: try --trt-outputs or --onnx-outputs with names of tensors there" if no_kernel else ""
+        raise WorkerError("invalid_file", f"[onnxrt] {path or 'model'}: ONNX Runtime refuses the model: {error}{hint}") from None
     result = {"inputs": _bindings(session.get_inputs()), "outputs": _bindings(session.get_outputs()), "providers": session.get_providers()}
     handle, _next_handle = _next_handle, _next_handle + 1
     _sessions[handle] = session

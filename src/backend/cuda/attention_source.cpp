@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kMostShared = 96 << 10;  // Bytes per block that every architecture from sm_80 on has.
 constexpr std::int64_t kPad = 8;                // Elements behind each row of a tile: rows start in other banks.
+constexpr std::int64_t kPartKeys = 16;          // A part of a tile has a multiple of these: one operand of values.
 
 constexpr const char* kFunctions = R"(
 #define LDMATRIX(M, a, b, c, d, p) \
@@ -96,6 +97,7 @@ DEVICE float row_sum(float x) {
 
 /// What both kernels have in common: tiles, fragments of the queries, sums of products, scores, the end.
 constexpr const char* kKernel = R"(
+static_assert(PART % 16 == 0, "whole operands of keys");
 extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
   extern __shared__ __align__(16) u16 shared[];
   u16* const tile_q = shared;
@@ -372,15 +374,15 @@ std::optional<Form> form_of(const AttentionSpec& spec) {
   const std::int64_t dq = up(spec.depth, 32), dv = up(spec.value_depth, 16);
   const int in_block = warps < kVeryFew ? 1 : warps < kSome ? 2 : 4;
   for (int parts = warps < kFew ? 4 : warps < kSome ? 2 : 1; parts <= 4; parts *= 2) {
-    const Form form{dq, dv, up(spec.keys, 16 * parts), in_block, parts, true};
+    const Form form{dq, dv, up(spec.keys, kPartKeys * parts), in_block, parts, true};
     if (form.registers() <= 176 && form.fits()) return form;
   }
   const bool small = std::max(dq, dv) <= 64;
   Form form{dq, dv, small ? 128 : dq > 128 ? 32 : 64, small ? 8 : 4, 2, false};
-  if (warps < kFew) form.warps = 2, form.parts = 4;
-  while (!form.fits() && form.tile > 16 * form.parts) form.tile /= 2;
+  if (warps < kFew) form.warps = 2, form.parts = static_cast<int>(std::min<std::int64_t>(4, form.tile / kPartKeys));
+  while (!form.fits() && form.tile > kPartKeys * form.parts) form.tile /= 2;
   if (!form.fits()) form.parts = 1;
-  while (!form.fits() && form.tile > 16) form.tile /= 2;
+  while (!form.fits() && form.tile > kPartKeys) form.tile /= 2;
   return form.fits() && form.dv <= 256 ? std::optional(form) : std::nullopt;
 }
 
