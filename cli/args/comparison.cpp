@@ -26,9 +26,7 @@ void ComparisonArgs::declare(OptionTable& table, bool all_iterations) {
         .refuse("only `ulpscope run` compares whole runs");
   }
   table.flag({"--sequential-runners"}, sequential,
-             "Run one runner after another, which is what is always done; --load-outputs takes no folders then, and "
-             "--warm-up and "
-             "--use-subprocess need it");
+             "Run one runner after another, which is what is always done; --load-outputs takes no folders then");
   table
       .list({"--compare", "--compare-func"}, compare, "NAME",
             "simple: absolute and relative tolerances (default); indices: positions of values, after --postprocess "

@@ -30,11 +30,8 @@ void PythonLimitArgs::check() const {
 
 void InferenceArgs::declare(OptionTable& table) {
   table.section("Comparator Inference", "running inference.");
-  table.value(
-      {"--warm-up"}, warm_up, "N",
-      "Untimed runs before the first iteration of each runner (default: 0); `run` wants --sequential-runners with it");
-  table.flag({"--use-subprocess"}, use_subprocess,
-             "Give each Python runner a process of its own; `run` wants --sequential-runners with it");
+  table.value({"--warm-up"}, warm_up, "N", "Untimed runs before the first iteration of each runner (default: 0)");
+  table.flag({"--use-subprocess"}, use_subprocess, "Give each Python runner a process of its own");
   python.declare(table);
   table.value({"--save-inputs", "--save-input-data"}, save_inputs, "PATH",
               "Write the inputs (JSON). More than one iteration to a new path without an extension, or to an empty "

@@ -75,7 +75,7 @@ std::string execution_code(const RunOptions& options, PythonScript& script,
   const InferenceArgs& inference = options.inference;
   script.add_import("polygraphy.comparator", "Comparator");
   script.add_import("polygraphy.exception", "PolygraphyException");
-  const bool streaming = !args.sequential;
+  const bool streaming = !args.sequential && !inference.warm_up && !inference.use_subprocess;
   std::string text;
   std::vector<std::string> runs;
   if (!options.runners.runners.empty()) {

@@ -154,22 +154,11 @@ class RunTool : public Tool {
     }
     options_.inference.check();
     options_.comparison.check();
-    check_streaming();
     check_paths();
     options_.data.warn_of_unused();
     if (options_.data.iterations && *options_.data.iterations < 0)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] --iterations: expected 0 or more, got {}", *options_.data.iterations));
-  }
-
-  /// As Polygraphy, which runs all runners iteration by iteration otherwise.
-  void check_streaming() const {
-    if (options_.comparison.sequential) return;
-    for (const auto& [option, given] : {std::pair{"--use-subprocess", options_.inference.use_subprocess},
-                                        std::pair{"--warm-up", options_.inference.warm_up.has_value()}})
-      if (given)
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("[options] {} requires --sequential-runners; try both", option));
   }
 
   void check_sequential(const std::string& path) const {

@@ -134,20 +134,11 @@ def test_runner_names(run, model, tmp_path):
 
 
 def test_iterations_and_warm_up(run, model):
-    outcome = run("run", model, "--onnxrt", "--trt", "--iterations", "3", "--warm-up", "2", "--sequential-runners")
+    outcome = run("run", model, "--onnxrt", "--trt", "--iterations", "3", "--warm-up", "2")
     assert outcome.code == 0, outcome
     assert outcome.out.count("Running 2 warm-up run(s)") == 2
     assert outcome.out.count("Completed 3 iteration(s) in ") == 2
     assert "Passed: 3/3 iterations | Pass Rate: 100.00%" in outcome.out
-
-
-@pytest.mark.parametrize("words", [["--warm-up", "0"], ["--use-subprocess"]])
-def test_options_of_sequential_runners(run, polygraphy, model, words):
-    """Refused in Polygraphy's words."""
-    for program in (run, polygraphy):
-        outcome = program("run", model, "--onnxrt", *words)
-        assert outcome.code == 1 and f"{words[0]} requires --sequential-runners" in outcome.text, outcome
-        assert program("run", model, "--onnxrt", "--sequential-runners", *words).code == 0
 
 
 def test_dynamic_shapes(run, dynamic_model):
