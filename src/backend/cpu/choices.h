@@ -9,4 +9,8 @@ namespace ulpscope::cpu {
 /// `spec`: of float32. Measured by bench/backend/convolution_bench.cpp on processors with dot products of bytes.
 bool is_faster_on_floats(const ConvolutionSpec& spec);
 
+/// A convolution of bytes is faster with AMX than with dot products in vectors, where the processor has both. Measured
+/// by the same on an Intel Xeon.
+bool is_faster_in_tiles(const ConvolutionSpec& spec);
+
 }  // namespace ulpscope::cpu

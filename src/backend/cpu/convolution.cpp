@@ -6,6 +6,7 @@
 #include <string_view>
 #include <thread>
 
+#include "backend/cpu/choices.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/pool.h"
 #include "ops/common.h"
@@ -354,7 +355,8 @@ std::unique_ptr<Kernel> make_byte_convolution(const ConvolutionSpec& spec, const
     auto desc = forward_desc(spec, d);
     const auto has_dot_products = [&] {
       const std::string_view name = desc.impl_info_str();
-      return name.find("vnni") != std::string_view::npos || name.find("amx") != std::string_view::npos;
+      return name.find("vnni") != std::string_view::npos ||
+             (name.find("amx") != std::string_view::npos && is_faster_in_tiles(spec));
     };
     while (!has_dot_products())
       if (!desc.next_impl()) return nullptr;
