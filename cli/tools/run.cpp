@@ -114,6 +114,7 @@ class RunTool : public Tool {
         results, functions,
         {.fail_fast = options_.comparison.fail_fast, .check_average = options_.comparison.check_average});
     bool passed = accuracy.passed();
+    warn_of_empty_outputs(results);
     if (options_.comparison.save_accuracy_results) {
       log_info("Saving accuracy results to " + *options_.comparison.save_accuracy_results);
       const WritingFile writing;
@@ -128,6 +129,15 @@ class RunTool : public Tool {
   }
 
  private:
+  /// Comparisons of nothing pass, as Polygraphy's do, but not in silence.
+  static void warn_of_empty_outputs(const RunResults& results) {
+    if (results.size() < 2 || results[0].second.empty() || results[0].second[0].outputs.empty()) return;
+    for (const IterationResult& result : results[0].second)
+      for (const NamedTensor& output : result.outputs)
+        if (output.tensor.size() > 0) return;
+    log_warning("No output has any element: that they match says nothing; try inputs without dimensions of 0");
+  }
+
   int write_script() const {
     const std::string script = polygraphy_script(options_, command);
     if (*options_.gen_script == "-") {

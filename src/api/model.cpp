@@ -86,6 +86,7 @@ std::string LoadedModel::external_hash() const {
 std::string LoadedModel::hash() const { return path.empty() ? hash_of_bytes(bytes) : hash_of_file(*file_at(path)); }
 
 std::shared_ptr<const MappedFile> LoadedModel::file_at(const std::filesystem::path& name) const {
+  if (network == nullptr) return MappedFile::open(name);  // What is asked about the file comes before it is read.
   const auto read = std::ranges::find(network->files, name, [](const auto& file) { return file->path(); });
   return read != network->files.end() ? *read : MappedFile::open(name);
 }
