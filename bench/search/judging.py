@@ -129,11 +129,17 @@ class Judge:
         self.shapes = ["--input-shapes", *(f"{name}:[{dims.replace('x', ',')}]" for name, dims in shapes.items())]
         self.golden = {"ulpscope": self.run_ulpscope(model, []), "onnxruntime": self.run_onnxruntime(model)}
 
-    def call(self, words: List[str]) -> Tuple[str, "Spent"]:
-        """Runs the program; its standard output and what that took. Raises RuntimeError of what it says, and Spent."""
+    def call(self, words: List[str], limit: Optional[float] = None) -> Tuple[str, "Spent"]:
+        """Runs the program, for `limit` seconds at most; its standard output and what that took. Raises RuntimeError of
+        what it says, and Spent."""
         start = Spent.now()
         environment = {**os.environ, "ULPSCOPE_PYTHON": sys.executable}
-        result = subprocess.run([self.program, *words], capture_output=True, text=True, check=False, env=environment)
+        try:
+            result = subprocess.run(
+                [self.program, *words], capture_output=True, text=True, check=False, env=environment, timeout=limit
+            )
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"not done after {limit} s", Spent.now() - start) from None
         if result.returncode != 0:
             lines = [line for line in (result.stdout + result.stderr).splitlines() if line.startswith(("[!]", "[E]"))]
             raise RuntimeError((lines or [f"exit code {result.returncode}"])[0][:200], Spent.now() - start)

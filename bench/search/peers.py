@@ -202,7 +202,7 @@ class Bench:
             command = ["precision", words[0], str(self.model), *words[1:], *self.precision, *inputs]
             command += ["--golden", str(golden), "--compare-func-script", f"{script}:compare_outputs"]
             command += [*self.lowest, *self.clamps()]
-            text, spent = self.judge.call(command)
+            text, spent = self.judge.call(command, self.options.limit)
             lines = [line.split("]", 1)[1].strip() for line in text.splitlines() if line.startswith("[I]")]
             kept = [line for line in lines if line in set(self.nodes)]
             evaluations = len(re.findall(r"^\[I\] Will run layer", text, re.M))
