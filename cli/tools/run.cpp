@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "compare/accuracy.h"
@@ -12,6 +13,7 @@
 #include "graph/outputs.h"
 #include "interrupt.h"
 #include "onnx/import.h"
+#include "precision/criterion.h"
 #include "runners/engine_runner.h"
 #include "runners/foreign_operators.h"
 #include "runners/onnxruntime_runner.h"
@@ -131,10 +133,10 @@ class RunTool : public Tool {
  private:
   /// Comparisons of nothing pass, as Polygraphy's do, but not in silence.
   static void warn_of_empty_outputs(const RunResults& results) {
-    if (results.size() < 2 || results[0].second.empty() || results[0].second[0].outputs.empty()) return;
-    for (const IterationResult& result : results[0].second)
-      for (const NamedTensor& output : result.outputs)
-        if (output.tensor.size() > 0) return;
+    const auto is_empty = [](const IterationResult& result) {
+      return !result.outputs.empty() && !has_elements({&result.outputs, 1});
+    };
+    if (results.size() < 2 || results[0].second.empty() || !std::ranges::all_of(results[0].second, is_empty)) return;
     log_warning("No output has any element: that they match says nothing; try inputs without dimensions of 0");
   }
 
