@@ -101,7 +101,7 @@ class Runner:
             raise RunFailed(f"exit {done.returncode}: {lines[-1] if lines else 'no output'}")
 
     def outputs(self, case: Case, backend: str) -> Outputs:
-        path = self.folder / f"{case.model.stem}.outputs.json"
+        path = self.folder / "outputs.json"
         path.unlink(missing_ok=True)
         words = [str(case.model), "--trt", "--backend", backend, "--fusion", case.fusion, "--assume-lowest"]
         words += [] if case.precision == "fp32" else [f"--{case.precision}"]
@@ -161,16 +161,18 @@ def main() -> int:
         parser.error(f"{options.program}: no such file")
     report = Report()
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(options.program.resolve(), pathlib.Path(folder), options.seconds)
 
-        def check(model: pathlib.Path) -> None:
+        def check(index: int, model: pathlib.Path) -> None:
+            own = pathlib.Path(folder) / str(index)  # Models may share a name.
+            own.mkdir()
+            runner = Runner(options.program.resolve(), own, options.seconds)
             try:
                 check_model(model, options, runner, report)
             except (RunFailed, subprocess.TimeoutExpired, OSError) as error:
                 report.say(False, Case(model, "-", "-"), str(error))
 
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(check, options.models))
+            list(pool.map(check, range(len(options.models)), options.models))
     print(f"{report.held} held, {report.failed} failed")
     return 1 if report.failed else 0
 
