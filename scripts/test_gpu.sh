@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs what needs an NVIDIA GPU: the engine's tests on the backend `cuda`, convolutions against their definition, tactics
-# that travel in files, whole networks against the CPU. The last line says what failed; exits 0 only if nothing did, 1
-# without a GPU.
+# Runs what needs an NVIDIA GPU: the engine's tests on the backend `cuda`, convolutions and products against their
+# definition, tactics that travel in files, whole networks against the CPU. The last line says what failed; exits 0 only
+# if nothing did, 1 without a GPU.
 #   scripts/test_gpu.sh [--if-present] [--bin FOLDER] [MODEL.onnx...]
 #     --if-present    without a GPU, say so and exit 0
 #     --bin FOLDER    take the programs of this folder; default: those of build/release, which are built first
@@ -54,7 +54,7 @@ say "$gpu"
 if [ -z "$bin" ]; then
   bin=$PWD/build/release/bin
   scripts/setup.sh --tests || exit 1
-  scripts/build.sh release engine_tests convolution_check ulpscope || exit 1
+  scripts/build.sh release engine_tests convolution_check product_check ulpscope || exit 1
 fi
 
 failed=()
@@ -66,6 +66,7 @@ check() {  # check NAME COMMAND...
 check "tests of the engine" env ULPSCOPE_TEST_BACKEND=cuda "$bin/engine_tests" --gtest_brief=1 \
   "--gtest_filter=RandomNetworks.*:Engine.*:Fusion.*:Int8*:*SpecialValues*-*Threads*"
 check "convolutions" "$bin/convolution_check"
+check "products with programs" "$bin/product_check"
 check "tactics" "$python" tests/gpu/check_tactics.py "$bin/ulpscope" tests/truth/residual_cnn.onnx tests/truth/mlp.onnx
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
@@ -79,4 +80,4 @@ if [ ${#failed[@]} -gt 0 ]; then
   say "FAILED: $(printf '%s, ' "${failed[@]}" | sed 's/, $//')"
   exit 1
 fi
-say "passed: tests of the engine, convolutions, tactics, attention, recurrent layers, whole networks"
+say "passed: tests of the engine, convolutions, products, tactics, attention, recurrent layers, whole networks"

@@ -79,6 +79,18 @@ TEST(CudaLowering, ProductsOfMatrices) {
     n.output(n.add("Softmax", {n.add("MatMul", {turned, n.weight({12, 301})})}));
     n.output(n.add("Gelu", {n.add("MatMul", {turned, n.weight({12, 301})})}, {}, 20));
   }
+  {
+    Net& n = nets.net("products with programs behind them");
+    const auto x = n.input("x", {3, 40, 64}), r = n.input("r", {3, 40, 24}), s = n.input("s", {40, 3, 24});
+    const auto turned = n.add("Transpose", {x}, {A("perm", Ints{1, 0, 2})});
+    const auto y = n.add("Add", {n.add("MatMul", {x, n.weight({64, 24})}), n.weight({24})});
+    n.output(n.add("Mul", {n.add("Sigmoid", {y}), n.add("Tanh", {r})}));
+    n.output(n.add("Mul", {n.add("MatMul", {turned, n.weight({64, 24})}), s}));
+    n.output(n.add("Gelu",
+                   {n.add("Gemm", {n.add("Reshape", {x, n.integers({120, 64})}), n.weight({64, 8}), n.weight({8})},
+                          {A("alpha", 0.5)})},
+                   {}, 20));
+  }
   for (const bool turned : {false, true}) {
     Net& n = nets.net(turned ? "Gemm, transposed" : "Gemm");
     const auto a = turned ? n.input("a", {10, 7}) : n.input("a", {7, 10});

@@ -1,6 +1,10 @@
 // The source of programs, run on this processor and compared with what programs mean.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <random>
+
 #include "backend/cuda_elements.h"
 #include "backend/cuda_programs.h"
 #include "backend/cuda_shim.h"
@@ -195,6 +199,80 @@ TEST(CudaProgramSource, InstructionsAreRightToAFewUlps) {
           << expected << ", got " << got;
       if (HasFailure()) return;
     }
+  }
+}
+
+/// Divisions by a constant take another way than those by operands; every bit is that of the division, the sign of zero
+/// included. Below 2^-126 the last one may differ.
+TEST(CudaProgramSource, DivisionsByConstantsAreCorrectlyRounded) {
+  const std::string compiler = shim::compiler();
+  if (compiler.empty()) GTEST_SKIP() << "no C++ compiler: neither $CXX nor c++";
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937 random(seed);
+  std::vector<float> divisors{1.41421354f, 3.0f,  -3.0f, 6.0f,  0x1.fffffep0f, 0x1.000002p0f, 8.0f,
+                              -0.125f,     1e-5f, 1e6f,  1e-9f, 1e9f,          0.0f,          INFINITY};
+  while (divisors.size() < 40)
+    divisors.push_back(
+        std::ldexp(1.0f + static_cast<float>(random() % (1 << 23)) * 0x1p-23f, static_cast<int>(random() % 41) - 20) *
+        (random() % 2 == 0 ? 1.0f : -1.0f));
+  std::vector<float> numbers{0.0f, -0.0f, INFINITY, -INFINITY, NAN, 3.4e38f, -3.4e38f, 1e-40f, -1e-40f};
+  while (numbers.size() < 20000) numbers.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  const auto n = static_cast<std::int64_t>(numbers.size());
+  std::vector<KernelSource> sources;
+  for (float divisor : divisors) {
+    ProgramSpec spec;
+    spec.domain = {n};
+    spec.inputs = {{.strides = {1}, .alignment = 4}};
+    Program& p = spec.program;
+    const Register x = p.load(0);
+    spec.outputs = {{.source = p.apply(Instruction::kDiv, x, p.constant(divisor)), .strides = {1}, .alignment = 4}};
+    sources.push_back(program_source(spec));
+  }
+  const shim::Kernels kernels(sources, compiler);
+  ASSERT_EQ(kernels.error(), "");
+  std::vector<float> out(numbers.size());
+  for (std::size_t k = 0; k < divisors.size(); ++k) {
+    ASSERT_EQ(kernels.run(k, {numbers.data(), out.data()}), "");
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const float want = numbers[i] / divisors[k];
+      const bool same_bits = std::bit_cast<std::uint32_t>(want) == std::bit_cast<std::uint32_t>(out[i]);
+      const bool tiny = std::fabs(want) < 0x1p-126f || std::fabs(numbers[i]) < 0x1p-100f;
+      if (same_bits || (std::isnan(want) && std::isnan(out[i]))) continue;
+      ASSERT_TRUE(tiny && out[i] >= std::nextafter(want, -INFINITY) && out[i] <= std::nextafter(want, INFINITY))
+          << fmt::format("{:a} / {:a}: expected {:a}, got {:a}", numbers[i], divisors[k], want, out[i]);
+    }
+  }
+}
+
+TEST(CudaProgramSource, ErfIsRightToTwoUlps) {
+  const std::string compiler = shim::compiler();
+  if (compiler.empty()) GTEST_SKIP() << "no C++ compiler: neither $CXX nor c++";
+  std::vector<float> numbers{0.0f, -0.0f, INFINITY, -INFINITY, NAN};
+  for (std::uint32_t bits = 0; bits < 0x7f800000u; bits += 29989) {
+    numbers.push_back(std::bit_cast<float>(bits));
+    numbers.push_back(-numbers.back());
+  }
+  for (float x = 0.9f; x < 1.1f; x = std::nextafter(x, 2.0f) + 1e-6f) numbers.push_back(x);
+  const auto n = static_cast<std::int64_t>(numbers.size());
+  ProgramSpec spec;
+  spec.domain = {n};
+  spec.inputs = {{.strides = {1}, .alignment = 4}};
+  const Register x = spec.program.load(0);
+  spec.outputs = {{.source = spec.program.apply(Instruction::kErf, x), .strides = {1}, .alignment = 4}};
+  const shim::Kernels kernels({program_source(spec)}, compiler);
+  ASSERT_EQ(kernels.error(), "");
+  std::vector<float> out(numbers.size());
+  ASSERT_EQ(kernels.run(0, {numbers.data(), out.data()}), "");
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const double want = std::erf(static_cast<double>(numbers[i]));
+    if (std::isnan(want)) {
+      EXPECT_TRUE(std::isnan(out[i]));
+      continue;
+    }
+    const double unit = want == 0 ? 0 : std::ldexp(1.0, std::max(std::ilogb(want), -126) - 23);
+    ASSERT_LE(std::fabs(static_cast<double>(out[i]) - want), 2 * unit) << fmt::format("erf({:a})", numbers[i]);
+    ASSERT_EQ(std::signbit(out[i]), std::signbit(numbers[i]));
   }
 }
 

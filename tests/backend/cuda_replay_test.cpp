@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/replay.h"
 #include "backend/cuda/runtime.h"
@@ -129,6 +131,43 @@ TEST_F(CudaReplay, EveryAlgorithmComesBackFromTheFile) {
               ElementsAre("engine 1 knobs 2=1,17=3", fmt::format("{:0128x}", 2), fmt::format("{:0128x}", 3)));
   replay.report();
   EXPECT_THAT(warnings_, ElementsAre());
+}
+
+TEST_F(CudaReplay, ProductsKeepTheTilesOfTheirPrograms) {
+  fake::Net net("net");
+  net.output(net.add("Gelu", {net.add("MatMul", {net.input("x", {40, 64}), net.weight({64, 24})})}, {}, 20));
+  const Network& network = net.finish();
+  BuildOptions options;
+  options.fp16 = options.assume_lowest = true;
+  const auto spec = specialize(network, {{40, 64}});
+  const Assignment assignment = assign_precisions(*spec, options);
+  const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
+  WeightCache weights;
+  fake::FakeDevice device, without({.fused = false});
+  const IdMap<LayerId, GraphFunction> none(network.layers.size());
+  Steps steps = lower(*spec, schedule, weights, none, device);
+  const auto both = std::ranges::find_if(
+      steps.steps, [](const Step& step) { return std::holds_alternative<ProductProgramStep>(step.work); });
+  ASSERT_NE(both, steps.steps.end());
+  auto& step = std::get<ProductProgramStep>(both->work);
+  step.function = reinterpret_cast<Function>(&step);  // Chosen; nobody calls it.
+  step.algorithm = "64x64 clusters of 2";
+  const auto said = [&] {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const StepTactic& tactic : tactics_of(steps))
+      if (tactic.computes != kGeneratedKernel) all.emplace_back(tactic.computes, tactic.algorithm);
+    return all;
+  };
+  EXPECT_THAT(said(), ::testing::ElementsAre(::testing::Pair(step.computes, "64x64 clusters of 2")));
+  // One after the other, the product has its own.
+  step.function = nullptr;
+  step.algorithm = ProductProgramStep::kApart;
+  step.product.product = std::make_shared<NamedProduct>("00ff");
+  EXPECT_THAT(said(), ::testing::ElementsAre(::testing::Pair(step.computes, "apart"),
+                                             ::testing::Pair(step.product.spec.text(), "00ff")));
+  EXPECT_TRUE(std::ranges::none_of(lower(*spec, schedule, weights, none, without).steps, [](const Step& each) {
+    return std::holds_alternative<ProductProgramStep>(each.work);
+  }));
 }
 
 TEST_F(CudaReplay, AsksForNothingWithoutAFile) {

@@ -133,6 +133,8 @@ static const char* launch(void (*body)(void**), void** arguments, const unsigned
 inline std::string portable_prelude() {
   static const std::map<std::string, std::string> functions{
       {"widen_f16", "DEVICE float widen_f16(u16 x) { return ulpscope::f16_value(x); }"},
+      {"begin", "DEVICE void begin() {}"},
+      {"exp2_of", "DEVICE float exp2_of(float x) { return exp2f(x); }"},
       {"narrow_f16", "DEVICE u16 narrow_f16(float x) { return ulpscope::f16_bits(x); }"},
       {"narrow_bf16", "DEVICE u16 narrow_bf16(float x) { return ulpscope::bf16_bits(x); }"},
       {"pair_f16", "DEVICE u32 pair_f16(float x, float y) { return narrow_f16(x) | (u32)narrow_f16(y) << 16; }"},

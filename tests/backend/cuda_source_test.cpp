@@ -11,6 +11,7 @@
 #include "backend/cuda/attention_source.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/nvrtc.h"
+#include "backend/cuda/product_source.h"
 #include "backend/cuda/recurrent_source.h"
 #include "backend/cuda_programs.h"
 #include "backend/cuda_shim.h"
@@ -91,6 +92,46 @@ TEST(CudaSource, RandomProgramsCompile) {
   EXPECT_EQ(complaint(kernels, 200, "sm_90"), "") << "seed " << seed;
   EXPECT_EQ(complaint(kernels, 66, "sm_80"), "") << "seed " << seed;
   EXPECT_EQ(complaint(kernels, 66, "sm_120"), "") << "seed " << seed;
+}
+
+/// Products with the program behind them: sizes, orders of rows and programs by chance, every tile once.
+TEST(CudaSource, FusedProductsCompile) {
+  if (const std::string reason = missing_nvrtc(); !reason.empty()) GTEST_SKIP() << reason;
+  const unsigned seed = std::random_device{}() % 1000000;
+  std::printf("seed %u\n", seed);
+  std::mt19937 random(seed);
+  const auto any = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  std::set<std::string> seen;
+  for (int i = 0; i < 400 && seen.size() < 16; ++i) {
+    FusedProductSpec spec;
+    const std::int64_t outer = any(1, 8), inner = any(16, 600), n = 8 * any(1, 400), k = 8 * any(8, 400);
+    const bool turned = any(0, 1) == 1, half = any(0, 1) == 1;
+    spec.product = {.m = outer * inner, .n = n, .k = k, .operands = half ? DataType::kFloat16 : DataType::kBFloat16};
+    spec.product.a = {k, 1, 0};
+    spec.product.b = {1, k, 0};
+    spec.row_strides = turned ? std::vector<std::int64_t>{1, outer} : std::vector<std::int64_t>{inner, 1};
+    spec.program.domain = {outer, inner, n};
+    const std::vector<std::int64_t> dense{inner * n, n, 1};
+    spec.program.inputs = {{.strides = {spec.row_strides[0] * n, spec.row_strides[1] * n, 1}},
+                           {spec.product.operands, {0, 0, 1}},
+                           {DataType::kFloat16, any(0, 1) == 1 ? dense : std::vector<std::int64_t>{n, 0, 0}}};
+    Program& p = spec.program.program;
+    const Register sum = p.apply(I::kAdd, p.load(0), p.load(1));
+    const Register result = p.apply(I::kMul, p.apply(I::kGelu, sum), p.load(2));
+    spec.program.outputs = {{result, spec.product.operands, dense}, {sum, DataType::kFloat32, dense}};
+    if (!has_fused_source(spec)) continue;
+    for (const ProductTile& tile : product_tiles(spec, static_cast<int>(any(1, 140)))) {
+      ASSERT_TRUE(tile_of(tile.text()).has_value()) << tile.text();
+      if (!seen.insert(tile.text()).second) continue;
+      const FusedProductKernel kernel = fused_product_source(spec, tile, 132);
+      EXPECT_LE(kernel.source.shared, 227u << 10) << tile.text();
+      EXPECT_EQ(kernel.source.grid[0] % static_cast<unsigned>(tile.cluster), 0u) << tile.text();
+      EXPECT_GT(compile(kernel.source.source, "sm_90a").size(), 0u) << tile.text() << ", seed " << seed;
+    }
+  }
+  EXPECT_GT(seen.size(), 8u) << "seed " << seed;
 }
 
 TEST(CudaSource, LargeProgramsCompile) {

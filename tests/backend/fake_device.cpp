@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -129,6 +130,16 @@ std::string KernelBank::run(const KernelSource& source, std::vector<void*> argum
 // --- A plan
 // ----------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// The kernel that a step generates; null: none.
+const KernelStep* kernel_of(const Step& step) {
+  if (const auto* both = std::get_if<ProductProgramStep>(&step.work)) return &both->program;
+  return std::get_if<KernelStep>(&step.work);
+}
+
+}  // namespace
+
 FakePlan::FakePlan(std::string name, const Specialization& spec, const Schedule& schedule, WeightCache& weights,
                    const IdMap<LayerId, GraphFunction>& subgraphs, FakeDevice& device, KernelBank& bank)
     : name_(std::move(name)), spec_(spec), bank_(bank), steps_(lower(spec, schedule, weights, subgraphs, device)) {
@@ -137,12 +148,12 @@ FakePlan::FakePlan(std::string name, const Specialization& spec, const Schedule&
   arena_bytes_ = place_in_arena(entries, kArenaAlignment);
   for (std::size_t i = 0; i < entries.size(); ++i) steps_.buffers[i].place.offset = entries[i].offset;
   for (const Step& step : steps_.steps)
-    if (const auto* kernel = std::get_if<KernelStep>(&step.work)) bank_.add(kernel->source);
+    if (const KernelStep* kernel = kernel_of(step)) bank_.add(kernel->source);
 }
 
 bool FakePlan::can_run() const {
   return std::ranges::all_of(steps_.steps, [](const Step& step) {
-    const auto* kernel = std::get_if<KernelStep>(&step.work);
+    const KernelStep* kernel = kernel_of(step);
     return kernel == nullptr || KernelBank::can_run(kernel->source);
   });
 }
@@ -228,6 +239,29 @@ void FakePlan::run(const KernelStep& step) {
   const std::string failure = bank_.run(step.source, std::move(arguments));
   expect(failure.empty(), failure);
   guarded.put_back();
+}
+
+/// Every index of the program's domain finds its sum where the product puts that of its row.
+void FakePlan::expect_rows(const FusedProductSpec& spec) const {
+  const Shape& domain = spec.program.domain;
+  const std::size_t rows = domain.size() - 1;
+  expect(spec.row_strides.size() == rows && spec.program.inputs[0].strides.size() == rows + 1, "other dimensions");
+  std::vector<std::int64_t> at(domain.size(), 0);
+  std::set<std::int64_t> seen;
+  for (bool more = num_elements(domain) > 0; more;) {
+    std::int64_t row = 0, element = 0;
+    for (std::size_t d = 0; d < rows; ++d) row += at[d] * spec.row_strides[d];
+    for (std::size_t d = 0; d <= rows; ++d) element += at[d] * spec.program.inputs[0].strides[d];
+    expect(row >= 0 && row < spec.product.m && element == row * spec.product.d.row_stride + at[rows],
+           "a row that is not that of the product");
+    seen.insert(row);
+    more = false;
+    for (std::size_t d = domain.size(); d-- > 0 && !more;) {
+      more = ++at[d] < domain[d];
+      if (!more) at[d] = 0;
+    }
+  }
+  expect(static_cast<std::int64_t>(seen.size()) == spec.product.m, "rows that nobody wants");
 }
 
 void FakePlan::run(const ProductStep& step) {
@@ -391,6 +425,12 @@ std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char 
       run(*kernel);
     } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
       run(*product);
+    } else if (const auto* both = std::get_if<ProductProgramStep>(&step.work)) {
+      expect(both->program.reads[0].buffer == both->product.d.buffer,
+             "a program that does not read the product's results");
+      expect_rows(both->spec);
+      run(both->product);
+      run(both->program);
     } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
       run(*convolution);
     } else if (const auto* host = std::get_if<HostStep>(&step.work)) {

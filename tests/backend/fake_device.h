@@ -18,6 +18,7 @@ struct Rules {
   bool products = true;      ///< cuBLASLt: all that its interface can say; int8 in multiples of 4.
   bool convolutions = true;  ///< cuDNN: no int8 but with channels in multiples of 16.
   bool steps = true;         ///< And what follows the sums.
+  bool fused = true;         ///< Products with a program may be one kernel; they are run one after the other.
 };
 
 /// Answers for cuBLASLt and cuDNN; keeps constants for as long as it lives.
@@ -29,6 +30,7 @@ class FakeDevice final : public LoweringTarget {
                                                const std::function<Tensor()>& make) override;
   bool has_convolution(const ConvolutionSpec& spec) override;
   bool has_product(const MatrixProductSpec& spec) override;
+  bool has_fused_products() override { return rules_.fused; }
 
  private:
   const Rules rules_;
@@ -76,6 +78,7 @@ class FakePlan {
   std::size_t bytes_of(const Buffer& buffer) const;
   void run(const KernelStep& step);
   void run(const ProductStep& step);
+  void expect_rows(const FusedProductSpec& spec) const;
   void run(const ConvolveStep& step);
   void run(const HostStep& step);
   /// Element `index` behind a pointer, within the buffer.

@@ -25,6 +25,10 @@ constexpr const char* kFunctions = R"(
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
+// Ends a group of what was started; waits until COUNT groups at most are on their way.
+#define COMMIT asm volatile("cp.async.commit_group;")
+#define ARRIVED(COUNT) asm volatile("cp.async.wait_group %0;" ::"n"(COUNT) : "memory")
+
 // An element times a factor, stored again.
 DEVICE u16 scaled(u16 x, float factor) { return NARROW(WIDEN(x) * factor); }
 DEVICE u32 scaled_pair(u32 x, float factor) {
@@ -76,6 +80,27 @@ DEVICE void start_fill(u16* tile, const u16* from, i64 first, i64 limit, i64 row
     fill<ROWS, COLUMNS, WIDTH, false, SCALED>(tile, from, first, limit, row, column, factor);
   }
 }
+// Whole rows from the first on, multiplied; everything is on its way before anything is waited for.
+template <int ROWS, int COLUMNS, int WIDTH> DEVICE void fill_scaled(u16* tile, const u16* from, i64 limit, i64 row, float factor) {
+  constexpr int WORDS = ROWS * (WIDTH / 8), AT_ONCE = 16;
+  for (int first = threadIdx.x; first < WORDS; first += AT_ONCE * THREADS) {
+    uint4 x[AT_ONCE];
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; ++j) {
+      const int i = first + j * THREADS, r = i / (WIDTH / 8), c = i % (WIDTH / 8) * 8;
+      x[j] = make_uint4(0, 0, 0, 0);
+      if (j * THREADS < WORDS && i < WORDS && r < limit && c < COLUMNS) x[j] = *(const uint4*)(from + r * row + c);
+    }
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; ++j) {
+      const int i = first + j * THREADS;
+      if (j * THREADS < WORDS && i < WORDS)
+        *(uint4*)(tile + i / (WIDTH / 8) * (WIDTH + PAD) + i % (WIDTH / 8) * 8) =
+            make_uint4(scaled_pair(x[j].x, factor), scaled_pair(x[j].y, factor), scaled_pair(x[j].z, factor),
+                       scaled_pair(x[j].w, factor));
+    }
+  }
+}
 // Multiplies what this thread has brought itself.
 template <int ROWS, int WIDTH> DEVICE void scale_own(u16* tile, float factor) {
   for (int i = threadIdx.x; i < ROWS * (WIDTH / 8); i += THREADS) {
@@ -99,6 +124,7 @@ DEVICE float row_sum(float x) {
 constexpr const char* kKernel = R"(
 static_assert(PART % 16 == 0, "whole operands of keys");
 extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
+  begin();
   extern __shared__ __align__(16) u16 shared[];
   u16* const tile_q = shared;
   u16* const tile_k = tile_q + WARPS * 16 * (DQ + PAD);
@@ -110,7 +136,12 @@ extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
   const u16* const q = (const u16*)q_ + b * Q0 + h * Q1;
   const u16* const k = (const u16*)k_ + b * K0 + h * K1;
   const u16* const v = (const u16*)v_ + b * V0 + h * V1;
-  fill<WARPS * 16, DEPTH, DQ, WHOLE_Q, SCALED_Q>(tile_q, q, first, QUERIES, Q2, Q3, FACTOR_Q);
+  start_fill<WARPS * 16, DEPTH, DQ, WHOLE_Q, SCALED_Q>(tile_q, q, first, QUERIES, Q2, Q3, FACTOR_Q);
+  COMMIT;
+START  // Of what was started, the queries have arrived.
+  ARRIVED(BEHIND_QUERIES);
+  if (WHOLE_Q && SCALED_Q && !QUERIES_KEPT) scale_own<WARPS * 16, DQ>(tile_q, FACTOR_Q);
+  __syncthreads();
   const i64 row = first + warp * 16 + (lane >> 2);  // And row + 8.
   const u32 at_q = (u32)__cvta_generic_to_shared(tile_q + (warp * 16 + (lane & 15)) * (DQ + PAD) + (lane >> 4) * 8);
   const u32 first_k =
@@ -121,11 +152,14 @@ extern "C" __global__ __launch_bounds__(THREADS) void kernel(ARGUMENTS) {
 
   // Queries as operands: in registers where they are few.
   u32 kept[QUERIES_KEPT ? DQ / 16 : 1][4];
-  if (QUERIES_KEPT) {
-    __syncthreads();
+  if (QUERIES_KEPT)
 #pragma unroll
-    for (int d = 0; d < DQ / 16; ++d) LDMATRIX("", kept[d][0], kept[d][1], kept[d][2], kept[d][3], at_q + d * 32);
-  }
+    for (int d = 0; d < DQ / 16; ++d) {
+      LDMATRIX("", kept[d][0], kept[d][1], kept[d][2], kept[d][3], at_q + d * 32);
+      if (WHOLE_Q && SCALED_Q)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) kept[d][i] = scaled_pair(kept[d][i], FACTOR_Q);
+    }
   // Sums of products of this warp's queries with the 8 keys from `key` of the tile on.
   auto multiply = [&](float (&c)[4], int key) {
     c[0] = c[1] = c[2] = c[3] = 0.0f;
@@ -225,6 +259,22 @@ BODY
     }
     if (part != 0) return;
   }
+  if constexpr (WHOLE_OUT) {
+    // Through shared memory, where the queries were: whole words then.
+    u16* const own = tile_q + warp * 16 * (DQ + PAD);
+#pragma unroll
+    for (int n = 0; n < DV / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        *(u32*)(own + ((lane >> 2) + e * 8) * (DQ + PAD) + n * 8 + (lane & 3) * 2) = PAIR(out[n][e * 2], out[n][e * 2 + 1]);
+    __syncwarp();
+    for (int i = lane; i < 16 * (VALUES / 8); i += 32) {
+      const int r = i / (VALUES / 8), c = i % (VALUES / 8) * 8;
+      const i64 to = first + warp * 16 + r;
+      if (to < QUERIES) *(uint4*)(out_ + (b * O0 + h * O1 + to * O2 + c) * 2) = *(const uint4*)(own + r * (DQ + PAD) + c);
+    }
+    return;
+  }
 #pragma unroll
   for (int n = 0; n < DV / 8; ++n)
 #pragma unroll
@@ -236,9 +286,18 @@ BODY
 }
 )";
 
+constexpr const char* kStartAll = R"(
+  if constexpr (!(WHOLE_K && SCALED_K)) {
+    start_fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, 0, KEYS, K2, K3, FACTOR_K);
+    COMMIT;
+  }
+  start_fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v, v, 0, KEYS, V2, V3, 1.0f);
+  COMMIT;
+  if constexpr (WHOLE_K && SCALED_K) fill_scaled<TILE, DEPTH, DQ>(tile_k, k, KEYS, K2, FACTOR_K);
+)";
+
 constexpr const char* kInRegisters = R"(
-  fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(tile_k, k, 0, KEYS, K2, K3, FACTOR_K);
-  fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v, v, 0, KEYS, V2, V3);
+  ARRIVED(1);
   __syncthreads();
   float c[PART / 8][4], m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
   tile_scores(c, 0);
@@ -262,36 +321,41 @@ constexpr const char* kInRegisters = R"(
   sum_of_parts(s0, s1);
   s0 = 1.0f / s0;
   s1 = 1.0f / s1;
+  ARRIVED(0);
+  __syncthreads();
 #pragma unroll
   for (int n = 0; n < PART / 8; n += 2) weigh(c[n], c[n + 1], s0, s1, n * 8);
 )";
 
-constexpr const char* kInTiles = R"(
-  float m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
-  float c[PART / 8][4];
-  // Two tiles of each: one is filled while the other is worked on.
+constexpr const char* kStartFirst = R"(
+  // Two tiles of keys and of values: one is filled while the other is worked on.
   constexpr int SIZE_K = TILE * (DQ + PAD), SIZE_V = TILE * (DV + PAD), TILES = (KEYS + TILE - 1) / TILE;
   auto start = [&](int t, bool values) {
     u16* const to = tile_k + (t & 1) * SIZE_K;
     start_fill<TILE, DEPTH, DQ, WHOLE_K, SCALED_K>(to, k, (i64)t * TILE, KEYS, K2, K3, FACTOR_K);
     if (values)
       start_fill<TILE, VALUES, DV, WHOLE_V, false>(tile_v + (t & 1) * SIZE_V, v, (i64)t * TILE, KEYS, V2, V3, 1.0f);
-    asm volatile("cp.async.commit_group;");
+    COMMIT;
   };
+  start(0, false);
+)";
+
+constexpr const char* kInTiles = R"(
+  float m0 = -INFINITE, m1 = -INFINITE, s0 = 0.0f, s1 = 0.0f;
+  float c[PART / 8][4];
   // Waits for tile t, and starts the next one.
   auto arrive = [&](int t, bool values) {
     if (t + 1 < TILES) {
       start(t + 1, values);
-      asm volatile("cp.async.wait_group 1;" ::: "memory");
+      ARRIVED(1);
     } else {
-      asm volatile("cp.async.wait_group 0;" ::: "memory");
+      ARRIVED(0);
     }
     if (WHOLE_K && SCALED_K) scale_own<TILE, DQ>(tile_k + (t & 1) * SIZE_K, FACTOR_K);
     __syncthreads();
     at_k = first_k + (t & 1) * SIZE_K * 2;
     at_v = first_v + (t & 1) * SIZE_V * 2;
   };
-  start(0, false);
   for (int t = 0; t < TILES; ++t) {
     arrive(t, false);
     tile_scores(c, (i64)t * TILE);
@@ -432,9 +496,14 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
     define(fmt::format("V{}", d), fmt::format("{}ll", spec.v[place]));
     define(fmt::format("O{}", d), fmt::format("{}ll", spec.out[place]));
   }
+  const bool whole_k = whole(spec.k, spec.depth, spec.alignment[1]);
   define("WHOLE_Q", whole(spec.q, spec.depth, spec.alignment[0]));
-  define("WHOLE_K", whole(spec.k, spec.depth, spec.alignment[1]));
+  define("WHOLE_K", whole_k);
   define("WHOLE_V", whole(spec.v, spec.value_depth, spec.alignment[2]));
+  define("WHOLE_OUT",
+         spec.stored == spec.type && form->dv <= form->dq && whole(spec.out, spec.value_depth, spec.alignment[3]));
+  // Groups that are started after them.
+  define("BEHIND_QUERIES", form->in_registers && !(whole_k && spec.k_factor) ? 2 : 1);
   text += kFunctions;
   std::string arguments = "const u8* __restrict__ q_, const u8* __restrict__ k_, const u8* __restrict__ v_";
   std::string score;
@@ -458,6 +527,7 @@ std::optional<KernelSource> attention_source(const AttentionSpec& spec) {
   arguments += ", u8* __restrict__ out_";
   std::string kernel = replaced(kKernel, "ARGUMENTS", arguments);
   kernel = replaced(std::move(kernel), "SCORE\n", score + "\n");
+  kernel = replaced(std::move(kernel), "START", form->in_registers ? kStartAll : kStartFirst);
   kernel = replaced(std::move(kernel), "BODY\n", form->in_registers ? kInRegisters : kInTiles);
   KernelSource result;
   result.source = text + kernel;

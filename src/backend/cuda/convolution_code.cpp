@@ -5,32 +5,11 @@
 #include <algorithm>
 
 #include "backend/cuda/element_source.h"
-#include "formats/rounding.h"
 
 namespace ulpscope::cuda {
 namespace {
 
-constexpr int kEight = 8, kWordBytes = 16;
-
-bool is_plain(DataType type, Rounding rounding) {
-  if (type != DataType::kFloat16 && type != DataType::kBFloat16 && type != DataType::kFloat32) return false;
-  return rounding == Rounding::kNone || rounding == rounding_of(type);
-}
-
-/// Eight channels are one or two aligned words.
-bool is_vector(const std::vector<std::int64_t>& strides, int alignment) {
-  if (strides[1] != 1 || alignment % kWordBytes != 0) return false;
-  for (std::size_t i = 0; i < strides.size(); ++i)
-    if (i != 1 && strides[i] % kEight != 0) return false;
-  return true;
-}
-
-std::string offset_of(const std::vector<std::int64_t>& strides, const std::vector<std::string>& index) {
-  std::string sum;
-  for (std::size_t i = 0; i < strides.size(); ++i)
-    if (strides[i] != 0) sum += fmt::format("{}{}ll * {}", sum.empty() ? "" : " + ", strides[i], index[i]);
-  return sum.empty() ? "0ll" : sum;
-}
+constexpr std::size_t kWordBytes = 16;
 
 void constant(std::string& text, const char* name, std::int64_t value) {
   text += fmt::format("  constexpr {} {} = {};\n", value == static_cast<int>(value) ? "int" : "long long", name, value);
@@ -75,14 +54,14 @@ std::string ConvolutionCode::constants() const {
   return text;
 }
 
-std::string ConvolutionCode::signature(unsigned threads) const {
+std::string ConvolutionCode::header(unsigned threads) const {
   std::string text = fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) kernel(const unsigned char* x, "
       "const unsigned char* weights",
       threads);
   for (std::size_t i = 1; i < inputs.size(); ++i) text += fmt::format(", const unsigned char* in{}", i);
   for (std::size_t i = 0; i < outputs.size(); ++i) text += fmt::format(", unsigned char* out{}", i);
-  return text + ")";
+  return text + ") {\n  begin();\n";
 }
 
 std::string ConvolutionCode::operand(DataType type, const std::string& pointer, const std::string& offset) const {
@@ -96,7 +75,7 @@ std::string ConvolutionCode::operands(const std::string& name, const std::string
   return fmt::format(
       "float {0}_loaded[8];\nload<{1}, 8, {2}>({3} + ({4}) * {5}, {0}_loaded);\nSum {0}[8];\n#pragma unroll\n"
       "for (int e = 0; e < 8; ++e) {0}[e] = (Sum){6}({0}_loaded[e]);\n",
-      name, type_code(spec.operands), std::min<std::size_t>(kWordBytes, kEight * size), pointer, offset, size,
+      name, type_code(spec.operands), std::min(kWordBytes, 8 * size), pointer, offset, size,
       spec.tf32 ? "round_tf32" : "");
 }
 
@@ -115,61 +94,12 @@ std::string ConvolutionCode::element(const std::string& sum) const {
   }
   std::string text = element_code(epilogue, inputs, pointers, given, index("k"), "r");
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    text += store_code(outputs[i], fmt::format("out{}", i), offset_of(outputs[i].strides, index("k")),
+    text += store_code(outputs[i], fmt::format("out{}", i), sum_of_strides(outputs[i].strides, index("k")),
                        fmt::format("r{}", outputs[i].source)) +
             "\n";
   return text;
 }
 
-bool ConvolutionCode::loads_eight(std::size_t load) const {
-  return is_plain(inputs[load].type, inputs[load].rounding) && is_vector(inputs[load].strides, inputs[load].alignment);
-}
-
-bool ConvolutionCode::stores_eight(std::size_t output) const {
-  const ProgramOutput& o = outputs[output];
-  return !o.quantization && is_plain(o.type, o.rounding) && is_vector(o.strides, o.alignment);
-}
-
-bool ConvolutionCode::is_per_channel(std::size_t load) const {
-  const std::vector<std::int64_t>& strides = inputs[load].strides;
-  return strides[0] == 0 && std::all_of(strides.begin() + 2, strides.end(), [](std::int64_t s) { return s == 0; });
-}
-
-std::string ConvolutionCode::load_eight(std::size_t load) const {
-  return fmt::format("float eight{0}[8];\nload<{1}, 8, 16>(in{0} + ({2}) * {3}, eight{0});\n", load,
-                     type_code(inputs[load].type), offset_of(inputs[load].strides, index("k")),
-                     size_of(inputs[load].type));
-}
-
-std::string ConvolutionCode::channel_loads() const {
-  std::string text;
-  for (std::size_t i = 1; i < inputs.size(); ++i)
-    if (loads_eight(i) && is_per_channel(i)) text += load_eight(i);
-  return text;
-}
-
-std::string ConvolutionCode::eight(const std::string& sum) const {
-  std::string text;
-  std::vector<std::string> pointers{""}, given{fmt::format("(float)({})", sum)};
-  for (std::size_t i = 1; i < inputs.size(); ++i) {
-    const bool vector = loads_eight(i);
-    if (vector && !is_per_channel(i)) text += load_eight(i);
-    pointers.push_back(vector ? "" : fmt::format("in{}", i));
-    given.push_back(vector ? fmt::format("eight{}[e]", i) : "");
-  }
-  std::string element = element_code(epilogue, inputs, pointers, given, index("k + e"), "r"), last;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const std::string value = fmt::format("r{}", outputs[i].source), pointer = fmt::format("out{}", i);
-    if (!stores_eight(i)) {
-      element += store_code(outputs[i], pointer, offset_of(outputs[i].strides, index("k + e")), value) + "\n";
-      continue;
-    }
-    text += fmt::format("float stored{}[8];\n", i);
-    element += fmt::format("stored{}[e] = {};\n", i, value);
-    last += fmt::format("store<{}, 8, 16>({} + ({}) * {}, stored{});\n", type_code(outputs[i].type), pointer,
-                        offset_of(outputs[i].strides, index("k")), size_of(outputs[i].type), i);
-  }
-  return text + "#pragma unroll\nfor (int e = 0; e < 8; ++e) {\n" + element + "}\n" + last;
-}
+EightCode ConvolutionCode::eight() const { return {epilogue, inputs, outputs, 1, index("k")}; }
 
 }  // namespace ulpscope::cuda

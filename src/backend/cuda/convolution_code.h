@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/convolution.h"
+#include "backend/cuda/eight_code.h"
 
 namespace ulpscope::cuda {
 
@@ -28,24 +29,18 @@ struct ConvolutionCode {
   /// What a kernel begins with: everything in the spec by name, multiply_add(Sum, Sum, Sum), and the types
   /// Sum and Index, of positions of the output.
   std::string constants() const;
-  /// extern "C" __global__ ... kernel(...) for blocks of that many threads.
-  std::string signature(unsigned threads) const;
+  /// extern "C" __global__ ... kernel(...) { begin(); for blocks of that many threads.
+  std::string header(unsigned threads) const;
   /// An expression of type Sum: element `offset` of x or weights.
   std::string operand(DataType type, const std::string& pointer, const std::string& offset) const;
   /// Statements that load 8 elements with consecutive channels into `Sum NAME[8]`.
   std::string operands(const std::string& name, const std::string& pointer, const std::string& offset) const;
   /// Statements that store what becomes of `sum` (of type Sum) at n, k, od, oh, ow.
   std::string element(const std::string& sum) const;
-  /// The same for eight channels from k on; `sum` is an expression of the integer e, its channel. What depends on the
-  /// channel alone comes from channel_loads(), which is put where k is known first.
-  std::string eight(const std::string& sum) const;
-  std::string channel_loads() const;
+  /// The same for eight channels from k on.
+  EightCode eight() const;
 
  private:
-  bool loads_eight(std::size_t load) const;
-  bool stores_eight(std::size_t output) const;
-  bool is_per_channel(std::size_t load) const;
-  std::string load_eight(std::size_t load) const;
   std::vector<std::string> index(const std::string& channel) const;
 };
 

@@ -122,7 +122,7 @@ std::string with(std::string text, const std::string& what, const std::string& b
 KernelSource tiled_source(const ConvolutionCode& code, std::int64_t busy_threads) {
   const Tiling tiling = tiling_of(code.spec, busy_threads);
   KernelSource made;
-  made.source = prelude() + code.signature(kTileThreads) + " {\n" + code.constants() +
+  made.source = prelude() + code.header(kTileThreads) + code.constants() +
                 fmt::format(
                     "  constexpr int ROWS = {}, G = {}, KT = {}, PT = {}, Q = {}, ROW = {};\n"
                     "  constexpr long long M = {};",

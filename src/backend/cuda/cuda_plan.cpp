@@ -41,6 +41,7 @@ class ReplayTarget final : public LoweringTarget {
   bool has_product(const MatrixProductSpec& spec) override {
     return replay_.has(spec.text()) || runtime_.has_product(spec);
   }
+  bool has_fused_products() override { return runtime_.has_fused_products(); }
 
  private:
   Runtime& runtime_;
@@ -115,9 +116,20 @@ void CudaPlan::choose_algorithms(Replay& replay) {
     chosen = runtime.made(step.spec, *algorithm);
     if (chosen == nullptr) throw replay.refusal(layer, computes, *algorithm);
   };
+  const auto choose_for_both = [&](LayerId layer, ProductProgramStep& step) {
+    // Replays of other GPUs of the kind, and older ones, know of the product alone.
+    const bool known = replay.has(step.computes), alone = !known && replay.has(step.product.spec.text());
+    const std::string* algorithm = alone ? nullptr : replay.algorithm(layer, step.computes);
+    if (algorithm == nullptr && !alone) return choose(step);
+    if (algorithm != nullptr && !take(step, *algorithm)) throw replay.refusal(layer, step.computes, *algorithm);
+    if (alone) take(step, std::string(ProductProgramStep::kApart));
+    if (step.function == nullptr) choose_for(layer, step.product.spec.text(), step.product, step.product.product);
+  };
   for (Step& step : made_.steps) {
     if (auto* product = std::get_if<ProductStep>(&step.work))
       choose_for(step.layer, product->spec.text(), *product, product->product);
+    else if (auto* both = std::get_if<ProductProgramStep>(&step.work))
+      choose_for_both(step.layer, *both);
     else if (auto* convolution = std::get_if<ConvolveStep>(&step.work))
       choose_for(step.layer, text_of(convolution->spec), *convolution, convolution->plan);
     else if (const auto* kernel = std::get_if<KernelStep>(&step.work))
@@ -153,6 +165,51 @@ void CudaPlan::choose(ProductStep& step) {
   runtime.choose(step.spec, step.product, time);
 }
 
+bool CudaPlan::take(ProductProgramStep& step, const std::string& algorithm) {
+  Device& device = Device::get();
+  if (algorithm == ProductProgramStep::kApart) {
+    step.program.function = device.function(step.program.source);
+  } else {
+    const auto tile = tile_of(algorithm);
+    if (!tile) return false;
+    step.fused = fused_product_source(step.spec, *tile, device.multiprocessors());
+    step.function = device.function(step.fused.source);
+    step.fused.source.source = {};
+  }
+  step.algorithm = algorithm;
+  return true;
+}
+
+void CudaPlan::choose(ProductProgramStep& step) {
+  Runtime& runtime = Runtime::get();
+  Device& device = runtime.device();
+  const auto known = runtime.tactics().find(step.computes);
+  if (known && take(step, known->algorithm)) {
+    if (step.function == nullptr) choose(step.product);
+    return;
+  }
+  choose(step.product);
+  std::vector<ProductTile> tiles = product_tiles(step.spec, device.multiprocessors());
+  std::vector<FusedProductKernel> kernels;
+  for (const ProductTile& tile : tiles)
+    kernels.push_back(fused_product_source(step.spec, tile, device.multiprocessors()));
+  std::vector<const KernelSource*> sources{&step.program.source};
+  for (const FusedProductKernel& kernel : kernels) sources.push_back(&kernel.source);
+  device.compile(sources);
+  std::string best;
+  double least = 0;
+  const auto time = [&](const std::string& algorithm) {
+    ProductProgramStep candidate = step;
+    take(candidate, algorithm);
+    const double microseconds = device.time([&] { enqueue(candidate); }, kRepeat, kRounds);
+    if (best.empty() || microseconds < least) std::tie(best, least) = std::pair(algorithm, microseconds);
+  };
+  time(std::string(ProductProgramStep::kApart));
+  for (const ProductTile& tile : tiles) time(tile.text());
+  take(step, best);
+  runtime.tactics().put(step.computes, {best, least});
+}
+
 void CudaPlan::choose(ConvolveStep& step) {
   Runtime& runtime = Runtime::get();
   step.plan = runtime.chosen(step.spec);
@@ -167,15 +224,39 @@ void CudaPlan::choose(ConvolveStep& step) {
   runtime.choose(step.spec, step.plan, time);
 }
 
+void CudaPlan::enqueue(const KernelStep& step) const {
+  std::vector<Address> pointers;
+  for (const Pointer& pointer : step.reads) pointers.push_back(address(pointer));
+  for (const Pointer& pointer : step.writes) pointers.push_back(address(pointer));
+  Device::get().launch(step.source, step.function, pointers);
+}
+
+void CudaPlan::enqueue(const ProductStep& step) const {
+  step.product->run(operands_of(step), workspace_->address(), Device::get().stream());
+}
+
+void CudaPlan::enqueue(const ProductProgramStep& step) const {
+  if (step.function == nullptr) {
+    enqueue(step.product);
+    return enqueue(step.program);
+  }
+  Device& device = Device::get();
+  const TensorMap boxed[] = {device.boxes(step.fused.a, address(step.product.a)),
+                             device.boxes(step.fused.b, address(step.product.b))};
+  std::vector<Address> pointers;
+  for (std::size_t i = 1; i < step.program.reads.size(); ++i) pointers.push_back(address(step.program.reads[i]));
+  for (const Pointer& pointer : step.program.writes) pointers.push_back(address(pointer));
+  device.launch(step.fused.source, step.function, pointers, boxed);
+}
+
 void CudaPlan::enqueue(const Step& step) const {
   Device& device = Device::get();
   if (const auto* kernel = std::get_if<KernelStep>(&step.work)) {
-    std::vector<Address> pointers;
-    for (const Pointer& pointer : kernel->reads) pointers.push_back(address(pointer));
-    for (const Pointer& pointer : kernel->writes) pointers.push_back(address(pointer));
-    device.launch(kernel->source, kernel->function, pointers);
+    enqueue(*kernel);
   } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
-    product->product->run(operands_of(*product), workspace_->address(), device.stream());
+    enqueue(*product);
+  } else if (const auto* both = std::get_if<ProductProgramStep>(&step.work)) {
+    enqueue(*both);
   } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
     convolution->plan->run(operands_of(*convolution), workspace_->address());
   } else if (const auto* clear = std::get_if<ClearStep>(&step.work)) {
@@ -257,6 +338,11 @@ namespace {
 
 std::string describe_step(const Step& step) {
   if (const auto* product = std::get_if<ProductStep>(&step.work)) return "cuBLASLt: " + product->spec.text();
+  if (const auto* both = std::get_if<ProductProgramStep>(&step.work))
+    return fmt::format("{}: {}, and the program behind it",
+                       both->function == nullptr ? "cuBLASLt and a generated kernel"
+                                                 : fmt::format("generated kernel in tiles of {}", both->algorithm),
+                       both->product.spec.text());
   if (const auto* convolution = std::get_if<ConvolveStep>(&step.work))
     return "cuDNN: " + text_of(convolution->spec) + ", " + convolution->plan->tactic();
   if (const auto* kernel = std::get_if<KernelStep>(&step.work))

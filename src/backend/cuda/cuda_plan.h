@@ -34,9 +34,15 @@ class CudaPlan final : public Plan {
   ConvolutionOperands operands_of(const ConvolveStep& step) const;
   /// Where the time is not known yet, it is measured.
   void choose(ProductStep& step);
+  void choose(ProductProgramStep& step);
   void choose(ConvolveStep& step);
   void record();
+  /// Takes the tile of that name, or computes them apart; false: there is none.
+  bool take(ProductProgramStep& step, const std::string& algorithm);
   void enqueue(const Step& step) const;
+  void enqueue(const KernelStep& step) const;
+  void enqueue(const ProductStep& step) const;
+  void enqueue(const ProductProgramStep& step) const;
   Address address(const Pointer& pointer) const;
   static bool is_recorded(const Step& step);
 

@@ -112,15 +112,15 @@ KernelSource depthwise_source(const ConvolutionCode& code, std::int64_t busy_thr
   const std::int64_t columns = (per_thread - 1) * spec.strides[2] + (spec.weights[4] - 1) * spec.dilations[2] + 1;
   const bool window = spec.weights[4] <= kLargestRow && columns <= kMostColumns;
   KernelSource made;
-  made.source = prelude() + code.signature(static_cast<unsigned>(threads)) + " {\n" + code.constants() +
+  made.source = prelude() + code.header(static_cast<unsigned>(threads)) + code.constants() +
                 fmt::format("  constexpr int CB = {}, WT = {}, THREADS = {};\n  constexpr long long N = {};", per_block,
                             per_thread, threads, spec.output[0]);
   made.source +=
       replaced(replaced(kLoadWeights, "WEIGHT",
                         code.operand(code.weights_type(), "weights", "(long long)(c0 + channel) * TAPS + i % TAPS")),
-               "CHANNEL_LOADS", code.channel_loads());
+               "CHANNEL_LOADS", code.eight().loads());
   made.source += replaced(window ? kWindow : kDirect, "LOAD", code.operands("v", "x", "(row + iw) * C + k"));
-  made.source += replaced(kEnd, "EPILOGUE", code.eight("sums[j][e]"));
+  made.source += replaced(kEnd, "EPILOGUE", code.eight().code("sums[j][e]"));
   const std::int64_t strips = rows * ((width + per_thread - 1) / per_thread), strips_per_block = threads / per_block;
   made.grid = {static_cast<unsigned>((strips + strips_per_block - 1) / strips_per_block),
                static_cast<unsigned>((vectors + per_block - 1) / per_block), 1};

@@ -75,7 +75,10 @@ Device::Device() {
   check(d.device_attribute(&minor, DeviceAttribute::kComputeCapabilityMinor, device), "describe the GPU");
   check(d.device_attribute(&multiprocessors_, DeviceAttribute::kMultiprocessors, device), "describe the GPU");
   name_ = name;
-  arch_ = fmt::format("sm_{}{}", major, minor);
+  arch_ = fmt::format("sm_{}{}{}", major, minor, major == 9 ? "a" : "");
+  int version = 0;
+  check(d.driver_version(&version), "tell its version");
+  begins_early_ = major >= 9 && version >= 12040;  // Recorded launches keep it since CUDA 12.4.
   if (major < 8)
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("[build] backend 'cuda': {} is {}; expected sm_80 (Ampere) or later; leave out --backend "
@@ -91,6 +94,8 @@ void Device::enter() const { check(driver().context_set_current(context_), "use 
 Function Device::function(const KernelSource& source) {
   const std::lock_guard lock(kernels_mutex_);
   if (const auto found = kernels_.find(source.source); found != kernels_.end()) return found->second;
+  if (source.source.find("begin();") == std::string::npos)
+    throw InternalError("a kernel does not wait for what it reads");
   enter();
   const auto compiled = code_.extract(source.source);
   const std::string code = compiled.empty() ? cached_code(source.source, arch_) : std::move(compiled.mapped());
@@ -121,12 +126,33 @@ void Device::compile(std::span<const KernelSource* const> sources) {
   });
 }
 
-void Device::launch(const KernelSource& source, Function function, std::span<const Address> pointers) const {
+void Device::launch(const KernelSource& source, Function function, std::span<const Address> pointers,
+                    std::span<const TensorMap> boxed) const {
   std::vector<void*> arguments;
+  for (const TensorMap& map : boxed) arguments.push_back(const_cast<TensorMap*>(&map));
   for (const Address& pointer : pointers) arguments.push_back(const_cast<Address*>(&pointer));
-  check(driver().launch(function, source.grid[0], source.grid[1], source.grid[2], source.block, 1, 1, source.shared,
-                        stream_, arguments.data(), nullptr),
-        "launch a kernel");
+  // The kernel may begin while the last blocks of the one before it end: begin() of the prelude waits for its results.
+  LaunchAttribute early{.id = kProgrammaticSerialization};
+  early.value.flag = 1;
+  const LaunchConfig config{{source.grid[0], source.grid[1], source.grid[2]},
+                            {source.block, 1, 1},
+                            source.shared,
+                            stream_,
+                            &early,
+                            begins_early_ ? 1U : 0U};
+  check(driver().launch(&config, function, arguments.data(), nullptr), "launch a kernel");
+}
+
+TensorMap Device::boxes(const BoxedMatrix& matrix, Address address) const {
+  TensorMap map{};
+  const auto count = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+  const std::uint64_t sizes[] = {count(matrix.columns), count(matrix.rows)}, strides[] = {count(matrix.row_stride) * 2};
+  const std::uint32_t box[] = {64, static_cast<std::uint32_t>(matrix.box_rows)}, steps[] = {1, 1};
+  const BoxElement element = matrix.type == DataType::kFloat16 ? BoxElement::kFloat16 : BoxElement::kBFloat16;
+  check(driver().encode_boxes(&map, element, 2, reinterpret_cast<void*>(address), sizes, strides, box, steps,
+                              kWordsInOrder, kSwizzle128, kPromote256, kZerosOutside),
+        "describe a matrix");
+  return map;
 }
 
 void Device::upload(Address to, const void* from, std::size_t bytes) const {

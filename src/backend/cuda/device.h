@@ -12,6 +12,7 @@
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/kernel_source.h"
+#include "ulpscope/data_type.h"
 
 namespace ulpscope::cuda {
 
@@ -54,8 +55,9 @@ class Device {
   /// Made on the first call. Throws Error(kUnsupported): no driver, no GPU, an old GPU, the reason of the driver.
   static Device& get();
 
-  const std::string& name() const noexcept { return name_; }          ///< "NVIDIA H200"
-  const std::string& architecture() const noexcept { return arch_; }  ///< "sm_90"
+  const std::string& name() const noexcept { return name_; }  ///< "NVIDIA H200"
+  /// "sm_80"; "sm_90a": code for sm_90 and no later one.
+  const std::string& architecture() const noexcept { return arch_; }
   int multiprocessors() const noexcept { return multiprocessors_; }
   Stream stream() const noexcept { return stream_; }
   std::recursive_mutex& mutex() noexcept { return mutex_; }
@@ -67,8 +69,11 @@ class Device {
   Function function(const KernelSource& source);
   /// Compiles those that nobody compiled yet, on all threads.
   void compile(std::span<const KernelSource* const> sources);
-  /// Enqueues it; `pointers` as KernelSource says.
-  void launch(const KernelSource& source, Function function, std::span<const Address> pointers) const;
+  /// Enqueues it; `pointers` as KernelSource says, behind descriptors of matrices where it takes some.
+  void launch(const KernelSource& source, Function function, std::span<const Address> pointers,
+              std::span<const TensorMap> boxed = {}) const;
+  /// Of the matrix at that address.
+  TensorMap boxes(const BoxedMatrix& matrix, Address address) const;
   void upload(Address to, const void* from, std::size_t bytes) const;
   /// Waits until the bytes are there.
   void download(void* to, Address from, std::size_t bytes) const;
@@ -92,6 +97,7 @@ class Device {
   Device();
   std::string name_, arch_;
   int multiprocessors_ = 0;
+  bool begins_early_ = false;  ///< Kernels are launched before the ones that they wait for have ended.
   Context context_ = nullptr;
   Stream stream_ = nullptr;
   std::recursive_mutex mutex_;

@@ -30,7 +30,8 @@ Driver::Driver() : library({"libcuda.so.1"}, "") {
   library.get("cuModuleUnload", module_unload);
   library.get("cuModuleGetFunction", module_function);
   library.get("cuFuncSetAttribute", function_set_attribute);
-  library.get("cuLaunchKernel", launch);
+  library.get("cuLaunchKernelEx", launch);
+  library.get("cuTensorMapEncodeTiled", encode_boxes);
   library.get("cuStreamCreate", stream_create);
   library.get("cuStreamSynchronize", stream_synchronize);
   library.get("cuStreamBeginCapture_v2", stream_begin_capture);

@@ -38,6 +38,35 @@ inline constexpr int kMaxDynamicSharedMemory = 8;  ///< CU_FUNC_ATTRIBUTE_MAX_DY
 inline constexpr unsigned kNonBlockingStream = 1;  ///< CU_STREAM_NON_BLOCKING
 inline constexpr int kCaptureThreadLocal = 1;      ///< CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
+/// CUtensorMap: where a matrix lies that kernels read in boxes.
+struct alignas(128) TensorMap {
+  std::uint64_t words[16];
+};
+
+/// CUtensorMapDataType.
+enum class BoxElement : int { kFloat16 = 6, kBFloat16 = 9 };
+
+inline constexpr int kWordsInOrder = 0;  ///< CU_TENSOR_MAP_INTERLEAVE_NONE
+inline constexpr int kSwizzle128 = 3;    ///< CU_TENSOR_MAP_SWIZZLE_128B
+inline constexpr int kPromote256 = 3;    ///< CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+inline constexpr int kZerosOutside = 0;  ///< CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
+
+/// CUlaunchConfig and CUlaunchAttribute.
+struct LaunchAttribute {
+  std::uint32_t id = 0, padding = 0;
+  union {
+    std::int32_t flag;
+    unsigned char bytes[64];
+  } value{};
+};
+struct LaunchConfig {
+  std::uint32_t grid[3], block[3], shared;
+  Stream stream;
+  LaunchAttribute* attributes;
+  std::uint32_t count;
+};
+inline constexpr std::uint32_t kProgrammaticSerialization = 6;  ///< CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_...
+
 struct Driver {
   Driver();
   Library library;
@@ -64,8 +93,10 @@ struct Driver {
   Result (*module_unload)(Module);
   Result (*module_function)(Function*, Module, const char*);
   Result (*function_set_attribute)(Function, int attribute, int value);
-  Result (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, Stream,
-                   void**, void**);
+  Result (*launch)(const LaunchConfig*, Function, void** arguments, void**);
+  Result (*encode_boxes)(TensorMap*, BoxElement, std::uint32_t rank, void* address, const std::uint64_t* sizes,
+                         const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps,
+                         int interleave, int swizzle, int promotion, int fill);
   Result (*stream_create)(Stream*, unsigned flags);
   Result (*stream_synchronize)(Stream);
   Result (*stream_begin_capture)(Stream, int mode);

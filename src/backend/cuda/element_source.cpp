@@ -70,6 +70,13 @@ std::string rounded_code(Rounding rounding, const std::string& value, DataType t
                           format_of(format_of(rounding)).name, saturates(rounding) ? " with saturation" : ""));
 }
 
+std::string sum_of_strides(std::span<const std::int64_t> strides, std::span<const std::string> index) {
+  std::string sum;
+  for (std::size_t i = 0; i < strides.size(); ++i)
+    if (strides[i] != 0) sum += fmt::format("{}{}ll * ({})", sum.empty() ? "" : " + ", strides[i], index[i]);
+  return sum.empty() ? "0ll" : sum;
+}
+
 std::string load_code(DataType type, Rounding rounding, const std::string& pointer, const std::string& offset) {
   const std::string value =
       fmt::format("load_one<{}>({} + (i64)({}) * {})", type_code(type), pointer, offset, size_of(type));
@@ -93,29 +100,40 @@ std::string store_code(const ProgramOutput& output, const std::string& pointer, 
                      size_of(output.type), stored_code(output, value));
 }
 
+std::vector<std::string> element_expressions(const Program& program, std::span<const ProgramInput> inputs,
+                                             std::span<const std::string> pointers, std::span<const std::string> given,
+                                             std::span<const std::string> index,
+                                             const std::function<std::string(Register)>& name) {
+  const auto operand = [&](Register r) {
+    if (r < 0) return std::string();
+    const Program::Value& value = program.values[r];
+    return value.kind == Program::Kind::kConstant ? literal(value.constant) : name(r);
+  };
+  std::vector<std::string> expressions;
+  for (std::size_t r = 0; r < program.values.size(); ++r) {
+    const Program::Value& v = program.values[r];
+    if (v.kind == Program::Kind::kConstant) {
+      expressions.push_back(literal(v.constant));
+    } else if (v.kind == Program::Kind::kResult) {
+      expressions.push_back(instruction_code(program, static_cast<Register>(r), operand(v.a), operand(v.b)));
+    } else if (pointers[v.load].empty()) {
+      expressions.push_back(given[v.load]);
+    } else {
+      const std::string offset = sum_of_strides(inputs[v.load].strides, index);
+      expressions.push_back(load_code(inputs[v.load].type, inputs[v.load].rounding, pointers[v.load], offset));
+    }
+  }
+  return expressions;
+}
+
 std::string element_code(const Program& program, std::span<const ProgramInput> inputs,
                          std::span<const std::string> pointers, std::span<const std::string> given,
                          std::span<const std::string> index, const std::string& prefix) {
+  const auto name = [&](Register r) { return fmt::format("{}{}", prefix, r); };
   std::string text;
-  for (std::size_t r = 0; r < program.values.size(); ++r) {
-    const Program::Value& v = program.values[r];
-    const auto name = [&](Register operand) { return operand < 0 ? "" : fmt::format("{}{}", prefix, operand); };
-    std::string code;
-    if (v.kind == Program::Kind::kConstant) {
-      code = literal(v.constant);
-    } else if (v.kind == Program::Kind::kResult) {
-      code = instruction_code(v, name(v.a), name(v.b));
-    } else if (pointers[v.load].empty()) {
-      code = given[v.load];
-    } else {
-      std::string offset;
-      for (std::size_t d = 0; d < index.size(); ++d)
-        if (inputs[v.load].strides[d] != 0)
-          offset += fmt::format("{}({}) * {}ll", offset.empty() ? "" : " + ", index[d], inputs[v.load].strides[d]);
-      code = load_code(inputs[v.load].type, inputs[v.load].rounding, pointers[v.load], offset.empty() ? "0" : offset);
-    }
-    text += fmt::format("const float {}{} = {};\n", prefix, r, code);
-  }
+  Register r = 0;
+  for (const std::string& value : element_expressions(program, inputs, pointers, given, index, name))
+    text += fmt::format("const float {} = {};\n", name(r++), value);
   return text;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "backend/cuda/program_source.h"
@@ -18,6 +19,9 @@ std::string type_code(DataType type);
 std::string literal(float value);
 /// Of an index: unsigned (modulo 2^32) with `wide` false, else long long.
 std::string literal(std::int64_t value, bool wide);
+
+/// The sum of strides[i] * index[i], an expression of type long long.
+std::string sum_of_strides(std::span<const std::int64_t> strides, std::span<const std::string> index);
 
 /// `value`, a float expression, rounded. `type`: the type of which the value is, so that needless roundings fall away.
 /// Throws Error(kUnsupported) for saturation, and for formats but fp16, bf16 and tf32.

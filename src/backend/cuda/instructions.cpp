@@ -1,6 +1,9 @@
 // What pointwise instructions compute: one row each.
 #include <fmt/format.h>
 
+#include <cmath>
+#include <optional>
+
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/program_source.h"
 #include "ulpscope/error.h"
@@ -24,7 +27,7 @@ constexpr InstructionRow kInstructions[] = {
     {I::kSqrt, "sqrt", "sqrtf(a)"},
     {I::kExp, "exp", "expf(a)"},
     {I::kLog, "log", "logf(a)"},
-    {I::kErf, "erf", "erff(a)"},
+    {I::kErf, "erf", "erf_of(a)"},
     {I::kTanh, "tanh", "tanhf(a)"},
     {I::kSigmoid, "sigmoid", "sigmoid(a)"},
     {I::kSin, "sin", "sinf(a)"},
@@ -53,7 +56,7 @@ constexpr InstructionRow kInstructions[] = {
     {I::kSoftsign, "softsign", "a / (1.0f + fabsf(a))"},
     {I::kMish, "mish", "a * tanhf(softplus(a))"},
     {I::kSwish, "swish", "a * sigmoid(p * a)"},
-    {I::kGelu, "gelu", "0.5f * a * (1.0f + erff(a * 0x1.6a09e6p-1f))"},
+    {I::kGelu, "gelu", "0.5f * a * (1.0f + erf_of(a * 0x1.6a09e6p-1f))"},
     {I::kClip, "clip", "clamp(a, p, q)"},
     {I::kCopy, "copy", "a"},
     {I::kRsqrt, "rsqrt", "1.0f / sqrtf(a)"},
@@ -93,7 +96,24 @@ std::string instruction_functions() {
   return text;
 }
 
-std::string instruction_code(const Program::Value& value, const std::string& a, const std::string& b) {
+namespace {
+
+/// A division by a constant without the branches of a division, which keep a processor from working on several at once.
+/// None for others than the everyday ones.
+std::optional<std::string> division_code(float divisor, const std::string& a) {
+  if (!(std::fabs(divisor) >= 0x1p-20f && std::fabs(divisor) <= 0x1p20f)) return std::nullopt;
+  int exponent = 0;
+  if (std::fabs(std::frexp(divisor, &exponent)) == 0.5f) return fmt::format("{} * {}", a, literal(1.0f / divisor));
+  return fmt::format("divided({}{}, {}, {})", divisor < 0 ? "-" : "", a, literal(std::fabs(divisor)),
+                     literal(1.0f / std::fabs(divisor)));
+}
+
+}  // namespace
+
+std::string instruction_code(const Program& program, Register result, const std::string& a, const std::string& b) {
+  const Program::Value& value = program.values[result];
+  if (value.instruction == Instruction::kDiv && program.values[value.b].kind == Program::Kind::kConstant)
+    if (auto code = division_code(program.values[value.b].constant, a)) return *std::move(code);
   for (const InstructionRow& row : kInstructions) {
     if (row.instruction != value.instruction) continue;
     std::string arguments = a;

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
+
+#include "ulpscope/data_type.h"
 
 namespace ulpscope::cuda {
 
@@ -14,7 +17,16 @@ struct KernelSource {
   unsigned shared = 0;  ///< Bytes of dynamic shared memory.
 };
 
-/// What every source begins with: conversions between element types as inline PTX (NVRTC brings no headers), loads and
+/// A matrix of 16-bit floats that a kernel of sm_90 reads in boxes of `box_rows` by 64 columns, with words swapped
+/// within 128 bytes and zeros outside of the matrix.
+struct BoxedMatrix {
+  DataType type = DataType::kFloat16;
+  std::int64_t rows = 0, columns = 0, row_stride = 0;  ///< The stride in elements, a multiple of 8.
+  int box_rows = 0;
+};
+
+/// What every source begins with: begin(), which a kernel calls before it touches memory and which waits for the
+/// kernels before it; conversions between element types as inline PTX (NVRTC brings no headers), loads and
 /// stores of eight elements at once, the functions of instructions.
 const std::string& prelude();
 

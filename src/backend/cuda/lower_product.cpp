@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/lowering.h"
 #include "backend/reference_kernel.h"
 #include "ops/movement.h"
@@ -195,9 +196,28 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   if (results.view.buffer < 0) results.view = new_view(spec.result, domain, order.strides);
   made_.buffers[results.view.buffer].bytes += static_cast<std::size_t>(columns - matrices->n) * size_of(spec.result);
   step.d = pointer(results.view);
-  add(std::move(step));
-  lower_epilogue(kernel, results);
+  if (auto program = epilogue_program(kernel, results))
+    add_with_program(std::move(step), std::move(*program), order);
+  else
+    add(std::move(step));
   return true;
+}
+
+void Lowering::add_with_program(ProductStep product, ProgramAssembly program, const FineStrides& order) {
+  ProductProgramStep both;
+  both.spec = {product.spec, program.spec(), {}};
+  // What a step along a dimension adds to the row of results, and so of `a`.
+  for (std::size_t d = 0; d + 1 < order.strides.size(); ++d)
+    both.spec.row_strides.push_back(order.strides[d] / product.spec.n);
+  if (!target_.has_fused_products() || !has_fused_source(both.spec)) {
+    add(std::move(product));
+    add(std::move(program).finish());
+    return;
+  }
+  both.product = std::move(product);
+  both.program = std::move(program).finish();
+  both.computes = fmt::format("{}, then {}", both.product.spec.text(), hash_of(both.program.source.source));
+  add(std::move(both));
 }
 
 /// The constant operand b, [batch, n, k] in float32, and what names it.
@@ -338,20 +358,24 @@ void Lowering::assemble_epilogue(const ProductKernel& kernel, const Results& res
 }
 
 void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& results) {
+  if (auto program = epilogue_program(kernel, results)) add(std::move(*program).finish());
+}
+
+std::optional<ProgramAssembly> Lowering::epilogue_program(const ProductKernel& kernel, const Results& results) {
   const ProgramKernel& epilogue = kernel.epilogue;
-  if (epilogue.outputs.empty()) return;
+  if (epilogue.outputs.empty()) return std::nullopt;
   if (epilogue.outputs.size() == 1 && epilogue.outputs[0].source == results.done) {
     const Store& store = epilogue.outputs[0].store;
     const Location& own = locations_[store.tensor];
     const int buffer = own.device ? own.device->buffer : own.fine ? own.fine->first.buffer : -1;
-    if (buffer == results.view.buffer) return;  // Stored by the product itself.
+    if (buffer == results.view.buffer) return std::nullopt;  // Stored by the product itself.
     const bool plain = !results.scale && !results.bias && results.alpha == 1.0f && results.addend.tensor == kNone;
-    if (plain && results.view.type == DataType::kFloat32 && alias(store, results.view)) return;
+    if (plain && results.view.type == DataType::kFloat32 && alias(store, results.view)) return std::nullopt;
   }
   ProgramAssembly assembly(epilogue.domain, 0);
   const Register raw = assembly.input(results.view, results.view.strides, Rounding::kNone);
   assemble_epilogue(kernel, results, raw, results.view.strides, assembly);
-  add(std::move(assembly).finish());
+  return assembly;
 }
 
 void Lowering::lower_host_product(const ProductKernel& kernel) {

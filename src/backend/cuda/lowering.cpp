@@ -344,6 +344,10 @@ void for_pointers(const Step& step, const Touch& touch) {
     all(kernel->writes);
   } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
     all({product->a, product->b, product->bias, product->residual, product->d});
+  } else if (const auto* both = std::get_if<ProductProgramStep>(&step.work)) {
+    all({both->product.a, both->product.b, both->product.d});
+    all(both->program.reads);
+    all(both->program.writes);
   } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
     all({convolution->x, convolution->weights, convolution->y});
     all(convolution->steps);

@@ -30,6 +30,8 @@ class LoweringTarget {
   virtual bool has_convolution(const ConvolutionSpec& spec) = 0;
   /// cuBLASLt computes this.
   virtual bool has_product(const MatrixProductSpec& spec) = 0;
+  /// Kernels of product_source.h run on it.
+  virtual bool has_fused_products() = 0;
 };
 
 /// `weights` and `subgraphs` as in Backend::plan.
@@ -191,6 +193,10 @@ class Lowering {
   void lower_host_product(const ProductKernel& kernel);
   /// Runs what is left of the epilogue on the results.
   void lower_epilogue(const ProductKernel& kernel, const Results& results);
+  /// The program that is left of it; nothing where the results are all there is.
+  std::optional<ProgramAssembly> epilogue_program(const ProductKernel& kernel, const Results& results);
+  /// Both in one step, where one kernel may do for them.
+  void add_with_program(ProductStep product, ProgramAssembly program, const FineStrides& order);
   /// The epilogue on sums in the register `raw`; what it stores lies in the order of these strides.
   void assemble_epilogue(const ProductKernel& kernel, const Results& results, Register raw,
                          const std::vector<std::int64_t>& order, ProgramAssembly& assembly);

@@ -99,8 +99,8 @@ bool is_word_copy(const MovedOperands& moved) {
 std::string moving_header(std::size_t operands, int threads) {
   std::string parameters;
   for (std::size_t i = 0; i + 1 < operands; ++i) parameters += fmt::format("const u8* p{}, ", i);
-  return fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}) kernel({}u8* p{}) {{\n", threads, parameters,
-                     operands - 1);
+  return fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}) kernel({}u8* p{}) {{\nbegin();\n", threads,
+                     parameters, operands - 1);
 }
 
 KernelSource moving_kernel(const MovedOperands& moved, int most, const MovingBody& body) {

@@ -21,11 +21,17 @@ struct boolean { u8 bits; };
 #define DEVICE static __device__ __forceinline__
 #define INFINITE __int_as_float(0x7f800000)
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+DEVICE void begin() { asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory"); }
+#else
+DEVICE void begin() {}
+#endif
 DEVICE float widen_f16(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 DEVICE u16 narrow_f16(float x) { u16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
 DEVICE u16 narrow_bf16(float x) { u16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
 DEVICE u32 pair_f16(float x, float x1) { u32 y; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x)); return y; }
 DEVICE u32 pair_bf16(float x, float x1) { u32 y; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x1), "f"(x)); return y; }
+DEVICE float exp2_of(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 DEVICE float widen_bf16(u16 x) { return __uint_as_float((u32)x << 16); }
 
 DEVICE float round_f16(float x) { return widen_f16(narrow_f16(x)); }
@@ -152,6 +158,35 @@ template <class T> DEVICE void store_one(u8* p, float value) {
 DEVICE float smaller(float a, float b) { return a < b || a != a ? a : b; }
 DEVICE float larger(float a, float b) { return a > b || a != a ? a : b; }
 DEVICE float clamp(float x, float low, float high) { return smaller(larger(x, low), high); }
+// a / b for b > 0 without a branch: a quotient that is a few ulp off, and two steps with remainders that are exact for
+// |a| >= 2^-100, after which it is correctly rounded (P. Markstein, "Computation of elementary functions on the IBM RISC
+// System/6000 processor", 1990). Below that it is an ulp off at most.
+DEVICE float divided(float a, float b, float reciprocal) {
+  const float near = a * reciprocal;
+  float q = fmaf(-fmaf(near, b, -a), reciprocal, near);
+  q = fmaf(-fmaf(q, b, -a), reciprocal, q);
+  return fabsf(near) < INFINITE ? q : near;
+}
+// 1.5 ulp. Both polynomials (minimax, of (erf(x) / x - 1)(x^2) and of -log2(erfc(x)) / x - 1) are cheaper than to choose
+// between their coefficients, as erff does: a processor multiplies and adds twice as fast as it selects.
+DEVICE float erf_of(float x) {
+  const float t = fabsf(x), s = x * x;
+  float near = fmaf(0x1.496a32p-14f, s, -0x1.a3f7p-11f);
+  near = fmaf(near, s, 0x1.5405b2p-8f);
+  near = fmaf(near, s, -0x1.b7f90ep-6f);
+  near = fmaf(near, s, 0x1.ce2cf8p-4f);
+  near = fmaf(near, s, -0x1.81273ep-2f);
+  near = fmaf(near, s, 0x1.06eba8p-3f);
+  near = fmaf(near, x, x);
+  float far = fmaf(0x1.5618d8p-16f, t, -0x1.0a7f9ap-11f);
+  far = fmaf(far, t, 0x1.63f134p-8f);
+  far = fmaf(far, t, -0x1.1bf25ap-5f);
+  far = fmaf(far, t, 0x1.3ad06cp-3f);
+  far = fmaf(far, t, 0x1.d504aap-1f);
+  far = fmaf(far, t, 0x1.41b928p-1f);
+  far = 1.0f - exp2_of(fmaf(-far, t, -t));
+  return t < 1.0f ? near : copysignf(far, x);
+}
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float softplus(float x) { return x > 0.0f ? x + log1pf(expf(-x)) : log1pf(expf(x)); }
 )";

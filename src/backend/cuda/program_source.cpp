@@ -199,7 +199,8 @@ class BodyWriter {
     if (v.kind == Kind::kConstant) return;
     if (declare) statement(fmt::format("float r{}{};\n", r, lanes(r)));
     if (v.kind == Kind::kLoad) return write_load(r);
-    const std::string code = fmt::format("{} = {};\n", name(r), instruction_code(v, name(v.a), name(v.b)));
+    const std::string code =
+        fmt::format("{} = {};\n", name(r), instruction_code(spec_.program, r, name(v.a), name(v.b)));
     lane_[r] ? lane_statement(code) : statement(code);
   }
 
@@ -400,7 +401,8 @@ std::string program_header(const ProgramSpec& spec, int threads) {
   for (std::size_t i = 0; i < spec.inputs.size(); ++i) parameters += fmt::format("const u8* i{}, ", i);
   for (std::size_t o = 0; o < spec.outputs.size(); ++o) parameters += fmt::format("u8* o{}, ", o);
   parameters.resize(parameters.size() - 2);
-  return fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}) kernel({}) {{\n", threads, parameters);
+  return fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}) kernel({}) {{\nbegin();\n", threads,
+                     parameters);
 }
 
 }  // namespace

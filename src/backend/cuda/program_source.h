@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,13 +48,20 @@ struct ProgramSpec {
 /// depends on the spec alone.
 KernelSource program_source(const ProgramSpec& spec);
 
-/// What an instruction computes, as a CUDA expression of float expressions; `b` is empty for those of one operand. Not
-/// for row instructions.
-std::string instruction_code(const Program::Value& value, const std::string& a, const std::string& b);
+/// What an instruction computes, as a CUDA expression of float expressions; `b` is empty for those of one operand.
+/// REQUIRES: the register is a result, not of a row instruction.
+std::string instruction_code(const Program& program, Register result, const std::string& a, const std::string& b);
 
-/// Statements "const float PREFIX<register> = ...;" for every register of a program without row instructions, for one
-/// element of the domain. `pointers`: per load the name of a pointer of the kernel (const unsigned char*); empty: the
-/// expression in `given` for that load is the value. `index`: per dimension of the domain, a long long expression.
+/// The float expressions of a program's registers, in their order, for one element of the domain. `pointers`: per load
+/// the name of a pointer of the kernel (const unsigned char*); empty: the expression in `given` for that load is the
+/// value. `index`: per dimension of the domain, a long long expression. `name`: of a register that is no constant.
+/// REQUIRES: no row instructions.
+std::vector<std::string> element_expressions(const Program& program, std::span<const ProgramInput> inputs,
+                                             std::span<const std::string> pointers, std::span<const std::string> given,
+                                             std::span<const std::string> index,
+                                             const std::function<std::string(Register)>& name);
+
+/// Statements "const float PREFIX<register> = ...;" of these.
 std::string element_code(const Program& program, std::span<const ProgramInput> inputs,
                          std::span<const std::string> pointers, std::span<const std::string> given,
                          std::span<const std::string> index, const std::string& prefix);

@@ -247,7 +247,7 @@ KernelSource source_of(const RecurrentStepSpec& spec, const Part& part) {
   KernelSource result;
   result.source = prelude() +
                   fmt::format(
-                      "\nextern \"C\" __global__ __launch_bounds__({}, 1) void kernel({}) {{\n"
+                      "\nextern \"C\" __global__ __launch_bounds__({}, 1) void kernel({}) {{\n  begin();\n"
                       "  typedef {} Weight;\n"
                       "  constexpr int HIDDEN = {}, WIDTH = {}, BATCH = {}, ALL = {}, FIRST = {}, GATES = {};\n"
                       "  constexpr int ROWS = {}, LANES = {}, PARTS = {}, THREADS = {};\n"

@@ -15,7 +15,11 @@ std::vector<StepTactic> tactics_of(const Steps& steps) {
   for (const Step& step : steps.steps) {
     if (const auto* product = std::get_if<ProductStep>(&step.work))
       tactics.push_back({step.layer, product->spec.text(), product->product->tactic()});
-    else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work))
+    else if (const auto* both = std::get_if<ProductProgramStep>(&step.work)) {
+      tactics.push_back({step.layer, both->computes, both->algorithm});
+      if (both->function == nullptr)
+        tactics.push_back({step.layer, both->product.spec.text(), both->product.product->tactic()});
+    } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work))
       tactics.push_back({step.layer, text_of(convolution->spec), convolution->plan->tactic()});
     else if (const auto* kernel = std::get_if<KernelStep>(&step.work))
       tactics.push_back({step.layer, std::string(kGeneratedKernel), hash_of(kernel->source.source)});

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/kernel_source.h"
 #include "backend/cuda/matrix_product.h"
+#include "backend/cuda/product_source.h"
 #include "backend/kernel.h"
 #include "graph/ids.h"
 
@@ -40,6 +42,19 @@ struct ProductStep {
   MatrixProductSpec spec;
   Pointer a, b, bias, residual, d;
   std::shared_ptr<const MatrixLibrary::Product> product;  ///< Set when it is chosen.
+};
+
+/// A product and the program behind it: one kernel, or one after the other.
+struct ProductProgramStep {
+  FusedProductSpec spec;
+  ProductStep product;
+  KernelStep program;    ///< Reads the results of `product` first.
+  std::string computes;  ///< Names both among tactics.
+  /// Set when it is chosen: the one kernel, and its tile; else no function, and kApart.
+  FusedProductKernel fused;
+  Function function = nullptr;
+  std::string algorithm;
+  static constexpr std::string_view kApart = "apart";
 };
 
 struct ConvolveStep {
@@ -72,7 +87,8 @@ struct HostStep {
 };
 
 struct Step {
-  std::variant<KernelStep, ProductStep, ConvolveStep, ClearStep, UploadStep, DownloadStep, HostStep> work;
+  std::variant<KernelStep, ProductStep, ProductProgramStep, ConvolveStep, ClearStep, UploadStep, DownloadStep, HostStep>
+      work;
   LayerId layer = kNone;  ///< For messages and reports.
 };
 

@@ -1,0 +1,95 @@
+#include "backend/cuda/eight_code.h"
+
+#include <fmt/format.h>
+
+#include "backend/cuda/element_source.h"
+#include "formats/rounding.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+constexpr int kEight = 8, kWordBytes = 16;
+
+bool is_plain(DataType type, Rounding rounding) {
+  if (type != DataType::kFloat16 && type != DataType::kBFloat16 && type != DataType::kFloat32) return false;
+  return rounding == Rounding::kNone || rounding == rounding_of(type);
+}
+
+}  // namespace
+
+EightCode::EightCode(const Program& program, std::vector<ProgramInput> inputs, std::vector<ProgramOutput> outputs,
+                     std::size_t along, std::vector<std::string> index)
+    : program_(program),
+      inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
+      along_(along),
+      index_(std::move(index)),
+      each_(index_) {
+  each_[along_] = fmt::format("({} + e)", index_[along_]);
+}
+
+/// Eight elements are one or two aligned words.
+bool EightCode::is_vector(const std::vector<std::int64_t>& strides, int alignment) const {
+  if (strides[along_] != 1 || alignment % kWordBytes != 0) return false;
+  for (std::size_t i = 0; i < strides.size(); ++i)
+    if (i != along_ && strides[i] % kEight != 0) return false;
+  return true;
+}
+
+bool EightCode::loads_eight(const ProgramInput& input) const {
+  return is_plain(input.type, input.rounding) && is_vector(input.strides, input.alignment);
+}
+
+bool EightCode::stores_eight(const ProgramOutput& output) const {
+  return !output.quantization && is_plain(output.type, output.rounding) && is_vector(output.strides, output.alignment);
+}
+
+bool EightCode::moves_along_only(const ProgramInput& input) const {
+  for (std::size_t i = 0; i < input.strides.size(); ++i)
+    if (i != along_ && input.strides[i] != 0) return false;
+  return true;
+}
+
+std::string EightCode::load_eight(std::size_t load) const {
+  const ProgramInput& input = inputs_[load];
+  return fmt::format("float eight{0}[8];\nload<{1}, 8, 16>(in{0} + ({2}) * {3}, eight{0});\n", load,
+                     type_code(input.type), sum_of_strides(input.strides, index_), size_of(input.type));
+}
+
+std::string EightCode::loads() const {
+  std::string text;
+  for (std::size_t i = 1; i < inputs_.size(); ++i)
+    if (loads_eight(inputs_[i]) && moves_along_only(inputs_[i])) text += load_eight(i);
+  return text;
+}
+
+std::string EightCode::code(const std::string& given) const {
+  std::string text;
+  std::vector<std::string> pointers{""}, values{given};
+  for (std::size_t i = 1; i < inputs_.size(); ++i) {
+    const bool vector = loads_eight(inputs_[i]);
+    if (vector && !moves_along_only(inputs_[i])) text += load_eight(i);
+    pointers.push_back(vector ? "" : fmt::format("in{}", i));
+    values.push_back(vector ? fmt::format("eight{}[e]", i) : "");
+  }
+  // One instruction after the other, each for all eight: what does not wait for each other stands side by side.
+  constexpr const char* kEach = "#pragma unroll\nfor (int e = 0; e < 8; ++e) ";
+  const auto name = [](Register r) { return fmt::format("r{}[e]", r); };
+  Register r = 0;
+  for (const std::string& value : element_expressions(program_, inputs_, pointers, values, each_, name)) {
+    text += fmt::format("float r{0}[8];\n{1}r{0}[e] = {2};\n", r, kEach, value);
+    ++r;
+  }
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const ProgramOutput& output = outputs_[i];
+    const std::string pointer = fmt::format("out{}", i);
+    if (stores_eight(output))
+      text += fmt::format("store<{}, 8, 16>({} + ({}) * {}, r{});\n", type_code(output.type), pointer,
+                          sum_of_strides(output.strides, index_), size_of(output.type), output.source);
+    else
+      text += kEach + store_code(output, pointer, sum_of_strides(output.strides, each_), name(output.source)) + "\n";
+  }
+  return text;
+}
+
+}  // namespace ulpscope::cuda

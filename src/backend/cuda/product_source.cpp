@@ -1,0 +1,334 @@
+// One warp group loads, two multiply: while one of them has the tensor cores, the other one runs the program on the
+// sums that it has in registers. Operands come through the tensor memory accelerator in boxes of 64 columns, 128 bytes,
+// whose words it swaps so that wgmma reads them without conflicts of banks (PTX ISA 8.0, "Matrix multiply-accumulate
+// operation using wgmma", "Tensor copy").
+#include "backend/cuda/product_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cuda/dimensions.h"
+#include "backend/cuda/eight_code.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+constexpr int kDepth = 64;              ///< Columns of a box: 128 bytes.
+constexpr int kMostShared = 227 << 10;  ///< Of a block.
+constexpr int kMostStages = 8;
+
+constexpr const char* kFunctions = R"(
+struct __align__(64) TensorMap { u64 words[16]; };
+DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+DEVICE void init_barrier(u32 barrier, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
+}
+DEVICE void expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+// Tells the barrier at that place of a block of the cluster.
+DEVICE void arrive(u32 barrier, u32 block) {
+  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+               "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" :: "r"(barrier), "r"(block) : "memory");
+}
+DEVICE void wait(u32 barrier, u32 parity) {
+  asm volatile("{\n.reg .pred done;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@done bra DONE;\nbra AGAIN;\nDONE:\n}" :: "r"(barrier), "r"(parity) : "memory");
+}
+DEVICE void load_box(u32 to, const TensorMap* map, u32 barrier, int column, int row) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
+               :: "r"(to), "l"(map), "r"(barrier), "r"(column), "r"(row) : "memory");
+}
+// To the same place of all blocks of the cluster, each of which is told.
+DEVICE void load_box_for_all(u32 to, const TensorMap* map, u32 barrier, int column, int row) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+               "[%1, {%4, %5}], [%2], %3;"
+               :: "r"(to), "l"(map), "r"(barrier), "h"((u16)((1 << CLUSTER) - 1)), "r"(column), "r"(row) : "memory");
+}
+DEVICE u32 block_of_cluster() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
+DEVICE void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// A box in shared memory as wgmma takes it: swapped within 128 bytes, 8 rows 1024 bytes apart.
+DEVICE u64 box_at(u32 address) { return (u64)((address & 0x3ffff) >> 4) | (u64)1 << 16 | (u64)64 << 32 | (u64)1 << 62; }
+)";
+
+constexpr const char* kKernel = R"(
+  extern __shared__ u8 memory[];
+  constexpr int A_BYTES = ROWS * 128, B_BYTES = COLUMNS * 128, STAGE = A_BYTES + B_BYTES;
+  constexpr int STEPS = (K + 63) / 64, COLUMN_TILES = (N + COLUMNS - 1) / COLUMNS;
+  constexpr int ROW_TILES = (M + ROWS * CLUSTER - 1) / (ROWS * CLUSTER), TILES = COLUMN_TILES * ROW_TILES;
+  const u32 first = (shared_address(memory) + 1023) & ~1023u;
+  const u32 full = first + STAGES * STAGE, empty = full + STAGES * 8;
+  float* const staging = (float*)(memory + (empty + STAGES * 8 - shared_address(memory)));
+  const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
+  const u32 block = block_of_cluster();
+  const int cluster = blockIdx.x / CLUSTER, clusters = gridDim.x / CLUSTER;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < STAGES; ++s) {
+      init_barrier(full + s * 8, 1);
+      init_barrier(empty + s * 8, 4 * CLUSTER);  // The warps of the group that reads it, in every block.
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  meet_cluster();
+  begin();
+  if (group == 2) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (threadIdx.x == 256) {
+      int stage = 0;
+      u32 phase = 0;
+      for (int tile = cluster; tile < TILES; tile += clusters) {
+        const int row = (tile % ROW_TILES * CLUSTER + block) * ROWS, column = tile / ROW_TILES * COLUMNS;
+        for (int step = 0; step < STEPS; ++step) {
+          const u32 to = first + stage * STAGE, barrier = full + stage * 8;
+          wait(empty + stage * 8, phase ^ 1);
+          expect(barrier, STAGE);
+          load_box(to, &map_a, barrier, step * 64, row);
+          if (CLUSTER == 1)
+            load_box(to + A_BYTES, &map_b, barrier, step * 64, column);
+          else
+            load_box_for_all(to + A_BYTES + block * (B_BYTES / CLUSTER), &map_b, barrier, step * 64,
+                             column + block * (COLUMNS / CLUSTER));
+          if (++stage == STAGES) stage = 0, phase ^= 1;
+        }
+      }
+    }
+    __syncwarp();
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    const int warp = threadIdx.x / 32 % 4;
+    float* const own = staging + threadIdx.x / 32 * (16 * PITCH);
+    float sums[ROWS / 64][COLUMNS / 2];
+    int turn = 0;
+    for (int tile = cluster; tile < TILES; tile += clusters, ++turn) {
+      if (turn % 2 != group) continue;
+      int stage = (int)((long long)turn * STEPS % STAGES);
+      u32 phase = (u32)((long long)turn * STEPS / STAGES & 1);
+      // One group multiplies at a time.
+      if (turn > 0) asm volatile("bar.sync %0, 256;" :: "r"(1 + group) : "memory");
+      u32 read = 0;
+      for (int step = 0; step < STEPS; ++step) {
+        wait(full + stage * 8, phase);
+        const u64 a = box_at(first + stage * STAGE), b = box_at(first + stage * STAGE + A_BYTES);
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int h = 0; h < ROWS / 64; ++h) multiply(sums[h], a + h * 512 + i * 2, b + i * 2, step + i > 0);
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        // The products of the step before are done: its operands may be replaced.
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        if (step > 0 && lane < CLUSTER) arrive(read, lane);
+        read = empty + stage * 8;
+        if (++stage == STAGES) stage = 0, phase ^= 1;
+      }
+      if (tile + clusters < TILES) asm volatile("bar.arrive %0, 256;" :: "r"(2 - group) : "memory");
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      if (lane < CLUSTER) arrive(read, lane);
+      const int first_row = (tile % ROW_TILES * CLUSTER + block) * ROWS + warp * 16;
+      const int first_column = tile / ROW_TILES * COLUMNS;
+      constexpr int PARTS = COLUMNS / PART, EIGHTS = PART / 8;
+      // The program stands here once, however many parts there are: instructions have a cache, too.
+#pragma unroll 1
+      for (int part = 0; part < ROWS / 64 * PARTS; ++part) {
+        __syncwarp();
+#pragma unroll
+        for (int p = 0; p < ROWS / 64 * PARTS; ++p)
+          if (p == part)
+#pragma unroll
+            for (int j = 0; j < EIGHTS; ++j) {
+              // Words of 16 bytes change places in every other 32 columns, so that eight lanes read eight banks.
+              float* const to = own + (lane >> 2) * PITCH + j * 8 + ((lane & 3) * 2 ^ (j & 4));
+              const float* const from = sums[p / PARTS] + (p % PARTS * EIGHTS + j) * 4;
+              *(float2*)to = make_float2(from[0], from[1]);
+              *(float2*)(to + 8 * PITCH) = make_float2(from[2], from[3]);
+            }
+        __syncwarp();
+        const int eighth = lane % EIGHTS, column = first_column + part % PARTS * PART + eighth * 8;
+        if (column < N) {
+LOADS
+#pragma unroll 1
+          for (int r = lane / EIGHTS; r < 16; r += 32 / EIGHTS) {
+            const u32 row = first_row + part / PARTS * 64 + r;
+            if (row >= M) break;
+            const float* const from = own + r * PITCH + eighth * 8;
+            const float4 low = *(const float4*)(from + (eighth & 4)), high = *(const float4*)(from + ((eighth & 4) ^ 4));
+            const float given[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+EPILOGUE
+          }
+        }
+      }
+    }
+  }
+  // No block ends while another one of its cluster may write to it.
+  meet_cluster();
+}
+)";
+
+std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// d += a b for 64 rows, on all threads of a warp group.
+std::string multiply_code(DataType type, int columns) {
+  const int registers = columns / 2;
+  std::string list, operands;
+  for (int i = 0; i < registers; ++i) {
+    list += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+    operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
+  }
+  const char* const name = type == DataType::kFloat16 ? "f16" : "bf16";
+  return fmt::format(
+      "DEVICE void multiply(float (&d)[{0}], u64 a, u64 b, int add) {{\n"
+      "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{1}, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n{2}k16.f32.{3}.{3} {{{4}}}, %{5}, %{6}, add, 1, 1, 0, 0;\\n}}\"\n"
+      "    : {7} : \"l\"(a), \"l\"(b), \"r\"(add));\n}}\n",
+      registers, registers + 2, columns, name, list, registers, registers + 1, operands);
+}
+
+std::string replaced(std::string text, const std::string& word, const std::string& by) {
+  return text.replace(text.find(word), word.size(), by);
+}
+
+/// Columns that a warp stages at a time; floats from row to row of these.
+int part_of(const ProductTile& tile) { return std::gcd(tile.columns, 64); }
+int pitch_of(const ProductTile& tile) { return part_of(tile) + 8; }
+
+int stages_of(const ProductTile& tile) {
+  const int staging = 8 * 16 * pitch_of(tile) * 4, stage = (tile.rows + tile.columns) * kDepth * 2;
+  return std::min(kMostStages, (kMostShared - 1024 - staging) / (stage + 16));
+}
+
+/// A guess at cycles: rounds of tiles one after the other, then the last one's program.
+double cost_of(const FusedProductSpec& spec, const ProductTile& tile, int processors) {
+  const MatrixProductSpec& p = spec.product;
+  const std::int64_t row_tiles = divided_up(p.m, tile.rows * tile.cluster) * tile.cluster;
+  const std::int64_t rounds = divided_up(row_tiles * divided_up(p.n, tile.columns), processors);
+  const double elements = static_cast<double>(tile.rows) * tile.columns;
+  const double step =
+      std::max({elements / 32, (tile.rows + tile.columns / static_cast<double>(tile.cluster)) * 2, 100.0});
+  return static_cast<double>(rounds * divided_up(p.k, kDepth)) * step + elements / 128 * 40;
+}
+
+}  // namespace
+
+std::string ProductTile::text() const {
+  return fmt::format("{}x{}{}", rows, columns, cluster > 1 ? fmt::format(" clusters of {}", cluster) : "");
+}
+
+bool has_fused_source(const FusedProductSpec& spec) {
+  constexpr std::int64_t kFewRows = 32;
+  const MatrixProductSpec& p = spec.product;
+  const std::size_t rank = spec.program.domain.size();
+  if (p.operands != DataType::kFloat16 && p.operands != DataType::kBFloat16) return false;
+  if (p.batch != 1 || p.m < kFewRows || p.k < kDepth || rank < 2 || spec.program.domain[rank - 1] % 8 != 0)
+    return false;
+  // Boxes begin at words of 16 bytes; coordinates and indices of rows are 32-bit integers.
+  if (p.alignment < 16 || p.a.column_stride != 1 || p.b.row_stride != 1) return false;
+  const auto boxed = [](std::int64_t stride) { return stride > 0 && stride % 8 == 0; };
+  return boxed(p.a.row_stride) && boxed(p.b.column_stride) && std::max({p.m, p.n, p.k}) <= std::int64_t{1} << 30;
+}
+
+namespace {
+
+/// All there are: sums of 128 x 128 or fewer leave a thread registers for the program.
+std::vector<ProductTile> all_tiles() {
+  std::vector<ProductTile> tiles;
+  for (int rows : {64, 128})
+    for (int columns : {32, 48, 64, 96, 128, 192, 256})
+      for (int cluster : {1, 2})
+        if (rows * columns <= 128 * 128) tiles.push_back({rows, columns, cluster});
+  return tiles;
+}
+
+}  // namespace
+
+std::vector<ProductTile> product_tiles(const FusedProductSpec& spec, int processors) {
+  constexpr std::size_t kTimed = 5;
+  std::vector<ProductTile> tiles = all_tiles();
+  std::erase_if(tiles, [&](const ProductTile& tile) { return tile.cluster > 1 && spec.product.m <= tile.rows; });
+  std::ranges::stable_sort(tiles, {}, [&](const ProductTile& tile) { return cost_of(spec, tile, processors); });
+  tiles.resize(std::min(tiles.size(), kTimed));
+  return tiles;
+}
+
+std::optional<ProductTile> tile_of(std::string_view text) {
+  for (const ProductTile& tile : all_tiles())
+    if (tile.text() == text) return tile;
+  return std::nullopt;
+}
+
+FusedProductKernel fused_product_source(const FusedProductSpec& spec, const ProductTile& tile, int processors) {
+  const MatrixProductSpec& p = spec.product;
+  const ProgramSpec& program = spec.program;
+  const std::size_t row_dims = program.domain.size() - 1;
+  // Rows in the order of memory, in as few dimensions as all operands allow.
+  std::vector<std::vector<std::int64_t>> strides{spec.row_strides};
+  const auto without_last = [&](const std::vector<std::int64_t>& all) {
+    strides.emplace_back(all.begin(), all.end() - 1);
+  };
+  for (std::size_t i = 1; i < program.inputs.size(); ++i) without_last(program.inputs[i].strides);
+  for (const ProgramOutput& output : program.outputs) without_last(output.strides);
+  std::vector<const std::vector<std::int64_t>*> pointers;
+  for (const auto& of : strides) pointers.push_back(&of);
+  const Dimensions rows = canonical(
+      dimensions_of({program.domain.begin(), program.domain.begin() + static_cast<std::ptrdiff_t>(row_dims)}, pointers),
+      {0});
+  const auto merged = [&](std::size_t operand, const std::vector<std::int64_t>& of) {
+    std::vector<std::int64_t> result;
+    for (const Dimension& d : rows) result.push_back(d.strides[operand]);
+    result.push_back(of.back());
+    return result;
+  };
+  std::vector<ProgramInput> inputs = program.inputs;
+  std::vector<ProgramOutput> outputs = program.outputs;
+  inputs[0].strides.assign(rows.size() + 1, 0);
+  std::size_t operand = 1;
+  for (std::size_t i = 1; i < inputs.size(); ++i, ++operand)
+    inputs[i].strides = merged(operand, program.inputs[i].strides);
+  for (ProgramOutput& output : outputs) output.strides = merged(operand++, output.strides);
+  std::vector<std::string> index;
+  for (std::size_t d = 0; d < rows.size(); ++d) index.push_back(fmt::format("(long long)x{}", d));
+  index.emplace_back("(long long)column");
+  const std::size_t along = rows.size();
+  const EightCode eight(program.program, std::move(inputs), std::move(outputs), along, std::move(index));
+
+  const int stages = stages_of(tile);
+  std::string text = prelude();
+  const auto define = [&](const char* name, std::int64_t value) {
+    text += fmt::format("#define {} {}\n", name, value);
+  };
+  define("M", p.m);
+  define("N", program.domain.back());
+  define("K", p.k);
+  define("ROWS", tile.rows);
+  define("COLUMNS", tile.columns);
+  define("CLUSTER", tile.cluster);
+  define("STAGES", stages);
+  define("PART", part_of(tile));
+  define("PITCH", pitch_of(tile));
+  text += kFunctions + multiply_code(p.operands, tile.columns);
+  text += fmt::format(
+      "extern \"C\" __global__ void __cluster_dims__({}, 1, 1) __launch_bounds__(384, 1) kernel(\n"
+      "    const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b",
+      tile.cluster);
+  for (std::size_t i = 1; i < program.inputs.size(); ++i) text += fmt::format(", const u8* __restrict__ in{}", i);
+  for (std::size_t i = 0; i < program.outputs.size(); ++i) text += fmt::format(", u8* __restrict__ out{}", i);
+  const std::string coordinates = coordinate_code(rows, "row", "x", 1, false);
+  text +=
+      ") {" + replaced(replaced(kKernel, "LOADS\n", eight.loads()), "EPILOGUE\n", coordinates + eight.code("given[e]"));
+  FusedProductKernel made;
+  const std::int64_t tiles =
+      divided_up(p.m, tile.rows * tile.cluster) * divided_up(program.domain.back(), tile.columns);
+  made.source.source = std::move(text);
+  made.source.grid[0] = static_cast<unsigned>(std::min<std::int64_t>(tiles, processors / tile.cluster) * tile.cluster);
+  made.source.block = 384;
+  made.source.shared = static_cast<unsigned>(1024 + stages * ((tile.rows + tile.columns) * kDepth * 2 + 16) +
+                                             8 * 16 * pitch_of(tile) * 4);
+  made.a = {p.operands, p.m, p.k, p.a.row_stride, tile.rows};
+  made.b = {p.operands, p.n, p.k, p.b.column_stride, tile.columns / tile.cluster};
+  return made;
+}
+
+}  // namespace ulpscope::cuda
