@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 import json
+import operator
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Optional, Union
 
+from .arguments import FilePath, checked
 from .errors import Error, ErrorCode
 from .native import _core
 from .worker.answers import expand_answer
@@ -131,16 +133,19 @@ class Answer:
         self._criterion = criterion
 
     @staticmethod
-    def load(path: Union[str, os.PathLike[str]]) -> Answer:
+    @checked
+    def load(path: FilePath) -> Answer:
         """The answer in a file. Raises Error: NOT_FOUND, IO; INVALID_FILE for what is no answer."""
         return Answer(_core.Answer.read(os.fspath(path)))
 
     @staticmethod
+    @checked
     def from_json(text: str) -> Answer:
         """The answer in the text of a file. Raises Error(INVALID_FILE) for what is none."""
         return Answer(_core.Answer.from_json(text, "[answer]"))
 
-    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+    @checked
+    def save(self, path: FilePath) -> None:
         """Writes the answer as JSON, and int8 scales beside it (ANSWER.calibration.cache), unless they came from a file
         elsewhere. Raises Error(IO)."""
         native = self._native.moved_to(os.fspath(path))
@@ -261,6 +266,7 @@ class Answer:
             for time, used, raised in self._values.get("curve", [])
         ]
 
+    @checked
     def at(self, trial: Union[int, Trial, CurvePoint]) -> Answer:
         """The answer with the layers of a trial: for `convert`, `verify` and `Engine`. Its verdict says whether they
         passed. Raises Error(INVALID_ARGUMENT) for a number beyond the trials, and for a point that was not tried."""
@@ -271,6 +277,7 @@ class Answer:
                 "[answer] at: this point of the curve is predicted, and nobody tried its layers; try one with a trial",
             )
         count = len(self._values["trials"])
+        index = operator.index(index)
         if not -count <= index < count:
             raise Error(ErrorCode.INVALID_ARGUMENT, f"[answer] at: expected a trial below {count}, got {index}")
         return Answer(self._native.with_trial(index % count), self._criterion)
@@ -306,13 +313,6 @@ class Answer:
         )
 
 
-def as_answer(answer: Union[Answer, str, os.PathLike[str]], what: str = "answer") -> Answer:
-    """An answer, or the one in a file. Raises as Answer.load; Error(INVALID_ARGUMENT) for anything else."""
-    if isinstance(answer, Answer):
-        return answer
-    if isinstance(answer, (str, os.PathLike)):
-        return Answer.load(answer)
-    raise Error(
-        ErrorCode.INVALID_ARGUMENT,
-        f"[{what}] expected an ulpscope.Answer or the path of one, got {type(answer).__name__}",
-    )
+def as_answer(answer: Union[Answer, FilePath]) -> Answer:
+    """An answer, or the one in a file. Raises as Answer.load."""
+    return answer if isinstance(answer, Answer) else Answer.load(answer)

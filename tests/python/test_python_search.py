@@ -356,7 +356,7 @@ def test_the_curve_and_other_trials(folder, samples):
         ({"golden": "none.json"}, CODE.NOT_FOUND, "none.json"),
         ({"data": "none.npz"}, CODE.NOT_FOUND, "none.npz"),
         ({"data": []}, CODE.INVALID_ARGUMENT, "at least one"),
-        ({"data": 7}, CODE.INVALID_ARGUMENT, "int"),
+        ({"data": 7}, CODE.INVALID_ARGUMENT, "got 7"),
         ({"data": [np.zeros(3)]}, CODE.INVALID_ARGUMENT, "dictionary"),
         ({"data": [{"z": np.zeros(3)}]}, CODE.INVALID_ARGUMENT, "x"),
         ({"data": {"x": np.zeros((3, 4, 24)), "k": np.zeros((2,))}}, CODE.INVALID_ARGUMENT, "3 of 'x'"),
