@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Optional, Union
 
 from .arguments import FilePath, checked
+from .criterion import MetricFunction, PerOutput, make_criterion
 from .errors import Error, ErrorCode
 from .native import _core
 from .worker.answers import expand_answer
@@ -115,7 +116,8 @@ class CurvePoint:
 
 
 class Answer:
-    """The answer of a search. Immutable; the same as the file that `ulpscope precision search` writes.
+    """The answer of a search. Immutable; the same as the file that `ulpscope precision search` writes. Answers are equal
+    if their files are (times and all); they can be copied and pickled, with a `metric` that can.
 
     >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest", fusion="none")
     >>> answer.verdict
@@ -127,10 +129,25 @@ class Answer:
     True
     """
 
-    def __init__(self, native: _core.Answer, criterion: Optional[_core.Criterion] = None) -> None:
+    def __init__(self, native: _core.Answer, judged_by: Optional[tuple[MetricFunction, PerOutput]] = None) -> None:
         self._native = native
-        #: Of a metric that no file can say.
-        self._criterion = criterion
+        #: A metric that no file can say, and its threshold.
+        self._judged_by = judged_by
+
+    @property
+    def _criterion(self) -> Optional[_core.Criterion]:
+        return None if self._judged_by is None else make_criterion(*self._judged_by)
+
+    def __getstate__(self) -> Json:
+        return {"_native": self._native, "_judged_by": self._judged_by}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Answer):
+            return NotImplemented
+        return self.to_json() == other.to_json() and self._judged_by == other._judged_by
+
+    def __hash__(self) -> int:
+        return hash((self.verdict, self.layers))
 
     @staticmethod
     @checked
@@ -280,7 +297,7 @@ class Answer:
         index = operator.index(index)
         if not -count <= index < count:
             raise Error(ErrorCode.INVALID_ARGUMENT, f"[answer] at: expected a trial below {count}, got {index}")
-        return Answer(self._native.with_trial(index % count), self._criterion)
+        return Answer(self._native.with_trial(index % count), self._judged_by)
 
     @property
     def nodes_to_exclude(self) -> list[str]:

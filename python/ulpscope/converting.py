@@ -197,5 +197,5 @@ def _report(made: dict[str, Any], answer: Optional[Answer]) -> ConvertReport:
         layer_precisions=made["layer_precisions"],
         postprocess_script=made["postprocess_script"],
         nodes_to_exclude=tuple(json.loads(made["exclusions"])["nodes_to_exclude"]),
-        answer=None if native is None else Answer(native, answer._criterion if answer is not None else None),
+        answer=None if native is None else Answer(native, answer._judged_by if answer is not None else None),
     )

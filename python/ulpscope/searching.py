@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer
 from .arguments import FilePath, Names, checked
@@ -30,6 +30,9 @@ class SearchInterrupted(KeyboardInterrupt):
     def __init__(self, answer: Optional[Answer]) -> None:
         super().__init__("the search was interrupted; the best answer so far is the attribute `answer`")
         self.answer = answer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.answer,)
 
 
 @checked
@@ -149,7 +152,7 @@ def search(
             raise SearchInterrupted(None) from None
     native.inputs = [path] if (path := path_of(data)) is not None else []
     native.golden = path_of(golden) or ""
-    answer = Answer(native, criterion if callable(metric) else None)
+    answer = Answer(native, (metric, threshold) if callable(metric) and threshold is not None else None)
     if interrupted:
         raise SearchInterrupted(answer)
     return answer

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import multiprocessing
 import os
 import pathlib
+import pickle
 import signal
 import sys
 import threading
@@ -247,6 +250,39 @@ def test_ctrl_c_keeps_the_best_answer(folder, samples, trials):
         ulpscope.search("m.onnx", samples, progress=press, **TASK)
     assert isinstance(caught.value, ulpscope.SearchInterrupted)
     assert caught.value.answer is not None and caught.value.answer.verdict in ("unverified", "found")
+
+
+def largest_difference(golden, candidate):
+    """Of a module, so that it can be pickled."""
+    return float(np.abs(golden["y"] - candidate["y"]).max())
+
+
+def test_answers_are_equal_and_travel(folder, samples):
+    """To a process of its own, whose results and errors come back; with int8 scales, the place, and a function as metric."""
+    answers = [ulpscope.search("m.onnx", samples, ("int8", "fp16"), threshold=0.05, fusion="none"),
+               ulpscope.search("m.onnx", samples, **{**TASK, "metric": largest_difference, "threshold": 1e-2})]  # fmt: skip
+    answers[0].save("a.json")
+    answers += [ulpscope.Answer.load("a.json"), answers[0].at(0)]
+    assert answers[0] == answers[2] and len(set(answers)) == 3 and answers[0] != "a.json"
+    for answer in answers:
+        for other in (pickle.loads(pickle.dumps(answer)), copy.copy(answer), copy.deepcopy(answer)):
+            assert other == answer and hash(other) == hash(answer) and other.to_json() == answer.to_json()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        for answer in answers:
+            check = pool.apply(ulpscope.verify, ("m.onnx", answer, samples))
+            assert check == ulpscope.verify("m.onnx", answer, samples)
+            # The words of the page have the place of the answer, which its file does not say.
+            path = pool.apply(ulpscope.report, (answer, "there.html"))
+            assert path.read_text() == ulpscope.report(answer, "here.html").read_text().replace("here.html", "there.html")
+        found = pool.apply(ulpscope.search, ("m.onnx", samples), TASK)
+        assert same_but_for_time(found.to_json()) == same_but_for_time(ulpscope.search("m.onnx", samples, **TASK).to_json())
+        with pytest.raises(ulpscope.Error, match="none.onnx") as caught:
+            pool.apply(ulpscope.search, ("none.onnx", samples), TASK)
+        assert caught.value.code == ulpscope.ErrorCode.NOT_FOUND
+    stopped = pickle.loads(pickle.dumps(ulpscope.SearchInterrupted(answers[0])))
+    assert stopped.answer == answers[0]
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(ulpscope.search("m.onnx", samples, metric=lambda golden, candidate: 0.0, threshold=1))
 
 
 def test_ctrl_c_in_a_metric(folder, samples):
