@@ -140,7 +140,7 @@ def test_answers_of_other_models_say_whose_they_are(run, model, answer, tmp_path
     ((), "the following arguments are required: --answer"),
     (("--answer", "a.json", "--typed", "t.onnx"), "argument --typed: not allowed with --runner ulpscope"),
     (("--answer", "a.json", "--runner", "gpu"), "invalid choice: 'gpu'"),
-    (("--answer", "a.json", "--threshold", "1"), "needs --metric"),
+    (("--answer", "a.json", "--threshold", "1", "--atol", "1"), "argument --atol/--abs-tol: not allowed with argument --threshold"),
     (("--answer", "a.json", "--treshold", "1"), "Unrecognized Options: ['--treshold', '1']"),
 ])
 def test_command_lines_that_do_not_fit(run, model, words, message):

@@ -33,11 +33,12 @@ def functions_cli(program: pathlib.Path, folder: pathlib.Path, *words: str) -> p
     return folder / "cpp" / "answer.json"
 
 
-def test_python_cpp_and_the_program_give_the_same_answer(program, folder, samples):
+@pytest.mark.parametrize("metric", [["--metric", "rel-l2"], []])
+def test_python_cpp_and_the_program_give_the_same_answer(program, folder, samples, metric):
     save_inputs(folder / "in.json", samples)
     run_program(
-        program, folder, "precision", "search", "m.onnx", "--fp16", "--load-inputs", "in.json", "--metric", "rel-l2",
-        "--threshold", "0.002", "--objective", "smallest", "--fusion", "none", "--no-journal",
+        program, folder, "precision", "search", "m.onnx", "--fp16", "--load-inputs", "in.json", *metric, "--threshold",
+        "0.002", "--objective", "smallest", "--fusion", "none", "--no-journal",
     )  # fmt: skip
     theirs = (folder / "m.fp16.answer.json").read_text()
     answer = ulpscope.search("m.onnx", "in.json", **TASK)
