@@ -47,9 +47,8 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
 const Layer* foreign_layer(const Network& network) {
   for (const Layer& layer : network.layers) {
     if (op_registry().find(layer.op->domain, layer.op->name) == nullptr) return &layer;
-    for (const auto& [name, value] : layer.attributes.all())
-      if (const auto* body = std::get_if<Subgraph>(&value))
-        if (const Layer* found = foreign_layer(*body->network)) return found;
+    for (const Subgraph* body : layer.attributes.graphs())
+      if (const Layer* found = foreign_layer(*body->network)) return found;
   }
   return nullptr;
 }
