@@ -73,7 +73,8 @@ def _is_mapping(value: object, is_value: Callable[[Any], bool]) -> bool:
 
 
 def _is_model(value: object) -> bool:
-    return isinstance(value, bytes) or _is_path(value) or (hasattr(value, "SerializeToString") and hasattr(value, "graph"))
+    is_proto = hasattr(value, "SerializeToString") and hasattr(value, "graph")
+    return isinstance(value, bytes) or _is_path(value) or is_proto
 
 
 def _is_data(value: object) -> bool:
@@ -112,7 +113,9 @@ _KINDS = {
     "Mapping[str, Any]": _Kind(lambda value: _is_mapping(value, lambda _: True), "values by name"),
     "Mapping[str, float]": _Kind(lambda value: _is_mapping(value, _is_number), "numbers by name", "{'NAME': 0.01}"),
     "Mapping[str, str]": _Kind(lambda value: _is_mapping(value, is_text), "types by name", "{'NAME': 'float16'}"),
-    "Metric": _Kind(lambda value: callable(value) or (is_text(value) and value != ""), "a name, a script or a function", "'rel-l2'"),
+    "Metric": _Kind(
+        lambda value: callable(value) or (is_text(value) and value != ""), "a name, a script or a function", "'rel-l2'"
+    ),
     "Model": _Kind(_is_model, "a path, bytes or an onnx.ModelProto", "ulpscope.from_torch for a module of torch"),
     "Names": _Kind(lambda value: is_text(value) or _is_sequence(value), "a name, or several", "['NAME']"),
     "None": _Kind(lambda value: value is None, "None"),

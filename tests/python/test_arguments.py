@@ -17,7 +17,9 @@ from ulpscope.polygraphy import UlpscopeRunner
 
 CODE = ulpscope.ErrorCode
 NAN = float("nan")
-VALUES = (3, None, object(), [], b"", "nonsense", -1, NAN, 1.5, {}, {3: 4}, [3], [[1], [1, 2]], "", "a\0b", "\ud800", 2**70)
+VALUES = (
+    3, None, object(), [], b"", "nonsense", -1, NAN, 1.5, {}, {3: 4}, [3], [[1], [1, 2]], "", "a\0b", "\ud800", 2**70,
+)  # fmt: skip
 
 
 def run_runner(model: Any, name: Any = None, **options: Any) -> Any:
@@ -32,7 +34,9 @@ def export(**given: Any) -> Any:
 
 #: What is called, and with which arguments beside the wrong one.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "search": (ulpscope.search, {"model": "m.onnx", "data": "x.npz", "threshold": 1e-2, "max_trials": 3, "progress": False}),
+    "search": (
+        ulpscope.search, {"model": "m.onnx", "data": "x.npz", "threshold": 1e-2, "max_trials": 3, "progress": False}
+    ),
     "convert": (ulpscope.convert, {"model": "m.onnx", "data": "x.npz"}),
     "calibrate": (ulpscope.calibrate, {"model": "m.onnx", "data": "x.npz", "progress": False}),
     "quantize": (ulpscope.quantize, {"onnx_path": "m.onnx", "calibration_data": "x.npz"}),
@@ -114,7 +118,8 @@ def test_wrong_types_are_named(place, monkeypatch, function, parameter):
     for value in VALUES:
         if parameter == "ray" and isinstance(value, str):
             continue  # An address, which is tried.
-        text_is_none = isinstance(value, str) and ("\ud800" in value or (TYPES[parameter] is PATHS and value in ("", "a\0b")))
+        no_path = TYPES[parameter] is PATHS and value in ("", "a\0b")
+        text_is_none = isinstance(value, str) and ("\ud800" in value or no_path)
         optional = value is None and parameters_of(function)[parameter].default is None
         legal = optional or (isinstance(value, TYPES[parameter]) and value == value and not text_is_none)
         legal |= parameter == "args"  # What suits the module.

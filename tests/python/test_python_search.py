@@ -387,6 +387,12 @@ def test_the_curve_and_other_trials(folder, samples):
         ({"objective": "best"}, CODE.INVALID_ARGUMENT, "best"),
         ({"precisions": "fp17"}, CODE.INVALID_ARGUMENT, "fp17"),
         ({"fallback": "float17"}, CODE.INVALID_ARGUMENT, "float17"),
+        ({"fallback": []}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of fp32, tf32, fp16 and bf16, got none"),
+        ({"fallback": "int8"}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of .* got int8"),
+        ({"golden": []}, CODE.INVALID_ARGUMENT, r"\[golden\] expected at least one sample, got none"),
+        ({"hold_out": []}, CODE.INVALID_ARGUMENT, r"\[hold_out\] expected at least one sample, got none"),
+        ({"data": "empty.npz"}, CODE.INVALID_FILE, "empty.npz"),
+        ({"data": [{"x": [[1], [1, 2]]}]}, CODE.INVALID_ARGUMENT, "'x': expected an array"),
         ({"keep": "Nobody"}, CODE.INVALID_ARGUMENT, "Nobody"),
         ({"margin": 2}, CODE.INVALID_ARGUMENT, "margin"),
         ({"calibration": "none.cache", "precisions": "int8"}, CODE.NOT_FOUND, "none.cache"),
@@ -402,6 +408,7 @@ def test_the_curve_and_other_trials(folder, samples):
     ],
 )
 def test_mistakes_are_errors_with_codes(folder, samples, options, code, words):
+    pathlib.Path("empty.npz").touch()
     arguments = {"model": "m.onnx", "data": samples, **TASK, **options}
     with pytest.raises(ulpscope.Error, match=words) as caught:
         ulpscope.search(arguments.pop("model"), arguments.pop("data"), **arguments)
