@@ -155,6 +155,7 @@ class VerifyTool : public Tool {
       convert_options.verify = convert_options.python_checks = false;
       convert_options.interrupt = check_interrupted;
       const std::vector<TensorsByName> first{by_name(samples.front())};
+      const LogFloor quiet(LogLevel::kWarning);  // Nobody looks for a file that goes again.
       convert(model, typed, first, convert_options);
     } else if (std::error_code ignored; !fs::exists(typed, ignored)) {
       throw Error(ErrorCode::kNotFound, fmt::format("[verify] --typed '{}': no such file", typed.string()));
