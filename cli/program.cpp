@@ -88,7 +88,9 @@ std::string program_help() {
                      "options:\n  -h, --help              show this help message and exit\n"
                      "  -v, --version           show the version and exit\n\nTools:\n";
   for (const ToolEntry& entry : tools()) text += fmt::format("  {:<24}{}\n", entry.name, entry.make()->summary());
-  return text + "\n`ulpscope TOOL --help` shows the options of a tool.\n";
+  return text +
+         "\n`ulpscope TOOL --help` shows the options of a tool. Where to begin:\n"
+         "    ulpscope precision search MODEL.onnx --fp16 --load-inputs SAMPLES.npz\n";
 }
 
 /// For `ulpscope GROUP --help`: the tools of two words that begin with this one; empty if there are none.

@@ -94,7 +94,7 @@ def main() -> int:
     lines = ["## ulpscope verify", ""]
     if check and answer:
         verdict = "The answer holds" if check["passed"] else "The answer does not hold"
-        lines += [f"**{verdict}** on {check['runner']}: {check['samples']} sample(s), {number(check['error']['used'])} of the tolerance.", ""]
+        lines += [f"**{verdict}** on {check['runner']}: {check['samples']} sample(s), {number(check['error']['used'])} {'of' if check['passed'] else 'times'} the tolerance.", ""]
         lines += [f"**Worse than the baseline**: {problem}." for problem in problems] + [""] * bool(problems)
         lines += [f"Model `{check['model']['path']}` ({check['model']['hash']}), {', '.join(answer['precisions'])}, target {answer['target']}: "
                   f"{len(answer['layers'])} of {answer['candidates']} layers kept.", "", *outputs_of(check)]  # fmt: skip

@@ -15,16 +15,18 @@ void check_criterion_usage(const CriterionArgs& args, const ComparisonArgs& comp
   const auto refuse = [](bool wrong, const char* option, const std::string& why) {
     if (wrong) throw UsageError(fmt::format("argument {}: {}", option, why));
   };
-  const bool tolerances = !args.metric && !args.metric_script;
+  const char* judge = args.metric               ? "--metric"
+                      : args.metric_script      ? "--metric-script"
+                      : !args.threshold.empty() ? "--threshold"
+                                                : nullptr;
   refuse(args.metric && args.metric_script, "--metric-script", "not allowed with argument --metric");
-  refuse(tolerances && !args.threshold.empty(), "--threshold",
-         "needs --metric or --metric-script; tolerances are --atol and --rtol");
-  refuse(!tolerances && args.threshold.empty(), args.metric ? "--metric" : "--metric-script", "needs --threshold X");
+  refuse(judge && args.threshold.empty(), judge, "needs --threshold X");
   refuse(args.top_k && args.metric != "top-k", "--top-k", "needs --metric top-k");
   refuse(args.iou_level && args.metric != "iou", "--iou-level", "needs --metric iou");
-  if (!tolerances) {
-    const std::string instead = fmt::format("not allowed with argument {}, which has --threshold",
-                                            args.metric ? "--metric" : "--metric-script");
+  if (judge) {
+    const std::string instead =
+        fmt::format("not allowed with argument {}", judge) +
+        (args.metric || args.metric_script ? ", which has --threshold" : ", which is of a metric");
     refuse(!comparison.atol.empty(), "--atol/--abs-tol", instead);
     refuse(!comparison.rtol.empty(), "--rtol/--rel-tol", instead);
     refuse(!comparison.check_error_stat.empty(), "--check-error-stat", instead);
@@ -50,8 +52,9 @@ void CriterionArgs::declare(OptionTable& table) {
           "Python function `metric(golden, candidate)` over lists of dictionaries of arrays, one per sample; returns "
           "a number, or one per output. Lower is better unless it has an attribute higher_is_better = True")
       .exclude("--metric");
-  table.ours().list({"--threshold"}, threshold, "[OUTPUT:]X",
-                    "What the metric must meet; with names alone, only those outputs are judged");
+  table.ours().list(
+      {"--threshold"}, threshold, "[OUTPUT:]X",
+      "What the metric must meet, rel-l2 without --metric; with names alone, only those outputs are judged");
   table.ours().value({"--top-k"}, top_k, "K", "For --metric top-k: the K largest of each row (default: 1)");
   table.ours().value({"--iou-level"}, iou_level, "X", "For --metric iou: masks are values above X (default: 0.5)");
 }

@@ -146,7 +146,7 @@ class Reader {
       }
       const bool is_short = match.name.size() == 2 && match.name[1] != '-';
       const auto next =
-          is_short && !match.attached->empty() ? names_.find("-" + match.attached->substr(0, 1)) : names_.end();
+          is_short && !match.attached->empty() ? names_.find({'-', match.attached->front()}) : names_.end();
       if (next == names_.end())
         throw UsageError(fmt::format("argument {}: ignored explicit argument '{}'", display(match), *match.attached));
       take(match, {});

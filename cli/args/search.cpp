@@ -7,31 +7,13 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "args/value_checks.h"
 #include "core/text.h"
 #include "graph/assignment.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
 namespace {
-
-struct Unit {
-  std::string_view suffix;
-  double factor;
-};
-
-/// A positive number with one of the units; the first is the default.
-double parse_quantity(std::string_view option, const std::string& text, std::span<const Unit> units,
-                      const char* expected) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const std::string suffix = lower_case(end);
-  if (end != text.c_str() && std::isfinite(number) && number > 0) {
-    if (suffix.empty()) return number * units.front().factor;
-    for (const Unit& unit : units)
-      if (suffix == unit.suffix) return number * unit.factor;
-  }
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("[options] {}: expected {}, got '{}'", option, expected, text));
-}
 
 int rank_of(Precision precision) {
   switch (precision) {
@@ -147,7 +129,7 @@ SearchOptions SearchArgs::options() const {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] --max-trials: expected 1 or more, got {}", *max_trials));
   if (time_limit) options.time_limit = parse_duration("--time-limit", *time_limit);
-  if (memory_limit) options.memory_limit = parse_bytes("--memory-limit", *memory_limit);
+  if (memory_limit) options.memory_limit = parse_byte_count("--memory-limit", *memory_limit, 1);
   options.ray = ray.value_or("");
   options.ray_workers = ray_workers.value_or(0);
   if (ray && ray->empty())
@@ -186,20 +168,15 @@ std::filesystem::path SearchArgs::journal_path(const std::filesystem::path& mode
 }
 
 double parse_duration(std::string_view option, const std::string& text) {
-  constexpr Unit kUnits[] = {{"s", 1}, {"ms", 1e-3}, {"m", 60}, {"min", 60}, {"h", 3600}};
-  return parse_quantity(option, text, kUnits, "a time such as 30s, 2m or 1h");
-}
-
-std::size_t parse_bytes(std::string_view option, const std::string& text) {
-  constexpr double k = 1024;
-  constexpr Unit kUnits[] = {
-      {"b", 1},      {"k", k},          {"m", k * k}, {"g", k * k * k}, {"t", k * k * k * k}, {"kb", k},
-      {"mb", k * k}, {"gb", k * k * k}, {"kib", k},   {"mib", k * k},   {"gib", k * k * k}};
-  const double bytes = parse_quantity(option, text, kUnits, "bytes such as 512M or 2G");
-  if (bytes < 1 || bytes >= 1e18)  // below 1: that would be no limit
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[options] {}: expected bytes such as 512M or 2G, got '{}'", option, text));
-  return static_cast<std::size_t>(bytes);
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1},   {"s", 1},    {"ms", 1e-3},
+                                                            {"m", 60}, {"min", 60}, {"h", 3600}};
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string suffix = lower_case(end);
+  for (const auto& [unit, factor] : kUnits)
+    if (suffix == unit && end != text.c_str() && std::isfinite(number) && number > 0) return number * factor;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("[options] {}: expected a time such as 30s, 2m or 1h, got '{}'", option, text));
 }
 
 }  // namespace ulpscope::cli

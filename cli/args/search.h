@@ -35,7 +35,5 @@ struct SearchArgs {
 
 /// "30", "30s", "2m", "1.5h" as seconds. Throws Error that starts with the option's name.
 double parse_duration(std::string_view option, const std::string& text);
-/// "2G", "512M", "100k", "1000000" as bytes; factors are powers of 1024.
-std::size_t parse_bytes(std::string_view option, const std::string& text);
 
 }  // namespace ulpscope::cli

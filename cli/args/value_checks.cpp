@@ -37,21 +37,23 @@ NameAndText split_named(std::string_view option, const std::string& word, std::s
 
 }  // namespace
 
-std::size_t parse_byte_count(std::string_view option, const std::string& text) {
+std::size_t parse_byte_count(std::string_view option, const std::string& text, std::size_t least) {
   double value = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string suffix = lower_case(std::string(rest, text.data() + text.size()));
-  const double factor = suffix.empty()  ? 1
-                        : suffix == "k" ? 0x1p10
-                        : suffix == "m" ? 0x1p20
-                        : suffix == "g" ? 0x1p30
-                                        : 0;
-  if (error == std::errc() && factor > 0 && value >= 0 && value * factor < 0x1p62)
-    return static_cast<std::size_t>(value * factor);
+  constexpr std::string_view kUnits[][3] = {
+      {"", "b", "b"}, {"k", "kb", "kib"}, {"m", "mb", "mib"}, {"g", "gb", "gib"}, {"t", "tb", "tib"}};
+  double factor = 1;
+  for (const auto& names : kUnits) {
+    const bool named = std::ranges::find(names, suffix) != std::end(names);
+    if (named && error == std::errc() && value * factor >= static_cast<double>(least) && value * factor < 0x1p62)
+      return static_cast<std::size_t>(value * factor);
+    factor *= 0x1p10;
+  }
   throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[options] Could not convert {} to a number of bytes; {} takes bytes such as 16000000, 16e6 "
-                          "or 16M",
-                          text, option));
+              fmt::format("[options] Could not convert {} to a number of bytes; {} takes {}bytes such as 16000000, "
+                          "16e6 or 16M",
+                          text, option, least > 0 ? fmt::format("{} or more ", least) : ""));
 }
 
 OptionCheck bytes_check() {

@@ -159,7 +159,9 @@ class RunTool : public Tool {
           ErrorCode::kInvalidArgument,
           "One or more runners was specified, but no model file was provided. Make sure you've specified the model "
           "path, and also that it's not being consumed as an argument for another parameter");
-    if (options_.runners.runners.empty()) log_warning("No runners have been selected. Inference will not be run!");
+    if (options_.runners.runners.empty())
+      log_warning(
+          "No runners have been selected. Inference will not be run! Try --trt, ulpscope's engine, or --onnxrt");
     if (model.given()) {
       model.type();
       model.check_exists();

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "args/search.h"
+#include "args/value_checks.h"
 #include "console.h"
 #include "core/file.h"
 #include "interrupt.h"
@@ -47,9 +47,8 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
 const Layer* foreign_layer(const Network& network) {
   for (const Layer& layer : network.layers) {
     if (op_registry().find(layer.op->domain, layer.op->name) == nullptr) return &layer;
-    for (const auto& [name, value] : layer.attributes.all())
-      if (const auto* body = std::get_if<Subgraph>(&value))
-        if (const Layer* found = foreign_layer(*body->network)) return found;
+    for (const Subgraph* body : layer.attributes.graphs())
+      if (const Layer* found = foreign_layer(*body->network)) return found;
   }
   return nullptr;
 }
@@ -65,7 +64,8 @@ std::shared_ptr<Engine> build_engine(const RunOptions& options, ScriptHost& host
   Model model = load_network(options.network_args(), host);
   if (!options.answer_scales.empty()) model.loaded().build.scales = options.answer_scales;
   add_scales(options.network_args(), host, model);
-  if (options.memory_limit) model.loaded().build.memory_limit = parse_bytes("--memory-limit", *options.memory_limit);
+  if (options.memory_limit)
+    model.loaded().build.memory_limit = parse_byte_count("--memory-limit", *options.memory_limit, 1);
   check_interrupted();
   Progress progress;
   progress.show("building the engine");

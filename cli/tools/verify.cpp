@@ -67,10 +67,10 @@ class VerifyTool : public Tool {
                        "Results to compare with (default: those of the model in float32)");
     table.list({"--rtol", "--rel-tol"}, comparison_.rtol, "[NAME:]X", "Instead of the answer's: relative tolerance");
     table.list({"--atol", "--abs-tol"}, comparison_.atol, "[NAME:]X", "Instead of the answer's: absolute tolerance");
-    criterion_.declare(table);
     table.ours().value({"--save-json"}, json_, "FILE", "What was found, as JSON; - for the standard output");
     config_.declare_backend(table);
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
+    criterion_.declare(table);
     data_.declare(table);
     onnx_.declare(table, OnnxLoadArgs::Scope::kRead);
     limits_.declare(table);
@@ -155,6 +155,7 @@ class VerifyTool : public Tool {
       convert_options.verify = convert_options.python_checks = false;
       convert_options.interrupt = check_interrupted;
       const std::vector<TensorsByName> first{by_name(samples.front())};
+      const LogFloor quiet(LogLevel::kWarning);  // Nobody looks for a file that goes again.
       convert(model, typed, first, convert_options);
     } else if (std::error_code ignored; !fs::exists(typed, ignored)) {
       throw Error(ErrorCode::kNotFound, fmt::format("[verify] --typed '{}': no such file", typed.string()));
@@ -201,7 +202,8 @@ class VerifyTool : public Tool {
              const std::optional<Judgement>& real) const {
     const Judgement& judged = real ? *real : predicted;
     const bool passed = judged.passed();
-    std::string line = fmt::format("{} sample(s): {:.4g} of the tolerance", samples, judged.used);
+    std::string line =
+        fmt::format("{} sample(s): {:.4g} {} the tolerance", samples, judged.used, passed ? "of" : "times");
     if (!judged.worst_output.empty())
       line +=
           fmt::format(", {:.4g} at output '{}' of sample {}", judged.value, judged.worst_output, judged.worst_sample);

@@ -27,7 +27,7 @@ struct MetricFunction {
 /// nor a default (the empty name) covers are not judged by a metric, and judged by 1e-5 with tolerances.
 struct CriterionOptions {
   /// Errors: "rel-l2", "rel-max", "one-minus-cos", "kl" (nats, over the last axis); better if higher: "psnr", "snr"
-  /// (dB), "top-k", "iou". Empty: tolerances.
+  /// (dB), "top-k", "iou". Empty: rel-l2 where there is a threshold, else tolerances.
   std::string metric;
   /// Instead of `metric`: "FILE.py[:FUNC]", a Python function metric(golden, candidate) over lists of dictionaries of
   /// arrays, one per sample, that returns a number or one per output.

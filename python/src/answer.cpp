@@ -4,7 +4,10 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+
+#include <tuple>
 
 #include "functions.h"
 #include "long_call.h"
@@ -19,6 +22,16 @@ void bind_answer(nb::module_& module) {
   nb::class_<AnswerFile>(module, "Answer")
       .def_static("from_json", &answer_from_json, nb::arg("text"), nb::arg("where"))
       .def_static("read", &read_answer, nb::arg("path"))
+      // What no file says has to survive a pickle, too.
+      .def("__getstate__",
+           [](const AnswerFile& self) { return std::tuple(answer_to_json(self), self.path, self.set_options); })
+      .def("__setstate__",
+           [](AnswerFile& self, const std::tuple<std::string, std::filesystem::path, std::vector<std::string>>& state) {
+             AnswerFile made = answer_from_json(std::get<0>(state), "[answer]");
+             made.path = std::get<1>(state);
+             made.set_options = std::get<2>(state);
+             new (&self) AnswerFile(std::move(made));
+           })
       .def("write", [](const AnswerFile& self) { write_answer(self.path, self); })
       .def("to_json", &answer_to_json)
       .def("text", &answer_text, nb::arg("everything"))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, List
 from .errors import Error, ErrorCode, InternalError
 
 if TYPE_CHECKING:
+    from .arguments import FilePath, Names
     from .answer import Answer, CurvePoint, Judgement, KeptLayer, OutputError, Reason, Repair, Trial
     from .calibration import Calibration, calibrate
     from .converting import ConvertReport, convert
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .verification import Check, verify
 
 _HOME = {
+    "arguments": ("FilePath", "Names"),
     "answer": ("Answer", "CurvePoint", "Judgement", "KeptLayer", "OutputError", "Reason", "Repair", "Trial"),
     "calibration": ("Calibration", "calibrate"),
     "converting": ("ConvertReport", "convert"),
@@ -52,8 +54,8 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "Answer", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode",
-    "InternalError", "Judgement", "KeptLayer", "Layer", "Metric", "Model", "OutputError", "Progress", "Reason", "Repair",
+    "Answer", "Calibration", "Check", "ConvertReport", "CurvePoint", "Data", "Engine", "Error", "ErrorCode", "FilePath",
+    "InternalError", "Judgement", "KeptLayer", "Layer", "Metric", "Model", "Names", "OutputError", "Progress", "Reason", "Repair",
     "SearchInterrupted", "TensorSpec", "Trial", "__version__", "calibrate", "convert", "from_torch", "measure_target",
     "quantize", "report", "search", "verify",
 ]  # fmt: skip

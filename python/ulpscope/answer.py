@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+import operator
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Optional, Union
 
+from .arguments import FilePath, checked
+from .criterion import MetricFunction, PerOutput, make_criterion
 from .errors import Error, ErrorCode
 from .native import _core
 from .worker.answers import expand_answer
@@ -113,7 +116,8 @@ class CurvePoint:
 
 
 class Answer:
-    """The answer of a search. Immutable; the same as the file that `ulpscope precision search` writes.
+    """The answer of a search. Immutable; the same as the file that `ulpscope precision search` writes. Answers are equal
+    if their files are (times and all); they can be copied and pickled, with a `metric` that can.
 
     >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest", fusion="none")
     >>> answer.verdict
@@ -125,22 +129,40 @@ class Answer:
     True
     """
 
-    def __init__(self, native: _core.Answer, criterion: Optional[_core.Criterion] = None) -> None:
+    def __init__(self, native: _core.Answer, judged_by: Optional[tuple[MetricFunction, PerOutput]] = None) -> None:
         self._native = native
-        #: Of a metric that no file can say.
-        self._criterion = criterion
+        #: A metric that no file can say, and its threshold.
+        self._judged_by = judged_by
+
+    @property
+    def _criterion(self) -> Optional[_core.Criterion]:
+        return None if self._judged_by is None else make_criterion(*self._judged_by)
+
+    def __getstate__(self) -> Json:
+        return {"_native": self._native, "_judged_by": self._judged_by}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Answer):
+            return NotImplemented
+        return self.to_json() == other.to_json() and self._judged_by == other._judged_by
+
+    def __hash__(self) -> int:
+        return hash((self.verdict, self.layers))
 
     @staticmethod
-    def load(path: Union[str, os.PathLike[str]]) -> Answer:
+    @checked
+    def load(path: FilePath) -> Answer:
         """The answer in a file. Raises Error: NOT_FOUND, IO; INVALID_FILE for what is no answer."""
         return Answer(_core.Answer.read(os.fspath(path)))
 
     @staticmethod
+    @checked
     def from_json(text: str) -> Answer:
         """The answer in the text of a file. Raises Error(INVALID_FILE) for what is none."""
         return Answer(_core.Answer.from_json(text, "[answer]"))
 
-    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+    @checked
+    def save(self, path: FilePath) -> None:
         """Writes the answer as JSON, and int8 scales beside it (ANSWER.calibration.cache), unless they came from a file
         elsewhere. Raises Error(IO)."""
         native = self._native.moved_to(os.fspath(path))
@@ -261,6 +283,7 @@ class Answer:
             for time, used, raised in self._values.get("curve", [])
         ]
 
+    @checked
     def at(self, trial: Union[int, Trial, CurvePoint]) -> Answer:
         """The answer with the layers of a trial: for `convert`, `verify` and `Engine`. Its verdict says whether they
         passed. Raises Error(INVALID_ARGUMENT) for a number beyond the trials, and for a point that was not tried."""
@@ -271,9 +294,10 @@ class Answer:
                 "[answer] at: this point of the curve is predicted, and nobody tried its layers; try one with a trial",
             )
         count = len(self._values["trials"])
+        index = operator.index(index)
         if not -count <= index < count:
             raise Error(ErrorCode.INVALID_ARGUMENT, f"[answer] at: expected a trial below {count}, got {index}")
-        return Answer(self._native.with_trial(index % count), self._criterion)
+        return Answer(self._native.with_trial(index % count), self._judged_by)
 
     @property
     def nodes_to_exclude(self) -> list[str]:
@@ -306,13 +330,6 @@ class Answer:
         )
 
 
-def as_answer(answer: Union[Answer, str, os.PathLike[str]], what: str = "answer") -> Answer:
-    """An answer, or the one in a file. Raises as Answer.load; Error(INVALID_ARGUMENT) for anything else."""
-    if isinstance(answer, Answer):
-        return answer
-    if isinstance(answer, (str, os.PathLike)):
-        return Answer.load(answer)
-    raise Error(
-        ErrorCode.INVALID_ARGUMENT,
-        f"[{what}] expected an ulpscope.Answer or the path of one, got {type(answer).__name__}",
-    )
+def as_answer(answer: Union[Answer, FilePath]) -> Answer:
+    """An answer, or the one in a file. Raises as Answer.load."""
+    return answer if isinstance(answer, Answer) else Answer.load(answer)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Optional, Union
 
+from .arguments import FilePath, checked
 from .data import Arrays, Data, Source, each_sample
 from .native import _core, assign
 from .progress import Report, Watcher, watched
@@ -27,19 +28,22 @@ class Calibration(dict[str, float]):
     True
     """
 
+    @checked
     def __init__(self, scales: Mapping[str, float], algorithm: str, samples: int = 0) -> None:
         super().__init__(scales)
         self.algorithm = algorithm  #: As calibration caches say it: "EntropyCalibration2", "MinMaxCalibration", ...
         self.samples = samples  #: How many it was made from; 0: unknown.
         self.path: Optional[str] = None  #: The file that holds it.
 
-    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+    @checked
+    def save(self, path: FilePath) -> None:
         """Writes TensorRT's calibration cache. Raises Error(IO)."""
         _core.write_calibration_cache(os.fspath(path), self.algorithm, dict(self))
         self.path = os.fspath(path)
 
     @staticmethod
-    def load(path: Union[str, os.PathLike[str]]) -> Calibration:
+    @checked
+    def load(path: FilePath) -> Calibration:
         """Reads TensorRT's calibration cache. Raises Error: NOT_FOUND, IO, INVALID_FILE."""
         algorithm, scales = _core.read_calibration_cache(os.fspath(path))
         result = Calibration(scales, algorithm)
@@ -47,6 +51,7 @@ class Calibration(dict[str, float]):
         return result
 
 
+@checked
 def calibrate(
     model: Model,
     data: Data,
@@ -72,7 +77,7 @@ def calibrate(
     2.0
     """
     options = _core.ModelOptions()
-    assign(options, "calibrate", precisions=["int8"], threads=threads)
+    assign(options, precisions=["int8"], threads=threads)
     loaded = Source(model).load(options)
     with watched(progress) as report:
         return calibrate_samples(loaded, each_sample(data, loaded), method, quantile, report)
@@ -92,7 +97,7 @@ def calibrate_samples(
 
 
 def use_calibration(
-    model: _core.Model, calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str]]
+    model: _core.Model, calibration: Union[Calibration, Mapping[str, float], FilePath]
 ) -> Optional[str]:
     """Sets the scales of the model. Returns the file that they are in, if they are."""
     if isinstance(calibration, (str, os.PathLike)):

@@ -6,14 +6,15 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer, Judgement, as_answer
+from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, use_calibration
-from .criterion import Metric, PerOutput, make_criterion
+from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
@@ -51,25 +52,26 @@ class ConvertReport:
     answer: Optional[Answer]  #: That of the call, with the layers that `relax` raised.
 
 
+@checked
 def convert(
     model: Model,
-    answer: Optional[Union[Answer, str, os.PathLike[str]]] = None,
-    precision: Union[str, Sequence[str]] = "fp16",
-    keep: Union[str, Sequence[str]] = (),
+    answer: Optional[Union[Answer, FilePath]] = None,
+    precision: Names = "fp16",
+    keep: Names = (),
     io_types: Optional[Mapping[str, str]] = None,
     data: Optional[Data] = None,
     relax: bool = False,
     verify: bool = True,
     *,
-    out: Union[str, os.PathLike[str], None] = None,
-    lower: Union[str, Sequence[str]] = (),
+    out: Optional[FilePath] = None,
+    lower: Names = (),
     layer_precisions: Optional[Mapping[str, str]] = None,
-    calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str], None] = None,
+    calibration: Union[Calibration, Mapping[str, float], FilePath, None] = None,
     golden: Optional[Data] = None,
-    metric: Metric = "rel-l2",
+    metric: Metric = USUAL_METRIC,
     threshold: Optional[PerOutput] = None,
     fusion: str = "full",
-    target: Union[str, os.PathLike[str]] = "h200",
+    target: FilePath = "h200",
     bias_correction: bool = False,
     threads: int = 0,
     backend: str = "cpu",
@@ -110,8 +112,8 @@ def convert(
         options.cost_model = False
     else:
         options = _core.ModelOptions()
-        assign(options, "convert", precisions=names_of(precision, "precision"), fusion=fusion, target=os.fspath(target))
-    assign(options, "convert", threads=threads, backend=backend)
+        assign(options, precisions=names_of(precision, "precision"), fusion=fusion, target=os.fspath(target))
+    assign(options, threads=threads, backend=backend)
     loaded = source.load(options)
     samples = _samples(data, answer, loaded)
     choice = _core.ConvertOptions()
@@ -119,7 +121,7 @@ def convert(
     choice.keep, choice.lower = names_of(keep, "keep"), names_of(lower, "lower")
     choice.layer_precisions = [f"{name}:{type_}" for name, type_ in (layer_precisions or {}).items()]
     choice.set_io_types(dict(io_types or {}))
-    assign(choice, "convert", relax=relax, verify=verify, bias_correction=bias_correction)
+    assign(choice, relax=relax, verify=verify, bias_correction=bias_correction)
     criterion = make_criterion(metric, threshold) or (answer._criterion if answer is not None else None)
     if criterion is not None:
         choice.criterion = criterion
@@ -146,7 +148,7 @@ def _write(
     samples: list[Arrays],
     choice: _core.ConvertOptions,
     answer: Optional[Answer],
-    out: Union[str, os.PathLike[str], None],
+    out: Optional[FilePath],
 ) -> tuple[TypedModel, ConvertReport]:
     onnx: Any
     try:
@@ -195,5 +197,5 @@ def _report(made: dict[str, Any], answer: Optional[Answer]) -> ConvertReport:
         layer_precisions=made["layer_precisions"],
         postprocess_script=made["postprocess_script"],
         nodes_to_exclude=tuple(json.loads(made["exclusions"])["nodes_to_exclude"]),
-        answer=None if native is None else Answer(native, answer._criterion if answer is not None else None),
+        answer=None if native is None else Answer(native, answer._judged_by if answer is not None else None),
     )

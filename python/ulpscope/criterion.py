@@ -19,20 +19,16 @@ MetricFunction = Callable[
 #: A name ("rel-l2", "rel-max", "one-minus-cos", "kl", "psnr", "snr", "top-k", "iou"), a script "FILE.py:FUNC", which sees
 #: all samples at once (docs/metrics.md), or a function.
 Metric = Union[str, MetricFunction]
+USUAL_METRIC = "rel-l2"
 #: One number for all outputs, or numbers by name.
 PerOutput = Union[float, Mapping[str, float]]
 
 
-def _per_output(value: Optional[PerOutput], what: str) -> dict[str, float]:
+def _per_output(value: Optional[PerOutput]) -> dict[str, float]:
     if value is None:
         return {}
     given = value if isinstance(value, Mapping) else {"": value}
-    try:
-        return {name: float(each) for name, each in given.items()}
-    except (TypeError, ValueError):
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT, f"[criterion] {what}: expected a number, or numbers by output, got {value!r}"
-        ) from None
+    return {name: float(each) for name, each in given.items()}
 
 
 def _identity(function: MetricFunction) -> str:
@@ -52,9 +48,15 @@ def make_criterion(
     top_k: int = 1,
     iou_level: float = 0.5,
 ) -> Optional[_core.Criterion]:
-    """None where nothing says what is good enough. Raises Error(INVALID_ARGUMENT) for both kinds of tolerance."""
+    """None where nothing says what is good enough. Raises Error(INVALID_ARGUMENT) for both kinds of tolerance, and
+    for a metric without a threshold."""
     tolerances = rtol is not None or atol is not None
     if threshold is None and not tolerances:
+        if metric != USUAL_METRIC:
+            raise Error(
+                ErrorCode.INVALID_ARGUMENT,
+                "[criterion] expected a threshold beside the metric, got none; try threshold=1e-2, or none of both",
+            )
         return None
     criterion = _core.Criterion()
     if tolerances:
@@ -62,16 +64,14 @@ def make_criterion(
             raise Error(
                 ErrorCode.INVALID_ARGUMENT, "[criterion] expected a threshold for the metric, or rtol and atol, got both"
             )
-        criterion.set_tolerances(_per_output(rtol, "rtol"), _per_output(atol, "atol"))
+        criterion.set_tolerances(_per_output(rtol), _per_output(atol))
         return criterion
-    criterion.set_threshold(_per_output(threshold, "threshold"))
+    criterion.set_threshold(_per_output(threshold))
     criterion.top_k, criterion.iou_level = top_k, iou_level
     if callable(metric):
         name = getattr(metric, "__qualname__", type(metric).__name__)
         higher = bool(getattr(metric, "higher_is_better", False))
         criterion.set_function(metric, name, _identity(metric), higher)
-    elif not isinstance(metric, str):
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[criterion] metric: expected a name, a script or a function, got {metric!r}")
     elif ".py" in metric:
         criterion.metric_script = metric
     else:

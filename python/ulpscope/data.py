@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Optional, Protocol, Union, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .arguments import FilePath, Names, is_text, shown
 from .errors import Error, ErrorCode
 from .native import _core
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     import onnx
 
 #: A path, the bytes of a serialized model, or an onnx.ModelProto.
-Model = Union[str, "os.PathLike[str]", bytes, "onnx.ModelProto"]
+Model = Union[FilePath, bytes, "onnx.ModelProto"]
 
 #: Inputs (or outputs) of one inference, by name, in the shapes of the model.
 Sample = Mapping[str, ArrayLike]
@@ -33,7 +36,7 @@ class CalibrationDataReader(Protocol):
 
 #: Samples: dictionaries of arrays, one per inference (also a polygraphy DataLoader); one dictionary of stacked samples;
 #: a CalibrationDataReader; or a file: .npz, .npy, or the JSON of Polygraphy's --save-inputs.
-Data = Union[Iterable[Sample], Sample, CalibrationDataReader, str, "os.PathLike[str]"]
+Data = Union[Iterable[Sample], Sample, CalibrationDataReader, FilePath]
 
 _LARGEST_MESSAGE = 2**31 - 2**20  # Of protobuf, less some room.
 
@@ -49,18 +52,12 @@ class Source:
             self.bytes = model
         elif isinstance(model, (str, os.PathLike)):
             self.path = os.fspath(model)
-        elif hasattr(model, "SerializeToString"):
+        else:
             weights = sum(len(each.raw_data) for each in model.graph.initializer)
             if weights < _LARGEST_MESSAGE:
                 self.bytes = model.SerializeToString()
             else:
                 self._write(model)
-        else:
-            raise Error(
-                ErrorCode.INVALID_ARGUMENT,
-                f"[model] expected a path, bytes or an onnx.ModelProto, got {type(model).__name__}; "
-                "try ulpscope.from_torch for a module of torch",
-            )
 
     def _write(self, model: onnx.ModelProto) -> None:
         import onnx
@@ -86,19 +83,25 @@ def path_of(data: object) -> Optional[str]:
     return os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
 
 
-def names_of(value: Union[str, Sequence[str]], what: str) -> list[str]:
+def names_of(value: Names, what: str) -> list[str]:
     """One word, or several. Raises Error(INVALID_ARGUMENT) for what is none, under the name of the argument."""
-    names = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    names = [value] if isinstance(value, str) else list(value)
     for name in names:
-        if not isinstance(name, str):
-            raise Error(ErrorCode.INVALID_ARGUMENT, f"[{what}] expected a name, or several, got {name!r}")
+        if not is_text(name):
+            raise Error(ErrorCode.INVALID_ARGUMENT, f"[{what}] expected a name, or several, got {shown(name)}")
     return names
 
 
 def samples_of(data: Data, model: _core.Model, what: str = "data") -> list[Arrays]:
-    """All samples. Raises Error(INVALID_ARGUMENT) for what is none, and for a different number of samples per input;
-    Error(NOT_FOUND) and Error(INVALID_FILE) for files."""
-    return list(each_sample(data, model, what))
+    """All samples, one at least. Raises Error(INVALID_ARGUMENT) for what is none, and for a different number of samples
+    per input; Error(NOT_FOUND) and Error(INVALID_FILE) for files."""
+    return _some(each_sample(data, model, what), what)
+
+
+def _some(samples: Iterable[Arrays], what: str) -> list[Arrays]:
+    if not (result := list(samples)):
+        raise Error(ErrorCode.INVALID_ARGUMENT, f"[{what}] expected at least one sample, got none")
+    return result
 
 
 def outputs_of(golden: Data, model: _core.Model) -> list[Arrays]:
@@ -106,7 +109,7 @@ def outputs_of(golden: Data, model: _core.Model) -> list[Arrays]:
     path = path_of(golden)
     if path is not None and not path.endswith((".npz", ".npy")):
         return _core.load_outputs(path)
-    return list(_samples(golden, model.outputs(), "golden"))
+    return _some(_samples(golden, model.outputs(), "golden"), "golden")
 
 
 def each_sample(data: Data, model: _core.Model, what: str = "data") -> Iterator[Arrays]:
@@ -118,21 +121,14 @@ def _samples(data: Data, specs: list[_core.Spec], what: str) -> Iterator[Arrays]
     if (path := path_of(data)) is not None:
         yield from _from_file(path, specs, what)
     elif isinstance(data, Mapping):
-        yield from _unstacked({str(name): np.asarray(array) for name, array in data.items()}, specs, what)
+        yield from _unstacked(_numbers(data, what), specs, what)
     elif hasattr(data, "get_next"):
         while (sample := data.get_next()) is not None:
             yield _arrays(sample, what)
-    elif (hasattr(data, "__iter__") or hasattr(data, "__getitem__")) and not isinstance(data, (bytes, np.ndarray)):
+    else:
         _tell_inputs(data, specs)
         for sample in cast(Iterable[Sample], data):
             yield _arrays(sample, what)
-    else:
-        example = f"; try [{{{specs[0][0]!r}: array}}]" if specs else ""
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[{what}] expected dictionaries of arrays by name, a file, or a CalibrationDataReader, got "
-            f"{type(data).__name__}{example}",
-        )
 
 
 def _arrays(sample: object, what: str) -> Arrays:
@@ -141,7 +137,17 @@ def _arrays(sample: object, what: str) -> Arrays:
             ErrorCode.INVALID_ARGUMENT,
             f"[{what}] expected a dictionary of arrays by name per sample, got {type(sample).__name__}",
         )
-    return {str(name): np.asarray(array) for name, array in sample.items()}
+    return _numbers(sample, what)
+
+
+def _numbers(arrays: Mapping[Any, Any], what: str) -> Arrays:
+    result: Arrays = {}
+    for name, array in arrays.items():
+        try:
+            result[str(name)] = np.asarray(array)
+        except (TypeError, ValueError) as error:
+            raise Error(ErrorCode.INVALID_ARGUMENT, f"[{what}] '{name}': expected an array, got {shown(array)}: {error}") from error
+    return result
 
 
 def _tell_inputs(data: object, specs: list[_core.Spec]) -> None:
@@ -163,19 +169,20 @@ def _from_file(path: str, specs: list[_core.Spec], what: str) -> Iterator[Arrays
         return
     try:
         content = np.load(path)
+        arrays = content if isinstance(content, np.ndarray) else dict(content)
     except FileNotFoundError as error:
         raise Error(ErrorCode.NOT_FOUND, f"[{what}] '{path}': there is no such file") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise Error(ErrorCode.INVALID_FILE, f"[{what}] '{path}': {error}") from error
-    if isinstance(content, np.ndarray):
+    if isinstance(arrays, np.ndarray):
         if len(specs) != 1:
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
                 f"[{what}] '{path}': expected arrays for {', '.join(repr(spec[0]) for spec in specs)}, got one without a "
                 "name; try an .npz file",
             )
-        content = {specs[0][0]: content}
-    yield from _unstacked(dict(content), specs, f"{what}] '{path}'" if path else what)
+        arrays = {specs[0][0]: arrays}
+    yield from _unstacked(arrays, specs, f"{what}] '{path}'" if path else what)
 
 
 def _unstacked(arrays: Arrays, specs: list[_core.Spec], what: str) -> Iterator[Arrays]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Iterable, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from .arguments import FilePath, checked, shown
 from .data import Source
 from .errors import Error, ErrorCode
 from .native import _core, assign
@@ -34,6 +34,18 @@ class Layer(NamedTuple):
     nodes: List[str]  #: The ONNX nodes that it came from.
 
 
+def _array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
+    try:
+        if value is not None:
+            return np.asarray(value, dtype=spec.dtype)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise Error(
+        ErrorCode.INVALID_ARGUMENT,
+        f"[run] input '{spec.name}': expected an array of {spec.dtype.name}, or numbers, got {shown(value)}",
+    )
+
+
 class Engine:
     """A model that is ready to run.
 
@@ -58,11 +70,12 @@ class Engine:
     (1, 8)
     """
 
+    @checked
     def __init__(
         self,
         model: Model,
         *,
-        answer: Optional[Union[Answer, str, os.PathLike[str]]] = None,
+        answer: Optional[Union[Answer, FilePath]] = None,
         precision: Optional[str] = None,
         layer_precisions: Optional[Mapping[str, str]] = None,
         fusion: Optional[str] = None,
@@ -81,12 +94,12 @@ class Engine:
 
             answer = as_answer(answer)
             options = answer._native.model_options()
-            assign(options, "engine", threads=threads, backend=backend, memory_limit=memory_limit)
+            assign(options, threads=threads, backend=backend, memory_limit=memory_limit)
             self._engine = _core.Engine.from_answer(source.load(options), answer._native)
         else:
             given = _core.EngineOptions()
             assign(
-                given, "engine", precision=precision or "fp32", layer_precisions=dict(layer_precisions or {}), fusion=fusion or "full",
+                given, precision="fp32" if precision is None else precision, layer_precisions=dict(layer_precisions or {}), fusion="full" if fusion is None else fusion,
                 threads=threads, backend=backend, memory_limit=memory_limit,
             )  # fmt: skip
             if source.path is None:
@@ -117,21 +130,30 @@ class Engine:
         inputs: {name: array}, or arrays in the model's order. Arrays must have exactly the model's types; numbers and
         lists are converted. bfloat16 is that of ml_dtypes. Raises ulpscope.Error naming the input that does not fit.
         """
-        values = self._ordered(inputs) if isinstance(inputs, Mapping) else list(inputs)
+        values = self._ordered(inputs)
         typed = [
-            value if isinstance(value, (np.ndarray, np.generic)) else np.asarray(value, dtype=spec.dtype)
+            value if isinstance(value, (np.ndarray, np.generic)) else _array(value, spec)
             for value, spec in zip(values, self._inputs)
         ]
         results = self._engine.run(typed + values[len(typed) :])
         return {spec.name: array for spec, array in zip(self._outputs, results)}
 
+    @checked
     def device_microseconds(self, shapes: Sequence[Sequence[int]]) -> Optional[float]:
         """Microseconds of one run on the device for inputs of these shapes (in the model's order), which are there already:
         the least of several. None on the CPU, and where the CPU computes in between."""
         return self._engine.device_microseconds([list(shape) for shape in shapes])
 
-    def _ordered(self, inputs: Mapping[str, Any]) -> List[Any]:
+    def _ordered(self, inputs: Union[Mapping[str, Any], Sequence[Any]]) -> List[Any]:
         names = [spec.name for spec in self._inputs]
+        if not isinstance(inputs, Mapping):
+            if not isinstance(inputs, Iterable) or isinstance(inputs, (str, bytes, np.ndarray)):
+                example = ", ".join(f"{name!r}: array" for name in names)
+                raise Error(
+                    ErrorCode.INVALID_ARGUMENT,
+                    f"[run] inputs: expected arrays by name, or in the model's order, got {shown(inputs)}; try {{{example}}}",
+                )
+            return list(inputs)
         if set(names) != set(inputs):
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,

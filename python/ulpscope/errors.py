@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 
 class ErrorCode(enum.Enum):
@@ -24,6 +25,9 @@ class Error(RuntimeError):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, *self.args)
 
 
 class InternalError(AssertionError):

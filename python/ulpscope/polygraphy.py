@@ -22,6 +22,7 @@ except ImportError as error:
         ErrorCode.NOT_FOUND, "[polygraphy] the package polygraphy is not installed; try pip install polygraphy"
     ) from error
 
+from .arguments import checked
 from .engine import Engine
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class UlpscopeRunner(BaseRunner):  # type: ignore[misc]
     True
     """
 
+    is_active = False  # Where __init__ refuses, and BaseRunner.__del__ asks.
+
+    @checked
     def __init__(self, model: Model, name: Optional[str] = None, **options: Any) -> None:
         super().__init__(name=name, prefix="ulpscope-runner")
         self._model, self._options = model, options

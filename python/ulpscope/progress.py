@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Optional, Union
 
-from .errors import Error, ErrorCode
-
 
 class Progress(NamedTuple):
     """What a progress callable is told, in the thread of the call, several times a second."""
@@ -55,11 +53,6 @@ def watched(progress: Watcher) -> Iterator[Report]:
 
         yield tell
         return
-    if progress is not None and not isinstance(progress, bool):
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            f"[progress] expected a callable of ulpscope.Progress, None (a bar) or False, got {type(progress).__name__}",
-        )
     bar = None if progress is False else _make_bar()
     if bar is None:
         yield None

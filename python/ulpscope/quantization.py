@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Optional, Union
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Optional
 
+from .arguments import FilePath, Names, checked, is_text, shown
 from .calibration import Calibration, calibrate
 from .converting import ConvertReport, convert
-from .data import Data, Source, samples_of
+from .data import Data, Source, names_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core
 
@@ -19,21 +20,22 @@ if TYPE_CHECKING:
 _HIGHER = {"fp32": "float32", "float32": "float32", "fp16": "float16", "float16": "float16", "bf16": "bfloat16", "bfloat16": "bfloat16"}  # fmt: skip
 
 
+@checked
 def quantize(
     onnx_path: Optional[Model] = None,
-    quantize_mode: str = "int8",
+    quantize_mode: Literal["int8"] = "int8",
     calibration_data: Optional[Data] = None,
     calibration_method: Optional[str] = None,
-    calibration_cache_path: Union[str, os.PathLike[str], None] = None,
-    op_types_to_quantize: Optional[Sequence[str]] = None,
-    op_types_to_exclude: Optional[Sequence[str]] = None,
-    nodes_to_quantize: Optional[Sequence[str]] = None,
-    nodes_to_exclude: Optional[Sequence[str]] = None,
-    output_path: Union[str, os.PathLike[str], None] = None,
+    calibration_cache_path: Optional[FilePath] = None,
+    op_types_to_quantize: Optional[Names] = None,
+    op_types_to_exclude: Optional[Names] = None,
+    nodes_to_quantize: Optional[Names] = None,
+    nodes_to_exclude: Optional[Names] = None,
+    output_path: Optional[FilePath] = None,
     high_precision_dtype: str = "fp32",
     *,
     model_input: Optional[Model] = None,
-    model_output: Union[str, os.PathLike[str], None] = None,
+    model_output: Optional[FilePath] = None,
     calibration_data_reader: Optional[Data] = None,
     calibrate_method: Any = None,
     verify: bool = True,
@@ -70,19 +72,23 @@ def quantize(
     method = _one_of("calibration_method", calibration_method, "calibrate_method", calibrate_method)
     out = _one_of("output_path", output_path, "model_output", model_output)
     if quantize_mode != "int8":
-        got = repr(quantize_mode) if isinstance(quantize_mode, str) else type(quantize_mode).__name__
-        hint = "" if isinstance(quantize_mode, str) else "; try calibration_data=... for samples"
-        raise Error(ErrorCode.UNSUPPORTED, f"[quantize] quantize_mode: expected 'int8', got {got}{hint}")
+        raise Error(ErrorCode.UNSUPPORTED, f"[quantize] quantize_mode: expected 'int8', got {quantize_mode!r}")
     higher = _HIGHER.get(high_precision_dtype)
     if higher is None:
         raise Error(
             ErrorCode.INVALID_ARGUMENT,
-            f"[quantize] high_precision_dtype: expected fp32, fp16 or bf16, got '{high_precision_dtype}'",
+            f"[quantize] high_precision_dtype: expected fp32, fp16 or bf16, got {high_precision_dtype!r}",
         )
     samples = None if data is None else _list_of(data, model)
-    calibration = _calibration(model, samples, getattr(method, "name", method) or "entropy", calibration_cache_path, threads)
-    chosen = [*(op_types_to_quantize or ()), *(nodes_to_quantize or ())]
-    excluded = [*(op_types_to_exclude or ()), *(nodes_to_exclude or ())]
+    name = "entropy" if method is None else getattr(method, "name", method)
+    if not is_text(name):
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT,
+            f"[quantize] calibration_method, calibrate_method: expected the name of a calibrator, got {shown(method)}",
+        )
+    calibration = _calibration(model, samples, name, calibration_cache_path, threads)
+    chosen = _names(op_types_to_quantize=op_types_to_quantize, nodes_to_quantize=nodes_to_quantize)
+    excluded = _names(op_types_to_exclude=op_types_to_exclude, nodes_to_exclude=nodes_to_exclude)
     narrow = {"float16": "fp16", "bfloat16": "bf16"}.get(higher)
     options: dict[str, Any] = {"precision": ["int8"] + ([narrow] if narrow else [])}
     if narrow is None:
@@ -103,6 +109,10 @@ def quantize(
 _CHECKED = 4
 
 
+def _names(**given: Optional[Names]) -> list[str]:
+    return [name for what, names in given.items() if names is not None for name in names_of(names, what)]
+
+
 def _one_of(name: str, value: Any, other_name: str, other: Any) -> Any:
     if value is not None and other is not None:
         raise Error(ErrorCode.INVALID_ARGUMENT, f"[quantize] {name} and {other_name} mean the same; expected one of them")
@@ -114,7 +124,7 @@ def _list_of(data: Data, model: Model) -> list[Mapping[str, Any]]:
 
 
 def _calibration(
-    model: Model, samples: Any, method: str, cache: Union[str, os.PathLike[str], None], threads: int
+    model: Model, samples: Any, method: str, cache: Optional[FilePath], threads: int
 ) -> Optional[Calibration]:
     if cache is not None and os.path.exists(cache):
         return Calibration.load(cache)

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Union
 
 from .answer import Answer, as_answer
+from .arguments import FilePath, checked
+from .errors import Error, ErrorCode
 
 if TYPE_CHECKING:
     import onnx
 
 
+@checked
 def report(
-    answer: Union[Answer, str, os.PathLike[str]],
-    out: Union[str, os.PathLike[str]] = "report.html",
-    typed: Union[str, os.PathLike[str], onnx.ModelProto, None] = None,
-    compare: Optional[Union[Answer, str, os.PathLike[str]]] = None,
+    answer: Union[Answer, FilePath],
+    out: FilePath = "report.html",
+    typed: Union[FilePath, onnx.ModelProto, None] = None,
+    compare: Optional[Union[Answer, FilePath]] = None,
 ) -> Path:
     """Writes one HTML file that needs no network: the verdict, the network, every layer and why it is kept, the trials;
     as `ulpscope report`. Returns its path.
@@ -25,7 +28,7 @@ def report(
     answer: of ulpscope.search, or its file. typed: the model that ulpscope.convert made of the answer: the page lists its casts. compare: another answer, to be
     held against this one.
 
-    Raises Error(INVALID_ARGUMENT) for a typed model of another answer; OSError where `out` cannot be written.
+    Raises Error: INVALID_ARGUMENT for a typed model of another answer; IO where `out` cannot be written.
 
     >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2)
     >>> ulpscope.report(answer, "answer.html").stat().st_size > 10_000
@@ -41,5 +44,8 @@ def report(
             typed = file
         other = as_answer(compare)._native if compare is not None else None
         page = as_answer(answer)._native.report(path, os.fspath(typed) if typed is not None else "", other)
-    path.write_text(page, encoding="utf-8")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise Error(ErrorCode.IO, f"[report] out: cannot write '{path}': {error.strerror}") from error
     return path

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer
+from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, use_calibration
-from .criterion import Metric, PerOutput, make_criterion
+from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, path_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
@@ -18,7 +19,6 @@ from .progress import Report, Watcher, watched
 if TYPE_CHECKING:
     from .data import Model
 
-_USUAL_METRIC = "rel-l2"
 _ORDER = ("int8", "fp8", "bf16", "fp16", "tf32", "fp32")
 _LONG_NAMES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 _IN_FILE_NAMES = ("tf32", "fp16", "bf16", "fp8", "int8")
@@ -31,24 +31,28 @@ class SearchInterrupted(KeyboardInterrupt):
         super().__init__("the search was interrupted; the best answer so far is the attribute `answer`")
         self.answer = answer
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.answer,)
 
+
+@checked
 def search(
     model: Model,
     data: Data,
-    precisions: Union[str, Sequence[str]] = ("fp16",),
-    fallback: Union[str, Sequence[str]] = ("float32",),
+    precisions: Names = ("fp16",),
+    fallback: Names = ("float32",),
     hold_out: Union[Data, bool, None] = None,
     golden: Optional[Data] = None,
-    metric: Metric = _USUAL_METRIC,
+    metric: Metric = USUAL_METRIC,
     threshold: Optional[PerOutput] = None,
     margin: Optional[float] = None,
     objective: str = "fastest",
-    keep: Union[str, Sequence[str]] = (),
-    lower: Union[str, Sequence[str]] = (),
-    calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str], None] = None,
-    target: Union[str, os.PathLike[str]] = "h200",
+    keep: Names = (),
+    lower: Names = (),
+    calibration: Union[Calibration, Mapping[str, float], FilePath, None] = None,
+    target: FilePath = "h200",
     time_limit: Optional[float] = None,
-    journal: Union[str, os.PathLike[str], None] = None,
+    journal: Optional[FilePath] = None,
     progress: Watcher = None,
     threads: int = 0,
     *,
@@ -106,18 +110,13 @@ def search(
     """
     begin = time.monotonic()
     criterion = make_criterion(metric, threshold, rtol, atol)
-    if criterion is None and metric != _USUAL_METRIC:
-        raise Error(
-            ErrorCode.INVALID_ARGUMENT,
-            "[search] expected a threshold beside the metric, got none; try threshold=1e-2, or none of both",
-        )
     ladder = sorted({_LONG_NAMES.get(each, each) for each in names_of(fallback, "fallback")}, key=_rank)
     wanted = names_of(precisions, "precisions")
     wanted += [rung for rung in ladder if rung in ("fp16", "bf16") and rung not in wanted]
     source = Source(model)
     options = _core.ModelOptions()
     assign(
-        options, "search", precisions=wanted, target=os.fspath(target), fusion=fusion, threads=threads, backend=backend,
+        options, precisions=wanted, target=os.fspath(target), fusion=fusion, threads=threads, backend=backend,
         layer_precisions=dict(layer_precisions or {}),
     )  # fmt: skip
     loaded = source.load(options)
@@ -128,7 +127,7 @@ def search(
     strategy.set_ladder(ladder)
     strategy.set_objective("smallest" if shrink and objective == "fastest" else objective)
     assign(
-        strategy, "search", margin=_checked_margin(margin), keep=names_of(keep, "keep"), lower=names_of(lower, "lower"),
+        strategy, margin=_checked_margin(margin), keep=names_of(keep, "keep"), lower=names_of(lower, "lower"),
         shrink=shrink, repair=repair, max_trials=max_trials, memory_limit=memory_limit, time_limit=time_limit or 0,
         ray=ray, ray_workers=ray_workers,
     )  # fmt: skip
@@ -153,7 +152,7 @@ def search(
             raise SearchInterrupted(None) from None
     native.inputs = [path] if (path := path_of(data)) is not None else []
     native.golden = path_of(golden) or ""
-    answer = Answer(native, criterion if callable(metric) else None)
+    answer = Answer(native, (metric, threshold) if callable(metric) and threshold is not None else None)
     if interrupted:
         raise SearchInterrupted(answer)
     return answer
@@ -166,7 +165,7 @@ def _rank(precision: str) -> int:
 def _checked_margin(margin: Optional[float]) -> float:
     if margin is None:
         return 0
-    if not (isinstance(margin, (int, float)) and 0 < margin <= 1):
+    if not 0 < margin <= 1:
         raise Error(ErrorCode.INVALID_ARGUMENT, f"[search] margin: expected above 0 and at most 1, got {margin!r}")
     return margin
 
@@ -180,7 +179,7 @@ def _default_path(model: str, precisions: Sequence[str]) -> str:
 def _add_scales(
     model: _core.Model,
     precisions: Sequence[str],
-    calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str], None],
+    calibration: Union[Calibration, Mapping[str, float], FilePath, None],
     samples: list[Arrays],
     report: Report,
 ) -> Optional[str]:

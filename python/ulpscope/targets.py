@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Optional, Union
 
+from .arguments import FilePath, Names, checked
 from .calibration import Calibration, calibrate_samples, use_calibration
-from .data import Data, Source, each_sample, names_of
+from .data import Data, Source, names_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
 from .progress import Watcher, watched
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
     from .data import Model
 
 
+@checked
 def measure_target(
-    path: Union[str, os.PathLike[str]],
+    path: FilePath,
     model: Optional[Model] = None,
     data: Optional[Data] = None,
-    precisions: Union[str, Sequence[str]] = ("fp16",),
+    precisions: Names = ("fp16",),
     *,
     fusion: str = "full",
-    calibration: Union[Calibration, Mapping[str, float], str, os.PathLike[str], None] = None,
+    calibration: Union[Calibration, Mapping[str, float], FilePath, None] = None,
     backend: str = "cpu",
     threads: int = 0,
     progress: Watcher = None,
@@ -54,11 +56,9 @@ def measure_target(
             return file
         wanted = names_of(precisions, "precisions")
         options = _core.ModelOptions()
-        assign(options, "target", precisions=wanted, fusion=fusion, backend=backend, threads=threads)
+        assign(options, precisions=wanted, fusion=fusion, backend=backend, threads=threads)
         loaded = Source(model).load(options)
-        samples = list(each_sample(data, loaded))
-        if not samples:
-            raise Error(ErrorCode.INVALID_ARGUMENT, "[data] expected inputs of at least one sample, got none")
+        samples = samples_of(data, loaded)
         if "int8" in wanted and calibration is not None:
             use_calibration(loaded, calibration)
         elif "int8" in wanted and not loaded.brings_scales():

@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
+from .arguments import checked, shown
 from .errors import Error, ErrorCode
 
 if TYPE_CHECKING:
     import onnx
 
 
+@checked
 def from_torch(
     module: Any,
     args: Any,
@@ -32,8 +34,8 @@ def from_torch(
     export:  further arguments of torch.onnx.export, such as dynamic_shapes, dynamic_axes or dynamo. Without `dynamo`, the
              exporter of torch.export is taken where its package onnxscript is installed, else the one of TorchScript.
 
-    Weights stay in the model up to 2 GB, and external beyond. Raises Error(NOT_FOUND) without torch or onnx; what the
-    export itself raises comes out as it is.
+    Weights stay in the model up to 2 GB, and external beyond. Raises Error: NOT_FOUND without torch or onnx,
+    INVALID_ARGUMENT for what is no module, SCRIPT where the export fails (`__cause__` is what it raised).
 
     >>> model = ulpscope.from_torch(torch.nn.Linear(4, 2), torch.zeros(1, 4), input_names=["x"], output_names=["y"])
     >>> [each.name for each in model.graph.input]
@@ -47,6 +49,10 @@ def from_torch(
         import onnx
     except ImportError as error:
         raise _missing("onnx", "onnx") from error
+    if not isinstance(module, torch.nn.Module):
+        raise Error(
+            ErrorCode.INVALID_ARGUMENT, f"[from_torch] module: expected a torch.nn.Module, got {shown(module)}"
+        )
     options: dict[str, Any] = {
         "kwargs": dict(kwargs) if kwargs else None,
         "input_names": list(input_names) if input_names is not None else None,
@@ -61,7 +67,12 @@ def from_torch(
     try:
         with tempfile.TemporaryDirectory(prefix="ulpscope-") as folder:
             path = os.path.join(folder, "model.onnx")
-            torch.onnx.export(module, args if isinstance(args, tuple) else (args,), path, **options)
+            try:
+                torch.onnx.export(module, args if isinstance(args, tuple) else (args,), path, **options)
+            except Exception as error:
+                raise Error(
+                    ErrorCode.SCRIPT, f"[from_torch] torch.onnx.export raised {type(error).__name__}: {error}"
+                ) from error
             return onnx.load(path)
     finally:
         module.train(was_training)

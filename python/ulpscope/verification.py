@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .answer import Answer, Judgement, OutputError, as_answer
-from .criterion import Metric, PerOutput, make_criterion
+from .arguments import FilePath, checked
+from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, outputs_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
@@ -32,14 +33,15 @@ class Check:
     samples: int
 
 
+@checked
 def verify(
     model: Model,
-    answer: Union[Answer, str, os.PathLike[str]],
+    answer: Union[Answer, FilePath],
     data: Data,
     runner: str = "ulpscope",
     *,
     golden: Optional[Data] = None,
-    metric: Metric = "rel-l2",
+    metric: Metric = USUAL_METRIC,
     threshold: Optional[PerOutput] = None,
     rtol: Optional[PerOutput] = None,
     atol: Optional[PerOutput] = None,
@@ -65,14 +67,12 @@ def verify(
     (True, True, ['y'])
     """
     if runner not in _RUNNERS:
-        raise Error(ErrorCode.INVALID_ARGUMENT, f"[verify] runner: expected {', '.join(_RUNNERS)}, got '{runner}'")
+        raise Error(ErrorCode.INVALID_ARGUMENT, f"[verify] runner: expected {', '.join(_RUNNERS)}, got {runner!r}")
     answer = as_answer(answer)
     options = answer._native.model_options()
-    assign(options, "verify", threads=threads)
+    assign(options, threads=threads)
     loaded = Source(model).load(options)
     samples = samples_of(data, loaded)
-    if not samples:
-        raise Error(ErrorCode.INVALID_ARGUMENT, "[verify] data: expected at least one sample, got none")
     exact = [] if golden is None else outputs_of(golden, loaded)
     criterion = make_criterion(metric, threshold, rtol, atol) or answer._criterion
     predicted = Judgement.from_dict(_core.verify(loaded, answer._native, samples, criterion, exact, []))

@@ -18,7 +18,7 @@ namespace {
 
 std::string command_of(const std::vector<std::string>& words) {
   std::string line = "ulpscope";
-  for (const std::string& word : words) line += " " + shell_word(word);
+  for (const std::string& word : words) line.append(" ").append(shell_word(word));
   return line;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "api/loaded_model.h"
@@ -165,7 +166,14 @@ void check_golden_shapes(const SearchData& data, const Criterion& criterion, boo
     check_golden(data.held_out_golden, expected, criterion, infinities_equal, std::ssize(data.held_out));
 }
 
-void check_numbers(const SearchStrategy& options) {
+void check_options(const SearchStrategy& options) {
+  constexpr std::array kRungs{Precision::kFP32, Precision::kTF32, Precision::kFP16, Precision::kBF16};
+  const auto is_rung = [&](Precision each) { return std::ranges::find(kRungs, each) != kRungs.end(); };
+  if (options.ladder.empty() || !std::ranges::all_of(options.ladder, is_rung))
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("[search] fallback: expected one or more of fp32, tf32, fp16 and bf16, got {}; try fp32",
+                    options.ladder.empty() ? "none" : name_of(*std::ranges::find_if_not(options.ladder, is_rung))));
   const auto refuse = [](const char* name, const char* expected, double got) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[search] {}: expected {}, got {}", name, expected, got));
   };
@@ -178,7 +186,7 @@ void check_numbers(const SearchStrategy& options) {
 
 Prepared prepare(const Model& model, std::span<const TensorsByName> samples, const SearchOptions& options) {
   LoadedModel& loaded = model.loaded();
-  check_numbers(options);
+  check_options(options);
   set_num_threads(loaded.build.threads);
   Prepared result;
   static_cast<SearchStrategy&>(result.task) = options;

@@ -59,7 +59,7 @@ bool PreparedConstants::file_holds(TensorId id, Rounding rounding) const {
   if (info.producer == kNone) return false;
   const Layer& maker = layer(info.producer);
   const bool moves = maker.op->kind == OpKind::kMovement && maker.op->precision == PrecisionRule::kMovement;
-  if (!moves || maker.attributes.has("reduction")) return false;
+  if (!moves || depends_on_elements(maker)) return false;
   return std::ranges::all_of(present(maker.inputs), [&](TensorId input) {
     return !is_floating(spec_.type(input)) || (spec_.type(input) == spec_.type(id) && file_holds(input, rounding));
   });

@@ -166,7 +166,8 @@ bool out_of_range(const Tensor& tensor, DataType type) {
   return std::ranges::any_of(all, [=](double value) { return value < low || value > high; });
 }
 
-Tensor adapt(const Tensor& tensor, const InputBinding& binding) {
+Tensor adapt(const NamedTensor& given, const InputBinding& binding) {
+  const Tensor& tensor = given.tensor;
   Tensor result = tensor;
   if (result.type() != binding.type) {
     log_once(LogLevel::kWarning, "Input tensor: " + binding.name + " | Buffer dtype (" +
@@ -187,9 +188,12 @@ Tensor adapt(const Tensor& tensor, const InputBinding& binding) {
           ErrorCode::kInvalidArgument,
           fmt::format("[inputs] Input tensor: {} | Cannot reuse input data due to mismatch in shape or data "
                       "type. Note: Provided input: [dtype={}, shape={}], Requested input: [dtype={}, shape={}]; "
-                      "the first cannot be permuted or reshaped to the second",
+                      "the first cannot be permuted or reshaped to the second{}",
                       binding.name, name_of(tensor.type()), to_string(tensor.shape()), name_of(binding.type),
-                      to_string(binding.shape)));
+                      to_string(binding.shape),
+                      given.name == binding.name
+                          ? ""
+                          : fmt::format("; it was provided as '{}': try the name '{}'", given.name, binding.name)));
     }
   }
   return result;
@@ -262,7 +266,7 @@ TensorMap adapt_inputs(const TensorMap& loaded, const std::vector<InputBinding>&
     if (names[*found] != binding.name)
       log_once(LogLevel::kWarning, "Input tensor: " + binding.name + " | Buffer name (" + names[*found] +
                                        ") does not match expected input name (" + binding.name + ").");
-    result.push_back({binding.name, adapt(loaded[*found].tensor, binding)});
+    result.push_back({binding.name, adapt(loaded[*found], binding)});
   }
   return result;
 }

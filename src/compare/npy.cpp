@@ -1,5 +1,7 @@
 #include "compare/npy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
@@ -34,9 +36,9 @@ constexpr std::pair<std::string_view, DataType> kTypes[] = {
 
 std::string descriptor(DataType type) {
   for (const auto& [code, known] : kTypes)
-    if (known == type) return (size_of(type) == 1 ? "|" : "<") + std::string(code);
-  throw Error(ErrorCode::kUnsupported, "[save] array: NumPy has no type " + std::string(name_of(type)) +
-                                           "; try float32 as the type of this tensor");
+    if (known == type) return fmt::format("{}{}", size_of(type) == 1 ? '|' : '<', code);
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("[save] array: NumPy has no type {}; try float32 as the type of this tensor", name_of(type)));
 }
 
 struct Header {

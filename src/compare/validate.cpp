@@ -1,6 +1,7 @@
 #include "compare/validate.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "compare/results.h"
@@ -24,7 +25,7 @@ NonFinitePositions find_non_finite(const Tensor& tensor) {
   const Tensor data = widen(tensor);
   const auto note = [](std::string& positions, std::int64_t index, std::int64_t seen) {
     if (seen > kShownPositions) return;
-    positions += seen == kShownPositions ? " ..." : (positions.empty() ? "" : " ") + std::to_string(index);
+    positions += seen == kShownPositions ? " ..." : fmt::format("{}{}", positions.empty() ? "" : " ", index);
   };
   visit_type(data.type(), [&]<typename T>(std::type_identity<T>) {
     if constexpr (std::is_floating_point_v<T>) {
@@ -46,15 +47,10 @@ NonFinitePositions find_non_finite(const Tensor& tensor) {
 
 std::string python_bool(bool value) { return value ? "True" : "False"; }
 
-std::string padded(std::string name) {
-  name.resize(std::max<std::size_t>(35, name.size()), ' ');
-  return name;
-}
-
 bool validate_output(const std::string& runner, const NamedTensor& output, const NonFinitePositions& found,
                      const ValidateOptions& options) {
-  log_info(padded(runner) + " | Validating output: " + output.name + " (check_inf=" + python_bool(options.check_inf) +
-           ", check_nan=" + python_bool(options.check_nan) + ")");
+  log_info(fmt::format("{:35} | Validating output: {} (check_inf={}, check_nan={})", runner, output.name,
+                       python_bool(options.check_inf), python_bool(options.check_nan)));
   const LogIndent indent;
   log_statistics(output.tensor, false, "");
   bool valid = true;

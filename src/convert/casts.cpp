@@ -15,13 +15,6 @@ namespace {
 
 constexpr std::int64_t kMostFoldedElements = std::int64_t{1} << 20;
 
-/// Moves elements, but looks at them or computes with them.
-bool depends_on_elements(const Layer& layer) {
-  if (layer.op->name == "TopK" || layer.op->name == "Unique") return true;
-  const auto reduction = layer.attributes.all().find("reduction");
-  return reduction != layer.attributes.all().end() && layer.attributes.text("reduction", "none") != "none";
-}
-
 class Placer {
  public:
   /// `bound`: true if it takes the assignment's type although it could have another one.

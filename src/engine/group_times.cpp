@@ -26,11 +26,6 @@ struct AttributeText {
   std::string operator()(const Subgraph&) const { return ""; }
 };
 
-bool has_graph(const Layer& layer) {
-  return std::ranges::any_of(layer.attributes.all(),
-                             [](const auto& each) { return std::holds_alternative<Subgraph>(each.second); });
-}
-
 class KernelText {
  public:
   KernelText(const Specialization& spec, const Group& group) : spec_(spec), group_(group) {}
@@ -39,7 +34,7 @@ class KernelText {
     std::string result;
     for (const LayerId id : group_.layers) {
       const Layer& layer = spec_.network->layer(id);
-      if (has_graph(layer)) return "";
+      if (!layer.attributes.graphs().empty()) return "";
       result += fmt::format("{}{}{}", result.empty() ? "" : "; ", layer.op->name, attributes_of(layer));
       std::vector<std::string> inputs;
       for (const TensorId input : layer.inputs) inputs.push_back(input_text(input));

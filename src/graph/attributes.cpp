@@ -71,6 +71,13 @@ Tensor Attributes::required_tensor(std::string_view name) const {
   return *value;
 }
 
+std::vector<const Subgraph*> Attributes::graphs() const {
+  std::vector<const Subgraph*> result;
+  for (const auto& [name, value] : values_)
+    if (const auto* graph = std::get_if<Subgraph>(&value)) result.push_back(graph);
+  return result;
+}
+
 const Subgraph& Attributes::required_graph(std::string_view name) const {
   const auto* value = find<Subgraph>(name);
   if (value == nullptr) throw_missing(name);

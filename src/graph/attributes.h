@@ -31,6 +31,8 @@ class Attributes {
   void set(std::string name, Attribute value) { values_.insert_or_assign(std::move(name), std::move(value)); }
   bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
   const std::map<std::string, Attribute, std::less<>>& all() const noexcept { return values_; }
+  /// The bodies of control flow, by the names of their attributes.
+  std::vector<const Subgraph*> graphs() const;
 
   /// The value, or the default when the attribute is absent. An attribute of another kind is an Error(kInvalidFile).
   std::int64_t integer(std::string_view name, std::int64_t default_value) const;

@@ -49,8 +49,7 @@ void check_storage_types(const Layer& layer, const Values& values) {
   const auto refused = std::ranges::find_if(values, [](const auto& value) { return is_storage_only(value.type); });
   if (refused == values.end() || op.storage_types == StorageTypes::kTaken) return;
   const bool moves = op.kind == OpKind::kMovement || op.kind == OpKind::kConstant || op.kind == OpKind::kControl;
-  if (moves && op.storage_types == StorageTypes::kByKind && layer.attributes.text("reduction", "none") == "none")
-    return;
+  if (moves && op.storage_types == StorageTypes::kByKind && !depends_on_elements(layer)) return;
   throw Error(
       ErrorCode::kUnsupported,
       fmt::format("has no kernel for elements of type {}; try a Cast or a DequantizeLinear to float32 before it",
@@ -256,11 +255,10 @@ void infer_types(Network& network) {
     if (info.value) info.type = info.value.type();
   for (const Layer& layer : network.layers) {
     if (layer.op->kind == OpKind::kConstant) continue;
-    for (const auto& [name, attribute] : layer.attributes.all())
-      if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
-        set_input_types(network, layer, *graph);
-        infer_types(*graph->network);
-      }
+    for (const Subgraph* graph : layer.attributes.graphs()) {
+      set_input_types(network, layer, *graph);
+      infer_types(*graph->network);
+    }
     std::vector<InferContext::Input> inputs(layer.inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (layer.inputs[i] != kNone) inputs[i] = {true, network.tensor(layer.inputs[i]).type, nullptr, nullptr, true};
@@ -278,11 +276,10 @@ void infer_types(Network& network) {
 
 void check_types(const Network& network) {
   for (const Layer& layer : network.layers) {
-    for (const auto& [name, attribute] : layer.attributes.all())
-      if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
-        check_body_types(network, layer, *graph);
-        check_types(*graph->network);
-      }
+    for (const Subgraph* graph : layer.attributes.graphs()) {
+      check_body_types(network, layer, *graph);
+      check_types(*graph->network);
+    }
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       if (layer.inputs[i] == kNone) continue;
       const TensorInfo& info = network.tensor(layer.inputs[i]);

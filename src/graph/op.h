@@ -85,6 +85,8 @@ struct OpDef {
   bool moves_values = false;
   /// Moreover, output 0 has all of them in the same order: only the shape differs.
   bool views = false;
+  /// Which elements it moves depends on what they are.
+  bool compares = false;
   /// Output 0 holds the values of input 0 in another type.
   bool casts = false;
   /// Output 0 repeats one value in a shape that is an input.
@@ -135,6 +137,9 @@ class OpRegistry {
   }
   virtual std::span<const OpDef> all() const = 0;
 };
+
+/// Whether a layer that moves elements looks at them, or combines them (`reduction`), too.
+bool depends_on_elements(const Layer& layer);
 
 /// Where a layer is, for Error.
 ErrorPlace place_of(std::string_view stage, const Layer& layer);

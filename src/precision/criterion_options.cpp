@@ -41,6 +41,12 @@ void override_values(PerName<T>& values, const PerName<T>& given) {
   for (const auto& [name, value] : given.entries()) values.set(name, value);
 }
 
+/// A threshold alone is of rel-l2.
+std::string metric_of(const CriterionOptions& options) {
+  const bool alone = options.metric.empty() && options.metric_script.empty() && !options.metric_function;
+  return alone && !options.threshold.empty() ? "rel-l2" : options.metric;
+}
+
 }  // namespace
 
 std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, ScriptHost& host,
@@ -49,7 +55,8 @@ std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, Scrip
     check_output_names(options.threshold, outputs, "threshold");
     return make_function_criterion(*options.metric_function, options.threshold);
   }
-  if (options.metric.empty() && options.metric_script.empty()) {
+  const std::string metric = metric_of(options);
+  if (metric.empty() && options.metric_script.empty()) {
     CompareOptions tolerances;
     override_values(tolerances.atol, options.atol);
     override_values(tolerances.rtol, options.rtol);
@@ -62,15 +69,18 @@ std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, Scrip
     check_output_names(tolerances.error_quantile, outputs, "--error-quantile");
     return make_tolerance_criterion(tolerances);
   }
-  if (!options.metric.empty() && !options.metric_script.empty())
+  if (!metric.empty() && !options.metric_script.empty())
     throw Error(ErrorCode::kInvalidArgument, "[criterion] expected a metric or a metric script, got both");
+  if (!options.atol.empty() || !options.rtol.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "[criterion] expected a threshold for the metric, or rtol and atol, got both");
   check_output_names(options.threshold, outputs, "--threshold");
   if (!options.metric_script.empty())
     return make_script_criterion(host, ScriptName::parse(options.metric_script, "metric"), options.threshold);
-  const auto kind = metric_from_name(options.metric);
+  const auto kind = metric_from_name(metric);
   if (!kind)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[criterion] metric: expected one of {}, got '{}'",
-                                                         fmt::join(metric_names(), ", "), options.metric));
+                                                         fmt::join(metric_names(), ", "), metric));
   MetricParameters parameters;
   parameters.k = options.top_k;
   parameters.iou_level = options.iou_level;
@@ -78,6 +88,7 @@ std::unique_ptr<Criterion> make_criterion(const CriterionOptions& options, Scrip
 }
 
 CriterionOptions with_usual_tolerance(CriterionOptions options, const BuildOptions& build) {
+  options.metric = metric_of(options);
   if (!options.metric.empty() || !options.metric_script.empty() || options.metric_function) return options;
   if (!options.atol.empty() || !options.rtol.empty()) return options;
   const auto alone = [](bool given, const char* option, const char* beside) {
@@ -85,7 +96,6 @@ CriterionOptions with_usual_tolerance(CriterionOptions options, const BuildOptio
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[criterion] {}: expected {} beside it, got none", option, beside));
   };
-  alone(!options.threshold.empty(), "threshold", "a metric");
   alone(!options.error_stat.empty(), "--check-error-stat", "--atol or --rtol");
   alone(!options.error_quantile.empty(), "--error-quantile", "--atol or --rtol");
   const auto [type, threshold] = build.int8 || build.fp8 ? std::pair("int8", 5e-2)

@@ -61,13 +61,16 @@ TEST(CriterionArgs, MetricsTakeThresholdsPerOutput) {
   EXPECT_EQ(made_from({"--metric", "iou", "--iou-level", "0.3", "--threshold", "0.9"})->description(),
             "iou (above 0.3) >= 0.9");
   EXPECT_EQ(made_from({"--metric-script", "a.py:score", "--threshold", "2"})->description(), "a.py:score meets 2");
+  EXPECT_EQ(made_from({"--threshold", "0.02"})->description(),
+            made_from({"--metric", "rel-l2", "--threshold", "0.02"})->description());
   EXPECT_EQ(made_from({"--metric", "snr", "--threshold", "40"})->threshold("mask"), 0.01);
 }
 
 TEST(CriterionArgs, OptionsThatContradictEachOtherAreUsageErrors) {
   EXPECT_THAT(usage_error({"--metric", "snr", "--metric-script", "a.py", "--threshold", "1"}),
               HasSubstr("not allowed with argument"));
-  EXPECT_THAT(usage_error({"--threshold", "1"}), HasSubstr("argument --threshold: needs --metric"));
+  EXPECT_THAT(usage_error({"--threshold", "1", "--rtol", "1"}),
+              HasSubstr("argument --rtol/--rel-tol: not allowed with argument --threshold, which is of a metric"));
   EXPECT_THAT(usage_error({"--metric", "kl"}), HasSubstr("argument --metric: needs --threshold X"));
   EXPECT_THAT(usage_error({"--metric-script", "a.py"}), HasSubstr("argument --metric-script: needs --threshold X"));
   EXPECT_THAT(usage_error({"--top-k", "5"}), HasSubstr("needs --metric top-k"));

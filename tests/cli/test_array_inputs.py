@@ -43,6 +43,12 @@ def test_one_sample(run, two_inputs, tmp_path):
     check(run, tmp_path, "i.npz", {name: array[1:2] for name, array in two_inputs.items()})
 
 
+def test_samples_under_another_name_are_told_the_right_one(run, model, tmp_path):
+    np.savez(tmp_path / "i.npz", image=np.ones((4, 1, 1, 256, 256), np.float32))
+    outcome = run("run", model, "--trt", "--load-inputs", "i.npz")
+    assert outcome.code == 1 and "it was provided as 'image': try the name 'x'" in outcome.text, outcome
+
+
 def test_files_after_one_another(run, two_inputs, tmp_path):
     np.savez(tmp_path / "i.npz", **{name: array[:2] for name, array in two_inputs.items()})
     save_inputs(tmp_path / "i.json", [{name: array[2] for name, array in two_inputs.items()}])

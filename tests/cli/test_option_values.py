@@ -67,6 +67,12 @@ def test_taken(words, run, polygraphy, identity):
     assert (ours.code, theirs.code) == (0, 0), (ours, theirs)
 
 
+@pytest.mark.parametrize("size", ["2M", "2MB", "2mib", "2097152", "2.5e6B", "0.001t"])
+def test_bytes_are_bytes_everywhere(size, run, identity):
+    for words in (["--memory-limit", size], ["--pool-limit", f"workspace:{size}"]):
+        assert run("run", identity, "--trt", *words).code == 0
+
+
 @pytest.mark.parametrize("words", [["--pool-limit", "nopool:250"], ["--tactic-sources", "cubla"], ["--profiling-verbosity", "loud"]], ids=" ".join)
 def test_unknown_names(words, run, identity):
     outcome = run("run", identity, "--trt", *words)

@@ -109,7 +109,7 @@ def test_help_of_a_group_lists_its_tools(run, group):
 def test_nothing_to_do_is_no_failure(run):
     outcome = run("run")
     assert outcome.code == 0
-    assert "[W] No runners have been selected. Inference will not be run!" in outcome.out
+    assert "[W] No runners have been selected. Inference will not be run! Try --trt" in outcome.out
     assert run("run", "--silent").code == 0
 
 

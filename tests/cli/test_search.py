@@ -187,7 +187,7 @@ def test_keep_and_lower(search, tmp_path):
     (["--max-trials", "0"], "--max-trials: expected 1 or more, got 0"),
     (["--time-limit", "soon"], "--time-limit: expected a time such as 30s, 2m or 1h, got 'soon'"),
     (["--time-limit=-3s"], "--time-limit: expected a time"),
-    (["--memory-limit", "2X"], "--memory-limit: expected bytes such as 512M or 2G, got '2X'"),
+    (["--memory-limit", "2X"], "Could not convert 2X to a number of bytes; --memory-limit takes 1 or more bytes such as"),
     (["--hold-out", "none.json"], "none.json"),
 ])
 def test_mistakes_are_named(search, tmp_path, words, message):

@@ -79,9 +79,9 @@ def test_an_answer_that_holds(job):
 
 
 def test_one_that_does_not(job):
-    inputs = {"model": "model.onnx", "answer": "model.fp16.answer.json", "data": "data.py", "metric": "rel-l2", "threshold": "1e-9"}
+    inputs = {"model": "model.onnx", "answer": "model.fp16.answer.json", "data": "data.py", "threshold": "1e9 scores:1e-9"}
     assert job.run(**inputs) == 1, job.log
-    assert "**The answer does not hold**" in job.summary() and job.outputs["passed"] == "false" and "::error::" in job.log
+    assert "**The answer does not hold**" in job.summary() and "times the tolerance." in job.summary() and job.outputs["passed"] == "false" and "::error::" in job.log
 
 
 def test_nothing_to_judge(job):

@@ -296,7 +296,7 @@ TEST(CriterionTest, WithoutAToleranceTheLowestPrecisionChoosesOne) {
   given.atol.set("y", 1e-3);
   EXPECT_EQ(words("fp16", given), "--atol y:0.001 --infinities-compare-equal");
   EXPECT_EQ(words("fp16", {.metric = "kl", .threshold = 1e-4}), "--metric kl --threshold 0.0001");
-  EXPECT_THAT(message_of([&] { words("fp16", {.threshold = 1e-4}); }), HasSubstr("threshold: expected a metric"));
+  EXPECT_EQ(words("fp16", {.threshold = 1e-4}), "--metric rel-l2 --threshold 0.0001");
   given = {};
   given.error_stat = std::string("mean");
   EXPECT_THAT(message_of([&] { words("fp16", given); }), HasSubstr("--check-error-stat: expected --atol or --rtol"));

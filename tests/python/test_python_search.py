@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import multiprocessing
 import os
 import pathlib
+import pickle
 import signal
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import onnx
@@ -30,11 +34,12 @@ def functions_cli(program: pathlib.Path, folder: pathlib.Path, *words: str) -> p
     return folder / "cpp" / "answer.json"
 
 
-def test_python_cpp_and_the_program_give_the_same_answer(program, folder, samples):
+@pytest.mark.parametrize("metric", [["--metric", "rel-l2"], []])
+def test_python_cpp_and_the_program_give_the_same_answer(program, folder, samples, metric):
     save_inputs(folder / "in.json", samples)
     run_program(
-        program, folder, "precision", "search", "m.onnx", "--fp16", "--load-inputs", "in.json", "--metric", "rel-l2",
-        "--threshold", "0.002", "--objective", "smallest", "--fusion", "none", "--no-journal",
+        program, folder, "precision", "search", "m.onnx", "--fp16", "--load-inputs", "in.json", *metric, "--threshold",
+        "0.002", "--objective", "smallest", "--fusion", "none", "--no-journal",
     )  # fmt: skip
     theirs = (folder / "m.fp16.answer.json").read_text()
     answer = ulpscope.search("m.onnx", "in.json", **TASK)
@@ -249,6 +254,41 @@ def test_ctrl_c_keeps_the_best_answer(folder, samples, trials):
     assert caught.value.answer is not None and caught.value.answer.verdict in ("unverified", "found")
 
 
+def largest_difference(golden, candidate):
+    """Of a module, so that it can be pickled."""
+    return float(np.abs(golden["y"] - candidate["y"]).max())
+
+
+def test_answers_are_equal_and_travel(folder, samples, monkeypatch):
+    """To a process of its own, whose results and errors come back; with int8 scales, the place, and a function as metric."""
+    # Which takes the path of this process, where other tests put sources first.
+    monkeypatch.syspath_prepend(pathlib.Path(ulpscope.__file__).parents[1])
+    answers = [ulpscope.search("m.onnx", samples, ("int8", "fp16"), threshold=0.05, fusion="none"),
+               ulpscope.search("m.onnx", samples, **{**TASK, "metric": largest_difference, "threshold": 1e-2})]  # fmt: skip
+    answers[0].save("a.json")
+    answers += [ulpscope.Answer.load("a.json"), answers[0].at(0)]
+    assert answers[0] == answers[2] and len(set(answers)) == 3 and answers[0] != "a.json"
+    for answer in answers:
+        for other in (pickle.loads(pickle.dumps(answer)), copy.copy(answer), copy.deepcopy(answer)):
+            assert other == answer and hash(other) == hash(answer) and other.to_json() == answer.to_json()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        for answer in answers:
+            check = pool.submit(ulpscope.verify, "m.onnx", answer, samples).result()
+            assert check == ulpscope.verify("m.onnx", answer, samples)
+            # The words of the page have the place of the answer, which its file does not say.
+            path = pool.submit(ulpscope.report, answer, "there.html").result()
+            assert path.read_text() == ulpscope.report(answer, "here.html").read_text().replace("here.html", "there.html")
+        found = pool.submit(ulpscope.search, "m.onnx", samples, **TASK).result()
+        assert same_but_for_time(found.to_json()) == same_but_for_time(ulpscope.search("m.onnx", samples, **TASK).to_json())
+        with pytest.raises(ulpscope.Error, match="none.onnx") as caught:
+            pool.submit(ulpscope.search, "none.onnx", samples, **TASK).result()
+        assert caught.value.code == ulpscope.ErrorCode.NOT_FOUND
+    stopped = pickle.loads(pickle.dumps(ulpscope.SearchInterrupted(answers[0])))
+    assert stopped.answer == answers[0]
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(ulpscope.search("m.onnx", samples, metric=lambda golden, candidate: 0.0, threshold=1))
+
+
 def test_ctrl_c_in_a_metric(folder, samples):
     def press(golden, candidate):
         os.kill(os.getpid(), signal.SIGINT)
@@ -350,13 +390,19 @@ def test_the_curve_and_other_trials(folder, samples):
         ({"objective": "best"}, CODE.INVALID_ARGUMENT, "best"),
         ({"precisions": "fp17"}, CODE.INVALID_ARGUMENT, "fp17"),
         ({"fallback": "float17"}, CODE.INVALID_ARGUMENT, "float17"),
+        ({"fallback": []}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of fp32, tf32, fp16 and bf16, got none"),
+        ({"fallback": "int8"}, CODE.INVALID_ARGUMENT, "fallback: expected one or more of .* got int8"),
+        ({"golden": []}, CODE.INVALID_ARGUMENT, r"\[golden\] expected at least one sample, got none"),
+        ({"hold_out": []}, CODE.INVALID_ARGUMENT, r"\[hold_out\] expected at least one sample, got none"),
+        ({"data": "empty.npz"}, CODE.INVALID_FILE, "empty.npz"),
+        ({"data": [{"x": [[1], [1, 2]]}]}, CODE.INVALID_ARGUMENT, "'x': expected an array"),
         ({"keep": "Nobody"}, CODE.INVALID_ARGUMENT, "Nobody"),
         ({"margin": 2}, CODE.INVALID_ARGUMENT, "margin"),
         ({"calibration": "none.cache", "precisions": "int8"}, CODE.NOT_FOUND, "none.cache"),
         ({"golden": "none.json"}, CODE.NOT_FOUND, "none.json"),
         ({"data": "none.npz"}, CODE.NOT_FOUND, "none.npz"),
         ({"data": []}, CODE.INVALID_ARGUMENT, "at least one"),
-        ({"data": 7}, CODE.INVALID_ARGUMENT, "int"),
+        ({"data": 7}, CODE.INVALID_ARGUMENT, "got 7"),
         ({"data": [np.zeros(3)]}, CODE.INVALID_ARGUMENT, "dictionary"),
         ({"data": [{"z": np.zeros(3)}]}, CODE.INVALID_ARGUMENT, "x"),
         ({"data": {"x": np.zeros((3, 4, 24)), "k": np.zeros((2,))}}, CODE.INVALID_ARGUMENT, "3 of 'x'"),
@@ -365,6 +411,7 @@ def test_the_curve_and_other_trials(folder, samples):
     ],
 )
 def test_mistakes_are_errors_with_codes(folder, samples, options, code, words):
+    pathlib.Path("empty.npz").touch()
     arguments = {"model": "m.onnx", "data": samples, **TASK, **options}
     with pytest.raises(ulpscope.Error, match=words) as caught:
         ulpscope.search(arguments.pop("model"), arguments.pop("data"), **arguments)

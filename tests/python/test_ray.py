@@ -224,6 +224,36 @@ def test_from_python_with_a_function_that_judges(folder, cluster, monkeypatch):
     assert same_but_for_time(answer.to_json()) == same_but_for_time(local.to_json()) and answer.layers
 
 
+TASK = """
+import sys
+import ray
+import ulpscope
+
+ray.init(address=sys.argv[1], logging_level="ERROR", log_to_driver=False)
+answer = ulpscope.Answer.load("a.json")
+
+@ray.remote
+def there(answer):
+    return answer, answer.nodes_to_exclude
+
+back, names = ray.get(there.remote(answer))
+assert back is not answer and back == answer
+print(*names)
+"""
+
+
+@needs_ray
+def test_answers_go_to_tasks_and_come_back(folder, cluster):
+    import ulpscope
+
+    task = {"threshold": 0.002, "objective": "smallest", "fusion": "none"}
+    ulpscope.search("m.onnx", uneven(folder / "m.onnx"), **task).save("a.json")
+    done = subprocess.run(
+        [sys.executable, "-c", TASK, cluster.address], env=cluster.environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0 and done.stdout.split() == ["Raise", "Lower"], done.stderr
+
+
 def refusal(program, folder, address, **more) -> str:
     save_inputs(folder / "in.json", uneven(folder / "m.onnx"))
     return search(program, folder, UNEVEN, "--ray", address, code=1, limit=60, **more)

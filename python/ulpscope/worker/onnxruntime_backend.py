@@ -37,7 +37,10 @@ def find_providers(wanted: List[str], available: List[str]) -> List[str]:
         exact = [name for name in available if name.lower() in (part.lower(), part.lower() + "executionprovider")]
         found = exact or [name for name in available if part.lower() in name.lower()]
         if not found:
-            raise WorkerError("invalid_argument", f"[onnxrt] providers: expected part of one of {', '.join(available)}, got '{part}'")
+            hint = "; try pip install onnxruntime-gpu" if part.lower() in "cudaexecutionprovider" else ""
+            raise WorkerError(
+                "invalid_argument", f"[onnxrt] providers: expected part of one of {', '.join(available)}, got '{part}'{hint}"
+            )
         if found[0] not in result:
             result.append(found[0])
     return result

@@ -178,17 +178,15 @@ std::unique_ptr<Kernel> primitive_kernel(const ConvolutionSpec& spec, const Conv
 template <typename Primitive, typename MakeDesc>
 std::unique_ptr<Kernel> convolution_kernel(const ConvolutionSpec& spec, const ConvolutionDescs& d,
                                            const ObjectCache& cache, const MakeDesc& make) {
-  // Chosen as one thread chooses: with its bits.
-  const bool small = is_for_one_thread(operations_of(spec));
-  std::optional<ScopedThreads> single;
-  if (small) single.emplace(1);
-  bool one_thread = false;
-  const auto desc = choose_convolution(spec, make, one_thread);
-  if (!desc) return nullptr;  // The reference kernel takes over.
-  if (one_thread) single.emplace(1);
-  auto kernel = primitive_kernel<Primitive>(spec, d, cache, *desc);
-  if (small || one_thread) return std::make_unique<OneThreadKernel>(std::move(kernel));
-  return kernel;
+  return with_threads_for(operations_of(spec), [&](bool& one_thread) -> std::unique_ptr<Kernel> {
+    bool alone = false;
+    const auto desc = choose_convolution(spec, make, alone);
+    if (!desc) return nullptr;  // The reference kernel takes over.
+    one_thread |= alone;
+    std::optional<ScopedThreads> single;
+    if (alone) single.emplace(1);
+    return primitive_kernel<Primitive>(spec, d, cache, *desc);
+  });
 }
 
 /// A convolution as independent pieces, each computed by one thread: "brgconv" is the fastest, and its bits are those
@@ -349,23 +347,21 @@ std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const Convol
 /// Sums of integers are exact: nothing depends on threads.
 std::unique_ptr<Kernel> make_byte_convolution(const ConvolutionSpec& spec, const ConvolutionDescs& d,
                                               const ObjectCache& cache) {
-  std::optional<ScopedThreads> single;
-  if (is_for_one_thread(operations_of(spec))) single.emplace(1);
-  try {
-    auto desc = forward_desc(spec, d);
-    const auto has_dot_products = [&] {
-      const std::string_view name = desc.impl_info_str();
-      return name.find("vnni") != std::string_view::npos ||
-             (name.find("amx") != std::string_view::npos && is_faster_in_tiles(spec));
-    };
-    while (!has_dot_products())
-      if (!desc.next_impl()) return nullptr;
-    auto kernel = primitive_kernel<dnnl::convolution_forward>(spec, d, cache, desc);
-    if (single) return std::make_unique<OneThreadKernel>(std::move(kernel));
-    return kernel;
-  } catch (const dnnl::error&) {
-    return nullptr;
-  }
+  return with_threads_for(operations_of(spec), [&](bool&) -> std::unique_ptr<Kernel> {
+    try {
+      auto desc = forward_desc(spec, d);
+      const auto has_dot_products = [&] {
+        const std::string_view name = desc.impl_info_str();
+        return name.find("vnni") != std::string_view::npos ||
+               (name.find("amx") != std::string_view::npos && is_faster_in_tiles(spec));
+      };
+      while (!has_dot_products())
+        if (!desc.next_impl()) return nullptr;
+      return primitive_kernel<dnnl::convolution_forward>(spec, d, cache, desc);
+    } catch (const dnnl::error&) {
+      return nullptr;
+    }
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -138,10 +139,17 @@ class OneThreadKernel final : public Kernel {
   const std::unique_ptr<Kernel> kernel_;
 };
 
-/// So many operations take one thread less time than the others take to begin and to meet again.
-inline bool is_for_one_thread(std::int64_t operations) {
+/// What `make(one_thread)` makes, which may be null, and run with one thread where `make` says so. So it is made, too,
+/// where one thread takes less time for so many operations than the others take to begin and to meet again.
+template <typename Make>
+std::unique_ptr<Kernel> with_threads_for(std::int64_t operations, const Make& make) {
   constexpr std::int64_t kForEachThread = 10'000;  // Some 0.3 us.
-  return operations < num_threads() * kForEachThread;
+  bool one_thread = operations < num_threads() * kForEachThread;
+  std::optional<ScopedThreads> single;
+  if (one_thread) single.emplace(1);
+  std::unique_ptr<Kernel> kernel = make(one_thread);
+  if (kernel && one_thread) return std::make_unique<OneThreadKernel>(std::move(kernel));
+  return kernel;
 }
 
 /// Kept by its kernel.

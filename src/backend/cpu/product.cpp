@@ -161,9 +161,8 @@ std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectC
   if (depends) return make_piecewise_matmul(spec, cache);
   std::int64_t operations = 2 * spec.m * spec.k * spec.n;
   for (std::size_t d = 0; d < spec.batch_a.size(); ++d) operations *= std::max(spec.batch_a[d], spec.batch_b[d]);
-  if (spec.panels_b || !is_for_one_thread(operations)) return make_whole_matmul(spec, cache);
-  const ScopedThreads single(1);
-  return std::make_unique<OneThreadKernel>(make_whole_matmul(spec, cache));
+  if (spec.panels_b) return make_whole_matmul(spec, cache);
+  return with_threads_for(operations, [&](bool&) { return make_whole_matmul(spec, cache); });
 }
 
 bool multiplies_bytes(std::int64_t k) {

@@ -281,7 +281,8 @@ OpTable selection() {
                .outputs = {1, 2},
                .types = {kNumbers, kIndices},
                .precision = PrecisionRule::kMovement,
-               .weights = 0b10},
+               .weights = 0b10,
+               .compares = true},
               infer_top_k, run_top_k, adjoint_top_k),
       // Unique, ai.onnx 11, 28: distinct elements (or slices of an axis), where each first stands, which one each
       // element is, and how often. NaNs are equal to each other and larger than numbers.
@@ -289,7 +290,8 @@ OpTable selection() {
                .since_version = 11,
                .outputs = {1, 4},
                .types = {kEverything},
-               .precision = PrecisionRule::kMovement},
+               .precision = PrecisionRule::kMovement,
+               .compares = true},
               infer_unique, run_unique),
   };
 }

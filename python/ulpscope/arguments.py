@@ -1,0 +1,176 @@
+"""Arguments of the public functions, held against their annotations before anything is done."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import math
+import operator
+import os
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, Union
+
+import numpy as np
+
+from .errors import Error, ErrorCode
+
+#: A path of a file.
+FilePath = Union[str, "os.PathLike[str]"]
+#: One name, or several.
+Names = Union[str, Sequence[str]]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class _Short(reprlib.Repr):
+    def repr_instance(self, value: object, level: int) -> str:
+        return repr(value) if value is None or isinstance(value, (bool, float)) else type(value).__name__
+
+
+def shown(value: object) -> str:
+    """What somebody gave, for a message; of objects that may be large, the type."""
+    return _Short().repr(value)
+
+
+def is_text(value: object) -> bool:
+    """Without halves of surrogate pairs, which no file or name can hold."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _is_path(value: object) -> bool:
+    if not isinstance(value, (str, os.PathLike)):
+        return False
+    path = os.fspath(value)
+    try:
+        return isinstance(path, str) and path != "" and b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_whole(value: Any) -> bool:
+    try:
+        return -(2**63) <= operator.index(value) < 2**63
+    except TypeError:
+        return False
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, (str, bytes)) and not math.isnan(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+
+
+def _is_mapping(value: object, is_value: Callable[[Any], bool]) -> bool:
+    return isinstance(value, Mapping) and all(is_text(name) and is_value(each) for name, each in value.items())
+
+
+def _is_model(value: object) -> bool:
+    is_proto = hasattr(value, "SerializeToString") and hasattr(value, "graph")
+    return isinstance(value, bytes) or _is_path(value) or is_proto
+
+
+def _is_data(value: object) -> bool:
+    """Samples themselves are looked at one by one, later."""
+    if isinstance(value, (str, os.PathLike)):
+        return _is_path(value)
+    iterable = hasattr(value, "__iter__") or hasattr(value, "__getitem__")
+    return hasattr(value, "get_next") or (iterable and not isinstance(value, (bytes, np.ndarray)))
+
+
+def _is_a(name: str) -> Callable[[object], bool]:
+    def is_it(value: object) -> bool:
+        from . import answer
+
+        return isinstance(value, getattr(answer, name))
+
+    return is_it
+
+
+class _Kind(NamedTuple):
+    holds: Callable[[Any], bool]
+    words: str
+    hint: str = ""
+
+
+#: By what annotations are put together from.
+_KINDS = {
+    "Answer": _Kind(_is_a("Answer"), "an ulpscope.Answer"),
+    "Calibration": _Kind(lambda value: hasattr(value, "algorithm"), "an ulpscope.Calibration"),
+    "CurvePoint": _Kind(_is_a("CurvePoint"), "a point of pareto()"),
+    "Data": _Kind(
+        _is_data, "dictionaries of arrays by name, a file, or a CalibrationDataReader", "[{'INPUT': array}]"
+    ),
+    "FilePath": _Kind(_is_path, "a path"),
+    "Literal['int8']": _Kind(is_text, "'int8'", "calibration_data=... for samples"),
+    "Mapping[str, Any]": _Kind(lambda value: _is_mapping(value, lambda _: True), "values by name"),
+    "Mapping[str, float]": _Kind(lambda value: _is_mapping(value, _is_number), "numbers by name", "{'NAME': 0.01}"),
+    "Mapping[str, str]": _Kind(lambda value: _is_mapping(value, is_text), "types by name", "{'NAME': 'float16'}"),
+    "Metric": _Kind(
+        lambda value: callable(value) or (is_text(value) and value != ""), "a name, a script or a function", "'rel-l2'"
+    ),
+    "Model": _Kind(_is_model, "a path, bytes or an onnx.ModelProto", "ulpscope.from_torch for a module of torch"),
+    "Names": _Kind(lambda value: is_text(value) or _is_sequence(value), "a name, or several", "['NAME']"),
+    "None": _Kind(lambda value: value is None, "None"),
+    "PerOutput": _Kind(
+        lambda value: _is_number(value) or _is_mapping(value, _is_number), "a number, or numbers by output"
+    ),
+    "Sequence[Sequence[int]]": _Kind(
+        lambda value: _is_sequence(value) and all(_is_sequence(each) and all(map(_is_whole, each)) for each in value),
+        "a shape per input", "[(1, 3, 224, 224)]",
+    ),
+    "Sequence[str]": _Kind(lambda value: _is_sequence(value) and all(map(is_text, value)), "names", "['NAME']"),
+    "Trial": _Kind(_is_a("Trial"), "one of trials"),
+    "Watcher": _Kind(
+        lambda value: callable(value) or value is None or isinstance(value, bool),
+        "a callable of ulpscope.Progress, None (a bar) or False",
+    ),
+    "bool": _Kind(lambda value: isinstance(value, bool), "True or False"),
+    "float": _Kind(_is_number, "a number"),
+    "int": _Kind(_is_whole, "a whole number of 64 bits"),
+    "onnx.ModelProto": _Kind(lambda value: hasattr(value, "graph"), "an onnx.ModelProto"),
+    "str": _Kind(is_text, "a text"),
+}  # fmt: skip
+
+
+def _parts(annotation: ast.expr) -> list[str]:
+    if isinstance(annotation, ast.Subscript) and isinstance(annotation.value, ast.Name):
+        if annotation.value.id == "Optional":
+            return [*_parts(annotation.slice), "None"]
+        if annotation.value.id == "Union" and isinstance(annotation.slice, ast.Tuple):
+            return [part for each in annotation.slice.elts for part in _parts(each)]
+    return [ast.unparse(annotation)]
+
+
+def _refuse(where: str, kinds: Sequence[_Kind], value: object) -> NoReturn:
+    words = [kind.words for kind in kinds]
+    expected = " or ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
+    hint = next((f"; try {kind.hint}" for kind in kinds if kind.hint), "")
+    raise Error(ErrorCode.INVALID_ARGUMENT, f"[{where}: expected {expected}, got {shown(value)}{hint}")
+
+
+def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Raises Error(INVALID_ARGUMENT) for arguments that are not what their annotations say."""
+    signature = inspect.signature(function)
+    where = function.__qualname__.removesuffix(".__init__").lower()
+    kinds = {
+        name: [_KINDS[part] for part in _parts(ast.parse(each.annotation, mode="eval").body)]
+        for name, each in signature.parameters.items()
+        if name != "self" and each.annotation != "Any"
+    }
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            if name in kinds and not any(kind.holds(value) for kind in kinds[name]):
+                _refuse(f"{where}] {name}", kinds[name], value)
+        return function(*args, **kwargs)
+
+    return call

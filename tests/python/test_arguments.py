@@ -1,0 +1,136 @@
+"""Arguments of wrong types: every parameter of every public function says so, by an ulpscope.Error that names it."""
+
+from __future__ import annotations
+
+import inspect
+import pathlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from small_models import TASK, uneven
+
+import ulpscope
+from ulpscope.polygraphy import UlpscopeRunner
+
+CODE = ulpscope.ErrorCode
+NAN = float("nan")
+VALUES = (
+    3, None, object(), [], b"", "nonsense", -1, NAN, 1.5, {}, {3: 4}, [3], [[1], [1, 2]], "", "a\0b", "\ud800", 2**70,
+)  # fmt: skip
+
+
+def run_runner(model: Any, name: Any = None, **options: Any) -> Any:
+    with UlpscopeRunner(model, name, **options) as runner:
+        return runner.infer({"x": np.zeros((4, 24), np.float32)})
+
+
+def export(**given: Any) -> Any:
+    torch = pytest.importorskip("torch")
+    return ulpscope.from_torch(**{"module": torch.nn.Linear(4, 2), "args": torch.zeros(1, 4), "dynamo": False, **given})
+
+
+#: What is called, and with which arguments beside the wrong one.
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "search": (
+        ulpscope.search, {"model": "m.onnx", "data": "x.npz", "threshold": 1e-2, "max_trials": 3, "progress": False}
+    ),
+    "convert": (ulpscope.convert, {"model": "m.onnx", "data": "x.npz"}),
+    "calibrate": (ulpscope.calibrate, {"model": "m.onnx", "data": "x.npz", "progress": False}),
+    "quantize": (ulpscope.quantize, {"onnx_path": "m.onnx", "calibration_data": "x.npz"}),
+    "verify": (ulpscope.verify, {"model": "m.onnx", "answer": "a.json", "data": "x.npz"}),
+    "report": (ulpscope.report, {"answer": "a.json"}),
+    "measure_target": (ulpscope.measure_target, {"path": "t.json", "model": "m.onnx", "data": "x.npz"}),
+    "from_torch": (lambda **given: export(**given), {}),
+    "Engine": (ulpscope.Engine, {"model": "m.onnx"}),
+    "Engine.run": (lambda **given: ulpscope.Engine("m.onnx").run(**given), {}),
+    "Engine.device_microseconds": (lambda **given: ulpscope.Engine("m.onnx").device_microseconds(**given), {}),
+    "Answer.load": (ulpscope.Answer.load, {}),
+    "Answer.from_json": (ulpscope.Answer.from_json, {}),
+    "Answer.at": (lambda **given: ulpscope.Answer.load("a.json").at(**given), {}),
+    "Answer.save": (lambda **given: ulpscope.Answer.load("a.json").save(**given), {}),
+    "Calibration": (ulpscope.Calibration, {"scales": {"x": 1.0}, "algorithm": "EntropyCalibration2"}),
+    "Calibration.load": (ulpscope.Calibration.load, {}),
+    "Calibration.save": (lambda **given: ulpscope.Calibration({"x": 1}, "MinMaxCalibration").save(**given), {}),
+    "UlpscopeRunner": (run_runner, {"model": "m.onnx"}),
+}
+#: Two names of one argument: the other one is left out.
+OTHER_NAMES = {"model_input": "onnx_path", "calibration_data_reader": "calibration_data"}
+
+PATHS, TEXTS, NUMBERS, NAMES, DATA = (str,), (str,), (int, float), (str, list), (str, list, dict)
+#: What parameters take, as the documentation says it. None goes where it is the default.
+TYPES: dict[str, tuple[type, ...]] = {
+    "model": (str, bytes), "onnx_path": (str, bytes), "model_input": (str, bytes), "answer": PATHS, "compare": PATHS,
+    "data": DATA, "hold_out": (*DATA, bool), "golden": DATA, "calibration_data": DATA, "calibration_data_reader": DATA,
+    "calibration": (str, dict), "path": PATHS, "out": PATHS, "typed": PATHS, "target": PATHS, "journal": PATHS,
+    "calibration_cache_path": PATHS, "output_path": PATHS, "model_output": PATHS,
+    "precisions": NAMES, "precision": NAMES, "fallback": NAMES, "keep": NAMES, "lower": NAMES,
+    "op_types_to_quantize": NAMES, "op_types_to_exclude": NAMES, "nodes_to_quantize": NAMES, "nodes_to_exclude": NAMES,
+    "metric": TEXTS, "objective": TEXTS, "fusion": TEXTS, "backend": TEXTS, "ray": TEXTS, "method": TEXTS, "runner": TEXTS,
+    "name": TEXTS, "text": TEXTS, "algorithm": TEXTS, "quantize_mode": TEXTS, "calibration_method": TEXTS,
+    "calibrate_method": TEXTS, "high_precision_dtype": TEXTS,
+    "threshold": (*NUMBERS, dict), "rtol": (*NUMBERS, dict), "atol": (*NUMBERS, dict), "margin": NUMBERS,
+    "time_limit": NUMBERS, "quantile": NUMBERS, "threads": (int,), "max_trials": (int,), "memory_limit": (int,),
+    "ray_workers": (int,), "samples": (int,), "trial": (int,),
+    "resume": (bool,), "shrink": (bool,), "repair": (bool,), "relax": (bool,), "verify": (bool,), "bias_correction": (bool,),
+    "layer_precisions": (dict,), "io_types": (dict,), "scales": (dict,), "progress": (bool,), "inputs": (list, dict), "shapes": (list,),
+    "module": (), "args": (), "kwargs": (dict,), "input_names": (list,), "output_names": (list,), "opset_version": (int,),
+}  # fmt: skip
+
+
+def parameters_of(name: str) -> dict[str, inspect.Parameter]:
+    if name == "UlpscopeRunner":
+        return parameters_of("Engine") | dict(inspect.signature(UlpscopeRunner).parameters)
+    owner: Any = ulpscope
+    for part in name.split("."):
+        owner = getattr(owner, part)
+    return dict(inspect.signature(owner).parameters)
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    for name in CALLS:
+        for parameter, each in parameters_of(name).items():
+            if parameter != "self" and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL):
+                yield name, parameter
+
+
+def test_every_public_function_is_called():
+    functions = {name for name in ulpscope.__all__ if isinstance(getattr(ulpscope, name), types.FunctionType)}
+    assert functions <= CALLS.keys()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("arguments")
+    samples = uneven(folder / "m.onnx", 4)
+    np.savez(folder / "x.npz", x=np.stack([each["x"] for each in samples]))
+    ulpscope.search(folder / "m.onnx", samples, progress=False, **TASK).save(folder / "a.json")
+    return folder
+
+
+@pytest.mark.parametrize(("function", "parameter"), list(cases()))
+def test_wrong_types_are_named(place, monkeypatch, function, parameter):
+    monkeypatch.chdir(place)
+    call, given = CALLS[function]
+    given = {name: value for name, value in given.items() if name != OTHER_NAMES.get(parameter)}
+    for value in VALUES:
+        if parameter == "ray" and isinstance(value, str):
+            continue  # An address, which is tried.
+        no_path = TYPES[parameter] is PATHS and value in ("", "a\0b")
+        text_is_none = isinstance(value, str) and ("\ud800" in value or no_path)
+        optional = value is None and parameters_of(function)[parameter].default is None
+        legal = optional or (isinstance(value, TYPES[parameter]) and value == value and not text_is_none)
+        legal |= parameter == "args"  # What suits the module.
+        if legal:
+            try:
+                call(**{**given, parameter: value})
+            except ulpscope.Error:
+                pass  # It says what is wrong with it; other tests look at that.
+            continue
+        with pytest.raises(ulpscope.Error) as caught:
+            call(**{**given, parameter: value})
+        message = str(caught.value)
+        assert caught.value.code == CODE.INVALID_ARGUMENT, (value, message)
+        assert parameter in message and "expected" in message and ", got" in message, (value, message)
