@@ -220,12 +220,12 @@ void Search::keep_cancellations() {
     for (LayerId& id : *list) id = network_->find_layer(data_.network->layer(id).name);
   const bool keeps = options_.margin <= 0;
   for (const SingularCancellation& each : found) {
-    log_warning(
-        fmt::format("[search] cancellation ahead of a singular function: {}. Other inputs may lose more{}",
-                    text_of(*network_, each),
-                    keeps ? fmt::format("; {} layer(s) stay in {}, and the search aims at {:g} of the tolerance",
-                                        each.layers.size(), name_of(options_.ladder.back()), kNarrowestMargin)
-                          : ", and --margin leaves its layers to the search; try without it, or more samples"));
+    log_warning(fmt::format("[search] cancellation ahead of a singular function: {}. Other inputs may lose more{}",
+                            text_of(*network_, each),
+                            keeps
+                                ? fmt::format("; {} layer(s) stay in {}, and the search aims at {:g} of the tolerance",
+                                              each.layers.size(), name_of(options_.ladder.back()), kNarrowestMargin)
+                                : ", and --margin leaves its layers to the search; try without it, or more samples"));
     for (LayerId id : each.layers)
       if (std::ranges::find(kept.keep, id) == kept.keep.end()) kept.keep.push_back(id);
   }

@@ -82,8 +82,8 @@ TEST(Cancellation, IsFoundWhereTheMeanIsLargeBesideTheDeviation) {
   EXPECT_NEAR(found[0].loss, 6 * 400, 800);
   EXPECT_EQ(found[0].digits, 12);
   // Both operands come from x, which is rounded alike for both; so does the mean that the numerator reads.
-  EXPECT_THAT(names(*network, found[0].layers), UnorderedElementsAre("Square", "Second", "First", "SquareOfFirst",
-                                                                     "Variance", "Epsilon", "Deviation"));
+  EXPECT_THAT(names(*network, found[0].layers),
+              UnorderedElementsAre("Square", "Second", "First", "SquareOfFirst", "Variance", "Epsilon", "Deviation"));
   EXPECT_THAT(text_of(*network, found[0]), AllOf(HasSubstr("'Variance' (Sub)"), HasSubstr("'Deviation' (Sqrt)")));
 }
 
