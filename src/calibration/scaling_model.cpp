@@ -58,6 +58,8 @@ class Builder {
   bool is_data(const Layer& layer, std::size_t i) const {
     return is_float(layer.input(i)) && ((layer.op->selects | layer.op->parameters) >> i & 1U) == 0;
   }
+  /// By what comes before it.
+  bool is_pinned(TensorId id) const { return !spec_.is_constant(id) && model_.exponent[id].is_zero(); }
   void pin(const Exponent& exponent) { model_.system.equate(exponent, {}); }
   Exponent variable(Rank rank) { return Exponent::of(model_.system.add_variable(rank)); }
 
@@ -89,6 +91,19 @@ class Builder {
     const Exponent by = variable(kInsertionRank);
     model_.changes.push_back({ScaleEdit::Kind::kInsertion, id, static_cast<int>(i), tensor, by});
     return before.plus(by);
+  }
+
+  /// What operands of a sum and the like share. One that has to stay as it is, an input or what a function makes, is
+  /// multiplied on its way in where the others are scaled: a residual stream begins so.
+  Exponent together(LayerId id, const Layer& layer) {
+    std::optional<Exponent> result;
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+      if (!is_data(layer, i)) continue;
+      const Exponent own = is_pinned(layer.input(i)) ? get_with_insertion(id, i) : get(id, i);
+      if (result) model_.system.equate(*result, own);
+      if (!result) result = own;
+    }
+    return result.value_or(Exponent());
   }
 
   /// The exponent that operands from `first` on share. Nothing: there are none.
@@ -166,7 +181,7 @@ class Builder {
       case Scaling::kFirst:
         return first(id, layer);
       case Scaling::kTogether:
-        return shared_by(id, 0).value_or(Exponent());
+        return together(id, layer);
       case Scaling::kProduct:
         return product(id, layer);
       case Scaling::kQuotient:

@@ -318,9 +318,9 @@ Levels Search::segment_search() {
       if (raised[i] != 0) levels[i] = space_->highest_level();
     return levels;
   };
-  return levels_of(
-      search_segments(order_.size(), std::min<std::size_t>(16 + order_.size() / 4, 32),
-                      [&](const std::vector<char>& raised) { return passes(levels_of(raised), "fallback"); }));
+  return levels_of(search_segments(order_.size(), segment_budget(order_.size()), [&](const std::vector<char>& raised) {
+    return passes(levels_of(raised), "fallback");
+  }));
 }
 
 /// Takes layers out again, the least important first, in halving portions, while search and held-out samples pass.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <map>
 
+#include "precision/segment_search.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
@@ -69,9 +69,9 @@ double seconds_of_the_rest(const Answer& answer, std::int64_t limit) {
       ++count;
     }
   if (count == 0) return 0;
-  // Segments as Search::segment_search has them, and two bisections.
-  const double layers = answer.candidates;
-  double rest = std::max(0.0, 16 + layers / 4 + 2 * std::log2(layers) - count);
+  // The bisections ahead of it hardly ever go beyond one trial each.
+  double rest =
+      std::max(0.0, static_cast<double>(segment_budget(static_cast<std::size_t>(answer.candidates))) + 2 - count);
   if (limit > 0) rest = std::min(rest, static_cast<double>(limit - answer.evaluations));
   return rest * spent / count;
 }
@@ -86,6 +86,10 @@ SearchEstimate estimate_search(const SearchData& data, const Criterion& criterio
   estimate.forward_seconds = seconds_since(start);
   const std::vector<TensorMap> lowest = trials.run(low, /*keep=*/false);
   const double first_runs = seconds_since(start);
+  const auto again = Clock::now();
+  trials.run(trials.full_precision(), 0, 1, /*keep=*/false);
+  trials.run(low, 0, 1, /*keep=*/false);
+  const double pair_again = seconds_since(again);
 
   SearchData few;
   few.network = data.network;
@@ -106,13 +110,14 @@ SearchEstimate estimate_search(const SearchData& data, const Criterion& criterio
 
   const auto tried = static_cast<double>(few.samples.size()), samples = static_cast<double>(data.samples.size()),
              held_out = static_cast<double>(data.held_out.size());
-  // Per sample: a run in fp32 and one in the lowest precisions, and all of the search.
-  const double pair =
-      (stages["computing golden outputs"] + (answer.trials.empty() ? 0 : answer.trials.front().seconds)) / tried;
-  double each = (stages.total() - stages.fixed()) / tried;
+  // Per sample: a run in fp32 and one in the lowest precisions. Either figure may hold weights that were prepared anew.
+  const double first_trial = answer.trials.empty() ? 0 : answer.trials.front().seconds;
+  const double pair = std::min(pair_again, (stages["computing golden outputs"] + first_trial) / tried);
+  // Regions take three pairs of runs per sample; the rest is equations, and weights that are prepared again.
+  const double fixed = stages.fixed() + std::max(0.0, stages["looking for regions to scale"] - 3 * tried * pair);
+  double each = (stages.total() - fixed) / tried;
   if (answer.evaluations >= kTrials) each += seconds_of_the_rest(answer, options.max_trials) / tried;
-  estimate.search_seconds =
-      stages.fixed() + std::max(0.0, first_runs - samples * pair) + samples * each + held_out * pair;
+  estimate.search_seconds = fixed + std::max(0.0, first_runs - samples * pair) + samples * each + held_out * pair;
   if (options.time_limit > 0) estimate.search_seconds = std::min(estimate.search_seconds, options.time_limit);
   return estimate;
 }

@@ -220,15 +220,20 @@ void Search::keep_cancellations() {
     for (LayerId& id : *list) id = network_->find_layer(data_.network->layer(id).name);
   const bool keeps = options_.margin <= 0;
   for (const SingularCancellation& each : found) {
-    log_warning(
-        fmt::format("[search] cancellation ahead of a singular function: {}. Other inputs may lose more{}",
-                    text_of(*network_, each),
-                    keeps ? fmt::format("; {} layer(s) stay in {}", each.layers.size(), name_of(options_.ladder.back()))
-                          : ", and --margin leaves its layers to the search; try without it, or more samples"));
+    log_warning(fmt::format("[search] cancellation ahead of a singular function: {}. Other inputs may lose more{}",
+                            text_of(*network_, each),
+                            keeps
+                                ? fmt::format("; {} layer(s) stay in {}, and the search aims at {:g} of the tolerance",
+                                              each.layers.size(), name_of(options_.ladder.back()), kNarrowestMargin)
+                                : ", and --margin leaves its layers to the search; try without it, or more samples"));
     for (LayerId id : each.layers)
       if (std::ranges::find(kept.keep, id) == kept.keep.end()) kept.keep.push_back(id);
   }
   if (!keeps) return;
+  // What was rounded ahead of the difference is magnified, too, by more where less is left of it, and a few samples
+  // that lie close together say nothing of that.
+  margin_ = kNarrowestMargin;
+  margin_is_open_ = false;
   space_ = std::make_unique<SearchSpace>(network_, kept, all_samples(), space_->trials().weights());
   space_->trials().set_workers(data_.workers, repair_steps_);
   forget_low_use();

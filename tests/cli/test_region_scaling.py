@@ -279,6 +279,31 @@ def test_normalizations_as_one_node_take_their_epsilon_along(run, tmp_path):
         np.testing.assert_array_equal(exact["y"], scaled["y"])
 
 
+@pytest.mark.parametrize("start", ["input", "function"])
+def test_a_stream_that_starts_at_what_stays_is_scaled_behind_it(run, tmp_path, start):
+    """As in encoders of speech, where a Gelu comes before the first sum: one product by a power of two frees the stream."""
+    b = Builder()
+    x = "x" if start == "input" else b.op("Transpose", [b.op("Tanh", ["x"], "Tanh")], "Transpose", perm=[0, 1])
+    x = b.op("Add", [x, b.constant("places", b.random.normal(size=(ROWS, WIDTH)))], "Start")
+    for block in range(2):
+        norm = b.op("LayerNormalization", [x, b.constant(f"{block}.g", b.random.uniform(0.5, 2, WIDTH))], f"{block}/Norm")
+        x = b.op("Add", [x, b.linear(b.op("Tanh", [norm], f"{block}/Tanh"), f"{block}/down", 1e5 * (1 + block))], f"{block}/Residual")
+    b.op("LayerNormalization", [x, b.constant("g", np.ones(WIDTH))], "y")
+    b.save(tmp_path / "m.onnx", [("x", TensorProto.FLOAT, [ROWS, WIDTH])], ["y"])
+    random = np.random.default_rng(4)
+    samples = [{"x": random.normal(size=(ROWS, WIDTH)).astype(np.float32)} for _ in range(12)]
+    repaired(run, tmp_path, samples[:4])
+    before, after = (onnx.load(tmp_path / name).graph.node for name in ("m.onnx", "out.onnx"))
+    added, = [node for node in after if node.name not in {n.name for n in before}]
+    assert added.op_type == "Mul" and added.output[0] in next(n for n in after if n.name == "Start").input
+    for sample in samples:
+        exact, scaled = tensors(tmp_path / "m.onnx", sample), tensors(tmp_path / "out.onnx", sample)
+        assert largest(exact) > FP16 > largest(scaled)
+        np.testing.assert_array_equal(exact["y"], scaled["y"])
+    outcome, answer = search(run, tmp_path, samples)
+    assert outcome.code == 0 and answer["layers"] == [], outcome
+
+
 def test_what_cannot_be_scaled_is_named(run, tmp_path):
     b = Builder()
     x = b.linear("x", "big", 1e6)

@@ -82,8 +82,8 @@ TEST(Cancellation, IsFoundWhereTheMeanIsLargeBesideTheDeviation) {
   EXPECT_NEAR(found[0].loss, 6 * 400, 800);
   EXPECT_EQ(found[0].digits, 12);
   // Both operands come from x, which is rounded alike for both; so does the mean that the numerator reads.
-  EXPECT_THAT(names(*network, found[0].layers), UnorderedElementsAre("Square", "Second", "First", "SquareOfFirst",
-                                                                     "Variance", "Epsilon", "Deviation"));
+  EXPECT_THAT(names(*network, found[0].layers),
+              UnorderedElementsAre("Square", "Second", "First", "SquareOfFirst", "Variance", "Epsilon", "Deviation"));
   EXPECT_THAT(text_of(*network, found[0]), AllOf(HasSubstr("'Variance' (Sub)"), HasSubstr("'Deviation' (Sqrt)")));
 }
 
@@ -153,6 +153,8 @@ TEST(Search, KeepsCancellationsAheadOfSingularFunctionsUnlessTheMarginIsGiven) {
   const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 0.9);  // Nothing has to be kept for it.
   const Answer answer = run(data, *criterion, task);
   EXPECT_EQ(answer.verdict, Answer::Verdict::kFound);
+  EXPECT_EQ(answer.margin, 0.03);  // The narrowest, however close together the samples lie.
+  EXPECT_LE(answer.search.used, 0.03);
   const auto by_name = kept_rows(answer);
   ASSERT_TRUE(by_name.contains("Variance"));
   EXPECT_EQ(by_name.at("Variance").reason.kind, ReasonKind::kSingular);
@@ -161,7 +163,9 @@ TEST(Search, KeepsCancellationsAheadOfSingularFunctionsUnlessTheMarginIsGiven) {
   EXPECT_THAT(kept(answer), Not(Contains("Divide")));
   EXPECT_EQ(answer.candidates, 9);
   task.margin = 0.5;
-  EXPECT_THAT(kept(run(data, *criterion, task)), Not(Contains("Square")));
+  const Answer given = run(data, *criterion, task);
+  EXPECT_EQ(given.margin, 0.5);
+  EXPECT_THAT(kept(given), Not(Contains("Square")));
 }
 
 }  // namespace
