@@ -45,7 +45,8 @@ void ProgramBuilder::output(Register source, Rounding rounding) {
   outputs_.push_back({source, rounding});
 }
 
-namespace {
+// Named, since what has it is known outside of this file.
+inline namespace program_kernel {
 
 constexpr std::int64_t kTileElements = 1536;  // 6 KiB a register: a handful of them fit the first-level cache
 
@@ -57,7 +58,7 @@ struct Access {
   bool repeated = false;  ///< See is_repeated().
 };
 
-}  // namespace
+}  // namespace program_kernel
 
 class ProgramKernel final : public Kernel {
  public:
