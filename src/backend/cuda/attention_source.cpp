@@ -257,6 +257,7 @@ BODY
       for (int i = 0; i < DV / 2; ++i)
         if (part == 0) out[i / 4][i % 4] += sums[i * WARPS * 32];
     }
+    __syncthreads();  // All sums are read: their memory may be written.
     if (part != 0) return;
   }
   if constexpr (WHOLE_OUT) {
