@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/replay.h"
@@ -168,6 +169,22 @@ TEST_F(CudaReplay, ProductsKeepTheTilesOfTheirPrograms) {
   EXPECT_TRUE(std::ranges::none_of(lower(*spec, schedule, weights, none, without).steps, [](const Step& each) {
     return std::holds_alternative<ProductProgramStep>(each.work);
   }));
+}
+
+/// Plans drop the text of what they have compiled.
+TEST_F(CudaReplay, HashesOfKernelsOutliveTheirSources) {
+  Lowered lowered(2);
+  std::set<std::string> hashes;
+  for (Step& step : lowered.steps.steps)
+    if (auto* kernel = std::get_if<KernelStep>(&step.work)) {
+      hashes.insert(hash_of(kernel->source.source));
+      kernel->source.source = {};
+    }
+  ASSERT_GT(hashes.size(), 1u);
+  std::set<std::string> said;
+  for (const StepTactic& tactic : tactics_of(lowered.steps))
+    if (tactic.computes == kGeneratedKernel) said.insert(tactic.algorithm);
+  EXPECT_EQ(said, hashes);
 }
 
 TEST_F(CudaReplay, AsksForNothingWithoutAFile) {

@@ -26,6 +26,10 @@ from collections.abc import Callable
 from check_models import RunFailed, read_outputs, same_bits
 
 
+#: XXH3, 128 bits, of an empty text.
+NO_SOURCE = "99aa06d3014798d86001c324468d497f"
+
+
 class Check:
     """The runs of one model, in a folder."""
 
@@ -66,6 +70,8 @@ class Check:
         steps = [step for entry in self.read("t.json")["replay"].values() for step in entry.get("steps", [])]
         chosen = [step for step in steps if step["computes"] != "generated kernel"]
         self.say(len(chosen) > 0 and self.kept("first") != [], f"{len(chosen)} algorithms of {len(steps)} steps saved")
+        kernels = [step["algorithm"] for step in steps if step["computes"] == "generated kernel"]
+        self.say(NO_SOURCE not in kernels, f"{len(kernels)} hashes of generated kernels saved")
         said = self.run("replayed", "--load-inputs", "inputs.json", "--load-tactics", "t.json")
         self.say(self.same_outputs("replayed"), "--load-tactics: the same bits in a second process")
         self.say(self.kept("replayed") == [], "--load-tactics: nothing is measured")

@@ -6,7 +6,6 @@
 #include <set>
 #include <tuple>
 
-#include "backend/cuda/kernel_cache.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -97,7 +96,7 @@ void CudaPlan::compile_kernels() {
   std::set<std::string_view> seen;
   for (const Step& step : made_.steps)
     if (const auto* kernel = std::get_if<KernelStep>(&step.work))
-      if (seen.insert(kernel->source.source).second) sources.push_back(&kernel->source);
+      if (seen.insert(kernel->hash).second) sources.push_back(&kernel->source);
   Device& device = Device::get();
   device.compile(sources);
   for (Step& step : made_.steps)
@@ -133,7 +132,7 @@ void CudaPlan::choose_algorithms(Replay& replay) {
     else if (auto* convolution = std::get_if<ConvolveStep>(&step.work))
       choose_for(step.layer, text_of(convolution->spec), *convolution, convolution->plan);
     else if (const auto* kernel = std::get_if<KernelStep>(&step.work))
-      replay.generated(step.layer, hash_of(kernel->source.source));
+      replay.generated(step.layer, kernel->hash);
   }
   replay.report();
   runtime.tactics().save();
@@ -176,6 +175,7 @@ bool CudaPlan::take(ProductProgramStep& step, const std::string& algorithm) {
     step.function = device.function(step.fused.source);
     step.fused.source.source = {};
   }
+  step.program.source.source = {};  // As in compile_kernels().
   step.algorithm = algorithm;
   return true;
 }

@@ -92,12 +92,13 @@ Device::Device() {
 void Device::enter() const { check(driver().context_set_current(context_), "use its context"); }
 
 Function Device::function(const KernelSource& source) {
+  const std::string hash = hash_of(source.source);
   const std::lock_guard lock(kernels_mutex_);
-  if (const auto found = kernels_.find(source.source); found != kernels_.end()) return found->second;
+  if (const auto found = kernels_.find(hash); found != kernels_.end()) return found->second;
   if (source.source.find("begin();") == std::string::npos)
     throw InternalError("a kernel does not wait for what it reads");
   enter();
-  const auto compiled = code_.extract(source.source);
+  const auto compiled = code_.extract(hash);
   const std::string code = compiled.empty() ? cached_code(source.source, arch_) : std::move(compiled.mapped());
   Module module = nullptr;
   Function function = nullptr;
@@ -106,7 +107,7 @@ Function Device::function(const KernelSource& source) {
   if (source.shared > kDefaultShared)
     check(driver().function_set_attribute(function, kMaxDynamicSharedMemory, static_cast<int>(source.shared)),
           "give a kernel its shared memory");
-  return kernels_[source.source] = function;
+  return kernels_[hash] = function;
 }
 
 void Device::compile(std::span<const KernelSource* const> sources) {
@@ -114,14 +115,14 @@ void Device::compile(std::span<const KernelSource* const> sources) {
   {
     const std::lock_guard lock(kernels_mutex_);
     for (const KernelSource* source : sources)
-      if (!kernels_.contains(source->source)) missing.push_back(source);
+      if (!kernels_.contains(hash_of(source->source))) missing.push_back(source);
   }
   // The code lands in the cache of the disk or stays here until it is loaded.
   parallel_for(static_cast<std::int64_t>(missing.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       std::string code = cached_code(missing[i]->source, arch_);
       const std::lock_guard lock(kernels_mutex_);
-      code_[missing[i]->source] = std::move(code);
+      code_[hash_of(missing[i]->source)] = std::move(code);
     }
   });
 }

@@ -102,7 +102,7 @@ class Device {
   Stream stream_ = nullptr;
   std::recursive_mutex mutex_;
   std::mutex kernels_mutex_;
-  std::map<std::string, Function> kernels_;  ///< By source, as what follows.
+  std::map<std::string, Function> kernels_;  ///< By hash_of() the source, as what follows.
   std::map<std::string, std::string> code_;  ///< Compiled, not yet loaded.
   std::shared_ptr<const DeviceMemory> workspace_, arena_;
 };

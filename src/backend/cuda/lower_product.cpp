@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/lowering.h"
 #include "backend/reference_kernel.h"
 #include "ops/movement.h"
@@ -216,7 +215,8 @@ void Lowering::add_with_program(ProductStep product, ProgramAssembly program, co
   }
   both.product = std::move(product);
   both.program = std::move(program).finish();
-  both.computes = fmt::format("{}, then {}", both.product.spec.text(), hash_of(both.program.source.source));
+  both.program.hash = hash_of(both.program.source.source);
+  both.computes = fmt::format("{}, then {}", both.product.spec.text(), both.program.hash);
   add(std::move(both));
 }
 

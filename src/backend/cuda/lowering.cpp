@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "backend/conversion.h"
-#include "backend/cuda/kernel_cache.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

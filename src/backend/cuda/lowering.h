@@ -6,9 +6,11 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/program_source.h"
 #include "backend/cuda/steps.h"
@@ -89,6 +91,7 @@ class Lowering {
   void find_uses();
   template <typename Work>
   void add(Work work) {
+    if constexpr (std::is_same_v<Work, KernelStep>) work.hash = hash_of(work.source.source);
     made_.steps.push_back({std::move(work), current_});
   }
   int new_buffer(std::size_t bytes);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/runtime.h"
 #include "ulpscope/log.h"
 
@@ -22,7 +21,7 @@ std::vector<StepTactic> tactics_of(const Steps& steps) {
     } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work))
       tactics.push_back({step.layer, text_of(convolution->spec), convolution->plan->tactic()});
     else if (const auto* kernel = std::get_if<KernelStep>(&step.work))
-      tactics.push_back({step.layer, std::string(kGeneratedKernel), hash_of(kernel->source.source)});
+      tactics.push_back({step.layer, std::string(kGeneratedKernel), kernel->hash});
   }
   return tactics;
 }

@@ -35,7 +35,8 @@ struct Pointer {
 struct KernelStep {
   KernelSource source;
   std::vector<Pointer> reads, writes;  ///< Its arguments, in this order.
-  Function function = nullptr;         ///< Set when it is compiled.
+  Function function = nullptr;         ///< Set when it is compiled; the text of the source is dropped then.
+  std::string hash;                    ///< hash_of() that text.
 };
 
 struct ProductStep {
