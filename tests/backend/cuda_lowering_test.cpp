@@ -91,6 +91,17 @@ TEST(CudaLowering, ProductsOfMatrices) {
                           {A("alpha", 0.5)})},
                    {}, 20));
   }
+  {
+    // Matrices of one tensor: neighbors, one of another type or with more behind it among them, odd ones, Gemm.
+    Net& n = nets.net("products of one tensor");
+    const auto x = n.input("x", {6, 24});
+    for (const std::int64_t columns : {16, 8, 5, 24, 8})
+      n.output(n.add("Add", {n.add("MatMul", {x, n.weight({24, columns})}), n.weight({columns})}));
+    n.output(n.add("Gelu", {n.add("MatMul", {x, n.weight({24, 16})})}, {}, 20));
+    n.output(n.add("Gemm", {x, n.weight({8, 24}), n.weight({8})}, {A("transB", 1)}));
+    n.output(n.add("Gemm", {x, n.weight({24, 8})}, {A("alpha", 0.5)}));
+    n.output(n.add("MatMul", {x, n.weight({24, 32})}));
+  }
   for (const bool turned : {false, true}) {
     Net& n = nets.net(turned ? "Gemm, transposed" : "Gemm");
     const auto a = turned ? n.input("a", {10, 7}) : n.input("a", {7, 10});
@@ -131,6 +142,38 @@ TEST(CudaLowering, ProductsOfMatrices) {
                               n.weight({8, 3})}));
   }
   expect_same(nets.all());
+}
+
+TEST(CudaLowering, ProductsOfOneTensorShareTheirWeightsAmongAssignments) {
+  Net n("query, key and value");
+  const auto x = n.input("x", {4, 24});
+  constexpr std::int64_t kColumns[] = {16, 8, 24};
+  std::vector<std::string> made;
+  for (const std::int64_t columns : kColumns) made.push_back(n.add("MatMul", {x, n.weight({24, columns})}));
+  for (const std::string& each : made) n.output(each);
+  Network& network = n.finish();
+  const auto spec = specialize(network, {{4, 24}});
+  const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
+  BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
+  options.constraints = ConstraintMode::kObey;
+  FakeDevice device;
+  WeightCache weights;
+  for (unsigned chosen = 0; chosen < 8; ++chosen) {
+    unsigned product = 0;
+    for (Layer& layer : network.layers)
+      layer.precision = (chosen >> product++ & 1U) != 0 ? DataType::kFloat16 : DataType::kFloat32;
+    const Assignment assignment = assign_precisions(*spec, options);
+    const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
+    const Steps steps = lower(*spec, schedule, weights, subgraphs, device);
+    // Neighbors of one type are one product.
+    const auto bit = [&](unsigned i) { return chosen >> i & 1U; };
+    const auto runs = 1 + (bit(0) != bit(1)) + (bit(1) != bit(2));
+    EXPECT_EQ(std::ranges::count_if(steps.steps,
+                                    [](const Step& step) { return std::holds_alternative<ProductStep>(step.work); }),
+              runs)
+        << chosen;
+  }
+  EXPECT_EQ(device.constant_bytes(), 24 * (16 + 8 + 24) * (sizeof(float) + sizeof(std::uint16_t)));
 }
 
 void add_convolutions(Net& n, const std::string& x, std::int64_t c) {

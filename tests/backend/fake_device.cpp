@@ -70,6 +70,12 @@ std::shared_ptr<const DeviceMemory> FakeDevice::constant(WeightCache&, const std
   return memory;
 }
 
+std::size_t FakeDevice::constant_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& [key, constant] : constants_) bytes += constant.first.bytes();
+  return bytes;
+}
+
 bool FakeDevice::has_product(const MatrixProductSpec& spec) {
   if (!rules_.products) return false;
   if (spec.operands != DataType::kInt8) return true;

@@ -31,6 +31,7 @@ class FakeDevice final : public LoweringTarget {
   bool has_convolution(const ConvolutionSpec& spec) override;
   bool has_product(const MatrixProductSpec& spec) override;
   bool has_fused_products() override { return rules_.fused; }
+  std::size_t constant_bytes() const;
 
  private:
   const Rules rules_;

@@ -1,6 +1,8 @@
 // Random networks of the usual layers, the same for the same seed.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <random>
 #include <string>
@@ -59,19 +61,19 @@ class RandomNetwork {
   }
 
   std::string weight(const Shape& shape, float low, float high) {
-    const std::string name = "w" + std::to_string(weights_++);
+    const std::string name = fmt::format("w{}", weights_++);
     builder_.weight(name, values_of(shape, low, high));
     return name;
   }
   std::string integers(std::vector<std::int64_t> values) {
-    const std::string name = "i" + std::to_string(weights_++);
+    const std::string name = fmt::format("i{}", weights_++);
     builder_.weight(name, Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())},
                                                    std::span<const std::int64_t>(values)));
     return name;
   }
   /// A scalar, which is a Constant layer.
   std::string scalar(float low, float high) {
-    const std::string name = "c" + std::to_string(weights_++);
+    const std::string name = fmt::format("c{}", weights_++);
     builder_.constant(name, values_of({}, low, high));
     return name;
   }

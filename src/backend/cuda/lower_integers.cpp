@@ -101,7 +101,7 @@ bool Lowering::lower_integers(const ProductKernel& kernel, const ops::MatrixForm
   Results results;
   results.channel = kernel.epilogue.domain.size() - 1;
   if (constant) {
-    const Weights weights = product_weights(kernel, {.n = n, .k = k, .transpose_b = form.transpose_b});
+    const Weights weights = integer_weights(kernel, {.n = n, .k = k, .transpose_b = form.transpose_b});
     results.scale = weights.scale;
     b_view = constant_memory(weights.key, DataType::kInt8, weights.values);
   } else {

@@ -16,6 +16,19 @@ namespace {
 /// The type that a product of floats reads its operands in.
 DataType operand_type(const ProductKernel& kernel) { return type_of(kernel.operands[0].rounding); }
 
+/// The values of a constant operand as matrices [n, k].
+ConstantSource k_innermost(const ConstantSource& values, const MatrixShape& matrices) {
+  return [values, k = matrices.k, n = matrices.n, transposed = matrices.transpose_b] {
+    const Tensor value = values();
+    const std::int64_t count = value.size() / (k * n);
+    if (transposed) return value.reshaped({count, n, k});
+    Tensor turned(DataType::kFloat32, {count, n, k});
+    const std::vector<std::int64_t> order{0, 2, 1};
+    ops::copy_permuted(value, {count, k, n}, order, turned);
+    return turned;
+  };
+}
+
 }  // namespace
 
 void Lowering::lower(const ProductKernel& kernel) {
@@ -170,8 +183,11 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   if (matrices->transpose_a) std::swap(spec.a.row_stride, spec.a.column_stride);
   step.a = pointer(a_view);
   View b_view;
-  if (spec_.is_constant(b.tensor)) {
-    Weights weights = product_weights(kernel, *matrices);
+  if (const auto beside = columns_beside(kernel); !beside.empty()) {
+    b_view = column_weights(kernel, beside, type);
+    spec.b = {1, spec.k, 0};
+  } else if (spec_.is_constant(b.tensor)) {
+    Weights weights = float_weights(b, *matrices);
     if (columns != spec.n) weights = padded(weights, columns);
     spec.n = columns;
     b_view = constant_memory(weights.key, type, weights.values);
@@ -221,29 +237,17 @@ void Lowering::add_with_program(ProductStep product, ProgramAssembly program, co
 }
 
 /// The constant operand b, [batch, n, k] in float32, and what names it.
-Lowering::Weights Lowering::product_weights(const ProductKernel& kernel, const MatrixShape& matrices) {
+Lowering::Weights Lowering::float_weights(const Operand& b, const MatrixShape& matrices) const {
+  return {constant_key(b) + "|k innermost", k_innermost(constants_.source(b), matrices), {}};
+}
+
+Lowering::Weights Lowering::integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const {
   const Operand& b = kernel.operands[1];
-  Weights result;
-  result.key = constant_key(b) + "|k innermost";
-  ConstantSource values = constants_.source(b);
-  if (kernel.integers) {
-    const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);
-    const auto weights = constants_.integer_weights(layer(kernel.layer),
-                                                    constants_.get({b.tensor, Rounding::kNone, b.first}), key, false);
-    result.scale = constants_.product_scales(kernel.operands[0].quantization, weights->scales, key);
-    values = [weights] { return weights->integers; };
-    result.key = key + "|k innermost";
-  }
-  result.values = [values, k = matrices.k, n = matrices.n, transposed = matrices.transpose_b] {
-    const Tensor value = values();
-    const std::int64_t count = value.size() / (k * n);
-    if (transposed) return value.reshaped({count, n, k});
-    Tensor turned(DataType::kFloat32, {count, n, k});
-    const std::vector<std::int64_t> order{0, 2, 1};
-    ops::copy_permuted(value, {count, k, n}, order, turned);
-    return turned;
-  };
-  return result;
+  const std::string key = constants_.integer_weights_key(kernel.layer, b.tensor);
+  const auto weights =
+      constants_.integer_weights(layer(kernel.layer), constants_.get({b.tensor, Rounding::kNone, b.first}), key, false);
+  return {key + "|k innermost", k_innermost([weights] { return weights->integers; }, matrices),
+          constants_.product_scales(kernel.operands[0].quantization, weights->scales, key)};
 }
 
 /// How far bias, residual and relu, in this order, are the beginning of the epilogue.

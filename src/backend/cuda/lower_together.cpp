@@ -1,5 +1,6 @@
-// Several products of one operand by constant matrices, with nothing behind them but a bias, are one product with more
-// columns: the first one computes the others, too.
+// Constant matrices that the same tensor is multiplied by lie one after the other in memory. Several products by
+// neighbors, with nothing behind them but a bias, are one product with more columns: the first one computes the others,
+// too.
 #include <algorithm>
 
 #include "backend/cuda/lowering.h"
@@ -9,6 +10,7 @@ namespace {
 
 /// The elements of all, one after the other.
 Tensor joined(const std::vector<Tensor>& parts) {
+  if (parts.size() == 1) return parts[0];
   std::int64_t count = 0;
   for (const Tensor& part : parts) count += part.size();
   Tensor result(DataType::kFloat32, {count});
@@ -26,50 +28,78 @@ Tensor joined_biases(const std::vector<Tensor>& biases, const std::vector<std::i
 
 }  // namespace
 
-std::optional<Lowering::Member> Lowering::member_of(const ProductKernel& kernel, const ProductKernel& first) {
+std::optional<MatrixShape> Lowering::matrix_of_columns(const ProductKernel& kernel) const {
   const auto form = ops::matrix_form(layer(kernel.layer));
-  if (!form || kernel.integers || lowered_.contains(&kernel) || form->alpha != 1.0f || form->beta != 1.0f) return {};
   const Operand &a = kernel.operands[0], &b = kernel.operands[1];
-  if (a != first.operands[0] || b.rounding != first.operands[1].rounding) return {};
-  if (spec_.is_constant(a.tensor) || !spec_.is_constant(b.tensor)) return {};
+  if (!form || spec_.is_constant(a.tensor) || !spec_.is_constant(b.tensor)) return {};
   if (num_elements(kernel.epilogue.domain) == 0) return {};
   const auto matrices = form->plain ? matmul_shape(shape(a.tensor), shape(b.tensor))
                                     : std::optional(gemm_shape(*form, shape(a.tensor), kernel.epilogue.domain));
-  if (!matrices || !matrices->batch_a.empty() || matrices->transpose_a || matrices->k == 0 || matrices->n % 8 != 0)
-    return {};
-  Fold fold = fold_of(kernel, matrices->n, type_of(a.rounding),
-                      kernel.operands.size() > 2 ? kernel.operands[2] : Operand{}, {});
-  if (!fold.whole || fold.relu || fold.residual.tensor != kNone) return {};
-  return Member{&kernel, *matrices, std::move(fold)};
+  // Multiples of 8 columns: each begins where the libraries take it.
+  const bool has = matrices && matrices->batch_a.empty() && !matrices->transpose_a && matrices->k > 0;
+  return has && matrices->n % 8 == 0 ? matrices : std::nullopt;
 }
 
-std::vector<Lowering::Member> Lowering::members_with(const ProductKernel& first) {
-  std::vector<Member> members;
-  if (auto member = member_of(first, first)) members.push_back(std::move(*member));
-  if (members.empty()) return members;
-  for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
-    for (const KernelDescription& description : kernels)
-      if (const auto* kernel = std::get_if<ProductKernel>(&description); kernel != nullptr && kernel != &first)
-        if (auto member = member_of(*kernel, first)) members.push_back(std::move(*member));
-  return members;
+std::vector<Lowering::Columns> Lowering::columns_beside(const ProductKernel& kernel) const {
+  if (kernel.integers || !matrix_of_columns(kernel)) return {};
+  std::vector<Columns> result;
+  const TensorId tensor = kernel.operands[0].tensor;
+  for (const KernelDescription* reader : uses_.at(tensor).readers)
+    if (const auto* product = std::get_if<ProductKernel>(reader);
+        product != nullptr && product->operands[0].tensor == tensor)
+      if (const auto matrices = matrix_of_columns(*product)) result.push_back({product, *matrices});
+  return result;
+}
+
+View Lowering::column_weights(const ProductKernel& kernel, const std::vector<Columns>& beside, DataType type) {
+  std::string key = "columns";
+  std::vector<ConstantSource> parts;
+  std::int64_t begin = 0, elements = 0;
+  for (const Columns& columns : beside) {
+    if (columns.kernel == &kernel) begin = elements;
+    elements += columns.matrices.k * columns.matrices.n;
+    const Operand& own = columns.kernel->operands[1];
+    Weights weights = float_weights({own.tensor, kernel.operands[1].rounding, own.first}, columns.matrices);
+    key += "|" + weights.key;
+    parts.push_back(std::move(weights.values));
+  }
+  View view = constant_memory(key, type, [parts] {
+    std::vector<Tensor> made;
+    for (const ConstantSource& part : parts) made.push_back(part());
+    return joined(made);
+  });
+  view.offset = begin;
+  return view;
+}
+
+std::optional<Lowering::Member> Lowering::member_of(const Columns& columns, const ProductKernel& first) {
+  const ProductKernel& kernel = *columns.kernel;
+  const auto form = ops::matrix_form(layer(kernel.layer));
+  if (kernel.integers || lowered_.contains(&kernel) || form->alpha != 1.0f || form->beta != 1.0f) return {};
+  if (kernel.operands[0] != first.operands[0] || kernel.operands[1].rounding != first.operands[1].rounding) return {};
+  Fold fold = fold_of(kernel, columns.matrices.n, type_of(first.operands[0].rounding),
+                      kernel.operands.size() > 2 ? kernel.operands[2] : Operand{}, {});
+  if (!fold.whole || fold.relu || fold.residual.tensor != kNone) return {};
+  return Member{&kernel, columns.matrices, std::move(fold)};
 }
 
 bool Lowering::lower_with_others(const ProductKernel& first) {
-  const std::vector<Member> members = members_with(first);
+  const std::vector<Columns> beside = columns_beside(first);
+  std::vector<Member> members;
+  for (auto each = std::ranges::find(beside, &first, &Columns::kernel); each != beside.end(); ++each) {
+    auto member = member_of(*each, first);
+    if (!member) break;
+    members.push_back(std::move(*member));
+  }
   if (members.size() < 2) return false;
   const DataType type = type_of(first.operands[0].rounding);
   std::int64_t columns = 0;
   bool biased = false;
-  std::string key = "together";
-  std::vector<ConstantSource> parts;
   std::vector<Tensor> biases;
   std::vector<std::int64_t> widths;
   for (const Member& member : members) {
     columns += member.matrices.n;
     widths.push_back(member.matrices.n);
-    const Weights weights = product_weights(*member.kernel, member.matrices);
-    key += "|" + weights.key;
-    parts.push_back(weights.values);
     const bool own = member.fold.bias.tensor != kNone;
     biases.push_back(own ? constants_.get(member.fold.bias) : Tensor());
     biased |= own;
@@ -95,11 +125,7 @@ bool Lowering::lower_with_others(const ProductKernel& first) {
   if (!target_.has_product(spec)) return false;
   ProductStep step;
   step.a = pointer(a);
-  step.b = pointer(constant_memory(key, type, [parts] {
-    std::vector<Tensor> made;
-    for (const ConstantSource& part : parts) made.push_back(part());
-    return joined(made);
-  }));
+  step.b = pointer(column_weights(first, beside, type));
   if (biased) {
     const Tensor bias = joined_biases(biases, widths);
     step.bias = pointer(constant_view(bias, content_key(bias), type));

@@ -165,10 +165,11 @@ class Lowering {
   /// A constant operand of a product.
   struct Weights {
     std::string key;
-    ConstantSource values;
-    Tensor scale;  ///< Of integers: Results::scale.
+    ConstantSource values;  ///< k innermost.
+    Tensor scale;           ///< Of integers: Results::scale.
   };
-  Weights product_weights(const ProductKernel& kernel, const MatrixShape& matrices);
+  Weights float_weights(const Operand& b, const MatrixShape& matrices) const;
+  Weights integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const;
   static Weights padded(const Weights& weights, std::int64_t columns);
   /// What of an epilogue may ride on its product.
   struct Fold {
@@ -215,14 +216,24 @@ class Lowering {
   View integer_sums(const View& a, const View& b, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches);
 
   // lower_together.cpp
+  /// A product of floats by a constant matrix, one for all rows, that may lie beside others in memory.
+  struct Columns {
+    const ProductKernel* kernel;
+    MatrixShape matrices;
+  };
+  std::optional<MatrixShape> matrix_of_columns(const ProductKernel& kernel) const;
+  /// Those of the same tensor, in the order of the schedule, in whatever types; none: `kernel` is none of them.
+  std::vector<Columns> columns_beside(const ProductKernel& kernel) const;
+  /// The matrices of all in memory of this type, k innermost; the view begins at that of `kernel`. Nothing of it
+  /// depends on the others' types: assignments find there what others left.
+  View column_weights(const ProductKernel& kernel, const std::vector<Columns>& beside, DataType type);
   /// A product that another one with the same first operand can compute.
   struct Member {
     const ProductKernel* kernel;
     MatrixShape matrices;
     Fold fold;
   };
-  std::optional<Member> member_of(const ProductKernel& kernel, const ProductKernel& first);
-  std::vector<Member> members_with(const ProductKernel& first);
+  std::optional<Member> member_of(const Columns& columns, const ProductKernel& first);
   bool lower_with_others(const ProductKernel& first);
 
   // lower_convolution.cpp
