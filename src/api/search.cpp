@@ -351,7 +351,7 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
     const Layer& layer = loaded.network->layer(id);
     if (std::ranges::find(answer.kept, layer.name, &KeptLayer::name) == answer.kept.end())
       answer.kept.push_back(kept_layer(layer, task.ladder.back(), ReasonKind::kRequested,
-                                       "--keep names it; no trial says whether it needs that"));
+                                       "it was asked to be kept; no trial says whether it needs that"));
   }
   loaded.warn_of_replaced_files("the answer");
   return describe(loaded, options, std::move(answer));
