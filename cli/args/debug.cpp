@@ -78,7 +78,7 @@ void DebugPrecisionArgs::declare(OptionTable& table) {
   check.declare(table);
   artifacts.declare(table);
   iteration.declare(table);
-  precision.model.declare(table, /*required=*/true);
+  precision.model.declare(table, /*required=*/true, ModelForms::kNetworks);
   precision.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
   precision.data.declare(table);
   precision.config.declare(table, "obey");

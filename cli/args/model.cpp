@@ -8,19 +8,19 @@
 
 namespace ulpscope::cli {
 
-void ModelArgs::declare(OptionTable& table, bool required, bool shapes) {
+void ModelArgs::declare(OptionTable& table, bool required, ModelForms forms) {
   table.section("Model", "the model");
   table.positional(
       "MODEL", model,
-      "The model: an ONNX file (.onnx), an engine (.engine, .plan) or a Python script that defines `load_network` "
-      "(file.py or file.py:function). Put it first: lists take every word up to the next option",
+      fmt::format("The model: an ONNX file (.onnx){} or a Python script that defines `load_network` "
+                  "(file.py or file.py:function). Put it first: lists take every word up to the next option",
+                  forms == ModelForms::kAll ? ", an engine (.engine, .plan)" : ""),
       required);
   table.value({"--model-type"}, type_name, "TYPE", "Type of the model, where the extension does not tell")
       .choose({"frozen", "keras", "ckpt", "onnx", "engine", "uff", "trt-network-script", "caffe"});
   table.ours();
   table.words({"--trt-network-func-name"}, Arity::kOne, "FUNC", "Older form of MODEL as FILE.py:FUNC")
       .names_function_of("MODEL");
-  if (!shapes) return;
   table.list({"--input-shapes", "--inputs"}, input_shapes, "NAME:[D0,D1,..]",
              "Shapes of the generated inputs. "
              "Wildcards (*, ?) in names; one value for an integer input that holds a shape sets the input's value");

@@ -14,13 +14,18 @@ namespace ulpscope::cli {
 
 enum class ModelType { kOnnx, kEngine, kNetworkScript };
 
+/// What a tool takes as its model, for the help.
+enum class ModelForms {
+  kAll,
+  kNetworks,  ///< No engines, whose precisions are fixed.
+};
+
 struct ModelArgs {
   std::optional<std::string> model, type_name;
   std::vector<std::string> input_shapes;
 
   /// `required`: the tool does nothing without a model.
-  /// `shapes`: with --input-shapes.
-  void declare(OptionTable& table, bool required = false, bool shapes = true);
+  void declare(OptionTable& table, bool required = false, ModelForms forms = ModelForms::kAll);
 
   bool given() const noexcept { return model.has_value(); }
   /// By --model-type, else by extension. Throws Error(kUnsupported) with what to do for anything else.

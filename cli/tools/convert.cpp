@@ -52,7 +52,7 @@ class ConvertTool : public Tool {
   }
 
   void declare(OptionTable& table) override {
-    model_.declare(table, true);
+    model_.declare(table, /*required=*/true, ModelForms::kNetworks);
     table.section("Output", "what is written.");
     table.value({"-o", "--output"}, output_, "FILE", "Where to write the model");
     table
@@ -388,7 +388,10 @@ class ConvertTool : public Tool {
     const bool script = model_.type() == ModelType::kNetworkScript && (to_engine() || to_view());
     if (model_.type() != ModelType::kOnnx && !script)
       throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[model] '{}': expected an ONNX model to convert", *model_.model));
+                  fmt::format("[model] '{}': expected an ONNX model to convert, got {}", *model_.model,
+                              model_.type() == ModelType::kEngine
+                                  ? "an engine, whose precisions are fixed"
+                                  : "a network script; try -o FILE.engine, which can be built of one"));
     if (!to_engine() && !to_view()) check_typed_model();
     model_.check_not_replaced("-o", *output_);
     data_.warn_of_unused();

@@ -52,7 +52,7 @@ class PrecisionSearchTool : public Tool {
     criterion_.declare(table);
     table.section("Trials", "what the outputs of a trial are compared with, and how it runs.");
     options_.declare_search(table);
-    options_.model.declare(table, /*required=*/true);
+    options_.model.declare(table, /*required=*/true, ModelForms::kNetworks);
     options_.onnx.save_help =
         "Write the strongly typed model of the answer, checked as `convert` does; nothing if no set was found";
     options_.onnx.declare(table);

@@ -91,7 +91,7 @@ class StrategyTool : public Tool {
         .choose({"float32", "float16"});
     table.flag({"-s", "--show-output"}, show_output_, "Show the whole comparison of each try");
     if (kind_ == Kind::kWorstFirst) table.value({"--top"}, top_, "N", "Layers added per round (default: 5)");
-    options_.model.declare(table, /*required=*/true);
+    options_.model.declare(table, /*required=*/true, ModelForms::kNetworks);
     options_.onnx.declare(table);
     options_.config.declare(table, "obey");
     options_.network.declare(table, options_.config.strongly_typed);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "api/loaded_model.h"
 #include "compare/accuracy.h"
 #include "compare/json_files.h"
 #include "compare/postprocess.h"
@@ -275,6 +276,7 @@ class RunTool : public Tool {
                         : runner == "--onnxrt" ? make_onnxruntime(host)
                                                : make_reference());
     InferenceOutcome outcome = run_inference(options_, runners, host, profile_shapes(options_.config, options_.model));
+    if (engine_) warn_of_replaced_files(engine_->network(), "what was computed");
     engine_.reset();
     if (options_.inference.save_inputs) {
       log_saving("inference input data", *options_.inference.save_inputs, outcome.inputs.size());

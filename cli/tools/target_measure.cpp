@@ -53,7 +53,7 @@ class TargetMeasureTool : public Tool {
   bool announces() const override { return true; }
 
   void declare(OptionTable& table) override {
-    options_.model.declare(table, /*required=*/false);
+    options_.model.declare(table, /*required=*/false, ModelForms::kNetworks);
     table.section("Output", "what is written.");
     table.ours().value({"-o", "--output"}, output_, "FILE.json", "Where to write the target");
     options_.onnx.declare(table, OnnxLoadArgs::Scope::kRead);

@@ -51,7 +51,7 @@ class VerifyTool : public Tool {
   int failure_status() const override { return kUnjudged; }
 
   void declare(OptionTable& table) override {
-    model_.declare(table, true);
+    model_.declare(table, /*required=*/true, ModelForms::kNetworks);
     table.section("Answer", "what is checked.");
     table.ours().value({"--answer"}, answer_path_, "FILE", "The answer of `precision search`");
     set_.declare(table);
@@ -86,9 +86,16 @@ class VerifyTool : public Tool {
   int run() override {
     if (json_ == "-") move_log_to_stderr();
     model_.check_exists();
-    if (model_.type() != ModelType::kOnnx)
+    if (model_.type() == ModelType::kEngine)
       throw Error(ErrorCode::kUnsupported,
-                  fmt::format("[model] '{}': expected an ONNX model, got another file", *model_.model));
+                  fmt::format("[model] '{}': expected the ONNX model or the network script that was searched, got an "
+                              "engine, whose precisions are fixed",
+                              *model_.model));
+    if (model_.type() == ModelType::kNetworkScript && runner() != "ulpscope" && !typed_)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("[verify] --runner {}: expected an ONNX model, which the typed model is made of, got the "
+                              "network script '{}'; try --typed FILE, or no --runner",
+                              runner(), *model_.model));
     data_.warn_of_unused();
     limits_.check();
     const AnswerFile answer = read_answer_set(*answer_path_, set_);

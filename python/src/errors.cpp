@@ -1,9 +1,5 @@
 #include "errors.h"
 
-#include <nanobind/nanobind.h>
-
-#include <string_view>
-
 #include "ulpscope/error.h"
 
 namespace nb = nanobind;
@@ -37,24 +33,23 @@ void raise(const nb::object& exception) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
 }
 
-/// Messages quote what files hold, which need not be UTF-8.
-nb::object text_of(const std::exception& error) {
-  const std::string_view text = error.what();
-  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-}
-
 void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     const nb::module_ errors = nb::module_::import_("ulpscope.errors");
-    raise(errors.attr("Error")(errors.attr("ErrorCode").attr(name_of(error.code())), text_of(error)));
+    raise(errors.attr("Error")(errors.attr("ErrorCode").attr(name_of(error.code())), python_text(error.what())));
   } catch (const InternalError& error) {
-    raise(nb::module_::import_("ulpscope.errors").attr("InternalError")(text_of(error)));
+    raise(nb::module_::import_("ulpscope.errors").attr("InternalError")(python_text(error.what())));
   }
 }
 
 }  // namespace
+
+nb::object python_text(std::string_view message) {
+  const auto text = nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
+  return nb::module_::import_("ulpscope.keywords").attr("in_python")(text);
+}
 
 void register_errors() { nb::register_exception_translator(translate); }
 

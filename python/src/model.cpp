@@ -13,6 +13,7 @@
 #include "api/loaded_model.h"
 #include "arrays.h"
 #include "compare/data_loader.h"
+#include "errors.h"
 #include "long_call.h"
 #include "runners/worker.h"
 #include "ulpscope/calibrate.h"
@@ -61,7 +62,7 @@ void use_python(const std::filesystem::path& interpreter, const std::filesystem:
     try {
       nb::module_::import_("logging")
           .attr("getLogger")("ulpscope")
-          .attr("log")(static_cast<int>(level), "%s", nb::str(message.data(), message.size()));
+          .attr("log")(static_cast<int>(level), "%s", python_text(message));
     } catch (nb::python_error& error) {
       error.discard_as_unraisable("ulpscope's log");
     }

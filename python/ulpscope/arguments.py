@@ -138,6 +138,8 @@ _KINDS = {
     "onnx.ModelProto": _Kind(lambda value: hasattr(value, "graph"), "an onnx.ModelProto"),
     "str": _Kind(is_text, "a text"),
 }  # fmt: skip
+#: Those of True and False, where numpy.bool_ means the same.
+_FLAGS = {_KINDS["bool"], _KINDS["Watcher"]}
 
 
 def _parts(annotation: ast.expr) -> list[str]:
@@ -168,9 +170,12 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if name in kinds and not any(kind.holds(value) for kind in kinds[name]):
+        bound = signature.bind(*args, **kwargs)
+        for name, value in bound.arguments.items():
+            if isinstance(value, np.bool_) and not _FLAGS.isdisjoint(kinds.get(name, ())):
+                bound.arguments[name] = bool(value)
+            elif name in kinds and not any(kind.holds(value) for kind in kinds[name]):
                 _refuse(f"{where}] {name}", kinds[name], value)
-        return function(*args, **kwargs)
+        return function(*bound.args, **bound.kwargs)
 
     return call

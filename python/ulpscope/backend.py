@@ -8,7 +8,9 @@ import onnx
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 
+from .arguments import shown
 from .engine import Engine
+from .errors import Error, ErrorCode
 
 
 class UlpscopeRep(BackendRep):
@@ -30,9 +32,12 @@ class UlpscopeBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> UlpscopeRep:
-        """Builds an engine. Raises ulpscope.Error for what the engine refuses, ValueError for another device."""
+        """Builds an engine. Raises ulpscope.Error for what the engine refuses, and for another device."""
         if not cls.supports_device(device):
-            raise ValueError(f"ulpscope runs on the device CPU, not on {device}")
+            raise Error(
+                ErrorCode.UNSUPPORTED,
+                f"[backend] device: expected 'CPU', got {shown(device)}; try backend='cuda' for an NVIDIA GPU",
+            )
         return UlpscopeRep(Engine(model.SerializeToString(), **kwargs))
 
     @classmethod
@@ -69,7 +74,10 @@ class UlpscopeBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        return bool(Device(device).type == DeviceType.CPU)
+        try:
+            return bool(Device(device).type == DeviceType.CPU)
+        except (AttributeError, ValueError):  # No device that ONNX knows.
+            return False
 
 
 prepare = UlpscopeBackend.prepare

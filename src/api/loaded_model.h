@@ -46,12 +46,13 @@ struct LoadedModel {
   std::string external_hash() const;
   /// As it was when the network was read of it, whatever has its name by now; another file is opened.
   std::shared_ptr<const MappedFile> file_at(const std::filesystem::path& name) const;
-  /// `what` was made of them.
-  void warn_of_replaced_files(const std::string& what) const;
   /// Calls `use` with the file's bytes.
   void with_bytes(const std::function<void(std::span<const std::byte>)>& use) const;
   std::vector<std::string> output_names() const;
 };
+
+/// Of files that the network was read from; `what` was made with it.
+void warn_of_replaced_files(const Network& network, std::string_view what);
 
 /// Samples made to fit the inputs of the network, in its order (see adapt_inputs). Throws
 /// Error(kInvalidArgument) for what does not fit.

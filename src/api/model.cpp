@@ -91,8 +91,8 @@ std::shared_ptr<const MappedFile> LoadedModel::file_at(const std::filesystem::pa
   return read != network->files.end() ? *read : MappedFile::open(name);
 }
 
-void LoadedModel::warn_of_replaced_files(const std::string& what) const {
-  for (const auto& file : network->files)
+void warn_of_replaced_files(const Network& network, std::string_view what) {
+  for (const auto& file : network.files)
     if (file->is_replaced())
       log_warning(fmt::format("{}: the file was replaced or removed while it was in use; {} is of what it held before",
                               file->path().string(), what));

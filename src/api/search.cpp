@@ -346,14 +346,17 @@ AnswerFile search(const Model& model, std::span<const TensorsByName> samples, co
     journal = open_journal(
         *loaded.network, options,
         fingerprint_of(task, prepared.data, options.criterion, *prepared.criterion, loaded.hash(), ULPSCOPE_VERSION));
+  // The answer will have them; with them known, no `touch` ends the search.
+  loaded.hash();
+  loaded.external_hash();
   Answer answer = search_precisions(prepared.data, *prepared.criterion, task, journal, options.progress);
   for (const LayerId id : task.keep) {
     const Layer& layer = loaded.network->layer(id);
     if (std::ranges::find(answer.kept, layer.name, &KeptLayer::name) == answer.kept.end())
       answer.kept.push_back(kept_layer(layer, task.ladder.back(), ReasonKind::kRequested,
-                                       "--keep names it; no trial says whether it needs that"));
+                                       "it was asked to be kept; no trial says whether it needs that"));
   }
-  loaded.warn_of_replaced_files("the answer");
+  warn_of_replaced_files(*loaded.network, "the answer");
   return describe(loaded, options, std::move(answer));
 }
 

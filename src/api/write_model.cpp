@@ -56,7 +56,7 @@ TypedModel write_checked_model(const LoadedModel& model, const Specialization& s
   model.with_bytes([&](std::span<const std::byte> bytes) {
     made = write_typed_model(spec, bytes, assignment, repairs, typed, path);
   });
-  model.warn_of_replaced_files("the typed model");
+  warn_of_replaced_files(*model.network, "the typed model");
   log_conversion(made, path.string(), std::move(checked));
   return made;
 }

@@ -297,7 +297,7 @@ Calibration calibrate(const std::shared_ptr<const Network>& network, const Calib
   if (result.samples == 0)
     throw Error(ErrorCode::kInvalidArgument,
                 "[calibrate] expected at least one sample to calibrate with, got none; try --load-inputs, "
-                "--data-loader-script or --iterations");
+                "or another data loader");
   calibrator.finish(result);
   return result;
 }

@@ -239,9 +239,10 @@ class Finder {
         break;
       }
       const std::string scaled = e == 0 ? "" : fmt::format(", times 2^{}", e);
-      result.push_back(fmt::format("'{}' (up to {:.3g}{}) stays beyond fp16, pinned by {}",
-                                   network_.tensor(each.tensor).name, each.range.largest(), scaled,
-                                   fmt::join(pins_of(spec_, each.tensor, kNamedPins), ", ")));
+      const auto pins = pins_of(spec_, model_, each.tensor, kNamedPins);
+      result.push_back(fmt::format("'{}' (up to {:.3g}{}) stays beyond fp16{}{}", network_.tensor(each.tensor).name,
+                                   each.range.largest(), scaled, pins.empty() ? "" : ", pinned by ",
+                                   fmt::join(pins, ", ")));
     }
     return result;
   }

@@ -241,8 +241,41 @@ const Tensor* stored_constant(const Network& network, TensorId id) {
 
 ScalingModel scaling_model(const Specialization& spec) { return Builder(spec).build(); }
 
-std::vector<std::string> pins_of(const Specialization& spec, TensorId tensor, std::size_t most) {
+namespace {
+
+/// Where a layer leaves its input and its output to themselves: a multiplication may be inserted, or a factor is a
+/// constant of its own.
+std::set<std::pair<LayerId, int>> free_inputs(const Specialization& spec, const ScalingModel& model) {
+  std::set<std::pair<LayerId, int>> result;
+  for (const auto& change : model.changes) {
+    const Scaling scaling = scaling_of(spec.network->layer(change.layer));
+    if (change.kind == ScaleEdit::Kind::kInsertion) result.insert({change.layer, change.input});
+    const bool own = change.kind == ScaleEdit::Kind::kConstant ||
+                     (change.kind == ScaleEdit::Kind::kSharedConstant && spec.consumers[change.tensor].size() == 1);
+    const bool factor =
+        scaling == Scaling::kProduct || scaling == Scaling::kQuotient || scaling == Scaling::kChannelNormalization;
+    if (own && factor && change.input < 2) result.insert({{change.layer, 0}, {change.layer, 1}});
+  }
+  return result;
+}
+
+/// The tensors of a layer whose exponents move together.
+std::set<TensorId> tied_by(const Specialization& spec, LayerId id, const std::set<std::pair<LayerId, int>>& free) {
+  const Layer& layer = spec.network->layer(id);
+  std::set<TensorId> result;
+  for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+    if (layer.input(i) != kNone && !free.contains({id, static_cast<int>(i)})) result.insert(layer.input(i));
+  for (TensorId output : present(layer.outputs)) result.insert(output);
+  std::erase_if(result, [&](TensorId each) { return !is_floating(spec.type(each)) || spec.is_constant(each); });
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> pins_of(const Specialization& spec, const ScalingModel& model, TensorId tensor,
+                                 std::size_t most) {
   const Network& network = *spec.network;
+  const auto free = free_inputs(spec, model);
   std::vector<std::string> pins;
   std::deque<TensorId> open{tensor};
   std::set<TensorId> seen{tensor};
@@ -258,15 +291,14 @@ std::vector<std::string> pins_of(const Specialization& spec, TensorId tensor, st
     if (info.producer != kNone) layers.push_back(info.producer);
     for (LayerId layer : layers) {
       const Layer& reader = network.layer(layer);
-      if (!passed.insert(layer).second) continue;
+      const std::set<TensorId> tied = tied_by(spec, layer, free);
+      if (!tied.contains(id) || !passed.insert(layer).second) continue;
       const Scaling scaling = scaling_of(reader);
       if (scaling == Scaling::kNone) {
         pins.push_back(fmt::format("'{}' ({})", reader.name, reader.op->name));
       } else if (scaling != Scaling::kNormalization && scaling != Scaling::kInvariant) {
-        for (const auto* list : {&reader.inputs, &reader.outputs})
-          for (TensorId next : present(*list))
-            if (is_floating(spec.type(next)) && !spec.is_constant(next) && seen.insert(next).second)
-              open.push_back(next);
+        for (TensorId next : tied)
+          if (seen.insert(next).second) open.push_back(next);
       }
     }
   }

@@ -38,7 +38,8 @@ Scaling scaling_of(const Layer& layer);
 const Tensor* stored_constant(const Network& network, TensorId id);
 
 /// The layers that keep a tensor from being scaled: the nearest ones, up to `most`, that are no part of its region, and
-/// "output 'y'" and the like.
-std::vector<std::string> pins_of(const Specialization& spec, TensorId tensor, std::size_t most);
+/// "output 'y'" and the like. A region ends where a change of the model takes up any exponent.
+std::vector<std::string> pins_of(const Specialization& spec, const ScalingModel& model, TensorId tensor,
+                                 std::size_t most);
 
 }  // namespace ulpscope

@@ -67,9 +67,10 @@ Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const
     return result;
   }
   if (found.levels == space.highest() && space.options().lower.empty()) {
-    log_warning(fmt::format("[convert] --relax: on {} everything in float32 is faster ({:.4g} us) than these layers alone "
-                            "({:.4g} us): they stay as they are; try the model as it is, or another --target",
-                            build.target, found.time_us, result.time_low_us));
+    log_warning(
+        fmt::format("[convert] --relax: on {} everything in float32 is faster ({:.4g} us) than these layers alone "
+                    "({:.4g} us): they stay as they are; try the model as it is, or another --target",
+                    build.target, found.time_us, result.time_low_us));
     return result;
   }
   Trials& trials = space.trials();
@@ -94,7 +95,8 @@ Relaxation relax_precisions(const std::shared_ptr<const Network>& network, const
     return result;
   }
   log_info(fmt::format("[convert] --relax: {} layer(s) raised to float32, {:.4g} us instead of {:.4g} on {}; {}: {}",
-                       raised.size(), found.time_us, result.time_low_us, build.target, verdict, fmt::join(names, ", ")));
+                       raised.size(), found.time_us, result.time_low_us, build.target, verdict,
+                       fmt::join(names, ", ")));
   result.raised = std::move(raised);
   result.time_us = found.time_us;
   result.cost_share = share_in_float32(space, found.levels);
@@ -108,10 +110,11 @@ void add_raised_layers(const Network& network, const Relaxation& relaxation, Ans
   for (const LayerId id : relaxation.raised) {
     const Layer& layer = network.layer(id);
     answer.kept.push_back(kept_layer(layer, Precision::kFP32, ReasonKind::kRequested,
-                                     "raised by convert --relax, which saves time beside its neighbors"));
+                                     "raised by convert, since that saves time beside its neighbors"));
     words.push_back(layer.name + ":float32");
   }
-  answer.message = fmt::format("{} layers are kept, {} of them since that saves time", answer.kept.size(), words.size());
+  answer.message =
+      fmt::format("{} layers are kept, {} of them since that saves time", answer.kept.size(), words.size());
   // What held before held for other layers.
   answer.search = relaxation.judgement;
   answer.search_samples = relaxation.samples;

@@ -146,7 +146,7 @@ struct MappedFile::Entry {
 };
 
 MappedFile::MappedFile(std::filesystem::path path, std::byte* data, std::size_t size, const Mark& mark)
-    : path_(std::move(path)), data_(data), size_(size), mark_(std::make_unique<const Mark>(mark)) {
+    : path_(std::move(path)), data_(data), size_(size), mark_(std::make_unique<Mark>(mark)) {
   if (size_ == 0) return;
   static std::once_flag installed;
   std::call_once(installed, Entry::install);
@@ -184,8 +184,22 @@ void MappedFile::check_unchanged() const {
   };
   if (same_file && now.size != mark_->size) fail(fmt::format("expected {} bytes, found {}", mark_->size, now.size));
   if (cut_off) fail(fmt::format("expected {} bytes, found fewer", mark_->size));
-  if (same_file && (now.written.tv_sec != mark_->written.tv_sec || now.written.tv_nsec != mark_->written.tv_nsec))
-    fail("somebody wrote to it, or set its time");
+  const std::lock_guard lock(mutex_);
+  if (!same_file || (now.written.tv_sec == mark_->written.tv_sec && now.written.tv_nsec == mark_->written.tv_nsec))
+    return;
+  if (hash_.empty() || make_hash_(*this) != hash_) fail("somebody wrote to it, or set its time");
+  mark_->written = now.written;
+}
+
+std::string MappedFile::hash(std::string (*make)(const MappedFile&)) const {
+  std::unique_lock lock(mutex_);
+  std::string known = hash_;
+  lock.unlock();
+  if (!known.empty()) return read_whole([&] { return known; });
+  known = read_whole([&] { return make(*this); });
+  lock.lock();
+  make_hash_ = make;
+  return hash_ = known;
 }
 
 void MappedFile::release(const void* begin, std::size_t bytes) noexcept {

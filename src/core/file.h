@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,8 +29,11 @@ class MappedFile {
   const std::filesystem::path& path() const noexcept { return path_; }
 
   /// Throws Error(kIo), naming the path, if somebody wrote to the file or cut it off since it was opened. A file that
-  /// was replaced as a whole, or removed, has not changed: the mapping keeps the old one.
+  /// was replaced as a whole, or removed, has not changed: the mapping keeps the old one. Nor has one whose time alone
+  /// is another, where hash() has been asked before.
   void check_unchanged() const;
+  /// What `make` says of the bytes, which is asked once.
+  std::string hash(std::string (*make)(const MappedFile&)) const;
   /// What `read` gives, which takes all that it needs of the bytes. If the file changed meanwhile, that is the error,
   /// whatever else went wrong.
   template <typename Read>
@@ -56,7 +60,10 @@ class MappedFile {
   std::filesystem::path path_;
   std::byte* data_;
   std::size_t size_;
-  std::unique_ptr<const Mark> mark_;
+  std::unique_ptr<Mark> mark_;
+  mutable std::mutex mutex_;  ///< Of the time in mark_, and of the hash.
+  mutable std::string hash_;
+  mutable std::string (*make_hash_)(const MappedFile&) = nullptr;
   Entry* entry_ = nullptr;
 };
 

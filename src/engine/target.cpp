@@ -64,10 +64,13 @@ class TargetReader {
   }
 
   void check_version() const {
-    // Files that people write need none.
-    if (json_.contains("format") && json_["format"] != kFormat)
+    for (const char* key : {"format", "version"})
+      if (!json_.contains(key))
+        fail(fmt::format("expected '{}', got none; try adding \"format\": \"{}\", \"version\": {} to it", key, kFormat,
+                         kVersion));
+    if (json_["format"] != kFormat)
       fail(fmt::format("expected the format \"{}\", got {}", kFormat, json_["format"].dump()));
-    if (json_.contains("version") && json_["version"] != kVersion)
+    if (json_["version"] != kVersion)
       fail(fmt::format("expected version {}, got {}; try measuring again with `ulpscope target measure`", kVersion,
                        json_["version"].dump()));
   }

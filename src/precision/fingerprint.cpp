@@ -49,9 +49,7 @@ class Hash {
   std::unique_ptr<XXH3_state_t, FreeHash> state_;
 };
 
-}  // namespace
-
-std::string hash_of_file(const MappedFile& file) {
+std::string hash_of_content(const MappedFile& file) {
   constexpr std::size_t kPiece = std::size_t{8} << 20;
   const std::unique_ptr<XXH3_state_t, FreeHash> state(XXH3_createState());
   if (!state) throw std::bad_alloc();
@@ -62,9 +60,12 @@ std::string hash_of_file(const MappedFile& file) {
     XXH3_64bits_update(state.get(), piece.data(), piece.size());
     MappedFile::release(piece.data(), piece.size());
   }
-  file.check_unchanged();
   return fmt::format("xxh3:{:016x}", XXH3_64bits_digest(state.get()));
 }
+
+}  // namespace
+
+std::string hash_of_file(const MappedFile& file) { return file.hash(hash_of_content); }
 
 std::string hash_of_file(const std::filesystem::path& path) { return hash_of_file(*MappedFile::open(path)); }
 

@@ -173,7 +173,7 @@ std::string Search::sentence(const Answer& answer, const std::string& ended) con
     case Answer::Verdict::kNotReachable:
       return fmt::format(
           "Not reachable: with all {} layers raised the outputs still use {:.4g} of the tolerance at {} (limit: {:g}); "
-          "it is too tight for {}, or --lower and constraints hold back the layers that matter",
+          "it is too tight for {}, or layers that matter were asked to stay low",
           answer.candidates, answer.search.used, where, answer.margin, name_of(options_.ladder.back()));
     case Answer::Verdict::kFailsHeldOut:
       if (fails_untouched_)

@@ -88,11 +88,6 @@ const char* name_of_code(ErrorCode code) {
   return "script";
 }
 
-struct Frame {
-  FrameHeader header;
-  Value value;
-};
-
 /// What the user knows the call by: the script and its function, where there is one.
 std::string place_of(const std::string& method, const Value& args) {
   if (!args.is_map()) return method;
@@ -115,6 +110,11 @@ WorkerOptions default_worker_options() {
 }
 
 struct Worker::Impl {
+  struct Frame {
+    FrameHeader header;
+    Value value;
+  };
+
   WorkerOptions options;
   std::string interpreter;
   ChildProcess child;

@@ -42,10 +42,11 @@ void Engine::Impl::make_executable(std::vector<Shape> shapes) {
 
 Executable& Engine::Impl::built() {
   if (executable == nullptr)
-    throw Error(ErrorCode::kInvalidArgument,
-                "[build] the shapes of the inputs are not known: the network has dynamic dimensions and does not work "
-                "with 1 for each; "
-                "give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, --trt-max-shapes)");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "[build] the shapes of the inputs are not known: the network has dynamic dimensions and does not work "
+        "with 1 for each; "
+        "run it first, or give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, --trt-max-shapes)");
   return *executable;
 }
 

@@ -122,7 +122,7 @@ def test_relaxing_an_answer(run, tmp_path):
     assert "rel-l2 <= 0.05, 4 sample(s)" in outcome.text and "Loading golden results from g.json" in outcome.text, outcome
     relaxed = json.loads((tmp_path / "b.json").read_text())
     assert [layer["name"] for layer in relaxed["layers"]] == ["first", "second", "bias", "gate"]
-    assert "--relax" in relaxed["layers"][2]["reason"]["text"]
+    assert "raised by convert" in relaxed["layers"][2]["reason"]["text"]
     assert relaxed["message"] == "4 layers are kept, 2 of them since that saves time"
     assert relaxed["time_us"]["answer"] < answer["time_us"]["answer"]
     assert relaxed["search"]["samples"] == 4 and relaxed["held_out"] is None and abs(relaxed["cost_share"] - 2 / 3) < 1e-6

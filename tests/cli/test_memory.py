@@ -145,7 +145,7 @@ def test_a_converted_model_is_not_replaced_when_its_source_changes(binary, tmp_p
 
 
 def wait_for_map(process, name):
-    while name not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+    while str(name) not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
         assert process.poll() is None
         time.sleep(0.001)
 
@@ -188,6 +188,45 @@ def test_an_answer_is_of_the_files_that_were_read(binary, run, tmp_path, name, c
     before, after = (json.loads((tmp_path / each).read_text())["model"] for each in ("before.json", "after.json"))
     assert before["external_data_hash"].startswith("xxh3:")
     assert (after["hash"], after["external_data_hash"]) == (before["hash"], before["external_data_hash"])
+
+
+@pytest.mark.parametrize("name, change", [("model.onnx.data", "replace"), ("model.onnx", "remove"), ("model.plan", "replace")])
+def test_a_run_says_that_its_files_were_replaced(binary, run, tmp_path, name, change):
+    path = tmp_path / "model.onnx"
+    language_model.make(path, *LARGE)
+    assert run("run", path, "--trt", "--save-engine", "model.plan").code == 0
+    model = "model.plan" if name == "model.plan" else "model.onnx"
+    words = [str(binary), "run", model, "--trt", "--iterations", "20"]
+    assert "was replaced" not in subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for_map(process, tmp_path / ("model.plan" if model == "model.plan" else "model.onnx.data"))
+    if change == "replace":
+        (tmp_path / "other").write_bytes(b"x" * 1000)
+        (tmp_path / "other").rename(tmp_path / name)
+    else:
+        (tmp_path / name).unlink()
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    said = f"{name}: the file was replaced or removed while it was in use; what was computed is of what it held before"
+    assert output.count(said) == 1, output
+
+
+def test_a_search_goes_on_when_the_time_of_its_files_is_set(binary, tmp_path):
+    """Their bytes are the same: by the hashes that the answer has."""
+    path = tmp_path / "model.onnx"
+    language_model.make(path, *LARGE)
+    words = [str(binary), "precision", "search", "model.onnx", "--fp16", "--input-shapes", "ids:[1,5]", "--metric", "rel-l2",
+             "--threshold", "1e-7", "--objective", "smallest", "--no-hold-out", "--journal", "j.jsonl", "--save-answer", "a.json"]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    touched = 0
+    while process.poll() is None:  # The hashes are known when the journal has its first trial.
+        if (tmp_path / "j.jsonl").exists() and (tmp_path / "j.jsonl").read_text().count("\n") > 1:
+            for name in ("model.onnx", "model.onnx.data"):
+                os.utime(tmp_path / name)
+            touched += 1
+        time.sleep(0.05)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0 and touched > 0, output
 
 
 @pytest.mark.skipif(not os.environ.get("ULPSCOPE_SLOW_TESTS"), reason="needs 10 GB of disk and minutes: ULPSCOPE_SLOW_TESTS=1")

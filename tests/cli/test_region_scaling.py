@@ -315,6 +315,32 @@ def test_what_cannot_be_scaled_is_named(run, tmp_path):
     assert len(onnx.load(tmp_path / "out.onnx").graph.node) == 2
 
 
+PINNED = {
+    "a product with a constant": (lambda b: b.linear("x", "big", 1e6), {"big": ["'y' (Tanh)"]}),
+    "an input that a sum can multiply": (lambda b: b.op("Add", ["x", b.linear("x", "big", 1e6)], "sum"),
+                                         {"big": ["'y' (Tanh)"], "sum": ["'y' (Tanh)"]}),
+    "a function that a sum can multiply": (lambda b: b.op("Add", [b.op("Tanh", ["x"], "start"), b.linear("x", "big", 1e6)], "sum"),
+                                           {"big": ["'y' (Tanh)"], "sum": ["'y' (Tanh)"]}),
+    "a factor that is a function": (lambda b: b.op("Mul", [b.op("Sigmoid", ["x"], "gate"), b.linear("x", "big", 1e7)], "product"),
+                                    {"big": ["'gate' (Sigmoid)", "'y' (Tanh)"], "product": ["'gate' (Sigmoid)", "'y' (Tanh)"]}),
+    "a factor that is an input": (lambda b: b.op("Mul", [b.op("Abs", ["x"], "gate"), b.linear("x", "big", 1e7)], "product"),
+                                  {"big": ["'y' (Tanh)", "input 'x'"], "product": ["'y' (Tanh)", "input 'x'"]}),
+}
+
+
+@pytest.mark.parametrize("case", PINNED)
+def test_pins_are_those_of_the_region(run, tmp_path, case):
+    """Layers and inputs that no power of two, in a constant or inserted, can come between."""
+    build, expected = PINNED[case]
+    b = Builder()
+    b.op("Tanh", [build(b)], "y")
+    b.save(tmp_path / "m.onnx", [("x", TensorProto.FLOAT, [ROWS, WIDTH])], ["y"])
+    samples = [{"x": np.random.default_rng(s).normal(size=(ROWS, WIDTH)).astype(np.float32)} for s in range(4)]
+    outcome = repaired(run, tmp_path, samples)
+    found = re.findall(r"'(\w+)' \(up to [^)]*\) stays beyond fp16, pinned by (.*?)(?=; '|$|\n)", outcome.out)
+    assert {name: sorted(pins.split(", ")) for name, pins in found} == expected, outcome
+
+
 def test_masks_and_outputs_stay(run, tmp_path):
     b = Builder()
     x = b.linear("x", "big", 4e5)

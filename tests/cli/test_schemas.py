@@ -25,7 +25,7 @@ OPTIONAL = {
     "header": "",
     "trial": r"names|raised/.*|used|worst|problem|outputs|margin|repairs|joined|validation|samples_passed|sample_used",
     "verify": r"(error|predicted)/problem",
-    "target": r"format|version|source|cast_share|measured|measured/(threads|libraries(/.*)?)|tflops/(?!fp32).*|groups|groups/\*/us/.*",
+    "target": r"source|cast_share|measured|measured/(threads|libraries(/.*)?)|tflops/(?!fp32).*|groups|groups/\*/us/.*",
     "inspect": r"engine|(.*/)?(initializers|opsets/.*|attributes|domain|metrics/.*|attributes/[^/]*)|nodes|.*(branch|body)/nodes",
 }
 MAPS = r"opsets|.*/metrics|.*/attributes"

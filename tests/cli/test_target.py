@@ -160,7 +160,8 @@ def test_another_device(run, chain):
     assert "was measured on" not in search(run, "--target", "t.json").text
 
 
-GOOD = {"name": "mine", "tflops": {"fp32": 1.0, "fp16": 2.0}, "bandwidth_gb_per_s": 100, "launch_us": 1}
+GOOD = {"format": "ulpscope-target", "version": 1, "name": "mine", "tflops": {"fp32": 1.0, "fp16": 2.0}, "bandwidth_gb_per_s": 100, "launch_us": 1}
+ADD = "try adding \"format\": \"ulpscope-target\", \"version\": 1 to it"
 
 
 @pytest.mark.parametrize("change, words", [
@@ -177,7 +178,9 @@ GOOD = {"name": "mine", "tflops": {"fp32": 1.0, "fp16": 2.0}, "bandwidth_gb_per_
     ({"cast_share": -1}, "'cast_share': expected a number 0 or more, got -1"),
     ({"launch_us": -1}, "'launch_us': expected a number 0 or more, got -1"),
     ({"format": "ulpscope-answer"}, "expected the format \"ulpscope-target\""),
-    ({"format": "ulpscope-target", "version": 2}, "expected version 1, got 2"),
+    ({"format": None}, f"expected 'format', got none; {ADD}"),
+    ({"version": None}, f"expected 'version', got none; {ADD}"),
+    ({"version": 2}, "expected version 1, got 2"),
     ({"groups": {}}, "'groups': expected a list"),
     ({"groups": [{"kernel": "Relu"}]}, "'groups', element 0: expected an object of 'kernel' and 'us'"),
     ({"groups": [{"kernel": "Relu", "us": {"fp16": -1}}]}, "'groups', element 0, 'fp16': expected microseconds, 0 or more, got -1"),
@@ -189,6 +192,12 @@ def test_files_that_make_no_sense(change, words, run, chain):
     outcome = search(run, "--target", "t.json")
     assert outcome.code == 1 and words in outcome.text and "t.json" in outcome.text, outcome
     assert not (chain / "a.json").exists()
+
+
+def test_files_that_people_write(run, chain):
+    (chain / "t.json").write_text(json.dumps(GOOD))
+    outcome = search(run, "--target", "t.json")
+    assert outcome.code == 0 and json.loads((chain / "a.json").read_text())["target"] == "t.json", outcome
 
 
 def test_files_that_are_no_json(run, chain):

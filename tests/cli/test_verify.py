@@ -110,6 +110,43 @@ def test_what_cannot_be_judged(run, model, answer, tmp_path):
         assert outcome.code == 4 and message in outcome.err, (words, outcome)
 
 
+def test_networks_of_scripts(run, model, answer, tmp_path):
+    """The same network, from a script: the same verdict. Of engines nothing can be said."""
+    (tmp_path / "net.py").write_text("from polygraphy.backend.trt import NetworkFromOnnxPath\n\n\n"
+                                     f"def load_network():\n    return NetworkFromOnnxPath({str(model)!r})()\n")
+    data = ("--load-inputs", "in.json")
+    assert run("precision", "search", "net.py", *data, *SEARCH, "--save-answer", "script.json").code == 0
+    verdicts = []
+    for words in (("net.py", "--answer", "script.json"), (model, "--answer", answer)):
+        outcome = run("verify", *words, *data, "--save-json", "-")
+        assert outcome.code == 0, outcome
+        verdicts.append(json.loads(outcome.out))
+    assert verdicts[0]["error"] == verdicts[1]["error"] and verdicts[0]["error"]["used"] > 0
+    elsewhere = run("verify", "net.py", "--answer", "script.json", *data, "--runner", "onnxrt")
+    assert elsewhere.code == 4 and "expected an ONNX model" in elsewhere.err and "try --typed FILE" in elsewhere.err
+    assert run("convert", model, "--answer", answer, "-o", "typed.onnx").code == 0
+    judged = [run("verify", *words, *data, "--runner", "onnxrt", "--typed", "typed.onnx", "--save-json", "-").out
+              for words in (("net.py", "--answer", "script.json"), (model, "--answer", answer))]
+    assert json.loads(judged[0])["error"] == json.loads(judged[1])["error"]
+    (tmp_path / "m.engine").write_bytes(b"")
+    engine = run("verify", "m.engine", "--answer", answer, *data)
+    assert engine.code == 4 and "got an engine, whose precisions are fixed" in engine.err
+    script = run("convert", "net.py", "--fp16", "-o", "other.onnx")
+    assert script.code == 1 and "got a network script; try -o FILE.engine" in script.err
+
+
+@pytest.mark.parametrize("tool, engines", [("run", True), ("inspect model", True), ("convert", False), ("verify", False),
+                                           ("precision search", False), ("debug precision", False), ("target measure", False)])
+def test_help_names_the_models_that_are_taken(run, tmp_path, tool, engines):
+    words = re.search(r"  MODEL +(.*?)\n  --", run(*tool.split(), "--help").out, re.S)[1]
+    assert ("an engine (.engine, .plan)" in " ".join(words.split())) == engines and ".py" in words
+    (tmp_path / "m.engine").write_bytes(b"no plan")
+    options = {"verify": ["--answer", "a.json"], "convert": ["-o", "o.onnx"], "debug precision": ["--check", "true"],
+               "target measure": ["-o", "t.json"], "run": ["--trt"], "precision search": ["--fp16"]}.get(tool, [])
+    outcome = run(*tool.split(), "m.engine", *options)
+    assert outcome.code != 0 and ("whose precisions are fixed" in outcome.err) != engines, outcome
+
+
 def test_empty_batches_show_nothing(run, tmp_path):
     perceptron(tmp_path / "m.onnx")
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(1).standard_normal((4, 64)).astype(np.float32))

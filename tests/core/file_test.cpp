@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 
 #include "ulpscope/error.h"
 
@@ -102,6 +103,37 @@ TEST_F(Files, ThatSomebodyWritesIntoAreNoticed) {
   const auto file = MappedFile::open(path);
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
   EXPECT_NE(message_of(*file).find("somebody wrote to it"), std::string::npos) << message_of(*file);
+}
+
+TEST_F(Files, WhoseTimeAloneIsSetAreUnchangedWhereTheirHashIsKnown) {
+  const auto path = folder_ / "weights";
+  const auto later = [&] {
+    std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
+  };
+  static int made = 0;
+  const auto sum = [](const MappedFile& file) {
+    ++made;
+    std::size_t result = 0;
+    for (const std::byte each : file.bytes()) result += static_cast<std::size_t>(each);
+    return std::to_string(result);
+  };
+  write_file(path, std::string(5000, 'x'));
+  const auto file = MappedFile::open(path);
+  EXPECT_EQ(file->hash(sum), std::to_string(5000 * 'x'));
+  later();
+  EXPECT_EQ(message_of(*file), "");
+  EXPECT_EQ(message_of(*file), "");
+  EXPECT_EQ(file->hash(sum), std::to_string(5000 * 'x'));
+  EXPECT_EQ(made, 2);
+  std::fstream(path, std::ios::in | std::ios::out) << 'y';
+  later();
+  EXPECT_NE(message_of(*file).find("somebody wrote to it"), std::string::npos) << message_of(*file);
+  EXPECT_THROW(file->hash(sum), Error);
+  std::fstream(path, std::ios::in | std::ios::out) << 'x';
+  later();
+  EXPECT_EQ(message_of(*file), "");
+  std::filesystem::resize_file(path, 4999);
+  EXPECT_NE(message_of(*file).find("expected 5000 bytes, found 4999"), std::string::npos) << message_of(*file);
 }
 
 TEST_F(Files, ThatAreReplacedOrRemovedWhileTheyAreMappedStayWhatTheyWere) {

@@ -41,7 +41,7 @@ std::shared_ptr<Network> random_network(std::mt19937& random) {
 std::string target_file() {
   const std::string path = ::testing::TempDir() + fmt::format("trade_off_target_{}.json", ::getpid());
   std::ofstream(path)
-      << R"({"name": "t", "bandwidth_gb_per_s": 1, "launch_us": 0.3, "tflops": {"fp32": 0.01, "fp16": 0.08}})";
+      << R"({"format": "ulpscope-target", "version": 1, "name": "t", "bandwidth_gb_per_s": 1, "launch_us": 0.3, "tflops": {"fp32": 0.01, "fp16": 0.08}})";
   return path;
 }
 

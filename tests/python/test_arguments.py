@@ -134,3 +134,29 @@ def test_wrong_types_are_named(place, monkeypatch, function, parameter):
         message = str(caught.value)
         assert caught.value.code == CODE.INVALID_ARGUMENT, (value, message)
         assert parameter in message and "expected" in message and ", got" in message, (value, message)
+
+
+@pytest.mark.parametrize(("function", "parameter"), [each for each in cases() if bool in TYPES[each[1]]])
+@pytest.mark.parametrize("flag", [np.True_, np.False_])
+def test_flags_of_numpy(place, monkeypatch, function, parameter, flag):
+    monkeypatch.chdir(place)
+    call, given = CALLS[function]
+
+    def outcome(value: Any) -> Any:
+        try:
+            return type(call(**{**given, parameter: value}))
+        except ulpscope.Error as error:
+            return str(error)
+
+    assert outcome(flag) == outcome(bool(flag))
+
+
+@pytest.mark.parametrize("parameter", ["threads", "metric", "keep"])
+def test_flags_of_numpy_are_flags_alone(place, monkeypatch, parameter):
+    monkeypatch.chdir(place)
+    call, given = CALLS["search"]
+    with pytest.raises(ulpscope.Error, match=f"{parameter}: expected"):
+        call(**{**given, parameter: np.True_})
+    for other in (np.array(True), np.array([True]), 1, np.int8(1), "True"):
+        with pytest.raises(ulpscope.Error, match="shrink: expected True or False"):
+            ulpscope.search("m.onnx", "x.npz", shrink=other)

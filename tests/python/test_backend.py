@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import ulpscope
 from ulpscope import backend
 
 AT_LEAST = 1700
@@ -32,9 +33,12 @@ def test_run_node_run_model_and_prepare_agree():
 
 
 def test_devices():
-    assert backend.supports_device("CPU") and not backend.supports_device("CUDA")
-    with pytest.raises(ValueError, match="CUDA"):
-        backend.prepare(onnx.ModelProto(), "CUDA")
+    assert backend.supports_device("CPU") and backend.supports_device("CPU:0")
+    for device in ("CUDA", "CUDA:1", "TPU", "CPU:x", ""):
+        assert not backend.supports_device(device)
+        with pytest.raises(ulpscope.Error, match=f"expected 'CPU', got '{device}'") as caught:
+            backend.prepare(onnx.ModelProto(), device)
+        assert caught.value.code == ulpscope.ErrorCode.UNSUPPORTED
 
 
 def test_node_tests_pass(capsys):

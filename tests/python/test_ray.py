@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -274,6 +275,23 @@ def test_an_address_where_nothing_answers_is_named(program, folder):
         port = closed.getsockname()[1]
     output = refusal(program, folder, f"127.0.0.1:{port}")
     assert f"'127.0.0.1:{port}': expected a Ray cluster that answers within 10 s, got: " in output
+
+
+@needs_ray
+@pytest.mark.parametrize("variable", ["RAY_TMPDIR", "TMPDIR"])
+def test_a_new_cluster_without_room_for_its_files_is_refused_at_once(program, folder, variable):
+    save_inputs(folder / "in.json", uneven(folder / "m.onnx"))
+    full = folder / "full"
+    full.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name not in ("RAY_TMPDIR", "TMPDIR")}
+    done = subprocess.run(
+        [str(program), "precision", "search", *UNEVEN, "--no-journal", "--ray", "local"], cwd=folder, capture_output=True, text=True,
+        env={**environment, "ULPSCOPE_PYTHON": sys.executable, variable: str(full)}, timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, 100 << 10)),
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"[ray] local: expected room for the files of Ray in '{full}' ({variable}), got: File too large" in done.stderr
+    assert not list(full.glob("ray*")), "Ray was not asked"
 
 
 @needs_ray

@@ -17,6 +17,8 @@ _PATIENCE = float(os.environ.get("ULPSCOPE_RAY_PATIENCE", "60"))
 _ATTEMPTS = 4
 # Tasks that a process has at a time: the next one is there when one is done.
 _DEPTH = 2
+# Bytes that a new cluster writes: logs and addresses.
+_ROOM = 256 << 10
 _CHUNK = 64 << 20
 # Results that nobody asked for yet.
 _KEPT_RESULTS, _KEPT_BYTES = 4096, 256 << 20
@@ -93,6 +95,21 @@ def _check_health(where: str, place: str) -> None:
     if process.returncode != 0:
         lines = errors.decode(errors="replace").strip().splitlines()
         raise WorkerError("invalid_argument", f"[ray] {place}: expected a Ray cluster that answers within {_ANSWER:g} s, got: {lines[-1] if lines else 'no answer'}; is it running (`ray status`), and is this the port of its head (6379)?")
+
+
+def _check_room() -> None:
+    """For the files of a new cluster. Where there is none, Ray waits for half a minute and names one of them."""
+    import tempfile
+
+    variable = next((name for name in ("RAY_TMPDIR", "TMPDIR") if name in os.environ), "")
+    folder = existing = os.path.abspath(os.environ.get(variable, "/tmp"))
+    while not os.path.exists(existing):
+        existing = os.path.dirname(existing)
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(bytes(_ROOM))
+    except OSError as error:
+        raise WorkerError("io", f"[ray] local: expected room for the files of Ray in '{folder}'{f' ({variable})' if variable else ''}, got: {error.strerror}; try RAY_TMPDIR=FOLDER with another folder") from None
 
 
 def _make_actor_class() -> Any:
@@ -178,6 +195,7 @@ class Pool:
         settings: Dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
         if where is None:
             settings.update(include_dashboard=False)
+            _check_room()
         try:
             # By this name, Ray looks for the token of the cluster by itself.
             ray.init(address=address if address == "auto" else where or "local", **settings)

@@ -1,0 +1,58 @@
+"""Messages of the library name options of the program; here they name arguments of the functions instead."""
+
+from __future__ import annotations
+
+import re
+
+#: Options of the program, and the arguments that mean them.
+KEYWORDS = {
+    "--answer": "answer", "--atol": "atol", "--backend": "backend", "--bias-correction": "bias_correction",
+    "--calibration-cache": "calibration", "--compare": "compare", "--fusion": "fusion", "--hold-out": "hold_out",
+    "--io-types": "io_types", "--journal": "journal", "--keep": "keep", "--layer-precisions": "layer_precisions",
+    "--load-inputs": "data", "--load-outputs": "golden", "--lower": "lower", "--margin": "margin",
+    "--memory-limit": "memory_limit", "--metric": "metric", "--metric-script": "metric", "--objective": "objective",
+    "--precision": "fallback", "--relax": "relax", "--rtol": "rtol", "--target": "target", "--threshold": "threshold",
+    "--typed": "typed",
+}  # fmt: skip
+#: Options that are values of arguments.
+VALUES = {
+    "--bf16": "'bf16'", "--continue": "resume=True", "--fp16": "'fp16'", "--fp8": "'fp8'", "--int8": "'int8'",
+    "--no-repair": "repair=False", "--tf32": "'tf32'",
+}  # fmt: skip
+#: What the program alone has.
+PROGRAMS = (
+    "--check-error-stat", "--clamp-constants", "--cost-model", "--error-quantile", "--external-data-dir",
+    "--infinities-compare-equal", "--input-shapes", "--iou-level", "--load-timing-cache", "--precision-constraints", "--python-time-limit",
+    "--save-engine", "--save-tactics", "--seed", "--top-k", "--trt-max-shapes", "--trt-min-shapes",
+    "--trt-opt-shapes", "--trt-outputs", "--val-range",
+)  # fmt: skip
+
+_WORDS = {
+    "backend": ("cpu", "cuda"), "fusion": ("none", "pointwise", "full"), "metric": ("rel-l2",),
+    "objective": ("fastest", "smallest", "cheapest"),
+}  # fmt: skip
+#: Commands stay as they are. An option may have a value, or what stands for one, behind it.
+_OPTION = re.compile(r"`[^`\n]*`|(?<![\w'-])(--[a-z][a-z0-9-]*)(?: ([\w.-]+))?")
+
+
+def _argument(found: re.Match[str]) -> str:
+    option, value = found.groups()
+    if option in PROGRAMS:
+        return f"the program's {found[0]}"
+    if option == "--target" and value == "measured":
+        return "a file of ulpscope.measure_target as target"
+    if option in VALUES:
+        return VALUES[option] + found[0][len(option) :]
+    name = KEYWORDS.get(option)
+    if name is None:
+        return found[0]
+    if value in _WORDS.get(name, ()):
+        return f"{name}={value!r}"
+    if value and (value.isupper() or value[0].isdigit() or value.endswith(".json")):
+        return f"{name}={value}"
+    return name + found[0][len(option) :]
+
+
+def in_python(message: str) -> str:
+    """The message for somebody who calls functions."""
+    return _OPTION.sub(_argument, message)
