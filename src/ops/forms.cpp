@@ -46,50 +46,23 @@ std::optional<std::vector<std::int64_t>> permutation(const Layer& layer, std::in
   return layer.attributes.integers("perm", reversed);
 }
 
-std::optional<PoolForm> pool_form(const Layer& layer) {
-  if (layer.op->function == Function::kMaxPool) return PoolForm::kMax;
-  if (layer.op->function != Function::kAveragePool || layer.attributes.integer("ceil_mode", 0) != 0)
-    return std::nullopt;
-  return layer.attributes.integer("count_include_pad", 0) != 0 ? PoolForm::kAverageIncludingPads
-                                                               : PoolForm::kAverageExcludingPads;
+std::optional<Pooling> pooling_of(const Layer& layer, const Shape& input) {
+  const bool average = layer.op->function == Function::kAveragePool;
+  if (!average && layer.op->function != Function::kMaxPool) return std::nullopt;
+  WindowGeometry g = pool_geometry(layer, input);
+  if (!average) return Pooling{PoolForm::kMax, std::move(g)};
+  if (layer.attributes.integer("count_include_pad", 0) == 0)
+    return Pooling{PoolForm::kAverageExcludingPads, std::move(g)};
+  for (std::size_t d = 0; d < g.rank(); ++d)
+    if ((g.output[d] - 1) * g.strides[d] + (g.kernel[d] - 1) * g.dilations[d] >=
+        g.input[d] + g.pads_begin[d] + g.pads_end[d])
+      return std::nullopt;
+  return Pooling{PoolForm::kAverageIncludingPads, std::move(g)};
 }
 
 bool is_spatial_mean(const Layer& layer, std::int64_t rank, int row_dims) {
   return layer.op->function == Function::kGlobalAveragePool ||
          (layer.op->function == Function::kReduceMean && row_dims == 2 && rank == 4);
-}
-
-namespace {
-
-/// A requested scale that is not the ratio of the sizes picks other elements.
-bool are_ratios(const Tensor& scales, const Shape& input, const Shape& output) {
-  if (scales.type() != DataType::kFloat32 || scales.size() == 0) return scales.size() == 0;
-  if (scales.size() != 4) return false;
-  for (std::size_t d = 0; d < 4; ++d)
-    if (scales.data<float>()[d] * static_cast<float>(input[d]) != static_cast<float>(output[d])) return false;
-  return true;
-}
-
-}  // namespace
-
-bool repeats_whole_elements(const Layer& layer, const Shape& input, const Shape& output, const Tensor* scales) {
-  if (!is_resize(layer) || layer.attributes.text("mode", "nearest") != "nearest" || input.size() != 4) return false;
-  if (input[0] != output[0] || input[1] != output[1] || input[2] == 0 || input[3] == 0 || output[2] % input[2] != 0 ||
-      output[3] % input[3] != 0)
-    return false;
-  if (layer.op->function != Function::kResize || layer.opset < 11) return true;
-  // For whole factors, all of these pick the same source element.
-  const std::string transform = layer.attributes.text("coordinate_transformation_mode", "half_pixel");
-  const std::string rounding = layer.attributes.text("nearest_mode", "round_prefer_floor");
-  const bool floor = transform == "asymmetric" && rounding == "floor";
-  const bool half =
-      (transform == "half_pixel" || transform == "pytorch_half_pixel" || transform == "half_pixel_symmetric") &&
-      (rounding == "round_prefer_floor" || rounding == "round_prefer_ceil");
-  if (!floor && !half) return false;
-  if (transform == "pytorch_half_pixel" && (output[2] == 1 || output[3] == 1)) return false;
-  if (!layer.attributes.text("keep_aspect_ratio_policy", "stretch").starts_with("stretch")) return false;
-  const bool given = layer.inputs.size() > 2 && layer.inputs[2] != kNone;
-  return !given || (scales != nullptr && are_ratios(*scales, input, output));
 }
 
 std::optional<MatrixForm> matrix_form(const Layer& layer) {

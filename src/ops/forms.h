@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/network.h"
+#include "ops/window.h"
 
 namespace ulpscope::ops {
 
@@ -49,14 +50,14 @@ std::optional<std::int64_t> split_axis(const Layer& layer, std::int64_t rank);
 std::optional<std::vector<std::int64_t>> permutation(const Layer& layer, std::int64_t rank);
 
 enum class PoolForm : std::uint8_t { kMax, kAverageIncludingPads, kAverageExcludingPads };
-/// A window's maximum or mean; see pool_geometry(). Nothing: no pooling, or windows that reach beyond the pads.
-std::optional<PoolForm> pool_form(const Layer& layer);
+struct Pooling {
+  PoolForm form;
+  WindowGeometry windows;
+};
+/// A window's maximum or mean. Nothing: no pooling, or means over pads of windows that reach beyond these.
+std::optional<Pooling> pooling_of(const Layer& layer, const Shape& input);
 /// The mean over all spatial positions of a rank-4 tensor, if the layer computes that over `row_dims` innermost ones.
 bool is_spatial_mean(const Layer& layer, std::int64_t rank, int row_dims);
-
-/// A nearest-neighbor resize of (n, c, h, w) by whole factors in which every element is repeated. `scales`: elements
-/// of that input where known; null: unknown; an absent input counts as known.
-bool repeats_whole_elements(const Layer& layer, const Shape& input, const Shape& output, const Tensor* scales);
 
 /// One axis of Resize: position `at` of the output is the sum over k of weight[at, k] times position index[at, k] of
 /// the input, in the order of k; weights of 0 do not count.
@@ -65,9 +66,9 @@ struct ResampledAxis {
   Tensor index;   ///< int32 [output, taps].
   Tensor weight;  ///< float32, likewise.
 };
-/// Resize and Upsample in modes linear and cubic, of floats: the sums of the last axis first, all in float32. Without
-/// axes that stay as they are. `values`: per input, null where it is not known. Nothing for nearest, for parameters
-/// that are not known, and for regions that reach out of the input.
+/// Resize and Upsample of floats: the sums of the last axis first, all in float32; with mode nearest one tap of
+/// weight 1. Without axes that stay as they are. `values`: per input, null where it is not known. Nothing for other
+/// layers, for parameters that are not known, and for regions that reach out of the input.
 std::optional<std::vector<ResampledAxis>> resampled_axes(const Layer& layer, const Shape& input,
                                                          std::span<const Tensor* const> values);
 

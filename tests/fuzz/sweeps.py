@@ -173,7 +173,7 @@ def pooling(b: Builder) -> None:
 @sweep
 def reduction(b: Builder) -> None:
     rank = b.integer(1, 4)
-    shape = [b.choice(LENGTHS if d == rank - 1 else LENGTHS[:9]) for d in range(rank)]
+    shape = [b.choice(LENGTHS if d == rank - 1 or b.chance(0.2) else LENGTHS[:9]) for d in range(rank)]
     x = b.input(shape)
     names = ("Sum", "Mean", "Max", "Min", "L1", "L2", "SumSquare", "LogSumExp", "Prod")
     op = "Reduce" + b.choice(names[:7] if b.chance(0.9) else names)

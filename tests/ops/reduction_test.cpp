@@ -1,7 +1,9 @@
 // Rows of reductions, ArgMax and ArgMin, and of the softmax family.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
+#include <random>
 
 #include "ops/op_rows.h"
 
@@ -143,6 +145,32 @@ TEST(Reduction, SumsManyNumbersWithoutLosingDigits) {
           {f32({}, {0})}};
   const double expected = static_cast<double>(kCount) * double{0.1F};
   EXPECT_NEAR(run_row(row)[0].data<float>()[0], expected, 1e-6 * expected);
+}
+
+// Axes in front of others are reduced where they lie; behind them, as rows.
+TEST(Reduction, GivesTheSameBitsOverAnyAxis) {
+  std::mt19937 random(std::random_device{}());
+  for (int i = 0; i < 200; ++i) {
+    const std::uint32_t seed = random();
+    std::mt19937 dice(seed);
+    const auto size = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(dice); };
+    const std::int64_t outer = size(3), length = size(dice() % 2 == 0 ? 9 : 300), inner = size(70);
+    const Tensor rows = spread({outer, inner, length}, -1, 2, seed);
+    Tensor columns(DataType::kFloat32, {outer, length, inner});
+    for (std::int64_t o = 0; o < outer; ++o)
+      for (std::int64_t l = 0; l < length; ++l)
+        for (std::int64_t j = 0; j < inner; ++j)
+          columns.data<float>()[(o * length + l) * inner + j] = rows.data<float>()[(o * inner + j) * length + l];
+    for (const char* op : {"ReduceSum", "ReduceMean"}) {
+      const auto reduced = [&](const Tensor& values, std::int64_t axis) {
+        return run_row({op, "", 18, {{"keepdims", zero}}, {values, i64({1}, {axis})}, {f32({}, {0})}})[0];
+      };
+      const Tensor expected = reduced(rows, 2), actual = reduced(columns, 1);
+      ASSERT_EQ(actual.shape(), (Shape{outer, inner}));
+      EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), expected.bytes()), 0)
+          << op << " over " << length << " of (" << outer << ", " << inner << "), seed " << seed;
+    }
+  }
 }
 
 }  // namespace

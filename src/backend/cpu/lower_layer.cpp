@@ -5,6 +5,7 @@
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/movement.h"
 #include "backend/cpu/pool.h"
+#include "backend/cpu/resample.h"
 #include "backend/reference_kernel.h"
 #include "formats/stored_elements.h"
 #include "ops/window.h"
@@ -63,15 +64,14 @@ void Lowering::run_reference(const LayerKernel& kernel, std::vector<int> inputs,
 bool Lowering::lower_pool(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId in = l.inputs[0], out = l.outputs[0];
-  const auto form = ops::pool_form(l);
   if (physical_type(spec_.type(in)) != DataType::kFloat32) return false;
   const Shape &input = shape(in), &output = shape(out);
   if (input.size() < 3 || input.size() > 4 || num_elements(input) == 0 || num_elements(output) == 0) return false;
   std::unique_ptr<Kernel> step;
-  if (form) {
-    const ops::WindowGeometry g = ops::pool_geometry(l, input);
-    const PoolSpec spec{*form, input, output, g.kernel, g.strides, g.dilations, g.pads_begin, g.pads_end};
-    step = *form == ops::PoolForm::kMax ? make_max_pool_kernel(spec) : make_average_pool_kernel(spec);
+  if (const auto pooling = ops::pooling_of(l, input)) {
+    const ops::WindowGeometry& g = pooling->windows;
+    const PoolSpec spec{pooling->form, input, output, g.kernel, g.strides, g.dilations, g.pads_begin, g.pads_end};
+    step = pooling->form == ops::PoolForm::kMax ? make_max_pool_kernel(spec) : make_average_pool_kernel(spec);
   } else if (ops::is_spatial_mean(l, static_cast<std::int64_t>(input.size()), row_dimensions(spec_, l)) &&
              location(in).layout == Layout::kChannelsLast) {
     step = make_channel_mean_kernel(input[0], num_elements(input) / input[0] / input[1], input[1]);
@@ -217,15 +217,16 @@ bool Lowering::lower_cut(const LayerKernel& kernel) {
 bool Lowering::lower_resize(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId in = l.inputs[0], out = l.outputs[0];
-  if (!ops::is_resize(l) || spec_.is_constant(in) || location(in).layout != Layout::kChannelsLast) return false;
-  const Shape &input = shape(in), &output = shape(out);
-  const TensorId scales = l.input(2);
-  if (!ops::repeats_whole_elements(l, input, output,
-                                   scales != kNone && spec_.is_constant(scales) ? &spec_.value(scales) : nullptr))
+  if (!ops::is_resize(l) || spec_.is_constant(in) || !spec_.is_held_as_float(in) ||
+      location(in).layout != Layout::kChannelsLast || num_elements(shape(out)) == 0)
     return false;
-  const int source = read(kernel.operands[0], Layout::kChannelsLast, kernel.layer);
+  std::vector<const Tensor*> values;
+  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
+  auto axes = ops::resampled_axes(l, shape(in), values);
+  if (!axes || std::ranges::any_of(*axes, [](const ops::ResampledAxis& a) { return a.axis < 2; })) return false;
+  const int source = read_operand(kernel.layer, kernel.operands[0], Layout::kChannelsLast);
   const int target = define(out, Layout::kChannelsLast);
-  add_step(make_repeat_kernel(input, output[2] / input[2], output[3] / input[3]), {source}, {target}, kernel.layer);
+  add_step(make_resample_kernel(shape(in), std::move(*axes)), {source}, {target}, kernel.layer);
   store(target, kernel.outputs[0], kernel.layer);
   return true;
 }

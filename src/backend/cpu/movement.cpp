@@ -62,37 +62,6 @@ class CutKernel final : public Kernel {
   std::int64_t offset_ = 0;
 };
 
-/// Nearest-neighbor enlargement by whole factors, channels last.
-class RepeatKernel final : public Kernel {
- public:
-  RepeatKernel(std::int64_t batch, std::int64_t height, std::int64_t width, std::int64_t channels,
-               std::int64_t factor_y, std::int64_t factor_x)
-      : batch_(batch), height_(height), width_(width), channels_(channels), factor_y_(factor_y), factor_x_(factor_x) {}
-
-  std::string name() const override { return "repeated"; }
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
-    const float* in = inputs[0]->data<float>();
-    float* out = outputs[0]->data<float>();
-    const std::int64_t row = width_ * factor_x_ * channels_;
-    parallel_for(batch_ * height_, items_per_task(batch_ * height_, row * factor_y_),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t y = begin; y < end; ++y) {
-                     const float* source = in + y * width_ * channels_;
-                     float* first = out + y * factor_y_ * row;
-                     for (std::int64_t x = 0; x < width_; ++x)
-                       for (std::int64_t r = 0; r < factor_x_; ++r)
-                         std::memcpy(first + (x * factor_x_ + r) * channels_, source + x * channels_,
-                                     static_cast<std::size_t>(channels_) * sizeof(float));
-                     for (std::int64_t r = 1; r < factor_y_; ++r)
-                       std::memcpy(first + r * row, first, static_cast<std::size_t>(row) * sizeof(float));
-                   }
-                 });
-  }
-
- private:
-  const std::int64_t batch_, height_, width_, channels_, factor_y_, factor_x_;
-};
-
 /// Mean over all positions of each channel, channels last; partial sums in fixed blocks of positions.
 class ChannelMeanKernel final : public Kernel {
  public:
@@ -139,10 +108,6 @@ std::unique_ptr<Kernel> make_concat_kernel(std::int64_t outer, std::vector<std::
 
 std::unique_ptr<Kernel> make_cut_kernel(const Shape& input, const ops::Cut& cut, const Shape& output) {
   return std::make_unique<CutKernel>(input, cut, output);
-}
-
-std::unique_ptr<Kernel> make_repeat_kernel(const Shape& input, std::int64_t factor_y, std::int64_t factor_x) {
-  return std::make_unique<RepeatKernel>(input[0], input[2], input[3], input[1], factor_y, factor_x);
 }
 
 std::unique_ptr<Kernel> make_channel_mean_kernel(std::int64_t batch, std::int64_t positions, std::int64_t channels) {

@@ -15,9 +15,6 @@ std::unique_ptr<Kernel> make_concat_kernel(std::int64_t outer, std::vector<std::
 /// A part of `input`, of shape `output`, both channels last.
 std::unique_ptr<Kernel> make_cut_kernel(const Shape& input, const ops::Cut& cut, const Shape& output);
 
-/// Nearest-neighbor enlargement of `input` (n, c, h, w) by whole factors, channels last.
-std::unique_ptr<Kernel> make_repeat_kernel(const Shape& input, std::int64_t factor_y, std::int64_t factor_x);
-
 /// Mean over all positions of each channel, channels last; partial sums in fixed blocks of positions.
 std::unique_ptr<Kernel> make_channel_mean_kernel(std::int64_t batch, std::int64_t positions, std::int64_t channels);
 

@@ -97,32 +97,44 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
   return true;
 }
 
+std::optional<std::vector<ops::ResampledAxis>> Lowering::resampled(const Layer& l) const {
+  std::vector<const Tensor*> values;
+  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
+  return ops::resampled_axes(l, shape(l.inputs[0]), values);
+}
+
 bool Lowering::lower_repeats(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (!ops::is_nearest_resize(l) || spec_.is_constant(l.inputs[0]) || kernel.outputs[0].exact) return false;
   const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
-  const TensorId scales = l.input(2);
-  if (input.size() != 4 ||
-      !ops::repeats_whole_elements(l, input, output,
-                                   scales != kNone && spec_.is_constant(scales) ? &spec_.value(scales) : nullptr))
-    return false;
-  View view = device_view(kernel.operands[0]);
+  const auto axes = resampled(l);
+  if (!axes || num_elements(output) == 0) return false;
+  for (const ops::ResampledAxis& a : *axes) {
+    const std::int64_t factor = output[a.axis] / input[a.axis];
+    for (std::int64_t at = 0; at < output[a.axis]; ++at)
+      if (factor == 0 || a.index.data<std::int32_t>()[at] != at / factor) return false;
+    if (output[a.axis] != factor * input[a.axis]) return false;
+  }
+  const View view = device_view(kernel.operands[0]);
   if (!is_exact(view.type, kernel.outputs[0].rounding)) return false;
-  const Shape dims{input[0], input[1], input[2], output[2] / input[2], input[3], output[3] / input[3]};
-  view.strides = {view.strides[0], view.strides[1], view.strides[2], 0, view.strides[3], 0};
-  place(kernel.outputs[0].tensor, std::move(view), dims);
+  View repeated = view;
+  repeated.strides.clear();
+  Shape dims;
+  for (std::size_t d = 0; d < input.size(); ++d) {
+    dims.insert(dims.end(), {input[d], output[d] / input[d]});
+    repeated.strides.insert(repeated.strides.end(), {view.strides[d], 0});
+  }
+  place(kernel.outputs[0].tensor, std::move(repeated), dims);
   return true;
 }
 
 bool Lowering::lower_resample(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId x = l.inputs[0];
-  if (!ops::is_resize(l) || spec_.is_constant(x) || !spec_.is_held_as_float(x) || kernel.operands[0].integers ||
-      kernel.outputs[0].exact)
+  if (!ops::is_resize(l) || ops::is_nearest_resize(l) || spec_.is_constant(x) || !spec_.is_held_as_float(x) ||
+      kernel.operands[0].integers || kernel.outputs[0].exact)
     return false;
-  std::vector<const Tensor*> values;
-  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
-  const auto axes = ops::resampled_axes(l, shape(x), values);
+  const auto axes = resampled(l);
   if (!axes || axes->empty()) return false;
   const View from = device_view(kernel.operands[0]);
   std::vector<Pointer> reads{pointer(from)};
@@ -287,14 +299,14 @@ bool Lowering::lower_cast(const LayerKernel& kernel) {
 
 bool Lowering::lower_pool(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
-  const auto form = ops::pool_form(l);
-  if (!form || !spec_.is_held_as_float(l.inputs[0]) || kernel.operands[0].integers || kernel.outputs[0].exact)
-    return false;
+  if (!spec_.is_held_as_float(l.inputs[0]) || kernel.operands[0].integers || kernel.outputs[0].exact) return false;
   const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
   if (input.size() < 3 || input.size() > 5) return false;
-  const ops::WindowGeometry g = ops::pool_geometry(l, input);
-  const PoolWindow window{*form != ops::PoolForm::kMax,
-                          *form == ops::PoolForm::kAverageIncludingPads,
+  const auto pooling = ops::pooling_of(l, input);
+  if (!pooling) return false;
+  const ops::WindowGeometry& g = pooling->windows;
+  const PoolWindow window{pooling->form != ops::PoolForm::kMax,
+                          pooling->form == ops::PoolForm::kAverageIncludingPads,
                           g.kernel,
                           g.strides,
                           g.dilations,

@@ -2,6 +2,7 @@
 // and CumProd work along one axis.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "ops/adjoint_values.h"
@@ -66,6 +67,64 @@ void run_rows(KernelContext& ctx, RowsLoop loop) {
   });
 }
 
+/// An element each of so many rows.
+struct Lanes {
+  static constexpr std::int64_t kCount = 16;
+  float values[kCount];
+};
+Lanes& operator+=(Lanes& a, const Lanes& b) {
+  for (std::int64_t i = 0; i < Lanes::kCount; ++i) a.values[i] += b.values[i];
+  return a;
+}
+Lanes operator+(Lanes a, const Lanes& b) { return a += b; }
+
+/// Rows side by side: their elements lie a stride apart.
+struct Columns {
+  const float* first;
+  std::int64_t stride;
+  Lanes operator[](std::int64_t i) const {
+    Lanes result;
+    std::memcpy(result.values, first + i * stride, sizeof result.values);
+    return result;
+  }
+};
+
+/// A function of rows that takes Columns, too.
+template <typename Function>
+struct AlsoByColumns : Function {
+  static constexpr bool kByColumns = true;
+};
+template <typename Function>
+AlsoByColumns(Function) -> AlsoByColumns<Function>;
+
+/// Reduces neighboring axes where they lie if there are elements behind them to take side by side: the bits of run_rows
+/// without its copy. False: the axes are others.
+template <typename Function>
+bool run_columns(KernelContext& ctx) {
+  const Shape& shape = ctx.input(0).shape();
+  std::vector<bool> reduced(shape.size(), false);
+  for (const std::int64_t axis : reduced_axes(ctx)) reduced[static_cast<std::size_t>(axis)] = true;
+  std::int64_t outer = 1, length = 1, inner = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    if (reduced[d] && inner > 1) return false;
+    (reduced[d] ? length : length > 1 ? inner : outer) *= shape[d];
+  }
+  if (inner < Lanes::kCount) return false;
+  const float* in = ctx.input(0).data<float>();
+  float* out = ctx.output(0).data<float>();
+  const std::int64_t blocks = (inner + Lanes::kCount - 1) / Lanes::kCount;
+  parallel_for(outer * blocks, rows_per_task(length * Lanes::kCount), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      // The last block overlaps with the one ahead.
+      const std::int64_t o = i / blocks, at = std::min(i % blocks * Lanes::kCount, inner - Lanes::kCount);
+      const Lanes result = Function{}(Columns{in + o * length * inner + at, inner}, length);
+      std::memcpy(out + o * inner + at, result.values, sizeof result.values);
+    }
+  });
+  return true;
+}
+
 /// A row of the table: f(const T* row, length) for every row, T being the element type.
 template <typename Types = WideTypes, typename Function>
 OpDef reduction(OpDef op, Function, void (*adjoint)(AdjointContext&)) {
@@ -76,7 +135,11 @@ OpDef reduction(OpDef op, Function, void (*adjoint)(AdjointContext&)) {
   op.parameters = 0b10;
   op.infer = infer_reduction;
   op.run = [](KernelContext& ctx) {
-    with_type(Types{}, ctx, ctx.input(0).type(), [&](auto tag) { run_rows(ctx, rows_loop<decltype(tag), Function>); });
+    with_type(Types{}, ctx, ctx.input(0).type(), [&]<typename T>(T) {
+      if constexpr (std::is_same_v<T, float> && requires { Function::kByColumns; })
+        if (run_columns<Function>(ctx)) return;
+      run_rows(ctx, rows_loop<T, Function>);
+    });
   };
   op.adjoint = adjoint;
   op.axes = axes_of_reduction;
@@ -97,6 +160,19 @@ T row_sum(const T* row, std::int64_t length, const Function& function) {
 template <typename T>
 T row_sum(const T* row, std::int64_t length) {
   return row_sum(row, length, [](T x) { return x; });
+}
+Lanes row_sum(const Columns& rows, std::int64_t length) {
+  return pairwise_sum<Lanes>(0, length, [&](std::int64_t i) { return rows[i]; });
+}
+
+template <typename T>
+T row_mean(const T* row, std::int64_t length) {
+  return divided(row_sum(row, length), static_cast<T>(std::max<std::int64_t>(length, 1)));
+}
+Lanes row_mean(const Columns& rows, std::int64_t length) {
+  Lanes result = row_sum(rows, length);
+  for (float& value : result.values) value /= static_cast<float>(length);
+  return result;
 }
 
 /// A function of a real number on any element type; integers truncate.
@@ -317,12 +393,9 @@ OpTable reductions() {
           },
           adjoint_extreme_of_row),
       // ReduceMean, ai.onnx 1, 11, 13, 18: the mean over axes; integers truncate. Of nothing: 0.
-      reduction(
-          {.name = "ReduceMean", .function = F::kReduceMean},
-          []<typename T>(const T* row, std::int64_t length) {
-            return divided(row_sum(row, length), static_cast<T>(std::max<std::int64_t>(length, 1)));
-          },
-          adjoint_mean_of_row),
+      reduction({.name = "ReduceMean", .function = F::kReduceMean},
+                AlsoByColumns{[](const auto& row, std::int64_t length) { return row_mean(row, length); }},
+                adjoint_mean_of_row),
       // ReduceMin, ai.onnx 1, 11, 12, 13, 18, 20: the smallest element over axes; NaN wins. Of bools too, from opset
       // 20.
       reduction<AllTypes>(
@@ -344,10 +417,9 @@ OpTable reductions() {
           },
           adjoint_product_of_row),
       // ReduceSum, ai.onnx 1, 11, 13: the sum over axes.
-      reduction(
-          {.name = "ReduceSum", .function = F::kReduceSum},
-          [](const auto* row, std::int64_t length) { return row_sum(row, length); },
-          [](Context ctx) { ctx.set(0, ctx.broadcast_to(kept_gradient(ctx).id, ctx.input_shape(0))); }),
+      reduction({.name = "ReduceSum", .function = F::kReduceSum},
+                AlsoByColumns{[](const auto& row, std::int64_t length) { return row_sum(row, length); }},
+                [](Context ctx) { ctx.set(0, ctx.broadcast_to(kept_gradient(ctx).id, ctx.input_shape(0))); }),
       // ReduceSumSquare, ai.onnx 1, 11, 13, 18: the sum of squares over axes.
       reduction(
           {.name = "ReduceSumSquare", .function = F::kReduceSumSquare},

@@ -425,7 +425,7 @@ void adjoint_upsample(AdjointContext& ctx) {
 
 std::optional<std::vector<ResampledAxis>> resampled_axes(const Layer& layer, const Shape& input,
                                                          std::span<const Tensor* const> values) {
-  if (!is_resize(layer) || is_nearest_resize(layer)) return std::nullopt;
+  if (!is_resize(layer)) return std::nullopt;
   std::vector<InferContext::Input> inputs;
   for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
     inputs.push_back({layer.inputs[i] != kNone});

@@ -1,0 +1,87 @@
+#include "backend/cpu/resample.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/parallel.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+/// out(outer, output, inner) from in(outer, input, inner), by the table of one axis.
+struct Pass {
+  ops::ResampledAxis table;
+  std::int64_t outer, input, output, inner;
+
+  std::int64_t size() const { return outer * output * inner; }
+  void run(const float* in, float* out) const {
+    const std::int64_t rows = outer * output;
+    parallel_for(rows, items_per_task(rows, inner * table.taps), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row)
+        compute(in + row / output * input * inner, row % output, out + row * inner);
+    });
+  }
+
+ private:
+  void compute(const float* in, std::int64_t at, float* out) const {
+    const std::int32_t* index = table.index.data<std::int32_t>() + at * table.taps;
+    const float* weight = table.weight.data<float>() + at * table.taps;
+    if (table.taps == 1) {
+      std::memcpy(out, in + index[0] * inner, static_cast<std::size_t>(inner) * sizeof(float));
+      return;
+    }
+    constexpr std::int64_t kBlock = 1024;  // Elements that stay in the first-level cache.
+    for (std::int64_t begin = 0; begin < inner; begin += kBlock) {
+      const std::int64_t count = std::min(kBlock, inner - begin);
+      float* sums = out + begin;
+      std::fill_n(sums, count, 0.0f);
+      for (std::int64_t k = 0; k < table.taps; ++k) {
+        if (weight[k] == 0) continue;
+        const float* values = in + index[k] * inner + begin;
+        for (std::int64_t i = 0; i < count; ++i) sums[i] += weight[k] * values[i];
+      }
+    }
+  }
+};
+
+class ResampleKernel final : public Kernel {
+ public:
+  explicit ResampleKernel(std::vector<Pass> passes) : passes_(std::move(passes)) {}
+
+  std::string name() const override { return "resampled"; }
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const float* in = inputs[0]->data<float>();
+    std::vector<float> made, next;
+    for (std::size_t i = 0; i + 1 < passes_.size(); ++i) {
+      next.resize(static_cast<std::size_t>(passes_[i].size()));
+      passes_[i].run(in, next.data());
+      made.swap(next);
+      in = made.data();
+    }
+    if (passes_.empty())
+      std::memcpy(outputs[0]->raw(), in, inputs[0]->bytes());
+    else
+      passes_.back().run(in, outputs[0]->data<float>());
+  }
+
+ private:
+  const std::vector<Pass> passes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_resample_kernel(const Shape& input, std::vector<ops::ResampledAxis> axes) {
+  Shape shape = input;
+  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  std::vector<Pass> passes;
+  for (auto a = axes.rbegin(); a != axes.rend(); ++a) {  // The operator begins with the last.
+    const auto at = shape.begin() + a->axis - 1;
+    const std::int64_t output = a->index.shape()[0];
+    passes.push_back(
+        {std::move(*a), num_elements({shape.begin(), at}), *at, output, num_elements({at + 1, shape.end()})});
+    *at = output;
+  }
+  return std::make_unique<ResampleKernel>(std::move(passes));
+}
+
+}  // namespace ulpscope::cpu
