@@ -119,7 +119,7 @@ void copy_transposed(const void* in, void* out, Loops loops, std::size_t dimensi
                      const std::int64_t columns = std::min(kTile, width - j);
                      std::int64_t squares = 0;  // Words in each direction that are done in squares.
                      if constexpr (std::is_same_v<Word, std::uint32_t>) {
-                       if (rows == kTile) squares = columns / 4 * 4;
+                       if (rows % 4 == 0) squares = columns / 4 * 4;
                        for (std::int64_t i = 0; squares > 0 && i < rows; i += 4)
                          for (std::int64_t k = 0; k < squares; k += 4)
                            transpose_four(static_cast<const Word*>(in) + from + i + (j + k) * in_step, in_step,
