@@ -217,16 +217,23 @@ bool Lowering::lower_cut(const LayerKernel& kernel) {
 bool Lowering::lower_resize(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const TensorId in = l.inputs[0], out = l.outputs[0];
-  if (!ops::is_resize(l) || spec_.is_constant(in) || !spec_.is_held_as_float(in) ||
-      location(in).layout != Layout::kChannelsLast || num_elements(shape(out)) == 0)
+  if (!ops::is_resize(l) || spec_.is_constant(in) || !spec_.is_held_as_float(in) || num_elements(shape(out)) == 0)
     return false;
   std::vector<const Tensor*> values;
   for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
   auto axes = ops::resampled_axes(l, shape(in), values);
-  if (!axes || std::ranges::any_of(*axes, [](const ops::ResampledAxis& a) { return a.axis < 2; })) return false;
-  const int source = read_operand(kernel.layer, kernel.operands[0], Layout::kChannelsLast);
-  const int target = define(out, Layout::kChannelsLast);
-  add_step(make_resample_kernel(shape(in), std::move(*axes)), {source}, {target}, kernel.layer);
+  if (!axes) return false;
+  const bool spatial = std::ranges::all_of(*axes, [](const ops::ResampledAxis& a) { return a.axis >= 2; });
+  const Layout layout = spatial ? location(in).layout : Layout::kDense;
+  const int source = read_operand(kernel.layer, kernel.operands[0], layout);
+  const int target = define(out, layout);
+  Shape in_memory = shape(in);
+  if (layout == Layout::kChannelsLast) {
+    std::rotate(in_memory.begin() + 1, in_memory.begin() + 2, in_memory.end());
+    for (ops::ResampledAxis& a : *axes) --a.axis;
+  }
+  std::ranges::reverse(*axes);
+  add_step(make_resample_kernel(std::move(in_memory), std::move(*axes)), {source}, {target}, kernel.layer);
   store(target, kernel.outputs[0], kernel.layer);
   return true;
 }

@@ -15,6 +15,12 @@ struct Pass {
 
   std::int64_t size() const { return outer * output * inner; }
   void run(const float* in, float* out) const {
+    if (inner == 1) {
+      parallel_for(outer, items_per_task(outer, output * table.taps), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) compute_row(in + row * input, out + row * output);
+      });
+      return;
+    }
     const std::int64_t rows = outer * output;
     parallel_for(rows, items_per_task(rows, inner * table.taps), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row)
@@ -23,6 +29,19 @@ struct Pass {
   }
 
  private:
+  /// A row of single elements.
+  void compute_row(const float* in, float* out) const {
+    const std::int32_t* index = table.index.data<std::int32_t>();
+    const float* weight = table.weight.data<float>();
+    for (std::int64_t at = 0; at < output; ++at, index += table.taps, weight += table.taps) {
+      float sum = table.taps == 1 ? in[index[0]] : 0.0f;
+      for (std::int64_t k = 0; k < table.taps && table.taps > 1; ++k)
+        if (weight[k] != 0) sum += weight[k] * in[index[k]];
+      out[at] = sum;
+    }
+  }
+
+  /// `inner` elements side by side.
   void compute(const float* in, std::int64_t at, float* out) const {
     const std::int32_t* index = table.index.data<std::int32_t>() + at * table.taps;
     const float* weight = table.weight.data<float>() + at * table.taps;
@@ -70,15 +89,13 @@ class ResampleKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_resample_kernel(const Shape& input, std::vector<ops::ResampledAxis> axes) {
-  Shape shape = input;
-  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+std::unique_ptr<Kernel> make_resample_kernel(Shape shape, std::vector<ops::ResampledAxis> axes) {
   std::vector<Pass> passes;
-  for (auto a = axes.rbegin(); a != axes.rend(); ++a) {  // The operator begins with the last.
-    const auto at = shape.begin() + a->axis - 1;
-    const std::int64_t output = a->index.shape()[0];
+  for (ops::ResampledAxis& a : axes) {
+    const auto at = shape.begin() + a.axis;
+    const std::int64_t output = a.index.shape()[0];
     passes.push_back(
-        {std::move(*a), num_elements({shape.begin(), at}), *at, output, num_elements({at + 1, shape.end()})});
+        {std::move(a), num_elements({shape.begin(), at}), *at, output, num_elements({at + 1, shape.end()})});
     *at = output;
   }
   return std::make_unique<ResampleKernel>(std::move(passes));

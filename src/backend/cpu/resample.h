@@ -1,4 +1,4 @@
-// Resize and Upsample over spatial dimensions, channels last.
+// Resize and Upsample of floats.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace ulpscope::cpu {
 
-/// `input`: logical, channels last in memory. `axes`: spatial ones, in ascending order; the operator's bits.
-std::unique_ptr<Kernel> make_resample_kernel(const Shape& input, std::vector<ops::ResampledAxis> axes);
+/// `shape`: of the input as it lies in memory. `axes`: into that, in the order in which they are to be summed, which is
+/// from the last to the first of the layer; the operator's bits.
+std::unique_ptr<Kernel> make_resample_kernel(Shape shape, std::vector<ops::ResampledAxis> axes);
 
 }  // namespace ulpscope::cpu
