@@ -1,6 +1,6 @@
 """Exports networks of many kinds to ONNX files in float32, with a sample of inputs each: exports.py FOLDER [NAME...]
 
-Writes NAME.onnx and NAME.npz, which `forward.py --folder FOLDER` runs beside ONNX Runtime. Weights are random: speed does
+A name is one of the list, or timm:NAME, any classifier of timm's at its own input size. Writes NAME.onnx and NAME.npz, which `forward.py --folder FOLDER` runs beside ONNX Runtime. Weights are random: speed does
 not depend on them. Needs torch 2.6 or later, onnxscript, torchvision and timm; none of them is a requirement of ulpscope.
 """
 
@@ -193,7 +193,17 @@ KINDS: Dict[str, Kind] = {
     "wave_encoder": Kind(WaveEncoder, _random(x=(1, 16000)), True),
     "synthesizer": Kind(Synthesizer, lambda: {"text": torch.randint(0, 100, (1, 60))}, True),
 }  # fmt: skip
+TIMM = "timm:"
 FROM_GPU = ("unet", "vae_decoder", "convnext_tiny", "detr", "whisper_encoder", "gpt2", "llama", "bert_base_b1")
+
+
+def _kind(name: str) -> Kind:
+    if not name.startswith(TIMM):
+        return KINDS[name]
+    import timm
+
+    name = name[len(TIMM) :]
+    return Kind(_timm(name), _random(x=(1, *timm.get_pretrained_cfg(name).input_size)))
 
 
 def export(name: str, path: pathlib.Path) -> None:
@@ -201,7 +211,7 @@ def export(name: str, path: pathlib.Path) -> None:
         return make_networks.export(networks.chosen([name])[0], path, True)
     torch.manual_seed(7)
     torch.backends.mha.set_fastpath_enabled(False)  # Its one operator cannot be exported.
-    kind = KINDS[name]
+    kind = _kind(name)
     network = kind.make().eval()
     inputs = kind.inputs()
     make_networks.write_sample(inputs, path)
@@ -214,10 +224,13 @@ def main() -> int:
     names = (*KINDS, *FROM_GPU)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("names", nargs="*", choices=[*names, []], help="default: all")
+    parser.add_argument("names", nargs="*", help="default: all of the list")
     options = parser.parse_args()
+    for name in options.names:
+        if name not in names and not name.startswith(TIMM):
+            parser.error(f"expected timm:NAME or one of {', '.join(names)}; got {name}")
     options.folder.mkdir(parents=True, exist_ok=True)
-    paths = {name: options.folder / f"{name}.onnx" for name in options.names or names}
+    paths = {name: options.folder / f"{name.removeprefix(TIMM)}.onnx" for name in options.names or names}
     return make_networks.export_each(
         {path: functools.partial(export, name, path) for name, path in paths.items() if not path.exists()}
     )
