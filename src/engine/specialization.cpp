@@ -68,6 +68,12 @@ IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId
   return numeric;
 }
 
+std::vector<const Tensor*> Specialization::known_inputs(const Layer& layer) const {
+  std::vector<const Tensor*> values;
+  for (TensorId id : layer.inputs) values.push_back(id != kNone && is_constant(id) ? &value(id) : nullptr);
+  return values;
+}
+
 std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes,
                                                  const Specialization* other) {
   auto result = std::make_shared<Specialization>();

@@ -33,6 +33,8 @@ struct Specialization {
     return is_floating(type(id)) && physical_type(type(id)) == DataType::kFloat32;
   }
   bool is_constant(TensorId id) const { return static_cast<bool>(value(id)); }
+  /// Per input of a layer: its value; null where it is absent or not known.
+  std::vector<const Tensor*> known_inputs(const Layer& layer) const;
 };
 
 /// Throws Error(kInvalidFile) naming the layer when the shapes do not fit. `other`: one of the same network for other

@@ -128,9 +128,7 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
     else
       return false;
   } else {
-    std::vector<const Tensor*> values;
-    for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
-    if (!ops::is_view(l, values)) return false;
+    if (!ops::is_view(l, spec_.known_inputs(l))) return false;
     if (shape(input) != shape(output)) {
       layout = Layout::kDense;
       slot = read({input}, layout, kernel.layer);
@@ -185,9 +183,7 @@ bool Lowering::lower_cut(const LayerKernel& kernel) {
   const ValueLocation source = location(in);
   const Shape& input = shape(in);
   const auto rank = static_cast<std::int64_t>(input.size());
-  std::vector<const Tensor*> values;
-  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
-  std::optional<ops::Cut> cut = ops::cut_of_slice(l, input, values);
+  std::optional<ops::Cut> cut = ops::cut_of_slice(l, input, spec_.known_inputs(l));
   const std::optional<std::int64_t> axis = cut ? std::nullopt : ops::split_axis(l, rank);
   if (!cut && !axis) return false;
   for (const Store& output : kernel.outputs)
@@ -219,9 +215,7 @@ bool Lowering::lower_resize(const LayerKernel& kernel) {
   const TensorId in = l.inputs[0], out = l.outputs[0];
   if (!ops::is_resize(l) || spec_.is_constant(in) || !spec_.is_held_as_float(in) || num_elements(shape(out)) == 0)
     return false;
-  std::vector<const Tensor*> values;
-  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
-  auto axes = ops::resampled_axes(l, shape(in), values);
+  auto axes = ops::resampled_axes(l, shape(in), spec_.known_inputs(l));
   if (!axes) return false;
   const bool spatial = std::ranges::all_of(*axes, [](const ops::ResampledAxis& a) { return a.axis >= 2; });
   const Layout layout = spatial ? location(in).layout : Layout::kDense;

@@ -70,9 +70,7 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
   if (spec_.is_constant(l.inputs[0])) return false;
   const Shape &from = shape(l.inputs[0]), &to = shape(l.outputs[0]);
   const auto permutation = ops::permutation(l, static_cast<std::int64_t>(from.size()));
-  std::vector<const Tensor*> values;
-  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
-  if (!permutation && !ops::is_view(l, values)) return false;
+  if (!permutation && !ops::is_view(l, spec_.known_inputs(l))) return false;
   auto [view, dims] = fine_view(kernel.operands[0]);
   auto fine = refined({dims, view.strides}, permutation ? from : to);
   if (!fine) {
@@ -97,23 +95,17 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
   return true;
 }
 
-std::optional<std::vector<ops::ResampledAxis>> Lowering::resampled(const Layer& l) const {
-  std::vector<const Tensor*> values;
-  for (TensorId id : l.inputs) values.push_back(id != kNone && spec_.is_constant(id) ? &spec_.value(id) : nullptr);
-  return ops::resampled_axes(l, shape(l.inputs[0]), values);
-}
-
 bool Lowering::lower_repeats(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (!ops::is_nearest_resize(l) || spec_.is_constant(l.inputs[0]) || kernel.outputs[0].exact) return false;
   const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
-  const auto axes = resampled(l);
+  const auto axes = ops::resampled_axes(l, shape(l.inputs[0]), spec_.known_inputs(l));
   if (!axes || num_elements(output) == 0) return false;
   for (const ops::ResampledAxis& a : *axes) {
     const std::int64_t factor = output[a.axis] / input[a.axis];
-    for (std::int64_t at = 0; at < output[a.axis]; ++at)
-      if (factor == 0 || a.index.data<std::int32_t>()[at] != at / factor) return false;
     if (output[a.axis] != factor * input[a.axis]) return false;
+    for (std::int64_t at = 0; at < output[a.axis]; ++at)
+      if (a.index.data<std::int32_t>()[at] != at / factor) return false;
   }
   const View view = device_view(kernel.operands[0]);
   if (!is_exact(view.type, kernel.outputs[0].rounding)) return false;
@@ -134,7 +126,7 @@ bool Lowering::lower_resample(const LayerKernel& kernel) {
   if (!ops::is_resize(l) || ops::is_nearest_resize(l) || spec_.is_constant(x) || !spec_.is_held_as_float(x) ||
       kernel.operands[0].integers || kernel.outputs[0].exact)
     return false;
-  const auto axes = resampled(l);
+  const auto axes = ops::resampled_axes(l, shape(l.inputs[0]), spec_.known_inputs(l));
   if (!axes || axes->empty()) return false;
   const View from = device_view(kernel.operands[0]);
   std::vector<Pointer> reads{pointer(from)};

@@ -284,7 +284,6 @@ class Lowering {
   // lower_layer.cpp
   void lower(const LayerKernel& kernel);
   bool lower_view(const LayerKernel& kernel);
-  std::optional<std::vector<ops::ResampledAxis>> resampled(const Layer& layer) const;
   /// Resize that repeats whole elements: a view of them.
   bool lower_repeats(const LayerKernel& kernel);
   /// Resize in modes linear and cubic.
