@@ -10,8 +10,8 @@
 
 namespace ulpscope::cli {
 
-/// "16", "16e6", "2.5G", as Polygraphy reads numbers of bytes, also "16MiB"; factors are powers of
-/// 1024. Throws Error, of which the message begins with what scripts look for, also below `least`.
+/// "16", "16e6", "2.5G", as Polygraphy reads numbers of bytes, also "16MiB"; factors are powers of 1024. Throws Error,
+/// of which the message begins with what scripts look for, also below `least`.
 std::size_t parse_byte_count(std::string_view option, const std::string& text, std::size_t least = 0);
 
 /// A number of bytes.

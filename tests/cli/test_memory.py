@@ -103,6 +103,22 @@ def test_the_program_names_the_layer_that_a_limit_is_too_small_for(run, make):
     assert re.search(r"--memory-limit 10.0 KiB: the weights of layer '\w+' alone take 64.0 KiB", outcome.text), outcome
 
 
+def wait_for_map(process, name):
+    """Mapped, and at work."""
+    while str(name) not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+        assert process.poll() is None
+        time.sleep(0.001)
+
+
+def take_away(path, change):
+    """By another file in its place, or by none."""
+    if change == "replace":
+        other = path.with_name("other")
+        other.write_bytes(b"x" * 1000)
+        other.rename(path)
+    else:
+        path.unlink()
+
 
 @pytest.mark.parametrize("change,said", [
     ("os.truncate(path, 5000)", r"expected \d+ bytes, found"),
@@ -116,10 +132,7 @@ def test_files_that_change_while_they_are_used(binary, tmp_path, change, said):
     (tmp_path / "out.json").write_text("kept")
     process = subprocess.Popen([str(binary), "run", str(path), "--trt", "--iterations", "100000", "--save-outputs", "out.json"],
                                cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    # Mapped, and at work: the file's name is in its map.
-    while data not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_for_map(process, data)
     assert subprocess.run([sys.executable, "-c", f"import os\npath = {data!r}\n{change}"], check=False).returncode == 0
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 1, output
@@ -133,21 +146,13 @@ def test_a_converted_model_is_not_replaced_when_its_source_changes(binary, tmp_p
     (tmp_path / "typed.onnx").write_text("kept")
     process = subprocess.Popen([str(binary), "convert", str(path), "--fp16", "-o", "typed.onnx", "--no-python-checks"],
                                cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    while f"{path}.data" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
-        assert process.poll() is None
-        time.sleep(0.001)
+    wait_for_map(process, f"{path}.data")
     os.truncate(f"{path}.data", 5000)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 1, output
     assert "model.onnx.data: " in output, output
     assert (tmp_path / "typed.onnx").read_text() == "kept"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data", "typed.onnx"]
-
-
-def wait_for_map(process, name):
-    while str(name) not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
-        assert process.poll() is None
-        time.sleep(0.001)
 
 
 def test_an_engine_that_is_cut_off_while_it_runs(binary, run, tmp_path):
@@ -177,11 +182,7 @@ def test_an_answer_is_of_the_files_that_were_read(binary, run, tmp_path, name, c
     process = subprocess.Popen([str(binary), *words, "--save-answer", "after.json"], cwd=tmp_path, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True)
     wait_for_map(process, f"{path}.data")
-    if change == "replace":
-        (tmp_path / "other").write_bytes(b"x" * 1000)
-        (tmp_path / "other").rename(tmp_path / name)
-    else:
-        (tmp_path / name).unlink()
+    take_away(tmp_path / name, change)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     assert f"{name}: the file was replaced or removed while it was in use; the answer is of what it held before" in output
@@ -200,11 +201,7 @@ def test_a_run_says_that_its_files_were_replaced(binary, run, tmp_path, name, ch
     assert "was replaced" not in subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for_map(process, tmp_path / ("model.plan" if model == "model.plan" else "model.onnx.data"))
-    if change == "replace":
-        (tmp_path / "other").write_bytes(b"x" * 1000)
-        (tmp_path / "other").rename(tmp_path / name)
-    else:
-        (tmp_path / name).unlink()
+    take_away(tmp_path / name, change)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     said = f"{name}: the file was replaced or removed while it was in use; what was computed is of what it held before"

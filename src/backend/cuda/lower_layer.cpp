@@ -99,7 +99,7 @@ bool Lowering::lower_repeats(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   if (!ops::is_nearest_resize(l) || spec_.is_constant(l.inputs[0]) || kernel.outputs[0].exact) return false;
   const Shape &input = shape(l.inputs[0]), &output = shape(l.outputs[0]);
-  const auto axes = ops::resampled_axes(l, shape(l.inputs[0]), spec_.known_inputs(l));
+  const auto axes = ops::resampled_axes(l, input, spec_.known_inputs(l));
   if (!axes || num_elements(output) == 0) return false;
   for (const ops::ResampledAxis& a : *axes) {
     const std::int64_t factor = output[a.axis] / input[a.axis];
@@ -109,14 +109,13 @@ bool Lowering::lower_repeats(const LayerKernel& kernel) {
   }
   const View view = device_view(kernel.operands[0]);
   if (!is_exact(view.type, kernel.outputs[0].rounding)) return false;
-  View repeated = view;
-  repeated.strides.clear();
   Shape dims;
+  std::vector<std::int64_t> strides;
   for (std::size_t d = 0; d < input.size(); ++d) {
     dims.insert(dims.end(), {input[d], output[d] / input[d]});
-    repeated.strides.insert(repeated.strides.end(), {view.strides[d], 0});
+    strides.insert(strides.end(), {view.strides[d], 0});
   }
-  place(kernel.outputs[0].tensor, std::move(repeated), dims);
+  place(kernel.outputs[0].tensor, {view.buffer, view.type, view.offset, std::move(strides)}, dims);
   return true;
 }
 
@@ -126,7 +125,7 @@ bool Lowering::lower_resample(const LayerKernel& kernel) {
   if (!ops::is_resize(l) || ops::is_nearest_resize(l) || spec_.is_constant(x) || !spec_.is_held_as_float(x) ||
       kernel.operands[0].integers || kernel.outputs[0].exact)
     return false;
-  const auto axes = ops::resampled_axes(l, shape(l.inputs[0]), spec_.known_inputs(l));
+  const auto axes = ops::resampled_axes(l, shape(x), spec_.known_inputs(l));
   if (!axes || axes->empty()) return false;
   const View from = device_view(kernel.operands[0]);
   std::vector<Pointer> reads{pointer(from)};
