@@ -104,18 +104,13 @@ std::vector<std::string> element_expressions(const Program& program, std::span<c
                                              std::span<const std::string> pointers, std::span<const std::string> given,
                                              std::span<const std::string> index,
                                              const std::function<std::string(Register)>& name) {
-  const auto operand = [&](Register r) {
-    if (r < 0) return std::string();
-    const Program::Value& value = program.values[r];
-    return value.kind == Program::Kind::kConstant ? literal(value.constant) : name(r);
-  };
   std::vector<std::string> expressions;
   for (std::size_t r = 0; r < program.values.size(); ++r) {
     const Program::Value& v = program.values[r];
     if (v.kind == Program::Kind::kConstant) {
       expressions.push_back(literal(v.constant));
     } else if (v.kind == Program::Kind::kResult) {
-      expressions.push_back(instruction_code(program, static_cast<Register>(r), operand(v.a), operand(v.b)));
+      expressions.push_back(instruction_code(program, static_cast<Register>(r), name));
     } else if (pointers[v.load].empty()) {
       expressions.push_back(given[v.load]);
     } else {

@@ -1,8 +1,12 @@
 // What pointwise instructions compute: one row each.
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/program_source.h"
@@ -56,7 +60,7 @@ constexpr InstructionRow kInstructions[] = {
     {I::kSoftsign, "softsign", "a / (1.0f + fabsf(a))"},
     {I::kMish, "mish", "a * tanhf(softplus(a))"},
     {I::kSwish, "swish", "a * sigmoid(p * a)"},
-    {I::kGelu, "gelu", "0.5f * a * (1.0f + erf_of(a * 0x1.6a09e6p-1f))"},
+    {I::kGelu, "gelu", "0.5f * a * sum_with_erf(1.0f, a * 0x1.6a09e6p-1f)"},
     {I::kClip, "clip", "clamp(a, p, q)"},
     {I::kCopy, "copy", "a"},
     {I::kRsqrt, "rsqrt", "1.0f / sqrtf(a)"},
@@ -98,26 +102,90 @@ std::string instruction_functions() {
 
 namespace {
 
+/// 1 / divisor as high + low, both positive, of all but 2^-48 of it. REQUIRES: a normal positive number, no power of two.
+struct Reciprocal {
+  float high, low;
+};
+Reciprocal reciprocal_of(float divisor) {
+  // The quotient in double is off by 2^-53 of itself; what high leaves of it is exact.
+  const double whole = 1.0 / static_cast<double>(divisor);
+  float high = static_cast<float>(whole);
+  if (static_cast<double>(high) >= whole) high = std::nextafterf(high, 0.0f);
+  return {high, static_cast<float>(whole - static_cast<double>(high))};
+}
+
+/// Whether fma(a, high, a * low) is a / divisor correctly rounded for all a, but for results below 2^-100. It is off by
+/// less than 2^-47 of the quotient, so that only quotients as near to the middle of two floats matter (N. Brisebarre,
+/// J.-M. Muller, "Correctly rounded multiplication by arbitrary precision constants", 2008). With integers a and b of 24
+/// bits these have |2^s a - b (2m + 1)| <= 8 for s = 24 or 25: congruences, whose few solutions are tried.
+bool rounds_correctly(float divisor, const Reciprocal& reciprocal) {
+  int exponent = 0;
+  const auto b = static_cast<std::uint64_t>(std::ldexp(std::frexp(divisor, &exponent), 24));
+  const int zeros = std::countr_zero(b);
+  const std::uint64_t odd = b >> zeros;
+  std::uint64_t inverse = odd;  // Modulo 2^64, by Newton's steps.
+  for (int i = 0; i < 5; ++i) inverse *= 2 - odd * inverse;
+  const float scaled = std::ldexp(static_cast<float>(b), exponent - 24);
+  for (int s : {24, 25})
+    for (std::int64_t j = -8; j <= 8; ++j) {
+      if (j == 0 || std::countr_zero(static_cast<std::uint64_t>(j)) != zeros) continue;
+      // 2m + 1 lies between 2^24 and 2^25.
+      const std::uint64_t step = std::uint64_t{1} << (s - zeros);
+      const std::uint64_t least = std::uint64_t{1} << 24;
+      const std::uint64_t root = static_cast<std::uint64_t>(-(j / (std::int64_t{1} << zeros))) * inverse & (step - 1);
+      std::uint64_t middle = root + (root < least ? (least - root + step - 1) / step * step : 0);
+      for (; middle < 2 * least; middle += step) {
+        const std::uint64_t a = (b * middle + static_cast<std::uint64_t>(j)) >> s;
+        if (a < least / 2 || a >= least) continue;
+        const auto number = static_cast<float>(a);
+        if (std::fma(number, reciprocal.high, number * reciprocal.low) != number / scaled) return false;
+      }
+    }
+  return true;
+}
+
 /// A division by a constant without the branches of a division, which keep a processor from working on several at once.
 /// None for others than the everyday ones.
 std::optional<std::string> division_code(float divisor, const std::string& a) {
-  if (!(std::fabs(divisor) >= 0x1p-20f && std::fabs(divisor) <= 0x1p20f)) return std::nullopt;
+  const float positive = std::fabs(divisor);
+  if (!(positive >= 0x1p-20f && positive <= 0x1p20f)) return std::nullopt;
   int exponent = 0;
-  if (std::fabs(std::frexp(divisor, &exponent)) == 0.5f) return fmt::format("{} * {}", a, literal(1.0f / divisor));
-  return fmt::format("divided({}{}, {}, {})", divisor < 0 ? "-" : "", a, literal(std::fabs(divisor)),
-                     literal(1.0f / std::fabs(divisor)));
+  if (std::frexp(positive, &exponent) == 0.5f) return fmt::format("{} * {}", a, literal(1.0f / divisor));
+  const char* const sign = divisor < 0 ? "-" : "";
+  if (const Reciprocal r = reciprocal_of(positive); rounds_correctly(positive, r))
+    return fmt::format("multiplied({}{}, {}, {})", sign, a, literal(r.high), literal(r.low));
+  return fmt::format("divided({}{}, {}, {})", sign, a, literal(positive), literal(1.0f / positive));
+}
+
+/// c + erf(x) for |c| >= 1, where half of erf's instructions do.
+std::optional<std::string> sum_with_erf_code(const Program& program, const Program::Value& sum,
+                                             const std::function<std::string(Register)>& name) {
+  if (sum.instruction != Instruction::kAdd) return std::nullopt;
+  for (const auto& [constant, other] : {std::pair(sum.a, sum.b), std::pair(sum.b, sum.a)}) {
+    const Program::Value &c = program.values[constant], &erf = program.values[other];
+    if (c.kind == Program::Kind::kConstant && std::fabs(c.constant) >= 1.0f &&
+        erf.kind == Program::Kind::kResult && erf.instruction == Instruction::kErf)
+      return fmt::format("sum_with_erf({}, {})", literal(c.constant), name(erf.a));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
-std::string instruction_code(const Program& program, Register result, const std::string& a, const std::string& b) {
+std::string instruction_code(const Program& program, Register result,
+                             const std::function<std::string(Register)>& name) {
   const Program::Value& value = program.values[result];
+  const auto operand = [&](Register r) {
+    return program.values[r].kind == Program::Kind::kConstant ? literal(program.values[r].constant) : name(r);
+  };
+  const std::string a = operand(value.a);
   if (value.instruction == Instruction::kDiv && program.values[value.b].kind == Program::Kind::kConstant)
     if (auto code = division_code(program.values[value.b].constant, a)) return *std::move(code);
+  if (auto code = sum_with_erf_code(program, value, operand)) return *std::move(code);
   for (const InstructionRow& row : kInstructions) {
     if (row.instruction != value.instruction) continue;
     std::string arguments = a;
-    if (is_binary_instruction(row.instruction)) arguments += ", " + b;
+    if (is_binary_instruction(row.instruction)) arguments += ", " + operand(value.b);
     if (body_reads(row.body, 'p')) arguments += ", " + literal(value.p);
     if (body_reads(row.body, 'q')) arguments += ", " + literal(value.q);
     return fmt::format("do_{}({})", row.name, arguments);

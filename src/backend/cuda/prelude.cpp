@@ -158,6 +158,8 @@ template <class T> DEVICE void store_one(u8* p, float value) {
 DEVICE float smaller(float a, float b) { return a < b || a != a ? a : b; }
 DEVICE float larger(float a, float b) { return a > b || a != a ? a : b; }
 DEVICE float clamp(float x, float low, float high) { return smaller(larger(x, low), high); }
+// a / b where 1 / b is high + low: host code says for which b this is correctly rounded.
+DEVICE float multiplied(float a, float high, float low) { return fmaf(a, high, a * low); }
 // a / b for b > 0 without a branch: a quotient that is a few ulp off, and two steps with remainders that are exact for
 // |a| >= 2^-100, after which it is correctly rounded (P. Markstein, "Computation of elementary functions on the IBM RISC
 // System/6000 processor", 1990). Below that it is an ulp off at most.
@@ -186,6 +188,21 @@ DEVICE float erf_of(float x) {
   far = fmaf(far, t, 0x1.41b928p-1f);
   far = 1.0f - exp2_of(fmaf(-far, t, -t));
   return t < 1.0f ? near : copysignf(far, x);
+}
+// c + erf(x) for |c| >= 1, to which 2^-24 of erf(x) is little: one polynomial for all x (minimax, of -log2(erfc(x)) / x),
+// by which erfc is 2^-29 off.
+DEVICE float sum_with_erf(float c, float x) {
+  const float t = fabsf(x);
+  float p = fmaf(0x1.ec66dap-20f, t, -0x1.0b15b4p-15f);
+  p = fmaf(p, t, 0x1.012efcp-12f);
+  p = fmaf(p, t, -0x1.19b90ap-10f);
+  p = fmaf(p, t, 0x1.54cfbcp-9f);
+  p = fmaf(p, t, -0x1.7e24cap-12f);
+  p = fmaf(p, t, -0x1.c3eeccp-6f);
+  p = fmaf(p, t, 0x1.2fa7bep-3f);
+  p = fmaf(p, t, 0x1.d63edp-1f);
+  p = fmaf(p, t, 0x1.a0be84p+0f);
+  return c + copysignf(1.0f - exp2_of(-p * t), x);
 }
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float softplus(float x) { return x > 0.0f ? x + log1pf(expf(-x)) : log1pf(expf(x)); }

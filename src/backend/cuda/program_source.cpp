@@ -199,8 +199,8 @@ class BodyWriter {
     if (v.kind == Kind::kConstant) return;
     if (declare) statement(fmt::format("float r{}{};\n", r, lanes(r)));
     if (v.kind == Kind::kLoad) return write_load(r);
-    const std::string code =
-        fmt::format("{} = {};\n", name(r), instruction_code(spec_.program, r, name(v.a), name(v.b)));
+    const std::string code = fmt::format(
+        "{} = {};\n", name(r), instruction_code(spec_.program, r, [this](Register operand) { return name(operand); }));
     lane_[r] ? lane_statement(code) : statement(code);
   }
 

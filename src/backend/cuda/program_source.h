@@ -48,9 +48,10 @@ struct ProgramSpec {
 /// depends on the spec alone.
 KernelSource program_source(const ProgramSpec& spec);
 
-/// What an instruction computes, as a CUDA expression of float expressions; `b` is empty for those of one operand.
-/// REQUIRES: the register is a result, not of a row instruction.
-std::string instruction_code(const Program& program, Register result, const std::string& a, const std::string& b);
+/// What an instruction computes, as a CUDA expression of the values before it: `name` is a float expression of a register
+/// that is no constant. REQUIRES: the register is a result, not of a row instruction.
+std::string instruction_code(const Program& program, Register result,
+                             const std::function<std::string(Register)>& name);
 
 /// The float expressions of a program's registers, in their order, for one element of the domain. `pointers`: per load
 /// the name of a pointer of the kernel (const unsigned char*); empty: the expression in `given` for that load is the
