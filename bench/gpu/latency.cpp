@@ -2,9 +2,10 @@
 // Prints microseconds of one run of the device for the shapes of the file (dynamic dimensions: 1, or as given), with
 // `steps` what every step takes by itself, with `errors` the relative L2 error of every output, as computed and as the
 // CPU predicts it, on four random inputs (seed 1).
-//   gpu_latency MODEL assignments COUNT [SEED] [groups] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]
+//   gpu_latency MODEL assignments COUNT [SEED] [shares] [groups] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]
 // Estimated against measured times where half of the layers, chosen by chance, run in float16 and the others in
-// float32: one line per assignment, then the rank correlation and the ratios. Estimates are those of the target (h200,
+// float32; with `shares` a share that is chosen by chance, too. One line per assignment, then the rank correlation and
+// the ratios. Estimates are those of the target (h200,
 // or a file of `ulpscope target measure`), casts included; on the backend cpu the measured times are the sums of the
 // steps'. `groups` names the groups whose estimates are farthest from the sum of their steps.
 #include <fmt/format.h>
@@ -191,14 +192,16 @@ double rank_correlation(const std::vector<double>& a, const std::vector<double>&
   return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
 }
 
-/// Half of the layers that compute ask for float32; the others take the lowest, float16.
-void choose_precisions(Network& network, std::mt19937& random) {
+/// This share of the layers that compute asks for float32; the others take the lowest, float16.
+void choose_precisions(Network& network, double share, std::mt19937& random) {
   std::vector<LayerId> computing;
   for (const LayerId id : network.layers.ids())
     if (!network.layer(id).op->moves_values) computing.push_back(id);
   std::ranges::shuffle(computing, random);
   for (std::size_t i = 0; i < computing.size(); ++i)
-    network.layer(computing[i]).precision = i < computing.size() / 2 ? DataType::kFloat32 : DataType::kFloat16;
+    network.layer(computing[i]).precision =
+        static_cast<double>(i) < std::floor(share * static_cast<double>(computing.size())) ? DataType::kFloat32
+                                                                                           : DataType::kFloat16;
 }
 
 /// What stands behind `name=` in the words; else `otherwise`.
@@ -268,7 +271,8 @@ void compare_assignments(int argc, char** argv) {
   const std::shared_ptr<Network> network = import_onnx(argv[1], op_registry());
   std::vector<double> estimated, measured, ratios;
   for (int i = 0; i < count; ++i) {
-    choose_precisions(*network, random);
+    const double share = has_word("shares", argc, argv) ? std::uniform_real_distribution<double>()(random) : 0.5;
+    choose_precisions(*network, share, random);
     const auto engine = Engine::build(network, options);
     const std::vector<Shape> shapes = input_shapes(*engine, named);
     const std::optional<double> time = measured_us(*engine, shapes, options.backend == "cpu");
@@ -301,7 +305,7 @@ int main(int argc, char** argv) {
   if (argc < 4) {
     fmt::print(stderr,
                "usage: gpu_latency MODEL fp32|tf32|fp16|bf16 none|pointwise|full [steps] [errors] [NAME=DIMxDIM...]\n"
-               "       gpu_latency MODEL assignments COUNT [SEED] [groups] [target=NAME] [backend=NAME] "
+               "       gpu_latency MODEL assignments COUNT [SEED] [shares] [groups] [target=NAME] [backend=NAME] "
                "[NAME=DIMxDIM...]\n");
     return 2;
   }
