@@ -245,7 +245,8 @@ TEST(CudaProgramSource, DivisionsByConstantsAreCorrectlyRounded) {
   }
 }
 
-/// All numbers of one binade, by divisors for which two instructions do, and by such for which they are wrong once in 2^23.
+/// All numbers of one binade, by divisors for which two instructions do, and by such for which they are wrong once in
+/// 2^23.
 TEST(CudaProgramSource, DivisionsByConstantsAreCorrectlyRoundedForAllMantissas) {
   const std::string compiler = shim::compiler();
   if (compiler.empty()) GTEST_SKIP() << "no C++ compiler: neither $CXX nor c++";

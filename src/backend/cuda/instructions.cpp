@@ -102,7 +102,8 @@ std::string instruction_functions() {
 
 namespace {
 
-/// 1 / divisor as high + low, both positive, of all but 2^-48 of it. REQUIRES: a normal positive number, no power of two.
+/// 1 / divisor as high + low, both positive, of all but 2^-48 of it. REQUIRES: a normal positive number, no power of
+/// two.
 struct Reciprocal {
   float high, low;
 };
@@ -116,8 +117,8 @@ Reciprocal reciprocal_of(float divisor) {
 
 /// Whether fma(a, high, a * low) is a / divisor correctly rounded for all a, but for results below 2^-100. It is off by
 /// less than 2^-47 of the quotient, so that only quotients as near to the middle of two floats matter (N. Brisebarre,
-/// J.-M. Muller, "Correctly rounded multiplication by arbitrary precision constants", 2008). With integers a and b of 24
-/// bits these have |2^s a - b (2m + 1)| <= 8 for s = 24 or 25: congruences, whose few solutions are tried.
+/// J.-M. Muller, "Correctly rounded multiplication by arbitrary precision constants", 2008). With integers a and b of
+/// 24 bits these have |2^s a - b (2m + 1)| <= 8 for s = 24 or 25: congruences, whose few solutions are tried.
 bool rounds_correctly(float divisor, const Reciprocal& reciprocal) {
   int exponent = 0;
   const auto b = static_cast<std::uint64_t>(std::ldexp(std::frexp(divisor, &exponent), 24));
@@ -163,8 +164,8 @@ std::optional<std::string> sum_with_erf_code(const Program& program, const Progr
   if (sum.instruction != Instruction::kAdd) return std::nullopt;
   for (const auto& [constant, other] : {std::pair(sum.a, sum.b), std::pair(sum.b, sum.a)}) {
     const Program::Value &c = program.values[constant], &erf = program.values[other];
-    if (c.kind == Program::Kind::kConstant && std::fabs(c.constant) >= 1.0f &&
-        erf.kind == Program::Kind::kResult && erf.instruction == Instruction::kErf)
+    if (c.kind == Program::Kind::kConstant && std::fabs(c.constant) >= 1.0f && erf.kind == Program::Kind::kResult &&
+        erf.instruction == Instruction::kErf)
       return fmt::format("sum_with_erf({}, {})", literal(c.constant), name(erf.a));
   }
   return std::nullopt;
