@@ -314,6 +314,24 @@ TEST(CudaLowering, Movement) {
   expect_same(nets.all());
 }
 
+/// As Paddle's exporter writes it: a region without elements is none.
+TEST(CudaLowering, ResizeWithAnEmptyRegion) {
+  Comparison all;
+  Nets nets;
+  for (const char* mode : {"nearest", "linear"}) {
+    Net& n = nets.net(mode);
+    const auto x = n.add("Relu", {n.input("x", {2, 3, 5, 4})});
+    const std::vector<A> attributes{A("mode", mode), A("coordinate_transformation_mode", "asymmetric"),
+                                    A("nearest_mode", "floor")};
+    const auto scales = n.weight(Tensor::of<float>({4}, {1, 1, 2, 2}));
+    n.output(n.add("Relu", {n.add("Resize", {x, n.weight(Ints{0}), scales}, attributes, 12)}));
+    const BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
+    all.add(mode, n.finish(), n.inputs(), options, Match::kRoundings);
+    EXPECT_EQ(all.host_steps(), 0) << mode;
+  }
+  if (!all.run()) GTEST_SKIP() << "no compiler";
+}
+
 TEST(CudaLowering, Resize) {
   Nets nets;
   Net& n = nets.net("resize");

@@ -37,6 +37,10 @@ struct ConvolutionSpec {
   friend bool operator==(const ConvolutionSpec&, const ConvolutionSpec&) = default;
 };
 
+/// Sums of int8 are asked of cuDNN for multiples of so many channels of a group: with 3, 4, 12 and 127, results on an
+/// H200 with cuDNN 9.19 were wrong.
+inline constexpr std::int64_t kIntegerChannels = 16;
+
 /// Device addresses.
 struct ConvolutionOperands {
   std::uint64_t x = 0, weights = 0, y = 0;

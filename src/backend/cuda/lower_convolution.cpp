@@ -13,10 +13,6 @@ namespace {
 
 using Kind = ConvolutionStep::Kind;
 
-/// Sums of int8 are asked of cuDNN for multiples of so many channels: with 3 and with 4, results on an H200 with cuDNN
-/// 9.19 were wrong.
-constexpr std::int64_t kIntegerChannels = 16;
-
 std::optional<Kind> kind_of(const Program::Value& value) {
   switch (value.instruction) {
     case Instruction::kRelu:

@@ -45,8 +45,12 @@ void Lowering::lower(const LayerKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   bool settled = !kernel.open && l.has_one_output();
   bool on_host = true;  // Of integers that are on the host nothing goes to the device and back.
-  for (TensorId id : present(l.inputs)) {
-    settled &= spec_.shape(id) && is_plain(spec_.type(id)) && num_elements(shape(id)) > 0;
+  for (std::size_t i = 0; i < l.inputs.size(); ++i) {
+    const TensorId id = l.inputs[i];
+    if (id == kNone) continue;
+    // Parameters without elements are absent ones, as the region of a Resize that is not cropped.
+    const bool absent = l.op->is_parameter(i) && spec_.is_constant(id) && num_elements(shape(id)) == 0;
+    settled &= absent || (spec_.shape(id) && is_plain(spec_.type(id)) && num_elements(shape(id)) > 0);
     if (!spec_.is_constant(id))
       on_host &= !locations_[id].device && !locations_[id].fine && physical_type(spec_.type(id)) != DataType::kFloat32;
   }
