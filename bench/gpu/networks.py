@@ -116,6 +116,20 @@ class Bert(nn.Module):
         return x
 
 
+class BertOfTransformers(nn.Module):
+    """The same as people have it: BertModel of the package transformers, with attention of torch (sdpa)."""
+
+    def __init__(self) -> None:
+        import transformers  # Only for this one.
+
+        super().__init__()
+        config = transformers.BertConfig(attn_implementation="sdpa")
+        self.model = transformers.BertModel(config, add_pooling_layer=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.model(tokens).last_hidden_state
+
+
 class VisionTransformer(nn.Module):
     """Dosovitskiy et al., 2020, base, patches of 16."""
 
@@ -351,6 +365,7 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "resnet50": Kind(resnet50, images(224), (1, 8, 32), True),
     "bert_base": Kind(Bert, tokens(30522), (1, 8, 32)),
+    "transformers_bert": Kind(BertOfTransformers, tokens(30522), (1, 8, 32)),
     "vit_b_16": Kind(VisionTransformer, images(224), (1, 8, 32)),
     "unet": Kind(UNet, unet_inputs, convolutional=True),
     "vae_decoder": Kind(vae_decoder, values(latent=(4, 32, 32)), convolutional=True),

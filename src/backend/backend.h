@@ -28,6 +28,7 @@ struct StepTime {
   double microseconds = 0;
   double multiply_adds = 0;  ///< Products that it adds up; 0: none, or not known.
   double bytes = 0;          ///< That it reads and writes at least; 0: not known.
+  bool converts = false;     ///< It brings an operand of the layer into another type, and does nothing else.
 };
 
 /// A schedule, ready to run. Immutable; `run` may be called by several threads at once, with distinct stores.
@@ -47,6 +48,10 @@ class Plan {
 
   /// Times of the steps in their order, the least of several runs on these inputs; empty where a backend has none.
   virtual std::vector<StepTime> profile([[maybe_unused]] std::span<const Tensor> inputs) const { return {}; }
+
+  /// The same, but what each step adds to a run: what its operands wait for where others have used the caches meanwhile
+  /// counts, and what it does while its neighbors run does not.
+  virtual std::vector<StepTime> contributions(std::span<const Tensor> inputs) const { return profile(inputs); }
 
   /// Which algorithms compute its steps, as far as there was something to choose or to generate.
   virtual PlanTactics tactics() const { return {}; }

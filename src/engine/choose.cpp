@@ -55,7 +55,7 @@ void choose_by_cost(const Specialization& spec, const BuildOptions& options,
   // Who calibrates wants int8: quantizing is counted as fused into its neighbors, by its bytes. A pass of its own per
   // boundary, as the launch cost of a target has it, would leave small networks in float32 whatever their scales.
   if (std::ranges::any_of(available, has_int8))
-    for (CostProblem::Value& value : problem.values) value.cast_us -= target.cast_share * target.launch_us;
+    for (CostProblem::Value& value : problem.values) value.pass_us -= target.launch_us;
   const std::vector<int> chosen = minimize(problem);
   std::vector<int> high;
   for (const auto& node : problem.nodes) high.push_back(static_cast<int>(node.choices.size()) - 1);

@@ -53,7 +53,7 @@ double CostProblem::energy(const std::vector<int>& choice) const {
     for (int consumer : value.consumers)
       if (stored(consumer) != own) casts.insert(stored(consumer));
     if (value.output && own != DataType::kFloat32) casts.insert(DataType::kFloat32);
-    total += value.cast_us * static_cast<double>(casts.size());
+    total += value.cast_us() * static_cast<double>(casts.size());
   }
   for (const Link& link : links)
     if (stored(link.a) != stored(link.b)) total += link.broken_us;
@@ -148,8 +148,8 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     if (made) {
       const LayerId producer = network.tensor(id).producer;
       found->second.producer = producer == kNone ? -1 : node_of[producer];
-      found->second.cast_us =
-          target.cast_share * (target.launch_us + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3));
+      found->second.pass_us = target.launch_us + elements_of(spec, id) * 6 / (target.bandwidth_gb_per_s * 1e3);
+      found->second.share = target.cast_share;
     }
     return found->second;
   };
@@ -168,8 +168,10 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     for (TensorId input : present(layer.inputs)) {
       if (spec.is_constant(input)) continue;
       for (TensorId source : sources[input]) {
-        auto& consumers = value_of(source).consumers;
-        if (std::ranges::find(consumers, node_of[l]) == consumers.end()) consumers.push_back(node_of[l]);
+        CostProblem::Value& value = value_of(source);
+        if (std::ranges::find(value.consumers, node_of[l]) == value.consumers.end())
+          value.consumers.push_back(node_of[l]);
+        if (layer.op->kind == OpKind::kContraction) value.share = target.product_cast_share;
         const LayerId producer = network.tensor(source).producer;
         if (producer == kNone || node_of[producer] < 0) continue;
         if (source == input && grouping.group_of[l] >= 0 && grouping.group_of[l] == grouping.group_of[producer])
@@ -225,14 +227,14 @@ std::vector<int> minimize_two(const CostProblem& problem, DataType low) {
     // Wide value, some narrow reader: one cast.
     const int narrowed = cut.add_node();
     if (value.producer < 0)
-      cut.add_terminal(narrowed, value.cast_us, 0);
+      cut.add_terminal(narrowed, value.cast_us(), 0);
     else
-      cut.add_edge(value.producer, narrowed, value.cast_us);
+      cut.add_edge(value.producer, narrowed, value.cast_us());
     for (int consumer : value.consumers) cut.add_edge(narrowed, consumer, MinCut::kInfinite);
     if (value.producer < 0) continue;
     // Narrow value, some wide reader: one cast.
     const int widened = cut.add_node();
-    cut.add_edge(widened, value.producer, value.cast_us);
+    cut.add_edge(widened, value.producer, value.cast_us());
     for (int consumer : value.consumers) cut.add_edge(consumer, widened, MinCut::kInfinite);
     if (value.output) cut.add_terminal(widened, MinCut::kInfinite, 0);
   }
@@ -271,14 +273,14 @@ std::vector<int> expand(const CostProblem& problem, const std::vector<int>& curr
   for (const CostProblem::Value& value : problem.values) {
     for (int consumer : value.consumers) {
       if (value.producer >= 0)
-        pair(value.producer, consumer, value.cast_us);
+        pair(value.producer, consumer, value.cast_us());
       else
-        cut.add_terminal(consumer, type(consumer, true) != DataType::kFloat32 ? value.cast_us : 0,
-                         type(consumer, false) != DataType::kFloat32 ? value.cast_us : 0);
+        cut.add_terminal(consumer, type(consumer, true) != DataType::kFloat32 ? value.cast_us() : 0,
+                         type(consumer, false) != DataType::kFloat32 ? value.cast_us() : 0);
     }
     if (value.output && value.producer >= 0)
-      cut.add_terminal(value.producer, type(value.producer, true) != DataType::kFloat32 ? value.cast_us : 0,
-                       type(value.producer, false) != DataType::kFloat32 ? value.cast_us : 0);
+      cut.add_terminal(value.producer, type(value.producer, true) != DataType::kFloat32 ? value.cast_us() : 0,
+                       type(value.producer, false) != DataType::kFloat32 ? value.cast_us() : 0);
   }
   for (const CostProblem::Link& link : problem.links) pair(link.a, link.b, link.broken_us);
   cut.solve();
@@ -402,17 +404,24 @@ TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
     const Precision p = assignment.precision[problem_.nodes[node].layer];
     return p == Precision::kINT8 ? DataType::kInt8 : storage_of(p);
   };
+  const auto is_product = [&](int node) {
+    return spec_.network->layer(problem_.nodes[node].layer).op->kind == OpKind::kContraction;
+  };
   const auto group_of = [&](int node) { return node < 0 ? int{kNone} : grouping.group_of[problem_.nodes[node].layer]; };
   for (const CostProblem::Value& value : problem_.values) {
     const DataType own = value.producer < 0 ? DataType::kFloat32 : stored(value.producer);
-    std::set<DataType> casts;
+    std::map<DataType, bool> casts;  // Whether a product reads it.
     for (int consumer : value.consumers)
       if (stored(consumer) != own && (group_of(consumer) == kNone || group_of(consumer) != group_of(value.producer)))
-        casts.insert(stored(consumer));
-    if (value.output && own != DataType::kFloat32) casts.insert(DataType::kFloat32);
-    result.casts.count += static_cast<int>(casts.size());
-    result.casts.total_us += value.cast_us * static_cast<double>(casts.size());
+        casts[stored(consumer)] |= is_product(consumer);
+    if (value.output && own != DataType::kFloat32) casts.try_emplace(DataType::kFloat32, false);
+    for (const auto& [type, by_product] : casts) {
+      ++result.casts.count;
+      (by_product ? result.casts.product_passes_us : result.casts.other_passes_us) += value.pass_us;
+    }
   }
+  result.casts.total_us =
+      target_.product_cast_share * result.casts.product_passes_us + target_.cast_share * result.casts.other_passes_us;
   result.total_us += result.casts.total_us;
   result.launches += result.casts.count;
   return result;

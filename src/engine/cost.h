@@ -32,7 +32,9 @@ struct CostProblem {
     int producer = -1;           ///< Node; -1: a network input, stored as float32.
     bool output = false;         ///< Also handed out as float32.
     std::vector<int> consumers;  ///< Nodes.
-    double cast_us = 0;
+    double pass_us = 0;          ///< A pass that converts it,
+    double share = 1;            ///< and what a cast takes of one.
+    double cast_us() const noexcept { return share * pass_us; }
   };
   /// Neighbors that would be one group: paid when their storage types differ.
   struct Link {
@@ -82,6 +84,7 @@ class TimeModel {
   struct Casts {
     int count = 0;
     double total_us = 0;
+    double product_passes_us = 0, other_passes_us = 0;  ///< As passes of their own: for products, and for others.
   };
   Casts casts(const Assignment& assignment) const { return estimate(assignment).casts; }
   /// How many of its groups the target has measured times of.

@@ -19,7 +19,7 @@ double Target::work_us(double operations, double bytes, Precision p) const noexc
 }
 
 std::string Target::figures() const {
-  std::string text = fmt::format("{} {} {}", bandwidth_gb_per_s, launch_us, cast_share);
+  std::string text = fmt::format("{} {} {} {}", bandwidth_gb_per_s, launch_us, cast_share, product_cast_share);
   for (const double rate : tflops) text += fmt::format(" {}", rate);
   if (timed != nullptr)
     for (const auto& [kernel, times] : *timed)
@@ -47,8 +47,8 @@ class TargetReader {
     if (!(target.bandwidth_gb_per_s > 0)) fail_number("bandwidth_gb_per_s", "above 0", target.bandwidth_gb_per_s);
     target.launch_us = number(json_, "launch_us");
     if (!(target.launch_us >= 0)) fail_number("launch_us", "0 or more", target.launch_us);
-    if (json_.contains("cast_share")) target.cast_share = number(json_, "cast_share");
-    if (!(target.cast_share >= 0)) fail_number("cast_share", "0 or more", target.cast_share);
+    target.cast_share = share("cast_share", 1);
+    target.product_cast_share = share("product_cast_share", target.cast_share);
     read_rates(target);
     if (json_.contains("measured")) target.origin = origin(json_["measured"]);
     if (json_.contains("groups")) read_groups(json_["groups"], target);
@@ -61,6 +61,12 @@ class TargetReader {
   }
   [[noreturn]] void fail_number(const std::string& key, const char* expected, double got) const {
     fail(fmt::format("'{}': expected a number {}, got {}", key, expected, got));
+  }
+
+  double share(const std::string& key, double otherwise) const {
+    const double value = json_.contains(key) ? number(json_, key) : otherwise;
+    if (!(value >= 0)) fail_number(key, "0 or more", value);
+    return value;
   }
 
   void check_version() const {
@@ -162,6 +168,7 @@ std::string target_to_json(const Target& target) {
   json["bandwidth_gb_per_s"] = target.bandwidth_gb_per_s;
   json["launch_us"] = target.launch_us;
   json["cast_share"] = target.cast_share;
+  json["product_cast_share"] = target.product_cast_share;
   Json& groups = json["groups"] = Json::array();
   if (target.timed != nullptr)
     for (const auto& [kernel, times] : *target.timed) groups.push_back({{"kernel", kernel}, {"us", times}});

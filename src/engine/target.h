@@ -29,8 +29,9 @@ struct Target {
   std::array<double, 6> tflops{};  ///< Dense peak per Precision; 0: the GPU has no such arithmetic.
   double bandwidth_gb_per_s = 0;
   double launch_us = 0;
-  /// What a cast between groups takes of a pass of its own: less where groups read other types on the way.
-  double cast_share = 1;
+  /// What a cast between groups takes of a pass of its own: less where groups read other types on the way. Of values
+  /// that no product reads in the other type, and of those that one does.
+  double cast_share = 1, product_cast_share = 1;
   std::optional<Origin> origin{};
   std::shared_ptr<const TimedKernels> timed{};  ///< Instead of the roofline, where they are known; null: nowhere.
 

@@ -44,6 +44,7 @@ class MeasuredPlan {
   const Specialization& spec() const { return *spec_; }
   const Assignment& assignment() const { return assignment_; }
   std::vector<StepTime> steps() const { return plan_->profile(inputs_); }
+  std::vector<StepTime> contributions() const { return plan_->contributions(inputs_); }
   std::optional<double> device_us() const { return plan_->microseconds(); }
 
   /// By the clock of the device, else by that of the CPU: the least of several runs.
@@ -169,29 +170,52 @@ double rounded(double us) { return std::round(us * 1e4) * 1e-4; }
 /// Sums of times by kernel and precision.
 using TimeSums = std::map<std::pair<std::string, std::string>, std::pair<double, int>>;
 
-/// What a mixture takes beyond its groups, and what its casts would take as passes of their own.
+/// What casts of mixtures take, and what they would take as passes of their own.
 struct CastTimes {
-  double measured_us = 0, passes_us = 0;
+  double steps_us = 0;   ///< Of steps that do nothing else.
+  double beyond_us = 0;  ///< What mixtures take beyond their groups, these steps included.
+  double product_passes_us = 0, other_passes_us = 0;
+
+  /// Where steps convert, they do so for products; what is left, if anything, others take on the way.
+  void share_out(Target& target) const {
+    const auto share = [](double us, double passes) { return passes > 0 ? std::clamp(us / passes, 0.0, 2.0) : 0.0; };
+    const double passes = product_passes_us + other_passes_us;
+    if (passes <= 0) return;
+    const bool apart = steps_us > 0 && product_passes_us > 0;
+    target.product_cast_share = apart ? share(steps_us, product_passes_us) : share(beyond_us, passes);
+    target.cast_share = apart ? share(beyond_us - steps_us, other_passes_us) : target.product_cast_share;
+    for (double* each : {&target.product_cast_share, &target.cast_share}) *each = std::round(*each * 1e4) * 1e-4;
+  }
 };
 
-/// Adds the groups of one assignment; returns how many have no time. `whole_us`: what all of it takes.
-int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, double& whole_us) {
+/// What all steps of an assignment take, and those of it that convert.
+struct WholeTime {
+  double all_us = 0, converting_us = 0;
+};
+
+/// Adds the groups of one assignment; returns how many have no time.
+int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, WholeTime& time) {
   const Specialization& spec = measured.spec();
   const Grouping grouping = fuse(spec, measured.assignment(), fusion);
   std::vector<double> taken(grouping.groups.size(), 0);
   std::vector<char> has_steps(grouping.groups.size(), 0);
   double all = 0;
-  for (const StepTime& step : measured.steps()) {
+  for (const StepTime& step : measured.contributions()) {
     all += step.microseconds;
+    if (step.converts) {
+      time.converting_us += step.microseconds;
+      continue;
+    }
     const int group = step.layer == kNone ? int{kNone} : grouping.group_of[step.layer];
     if (group < 0) continue;
     taken[group] += step.microseconds;
     has_steps[group] = 1;
   }
-  // Steps by themselves take longer than in the one graph of a device.
+  // What steps add to a run need not add up to it.
   const std::optional<double> whole = measured.device_us();
   const double factor = whole && all > 0 ? *whole / all : 1;
-  whole_us = all * factor;
+  time.all_us = all * factor;
+  time.converting_us *= factor;
   // The first of several that are computed as one has all of their time.
   for (const std::vector<std::size_t>& groups : products_of_one_operand(spec, grouping, &measured.assignment())) {
     double sum = 0;
@@ -266,22 +290,22 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
     layer.output_types.clear();
   }
   CastTimes casts;
-  target.cast_share = 1;
+  TimeSums sums;
   /// Returns how many times are new.
   const auto measure = [&](const Network& asking, const BuildOptions& build) {
-    TimeSums sums;
+    const std::size_t known = sums.size();
     const MeasuredPlan measured(asking, build, inputs);
-    double whole_us = 0;
-    count.left_out = std::max(count.left_out, add_times(measured, build.fusion, sums, whole_us));
-    int found = 0;
-    for (const auto& [key, sum] : sums)
-      found += (*timed)[key.first].try_emplace(key.second, rounded(sum.first / sum.second)).second ? 1 : 0;
+    WholeTime time;
+    count.left_out = std::max(count.left_out, add_times(measured, build.fusion, sums, time));
+    for (const auto& [key, sum] : sums) (*timed)[key.first][key.second] = rounded(sum.first / sum.second);
     target.timed = timed;
     const TimeModel model(measured.spec(), build.fusion, target);
-    const double passes = model.casts(measured.assignment()).total_us;
-    casts.measured_us += whole_us - (model(measured.assignment()) - passes);
-    casts.passes_us += passes;
-    return found;
+    const TimeModel::Casts passes = model.casts(measured.assignment());
+    casts.steps_us += time.converting_us;
+    casts.beyond_us += time.all_us - (model(measured.assignment()) - passes.total_us);
+    casts.product_passes_us += passes.product_passes_us;
+    casts.other_passes_us += passes.other_passes_us;
+    return sums.size() - known;
   };
   std::vector<Precision> lowest{Precision::kFP32};
   for (const auto& [enabled, p] : {std::pair{given.tf32, Precision::kTF32},
@@ -306,8 +330,7 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
       if (measure(mixed, lowest_options(given, p)) == 0) break;
     }
   }
-  // Noise of the groups may be more than few casts take.
-  if (casts.passes_us > 0) target.cast_share = rounded(std::clamp(casts.measured_us / casts.passes_us, 0.0, 2.0));
+  casts.share_out(target);
   count.kernels = static_cast<int>(timed->size());
   target.timed = std::move(timed);
   return count;

@@ -314,6 +314,27 @@ TEST(CudaLowering, Movement) {
   expect_same(nets.all());
 }
 
+/// Programs read operands in whatever type they are stored; products need theirs in one.
+TEST(CudaLowering, ProductsAloneHaveStepsThatConvert) {
+  Comparison all;
+  Nets nets;
+  for (const DataType relu : {DataType::kFloat16, DataType::kFloat32}) {
+    Net& n = nets.net(fmt::format("Relu in {}", name_of(relu)));
+    const auto x = n.add("Relu", {n.input("x", {3, 16})});
+    n.output(n.add("Softmax", {n.add("MatMul", {x, n.weight({16, 8})})}));
+    Network& network = n.finish();
+    for (Layer& layer : network.layers)
+      layer.precision = layer.op->name == "MatMul" ? DataType::kFloat16
+                        : layer.op->name == "Relu" ? relu
+                                                   : DataType::kFloat32;
+    BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
+    options.constraints = ConstraintMode::kObey;
+    all.add(network.name, network, n.inputs(), options, Match::kRoundings);
+    EXPECT_EQ(all.converting_steps(), relu == DataType::kFloat32 ? 1 : 0) << network.name;
+  }
+  if (!all.run()) GTEST_SKIP() << "no compiler";
+}
+
 /// As Paddle's exporter writes it: a region without elements is none.
 TEST(CudaLowering, ResizeWithAnEmptyRegion) {
   Comparison all;

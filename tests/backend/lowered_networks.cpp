@@ -51,6 +51,10 @@ std::int64_t Comparison::host_steps() const {
                                [](const Step& step) { return std::holds_alternative<HostStep>(step.work); });
 }
 
+std::int64_t Comparison::converting_steps() const {
+  return std::ranges::count_if(cases_.back()->plan->steps().steps, &Step::converts);
+}
+
 bool Comparison::run() {
   std::printf("%zu networks, %zu kernels\n", cases_.size(), bank_.size());
   const std::string compiler = shim::compiler();

@@ -129,6 +129,8 @@ class Comparison {
   const Schedule& schedule() const { return *last_; }
   /// How many layers of it run on the host.
   std::int64_t host_steps() const;
+  /// How many of its steps bring operands into another type.
+  std::int64_t converting_steps() const;
 
  private:
   struct Case;

@@ -42,7 +42,7 @@ def with_times(target, times):
         found = [group for group in target["groups"] if f"[1x{a}]" in group["kernel"] and f"[{a}x{b}]" in group["kernel"]]
         assert len(found) == 1 and {"fp32", "fp16"} <= set(found[0]["us"]), target["groups"]
         groups.append({"kernel": found[0]["kernel"], "us": times[i]})
-    return {**target, "bandwidth_gb_per_s": BANDWIDTH, "launch_us": LAUNCH, "cast_share": SHARE, "groups": groups}
+    return {**target, "bandwidth_gb_per_s": BANDWIDTH, "launch_us": LAUNCH, "cast_share": SHARE, "product_cast_share": SHARE, "groups": groups}
 
 
 def by_hand(times, high):
@@ -176,6 +176,7 @@ ADD = "try adding \"format\": \"ulpscope-target\", \"version\": 1 to it"
     ({"bandwidth_gb_per_s": -3}, "'bandwidth_gb_per_s': expected a number above 0, got -3"),
     ({"bandwidth_gb_per_s": 0}, "'bandwidth_gb_per_s': expected a number above 0, got 0"),
     ({"cast_share": -1}, "'cast_share': expected a number 0 or more, got -1"),
+    ({"product_cast_share": "much"}, "'product_cast_share': expected a number, got \"much\""),
     ({"launch_us": -1}, "'launch_us': expected a number 0 or more, got -1"),
     ({"format": "ulpscope-answer"}, "expected the format \"ulpscope-target\""),
     ({"format": None}, f"expected 'format', got none; {ADD}"),

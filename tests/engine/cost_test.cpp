@@ -31,7 +31,7 @@ CostProblem random_problem(std::mt19937& random, const std::vector<Precision>& c
   for (int producer = -1; producer < n; ++producer) {
     CostProblem::Value value;
     value.producer = producer;
-    value.cast_us = cost(random) / 3;
+    value.pass_us = cost(random) / 3;
     value.output = producer >= 0 && random() % 4 == 0;
     for (int c = producer + 1; c < n; ++c)
       if (random() % 3 == 0) {

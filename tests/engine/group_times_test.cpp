@@ -100,6 +100,14 @@ TEST(GroupTimes, AssignmentsTakeWhatTheirGroupsTakeAndTheirCasts) {
   const TimeModel high_time(*high.spec, Fusion::kFull, target), low_time(*low.spec, Fusion::kFull, target);
   EXPECT_DOUBLE_EQ(high_time(high.assignment), 15);
   EXPECT_DOUBLE_EQ(low_time(low.assignment), 23 + 2 * cast);
+  // The product reads the input, whoever has the network the output.
+  Target shares = target;
+  shares.product_cast_share = 0.75;
+  shares.cast_share = 0.125;
+  const TimeModel shared(*low.spec, Fusion::kFull, shares);
+  EXPECT_DOUBLE_EQ(shared(low.assignment), 23 + 0.875 * cast);
+  EXPECT_DOUBLE_EQ(shared.casts(low.assignment).product_passes_us, cast);
+  EXPECT_DOUBLE_EQ(shared.casts(low.assignment).other_passes_us, cast);
   EXPECT_EQ(low_time.coverage(low.assignment).measured, 2);
   EXPECT_EQ(low_time.coverage(low.assignment).groups, 2);
   // What the file does not say is the roofline's.
@@ -206,12 +214,13 @@ TEST(TargetFile, SaysEverythingThatTimesDependOn) {
   EXPECT_EQ(read.origin->device, "a device");
   EXPECT_EQ(read.origin->libraries, target.origin->libraries);
   std::set<std::string> figures{target.figures()};
-  for (double* figure : {&target.tflops[2], &target.bandwidth_gb_per_s, &target.launch_us, &target.cast_share}) {
+  for (double* figure : {&target.tflops[2], &target.bandwidth_gb_per_s, &target.launch_us, &target.cast_share,
+                         &target.product_cast_share}) {
     *figure *= 2;
     figures.insert(target.figures());
   }
   for (const double us : {1.5, 1.75}) figures.insert(target_with({{"Relu($0[4]) %0[4]", {{"fp32", us}}}}).figures());
-  EXPECT_EQ(figures.size(), 7);
+  EXPECT_EQ(figures.size(), 8);
   target.name = "another";
   target.origin.reset();
   EXPECT_TRUE(figures.contains(target.figures())) << "names change no time";

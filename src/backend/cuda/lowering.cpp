@@ -246,6 +246,7 @@ View Lowering::copied(const View& from, const Shape& shape, DataType type, Round
   } else {
     add_copy(from, to, shape);
   }
+  made_.steps.back().converts = rounds || from.type != type;
   return to;
 }
 

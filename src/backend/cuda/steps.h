@@ -91,6 +91,7 @@ struct Step {
   std::variant<KernelStep, ProductStep, ProductProgramStep, ConvolveStep, ClearStep, UploadStep, DownloadStep, HostStep>
       work;
   LayerId layer = kNone;  ///< For messages and reports.
+  bool converts = false;  ///< It brings an operand of the layer into another type.
 };
 
 /// A value on the host.
