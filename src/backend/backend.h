@@ -49,10 +49,6 @@ class Plan {
   /// Times of the steps in their order, the least of several runs on these inputs; empty where a backend has none.
   virtual std::vector<StepTime> profile([[maybe_unused]] std::span<const Tensor> inputs) const { return {}; }
 
-  /// The same, but what each step adds to a run: what its operands wait for where others have used the caches meanwhile
-  /// counts, and what it does while its neighbors run does not.
-  virtual std::vector<StepTime> contributions(std::span<const Tensor> inputs) const { return profile(inputs); }
-
   /// Which algorithms compute its steps, as far as there was something to choose or to generate.
   virtual PlanTactics tactics() const { return {}; }
 

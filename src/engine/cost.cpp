@@ -43,6 +43,14 @@ LayerWork work_of(const Specialization& spec, const Layer& layer) {
   return work;
 }
 
+namespace {
+
+double weight_bytes(const LayerWork& work, Precision p) {
+  return work.multiply_adds > 0 ? work.weight_elements * bytes_per_element(p) : 0;
+}
+
+}  // namespace
+
 double CostProblem::energy(const std::vector<int>& choice) const {
   double total = 0;
   for (std::size_t n = 0; n < nodes.size(); ++n) total += nodes[n].cost[choice[n]];
@@ -138,6 +146,11 @@ CostProblem make_cost_problem(const Specialization& spec, const Grouping& groupi
     problem.nodes.push_back(std::move(node));
   }
   set_measured_costs(spec, grouping, target, node_of, problem);
+  if (target.weight_us_per_mb > 0)
+    for (CostProblem::Node& node : problem.nodes)
+      for (std::size_t c = 0; c < node.choices.size(); ++c)
+        node.cost[c] +=
+            target.weight_us_per_mb * 1e-6 * weight_bytes(work_of(spec, network.layers[node.layer]), node.choices[c]);
   // Movement layers pass values on in the type that they have: consumers behind them are consumers of what is before.
   IdMap<TensorId, std::set<TensorId>> sources(network.tensors.size());
   std::map<TensorId, CostProblem::Value> values;
@@ -395,6 +408,13 @@ TimeModel::Coverage TimeModel::coverage(const Assignment& assignment) const {
   return result;
 }
 
+double TimeModel::weights_mb(const Assignment& assignment) const {
+  double bytes = 0;
+  for (const auto& [id, layer] : spec_.network->layers.items())
+    if (spec_.numeric[id]) bytes += weight_bytes(work_of(spec_, layer), assignment.precision[id]);
+  return bytes * 1e-6;
+}
+
 TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   const Grouping grouping = fuse(spec_, assignment, fusion_);
   Estimate result;
@@ -423,6 +443,8 @@ TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   result.casts.total_us =
       target_.product_cast_share * result.casts.product_passes_us + target_.cast_share * result.casts.other_passes_us;
   result.total_us += result.casts.total_us;
+  if (target_.weight_us_per_mb > 0)
+    result.total_us += target_.weight_us_per_mb * std::max(0.0, weights_mb(assignment) - target_.cached_mb);
   result.launches += result.casts.count;
   return result;
 }

@@ -92,6 +92,8 @@ class TimeModel {
     int groups = 0, measured = 0;
   };
   Coverage coverage(const Assignment& assignment) const;
+  /// Megabytes of what products read of constants, in the precisions that they read them in.
+  double weights_mb(const Assignment& assignment) const;
   const Target& target() const noexcept { return target_; }
 
  private:

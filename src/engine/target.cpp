@@ -19,7 +19,8 @@ double Target::work_us(double operations, double bytes, Precision p) const noexc
 }
 
 std::string Target::figures() const {
-  std::string text = fmt::format("{} {} {} {}", bandwidth_gb_per_s, launch_us, cast_share, product_cast_share);
+  std::string text = fmt::format("{} {} {} {} {} {}", bandwidth_gb_per_s, launch_us, cast_share, product_cast_share,
+                                 weight_us_per_mb, cached_mb);
   for (const double rate : tflops) text += fmt::format(" {}", rate);
   if (timed != nullptr)
     for (const auto& [kernel, times] : *timed)
@@ -47,8 +48,10 @@ class TargetReader {
     if (!(target.bandwidth_gb_per_s > 0)) fail_number("bandwidth_gb_per_s", "above 0", target.bandwidth_gb_per_s);
     target.launch_us = number(json_, "launch_us");
     if (!(target.launch_us >= 0)) fail_number("launch_us", "0 or more", target.launch_us);
-    target.cast_share = share("cast_share", 1);
-    target.product_cast_share = share("product_cast_share", target.cast_share);
+    target.cast_share = not_negative("cast_share", 1);
+    target.product_cast_share = not_negative("product_cast_share", target.cast_share);
+    target.weight_us_per_mb = not_negative("weight_us_per_mb", 0);
+    target.cached_mb = not_negative("cached_mb", 0);
     read_rates(target);
     if (json_.contains("measured")) target.origin = origin(json_["measured"]);
     if (json_.contains("groups")) read_groups(json_["groups"], target);
@@ -63,7 +66,7 @@ class TargetReader {
     fail(fmt::format("'{}': expected a number {}, got {}", key, expected, got));
   }
 
-  double share(const std::string& key, double otherwise) const {
+  double not_negative(const std::string& key, double otherwise) const {
     const double value = json_.contains(key) ? number(json_, key) : otherwise;
     if (!(value >= 0)) fail_number(key, "0 or more", value);
     return value;
@@ -169,6 +172,8 @@ std::string target_to_json(const Target& target) {
   json["launch_us"] = target.launch_us;
   json["cast_share"] = target.cast_share;
   json["product_cast_share"] = target.product_cast_share;
+  json["weight_us_per_mb"] = target.weight_us_per_mb;
+  json["cached_mb"] = target.cached_mb;
   Json& groups = json["groups"] = Json::array();
   if (target.timed != nullptr)
     for (const auto& [kernel, times] : *target.timed) groups.push_back({{"kernel", kernel}, {"us", times}});

@@ -32,6 +32,8 @@ struct Target {
   /// What a cast between groups takes of a pass of its own: less where groups read other types on the way. Of values
   /// that no product reads in the other type, and of those that one does.
   double cast_share = 1, product_cast_share = 1;
+  /// What a run takes per megabyte of weights of products beyond those that a cache keeps from run to run.
+  double weight_us_per_mb = 0, cached_mb = 0;
   std::optional<Origin> origin{};
   std::shared_ptr<const TimedKernels> timed{};  ///< Instead of the roofline, where they are known; null: nowhere.
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -44,7 +45,6 @@ class MeasuredPlan {
   const Specialization& spec() const { return *spec_; }
   const Assignment& assignment() const { return assignment_; }
   std::vector<StepTime> steps() const { return plan_->profile(inputs_); }
-  std::vector<StepTime> contributions() const { return plan_->contributions(inputs_); }
   std::optional<double> device_us() const { return plan_->microseconds(); }
 
   /// By the clock of the device, else by that of the CPU: the least of several runs.
@@ -177,33 +177,73 @@ struct CastTimes {
   double product_passes_us = 0, other_passes_us = 0;
 
   /// Where steps convert, they do so for products; what is left, if anything, others take on the way.
-  void share_out(Target& target) const {
-    const auto share = [](double us, double passes) { return passes > 0 ? std::clamp(us / passes, 0.0, 2.0) : 0.0; };
+  void share_out(double factor, Target& target) const {
+    const auto share = [factor](double us, double passes) {
+      return passes > 0 ? rounded(std::clamp(factor * us / passes, 0.0, 2.0)) : 0.0;
+    };
     const double passes = product_passes_us + other_passes_us;
     if (passes <= 0) return;
     const bool apart = steps_us > 0 && product_passes_us > 0;
     target.product_cast_share = apart ? share(steps_us, product_passes_us) : share(beyond_us, passes);
     target.cast_share = apart ? share(beyond_us - steps_us, other_passes_us) : target.product_cast_share;
-    for (double* each : {&target.product_cast_share, &target.cast_share}) *each = std::round(*each * 1e4) * 1e-4;
   }
 };
 
-/// What all steps of an assignment take, and those of it that convert.
-struct WholeTime {
-  double all_us = 0, converting_us = 0;
+/// One assignment.
+struct MeasuredRun {
+  double steps_us = 0;       ///< Of all steps by themselves,
+  double converting_us = 0;  ///< of those that convert,
+  double whole_us = 0;       ///< and of all as one run of the device; 0: it has no clock.
+  double weights_mb = 0;     ///< As TimeModel::weights_mb().
 };
 
+/// How steps by themselves add up to a run: factor * steps + weight_us_per_mb * max(0, weights - cached_mb).
+struct StepScaling {
+  double factor = 1, weight_us_per_mb = 0, cached_mb = 0;
+};
+
+/// Least squares over the runs. A step by itself finds its weights in the cache, which a run with more of them does
+/// not.
+StepScaling scaling_of(std::span<const MeasuredRun> runs) {
+  std::array<std::array<double, 4>, 3> a{};  // Normal equations in steps, weights and 1.
+  double steps = 0, whole = 0, most = 0;
+  for (const MeasuredRun& run : runs) {
+    const std::array row{run.steps_us, run.weights_mb, 1.0, run.whole_us};
+    for (std::size_t i = 0; i < 3; ++i)
+      for (std::size_t j = 0; j < 4; ++j) a[i][j] += row[i] * row[j];
+    steps += run.steps_us;
+    whole += run.whole_us;
+    most = std::max(most, run.weights_mb);
+  }
+  if (whole <= 0 || steps <= 0) return {};
+  const StepScaling plain{.factor = whole / steps};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto pivot = std::max_element(a.begin() + i, a.end(),
+                                        [i](const auto& x, const auto& y) { return std::abs(x[i]) < std::abs(y[i]); });
+    std::swap(a[i], *pivot);
+    if (std::abs(a[i][i]) < 1e-9 * std::abs(steps)) return plain;
+    for (std::size_t k = 0; k < 3; ++k) {
+      if (k == i) continue;
+      const double factor = a[k][i] / a[i][i];
+      for (std::size_t j = i; j < 4; ++j) a[k][j] -= factor * a[i][j];
+    }
+  }
+  const double factor = a[0][3] / a[0][0], per_mb = a[1][3] / a[1][1], constant = a[2][3] / a[2][2];
+  // What the weights explain begins at some size, and grows.
+  if (factor < 0.5 || per_mb <= 0 || constant > 0 || -constant / per_mb >= most) return plain;
+  return {factor, per_mb, -constant / per_mb};
+}
+
 /// Adds the groups of one assignment; returns how many have no time.
-int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, WholeTime& time) {
+int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, MeasuredRun& run) {
   const Specialization& spec = measured.spec();
   const Grouping grouping = fuse(spec, measured.assignment(), fusion);
   std::vector<double> taken(grouping.groups.size(), 0);
   std::vector<char> has_steps(grouping.groups.size(), 0);
-  double all = 0;
-  for (const StepTime& step : measured.contributions()) {
-    all += step.microseconds;
+  for (const StepTime& step : measured.steps()) {
+    run.steps_us += step.microseconds;
     if (step.converts) {
-      time.converting_us += step.microseconds;
+      run.converting_us += step.microseconds;
       continue;
     }
     const int group = step.layer == kNone ? int{kNone} : grouping.group_of[step.layer];
@@ -211,11 +251,8 @@ int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, Whole
     taken[group] += step.microseconds;
     has_steps[group] = 1;
   }
-  // What steps add to a run need not add up to it.
   const std::optional<double> whole = measured.device_us();
-  const double factor = whole && all > 0 ? *whole / all : 1;
-  time.all_us = all * factor;
-  time.converting_us *= factor;
+  run.whole_us = whole.value_or(0);
   // The first of several that are computed as one has all of their time.
   for (const std::vector<std::size_t>& groups : products_of_one_operand(spec, grouping, &measured.assignment())) {
     double sum = 0;
@@ -237,7 +274,7 @@ int add_times(const MeasuredPlan& measured, Fusion fusion, TimeSums& sums, Whole
     }
     const std::string_view precision = group_precision(spec, group, measured.assignment());
     auto& [sum, count] = sums[{kernel, timed_precision(precision, together[g])}];
-    sum += taken[g] * factor;
+    sum += taken[g];
     ++count;
   }
   return left_out;
@@ -291,18 +328,20 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
   }
   CastTimes casts;
   TimeSums sums;
+  std::vector<MeasuredRun> runs;
   /// Returns how many times are new.
   const auto measure = [&](const Network& asking, const BuildOptions& build) {
     const std::size_t known = sums.size();
     const MeasuredPlan measured(asking, build, inputs);
-    WholeTime time;
-    count.left_out = std::max(count.left_out, add_times(measured, build.fusion, sums, time));
-    for (const auto& [key, sum] : sums) (*timed)[key.first][key.second] = rounded(sum.first / sum.second);
+    MeasuredRun& run = runs.emplace_back();
+    count.left_out = std::max(count.left_out, add_times(measured, build.fusion, sums, run));
+    for (const auto& [key, sum] : sums) (*timed)[key.first][key.second] = sum.first / sum.second;
     target.timed = timed;
     const TimeModel model(measured.spec(), build.fusion, target);
     const TimeModel::Casts passes = model.casts(measured.assignment());
-    casts.steps_us += time.converting_us;
-    casts.beyond_us += time.all_us - (model(measured.assignment()) - passes.total_us);
+    run.weights_mb = model.weights_mb(measured.assignment());
+    casts.steps_us += run.converting_us;
+    casts.beyond_us += run.steps_us - (model(measured.assignment()) - passes.total_us);
     casts.product_passes_us += passes.product_passes_us;
     casts.other_passes_us += passes.other_passes_us;
     return sums.size() - known;
@@ -330,7 +369,12 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
       if (measure(mixed, lowest_options(given, p)) == 0) break;
     }
   }
-  casts.share_out(target);
+  const StepScaling scaling = scaling_of(runs);
+  for (const auto& [key, sum] : sums)
+    (*timed)[key.first][key.second] = rounded(scaling.factor * sum.first / sum.second);
+  casts.share_out(scaling.factor, target);
+  target.weight_us_per_mb = rounded(scaling.weight_us_per_mb);
+  target.cached_mb = rounded(scaling.cached_mb);
   count.kernels = static_cast<int>(timed->size());
   target.timed = std::move(timed);
   return count;

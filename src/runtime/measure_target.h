@@ -29,8 +29,8 @@ struct GroupCount {
 
 /// Adds to `target` the times of the groups of a network on these inputs (in their order, of their types): all in fp32,
 /// all in each enabled precision, and in a few mixtures, since a boundary leaves parts of groups. `build`: backend,
-/// threads, fusion, scales and enabled precisions. Groups of one kernel share one time: the mean of those of the first
-/// assignment that has them.
+/// threads, fusion, scales and enabled precisions. Groups of one kernel share one time: the mean over all of
+/// these.
 GroupCount measure_groups(const Network& network, const BuildOptions& build, std::span<const Tensor> inputs,
                           Target& target, const MeasureProgress& progress);
 

@@ -25,7 +25,7 @@ OPTIONAL = {
     "header": "",
     "trial": r"names|raised/.*|used|worst|problem|outputs|margin|repairs|joined|validation|samples_passed|sample_used",
     "verify": r"(error|predicted)/problem",
-    "target": r"source|cast_share|product_cast_share|measured|measured/(threads|libraries(/.*)?)|tflops/(?!fp32).*|groups|groups/\*/us/.*",
+    "target": r"source|cast_share|product_cast_share|weight_us_per_mb|cached_mb|measured|measured/(threads|libraries(/.*)?)|tflops/(?!fp32).*|groups|groups/\*/us/.*",
     "inspect": r"engine|(.*/)?(initializers|opsets/.*|attributes|domain|metrics/.*|attributes/[^/]*)|nodes|.*(branch|body)/nodes",
 }
 MAPS = r"opsets|.*/metrics|.*/attributes"
@@ -258,7 +258,7 @@ def test_targets(run, model, tmp_path):
         assert outcome.code == 0, outcome
         target = json.loads((tmp_path / "t.json").read_text())
         check("target", target)
-        assert set(target) == {"format", "version", "name", "measured", "tflops", "bandwidth_gb_per_s", "launch_us", "cast_share", "product_cast_share", "groups"}
+        assert set(target) == {"format", "version", "name", "measured", "tflops", "bandwidth_gb_per_s", "launch_us", "cast_share", "product_cast_share", "weight_us_per_mb", "cached_mb", "groups"}
         assert {"fp32", "fp16", "bf16"} <= set(target["tflops"]) and bool(target["groups"]) == bool(words)
     assert any({"fp32", "fp16", "bf16"} <= set(group["us"]) for group in target["groups"])
     refuses_what_is_spoiled("target", target)

@@ -42,7 +42,7 @@ def with_times(target, times):
         found = [group for group in target["groups"] if f"[1x{a}]" in group["kernel"] and f"[{a}x{b}]" in group["kernel"]]
         assert len(found) == 1 and {"fp32", "fp16"} <= set(found[0]["us"]), target["groups"]
         groups.append({"kernel": found[0]["kernel"], "us": times[i]})
-    return {**target, "bandwidth_gb_per_s": BANDWIDTH, "launch_us": LAUNCH, "cast_share": SHARE, "product_cast_share": SHARE, "groups": groups}
+    return {**target, "bandwidth_gb_per_s": BANDWIDTH, "launch_us": LAUNCH, "cast_share": SHARE, "product_cast_share": SHARE, "weight_us_per_mb": 0, "groups": groups}
 
 
 def by_hand(times, high):

@@ -106,6 +106,13 @@ TEST(GroupTimes, AssignmentsTakeWhatTheirGroupsTakeAndTheirCasts) {
   shares.cast_share = 0.125;
   const TimeModel shared(*low.spec, Fusion::kFull, shares);
   EXPECT_DOUBLE_EQ(shared(low.assignment), 23 + 0.875 * cast);
+  // 8 x 8 weights of two bytes.
+  shares.weight_us_per_mb = 1e6;
+  shares.cached_mb = 28e-6;
+  const TimeModel cached(*low.spec, Fusion::kFull, shares);
+  EXPECT_DOUBLE_EQ(cached.weights_mb(low.assignment), 128e-6);
+  EXPECT_DOUBLE_EQ(cached.weights_mb(high.assignment), 256e-6);
+  EXPECT_NEAR(cached(low.assignment), 23 + 0.875 * cast + 100, 1e-9);
   EXPECT_DOUBLE_EQ(shared.casts(low.assignment).product_passes_us, cast);
   EXPECT_DOUBLE_EQ(shared.casts(low.assignment).other_passes_us, cast);
   EXPECT_EQ(low_time.coverage(low.assignment).measured, 2);
@@ -215,12 +222,12 @@ TEST(TargetFile, SaysEverythingThatTimesDependOn) {
   EXPECT_EQ(read.origin->libraries, target.origin->libraries);
   std::set<std::string> figures{target.figures()};
   for (double* figure : {&target.tflops[2], &target.bandwidth_gb_per_s, &target.launch_us, &target.cast_share,
-                         &target.product_cast_share}) {
-    *figure *= 2;
+                         &target.product_cast_share, &target.weight_us_per_mb, &target.cached_mb}) {
+    *figure = 2 * *figure + 0.5;
     figures.insert(target.figures());
   }
   for (const double us : {1.5, 1.75}) figures.insert(target_with({{"Relu($0[4]) %0[4]", {{"fp32", us}}}}).figures());
-  EXPECT_EQ(figures.size(), 8);
+  EXPECT_EQ(figures.size(), 10);
   target.name = "another";
   target.origin.reset();
   EXPECT_TRUE(figures.contains(target.figures())) << "names change no time";

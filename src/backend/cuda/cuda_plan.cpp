@@ -367,29 +367,4 @@ std::vector<StepTime> CudaPlan::profile(std::span<const Tensor>) const {
   return times;
 }
 
-std::vector<StepTime> CudaPlan::contributions(std::span<const Tensor> inputs) const {
-  constexpr std::size_t kMost = 1024;  // Every step is left out of a graph of its own.
-  constexpr int kRounds = 8;
-  if (recorded_.size() != 1 || recorded_[0].last - recorded_[0].first > kMost) return profile(inputs);
-  Device& device = Device::get();
-  const std::lock_guard lock(device.mutex());
-  device.enter();
-  const auto [first, last] = std::pair(recorded_[0].first, recorded_[0].last);
-  std::vector<StepTime> times;
-  for (std::size_t left_out = first; left_out < last; ++left_out) {
-    const auto without = device.capture([&, first = first, last = last] {
-      for (std::size_t i = first; i < last; ++i)
-        if (i != left_out) enqueue(made_.steps[i]);
-    });
-    // Both anew, side by side: clocks change.
-    const double rest = device.time(*without, kRounds), whole = device.time(*recorded_[0].graph, kRounds);
-    const Step& step = made_.steps[left_out];
-    times.push_back({.layer = step.layer,
-                     .what = describe_step(step),
-                     .microseconds = std::max(0.0, whole - rest),
-                     .converts = step.converts});
-  }
-  return times;
-}
-
 }  // namespace ulpscope::cuda

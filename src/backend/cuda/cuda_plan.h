@@ -24,8 +24,6 @@ class CudaPlan final : public Plan {
   std::optional<double> microseconds() const override;
   /// Of what runs on the GPU; inputs are those of the last run.
   std::vector<StepTime> profile(std::span<const Tensor> inputs) const override;
-  /// What a run is shorter by without the step.
-  std::vector<StepTime> contributions(std::span<const Tensor> inputs) const override;
   PlanTactics tactics() const override;
 
  private:
