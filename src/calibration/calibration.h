@@ -8,11 +8,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/weights.h"
 #include "calibration/calibration_cache.h"
 #include "calibration/calibrators.h"
+#include "calibration/row_range.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
 #include "engine/specialization.h"
@@ -45,6 +47,13 @@ using ValueVisitor = std::function<void(std::size_t tensor, const Tensor& value)
 /// Throws Error(kInvalidArgument) as calibrate() does.
 void visit_values(const Network& network, std::span<const TensorId> tensors, std::span<const TensorMap> samples,
                   const CalibrationOptions& options, const WeightCache& weights, const ValueVisitor& visit);
+
+/// The ranges of the rows of these tensors in fp32, over all samples. Where the backend has memory of its own it counts
+/// there, and nothing but counts leaves it. Shapes may differ between samples. The same for every number of threads.
+/// Throws Error(kInvalidArgument) as calibrate() does.
+std::vector<RowRange> row_ranges(const Network& network, std::span<const TensorId> tensors,
+                                 std::span<const TensorMap> samples, const CalibrationOptions& options,
+                                 const WeightCache& weights, std::string_view backend);
 
 /// A tensor and its axis of channels.
 struct ChannelAxis {

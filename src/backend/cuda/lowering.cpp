@@ -49,6 +49,7 @@ Steps Lowering::run() {
     made_.host.back().input = static_cast<int>(i);
   }
   find_uses();
+  find_parts();
   find_attentions();
   for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
     for (const KernelDescription& kernel : kernels)

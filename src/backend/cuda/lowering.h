@@ -275,6 +275,16 @@ class Lowering {
   void lower_parts(const Attention& attention);
   bool lower_attention(const Attention& attention, const ProductKernel& values);
 
+  // lower_concat.cpp
+  /// What a generated kernel computes and nobody but a Concat reads, where it lies in the whole without gaps.
+  void find_parts();
+  TensorId generated_part(TensorId id, const std::set<TensorId>& handed_out) const;
+  /// As define(), in the whole; nothing where it has no place there.
+  std::optional<View> define_part(const Store& store, const std::vector<std::int64_t>& strides);
+  View whole_of(const Store& store);
+  bool lower_concat(const LayerKernel& kernel);
+  bool lower_magnitudes(const LayerKernel& kernel);
+
   // lower_recurrent.cpp
   bool lower_recurrent(const LayerKernel& kernel);
   /// W x as float32 [rows of X, columns]: those of all directions and gates, and some that nobody reads. No view where
@@ -289,7 +299,6 @@ class Lowering {
   /// Resize in modes linear and cubic.
   bool lower_resample(const LayerKernel& kernel);
   bool lower_traced(const LayerKernel& kernel);
-  bool lower_concat(const LayerKernel& kernel);
   bool lower_gather(const LayerKernel& kernel);
   bool lower_where(const LayerKernel& kernel);
   bool lower_cast(const LayerKernel& kernel);
@@ -321,6 +330,14 @@ class Lowering {
     std::vector<const KernelDescription*> readers;
   };
   std::map<TensorId, Uses> uses_;
+  /// Of the results of Concat: whole, and where a part begins in it.
+  struct Part {
+    const Store* whole = nullptr;
+    std::int64_t offset = 0;
+  };
+  std::map<TensorId, Part> parts_;
+  std::map<TensorId, View> wholes_;  ///< That some part was computed into.
+  std::set<TensorId> cleared_;       ///< Those that held zeros before any part.
   std::map<const ProductKernel*, Attention> attentions_;
   std::set<const KernelDescription*> deferred_;  ///< Kernels that wait for the attention they belong to.
 };
