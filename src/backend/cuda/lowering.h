@@ -222,7 +222,8 @@ class Lowering {
     MatrixShape matrices;
   };
   std::optional<MatrixShape> matrix_of_columns(const ProductKernel& kernel) const;
-  /// Those of the same tensor, in the order of the schedule, in whatever types; none: `kernel` is none of them.
+  /// Those of the same tensor, in the order of the schedule, in whatever types; none: `kernel` is none of them. Of
+  /// several with the same matrix, one that may be computed with `kernel`.
   std::vector<Columns> columns_beside(const ProductKernel& kernel) const;
   /// The matrices of all in memory of this type, k innermost; the view begins at that of `kernel`. Nothing of it
   /// depends on the others' types: assignments find there what others left.
