@@ -292,8 +292,8 @@ class ProductsInOne final : public ErrorProducts {
     std::vector<TensorId> magnitudes, products;
     std::vector<LayerId> firsts;
     const auto add = [&](std::vector<TensorId>& sums, std::string_view op, TensorId of, const Shape& shape) {
-      const std::string name = fmt::format("{} {} of {}", op, sums.size(), network.tensor(of).name);
-      sums.push_back(writer.add("Reshape", {writer.row_sums(op, of, shape, name), flat}, name + " in a row"));
+      sums.push_back(
+          writer.row_sums(op, of, shape, fmt::format("{} {} of {}", op, sums.size(), network.tensor(of).name)));
     };
     for (std::size_t w = 0; w < places.size(); ++w) {
       firsts.emplace_back(network.layers.size());
@@ -310,8 +310,12 @@ class ProductsInOne final : public ErrorProducts {
     }
     firsts.emplace_back(network.layers.size());
     network.outputs.clear();
-    for (const auto& [parts, name] : {std::pair{&magnitudes, "magnitudes"}, {&products, "products"}})
+    // Behind all sums: what reads one of a place's would keep the others from being computed with it.
+    for (const auto& [parts, name] : {std::pair{&magnitudes, "magnitudes"}, {&products, "products"}}) {
+      for (TensorId& part : *parts)
+        part = writer.add("Reshape", {part, flat}, network.tensor(part).name + " in a row");
       if (!parts->empty()) network.outputs.push_back(writer.add("Concat", *parts, name, {{"axis", std::int64_t{0}}}));
+    }
     return firsts;
   }
 
