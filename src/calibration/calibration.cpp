@@ -387,17 +387,12 @@ Network with_counts(const Network& network, std::span<const TensorId> tensors) {
 
 }  // namespace
 
-std::vector<RowRange> row_ranges(const Network& network, std::span<const TensorId> tensors,
-                                 std::span<const TensorMap> samples, const CalibrationOptions& options,
-                                 const WeightCache& weights, std::string_view backend) {
-  std::vector<RowRange> result(tensors.size());
-  if (!find_backend(backend).has_own_memory()) {
-    visit_values(network, tensors, samples, options, weights,
-                 [&](std::size_t t, const Tensor& value) { result[t].add(value); });
-    return result;
-  }
+void visit_counts(const Network& network, std::span<const TensorId> tensors, std::span<const TensorMap> samples,
+                  const CalibrationOptions& options, const WeightCache& weights, const std::string& backend,
+                  const CountVisitor& visit) {
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[calibrate] expected at least one sample for the ranges, got none");
+  set_num_threads(options.threads);
   BuildOptions build;
   build.threads = options.threads;
   build.backend = backend;
@@ -410,8 +405,20 @@ std::vector<RowRange> row_ranges(const Network& network, std::span<const TensorI
     const std::vector<Tensor> outputs = probe->run(inputs);
     const auto counts = outputs[0].values<std::int32_t>();
     for (std::size_t t = 0; t < tensors.size(); ++t)
-      result[t].add(counts.subspan(t * ops::RowMagnitudes::kSize, ops::RowMagnitudes::kSize));
+      visit(t, counts.subspan(t * ops::RowMagnitudes::kSize, ops::RowMagnitudes::kSize));
   }
+}
+
+std::vector<RowRange> row_ranges(const Network& network, std::span<const TensorId> tensors,
+                                 std::span<const TensorMap> samples, const CalibrationOptions& options,
+                                 const WeightCache& weights, const std::string& backend) {
+  std::vector<RowRange> result(tensors.size());
+  if (find_backend(backend).has_own_memory())
+    visit_counts(network, tensors, samples, options, weights, backend,
+                 [&](std::size_t t, std::span<const std::int32_t> counts) { result[t].add(counts); });
+  else
+    visit_values(network, tensors, samples, options, weights,
+                 [&](std::size_t t, const Tensor& value) { result[t].add(value); });
   return result;
 }
 

@@ -32,7 +32,7 @@ class Finder {
       : spec_(spec), network_(*spec.network), low_(low), scales_(scales), model_(scaling_model(spec)) {}
 
   RegionScaling find(std::span<const TensorMap> samples, const CalibrationOptions& options,
-                     const WeightCache& weights, std::string_view backend) {
+                     const WeightCache& weights, const std::string& backend) {
     measure(samples, options, weights, backend);
     if (std::ranges::none_of(tensors_, [&](const Measured& each) { return leaves_fp16(each.range); })) return {};
     const auto start = std::chrono::steady_clock::now();
@@ -68,7 +68,7 @@ class Finder {
   }
 
   void measure(std::span<const TensorMap> samples, const CalibrationOptions& options, const WeightCache& weights,
-               std::string_view backend) {
+               const std::string& backend) {
     std::vector<TensorId> ids;
     for (TensorId id : calibrated_tensors(spec_))
       if (network_.tensor(id).producer != kNone && spec_.type(id) == DataType::kFloat32 && in_fp16(id))
@@ -262,7 +262,7 @@ class Finder {
 
 RegionScaling find_region_scaling(const Specialization& spec, const Assignment& low, std::span<const TensorMap> samples,
                                   const CalibrationOptions& options, const WeightCache& weights,
-                                  const std::map<std::string, float>& scales, std::string_view backend) {
+                                  const std::map<std::string, float>& scales, const std::string& backend) {
   return Finder(spec, low, scales).find(samples, options, weights, backend);
 }
 

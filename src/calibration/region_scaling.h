@@ -6,7 +6,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backend/weights.h"
@@ -32,7 +31,7 @@ struct RegionScaling {
 /// tensors that are multiplied are moved along. `backend`: what runs the samples. The same for every number of threads.
 RegionScaling find_region_scaling(const Specialization& spec, const Assignment& low, std::span<const TensorMap> samples,
                                   const CalibrationOptions& options = {}, const WeightCache& weights = {},
-                                  const std::map<std::string, float>& scales = {}, std::string_view backend = "cpu");
+                                  const std::map<std::string, float>& scales = {}, const std::string& backend = "cpu");
 
 /// Makes the changes of a "scale" repair: constants are replaced by new tensors, layers are added (named after those
 /// that they stand in front of; ids of later layers grow). `scales`: the int8 scales of its tensors, which move by the

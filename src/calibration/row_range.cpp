@@ -48,9 +48,10 @@ void RowRange::add(std::span<const std::int32_t> counts) {
   }
   zero_rows_ += counts[Counts::kZeroRows];
   largest_ = std::max(largest_, static_cast<double>(std::bit_cast<float>(counts[Counts::kLargest])));
-  if (counts[Counts::kSmallest] > 0)
-    smallest_ = std::min(
-        smallest_, static_cast<double>(std::bit_cast<float>(Counts::kInfinity - counts[Counts::kSmallest])));
+  if (counts[Counts::kSmallest] == 0) return;
+  if (const auto smallest = std::bit_cast<float>(Counts::kInfinity - counts[Counts::kSmallest]);
+      smallest < kMaskMagnitude)
+    smallest_ = std::min(smallest_, static_cast<double>(smallest));
 }
 
 double RowRange::share_below(int exponent) const noexcept {

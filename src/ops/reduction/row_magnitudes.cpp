@@ -21,10 +21,13 @@ void run_magnitudes(KernelContext& ctx) {
     for (std::int64_t i = 0; i < length; ++i) {
       const float magnitude = std::fabs(v[i]);
       const float counted = magnitude < RowMagnitudes::kLargestCounted ? magnitude : 0.0F;
-      const auto bits = std::bit_cast<std::int32_t>(counted);
-      counts[RowMagnitudes::kLargest] = std::max(counts[RowMagnitudes::kLargest], bits);
-      if (bits != 0)
-        counts[RowMagnitudes::kSmallest] = std::max(counts[RowMagnitudes::kSmallest], RowMagnitudes::kInfinity - bits);
+      const auto take = [&](int place, std::int32_t bits) { counts[place] = std::max(counts[place], bits); };
+      const auto bits = std::bit_cast<std::int32_t>(magnitude);
+      take(RowMagnitudes::kLargest, std::bit_cast<std::int32_t>(counted));
+      if (bits != 0 && bits < RowMagnitudes::kInfinity) {
+        take(RowMagnitudes::kLargestFinite, bits);
+        take(RowMagnitudes::kSmallest, RowMagnitudes::kInfinity - bits);
+      }
       squares += static_cast<double>(counted) * counted;
     }
     if (squares == 0) {

@@ -16,8 +16,10 @@ struct RowMagnitudes {
   static constexpr int kFirstBit = -150, kBits = 280, kPerBit = 2, kBins = kBits * kPerBit;
   static constexpr int kZeroRows = kBins;      ///< Rows of nothing but zeros.
   static constexpr int kLargest = kBins + 1;   ///< The bits of the largest magnitude; 0: nothing but zeros.
-  static constexpr int kSmallest = kBins + 2;  ///< kInfinity minus the bits of the smallest that is not 0; 0: none.
-  static constexpr int kSize = kBins + 3;
+  static constexpr int kLargestFinite = kBins + 2;  ///< The same with masks.
+  /// kInfinity minus the bits of the smallest finite magnitude that is not 0, masks among them; 0: none.
+  static constexpr int kSmallest = kBins + 3;
+  static constexpr int kSize = kBins + 4;
   static constexpr std::int32_t kInfinity = 0x7f800000;
 };
 
