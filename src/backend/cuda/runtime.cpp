@@ -3,6 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "backend/cuda/nvrtc.h"
+#include "formats/stored_elements.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -24,12 +30,40 @@ ConvolutionLibrary& Runtime::convolutions() {
   return *convolutions_;
 }
 
+namespace {
+
+void warn_of_slow_convolutions(const Error& error) {
+  log_once(LogLevel::kWarning, fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
+}
+
+}  // namespace
+
+void Runtime::start() {
+  // Large files, which need nothing of the driver to be opened.
+  std::thread libraries([] {
+    for (std::string (*const version)() : {&MatrixLibrary::version, &ConvolutionLibrary::version, &nvrtc_version}) try {
+        version();
+      } catch (const Error&) {
+        // Whoever needs it says so.
+      }
+  });
+  try {
+    Device::get();
+  } catch (...) {
+    libraries.join();
+    throw;
+  }
+  libraries.join();
+  const std::lock_guard lock(Device::get().mutex());
+  Device::get().enter();
+  get().matrices();
+}
+
 std::string Runtime::cudnn_version() {
   try {
-    return convolutions().version();
+    return ConvolutionLibrary::version();
   } catch (const Error& error) {
-    log_once(LogLevel::kWarning,
-             fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
+    warn_of_slow_convolutions(error);
     return "none";
   }
 }
@@ -45,7 +79,7 @@ TacticCache& Runtime::tactics() {
 }
 
 std::string Runtime::identity() {
-  return fmt::format("{}, cuBLASLt {}, cuDNN {}", device_.name(), matrices().version(), cudnn_version());
+  return fmt::format("{}, cuBLASLt {}, cuDNN {}", device_.name(), MatrixLibrary::version(), cudnn_version());
 }
 
 std::shared_ptr<const DeviceMemory> Runtime::constant(WeightCache& weights, const std::string& key,
@@ -84,6 +118,12 @@ bool Runtime::has_convolution(const ConvolutionSpec& spec) {
   const auto known = has_.find(key);
   if (known != has_.end()) return known->second;
   bool found = false;
+  try {
+    convolutions();
+  } catch (const Error& error) {
+    warn_of_slow_convolutions(error);
+    return has_[key] = false;
+  }
   try {
     auto plans = convolutions().plans(spec, kConvolutions, kWorkspace);
     found = !plans.empty();

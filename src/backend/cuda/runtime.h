@@ -19,6 +19,8 @@ namespace ulpscope::cuda {
 class Runtime final : public LoweringTarget {
  public:
   static Runtime& get();
+  /// Opens the device and the libraries, each beside the others; throws what the first plan would throw.
+  static void start();
 
   Device& device() { return device_; }
   MatrixLibrary& matrices();
