@@ -34,6 +34,11 @@ class ReplayTarget final : public LoweringTarget {
                                                const std::function<Tensor()>& make) override {
     return runtime_.constant(weights, key, make);
   }
+  std::shared_ptr<const DeviceMemory> matrices(WeightCache& weights, const std::string& key,
+                                               std::span<const StoredMatrix> parts, DataType type,
+                                               const std::function<Tensor()>& make) override {
+    return runtime_.matrices(weights, key, parts, type, make);
+  }
   bool has_convolution(const ConvolutionSpec& spec) override {
     return replay_.has(text_of(spec)) || runtime_.has_convolution(spec);
   }

@@ -69,20 +69,25 @@ std::vector<Lowering::Columns> Lowering::columns_beside(const ProductKernel& ker
 View Lowering::column_weights(const ProductKernel& kernel, const std::vector<Columns>& beside, DataType type) {
   std::string key = "columns";
   std::vector<ConstantSource> parts;
+  std::vector<StoredMatrix> stored;
   std::int64_t begin = 0, elements = 0;
   for (const Columns& columns : beside) {
     if (columns.kernel == &kernel) begin = elements;
     elements += columns.matrices.k * columns.matrices.n;
     const Operand& own = columns.kernel->operands[1];
-    Weights weights = float_weights({own.tensor, kernel.operands[1].rounding, own.first}, columns.matrices);
+    const Operand as_read{own.tensor, kernel.operands[1].rounding, own.first};
+    Weights weights = float_weights(as_read, columns.matrices);
     key += "|" + weights.key;
     parts.push_back(std::move(weights.values));
+    if (auto matrix = stored_matrix(as_read, columns.matrices, type)) stored.push_back(std::move(*matrix));
   }
-  View view = constant_memory(key, type, [parts] {
+  if (stored.size() != parts.size()) stored.clear();
+  const auto values = [parts] {
     std::vector<Tensor> made;
     for (const ConstantSource& part : parts) made.push_back(part());
     return joined(made);
-  });
+  };
+  View view = constant_memory(key, type, values, stored);
   view.offset = begin;
   return view;
 }

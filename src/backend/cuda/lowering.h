@@ -14,6 +14,7 @@
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/program_source.h"
 #include "backend/cuda/steps.h"
+#include "backend/cuda/stored_matrix.h"
 #include "backend/cuda/view.h"
 #include "backend/prepared_constants.h"
 #include "backend/product_form.h"
@@ -28,6 +29,13 @@ class LoweringTarget {
   /// These bytes on the device; kept in the cache under the key.
   virtual std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
                                                        const std::function<Tensor()>& make) = 0;
+  /// The same of matrices, one behind the other, as `type`; `make` gives the same elements.
+  virtual std::shared_ptr<const DeviceMemory> matrices(WeightCache& weights, const std::string& key,
+                                                       [[maybe_unused]] std::span<const StoredMatrix> parts,
+                                                       [[maybe_unused]] DataType type,
+                                                       const std::function<Tensor()>& make) {
+    return constant(weights, key, make);
+  }
   /// cuDNN computes this.
   virtual bool has_convolution(const ConvolutionSpec& spec) = 0;
   /// cuBLASLt computes this.
@@ -119,7 +127,9 @@ class Lowering {
   /// Names a constant operand with its roundings.
   std::string constant_key(const Operand& operand) const;
   /// Elements that are made when nobody has them; float32, become `type`.
-  View constant_memory(const std::string& key, DataType type, const ConstantSource& values);
+  /// `stored`: the parts of it, where they are matrices of a file.
+  View constant_memory(const std::string& key, DataType type, const ConstantSource& values,
+                       std::span<const StoredMatrix> stored = {});
   /// Names a tensor by its bytes.
   static std::string content_key(const Tensor& tensor);
   /// Gives a tensor its place, of the type that holds what the store leaves, and the strides.
@@ -169,6 +179,8 @@ class Lowering {
     Tensor scale;           ///< Of integers: Results::scale.
   };
   Weights float_weights(const Operand& b, const MatrixShape& matrices) const;
+  /// What the device can make the elements of float_weights() of, as `type`; nothing where they are rounded otherwise.
+  std::optional<StoredMatrix> stored_matrix(const Operand& b, const MatrixShape& matrices, DataType type) const;
   Weights integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const;
   static Weights padded(const Weights& weights, std::int64_t columns);
   /// What of an epilogue may ride on its product.

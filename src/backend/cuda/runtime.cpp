@@ -73,7 +73,7 @@ TacticCache& Runtime::tactics() {
     int version = 0;
     driver().driver_version(&version);
     tactics_ = std::make_unique<TacticCache>(
-        fmt::format("{}-driver{}-cublas{}-cudnn{}", device_.name(), version, matrices().version(), cudnn_version()));
+        fmt::format("{}-driver{}-cublas{}-cudnn{}", device_.name(), version, MatrixLibrary::version(), cudnn_version()));
   }
   return *tactics_;
 }
@@ -86,11 +86,49 @@ std::shared_ptr<const DeviceMemory> Runtime::constant(WeightCache& weights, cons
                                                       const std::function<Tensor()>& make) {
   return std::static_pointer_cast<const DeviceMemory>(weights.get_object(key, [&] {
     const Tensor value = make();
+    Tensor keep;
+    const void* const elements = stored_elements(value, keep);
     auto memory = std::make_shared<DeviceMemory>(value.bytes());
-    device_.upload(memory->address(), value.raw(), value.bytes());
+    device_.upload(memory->address(), elements, value.bytes());
     device_.wait();
     return PreparedObject{memory, memory->bytes()};
   }));
+}
+
+std::shared_ptr<const DeviceMemory> Runtime::matrices(WeightCache& weights, const std::string& key,
+                                                      std::span<const StoredMatrix> parts, DataType type,
+                                                      const std::function<Tensor()>&) {
+  return std::static_pointer_cast<const DeviceMemory>(weights.get_object(key, [&] {
+    std::int64_t elements = 0;
+    for (const StoredMatrix& matrix : parts) elements += matrix.rows * matrix.columns;
+    auto memory = std::make_shared<DeviceMemory>(static_cast<std::size_t>(elements) * size_of(type));
+    Address to = memory->address();
+    for (const StoredMatrix& matrix : parts) {
+      put_matrix(matrix, type, to);
+      to += static_cast<Address>(matrix.rows * matrix.columns) * size_of(type);
+    }
+    device_.wait();
+    return PreparedObject{memory, memory->bytes()};
+  }));
+}
+
+/// As many rows at a time as the workspace holds.
+void Runtime::put_matrix(const StoredMatrix& matrix, DataType type, Address to) {
+  Tensor keep;
+  const auto* const elements = static_cast<const std::byte*>(stored_elements(matrix.elements, keep));
+  const std::size_t row = static_cast<std::size_t>(matrix.columns) * sizeof(float);
+  const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>((kWorkspace - kMatrixPartBytes) / row));
+  const auto workspace = device_.workspace(std::max(kWorkspace, kMatrixPartBytes + row));
+  for (std::int64_t first = 0; first < matrix.rows; first += most) {
+    const MatrixPart part{std::min(most, matrix.rows - first), matrix.columns, first, matrix.rows, matrix.turned};
+    const Address at = workspace->address();
+    device_.upload(at, &part, sizeof part);
+    device_.upload(at + kMatrixPartBytes, elements + static_cast<std::size_t>(first) * row,
+                   static_cast<std::size_t>(part.rows) * row);
+    const KernelSource source = matrix_source(type, part);
+    device_.launch(source, device_.function(source), std::array{at, to});
+  }
+  release_elements(matrix.elements);
 }
 
 std::string text_of(const ConvolutionSpec& s) {
