@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "backend/cuda/weight_budget.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -63,7 +64,9 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
   identity_ = runtime.identity();
   Replay replay(wanted, *spec_->network, schedule_.grouping, identity_);
   ReplayTarget target(runtime, replay);
-  made_ = lower(*spec_, schedule_, weights_, subgraphs, target);
+  WeightBudget budget(target, weights_.device_limit());
+  made_ = lower(*spec_, schedule_, weights_, subgraphs, budget);
+  budget.check();
   compile_kernels();
   place();
   choose_algorithms(replay);

@@ -82,16 +82,31 @@ std::string Runtime::identity() {
   return fmt::format("{}, cuBLASLt {}, cuDNN {}", device_.name(), MatrixLibrary::version(), cudnn_version());
 }
 
+namespace {
+
+/// What no plan uses gives way to it.
+std::shared_ptr<const DeviceMemory> weight_memory(WeightCache& weights, std::size_t bytes) {
+  weights.make_device_room(bytes);
+  try {
+    return std::make_shared<const DeviceMemory>(bytes);
+  } catch (const Error&) {
+    weights.drop_unused_on_device();
+  }
+  return std::make_shared<const DeviceMemory>(bytes);
+}
+
+}  // namespace
+
 std::shared_ptr<const DeviceMemory> Runtime::constant(WeightCache& weights, const std::string& key,
                                                       const std::function<Tensor()>& make) {
   return std::static_pointer_cast<const DeviceMemory>(weights.get_object(key, [&] {
     const Tensor value = make();
     Tensor keep;
     const void* const elements = stored_elements(value, keep);
-    auto memory = std::make_shared<DeviceMemory>(value.bytes());
+    const auto memory = weight_memory(weights, value.bytes());
     device_.upload(memory->address(), elements, value.bytes());
     device_.wait();
-    return PreparedObject{memory, memory->bytes()};
+    return PreparedObject{memory, memory->bytes(), true};
   }));
 }
 
@@ -101,14 +116,14 @@ std::shared_ptr<const DeviceMemory> Runtime::matrices(WeightCache& weights, cons
   return std::static_pointer_cast<const DeviceMemory>(weights.get_object(key, [&] {
     std::int64_t elements = 0;
     for (const StoredMatrix& matrix : parts) elements += matrix.rows * matrix.columns;
-    auto memory = std::make_shared<DeviceMemory>(static_cast<std::size_t>(elements) * size_of(type));
+    const auto memory = weight_memory(weights, static_cast<std::size_t>(elements) * size_of(type));
     Address to = memory->address();
     for (const StoredMatrix& matrix : parts) {
       put_matrix(matrix, type, to);
       to += static_cast<Address>(matrix.rows * matrix.columns) * size_of(type);
     }
     device_.wait();
-    return PreparedObject{memory, memory->bytes()};
+    return PreparedObject{memory, memory->bytes(), true};
   }));
 }
 
