@@ -65,6 +65,7 @@ Model load_network(const NetworkArgs& args, ScriptHost& host) {
   result->host = std::shared_ptr<ScriptHost>(std::shared_ptr<void>(), &host);
   if (args.onnx.external_data_dir) result->external_data = *args.onnx.external_data_dir;
   BuildOptions& build = result->build = args.config.build_options(args.model);
+  result->start = std::make_shared<EarlyStart>(find_backend(build.backend));
   std::shared_ptr<Network>& network = result->network;
   if (args.model.type() == ModelType::kOnnx) {
     ImportOptions options = args.onnx.import_options();

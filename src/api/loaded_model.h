@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/early_start.h"
 #include "backend/weights.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
@@ -31,6 +32,7 @@ struct LoadedModel {
   std::shared_ptr<Network> network;      ///< With everything that was asked for.
   BuildOptions build;                    ///< What it is built for; int8 scales are those before repairs.
   WeightCache weights;                   ///< What calibration prepared.
+  std::shared_ptr<EarlyStart> start;     ///< Of the backend, while the model is read.
   std::vector<Repair> clamps;            ///< Done to the network already,
   std::vector<std::string> clamp_words;  ///< and as words of `run`.
   /// Further words of `run` that make this network of the file.

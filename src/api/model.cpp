@@ -51,6 +51,7 @@ Model Model::from_file(const std::filesystem::path& path, const ModelOptions& op
   auto loaded = std::make_shared<LoadedModel>();
   loaded->name = path.string();
   loaded->path = path;
+  loaded->start = std::make_shared<EarlyStart>(find_backend(options.backend));
   loaded->network = import_onnx(path, registry_with_onnxruntime(), {.external_data_dir = options.external_data_dir});
   apply(options, *loaded);
   return Model(std::move(loaded));
@@ -60,6 +61,7 @@ Model Model::from_bytes(std::span<const std::byte> bytes, const ModelOptions& op
   auto loaded = std::make_shared<LoadedModel>();
   loaded->name = name;
   loaded->bytes.assign(bytes.begin(), bytes.end());
+  loaded->start = std::make_shared<EarlyStart>(find_backend(options.backend));
   loaded->network =
       import_onnx(loaded->bytes, name, registry_with_onnxruntime(), {.external_data_dir = options.external_data_dir});
   apply(options, *loaded);

@@ -80,6 +80,10 @@ class Backend {
   /// Throws Error(kUnsupported) where the device is not there.
   virtual DeviceDescription device() const { return {std::string(name()), {}}; }
 
+  /// Opens what it runs on and says nothing of it, so that this is done when somebody plans. Throws as plan() would,
+  /// which may be asked all the same.
+  virtual void start() const {}
+
   /// Values are copied to hand them out, and stores keep nothing: better one network than several in a row.
   virtual bool has_own_memory() const noexcept { return false; }
 

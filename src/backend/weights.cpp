@@ -17,7 +17,7 @@
 namespace ulpscope {
 namespace {
 
-constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kUnlimited = WeightCache::Limits::kNone;
 constexpr std::string_view kConstant = "constant ";
 
 std::string new_scope() {
@@ -43,6 +43,7 @@ struct WeightCache::Entries {
     std::mutex making;  ///< Held while it is prepared; all else is guarded by Entries::mutex.
     std::shared_ptr<const void> object;
     std::size_t bytes = 0;
+    bool on_device = false;
     std::list<std::shared_ptr<Entry>>::iterator use;
   };
   struct Constant {
@@ -72,7 +73,8 @@ struct WeightCache::Entries {
     const std::lock_guard lock(mutex);
     entry->object = made.object;
     entry->bytes = made.bytes;
-    bytes += made.bytes;
+    entry->on_device = made.on_device;
+    (made.on_device ? device_bytes : bytes) += made.bytes;
     uses.push_front(entry);
     entry->use = uses.begin();
     make_room();
@@ -81,27 +83,36 @@ struct WeightCache::Entries {
 
   /// REQUIRES: `mutex` is held.
   void make_room() {
+    drop_unused(false, [&] { return too_much(); });
+    if (too_much()) free_arenas.clear();
+    make_device_room(0);
+  }
+  /// REQUIRES: `mutex` is held.
+  void make_device_room(std::size_t more) {
+    drop_unused(true, [&] { return device_bytes > limits.device || more > limits.device - device_bytes; });
+  }
+  template <typename TooMuch>
+  void drop_unused(bool on_device, const TooMuch& too_much) {
     for (auto at = uses.end(); at != uses.begin() && too_much();) {
       const std::shared_ptr<Entry> oldest = *--at;
-      if (oldest->object.use_count() > 1) continue;
+      if (oldest->on_device != on_device || oldest->object.use_count() > 1) continue;
       ++at;
       drop(*oldest);
     }
-    if (too_much()) free_arenas.clear();
   }
   bool too_much() const { return bytes > limits.prepared || held_element_bytes() > limits.process; }
 
   /// REQUIRES: `mutex` is held.
   void drop(Entry& entry) {
     if (entry.object == nullptr) return;
-    bytes -= entry.bytes;
+    (entry.on_device ? device_bytes : bytes) -= entry.bytes;
     entry.object.reset();
     uses.erase(entry.use);  // May be the last owner.
   }
 
   std::mutex mutex;
-  Limits limits{kUnlimited, kUnlimited};
-  std::size_t bytes = 0;
+  Limits limits;
+  std::size_t bytes = 0, device_bytes = 0;
   std::map<std::string, std::shared_ptr<Entry>, std::less<>> prepared;
   std::list<std::shared_ptr<Entry>> uses;  ///< Of entries that have their object; the most recent one first.
   std::map<const void*, Constant> constants;
@@ -122,6 +133,21 @@ void WeightCache::set_limits(const Limits& limits) {
   const std::lock_guard lock(entries_->mutex);
   entries_->limits = limits;
   entries_->make_room();
+}
+
+std::size_t WeightCache::device_limit() const {
+  const std::lock_guard lock(entries_->mutex);
+  return entries_->limits.device;
+}
+
+std::size_t WeightCache::device_bytes() const {
+  const std::lock_guard lock(entries_->mutex);
+  return entries_->device_bytes;
+}
+
+void WeightCache::make_device_room(std::size_t bytes) {
+  const std::lock_guard lock(entries_->mutex);
+  entries_->make_device_room(bytes);
 }
 
 Tensor WeightCache::get(const std::string& key, const std::function<Tensor()>& make) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@ namespace ulpscope {
 struct PreparedObject {
   std::shared_ptr<const void> object;
   std::size_t bytes = 0;
+  bool on_device = false;  ///< The bytes are none of this process's memory.
 };
 
 /// Gives what was prepared; prepares it when nobody did, or when it has given way since. Thread-safe.
@@ -26,8 +28,10 @@ using PreparedSource = std::function<std::shared_ptr<const void>()>;
 class WeightCache {
  public:
   struct Limits {
-    std::size_t prepared;  ///< Bytes of what is prepared.
-    std::size_t process;   ///< Bytes of all tensors, arenas and prepared weights of the process.
+    static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+    std::size_t prepared = kNone;  ///< Bytes of what is prepared.
+    std::size_t process = kNone;   ///< Bytes of all tensors, arenas and prepared weights of the process.
+    std::size_t device = kNone;    ///< Bytes of what is prepared on a device, which are none of the others.
   };
 
   WeightCache();
@@ -38,6 +42,13 @@ class WeightCache {
 
   /// Without a call there are none.
   void set_limits(const Limits& limits);
+  std::size_t device_limit() const;
+  std::size_t device_bytes() const;  ///< That are prepared on a device.
+  /// Of what is prepared on a device and nobody holds, the longest unused gives way until so many bytes more fit within
+  /// the limit, or nothing is left.
+  void make_device_room(std::size_t bytes);
+  /// All of that.
+  void drop_unused_on_device() { make_device_room(Limits::kNone); }
 
   /// The tensor that `make` gives. `key` names the constants and what is done to them.
   Tensor get(const std::string& key, const std::function<Tensor()>& make);

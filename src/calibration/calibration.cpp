@@ -7,11 +7,13 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/backend.h"
 #include "compare/data_loader.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "engine/int8.h"
 #include "graph/evaluate.h"
+#include "ops/registry.h"
 #include "runtime/by_shapes.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
@@ -338,6 +340,86 @@ void visit_values(const Network& network, std::span<const TensorId> tensors, std
     }
     first = last;
   }
+}
+
+namespace {
+
+/// The network with the counts of these tensors as its only output, one behind the other. Each is counted where it is
+/// made, and need not stay.
+Network with_counts(const Network& network, std::span<const TensorId> tensors) {
+  Network made = with_outputs(network, {});
+  const auto add_tensor = [&](std::string name) {
+    TensorInfo info;
+    info.name = made.free_name(name);
+    info.type = DataType::kInt32;
+    return made.add_tensor(std::move(info));
+  };
+  std::map<LayerId, std::vector<Layer>> behind;  // kNone: of inputs.
+  Layer whole;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    Layer layer;
+    layer.name = made.free_name(fmt::format("counts {}", t));
+    layer.op = &ops::row_magnitudes();
+    layer.opset = 1;
+    layer.inputs = {tensors[t]};
+    layer.outputs = {add_tensor(layer.name)};
+    whole.inputs.push_back(layer.outputs[0]);
+    behind[made.tensor(tensors[t]).producer].push_back(std::move(layer));
+  }
+  IdMap<LayerId, Layer> ordered(std::move(behind[kNone]));
+  for (const LayerId l : made.layers.ids()) {
+    ordered.push_back(std::move(made.layers[l]));
+    if (const auto found = behind.find(l); found != behind.end())
+      std::ranges::move(found->second, std::back_inserter(ordered));
+  }
+  made.layers = std::move(ordered);
+  made.rebuild_index();
+  whole.name = made.free_name("counts");
+  whole.op = op_registry().find("", "Concat");
+  whole.opset = whole.op->since_version;
+  whole.attributes.set("axis", std::int64_t{0});
+  whole.outputs = {add_tensor(whole.name)};
+  made.outputs = whole.outputs;
+  made.add_layer(std::move(whole));
+  made.check();
+  return made;
+}
+
+}  // namespace
+
+void visit_counts(const Network& network, std::span<const TensorId> tensors, std::span<const TensorMap> samples,
+                  const CalibrationOptions& options, const WeightCache& weights, const std::string& backend,
+                  const CountVisitor& visit) {
+  if (samples.empty())
+    throw Error(ErrorCode::kInvalidArgument, "[calibrate] expected at least one sample for the ranges, got none");
+  set_num_threads(options.threads);
+  BuildOptions build;
+  build.threads = options.threads;
+  build.backend = backend;
+  const std::vector<InputBinding> bindings = input_bindings(network);
+  const Network counting = with_counts(network, tensors);
+  std::optional<Probe> probe;
+  for (const TensorMap& sample : samples) {
+    const std::vector<Tensor> inputs = physical_inputs(sample, bindings);
+    if (!probe) probe.emplace(counting, counting.outputs, build, shapes_of(inputs), weights);
+    const std::vector<Tensor> outputs = probe->run(inputs);
+    const auto counts = outputs[0].values<std::int32_t>();
+    for (std::size_t t = 0; t < tensors.size(); ++t)
+      visit(t, counts.subspan(t * ops::RowMagnitudes::kSize, ops::RowMagnitudes::kSize));
+  }
+}
+
+std::vector<RowRange> row_ranges(const Network& network, std::span<const TensorId> tensors,
+                                 std::span<const TensorMap> samples, const CalibrationOptions& options,
+                                 const WeightCache& weights, const std::string& backend) {
+  std::vector<RowRange> result(tensors.size());
+  if (find_backend(backend).has_own_memory())
+    visit_counts(network, tensors, samples, options, weights, backend,
+                 [&](std::size_t t, std::span<const std::int32_t> counts) { result[t].add(counts); });
+  else
+    visit_values(network, tensors, samples, options, weights,
+                 [&](std::size_t t, const Tensor& value) { result[t].add(value); });
+  return result;
 }
 
 std::map<std::string, ChannelRange> channel_ranges(const Network& network, std::span<const ChannelAxis> tensors,

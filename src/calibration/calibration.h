@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "backend/weights.h"
 #include "calibration/calibration_cache.h"
 #include "calibration/calibrators.h"
+#include "calibration/row_range.h"
 #include "compare/tensor_map.h"
 #include "engine/options.h"
 #include "engine/specialization.h"
@@ -45,6 +47,20 @@ using ValueVisitor = std::function<void(std::size_t tensor, const Tensor& value)
 /// Throws Error(kInvalidArgument) as calibrate() does.
 void visit_values(const Network& network, std::span<const TensorId> tensors, std::span<const TensorMap> samples,
                   const CalibrationOptions& options, const WeightCache& weights, const ValueVisitor& visit);
+
+/// Called with the position of a tensor and its counts (ops/reduction/row_magnitudes.h).
+using CountVisitor = std::function<void(std::size_t tensor, std::span<const std::int32_t> counts)>;
+/// Counts, in the order of the samples, the rows of what these tensors hold in fp32 where the backend has it: nothing
+/// but counts leaves it. Shapes may differ between samples. Throws Error(kInvalidArgument) as calibrate() does.
+void visit_counts(const Network& network, std::span<const TensorId> tensors, std::span<const TensorMap> samples,
+                  const CalibrationOptions& options, const WeightCache& weights, const std::string& backend,
+                  const CountVisitor& visit);
+
+/// The ranges of the rows of these tensors in fp32, over all samples: counted by a backend that has memory of its own. Shapes may differ between samples. The same for every number of threads.
+/// Throws Error(kInvalidArgument) as calibrate() does.
+std::vector<RowRange> row_ranges(const Network& network, std::span<const TensorId> tensors,
+                                 std::span<const TensorMap> samples, const CalibrationOptions& options,
+                                 const WeightCache& weights, const std::string& backend);
 
 /// A tensor and its axis of channels.
 struct ChannelAxis {

@@ -32,8 +32,8 @@ class Finder {
       : spec_(spec), network_(*spec.network), low_(low), scales_(scales), model_(scaling_model(spec)) {}
 
   RegionScaling find(std::span<const TensorMap> samples, const CalibrationOptions& options,
-                     const WeightCache& weights) {
-    measure(samples, options, weights);
+                     const WeightCache& weights, const std::string& backend) {
+    measure(samples, options, weights, backend);
     if (std::ranges::none_of(tensors_, [&](const Measured& each) { return leaves_fp16(each.range); })) return {};
     const auto start = std::chrono::steady_clock::now();
     add_costs();
@@ -67,15 +67,15 @@ class Finder {
            std::ranges::any_of(spec_.consumers[id], [&](LayerId reader) { return in_fp16(reader); });
   }
 
-  void measure(std::span<const TensorMap> samples, const CalibrationOptions& options, const WeightCache& weights) {
+  void measure(std::span<const TensorMap> samples, const CalibrationOptions& options, const WeightCache& weights,
+               const std::string& backend) {
     std::vector<TensorId> ids;
     for (TensorId id : calibrated_tensors(spec_))
       if (network_.tensor(id).producer != kNone && spec_.type(id) == DataType::kFloat32 && in_fp16(id))
         ids.push_back(id);
-    for (TensorId id : ids) tensors_.push_back({id, {}});
     if (ids.empty()) return;
-    visit_values(network_, ids, samples, options, weights,
-                 [&](std::size_t t, const Tensor& value) { tensors_[t].range.add(value); });
+    const std::vector<RowRange> ranges = row_ranges(network_, ids, samples, options, weights, backend);
+    for (std::size_t t = 0; t < ids.size(); ++t) tensors_.push_back({ids[t], ranges[t]});
     for (const Measured& each : tensors_) range_of_[each.tensor] = &each.range;
   }
 
@@ -262,8 +262,8 @@ class Finder {
 
 RegionScaling find_region_scaling(const Specialization& spec, const Assignment& low, std::span<const TensorMap> samples,
                                   const CalibrationOptions& options, const WeightCache& weights,
-                                  const std::map<std::string, float>& scales) {
-  return Finder(spec, low, scales).find(samples, options, weights);
+                                  const std::map<std::string, float>& scales, const std::string& backend) {
+  return Finder(spec, low, scales).find(samples, options, weights, backend);
 }
 
 }  // namespace ulpscope

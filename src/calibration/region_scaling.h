@@ -28,10 +28,10 @@ struct RegionScaling {
 /// The exponents that bring tensors which layers of `low` have in fp16 into its range, with a headroom of 8, for the
 /// ranges and rows of the samples in fp32. Only regions where something overflows, or nearly, or whole rows vanish.
 /// Nothing is changed. `spec`: for the first sample. `scales`: the int8 scales of the network's tensors; those of
-/// tensors that are multiplied are moved along. The same for every number of threads.
+/// tensors that are multiplied are moved along. `backend`: what runs the samples. The same for every number of threads.
 RegionScaling find_region_scaling(const Specialization& spec, const Assignment& low, std::span<const TensorMap> samples,
                                   const CalibrationOptions& options = {}, const WeightCache& weights = {},
-                                  const std::map<std::string, float>& scales = {});
+                                  const std::map<std::string, float>& scales = {}, const std::string& backend = "cpu");
 
 /// Makes the changes of a "scale" repair: constants are replaced by new tensors, layers are added (named after those
 /// that they stand in front of; ids of later layers grow). `scales`: the int8 scales of its tensors, which move by the

@@ -1,6 +1,7 @@
 #include "calibration/row_range.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "calibration/calibrators.h"
@@ -37,6 +38,20 @@ void RowRange::add(const Tensor& given, std::int64_t most) {
   MappedFile::release(value.raw(), value.bytes());
   largest_ = std::max(largest_, static_cast<double>(largest));
   if (smallest < kMaskMagnitude) smallest_ = std::min(smallest_, static_cast<double>(smallest));
+}
+
+void RowRange::add(std::span<const std::int32_t> counts) {
+  using Counts = ops::RowMagnitudes;
+  for (std::size_t bin = 0; bin < counts_.size(); ++bin) {
+    counts_[bin] += static_cast<std::uint32_t>(counts[bin]);
+    rows_ += counts[bin];
+  }
+  zero_rows_ += counts[Counts::kZeroRows];
+  largest_ = std::max(largest_, static_cast<double>(std::bit_cast<float>(counts[Counts::kLargest])));
+  if (counts[Counts::kSmallest] == 0) return;
+  if (const auto smallest = std::bit_cast<float>(Counts::kInfinity - counts[Counts::kSmallest]);
+      smallest < kMaskMagnitude)
+    smallest_ = std::min(smallest_, static_cast<double>(smallest));
 }
 
 double RowRange::share_below(int exponent) const noexcept {

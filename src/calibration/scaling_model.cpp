@@ -9,7 +9,7 @@
 #include <set>
 
 #include "calibration/calibrators.h"
-#include "core/file.h"
+#include "formats/stored_elements.h"
 
 namespace ulpscope {
 namespace {
@@ -24,12 +24,12 @@ constexpr int kBroadcastOpset = 7;
 /// What is solved for first: a constant takes up what is asked for, and insertions stay free, at 0.
 enum Rank { kConstantRank, kRootRank, kSharedRank, kInsertionRank };
 
-bool holds_mask(const Tensor& given) {
-  const Tensor value = given.in_memory();
-  const bool holds =
-      std::ranges::any_of(value.values<float>(), [](float v) { return !(std::fabs(v) < kMaskMagnitude); });
-  MappedFile::release(value.raw(), value.bytes());
-  return holds;
+bool holds_mask(const Tensor& value) {
+  return any_elements(value, [](std::span<const float> elements) {
+    bool holds = false;
+    for (float v : elements) holds |= !(std::fabs(v) < kMaskMagnitude);
+    return holds;
+  });
 }
 
 class Builder {

@@ -1,7 +1,9 @@
 #include "formats/stored_elements.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <vector>
 
 #include "core/file.h"
 #include "core/memory.h"
@@ -86,6 +88,23 @@ void release_elements(const Tensor& tensor) {
     MappedFile::release(stored->bytes(), static_cast<std::size_t>(tensor.size()) * size_of(stored->stored()));
   else if (source == nullptr)
     MappedFile::release(tensor.raw(), tensor.bytes());
+}
+
+bool any_elements(const Tensor& tensor, const std::function<bool(std::span<const float>)>& holds) {
+  constexpr std::int64_t kRun = 1 << 14, kGrain = 1 << 18;
+  if (!has_parts(tensor)) return any_elements(tensor.in_memory(), holds);
+  const float* const there = tensor.source() == nullptr ? tensor.data<float>() : nullptr;
+  std::atomic<bool> found = false;
+  parallel_for(tensor.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> read(there == nullptr ? static_cast<std::size_t>(std::min(kRun, end - begin)) : 0);
+    for (std::int64_t at = begin; at < end && !found; at += kRun) {
+      const std::int64_t count = std::min(kRun, end - at);
+      if (there == nullptr) read_elements(tensor, at, count, read.data());
+      if (holds({there == nullptr ? read.data() : there + at, static_cast<std::size_t>(count)})) found = true;
+    }
+  });
+  release_elements(tensor);
+  return found;
 }
 
 bool has_parts(const Tensor& tensor) {

@@ -1,7 +1,9 @@
 // Elements that stay where a file has them until they are needed: not aligned, or in a narrower type.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 
 #include "core/tensor_source.h"
 
@@ -38,6 +40,8 @@ class StoredElements final : public TensorSource {
 void read_elements(const Tensor& tensor, std::int64_t begin, std::int64_t count, void* out);
 /// What was read of a mapped file leaves memory until it is read again.
 void release_elements(const Tensor& tensor);
+/// Whether this holds of some run of a float32 tensor's elements; runs are read on all threads, and leave memory.
+bool any_elements(const Tensor& tensor, const std::function<bool(std::span<const float>)>& holds);
 /// read_elements() can be called: no part of the tensor makes all of it.
 bool has_parts(const Tensor& tensor);
 

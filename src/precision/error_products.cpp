@@ -92,7 +92,7 @@ class LayerWriter {
 
 /// Moves the layers from `first` on to where the first of their inputs that a layer makes is made: gradients are met
 /// while they are in the cache, often by the group that makes them, and die.
-void place_behind_gradients(Network& network, LayerId first) {
+void place_behind_inputs(Network& network, LayerId first) {
   std::map<LayerId, std::vector<Layer>> behind;  // kNone: of the network's inputs.
   IdMap<TensorId, LayerId> place(network.tensors.size());
   for (LayerId l : network.layers.ids()) {
@@ -139,7 +139,7 @@ class ProductsOfTwo final : public ErrorProducts {
       product_of_.back() = static_cast<int>(network.outputs.size());
       network.outputs.push_back(writer.row_sums("ReduceSum", product, shape, fmt::format("sum {}", w)));
     }
-    place_behind_gradients(network, own);
+    place_behind_inputs(network, own);
     network.check();
     BuildOptions options;
     options.threads = trials.options().threads;
@@ -177,6 +177,14 @@ class ProductsOfTwo final : public ErrorProducts {
   std::unique_ptr<Executable> executable_;
 };
 
+/// Whether every twin stores in another type than the layers around it, and so is a group by itself at every level of
+/// fusion.
+bool is_apart(const Assignment& low, std::span<const LayerId> candidates) {
+  return std::ranges::all_of(candidates, [&](LayerId id) {
+    return low.precision[id] != Precision::kINT8 && storage_of(low.precision[id]) != DataType::kFloat32;
+  });
+}
+
 /// The network with its twins, the adjoint and the products as one network, whose outputs are the row sums of all
 /// products and of the magnitudes of all errors.
 class ProductsInOne final : public ErrorProducts {
@@ -187,11 +195,14 @@ class ProductsInOne final : public ErrorProducts {
   ProductsInOne(Trials& trials, const Specialization& spec, const Assignment& low, std::span<const LayerId> candidates,
                 std::span<const CandidateOutput> places, std::span<const TensorId> outputs, MakeOther other)
       : twins_(with_twins(trials.network(), low, candidates)), make_other_(std::move(other)) {
-    add_sums(spec, places, append(adjoint_for(spec, places, outputs)));
     Network& network = twins_.network;
+    const LayerId first_twin(trials.network().layers.size());
+    const std::vector<TensorId> gradients = append(adjoint_for(spec, places, outputs));
+    const std::vector<LayerId> sums = add_sums(spec, places, gradients);
+    place_behind_gradients(first_twin, candidates.size(), places, gradients, sums);
     network.check();
     BuildOptions options = trials.options();
-    options.fusion = Fusion::kNone;  // The twins' outputs are stored one by one.
+    options.fusion = is_apart(low, candidates) ? Fusion::kFull : Fusion::kNone;
     std::vector<Shape> shapes;
     for (TensorId input : network.inputs)
       shapes.push_back(input.index() < trials.network().tensors.size() ? *spec.shape(input)
@@ -269,8 +280,9 @@ class ProductsInOne final : public ErrorProducts {
     return gradients;
   }
 
-  void add_sums(const Specialization& spec, std::span<const CandidateOutput> places,
-                std::span<const TensorId> gradients) {
+  /// Per place, the first of its layers; last, the first of those that are none's.
+  std::vector<LayerId> add_sums(const Specialization& spec, std::span<const CandidateOutput> places,
+                                std::span<const TensorId> gradients) {
     Network& network = twins_.network;
     LayerWriter writer(network);
     const TensorId low = writer.constant("least error", Tensor::scalar(-kStandIn)),
@@ -278,11 +290,13 @@ class ProductsInOne final : public ErrorProducts {
                    flat = writer.constant("flat", Tensor::of<std::int64_t>({1}, {-1}));
     const std::vector<TensorId> errors = std::move(network.outputs);
     std::vector<TensorId> magnitudes, products;
+    std::vector<LayerId> firsts;
     const auto add = [&](std::vector<TensorId>& sums, std::string_view op, TensorId of, const Shape& shape) {
-      const std::string name = fmt::format("{} {} of {}", op, sums.size(), network.tensor(of).name);
-      sums.push_back(writer.add("Reshape", {writer.row_sums(op, of, shape, name), flat}, name + " in a row"));
+      sums.push_back(
+          writer.row_sums(op, of, shape, fmt::format("{} {} of {}", op, sums.size(), network.tensor(of).name)));
     };
     for (std::size_t w = 0; w < places.size(); ++w) {
+      firsts.emplace_back(network.layers.size());
       const Shape& shape = *spec.shape(places[w].tensor);
       const std::int64_t row = shape.empty() ? 1 : shape.back();
       rows_.push_back({row == 0 ? 0 : static_cast<std::size_t>(num_elements(shape) / row), gradients[w] != kNone});
@@ -294,9 +308,63 @@ class ProductsInOne final : public ErrorProducts {
       const TensorId finite = writer.add("Clip", {error, low, high}, fmt::format("finite error {}", w));
       add(products, "ReduceSum", writer.add("Mul", {gradients[w], finite}, fmt::format("product {}", w)), shape);
     }
+    firsts.emplace_back(network.layers.size());
     network.outputs.clear();
-    for (const auto& [parts, name] : {std::pair{&magnitudes, "magnitudes"}, {&products, "products"}})
+    // Behind all sums: what reads one of a place's would keep the others from being computed with it.
+    for (const auto& [parts, name] : {std::pair{&magnitudes, "magnitudes"}, {&products, "products"}}) {
+      for (TensorId& part : *parts)
+        part = writer.add("Reshape", {part, flat}, network.tensor(part).name + " in a row");
       if (!parts->empty()) network.outputs.push_back(writer.add("Concat", *parts, name, {{"axis", std::int64_t{0}}}));
+    }
+    return firsts;
+  }
+
+  /// Moves twins, differences and sums to where the gradient of their place is made: errors are met by the group that
+  /// makes them, often that of the gradient, too, and are never stored. `sums`: of add_sums().
+  void place_behind_gradients(LayerId first_twin, std::size_t candidates, std::span<const CandidateOutput> places,
+                              std::span<const TensorId> gradients, std::span<const LayerId> sums) {
+    Network& network = twins_.network;
+    IdMap<LayerId, Precision>& precision = twins_.assignment.precision;
+    precision.resize(network.layers.size(), Precision::kFP32);
+    const auto maker_of = [&](std::size_t w) {
+      return gradients[w] == kNone ? kNone : network.tensor(gradients[w]).producer;
+    };
+    std::map<LayerId, std::vector<LayerId>> behind;  // kNone: of the original network.
+    std::size_t next = first_twin.index();
+    for (std::size_t candidate = 0, w = 0; candidate < candidates; ++candidate) {
+      std::size_t end = w;
+      LayerId earliest = kNone;
+      for (; end < places.size() && places[end].candidate == candidate; ++end)
+        if (const LayerId maker = maker_of(end); maker != kNone && (earliest == kNone || maker < earliest))
+          earliest = maker;
+      behind[earliest].emplace_back(next++);  // The twin,
+      for (; w < end; ++w) {
+        std::vector<LayerId>& there = behind[maker_of(w) == kNone ? earliest : maker_of(w)];
+        there.emplace_back(next++);  // and its difference.
+        for (std::size_t l = sums[w].index(); l < sums[w + 1].index(); ++l) there.emplace_back(l);
+      }
+    }
+    std::vector<LayerId> order;
+    const auto add = [&](std::size_t from, std::size_t to) {
+      for (std::size_t l = from; l < to; ++l) {
+        order.emplace_back(l);
+        if (const auto found = behind.find(LayerId(l)); found != behind.end())
+          order.insert(order.end(), found->second.begin(), found->second.end());
+      }
+    };
+    add(0, first_twin.index());
+    order.insert(order.end(), behind[kNone].begin(), behind[kNone].end());
+    add(next, sums.front().index());  // The adjoint.
+    add(sums.back().index(), network.layers.size());
+    std::vector<Layer> layers;
+    IdMap<LayerId, Precision> precisions;
+    for (const LayerId l : order) {
+      layers.push_back(std::move(network.layers[l]));
+      precisions.push_back(precision[l]);
+    }
+    network.layers = IdMap<LayerId, Layer>(std::move(layers));
+    precision = std::move(precisions);
+    network.rebuild_index();
   }
 
   std::vector<double> take_other(Sample& sample, std::span<const Tensor> seeds) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "backend/backend.h"
 #include "calibration/calibration.h"
 #include "graph/layer_choice.h"
 
@@ -24,6 +25,14 @@ int exponent_of(std::uint32_t magnitude) {
 /// To 4 digits: pictures show no more.
 double rounded(double value) { return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr); }
 
+/// By the bits of magnitudes; nothing where the largest is 0.
+void widen(std::optional<Answer::Magnitudes>& range, std::uint32_t smallest, std::uint32_t largest) {
+  if (largest == 0) return;
+  const Answer::Magnitudes found{exponent_of(smallest), exponent_of(largest)};
+  range = range ? Answer::Magnitudes{std::min(range->smallest, found.smallest), std::max(range->largest, found.largest)}
+                : found;
+}
+
 void widen(std::optional<Answer::Magnitudes>& range, const Tensor& given) {
   if (given.type() != DataType::kFloat32) return;
   const Tensor values = given.in_memory();
@@ -34,10 +43,7 @@ void widen(std::optional<Answer::Magnitudes>& range, const Tensor& given) {
     smallest = std::min(smallest, magnitude);
     largest = std::max(largest, magnitude);
   }
-  if (largest == 0) return;
-  const Answer::Magnitudes found{exponent_of(smallest), exponent_of(largest)};
-  range = range ? Answer::Magnitudes{std::min(range->smallest, found.smallest), std::max(range->largest, found.largest)}
-                : found;
+  widen(range, smallest, largest);
 }
 
 /// What each layer would take by itself in each precision that it may have, in the groups of the lowest.
@@ -83,8 +89,18 @@ std::vector<NetworkLayer> network_picture(SearchSpace& space, std::span<const Te
   std::erase_if(tensors, [&](TensorId id) { return network.tensor(id).producer == kNone; });
   const BuildOptions& build = space.options().build;
   std::vector<std::optional<Answer::Magnitudes>> ranges(tensors.size());
-  visit_values(network, tensors, samples, {.threads = build.threads}, space.trials().weights(),
-               [&](std::size_t tensor, const Tensor& value) { widen(ranges[tensor], value); });
+  const CalibrationOptions options{.threads = build.threads};
+  const WeightCache& weights = space.trials().weights();
+  if (find_backend(build.backend).has_own_memory())
+    visit_counts(network, tensors, samples, options, weights, build.backend,
+                 [&](std::size_t tensor, std::span<const std::int32_t> counts) {
+                   using Counts = ops::RowMagnitudes;
+                   widen(ranges[tensor], static_cast<std::uint32_t>(Counts::kInfinity - counts[Counts::kSmallest]),
+                         static_cast<std::uint32_t>(counts[Counts::kLargestFinite]));
+                 });
+  else
+    visit_values(network, tensors, samples, options, weights,
+                 [&](std::size_t tensor, const Tensor& value) { widen(ranges[tensor], value); });
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const LayerId producer = network.tensor(tensors[t]).producer;
     if (row_of[producer] >= 0 && network.layer(producer).output(0) == tensors[t])

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "calibration/region_scaling.h"
-#include "core/file.h"
 #include "engine/fusion.h"
+#include "formats/stored_elements.h"
 #include "graph/name_match.h"
 #include "ulpscope/error.h"
 
@@ -34,13 +34,12 @@ TensorId find_constant(const Network& network, std::string_view name) {
 }
 
 /// False if no magnitude is larger than the limit, NaN aside: the common case, in one pass over the bits.
-bool may_exceed(const Tensor& given, float limit) {
-  const Tensor value = given.in_memory();
-  const std::span<const float> elements = value.values<float>();
-  std::int32_t largest = 0;  // Bits of magnitudes are ordered as the magnitudes are.
-  for (float v : elements) largest = std::max(largest, std::bit_cast<std::int32_t>(v) & 0x7fffffff);
-  MappedFile::release(value.raw(), value.bytes());
-  return largest > std::bit_cast<std::int32_t>(limit);
+bool may_exceed(const Tensor& value, float limit) {
+  return any_elements(value, [&](std::span<const float> elements) {
+    std::int32_t largest = 0;  // Bits of magnitudes are ordered as the magnitudes are.
+    for (float v : elements) largest = std::max(largest, std::bit_cast<std::int32_t>(v) & 0x7fffffff);
+    return largest > std::bit_cast<std::int32_t>(limit);
+  });
 }
 
 struct Extent {

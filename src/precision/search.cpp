@@ -21,7 +21,17 @@ double rounded(double value) { return std::strtod(fmt::format("{:.4g}", value).c
 
 }  // namespace
 
+/// Says how long the one before took.
+void Search::begin_stage(const std::string& stage) {
+  if (stage == timed_stage_) return;
+  const double now = elapsed();
+  if (!timed_stage_.empty()) log_verbose(fmt::format("{}: {:.3f} s", timed_stage_, now - stage_begin_));
+  timed_stage_ = stage;
+  stage_begin_ = now;
+}
+
 void Search::show(const std::string& stage, int done, int all) {
+  begin_stage(stage);
   stage_ = stage;
   if (!observer_) return;
   SearchProgress progress;
@@ -433,7 +443,9 @@ Answer Search::run() {
   }
   nothing_proven_ = !best_ && !unreachable_ && space_ != nullptr && !ended.empty();
   if (unreachable_ || nothing_proven_) best_ = space_->highest();
+  begin_stage("explaining");
   finish(answer);
+  begin_stage("");
   answer.message = sentence(answer, ended);
   answer.seconds = elapsed();
   return answer;

@@ -133,6 +133,7 @@ class Search {
   /// Trials that may come next, as levels and kind, the likelier ones first: workers without other work begin them.
   void expect(const std::vector<std::pair<Levels, const char*>>& trials);
   void show(const std::string& stage, int done = 0, int all = 0);
+  void begin_stage(const std::string& stage);
   bool is_late(double share = 1) const {
     return options_.time_limit > 0 && elapsed() + options_.time_spent >= share * options_.time_limit;
   }
@@ -188,6 +189,8 @@ class Search {
   std::vector<Answer::CurvePoint> curve_;
   std::int64_t evaluations_ = 0, held_out_evaluations_ = 0;
   std::string stage_;
+  std::string timed_stage_;  ///< The last of begin_stage(), and when.
+  double stage_begin_ = 0;
   double held_out_seconds_ = 0;
 };
 

@@ -156,7 +156,7 @@ void Search::scale_regions() {
   calibration.threads = options_.build.threads;
   if (options_.memory_limit > 0) calibration.memory_limit = options_.memory_limit / 8;
   const RegionScaling found = find_region_scaling(*space_->trials().specialization(), fp16, data_.samples, calibration,
-                                                  space_->trials().weights(), scales_);
+                                                  space_->trials().weights(), scales_, options_.build.backend);
   for (const std::string& sentence : found.beyond) log_info("[repair] " + sentence);
   if (found.regions.empty()) return;
   const std::size_t known = repairs_.size();

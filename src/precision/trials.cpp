@@ -98,8 +98,8 @@ void Trials::set_memory_limit(std::size_t bytes) {
   for (const auto& [id, info] : network_->tensors.items())
     if (is_floating(info.type) && !readers[id].empty())
       constants += static_cast<std::size_t>(info.value.size()) * sizeof(float);
-  executable_->set_weight_limits({std::max(kDefaultMemory, constants + constants / 4),
-                                  bytes == 0 ? std::numeric_limits<std::size_t>::max() : bytes});
+  const std::size_t limit = bytes == 0 ? WeightCache::Limits::kNone : bytes;
+  executable_->set_weight_limits({std::max(kDefaultMemory, constants + constants / 4), limit, limit});
 }
 
 std::size_t Trials::working_memory() const noexcept {

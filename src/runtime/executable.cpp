@@ -18,7 +18,7 @@ Executable::Executable(const Network& network, Assignment assignment, const Buil
     : network_(network), assignment_(std::move(assignment)), options_(options), weights_(weights) {
   if (options_.timing_cache) find_backend(options_.backend).take_measured(*options_.timing_cache);
   if (spec != nullptr) specializations_.put(spec->input_shapes, spec);
-  if (options_.memory_limit != 0) weights_.set_limits({options_.memory_limit, options_.memory_limit});
+  if (options_.memory_limit != 0) weights_.set_limits({options_.memory_limit, options_.memory_limit, options_.memory_limit});
 }
 
 std::vector<Tensor> Executable::run_subgraph(LayerId layer, Precision precision, std::string_view attribute,

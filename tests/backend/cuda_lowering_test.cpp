@@ -5,6 +5,7 @@
 
 #include "backend/lowered_networks.h"
 #include "engine/random_network.h"
+#include "ops/reduction/row_magnitudes.h"
 
 namespace ulpscope::cuda::fake {
 namespace {
@@ -176,6 +177,85 @@ TEST(CudaLowering, ProductsOfOneTensorShareTheirWeightsAmongAssignments) {
   EXPECT_EQ(device.constant_bytes(), 24 * (16 + 8 + 24) * (sizeof(float) + sizeof(std::uint16_t)));
 }
 
+TEST(CudaLowering, MatricesThatTwoPrecisionsReadAreThereOncePerPrecision) {
+  Net n("twins");
+  const auto x = n.input("x", {4, 24});
+  const auto w = n.weight({24, 16}), v = n.weight({24, 8});
+  for (int twin = 0; twin < 2; ++twin)
+    for (const auto& weight : {w, v}) n.output(n.add("MatMul", {x, weight}));
+  Network& network = n.finish();
+  for (const LayerId id : network.layers.ids())
+    network.layer(id).precision = id.index() < 2 ? DataType::kFloat32 : DataType::kFloat16;
+  const auto spec = specialize(network, {{4, 24}});
+  const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
+  BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
+  options.constraints = ConstraintMode::kObey;
+  const Assignment assignment = assign_precisions(*spec, options);
+  FakeDevice device;
+  WeightCache weights;
+  const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
+  const Steps steps = lower(*spec, schedule, weights, subgraphs, device);
+  EXPECT_EQ(std::ranges::count_if(steps.steps,
+                                  [](const Step& step) { return std::holds_alternative<ProductStep>(step.work); }),
+            2);
+  EXPECT_EQ(device.constant_bytes(), 24 * (16 + 8) * (sizeof(float) + sizeof(std::uint16_t)));
+}
+
+/// Sums of rows, and what else there may be, in one vector.
+TEST(CudaLowering, PartsOfAConcatAreComputedWhereTheyBelong) {
+  Nets nets;
+  Net& n = nets.net("sums in a row");
+  const auto x = n.input("x", {3, 4, 6}), y = n.input("y", {1, 5});
+  const auto sums = [&](const std::string& of, const Ints& shape) {
+    return n.add("Reshape", {n.add("ReduceSum", {of, n.integers({-1})}), n.integers(shape)});
+  };
+  const auto twice = sums(n.add("Mul", {x, x}), {-1});
+  n.output(n.add("Concat", {sums(n.add("Abs", {x}), {-1}), sums(y, {-1}), twice, n.weight({7}), twice}, {A("axis", 0)}));
+  const auto handed_out = sums(n.add("Exp", {x}), {1, 12});
+  n.output(handed_out);
+  n.output(n.add("Concat", {handed_out, sums(n.add("Neg", {x}), {1, 12}), y}, {A("axis", 1)}));
+  expect_same(nets.all());
+  // No copies but of what is no sum, of the second of two, and of what is handed out.
+  Net small("two sums");
+  const auto z = small.input("z", {5, 8});
+  std::vector<std::string> parts;
+  for (const char* op : {"Abs", "Neg", "Exp"})
+    parts.push_back(small.add("Reshape", {small.add("ReduceSum", {small.add(op, {z}), small.integers({-1})}),
+                                          small.integers({-1})}));
+  small.output(small.add("Concat", parts, {A("axis", 0)}));
+  const Network& network = small.finish();
+  const auto spec = specialize(network, {{5, 8}});
+  const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
+  const BuildOptions options = options_of(nullptr, Fusion::kFull);
+  const Assignment assignment = assign_precisions(*spec, options);
+  FakeDevice device;
+  WeightCache weights;
+  const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
+  const Steps steps = lower(*spec, schedule, weights, subgraphs, device);
+  EXPECT_EQ(std::ranges::count_if(steps.steps,
+                                  [](const Step& step) { return std::holds_alternative<KernelStep>(step.work); }),
+            3);
+}
+
+TEST(CudaLowering, RowsAreCountedOnTheDevice) {
+  Net n("counts");
+  const auto x = n.input("x", {3, 4, 40}), y = n.add("Exp", {x});
+  const auto counts = [&](const std::string& of) {
+    const auto made = n.add("Identity", {of});
+    Network& network = n.network();
+    Layer& layer = network.layer(network.find_layer(made.substr(0, made.size() - 4)));
+    layer.op = &ops::row_magnitudes();
+    return made;
+  };
+  n.output(n.add("Concat", {counts(x), counts(n.add("Mul", {y, y})), counts(n.add("Transpose", {y}, {A("perm", Ints{2, 0, 1})}))},
+                 {A("axis", 0)}));
+  n.output(counts(y));
+  Comparison all;
+  all.add("counts", n.finish(), n.inputs(), options_of(nullptr, Fusion::kFull), Match::kRoundings);
+  EXPECT_EQ(all.host_steps(), 0);
+  if (!all.run()) GTEST_SKIP() << "no compiler";
+}
+
 void add_convolutions(Net& n, const std::string& x, std::int64_t c) {
   const auto conv = [&](std::int64_t k, std::int64_t groups, const Ints& window,
                         std::vector<Net::Attribute> attributes) {
@@ -254,6 +334,17 @@ TEST(CudaLowering, PoolingAndReductions) {
     const auto x = n.input("x", {3, 4, 5});
     for (const int axis : {0, 1, 2}) n.output(n.add(axis == 1 ? "LogSoftmax" : "Softmax", {x}, {A("axis", axis)}));
     n.output(n.add("Softmax", {n.add("Transpose", {x}, {A("perm", Ints{0, 2, 1})})}, {A("axis", -1)}));
+  }
+  {
+    // Few long rows, cut into pieces: sums side by side, and one that needs others.
+    Net& n = nets.net("long rows");
+    const auto x = n.input("x", {3, 4096}), y = n.input("y", {3, 4096}), last = n.integers({-1});
+    const auto product = n.add("Mul", {x, y}), far = n.add("Sub", {x, n.add("ReduceMean", {x}, {A("axes", Ints{-1})})});
+    for (const char* op : {"ReduceSum", "ReduceL1", "ReduceMax"})
+      n.output(op == std::string("ReduceMax") ? n.add(op, {product}, {A("axes", Ints{-1})})
+                                              : n.add(op, {product, last}, {}, op == std::string("ReduceL1") ? 18 : 17));
+    n.output(n.add("ReduceMean", {n.add("Mul", {far, far})}, {A("axes", Ints{-1})}));
+    n.output(n.add("Softmax", {far}, {A("axis", -1)}));
   }
   expect_same(nets.all());
 }

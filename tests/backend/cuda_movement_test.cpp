@@ -1,13 +1,17 @@
 // The source of movement and pools, run on this processor.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <memory>
 
 #include "backend/cuda/movement_source.h"
+#include "backend/cuda/stored_matrix.h"
 #include "backend/cuda_elements.h"
 #include "backend/cuda_programs.h"
 #include "backend/cuda_shim.h"
 #include "backend/seeds.h"
+#include "ops/reduction/row_magnitudes.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -356,6 +360,97 @@ TEST(CudaMovementSource, Pools) {
                   },
                   p.window.average ? (narrow ? 0.01 : 1e-5) : 0);
             });
+  }
+  all.run();
+}
+
+TEST(CudaMovementSource, BringsMatricesIntoOrder) {
+  const unsigned seed = sweeps::seed();
+  SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", seed));
+  Cases all;
+  for (unsigned i = 0; i < 40; ++i) {
+    Random random(seed + i);
+    const DataType type = random.any(kFloatTypes);
+    MatrixPart part{1 + random.pick(80), 1 + random.pick(80), random.pick(3) * 7, 0, random.pick(2)};
+    part.all = part.first + part.rows + random.pick(9);
+    const auto name = fmt::format("{} x {} from {} of {}, turned {}", part.rows, part.columns, part.first, part.all,
+                                  part.turned);
+    all.add(matrix_source(type, part), name, [=](const shim::Kernels& kernels, std::size_t number) {
+      Random values(seed + i);
+      const std::int64_t count = part.rows * part.columns;
+      GuardedBuffer from(kMatrixPartBytes + static_cast<std::size_t>(count) * sizeof(float), 16, 0);
+      std::memcpy(from.data(), &part, sizeof part);
+      auto* const elements = reinterpret_cast<float*>(from.data() + kMatrixPartBytes);
+      // Some that fp16 rounds to infinities, to subnormal numbers and to 0.
+      for (std::int64_t e = 0; e < count; ++e)
+        elements[e] = std::ldexp(static_cast<float>(values.pick(2001) - 1000), values.pick(50) - 36);
+      const std::vector<std::int64_t> strides = part.turned != 0 ? std::vector<std::int64_t>{1, part.all}
+                                                                 : std::vector<std::int64_t>{part.columns, 1};
+      Placed whole({type, {part.all, part.columns}, strides}, 0);
+      ASSERT_EQ(kernels.run(number, {from.data(), whole.zero}), "");
+      check(whole, [&](std::size_t e) {
+        const std::int64_t row = static_cast<std::int64_t>(e) / part.columns - part.first;
+        unsigned char bytes[4] = {kUntouched, kUntouched, kUntouched, kUntouched};
+        if (row >= 0 && row < part.rows)
+          elements::write(type, bytes, elements[row * part.columns + static_cast<std::int64_t>(e) % part.columns]);
+        return elements::read(type, bytes);
+      });
+    });
+  }
+  all.run();
+}
+
+TEST(CudaMovementSource, CountsRowsByMagnitude) {
+  using Counts = ops::RowMagnitudes;
+  const unsigned seed = sweeps::seed();
+  SCOPED_TRACE(fmt::format("ULPSCOPE_TEST_SEED={}", seed));
+  Cases all;
+  for (unsigned i = 0; i < 40; ++i) {
+    Random random(seed + i);
+    const Shape shape = random_shape(random, 8000);
+    const StridedTensor in = random.tensor(random.any(kFloatTypes), shape, true);
+    all.add(magnitudes_source(in), described(in), [=](const shim::Kernels& kernels, std::size_t number) {
+      Random values(seed + i);
+      Placed from(in, 0);
+      const std::int64_t length = shape.empty() ? 1 : shape.back();
+      const double special[] = {0, 1e30, -3e38, INFINITY, NAN, 1e-45, -1e-40, 65504};
+      for (std::size_t e = 0; e < from.offsets.size(); ++e) {
+        const bool zero = e / static_cast<std::size_t>(length) % 5 == 2;
+        elements::write(in.type, from.at(e),
+                        zero                ? 0
+                        : values.chance(5)  ? values.any(special)
+                                            : std::ldexp(values.pick(2001) - 1000, values.pick(40) - 20));
+      }
+      // By the definition, without bits of numbers.
+      std::vector<std::int64_t> want(Counts::kBins + 1, 0);
+      float largest = 0, finite = 0, smallest = INFINITY;
+      for (std::size_t begin = 0; begin < from.offsets.size(); begin += static_cast<std::size_t>(length)) {
+        long double squares = 0;
+        for (std::size_t e = begin; e < begin + static_cast<std::size_t>(length); ++e) {
+          const auto x = static_cast<float>(std::fabs(from.value(e)));
+          if (!std::isfinite(x)) continue;
+          finite = std::max(finite, x);
+          if (x > 0) smallest = std::min(smallest, x);
+          if (x >= 1e30F) continue;
+          largest = std::max(largest, x);
+          squares += static_cast<long double>(x) * x;
+        }
+        const long double half_bits = std::log2(squares / static_cast<long double>(length));
+        ++want[squares == 0 ? Counts::kBins : static_cast<std::size_t>(std::clamp<long double>(half_bits + 300.5L, 0, 559))];
+      }
+      GuardedBuffer counts(Counts::kSize * sizeof(std::int32_t), 16, 0);
+      ASSERT_EQ(kernels.run(number, {from.zero, counts.data()}), "");
+      const auto got = [&](int place) {
+        std::int32_t count = 0;
+        std::memcpy(&count, counts.data() + static_cast<std::size_t>(place) * sizeof count, sizeof count);
+        return count;
+      };
+      for (int place = 0; place <= Counts::kBins; ++place)
+        ASSERT_EQ(got(place), want[static_cast<std::size_t>(place)]) << "place " << place;
+      EXPECT_EQ(std::bit_cast<float>(got(Counts::kLargest)), largest);
+      EXPECT_EQ(std::bit_cast<float>(got(Counts::kLargestFinite)), finite);
+      EXPECT_EQ(std::bit_cast<float>(Counts::kInfinity - got(Counts::kSmallest)), smallest);
+    });
   }
   all.run();
 }

@@ -39,6 +39,7 @@ struct Dim3 { unsigned x = 0, y = 0, z = 0; };
 static Dim3 threadIdx, blockIdx, blockDim, gridDim;
 static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
 static float __int_as_float(int x) { return __uint_as_float(x); }
+static long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
 static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
 static float __ll2float_rz(long long x) { const float y = (float)x; return fabs((double)y) > fabsl((long double)x) ? nextafterf(y, 0) : y; }
 static float __ull2float_rz(unsigned long long x) { const float y = (float)x; return (long double)y > (long double)x ? nextafterf(y, 0) : y; }
@@ -54,7 +55,7 @@ constexpr size_t kStack = 128 * 1024;
 struct Fiber { ucontext_t context; Wait wait; unsigned shuffles; };
 static Fiber all[1024];
 static ucontext_t home;
-static float slots[2][1024];
+static double slots[2][1024];
 static const char* failure = nullptr;
 static char* stacks() {
   static char* memory = (char*)mmap(nullptr, kStack * 1024, PROT_READ | PROT_WRITE,
@@ -103,14 +104,17 @@ static void run_block() {
 }  // namespace fibers
 static void __syncthreads() { fibers::wait(fibers::kBarrier); }
 static void __syncwarp() { fibers::wait(fibers::kShuffle); }
-static float __shfl_xor_sync(unsigned, float x, int distance) {
+// Of floats and doubles.
+template <class T> static T __shfl_xor_sync(unsigned, T x, int distance) {
   const unsigned self = threadIdx.x, other = self ^ distance;
-  float* slots = fibers::slots[fibers::all[self].shuffles++ % 2];
+  double* slots = fibers::slots[fibers::all[self].shuffles++ % 2];
   slots[self] = x;
   fibers::wait(fibers::kShuffle);
   if (other >= blockDim.x || self / 32 != other / 32) fibers::failure = "a shuffle reads a lane that is not there";
-  return slots[other];
+  return (T)slots[other];
 }
+static unsigned atomicAdd(unsigned* to, unsigned x) { const unsigned old = *to; *to += x; return old; }
+static unsigned atomicMax(unsigned* to, unsigned x) { const unsigned old = *to; *to = old > x ? old : x; return old; }
 static const char* launch(void (*body)(void**), void** arguments, const unsigned* grid, unsigned block, bool waits) {
   blockDim.x = block;
   blockDim.y = blockDim.z = 1;

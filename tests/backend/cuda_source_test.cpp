@@ -13,6 +13,7 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/product_source.h"
 #include "backend/cuda/recurrent_source.h"
+#include "backend/cuda/stored_matrix.h"
 #include "backend/cuda_programs.h"
 #include "backend/cuda_shim.h"
 #include "ulpscope/error.h"
@@ -183,6 +184,9 @@ TEST(CudaSource, MovementCompiles) {
   for (bool average : {false, true})
     kernels.push_back(pool_source(image, half, {average, true, {3, 3}, {2, 2}, {1, 1}, {1, 1}}, {1, 1}, Rounding::kF16,
                                   Rounding::kF16));
+  for (const DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16})
+    kernels.insert(kernels.begin(), {matrix_source(type, {64, 64, 0, 64, 1}),
+                                     magnitudes_source({type, {4, 64, 128}, {8192, 1, 64}})});
   for (const char* architecture : {"sm_80", "sm_90", "sm_120"})
     EXPECT_EQ(complaint(kernels, architecture == std::string_view("sm_90") ? kernels.size() : kernels.size() / 3,
                         architecture),

@@ -70,6 +70,27 @@ std::shared_ptr<const DeviceMemory> FakeDevice::constant(WeightCache&, const std
   return memory;
 }
 
+std::shared_ptr<const DeviceMemory> FakeDevice::matrices(WeightCache& weights, const std::string& key,
+                                                         std::span<const StoredMatrix> parts, DataType type,
+                                                         const std::function<Tensor()>& make) {
+  const Tensor value = make();
+  const auto* bytes = static_cast<const unsigned char*>(value.raw());
+  const auto* const end = bytes + value.bytes();
+  for (const StoredMatrix& matrix : parts) {
+    const Tensor own = matrix.elements.in_memory();
+    const std::int64_t outer = matrix.turned ? matrix.columns : matrix.rows;
+    for (std::int64_t i = 0; i < own.size(); ++i, bytes += size_of(type)) {
+      const std::int64_t a = i / (own.size() / outer), b = i % (own.size() / outer);
+      unsigned char expected[4] = {};
+      elements::write(type, expected, own.data<float>()[matrix.turned ? b * matrix.columns + a : i]);
+      if (bytes == end || std::memcmp(bytes, expected, size_of(type)) != 0)
+        throw std::runtime_error("the matrices of a constant are not its elements: " + key);
+    }
+  }
+  if (bytes != end) throw std::runtime_error("a constant has more elements than its matrices: " + key);
+  return constant(weights, key, make);
+}
+
 std::size_t FakeDevice::constant_bytes() const {
   std::size_t bytes = 0;
   for (const auto& [key, constant] : constants_) bytes += constant.first.bytes();

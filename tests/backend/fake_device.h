@@ -28,6 +28,10 @@ class FakeDevice final : public LoweringTarget {
   /// Makes the elements each time: throws std::runtime_error when one key names different ones.
   std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
                                                const std::function<Tensor()>& make) override;
+  /// Throws std::runtime_error when the parts are not what `make` gives.
+  std::shared_ptr<const DeviceMemory> matrices(WeightCache& weights, const std::string& key,
+                                               std::span<const StoredMatrix> parts, DataType type,
+                                               const std::function<Tensor()>& make) override;
   bool has_convolution(const ConvolutionSpec& spec) override;
   bool has_product(const MatrixProductSpec& spec) override;
   bool has_fused_products() override { return rules_.fused; }

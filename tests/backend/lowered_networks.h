@@ -88,6 +88,7 @@ class Net {
   }
   void output(const std::string& name) { builder_.output(name); }
 
+  Network& network() { return builder_.network; }
   /// Ready to be built.
   Network& finish() {
     infer_types(builder_.network);

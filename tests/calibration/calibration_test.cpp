@@ -335,5 +335,46 @@ TEST(CheckScales, TellsOtherModelsFromMissingTensors) {
   expect_error(ErrorCode::kInvalidFile, {"none at all"}, [&] { check_scales(cache, *net, wanted, "c.cache"); });
 }
 
+/// The layers that count give what the values themselves give, for samples of several shapes.
+TEST(RowRanges, OfCountsAreThoseOfValues) {
+  Model model;
+  model.input("x", {-1, 5});
+  model.node("Exp", {"x"}, {"e"}, "exp");
+  model.node("Mul", {"e", "e"}, {"m"}, "mul");
+  model.node("Log", {"x"}, {"l"}, "log");
+  model.node("Relu", {"x"}, {"r"}, "relu");
+  model.node("Transpose", {"m"}, {"t"}, "transpose");
+  model.node("Mul", {"r", "large"}, {"y"}, "large");
+  *model.graph().add_initializer() = float_tensor("large", {1}, {3e28F});
+  for (const char* output : {"m", "l", "t", "y"}) model.output(output);
+  const auto network = model.load();
+  std::vector<TensorMap> samples;
+  std::mt19937 random(7);
+  for (const std::int64_t rows : {3, 1, 6}) {
+    Tensor x(DataType::kFloat32, {rows, 5});
+    std::uniform_real_distribution<float> uniform(-60, 60);
+    for (std::int64_t i = 0; i < x.size(); ++i) x.data<float>()[i] = i / 5 % 3 == 1 ? -1.0F : uniform(random);
+    samples.push_back({{"x", x}});
+  }
+  std::vector<TensorId> tensors{network->find_tensor("x")};
+  for (const char* name : {"e", "m", "l", "r", "t", "y"}) tensors.push_back(network->find_tensor(name));
+  std::vector<RowRange> counted(tensors.size()), valued(tensors.size());
+  visit_counts(*network, tensors, samples, {}, {}, "cpu",
+               [&](std::size_t t, std::span<const std::int32_t> counts) { counted[t].add(counts); });
+  visit_values(*network, tensors, samples, {}, {},
+               [&](std::size_t t, const Tensor& value) { valued[t].add(value); });
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    SCOPED_TRACE(network->tensor(tensors[t]).name);
+    EXPECT_EQ(counted[t].largest(), valued[t].largest());
+    EXPECT_EQ(counted[t].smallest(), valued[t].smallest());
+    EXPECT_EQ(counted[t].has_zero_rows(), valued[t].has_zero_rows());
+    for (int exponent = -151; exponent <= 131; ++exponent) {
+      EXPECT_EQ(counted[t].share_below(exponent), valued[t].share_below(exponent)) << exponent;
+      EXPECT_EQ(counted[t].lost_bits(exponent, 14), valued[t].lost_bits(exponent, 14)) << exponent;
+    }
+  }
+  EXPECT_TRUE(counted[4].has_zero_rows());
+}
+
 }  // namespace
 }  // namespace ulpscope::testing

@@ -123,7 +123,7 @@ std::unique_ptr<ConvolutionPlan> ConvolutionLibrary::plan(const ConvolutionSpec&
   return graph == nullptr ? nullptr : impl_->build(graph, *wanted);
 }
 
-std::string ConvolutionLibrary::version() const {
+std::string ConvolutionLibrary::version() {
   const std::size_t version = cudnn::functions().version();  // 91900
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }

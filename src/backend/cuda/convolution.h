@@ -74,8 +74,8 @@ class ConvolutionLibrary {
                                                       std::size_t workspace_limit);
   /// The plan of ConvolutionPlan::tactic(); null for other texts, and when this version has it no more.
   std::unique_ptr<ConvolutionPlan> plan(const ConvolutionSpec& spec, const std::string& tactic);
-  /// "9.19.0".
-  std::string version() const;
+  /// "9.19.0". Throws Error(kUnsupported) when cuDNN 9 is missing.
+  static std::string version();
 
  private:
   struct Impl;

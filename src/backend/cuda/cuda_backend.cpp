@@ -18,15 +18,16 @@ class CudaBackend final : public Backend {
   std::string_view name() const noexcept override { return "cuda"; }
   std::string_view body_backend() const noexcept override { return "cpu"; }
   bool has_own_memory() const noexcept override { return true; }
+  void start() const override { Runtime::start(); }
   DeviceDescription device() const override {
     DeviceDescription result{Device::get().name(), {{"NVRTC", nvrtc_version()}}};
     const auto lock = entered();
     int version = 0;
     driver().driver_version(&version);
     result.libraries["driver"] = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-    result.libraries["cuBLASLt"] = Runtime::get().matrices().version();
+    result.libraries["cuBLASLt"] = MatrixLibrary::version();
     try {
-      result.libraries["cuDNN"] = Runtime::get().convolutions().version();
+      result.libraries["cuDNN"] = ConvolutionLibrary::version();
     } catch (const Error&) {
       // Convolutions run without it.
     }

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "backend/cuda/weight_budget.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cuda {
@@ -34,6 +35,11 @@ class ReplayTarget final : public LoweringTarget {
                                                const std::function<Tensor()>& make) override {
     return runtime_.constant(weights, key, make);
   }
+  std::shared_ptr<const DeviceMemory> matrices(WeightCache& weights, const std::string& key,
+                                               std::span<const StoredMatrix> parts, DataType type,
+                                               const std::function<Tensor()>& make) override {
+    return runtime_.matrices(weights, key, parts, type, make);
+  }
   bool has_convolution(const ConvolutionSpec& spec) override {
     return replay_.has(text_of(spec)) || runtime_.has_convolution(spec);
   }
@@ -58,7 +64,9 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
   identity_ = runtime.identity();
   Replay replay(wanted, *spec_->network, schedule_.grouping, identity_);
   ReplayTarget target(runtime, replay);
-  made_ = lower(*spec_, schedule_, weights_, subgraphs, target);
+  WeightBudget budget(target, weights_.device_limit());
+  made_ = lower(*spec_, schedule_, weights_, subgraphs, budget);
+  budget.check();
   compile_kernels();
   place();
   choose_algorithms(replay);

@@ -61,7 +61,8 @@ void Lowering::lower(const LayerKernel& kernel) {
   const bool several = !kernel.open && !on_host && l.op->moves_values;  // Split.
   if (settled && !on_host && !kernel.operands.empty() && kernel.operands[0].tensor != kNone &&
       (lower_view(kernel) || lower_repeats(kernel) || lower_resample(kernel) || lower_concat(kernel) ||
-       lower_cast(kernel) || lower_where(kernel) || lower_pool(kernel) || lower_rows(kernel) || lower_gather(kernel)))
+       lower_cast(kernel) || lower_where(kernel) || lower_pool(kernel) || lower_rows(kernel) || lower_gather(kernel) ||
+       lower_magnitudes(kernel)))
     return;
   if ((settled || several) && !on_host && lower_traced(kernel)) return;
   lower_host(kernel);
@@ -192,39 +193,6 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
                                  {stored.type, to, stored.strides}, 0),
                    {pointer(data), pointer(indices)},
                    {pointer(stored)}});
-  }
-  return true;
-}
-
-bool Lowering::lower_concat(const LayerKernel& kernel) {
-  const Layer& l = layer(kernel.layer);
-  const Store& store = kernel.outputs[0];
-  const Shape& to = shape(store.tensor);
-  const auto axis = ops::concatenation_axis(l, static_cast<std::int64_t>(to.size()));
-  if (!axis || store.exact) return false;
-  std::vector<std::int64_t> order = ops::strides_of(to);
-  std::vector<View> parts;
-  bool found = false;
-  for (const Operand& operand : kernel.operands) {
-    if (operand.tensor == kNone) return false;
-    Operand as_stored{operand.tensor, Rounding::kNone, operand.first};
-    parts.push_back(device_view(as_stored));
-    const Shape& dims = shape(operand.tensor);
-    if (!found && !spec_.is_constant(operand.tensor) && is_one_to_one(dims, parts.back().strides)) {
-      order = ordered_strides(to, parts.back().strides);
-      found = true;
-    }
-  }
-  const View whole = define(store, order);
-  std::int64_t begin = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const TensorId id = kernel.operands[i].tensor;
-    const Shape& dims = shape(id);
-    View place = whole;
-    place.offset += begin * whole.strides[static_cast<std::size_t>(*axis)];
-    begin += dims[static_cast<std::size_t>(*axis)];
-    if (num_elements(dims) == 0) continue;
-    add_copy(parts[i], place, dims);
   }
   return true;
 }

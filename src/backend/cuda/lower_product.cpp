@@ -190,7 +190,9 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     Weights weights = float_weights(b, *matrices);
     if (columns != spec.n) weights = padded(weights, columns);
     spec.n = columns;
-    b_view = constant_memory(weights.key, type, weights.values);
+    const auto stored = columns == matrices->n ? stored_matrix(b, *matrices, type) : std::nullopt;
+    b_view = constant_memory(weights.key, type, weights.values,
+                             stored ? std::span(&*stored, 1) : std::span<const StoredMatrix>());
     spec.b = {1, spec.k, batch_b > 1 ? spec.k * spec.n : 0};
   } else {
     const Shape b_shape = matrices->transpose_b ? Shape{spec.n, spec.k}
@@ -239,6 +241,18 @@ void Lowering::add_with_program(ProductStep product, ProgramAssembly program, co
 /// The constant operand b, [batch, n, k] in float32, and what names it.
 Lowering::Weights Lowering::float_weights(const Operand& b, const MatrixShape& matrices) const {
   return {constant_key(b) + "|k innermost", k_innermost(constants_.source(b), matrices), {}};
+}
+
+std::optional<StoredMatrix> Lowering::stored_matrix(const Operand& b, const MatrixShape& matrices,
+                                                    DataType type) const {
+  const Tensor& value = spec_.value(b.tensor);
+  const auto [first, last] = constants_.roundings(b);
+  const bool as_type = last == Rounding::kNone || (last != Rounding::kTF32 && type_of(last) == type);
+  if (value.type() != DataType::kFloat32 || value.size() != matrices.k * matrices.n || first != Rounding::kNone ||
+      !as_type || (type != DataType::kFloat32 && type != DataType::kFloat16 && type != DataType::kBFloat16))
+    return std::nullopt;
+  if (matrices.transpose_b) return StoredMatrix{value, matrices.n, matrices.k, false};
+  return StoredMatrix{value, matrices.k, matrices.n, true};
 }
 
 Lowering::Weights Lowering::integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const {

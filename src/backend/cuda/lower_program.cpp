@@ -114,7 +114,8 @@ void Lowering::store_outputs(const ProgramKernel& kernel, ProgramAssembly& assem
     const Shape& dims = shape(store.tensor);
     const std::vector<std::int64_t> strides = dims == kernel.domain ? order : ops::strides_of(dims);
     const std::vector<std::int64_t> over = output_strides(kernel.domain, kernel.row_dims, dims, strides);
-    assembly.output(registers[source], define(store, strides), over, store.rounding);
+    const auto part = define_part(store, strides);
+    assembly.output(registers[source], part ? *part : define(store, strides), over, store.rounding);
     if (const auto exact = define_exact(store, strides))
       assembly.output(registers[source], *exact, over, Rounding::kNone);
   }

@@ -44,30 +44,50 @@ std::vector<Lowering::Columns> Lowering::columns_beside(const ProductKernel& ker
   if (kernel.integers || !matrix_of_columns(kernel)) return {};
   std::vector<Columns> result;
   const TensorId tensor = kernel.operands[0].tensor;
-  for (const KernelDescription* reader : uses_.at(tensor).readers)
-    if (const auto* product = std::get_if<ProductKernel>(reader);
-        product != nullptr && product->operands[0].tensor == tensor)
-      if (const auto matrices = matrix_of_columns(*product)) result.push_back({product, *matrices});
+  const Rounding rounding = kernel.operands[1].rounding;
+  for (const KernelDescription* reader : uses_.at(tensor).readers) {
+    const auto* product = std::get_if<ProductKernel>(reader);
+    if (product == nullptr || product->operands[0].tensor != tensor) continue;
+    const auto matrices = matrix_of_columns(*product);
+    if (!matrices) continue;
+    // A matrix that is multiplied in two precisions is there once.
+    const Operand& own = product->operands[1];
+    const auto same = std::ranges::find_if(result, [&](const Columns& each) {
+      const Operand& other = each.kernel->operands[1];
+      return other.tensor == own.tensor && other.first == own.first && each.matrices.k == matrices->k &&
+             each.matrices.n == matrices->n && each.matrices.transpose_b == matrices->transpose_b;
+    });
+    if (same == result.end())
+      result.push_back({product, *matrices});
+    else if (product == &kernel ||
+             (same->kernel != &kernel && same->kernel->operands[1].rounding != rounding && own.rounding == rounding))
+      *same = {product, *matrices};
+  }
   return result;
 }
 
 View Lowering::column_weights(const ProductKernel& kernel, const std::vector<Columns>& beside, DataType type) {
   std::string key = "columns";
   std::vector<ConstantSource> parts;
+  std::vector<StoredMatrix> stored;
   std::int64_t begin = 0, elements = 0;
   for (const Columns& columns : beside) {
     if (columns.kernel == &kernel) begin = elements;
     elements += columns.matrices.k * columns.matrices.n;
     const Operand& own = columns.kernel->operands[1];
-    Weights weights = float_weights({own.tensor, kernel.operands[1].rounding, own.first}, columns.matrices);
+    const Operand as_read{own.tensor, kernel.operands[1].rounding, own.first};
+    Weights weights = float_weights(as_read, columns.matrices);
     key += "|" + weights.key;
     parts.push_back(std::move(weights.values));
+    if (auto matrix = stored_matrix(as_read, columns.matrices, type)) stored.push_back(std::move(*matrix));
   }
-  View view = constant_memory(key, type, [parts] {
+  if (stored.size() != parts.size()) stored.clear();
+  const auto values = [parts] {
     std::vector<Tensor> made;
     for (const ConstantSource& part : parts) made.push_back(part());
     return joined(made);
-  });
+  };
+  View view = constant_memory(key, type, values, stored);
   view.offset = begin;
   return view;
 }

@@ -49,6 +49,7 @@ Steps Lowering::run() {
     made_.host.back().input = static_cast<int>(i);
   }
   find_uses();
+  find_parts();
   find_attentions();
   for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
     for (const KernelDescription& kernel : kernels)
@@ -172,12 +173,16 @@ Lowering::Location& Lowering::location(const Operand& operand) {
 // --- Constants
 // ----------------------------------------------------------------------------------------------------------------
 
-View Lowering::constant_memory(const std::string& key, DataType type, const ConstantSource& values) {
+View Lowering::constant_memory(const std::string& key, DataType type, const ConstantSource& values,
+                               std::span<const StoredMatrix> stored) {
   Buffer buffer;
-  buffer.constant = target_.constant(weights_, fmt::format("cuda|{}|{}", key, name_of(type)), [&] {
+  const std::string name = fmt::format("cuda|{}|{}", key, name_of(type));
+  const auto make = [&] {
     const Tensor value = values();
     return value.type() == type ? value : value.cast(type);
-  });
+  };
+  buffer.constant = stored.empty() ? target_.constant(weights_, name, make)
+                                   : target_.matrices(weights_, name, stored, type, make);
   made_.buffers.push_back(std::move(buffer));
   return {static_cast<int>(made_.buffers.size()) - 1, type, 0, {}};
 }

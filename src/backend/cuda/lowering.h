@@ -14,6 +14,7 @@
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/program_source.h"
 #include "backend/cuda/steps.h"
+#include "backend/cuda/stored_matrix.h"
 #include "backend/cuda/view.h"
 #include "backend/prepared_constants.h"
 #include "backend/product_form.h"
@@ -28,6 +29,13 @@ class LoweringTarget {
   /// These bytes on the device; kept in the cache under the key.
   virtual std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
                                                        const std::function<Tensor()>& make) = 0;
+  /// The same of matrices, one behind the other, as `type`; `make` gives the same elements.
+  virtual std::shared_ptr<const DeviceMemory> matrices(WeightCache& weights, const std::string& key,
+                                                       [[maybe_unused]] std::span<const StoredMatrix> parts,
+                                                       [[maybe_unused]] DataType type,
+                                                       const std::function<Tensor()>& make) {
+    return constant(weights, key, make);
+  }
   /// cuDNN computes this.
   virtual bool has_convolution(const ConvolutionSpec& spec) = 0;
   /// cuBLASLt computes this.
@@ -119,7 +127,9 @@ class Lowering {
   /// Names a constant operand with its roundings.
   std::string constant_key(const Operand& operand) const;
   /// Elements that are made when nobody has them; float32, become `type`.
-  View constant_memory(const std::string& key, DataType type, const ConstantSource& values);
+  /// `stored`: the parts of it, where they are matrices of a file.
+  View constant_memory(const std::string& key, DataType type, const ConstantSource& values,
+                       std::span<const StoredMatrix> stored = {});
   /// Names a tensor by its bytes.
   static std::string content_key(const Tensor& tensor);
   /// Gives a tensor its place, of the type that holds what the store leaves, and the strides.
@@ -169,6 +179,8 @@ class Lowering {
     Tensor scale;           ///< Of integers: Results::scale.
   };
   Weights float_weights(const Operand& b, const MatrixShape& matrices) const;
+  /// What the device can make the elements of float_weights() of, as `type`; nothing where they are rounded otherwise.
+  std::optional<StoredMatrix> stored_matrix(const Operand& b, const MatrixShape& matrices, DataType type) const;
   Weights integer_weights(const ProductKernel& kernel, const MatrixShape& matrices) const;
   static Weights padded(const Weights& weights, std::int64_t columns);
   /// What of an epilogue may ride on its product.
@@ -222,7 +234,8 @@ class Lowering {
     MatrixShape matrices;
   };
   std::optional<MatrixShape> matrix_of_columns(const ProductKernel& kernel) const;
-  /// Those of the same tensor, in the order of the schedule, in whatever types; none: `kernel` is none of them.
+  /// Those of the same tensor, in the order of the schedule, in whatever types; none: `kernel` is none of them. Of
+  /// several with the same matrix, one that may be computed with `kernel`.
   std::vector<Columns> columns_beside(const ProductKernel& kernel) const;
   /// The matrices of all in memory of this type, k innermost; the view begins at that of `kernel`. Nothing of it
   /// depends on the others' types: assignments find there what others left.
@@ -275,6 +288,16 @@ class Lowering {
   void lower_parts(const Attention& attention);
   bool lower_attention(const Attention& attention, const ProductKernel& values);
 
+  // lower_concat.cpp
+  /// What a generated kernel computes and nobody but a Concat reads, where it lies in the whole without gaps.
+  void find_parts();
+  TensorId generated_part(TensorId id, const std::set<TensorId>& handed_out) const;
+  /// As define(), in the whole; nothing where it has no place there.
+  std::optional<View> define_part(const Store& store, const std::vector<std::int64_t>& strides);
+  View whole_of(const Store& store);
+  bool lower_concat(const LayerKernel& kernel);
+  bool lower_magnitudes(const LayerKernel& kernel);
+
   // lower_recurrent.cpp
   bool lower_recurrent(const LayerKernel& kernel);
   /// W x as float32 [rows of X, columns]: those of all directions and gates, and some that nobody reads. No view where
@@ -289,7 +312,6 @@ class Lowering {
   /// Resize in modes linear and cubic.
   bool lower_resample(const LayerKernel& kernel);
   bool lower_traced(const LayerKernel& kernel);
-  bool lower_concat(const LayerKernel& kernel);
   bool lower_gather(const LayerKernel& kernel);
   bool lower_where(const LayerKernel& kernel);
   bool lower_cast(const LayerKernel& kernel);
@@ -321,6 +343,14 @@ class Lowering {
     std::vector<const KernelDescription*> readers;
   };
   std::map<TensorId, Uses> uses_;
+  /// Of the results of Concat: whole, and where a part begins in it.
+  struct Part {
+    const Store* whole = nullptr;
+    std::int64_t offset = 0;
+  };
+  std::map<TensorId, Part> parts_;
+  std::map<TensorId, View> wholes_;  ///< That some part was computed into.
+  std::set<TensorId> cleared_;       ///< Those that held zeros before any part.
   std::map<const ProductKernel*, Attention> attentions_;
   std::set<const KernelDescription*> deferred_;  ///< Kernels that wait for the attention they belong to.
 };

@@ -196,7 +196,7 @@ MatrixLibrary::MatrixLibrary() : impl_(std::make_unique<Impl>()) {
 
 MatrixLibrary::~MatrixLibrary() { cublas().destroy(impl_->handle); }
 
-std::string MatrixLibrary::version() const {
+std::string MatrixLibrary::version() {
   const std::size_t number = cublas().version();
   return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
 }

@@ -59,8 +59,8 @@ class MatrixLibrary {
                                                  std::size_t workspace_limit) const;
   /// The one of Product::tactic(); null for other texts, and when this version does not take it.
   std::unique_ptr<Product> product(const MatrixProductSpec& spec, const std::string& tactic) const;
-  /// "13.1.0".
-  std::string version() const;
+  /// "13.1.0". Throws Error(kUnsupported) when cuBLASLt is missing.
+  static std::string version();
 
  private:
   struct Impl;

@@ -1,4 +1,4 @@
-// CUDA source of kernels that move, select, pool and resample elements.
+// CUDA source of kernels that move, select, pool, resample and count elements.
 #pragma once
 
 #include <cstdint>
@@ -51,5 +51,9 @@ struct ResampledDimension {
 /// float32, those of the last axis first; nothing but elements that are loaded and the results is rounded.
 KernelSource resample_source(const StridedTensor& in, const StridedTensor& out,
                              const std::vector<ResampledDimension>& axes, Rounding load, Rounding store);
+
+/// kernel(in, counts): adds those of all rows (ops/reduction/row_magnitudes.h) to what is there, zeros at first. The
+/// mean square of a row is in float64.
+KernelSource magnitudes_source(const StridedTensor& in);
 
 }  // namespace ulpscope::cuda

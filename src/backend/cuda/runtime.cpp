@@ -3,6 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "backend/cuda/nvrtc.h"
+#include "formats/stored_elements.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -24,12 +30,40 @@ ConvolutionLibrary& Runtime::convolutions() {
   return *convolutions_;
 }
 
+namespace {
+
+void warn_of_slow_convolutions(const Error& error) {
+  log_once(LogLevel::kWarning, fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
+}
+
+}  // namespace
+
+void Runtime::start() {
+  // Large files, which need nothing of the driver to be opened.
+  std::thread libraries([] {
+    for (std::string (*const version)() : {&MatrixLibrary::version, &ConvolutionLibrary::version, &nvrtc_version}) try {
+        version();
+      } catch (const Error&) {
+        // Whoever needs it says so.
+      }
+  });
+  try {
+    Device::get();
+  } catch (...) {
+    libraries.join();
+    throw;
+  }
+  libraries.join();
+  const std::lock_guard lock(Device::get().mutex());
+  Device::get().enter();
+  get().matrices();
+}
+
 std::string Runtime::cudnn_version() {
   try {
-    return convolutions().version();
+    return ConvolutionLibrary::version();
   } catch (const Error& error) {
-    log_once(LogLevel::kWarning,
-             fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
+    warn_of_slow_convolutions(error);
     return "none";
   }
 }
@@ -39,24 +73,77 @@ TacticCache& Runtime::tactics() {
     int version = 0;
     driver().driver_version(&version);
     tactics_ = std::make_unique<TacticCache>(
-        fmt::format("{}-driver{}-cublas{}-cudnn{}", device_.name(), version, matrices().version(), cudnn_version()));
+        fmt::format("{}-driver{}-cublas{}-cudnn{}", device_.name(), version, MatrixLibrary::version(), cudnn_version()));
   }
   return *tactics_;
 }
 
 std::string Runtime::identity() {
-  return fmt::format("{}, cuBLASLt {}, cuDNN {}", device_.name(), matrices().version(), cudnn_version());
+  return fmt::format("{}, cuBLASLt {}, cuDNN {}", device_.name(), MatrixLibrary::version(), cudnn_version());
 }
+
+namespace {
+
+/// What no plan uses gives way to it.
+std::shared_ptr<const DeviceMemory> weight_memory(WeightCache& weights, std::size_t bytes) {
+  weights.make_device_room(bytes);
+  try {
+    return std::make_shared<const DeviceMemory>(bytes);
+  } catch (const Error&) {
+    weights.drop_unused_on_device();
+  }
+  return std::make_shared<const DeviceMemory>(bytes);
+}
+
+}  // namespace
 
 std::shared_ptr<const DeviceMemory> Runtime::constant(WeightCache& weights, const std::string& key,
                                                       const std::function<Tensor()>& make) {
   return std::static_pointer_cast<const DeviceMemory>(weights.get_object(key, [&] {
     const Tensor value = make();
-    auto memory = std::make_shared<DeviceMemory>(value.bytes());
-    device_.upload(memory->address(), value.raw(), value.bytes());
+    Tensor keep;
+    const void* const elements = stored_elements(value, keep);
+    const auto memory = weight_memory(weights, value.bytes());
+    device_.upload(memory->address(), elements, value.bytes());
     device_.wait();
-    return PreparedObject{memory, memory->bytes()};
+    return PreparedObject{memory, memory->bytes(), true};
   }));
+}
+
+std::shared_ptr<const DeviceMemory> Runtime::matrices(WeightCache& weights, const std::string& key,
+                                                      std::span<const StoredMatrix> parts, DataType type,
+                                                      const std::function<Tensor()>&) {
+  return std::static_pointer_cast<const DeviceMemory>(weights.get_object(key, [&] {
+    std::int64_t elements = 0;
+    for (const StoredMatrix& matrix : parts) elements += matrix.rows * matrix.columns;
+    const auto memory = weight_memory(weights, static_cast<std::size_t>(elements) * size_of(type));
+    Address to = memory->address();
+    for (const StoredMatrix& matrix : parts) {
+      put_matrix(matrix, type, to);
+      to += static_cast<Address>(matrix.rows * matrix.columns) * size_of(type);
+    }
+    device_.wait();
+    return PreparedObject{memory, memory->bytes(), true};
+  }));
+}
+
+/// As many rows at a time as the workspace holds.
+void Runtime::put_matrix(const StoredMatrix& matrix, DataType type, Address to) {
+  Tensor keep;
+  const auto* const elements = static_cast<const std::byte*>(stored_elements(matrix.elements, keep));
+  const std::size_t row = static_cast<std::size_t>(matrix.columns) * sizeof(float);
+  const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>((kWorkspace - kMatrixPartBytes) / row));
+  const auto workspace = device_.workspace(std::max(kWorkspace, kMatrixPartBytes + row));
+  for (std::int64_t first = 0; first < matrix.rows; first += most) {
+    const MatrixPart part{std::min(most, matrix.rows - first), matrix.columns, first, matrix.rows, matrix.turned};
+    const Address at = workspace->address();
+    device_.upload(at, &part, sizeof part);
+    device_.upload(at + kMatrixPartBytes, elements + static_cast<std::size_t>(first) * row,
+                   static_cast<std::size_t>(part.rows) * row);
+    const KernelSource source = matrix_source(type, part);
+    device_.launch(source, device_.function(source), std::array{at, to});
+  }
+  release_elements(matrix.elements);
 }
 
 std::string text_of(const ConvolutionSpec& s) {
@@ -84,6 +171,12 @@ bool Runtime::has_convolution(const ConvolutionSpec& spec) {
   const auto known = has_.find(key);
   if (known != has_.end()) return known->second;
   bool found = false;
+  try {
+    convolutions();
+  } catch (const Error& error) {
+    warn_of_slow_convolutions(error);
+    return has_[key] = false;
+  }
   try {
     auto plans = convolutions().plans(spec, kConvolutions, kWorkspace);
     found = !plans.empty();

@@ -19,6 +19,8 @@ namespace ulpscope::cuda {
 class Runtime final : public LoweringTarget {
  public:
   static Runtime& get();
+  /// Opens the device and the libraries, each beside the others; throws what the first plan would throw.
+  static void start();
 
   Device& device() { return device_; }
   MatrixLibrary& matrices();
@@ -28,6 +30,9 @@ class Runtime final : public LoweringTarget {
   std::string identity();
 
   std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
+                                               const std::function<Tensor()>& make) override;
+  std::shared_ptr<const DeviceMemory> matrices(WeightCache& weights, const std::string& key,
+                                               std::span<const StoredMatrix> parts, DataType type,
                                                const std::function<Tensor()>& make) override;
   bool has_convolution(const ConvolutionSpec& spec) override;
   bool has_product(const MatrixProductSpec& spec) override;
@@ -53,6 +58,7 @@ class Runtime final : public LoweringTarget {
  private:
   Runtime() = default;
   std::string cudnn_version();  ///< Or "none", with a warning.
+  void put_matrix(const StoredMatrix& matrix, DataType type, Address to);
   Device& device_ = Device::get();
   std::unique_ptr<MatrixLibrary> matrices_;
   std::unique_ptr<ConvolutionLibrary> convolutions_;

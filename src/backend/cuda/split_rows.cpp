@@ -1,6 +1,7 @@
 // Few long rows, as of a mean over an image or of a group normalization, would leave most of the GPU idle: their
 // reductions are taken over pieces of rows first, then over the pieces.
 #include <algorithm>
+#include <functional>
 
 #include "backend/cuda/lowering.h"
 
@@ -47,42 +48,65 @@ std::optional<Pieces> pieces_of(const ProgramSpec& spec) {
 
 }  // namespace
 
-/// One program of a spec, with values of rows that were computed before as loads.
+/// Appends parts of a program to another one, with values of rows that were computed before as loads.
 class RowSplitter {
  public:
-  RowSplitter(const ProgramAssembly& whole, const std::map<Register, View>& rows) : whole_(whole), rows_(rows) {}
+  /// Turns strides over the whole domain into those over the domain of `to`.
+  using Strides = std::function<std::vector<std::int64_t>(const std::vector<std::int64_t>&)>;
+  /// All arguments outlive it; `rows` stays as it is.
+  RowSplitter(const ProgramAssembly& whole, const std::map<Register, View>& rows, ProgramAssembly& to, Strides strides)
+      : whole_(whole),
+        rows_(rows),
+        to_(to),
+        strides_(std::move(strides)),
+        made_(whole.spec().program.values.size(), -1) {}
 
-  /// Appends what `wanted` needs; `strides` turns those of an input over the whole domain into those over the
-  /// assembly's.
-  template <typename Strides>
-  Register append(ProgramAssembly& to, Register wanted, const Strides& strides) {
-    std::vector<Register> made(whole_.spec().program.values.size(), -1);
-    return make(to, wanted, strides, made);
-  }
-
- private:
-  template <typename Strides>
-  Register make(ProgramAssembly& to, Register r, const Strides& strides, std::vector<Register>& made) {
-    if (r < 0 || made[r] >= 0) return r < 0 ? -1 : made[r];
+  /// What `r` needs, where it is not there yet.
+  Register append(Register r) {
+    if (r < 0 || made_[r] >= 0) return r < 0 ? -1 : made_[r];
     const Program::Value& value = whole_.spec().program.values[r];
     if (const auto row = rows_.find(r); row != rows_.end()) {
       std::vector<std::int64_t> own(whole_.spec().domain.size(), 0);
       std::copy(row->second.strides.begin(), row->second.strides.end(), own.begin());
-      return made[r] = to.input(row->second, strides(own), Rounding::kNone);
+      return made_[r] = to_.input(row->second, strides_(own), Rounding::kNone);
     }
-    if (value.kind == Program::Kind::kConstant) return made[r] = to.program().constant(value.constant);
+    if (value.kind == Program::Kind::kConstant) return made_[r] = to_.program().constant(value.constant);
     if (value.kind == Program::Kind::kLoad) {
       ProgramInput input = whole_.spec().inputs[value.load];
-      input.strides = strides(input.strides);
-      return made[r] = to.input(std::move(input), whole_.reads()[value.load]);
+      input.strides = strides_(input.strides);
+      return made_[r] = to_.input(std::move(input), whole_.reads()[value.load]);
     }
-    const Register a = make(to, value.a, strides, made), b = make(to, value.b, strides, made);
-    return made[r] = to.program().apply(value.instruction, a, b, value.p, value.q);
+    const Register a = append(value.a), b = append(value.b);
+    return made_[r] = to_.program().apply(value.instruction, a, b, value.p, value.q);
   }
 
+ private:
   const ProgramAssembly& whole_;
   const std::map<Register, View>& rows_;
+  ProgramAssembly& to_;
+  const Strides strides_;
+  std::vector<Register> made_;
 };
+
+namespace {
+
+/// The row instructions of a program: those that need no other, those that need the first ones, and so on.
+std::vector<std::vector<Register>> reductions_in_turn(const Program& program) {
+  std::vector<std::vector<Register>> turns;
+  std::vector<std::size_t> turn(program.values.size(), 0);
+  for (std::size_t r = 0; r < program.values.size(); ++r) {
+    const Program::Value& value = program.values[r];
+    if (value.kind != Program::Kind::kResult) continue;
+    for (const Register operand : {value.a, value.b})
+      if (operand >= 0) turn[r] = std::max(turn[r], turn[operand]);
+    if (!is_row_instruction(value.instruction)) continue;
+    if (turns.size() == turn[r]) turns.emplace_back();
+    turns[turn[r]++].push_back(static_cast<Register>(r));
+  }
+  return turns;
+}
+
+}  // namespace
 
 void Lowering::add_program(ProgramAssembly assembly) {
   const ProgramSpec& spec = assembly.spec();
@@ -95,33 +119,32 @@ void Lowering::add_program(ProgramAssembly assembly) {
   std::int64_t length = 1;
   for (std::size_t d = outer; d < spec.domain.size(); ++d) length *= spec.domain[d];
   std::map<Register, View> rows;
-  for (std::size_t r = 0; r < spec.program.values.size(); ++r) {
-    const Program::Value& value = spec.program.values[r];
-    if (value.kind != Program::Kind::kResult || !is_row_instruction(value.instruction)) continue;
-    const Instruction instruction = value.instruction;
-    const bool mean = instruction == Instruction::kReduceMean;
-    const bool extreme = instruction == Instruction::kReduceMax || instruction == Instruction::kReduceMin;
-    const View part = new_view(DataType::kFloat32, counted, ops::strides_of(counted));
-    ProgramAssembly partial(pieces->domain, pieces->row_dims);
-    const Register operand =
-        RowSplitter(assembly, rows).append(partial, value.a, [&](const std::vector<std::int64_t>& own) {
-          return pieces->strides(own);
-        });
-    std::vector<std::int64_t> over(pieces->domain.size(), 0);
-    std::copy(part.strides.begin(), part.strides.end(), over.begin());
-    partial.output(partial.program().apply(mean ? Instruction::kReduceSum : instruction, operand), part, over,
-                   Rounding::kNone);
+  for (const std::vector<Register>& turn : reductions_in_turn(spec.program)) {
+    ProgramAssembly partial(pieces->domain, pieces->row_dims), whole(counted, 1);
+    RowSplitter splitter(assembly, rows, partial,
+                         [&](const std::vector<std::int64_t>& own) { return pieces->strides(own); });
+    std::map<Register, View> made;
+    for (const Register r : turn) {
+      const Program::Value& value = spec.program.values[r];
+      const bool mean = value.instruction == Instruction::kReduceMean;
+      const Instruction instruction = mean ? Instruction::kReduceSum : value.instruction;
+      const View part = new_view(DataType::kFloat32, counted, ops::strides_of(counted));
+      std::vector<std::int64_t> over(pieces->domain.size(), 0);
+      std::copy(part.strides.begin(), part.strides.end(), over.begin());
+      partial.output(partial.program().apply(instruction, splitter.append(value.a)), part, over, Rounding::kNone);
+      const View row = new_view(DataType::kFloat32, leading, ops::strides_of(leading));
+      const bool extreme = instruction == Instruction::kReduceMax || instruction == Instruction::kReduceMin;
+      Register sum = whole.program().apply(extreme ? instruction : Instruction::kReduceSum, whole.input(part, part.strides, Rounding::kNone));
+      if (mean)
+        sum = whole.program().apply(Instruction::kDiv, sum, whole.program().constant(static_cast<float>(length)));
+      over.assign(counted.size(), 0);
+      std::copy(row.strides.begin(), row.strides.end(), over.begin());
+      whole.output(sum, row, over, Rounding::kNone);
+      made[r] = row;
+    }
     add(std::move(partial).finish());
-    const View row = new_view(DataType::kFloat32, leading, ops::strides_of(leading));
-    ProgramAssembly whole(counted, 1);
-    Register sum = whole.program().apply(extreme ? instruction : Instruction::kReduceSum,
-                                         whole.input(part, part.strides, Rounding::kNone));
-    if (mean) sum = whole.program().apply(Instruction::kDiv, sum, whole.program().constant(static_cast<float>(length)));
-    over.assign(counted.size(), 0);
-    std::copy(row.strides.begin(), row.strides.end(), over.begin());
-    whole.output(sum, row, over, Rounding::kNone);
     add(std::move(whole).finish());
-    rows[static_cast<Register>(r)] = row;
+    rows.merge(made);
   }
   // What is stored: of rows, and of all elements.
   for (const bool of_rows : {true, false}) {
@@ -129,13 +152,13 @@ void Lowering::add_program(ProgramAssembly assembly) {
     const auto strides = [&](const std::vector<std::int64_t>& own) {
       return of_rows ? std::vector<std::int64_t>(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(outer)) : own;
     };
+    RowSplitter splitter(assembly, rows, last, strides);
     for (std::size_t o = 0; o < spec.outputs.size(); ++o) {
       ProgramOutput output = spec.outputs[o];
       const bool row = std::all_of(output.strides.begin() + static_cast<std::ptrdiff_t>(outer), output.strides.end(),
                                    [](std::int64_t stride) { return stride == 0; });
       if (row != of_rows) continue;
-      output.source =
-          last.program().apply(Instruction::kCopy, RowSplitter(assembly, rows).append(last, output.source, strides));
+      output.source = last.program().apply(Instruction::kCopy, splitter.append(output.source));
       output.strides = strides(output.strides);
       last.output(std::move(output), assembly.writes()[o]);
     }
