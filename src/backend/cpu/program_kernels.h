@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cpu/depthwise_kernels.h"
 #include "backend/cpu/program.h"
 #include "backend/cpu/recurrent_kernels.h"
 
@@ -58,6 +59,7 @@ struct ProgramKernels {
   Reduce (*reduce)(Instruction);
   /// Adds to each of `width` sums its column of `rows` rows, from the first to the last.
   void (*add_rows)(float* sums, const float* in, std::int64_t stride, std::int64_t rows, std::int64_t width);
+  DepthwiseFunction depthwise;
   BlockKernels block;
   RecurrentKernels recurrent;
   const char* name;
