@@ -153,6 +153,107 @@ class Synthesizer(nn.Module):
         return torch.tanh(self.outward(y))
 
 
+class MaskEstimator(nn.Module):
+    """A speech enhancer: convolutions over a spectrum, a recurrent layer over time, and the way back with what was skipped."""
+
+    def __init__(self, kind: type, hidden: int) -> None:
+        super().__init__()
+        channels = (1, 16, 32, 64, 128)
+        pairs = list(zip(channels, channels[1:]))
+        self.inward = nn.ModuleList(
+            [nn.Sequential(nn.Conv2d(a, b, (2, 3), (1, 2), (1, 1)), nn.BatchNorm2d(b), nn.ELU()) for a, b in pairs]
+        )
+        self.cells = kind(128 * 11, hidden, 2, batch_first=True)
+        self.spread = nn.Linear(hidden, 128 * 11)
+        self.outward = nn.ModuleList(
+            [
+                nn.Sequential(nn.ConvTranspose2d(2 * b, a, (2, 3), (1, 2), (0, 1)), nn.BatchNorm2d(a), nn.ELU())
+                for a, b in reversed(pairs)
+            ]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        skipped = []
+        for layer in self.inward:
+            x = layer(x)[:, :, :-1]
+            skipped.append(x)
+        batch, channels, frames, bins = x.shape
+        cells = self.cells(x.permute(0, 2, 1, 3).reshape(batch, frames, channels * bins))[0]
+        y = self.spread(cells).reshape(batch, frames, channels, bins).permute(0, 2, 1, 3)
+        for layer, other in zip(self.outward, reversed(skipped)):
+            y = layer(torch.cat([y, other], 1))[:, :, :-1]
+        return torch.sigmoid(y)
+
+
+class Separator(nn.Module):
+    """Waves of two speakers, as Conv-TasNet takes them apart: dilated depthwise convolutions over 2000 frames."""
+
+    def __init__(self, width: int = 128, hidden: int = 256) -> None:
+        super().__init__()
+        self.encode, self.narrow = nn.Conv1d(1, 256, 16, 8, bias=False), nn.Conv1d(256, width, 1)
+        blocks = []
+        for i in range(8):
+            over_time = nn.Conv1d(hidden, hidden, 3, padding=2**i, dilation=2**i, groups=hidden)
+            layers = [nn.Conv1d(width, hidden, 1), nn.PReLU(), nn.GroupNorm(1, hidden), over_time, nn.PReLU()]
+            blocks.append(nn.Sequential(*layers, nn.GroupNorm(1, hidden)))
+        self.blocks = nn.ModuleList(blocks)
+        self.rest = nn.ModuleList([nn.Conv1d(hidden, width, 1) for _ in blocks])
+        self.kept = nn.ModuleList([nn.Conv1d(hidden, width, 1) for _ in blocks])
+        self.mask, self.decode = nn.Conv1d(width, 512, 1), nn.ConvTranspose1d(256, 1, 16, 8, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        frames = self.encode(x)
+        y = self.narrow(frames)
+        total = torch.zeros_like(y)
+        for block, rest, kept in zip(self.blocks, self.rest, self.kept):
+            hidden = block(y)
+            y, total = y + rest(hidden), total + kept(hidden)
+        masks = torch.sigmoid(self.mask(total)).chunk(2, 1)
+        return torch.cat([self.decode(frames * mask) for mask in masks], 1)
+
+
+class NextToken(nn.Module):
+    """One token of a small GPT; the keys and values of those before are inputs and outputs."""
+
+    def __init__(self, layers: int = 4, width: int = 256, heads: int = 8) -> None:
+        super().__init__()
+        self.heads, self.embedding = heads, nn.Embedding(5000, width)
+        parts = {"first": nn.LayerNorm(width), "qkv": nn.Linear(width, 3 * width), "back": nn.Linear(width, width),
+                 "second": nn.LayerNorm(width), "up": nn.Linear(width, 4 * width), "down": nn.Linear(4 * width, width)}  # fmt: skip
+        self.blocks = nn.ModuleList([nn.ModuleDict(copy.deepcopy(parts)) for _ in range(layers)])
+        self.outward = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 5000, bias=False))
+
+    def forward(self, tokens: Tensor, past: Tensor) -> Tuple[Tensor, Tensor]:
+        x, present = self.embedding(tokens), []
+        batch, count, width = x.shape
+        for i, block in enumerate(self.blocks):
+            parts = block["qkv"](block["first"](x)).chunk(3, -1)
+            q, k, v = (t.reshape(batch, count, self.heads, width // self.heads).transpose(1, 2) for t in parts)
+            k, v = torch.cat([past[i, 0], k], 2), torch.cat([past[i, 1], v], 2)
+            present.append(torch.stack([k, v]))
+            scores = torch.softmax(q @ k.transpose(-1, -2) / (width // self.heads) ** 0.5, -1)
+            x = x + block["back"]((scores @ v).transpose(1, 2).reshape(batch, count, width))
+            x = x + block["down"](nn.functional.gelu(block["up"](block["second"](x)), approximate="tanh"))
+        return self.outward(x), torch.stack(present)
+
+
+class Forecaster(nn.Module):
+    """Linear layers alone, as N-BEATS stacks them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = [m for i in range(3) for m in (nn.Linear(256 if i else 96, 256), nn.ReLU())]
+        parts = {"layers": nn.Sequential(*layers), "past": nn.Linear(256, 96), "future": nn.Linear(256, 24)}
+        self.blocks = nn.ModuleList([nn.ModuleDict(copy.deepcopy(parts)) for _ in range(6)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        future = torch.zeros(1)
+        for block in self.blocks:
+            hidden = block["layers"](x)
+            x, future = x - block["past"](hidden), future + block["future"](hidden)
+        return future
+
+
 class Kind(NamedTuple):
     make: Callable[[], nn.Module]
     inputs: Callable[[], Dict[str, Tensor]]
@@ -191,6 +292,11 @@ KINDS: Dict[str, Kind] = {
     "conv1d_long": Kind(lambda: TimeConvolutions(64, 3, 12, True), _random(x=(1, 64, 4000))),
     "conv1d_separable": Kind(lambda: TimeConvolutions(256, 33, 10, False, True), _random(x=(1, 256, 300))),
     "wave_encoder": Kind(WaveEncoder, _random(x=(1, 16000)), True),
+    "mask_gru": Kind(lambda: MaskEstimator(nn.GRU, 256), _random(x=(1, 1, 60, 161)), True),
+    "mask_lstm": Kind(lambda: MaskEstimator(nn.LSTM, 200), _random(x=(1, 1, 40, 161)), True),
+    "separator": Kind(Separator, _random(x=(1, 1, 16000)), True),
+    "next_token": Kind(NextToken, lambda: {"tokens": torch.randint(0, 5000, (1, 1)), "past": torch.randn(4, 2, 1, 8, 100, 32)}, True),
+    "forecaster": Kind(Forecaster, _random(x=(8, 96)), True),
     "synthesizer": Kind(Synthesizer, lambda: {"text": torch.randint(0, 100, (1, 60))}, True),
 }  # fmt: skip
 TIMM = "timm:"

@@ -4,6 +4,10 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <array>
+#include <cstring>
+#include <optional>
+
 #include "ulpscope/error.h"
 
 namespace nb = nanobind;
@@ -37,6 +41,59 @@ nb::dlpack::dtype storage_of(DataType type) {
   return {static_cast<std::uint8_t>(code), bits, 1};
 }
 
+/// Nothing for what is no array of numbers that C has, aligned and in order: to_tensor() has more ways.
+std::optional<DataType> type_of_format(const char* format, Py_ssize_t bytes) {
+  if (format == nullptr || format[0] == '\0' || format[1] != '\0') return std::nullopt;
+  const auto sized = [&](std::array<DataType, 4> types) -> std::optional<DataType> {
+    switch (bytes) {
+      case 1:
+        return types[0];
+      case 2:
+        return types[1];
+      case 4:
+        return types[2];
+      case 8:
+        return types[3];
+      default:
+        return std::nullopt;
+    }
+  };
+  using enum DataType;
+  if (std::strchr("bhilq", *format) != nullptr) return sized({kInt8, kInt16, kInt32, kInt64});
+  if (std::strchr("BHILQ", *format) != nullptr) return sized({kUInt8, kUInt16, kUInt32, kUInt64});
+  switch (*format) {
+    case 'e':
+      return kFloat16;
+    case 'f':
+      return kFloat32;
+    case 'd':
+      return kFloat64;
+    case '?':
+      return kBool;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// An ndarray whose bytes can be taken as they are; its attributes take microseconds.
+std::optional<Tensor> borrowed(nb::handle value) {
+  static PyObject* const ndarray = nb::object(numpy().attr("ndarray")).release().ptr();
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) != ndarray) return std::nullopt;
+  Py_buffer view;
+  if (PyObject_GetBuffer(value.ptr(), &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const auto type = type_of_format(view.format, view.itemsize);
+  const Shape shape(view.shape, view.shape + view.ndim);
+  void* const data = view.buf;
+  const bool aligned =
+      view.itemsize > 0 && reinterpret_cast<std::uintptr_t>(data) % static_cast<std::size_t>(view.itemsize) == 0;
+  PyBuffer_Release(&view);
+  if (!type || !aligned) return std::nullopt;
+  return Tensor::borrow(*type, shape, data, keep_alive(nb::borrow(value)));
+}
+
 }  // namespace
 
 nb::object dtype_of(DataType type) {
@@ -46,6 +103,7 @@ nb::object dtype_of(DataType type) {
 }
 
 Tensor to_tensor(nb::handle value, const std::string& what) {
+  if (auto tensor = borrowed(value)) return std::move(*tensor);
   nb::object array = numpy().attr("require")(value, nb::arg("requirements") = nb::make_tuple("C", "A"));
   const auto dtype = nb::cast<std::string>(array.attr("dtype").attr("name"));
   const auto type = data_type_from_name(dtype);

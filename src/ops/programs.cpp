@@ -75,6 +75,7 @@ std::optional<Register> append_instructions(Program& p, const Layer& layer, std:
     if (f == F::kPow) {
       const auto exponent = single_float(operands[1].value);
       if (exponent == 2.0f) return p.apply(F::kSquare, x);
+      if (exponent == 3.0f) return p.apply(F::kMul, p.apply(F::kSquare, x), x);
       if (exponent == 1.0f) return p.apply(F::kCopy, x);
     }
     Register result = x;

@@ -1,11 +1,16 @@
 #include "backend/cpu/program.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cfloat>
 #include <cmath>
 #include <random>
 
 #include "backend/cpu/program_kernels.h"
+#include "backend/seeds.h"
 #include "core/parallel.h"
 
 namespace ulpscope::cpu {
@@ -88,6 +93,7 @@ struct UnaryRow {
   double (*reference)(double);
   float lo, hi;
   double ulps;  ///< Seen: at most 60 % of this on all three instruction sets.
+  float p = 0;
 };
 
 class UnaryAccuracy : public testing::TestWithParam<UnaryRow> {};
@@ -96,7 +102,7 @@ TEST_P(UnaryAccuracy, IsWithinAFewUlps) {
   const UnaryRow row = GetParam();
   const Tensor a = random_tensor({20011}, row.lo, row.hi, 6);
   ProgramBuilder p({20011});
-  p.output(p.apply(row.instruction, p.input({1}, Rounding::kNone)), Rounding::kNone);
+  p.output(p.apply(row.instruction, p.input({1}, Rounding::kNone), -1, row.p, row.p), Rounding::kNone);
   const Tensor out = run(*p.finish(), {a}, {20011});
   for (std::int64_t i = 0; i < a.size(); ++i) {
     const double expected = row.reference(static_cast<double>(a.data<float>()[i]));
@@ -106,14 +112,22 @@ TEST_P(UnaryAccuracy, IsWithinAFewUlps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, UnaryAccuracy,
-                         testing::Values(UnaryRow{"exp", I::kExp, [](double x) { return std::exp(x); }, -86, 88, 3},
-                                         UnaryRow{"erf", I::kErf, [](double x) { return std::erf(x); }, -5, 5, 6},
-                                         UnaryRow{"tanh", I::kTanh, [](double x) { return std::tanh(x); }, -10, 10, 6},
-                                         UnaryRow{"sigmoid", I::kSigmoid,
-                                                  [](double x) { return 1 / (1 + std::exp(-x)); }, -30, 30, 6},
-                                         UnaryRow{"sqrt", I::kSqrt, [](double x) { return std::sqrt(x); }, 0, 1e6f, 1}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, UnaryAccuracy,
+    testing::Values(
+        UnaryRow{"exp", I::kExp, [](double x) { return std::exp(x); }, -86, 88, 3},
+        UnaryRow{"erf", I::kErf, [](double x) { return std::erf(x); }, -5, 5, 6},
+        UnaryRow{"tanh", I::kTanh, [](double x) { return std::tanh(x); }, -10, 10, 6},
+        UnaryRow{"sigmoid", I::kSigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -30, 30, 6},
+        UnaryRow{"elu", I::kElu, [](double x) { return std::expm1(x); }, -30, -1e-6f, 4, 1},
+        UnaryRow{"elu_small", I::kElu, [](double x) { return std::expm1(x); }, -0.5f, -1e-30f, 4, 1},
+        UnaryRow{"selu", I::kSelu, [](double x) { return x > 0 ? x : std::expm1(x); }, -20, 3, 4, 1},
+        UnaryRow{"celu", I::kCelu, [](double x) { return x > 0 ? x : std::expm1(x); }, -20, 100, 4, 1},
+        UnaryRow{"softplus", I::kSoftplus, [](double x) { return std::log1p(std::exp(x)); }, -80, 80, 6},
+        UnaryRow{"softplus_small", I::kSoftplus, [](double x) { return std::log1p(std::exp(x)); }, -3, 3, 6},
+        UnaryRow{"mish", I::kMish, [](double x) { return x * std::tanh(std::log1p(std::exp(x))); }, -80, 30, 8},
+        UnaryRow{"sqrt", I::kSqrt, [](double x) { return std::sqrt(x); }, 0, 1e6f, 1}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Program, KeepsInfinitiesAndNan) {
   const float inf = INFINITY, nan = NAN;
@@ -152,6 +166,74 @@ TEST(Program, GivesTheSameBitsForEveryNumberOfThreads) {
     EXPECT_TRUE(std::equal(one.values<float>().begin(), one.values<float>().end(), many.values<float>().begin()));
   }
   set_num_threads(0);
+}
+
+/// Numbers around the steps of q = round(x / scale), and others.
+std::vector<float> numbers_for(float scale, std::mt19937& random) {
+  std::vector<float> result{0.0f, -0.0f, INFINITY, -INFINITY, NAN, -NAN, FLT_MAX, -FLT_MAX, FLT_MIN, 1e-45f, -1e-45f};
+  for (int half = -262; half <= 516; ++half) {
+    float x = static_cast<float>(half) * 0.5f * scale;
+    for (int i = 0; i < 3; ++i) x = std::nextafter(x, -INFINITY);
+    for (int i = 0; i < 7; ++i, x = std::nextafter(x, INFINITY)) result.push_back(x);
+  }
+  std::uniform_real_distribution<float> value(-300, 300);
+  for (int i = 0; i < 1000; ++i) result.push_back(value(random) * scale);
+  std::ranges::shuffle(result, random);
+  return result;
+}
+
+TEST(Program, QuantizesAsADivisionDoes) {
+  const std::uint32_t seed = sweeps::seed();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> exponent(-20, 20), wide(-100, 120);
+  for (int round = 0; round < 60; ++round) {
+    const float scale =
+        round < 2 ? (round == 0 ? 1.0f : 0.1f) : std::exp2(round % 3 == 0 ? wide(random) : exponent(random));
+    const bool is_unsigned = round % 2 == 1;
+    const std::vector<float> numbers = numbers_for(scale, random);
+    const auto count = static_cast<std::int64_t>(numbers.size());
+    ProgramBuilder p({count});
+    const int x = p.input({1}, Rounding::kNone);
+    p.output(p.apply(I::kFakeQuantize, x, -1, scale, is_unsigned ? 1.0f : 0.0f), Rounding::kNone);
+    p.output_bytes(x, {scale, is_unsigned});
+    Tensor in(DataType::kFloat32, {count}), values(DataType::kFloat32, {count}),
+        bytes(is_unsigned ? DataType::kUInt8 : DataType::kInt8, {count});
+    std::ranges::copy(numbers, in.data<float>());
+    const Tensor* const ins[] = {&in};
+    Tensor* const outs[] = {&values, &bytes};
+    p.finish()->run(ins, outs);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float quotient = numbers[static_cast<std::size_t>(i)] / scale;
+      const float whole = std::isnan(quotient) ? 0.0f : std::nearbyint(quotient);
+      const float integer = std::clamp(whole, is_unsigned ? 0.0f : -128.0f, is_unsigned ? 255.0f : 127.0f);
+      const float expected = integer * scale + 0.0f;  // No negative zero.
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(values.data<float>()[i]), std::bit_cast<std::uint32_t>(expected))
+          << numbers[static_cast<std::size_t>(i)] << " / " << scale;
+      const int byte = is_unsigned ? bytes.data<std::uint8_t>()[i] : bytes.data<std::int8_t>()[i];
+      ASSERT_EQ(byte, static_cast<int>(integer)) << numbers[static_cast<std::size_t>(i)] << " / " << scale;
+    }
+  }
+}
+
+TEST(Program, WritesAnOutputInThePlaceOfAnInput) {
+  const Tensor a = random_tensor({5, 7, 40}, -3, 3, 9), b = random_tensor({40}, -1, 1, 10);
+  ProgramBuilder p({5, 7, 40});
+  const int x = p.input({280, 40, 1}, Rounding::kNone), y = p.input({0, 0, 1}, Rounding::kNone);
+  const int sum = p.apply(I::kAdd, x, y), product = p.apply(I::kMul, p.apply(I::kRelu, sum), x);
+  p.output(sum, Rounding::kNone);
+  p.output(product, Rounding::kNone);
+  for (int place = 0; place < 2; ++place) {
+    Tensor in = a.clone(), other(DataType::kFloat32, {5, 7, 40});
+    const Tensor* const ins[] = {&in, &b};
+    Tensor* const outs[] = {place == 0 ? &in : &other, place == 0 ? &other : &in};
+    p.finish()->run(ins, outs);
+    for (std::int64_t i = 0; i < a.size(); ++i) {
+      const float expected = a.data<float>()[i] + b.data<float>()[i % 40];
+      ASSERT_EQ(outs[0]->data<float>()[i], expected) << place;
+      ASSERT_EQ(outs[1]->data<float>()[i], std::max(expected, 0.0f) * a.data<float>()[i]) << place;
+    }
+  }
 }
 
 }  // namespace

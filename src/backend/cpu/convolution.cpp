@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backend/cpu/choices.h"
+#include "backend/cpu/depthwise.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/pool.h"
 #include "ops/common.h"
@@ -344,6 +345,17 @@ std::unique_ptr<Kernel> make_in_pieces(const ConvolutionSpec& spec, const Convol
   }
 }
 
+/// oneDNN's own loops for them know no dilation, among others; its product takes up to a hundred times as long.
+bool takes_own_depthwise(const ConvolutionSpec& spec, const ConvolutionDescs& d) {
+  const ScopedThreads single(1);
+  try {
+    const auto desc = forward_desc(spec, d);
+    return std::string_view(desc.impl_info_str()).find("dw") == std::string_view::npos;
+  } catch (const dnnl::error&) {
+    return true;
+  }
+}
+
 /// Sums of integers are exact: nothing depends on threads.
 std::unique_ptr<Kernel> make_byte_convolution(const ConvolutionSpec& spec, const ConvolutionDescs& d,
                                               const ObjectCache& cache) {
@@ -373,6 +385,8 @@ std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, con
   const ConvolutionDescs d = descs_of(spec);
   if (spec.type != DataType::kFloat32) return make_byte_convolution(spec, d, cache);
   if (!spec.transposed) {
+    if (takes_own_depthwise(spec, d))
+      if (auto depthwise = make_depthwise_kernel(spec, cache)) return depthwise;
     if (auto pieces = make_in_pieces(spec, d, cache)) return pieces;
     return convolution_kernel<Forward>(spec, d, cache, [&] { return forward_desc(spec, d); });
   }

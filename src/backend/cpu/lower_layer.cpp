@@ -245,8 +245,8 @@ bool Lowering::lower_quantization(const LayerKernel& kernel) {
   if (source == kNone) return false;
   const ValueLocation from = location(source);
   const int slot = define(l.outputs[0], from.layout);
-  add_step(make_quantize_kernel(*dequantized(spec_, l.outputs[0]), IntegerForm::kDequantized), {from.slot}, {slot},
-           kernel.layer);
+  add_quantization(*dequantized(spec_, l.outputs[0]), IntegerForm::kDequantized, shape(source), from.layout, from.slot,
+                   slot, kernel.layer);
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include "graph/deferred_fold.h"
 #include "ops/forms.h"
 #include "ops/window.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope::cpu {
 
@@ -154,7 +155,8 @@ void Lowering::add_addend(const ProductKernel& kernel, const ops::MatrixForm& fo
     value = program.apply(Instruction::kAdd, value, addend);
   }
   program.output(value, Rounding::kNone);
-  add_step(program.finish(), std::move(inputs), {results.slot}, kernel.layer);
+  if (!add_program(program, std::move(inputs), {results.slot}, kernel.layer))
+    throw InternalError("an addend could not be expressed");
   results.scaling = {};
 }
 

@@ -73,12 +73,11 @@ void Lowering::lower(const ProgramKernel& kernel) {
     compile(kernel, {layout, expand}, program, registers, inputs, 0);
     for (const ProgramKernel::Output& output : kernel.outputs)
       program.output(registers[output.source], step_rounding(output.store));
-    std::unique_ptr<Kernel> step = program.finish();
-    if (step == nullptr) continue;  // Rows of some load have no single stride: it is spread over the domain.
+    if (!program.can_finish()) continue;  // Rows of some load have no single stride: it is spread over the domain.
     for (const auto& [source, store] : kernel.outputs)
       // Values of one per row are dense: there is nothing to permute in them.
       outputs.push_back(define(store.tensor, shape(store.tensor) == kernel.domain ? layout : Layout::kDense));
-    add_step(std::move(step), std::move(inputs), std::move(outputs), kernel.layers.back());
+    add_program(program, std::move(inputs), std::move(outputs), kernel.layers.back());
     for (const auto& output : kernel.outputs) settle(output.store, kernel.layers.back());
     return;
   }
@@ -143,7 +142,7 @@ Register Lowering::compile_load(const ProgramKernel& kernel, const Load& load, c
     ProgramBuilder copy(in_memory_order(domain, form.layout));
     copy.output(copy.input(strides, rounding), Rounding::kNone);
     const int source = std::exchange(slot, new_float_slot(domain));
-    add_step(copy.finish(), {source}, {slot}, kernel.layers[0]);
+    add_program(copy, {source}, {slot}, kernel.layers[0]);
     strides = in_memory_order(layout_strides(domain, form.layout), form.layout);
     rounding = Rounding::kNone;
   }
@@ -198,11 +197,23 @@ void Lowering::lower_epilogue(const ProductKernel& kernel, const Results& result
       outputs.push_back(results.slot);
     }
   }
-  std::unique_ptr<Kernel> step = program.finish();
-  if (step == nullptr) throw InternalError("an epilogue without rows could not be expressed");
-  add_step(std::move(step), std::move(inputs), std::move(outputs),
-           epilogue.layers.empty() ? kernel.layer : epilogue.layers.back());
+  if (!add_program(program, std::move(inputs), std::move(outputs),
+                   epilogue.layers.empty() ? kernel.layer : epilogue.layers.back()))
+    throw InternalError("an epilogue without rows could not be expressed");
   for (const auto& output : epilogue.outputs) settle(output.store, kernel.layer);
+}
+
+void Lowering::add_quantization(const Quantization& quantization, IntegerForm form, const Shape& shape, Layout layout,
+                                int source, int target, LayerId layer_id) {
+  ProgramBuilder program(in_memory_order(shape, layout));
+  const Register x = program.input(in_memory_order(layout_strides(shape, layout), layout), Rounding::kNone);
+  if (form == IntegerForm::kBytes)
+    program.output_bytes(x, quantization);
+  else
+    program.output(
+        program.apply(Instruction::kFakeQuantize, x, -1, quantization.scale, quantization.is_unsigned ? 1.0f : 0.0f),
+        Rounding::kNone);
+  if (!add_program(program, {source}, {target}, layer_id)) throw InternalError("a quantization could not be expressed");
 }
 
 }  // namespace ulpscope::cpu

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backend/conversion.h"
+#include "backend/cpu/join.h"
 #include "backend/cpu/reorder.h"
 #include "backend/reference_kernel.h"
 #include "core/file.h"
@@ -43,6 +44,7 @@ Steps Lowering::run() {
   }
   std::ranges::stable_sort(made_.values, {}, &StoredValue::step);
   for (const Operand& output : schedule_.outputs) made_.outputs.push_back(read(output, Layout::kDense, kNone));
+  join_programs(made_, std::move(programs_));
   return std::move(made_);
 }
 
@@ -89,6 +91,14 @@ int Lowering::new_slot(DataType declared, const std::optional<Shape>& slot_shape
 void Lowering::add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> inputs, std::vector<int> outputs,
                         LayerId layer_id) {
   made_.steps.push_back({std::move(kernel), std::move(inputs), std::move(outputs), layer_id});
+}
+
+bool Lowering::add_program(const ProgramBuilder& program, std::vector<int> inputs, std::vector<int> outputs,
+                           LayerId layer_id) {
+  if (!program.can_finish()) return false;
+  programs_.emplace(static_cast<int>(made_.steps.size()), program.form());
+  add_step(nullptr, std::move(inputs), std::move(outputs), layer_id);
+  return true;
 }
 
 int Lowering::define(TensorId id, Layout layout) {
@@ -182,7 +192,10 @@ int Lowering::read_integers(const Operand& operand, Layout layout, IntegerForm f
     source = bytes ? new_slot(DataType::kFloat32, spec_.shape(id)) : slot;
     add_step(make_reorder_kernel(shape(id), layout, Rounding::kNone), {from.slot}, {source}, reader);
   }
-  add_step(make_quantize_kernel(operand.quantization, form), {source}, {slot}, reader);
+  if (made_.slots[slot].dynamic || made_.slots[source].dynamic || form == IntegerForm::kFloats)
+    add_step(make_quantize_kernel(operand.quantization, form), {source}, {slot}, reader);
+  else
+    add_quantization(operand.quantization, form, shape(id), layout, source, slot, reader);
   return integers_[key] = slot;
 }
 

@@ -43,6 +43,11 @@ class Lowering {
   int new_slot(DataType declared, const std::optional<Shape>& shape);
   int new_float_slot(const Shape& shape) { return new_slot(DataType::kFloat32, shape); }
   void add_step(std::shared_ptr<const Kernel> kernel, std::vector<int> inputs, std::vector<int> outputs, LayerId layer);
+  /// The step's kernel is made when all steps are known, see join.h. False where it cannot be, see ProgramBuilder.
+  bool add_program(const ProgramBuilder& program, std::vector<int> inputs, std::vector<int> outputs, LayerId layer);
+  /// A step that makes integers of what `source` has, in this layout, into `target`.
+  void add_quantization(const Quantization& quantization, IntegerForm form, const Shape& shape, Layout layout,
+                        int source, int target, LayerId layer);
   int define(TensorId id, Layout layout);
   /// Keeps the exact values beside the rounded ones where Store says so: to be called when the tensor has its location.
   void settle(const Store& store, LayerId layer);
@@ -153,6 +158,7 @@ class Lowering {
   const PreparedConstants constants_;
   const IdMap<LayerId, GraphFunction>& subgraphs_;
   Steps made_;
+  std::map<int, ProgramForm> programs_;  ///< Per step that is one.
   IdMap<TensorId, ValueLocation> locations_;
   std::map<TensorId, ValueLocation> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
   IdMap<TensorId, ActivationKey> keys_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/program_kernels.h"
 #include "backend/strides.h"
 #include "core/parallel.h"
 #include "ops/movement.h"
@@ -84,8 +85,7 @@ class ChannelMeanKernel final : public Kernel {
         float* sum = partial.data() + block * channels_ + channel;
         const std::int64_t first = block % blocks * kBlock, last = std::min(positions_, first + kBlock);
         const float* source = in + block / blocks * positions_ * channels_ + channel;
-        for (std::int64_t p = first; p < last; ++p)
-          for (std::int64_t c = 0; c < width; ++c) sum[c] += source[p * channels_ + c];
+        program_kernels().add_rows(sum, source + first * channels_, channels_, last - first, width);
       }
     });
     for (std::int64_t n = 0; n < batch_; ++n)

@@ -1,0 +1,141 @@
+#include "backend/cpu/depthwise.h"
+
+#include <algorithm>
+
+#include "backend/cpu/program_kernels.h"
+#include "core/parallel.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+/// One spatial dimension becomes a row of height 1.
+struct Extent {
+  std::int64_t height, width;
+};
+
+Extent extent_of(const std::vector<std::int64_t>& values, std::int64_t absent) {
+  return values.size() == 1 ? Extent{absent, values[0]} : Extent{values[0], values[1]};
+}
+
+Extent image_of(const Shape& shape) { return extent_of({shape.begin() + 2, shape.end()}, 1); }
+
+/// Places [begin, end) of a window that lie inside of an image.
+struct Inside {
+  std::int64_t begin, end;
+};
+
+Inside inside(std::int64_t first, std::int64_t dilation, std::int64_t window, std::int64_t extent) {
+  const std::int64_t begin = first < 0 ? (-first + dilation - 1) / dilation : 0;
+  const std::int64_t end = first >= extent ? 0 : (extent - first + dilation - 1) / dilation;
+  return {std::min(begin, window), std::clamp<std::int64_t>(end, 0, window)};
+}
+
+class DepthwiseKernel final : public Kernel {
+ public:
+  DepthwiseKernel(const ConvolutionSpec& spec, PreparedSource weights)
+      : images_(spec.output[0]),
+        channels_(spec.output[1]),
+        input_(image_of(spec.input)),
+        output_(image_of(spec.output)),
+        window_(image_of(spec.kernel)),
+        strides_(extent_of(spec.strides, 1)),
+        dilations_(extent_of(spec.dilations, 1)),
+        pads_(extent_of(spec.pads_begin, 0)),
+        bias_(spec.bias),
+        post_ops_(spec.post_ops),
+        weights_(std::move(weights)) {}
+
+  std::string name() const override { return "depthwise"; }
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    const std::shared_ptr<const void> weights = weights_();
+    const auto* packed = static_cast<const Tensor*>(weights.get())->data<float>();
+    const std::int64_t parts = (output_.width + kPart - 1) / kPart, tasks = images_ * output_.height * parts;
+    parallel_for(tasks, items_per_task(tasks, std::min(output_.width, kPart) * channels_),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t task = begin; task < end; ++task)
+                     run_part(inputs, *outputs[0], packed, task / parts, task % parts * kPart);
+                 });
+  }
+
+ private:
+  static constexpr std::int64_t kPart = 96;  ///< Outputs of a row at a time.
+
+  /// Of row `row` of all images, from output `first` on.
+  void run_part(std::span<const Tensor* const> inputs, Tensor& output, const float* weights, std::int64_t row,
+                std::int64_t first) const {
+    const std::int64_t y = row % output_.height * strides_.height - pads_.height;
+    const Inside rows = inside(y, dilations_.height, window_.height, input_.height);
+    const float* image = inputs[0]->data<float>() + row / output_.height * input_.height * input_.width * channels_;
+    const std::int64_t last = std::min(first + kPart, output_.width);
+    float* const out = output.data<float>() + row * output_.width * channels_;
+    for (std::int64_t o = first; o < last;) {
+      const Inside columns = columns_of(o);
+      std::int64_t next = o + 1;
+      while (next < last && columns_of(next).begin == columns.begin && columns_of(next).end == columns.end) ++next;
+      DepthwiseRun part{};
+      part.count = next - o;
+      part.channels = channels_;
+      part.rows = std::max<std::int64_t>(rows.end - rows.begin, 0);
+      part.columns = std::max<std::int64_t>(columns.end - columns.begin, 0);
+      part.row_step = dilations_.height * input_.width * channels_;
+      part.column_step = dilations_.width * channels_;
+      part.weight_row = window_.width * channels_;
+      part.output_step = strides_.width * channels_;
+      part.bias = bias_ ? bias_.data<float>() : nullptr;
+      part.out = out + o * channels_;
+      if (part.rows == 0 || part.columns == 0)
+        part.rows = part.columns = 0;
+      else {
+        const std::int64_t x = o * strides_.width - pads_.width + columns.begin * dilations_.width;
+        part.in = image + ((y + rows.begin * dilations_.height) * input_.width + x) * channels_;
+        part.weights = weights + (rows.begin * window_.width + columns.begin) * channels_;
+      }
+      program_kernels().depthwise(part);
+      o = next;
+    }
+    finish(inputs, out + first * channels_, (row * output_.width + first) * channels_, (last - first) * channels_);
+  }
+
+  Inside columns_of(std::int64_t output) const {
+    return inside(output * strides_.width - pads_.width, dilations_.width, window_.width, input_.width);
+  }
+
+  void finish(std::span<const Tensor* const> inputs, float* out, std::int64_t offset, std::int64_t count) const {
+    std::size_t input = 1;
+    for (const PostOp& op : post_ops_) {
+      if (op.kind == PostOp::Kind::kHardSwish)
+        program_kernels().unary(Instruction::kHardSwish)(out, out, count, 0, 0);
+      else
+        program_kernels().binary(Instruction::kAdd)(out, out, inputs[input++]->data<float>() + offset, count);
+    }
+  }
+
+  const std::int64_t images_, channels_;
+  const Extent input_, output_, window_, strides_, dilations_, pads_;
+  const Tensor bias_;
+  const std::vector<PostOp> post_ops_;
+  const PreparedSource weights_;
+};
+
+/// [places of the window, channels]
+PreparedObject pack(const Tensor& weights) {
+  const std::int64_t channels = weights.shape()[0], places = weights.size() / channels;
+  Tensor packed(DataType::kFloat32, {places, channels});
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t p = 0; p < places; ++p)
+      packed.data<float>()[p * channels + c] = weights.data<float>()[c * places + p];
+  const std::size_t bytes = packed.bytes();
+  return {std::make_shared<Tensor>(std::move(packed)), bytes};
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_depthwise_kernel(const ConvolutionSpec& spec, const ObjectCache& cache) {
+  const std::int64_t channels = spec.output[1];
+  if (spec.transposed || spec.type != DataType::kFloat32 || spec.groups != channels || spec.input[1] != channels)
+    return nullptr;
+  return std::make_unique<DepthwiseKernel>(
+      spec, cache(spec.key + "|depthwise", [values = spec.weights] { return pack(values()); }));
+}
+
+}  // namespace ulpscope::cpu

@@ -1,0 +1,196 @@
+#include "backend/cpu/join.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ulpscope/error.h"
+
+namespace ulpscope::cpu {
+namespace {
+
+/// The input has one value per element of the domain, in its order.
+bool is_dense(const ProgramForm& form, const ProgramForm::Input& input) {
+  std::int64_t step = 1;
+  for (std::size_t d = form.domain.size(); d-- > 0;) {
+    if (form.domain[d] != 1 && input.strides[d] != step) return false;
+    step *= form.domain[d];
+  }
+  return true;
+}
+
+class Joiner {
+ public:
+  Joiner(Steps& made, std::map<int, ProgramForm> programs) : made_(made), programs_(std::move(programs)) {
+    readers_.resize(made.slots.size());
+    for (std::size_t i = 0; i < made.steps.size(); ++i)
+      for (const int slot : made.steps[i].inputs)
+        if (slot >= 0) readers_[slot].insert(static_cast<int>(i));
+    pinned_.assign(made.slots.size(), 0);
+    for (const int slot : made.outputs) pinned_[slot] = 1;
+    for (const Slot& slot : made.slots)
+      if (slot.alias >= 0) pinned_[slot.alias] = 1;
+  }
+
+  void run() {
+    quantize_once();
+    std::vector<int> place(made_.steps.size());  // Of each step among those that are left.
+    std::vector<int> kept;
+    for (int i = 0; i < static_cast<int>(made_.steps.size()); ++i) {
+      if (!kept.empty() && join(kept.back(), i))
+        kept.back() = i;
+      else
+        kept.push_back(i);
+      place[static_cast<std::size_t>(i)] = static_cast<int>(kept.size()) - 1;
+    }
+    std::vector<Step> steps;
+    for (const int i : kept) {
+      Step& step = made_.steps[static_cast<std::size_t>(i)];
+      if (const auto found = programs_.find(i); found != programs_.end())
+        step.kernel = ProgramBuilder(std::move(found->second)).finish();
+      if (step.kernel == nullptr) throw InternalError("a program could not be made");
+      steps.push_back(std::move(step));
+    }
+    std::erase_if(made_.values, [&](const StoredValue& value) { return dropped_.contains(value.slot); });
+    for (StoredValue& value : made_.values) value.step = place[static_cast<std::size_t>(value.step)];
+    made_.steps = std::move(steps);
+  }
+
+ private:
+  /// Programs that quantize what they read read instead what an earlier step quantized in the same way.
+  void quantize_once() {
+    struct Quantized {
+      int source, slot, step;
+      float scale, is_unsigned;
+    };
+    std::vector<Quantized> known;
+    for (auto& [i, form] : programs_) {
+      Step& step = made_.steps[static_cast<std::size_t>(i)];
+      for (std::size_t k = 0; k < form.inputs.size(); ++k) {
+        const int slot = step.inputs[k];
+        const ProgramForm::Step* quantization = only_quantization(form, form.inputs[k]);
+        if (quantization == nullptr) continue;
+        const auto found = std::ranges::find_if(known, [&](const Quantized& q) {
+          return q.source == slot && q.scale == quantization->p && q.is_unsigned == quantization->q;
+        });
+        if (found == known.end() || is_written(slot, found->step, i)) continue;
+        step.inputs[k] = found->slot;
+        readers_[found->slot].insert(i);
+        if (std::ranges::find(step.inputs, slot) == step.inputs.end()) readers_[slot].erase(i);
+        for (ProgramForm::Step& s : form.steps)
+          if (s.a == form.inputs[k].target) s = {Instruction::kCopy, s.target, s.a, -1, 0, 0};
+      }
+      if (form.inputs.size() == 1 && form.steps.size() == 1 && form.outputs.size() == 1 && !form.outputs[0].bytes &&
+          form.outputs[0].rounding == Rounding::kNone && is_dense(form, form.inputs[0]) &&
+          form.steps[0].instruction == Instruction::kFakeQuantize && step.inputs[0] != step.outputs[0])
+        known.push_back({step.inputs[0], step.outputs[0], i, form.steps[0].p, form.steps[0].q});
+    }
+  }
+
+  /// All that is done with the input is to quantize it, in one way.
+  static const ProgramForm::Step* only_quantization(const ProgramForm& form, const ProgramForm::Input& input) {
+    if (form.row_dims > 0 || input.rounding != Rounding::kNone) return nullptr;
+    const ProgramForm::Step* found = nullptr;
+    for (const ProgramForm::Step& s : form.steps) {
+      if (s.a != input.target && s.b != input.target) continue;
+      if (s.instruction != Instruction::kFakeQuantize || (found != nullptr && (found->p != s.p || found->q != s.q)))
+        return nullptr;
+      found = &s;
+    }
+    return found;
+  }
+
+  /// By a step between the two.
+  bool is_written(int slot, int after, int before) const {
+    for (int i = after + 1; i < before; ++i)
+      if (std::ranges::find(made_.steps[static_cast<std::size_t>(i)].outputs, slot) !=
+          made_.steps[static_cast<std::size_t>(i)].outputs.end())
+        return true;
+    return false;
+  }
+
+  /// The second of two neighbors takes in the first, if it reads what that computes, element by element.
+  bool join(int i, int k) {
+    const auto first = programs_.find(i), second = programs_.find(k);
+    if (first == programs_.end() || second == programs_.end()) return false;
+    const ProgramForm &a = first->second, &b = second->second;
+    const Step &x = made_.steps[static_cast<std::size_t>(i)], &y = made_.steps[static_cast<std::size_t>(k)];
+    if (a.row_dims > 0 || b.row_dims > 0 || a.domain != b.domain) return false;
+    const auto has = [](const std::vector<int>& slots, int slot) {
+      return std::ranges::find(slots, slot) != slots.end();
+    };
+    bool reads = false;
+    for (std::size_t o = 0; o < x.outputs.size(); ++o) {
+      if (made_.slots[x.outputs[o]].dynamic) return false;
+      for (std::size_t n = 0; n < y.inputs.size(); ++n) {
+        if (y.inputs[n] != x.outputs[o]) continue;
+        if (a.outputs[o].bytes || a.outputs[o].rounding != Rounding::kNone || b.inputs[n].rounding != Rounding::kNone ||
+            !is_dense(b, b.inputs[n]))
+          return false;
+        reads = true;
+      }
+    }
+    if (!reads) return false;
+    for (const int slot : y.outputs)
+      if (has(x.inputs, slot) || has(x.outputs, slot)) return false;
+    combine(i, k);
+    return true;
+  }
+
+  void combine(int i, int k) {
+    const ProgramForm a = std::move(programs_.at(i)), b = std::move(programs_.at(k));
+    Step &x = made_.steps[static_cast<std::size_t>(i)], &y = made_.steps[static_cast<std::size_t>(k)];
+    ProgramForm form = a;
+    std::vector<int> inputs = x.inputs, outputs;
+    form.outputs.clear();
+    for (std::size_t o = 0; o < x.outputs.size(); ++o) {
+      const int slot = x.outputs[o];
+      if (pinned_[slot] != 0 || readers_[slot].upper_bound(k) != readers_[slot].end()) {
+        form.outputs.push_back(a.outputs[o]);
+        outputs.push_back(slot);
+      } else {
+        dropped_.insert(slot);
+      }
+    }
+    ProgramBuilder joined(std::move(form));
+    std::vector<Register> registers(b.registers.size(), -1);
+    for (std::size_t r = 0; r < b.registers.size(); ++r)
+      if (b.registers[r].kind == ProgramForm::Kind::kConstant) registers[r] = joined.constant(b.registers[r].value);
+    for (std::size_t n = 0; n < b.inputs.size(); ++n) {
+      const int slot = y.inputs[n];
+      const auto made = std::ranges::find(x.outputs, slot);
+      Register& target = registers[b.inputs[n].target];
+      if (made != x.outputs.end()) {
+        target = a.outputs[static_cast<std::size_t>(made - x.outputs.begin())].source;
+      } else {
+        target = joined.input(b.inputs[n].strides, b.inputs[n].rounding);
+        inputs.push_back(slot);
+      }
+    }
+    for (const ProgramForm::Step& s : b.steps)
+      registers[s.target] = joined.apply(s.instruction, registers[s.a], s.b < 0 ? -1 : registers[s.b], s.p, s.q);
+    for (std::size_t o = 0; o < b.outputs.size(); ++o) {
+      const auto& output = b.outputs[o];
+      if (output.bytes)
+        joined.output_bytes(registers[output.source], *output.bytes);
+      else
+        joined.output(registers[output.source], output.rounding);
+      outputs.push_back(y.outputs[o]);
+    }
+    programs_.erase(i);
+    programs_.at(k) = joined.form();
+    y.inputs = std::move(inputs);
+    y.outputs = std::move(outputs);
+  }
+
+  Steps& made_;
+  std::map<int, ProgramForm> programs_;
+  std::vector<std::set<int>> readers_;  ///< Per slot: the steps.
+  std::vector<char> pinned_;            ///< Per slot: somebody reads it who is no step.
+  std::set<int> dropped_;               ///< Slots that nobody writes any more.
+};
+
+}  // namespace
+
+void join_programs(Steps& steps, std::map<int, ProgramForm> programs) { Joiner(steps, std::move(programs)).run(); }
+
+}  // namespace ulpscope::cpu
