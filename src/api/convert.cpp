@@ -93,6 +93,7 @@ TypedModel write(const LoadedModel& model, const Choice& choice, const Specializ
   typed.io_types = options.io_types;
   typed.samples = std::move(samples);
   typed.verify = options.verify;
+  typed.lowers = options.lowers;
   typed.raised = std::move(raised);
   typed.interrupt = options.interrupt;
   return write_checked_model(model, spec, assignment, choice.repairs, std::move(typed), options.python_checks, path);
