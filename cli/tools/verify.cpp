@@ -159,7 +159,7 @@ class VerifyTool : public Tool {
       typed = folder.emplace(fs::temp_directory_path() / "ulpscope-").path() / "typed.onnx";
       ConvertOptions convert_options;
       convert_options.answer = answer;
-      convert_options.verify = convert_options.python_checks = convert_options.lowers = false;
+      convert_options.verify = convert_options.python_checks = false;
       convert_options.interrupt = check_interrupted;
       const std::vector<TensorsByName> first{by_name(samples.front())};
       const LogFloor quiet(LogLevel::kWarning);  // Nobody looks for a file that goes again.

@@ -20,7 +20,8 @@
 namespace ulpscope {
 
 struct ConvertOptions {
-  /// Of a search with this model: its kept layers and repairs.
+  /// Of a search with this model: its kept layers and repairs. One that keeps all layers gives the model as it is, with a
+  /// warning; without an answer, nothing to lower is Error(kUnsupported).
   std::optional<AnswerFile> answer;
   /// Layers that stay in float32: names of layers or ONNX nodes, operators ("Softmax"), or patterns of these.
   std::vector<std::string> keep;
@@ -39,9 +40,6 @@ struct ConvertOptions {
   /// Biases of int8 products take the mean error of their outputs on the samples, if that brings the outputs of the
   /// model nearer to those in float32. The new model computes other values than the old one in float32 then.
   bool bias_correction = false;
-  /// Throw Error(kUnsupported) where no layer is lowered, as by an answer that stays in float32. Otherwise the model is
-  /// written as it is, with its repairs.
-  bool lowers = true;
   /// Run the new model against the old one before it is written.
   bool verify = true;
   /// Let onnx.checker and ONNX Runtime look at it, too, where they are installed.

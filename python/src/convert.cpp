@@ -63,7 +63,6 @@ void bind_convert(nb::module_& module) {
       .def_rw("bias_correction", &ConvertOptions::bias_correction)
       .def_rw("criterion", &ConvertOptions::criterion)
       .def_rw("verify", &ConvertOptions::verify)
-      .def_rw("lowers", &ConvertOptions::lowers)
       .def_rw("python_checks", &ConvertOptions::python_checks)
       .def("set_io_types", &set_io_types)
       .def("set_golden",

@@ -130,7 +130,6 @@ class ConvertOptions:
     bias_correction: bool
     criterion: Criterion
     verify: bool
-    lowers: bool
     python_checks: bool
     def __init__(self) -> None: ...
     def set_io_types(self, types: Mapping[str, str]) -> None: ...

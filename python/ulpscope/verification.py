@@ -88,7 +88,7 @@ def verify(
             path = os.path.join(folder, "typed.onnx")
             choice = _core.ConvertOptions()
             choice.answer = answer._native
-            choice.verify = choice.lowers = False
+            choice.verify = False
             _core.convert(loaded, path, samples, choice)
             outputs = run_typed(path, samples)
         judged = Judgement.from_dict(_core.verify(loaded, answer._native, samples, criterion, exact, outputs))

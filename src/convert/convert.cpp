@@ -112,9 +112,7 @@ class Converter {
              fmt::format("{}: expected layers to lower, got none{}", network_.source,
                          narrow_in_file ? ": its float layers have narrow types in the file already; try the float32 "
                                           "model that it was made from"
-                                        : "; all its float layers are kept, or there are none. An answer that stays in "
-                                          "float32 is the model as it is; try --objective smallest for the fewest "
-                                          "layers in float32"));
+                                        : "; all its float layers are kept, or there are none"));
   }
 
   /// The layers that shall compute in a narrow type.

@@ -308,14 +308,17 @@ def test_from_torch():
     np.testing.assert_allclose(ulpscope.Engine(model).run({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_an_answer_that_stays_in_float32_is_verified_elsewhere_too(folder, samples):
+def test_an_answer_that_stays_in_float32_is_the_model_as_it_is(folder, samples, caplog):
     answer = ulpscope.search("m.onnx", samples, threshold=1e-30, metric="rel-l2", objective="smallest")
-    if answer.verdict != "found" or len(answer.layers) != 6:
-        pytest.skip("another set holds")
+    assert answer.verdict == "found" and len(answer.layers) == 6
     check = ulpscope.verify("m.onnx", answer, fresh(), runner="onnxruntime", threshold=1e-5, metric="rel-l2")
     assert check.passed and check.predicted == 0
+    typed, info = ulpscope.convert("m.onnx", answer, data=samples)
+    assert info.lowered == 0 and info.error_vs_fp32 == 0 and "keeps every layer in float32" in caplog.text
+    before, after = (ort.InferenceSession(each).run(None, samples[0])[0] for each in ("m.onnx", typed.SerializeToString()))
+    assert before.tobytes() == after.tobytes()
     with pytest.raises(ulpscope.Error, match="expected layers to lower, got none"):
-        ulpscope.convert("m.onnx", answer, data=samples)
+        ulpscope.convert("m.onnx", precision="fp16", keep=["*"], data=samples)
 
 
 def test_outputs_without_a_shape_get_one(folder, samples):
