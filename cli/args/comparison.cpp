@@ -155,6 +155,8 @@ CompareOptions ComparisonArgs::options() const {
   result.fail_fast = fail_fast;
   override_values(result.atol, parse_numbers("--atol", atol));
   override_values(result.rtol, parse_numbers("--rtol", rtol));
+  result.atol_text = number_texts(atol);
+  result.rtol_text = number_texts(rtol);
   override_values(result.error_stat, parse_strings("--check-error-stat", check_error_stat));
   check_error_stats(result.error_stat);
   override_values(result.error_quantile, parse_numbers("--error-quantile", error_quantile));

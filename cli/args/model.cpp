@@ -95,7 +95,8 @@ void OnnxLoadArgs::declare(OptionTable& table, Scope scope) {
   table.value({"--external-data-dir", "--load-external-data", "--ext"}, external_data_dir, "DIR",
               "Where external weights lie, if not beside the model");
   table.flag({"--ignore-external-data"}, ignore_external_data, "Load the structure of a model without its weights");
-  if (scope == Scope::kRead) {
+  const bool changes = scope == Scope::kChange || scope == Scope::kSave;
+  if (!changes) {
     table.words({"--fp-to-fp16"}, Arity::kNone, "", "Convert the model to float16 first")
         .refuse("write the model with ulpscope convert --fp-to-fp16");
   } else {
@@ -113,6 +114,9 @@ void OnnxLoadArgs::declare(OptionTable& table, Scope scope) {
   if (scope == Scope::kRead)
     table.words({"--shape-inference", "--do-shape-inference"}, Arity::kNone, "", "Infer shapes at load")
         .ignore("shapes are always inferred");
+  else if (scope == Scope::kShow)
+    table.flag({"--shape-inference", "--do-shape-inference"}, shape_inference,
+               "Show the ONNX file with the shapes of its tensors, as far as onnx infers them. Engines always have theirs");
   else
     table.flag({"--shape-inference", "--do-shape-inference"}, shape_inference,
                "Give the ONNX model that is written the shapes of its tensors, as far as onnx infers them. Networks "
@@ -120,7 +124,7 @@ void OnnxLoadArgs::declare(OptionTable& table, Scope scope) {
   table.words({"--no-onnxruntime-shape-inference"}, Arity::kNone, "", "Do not infer shapes with ONNX Runtime")
       .ignore("shapes are inferred by ulpscope");
 
-  if (scope == Scope::kRead) return;
+  if (!changes) return;
   table.section("ONNX Model Saving", "saving ONNX models.");
   if (scope == Scope::kSave) table.value({"--save-onnx"}, save_path, "FILE", save_help);
   table.optional_value({"--save-external-data", "--external-data-path"}, save_external_data, "FILE",

@@ -55,8 +55,9 @@ struct OnnxLoadArgs {
   std::optional<std::size_t> threshold() const;
   bool many_files = false;
 
-  /// Which options there are: how a model is read; also what is changed about it; also where that is written.
-  enum class Scope { kRead, kChange, kSave };
+  /// Which options there are: how a model is read; also how it is shown, or what is changed about it; also where that is
+  /// written.
+  enum class Scope { kRead, kShow, kChange, kSave };
   void declare(OptionTable& table, Scope scope = Scope::kSave);
   /// Whether the model that is written or run differs from the file.
   bool edits() const {

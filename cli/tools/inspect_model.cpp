@@ -5,7 +5,9 @@
 #include <iterator>
 
 #include "console.h"
+#include "compare/results.h"
 #include "core/parallel.h"
+#include "core/temporary_folder.h"
 #include "tools/inspect.h"
 #include "tools/inspect_engine.h"
 #include "tools/inspect_onnx.h"
@@ -33,7 +35,7 @@ class InspectModelTool : public Tool {
 
   void declare(OptionTable& table) override {
     options_.model.declare(table, true);
-    options_.onnx.declare(table, OnnxLoadArgs::Scope::kRead);
+    options_.onnx.declare(table, OnnxLoadArgs::Scope::kShow);
     table.section("Inspection", "what is shown.");
     table
         .list({"--show"}, show_, "ASPECT",
@@ -47,8 +49,9 @@ class InspectModelTool : public Tool {
     table.value({"--convert-to", "--display-as"}, convert_to_, "FORMAT", "Show the engine instead of the ONNX file")
         .choose({"trt"});
     table.ours().flag({"--json"}, json_, "Print a JSON object (docs/formats.md) instead; log lines go to stderr");
-    table.words({"--list-unbounded-dds"}, Arity::kNone, "", "List tensors whose size depends on data")
-        .refuse("the engine plans for any size; use polygraphy inspect model");
+    table.flag({"--list-unbounded-dds"}, list_unbounded_,
+               "List the tensors of the ONNX file whose values decide the size of others, without a bound (the limit of a "
+               "Range, the shape of an Expand, ...); with --shape-inference those whose size is known are left out");
     table.words({"--combine-tensor-info"}, Arity::kOne, "FILE", "Formats of TensorRT's tensors")
         .refuse("tensors are stored in row-major order; --show layers has their types");
     const std::string no_visual = "there is no graphical view; --json has the graph for other viewers";
@@ -91,12 +94,13 @@ class InspectModelTool : public Tool {
     nlohmann::ordered_json json;
     if (file) {
       log_info("Loading model: " + std::filesystem::absolute(model.path()).string());
-      const OnnxDescription description =
-          describe_onnx(model.path(), show.weights && !json_, options_.onnx.import_options());
+      const OnnxDescription description = describe(show.weights && !json_);
       if (json_)
         json = onnx_json(description, show);
       else
         log_info("==== ONNX Model ====\n" + onnx_text(description, show));
+      if (list_unbounded_)
+        log_info("Found tensors with unbounded DDS: " + python_list(unbounded_tensors(description.graph)));
     }
     if (engine) {
       const std::shared_ptr<Engine> built = build();
@@ -112,6 +116,23 @@ class InspectModelTool : public Tool {
   }
 
  private:
+  OnnxDescription describe(bool weights) const {
+    const std::filesystem::path path = std::filesystem::absolute(options_.model.path());
+    ImportOptions import = options_.onnx.import_options();
+    if (!options_.onnx.shape_inference) return describe_onnx(path, weights, import);
+    const TemporaryFolder folder(std::filesystem::temp_directory_path() / "ulpscope-");
+    const std::filesystem::path inferred = folder.path() / path.filename();
+    make_script_host(options_.onnx, options_.inference.python)
+        ->data_worker()
+        ->call("save_onnx", Value::Map{{"path", path.string()},
+                                       {"target", inferred.string()},
+                                       {"external_data_dir", import.external_data_dir.string()},
+                                       {"shape_inference", true},
+                                       {"ignore_external_data", import.ignore_external_data}});
+    if (import.external_data_dir.empty()) import.external_data_dir = path.parent_path();
+    return describe_onnx(inferred, weights, import);
+  }
+
   bool asks_for_engine() const {
     const TrtConfigArgs& config = options_.config;
     const TrtNetworkArgs& network = options_.network;
@@ -135,7 +156,7 @@ class InspectModelTool : public Tool {
   RunOptions options_;
   std::vector<std::string> show_;
   std::optional<std::string> convert_to_, mode_;
-  bool json_ = false;
+  bool json_ = false, list_unbounded_ = false;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "compare/array_text.h"
 #include "compare/results.h"
@@ -195,6 +196,46 @@ Json graph_json(const OnnxGraph& graph, const InspectShow& show) {
 }
 
 }  // namespace
+
+std::vector<std::string> unbounded_tensors(const OnnxGraph& graph) {
+  // Operators and the input that decides the size of their output.
+  static const std::unordered_map<std::string, std::size_t> kDeciding{
+      {"Range", 1}, {"Pad", 1}, {"Resize", 3}, {"Tile", 1}, {"Expand", 1}};
+  std::unordered_map<std::string, std::string> producers;  // Names of operators, by tensor.
+  for (const OnnxNode& node : graph.nodes)
+    for (const std::string& output : node.outputs) producers[output] = node.op;
+  std::unordered_map<std::string, const OnnxValue*> described;
+  for (const std::vector<OnnxValue>* values : {&graph.values, &graph.outputs})
+    for (const OnnxValue& value : *values) described[value.name] = &value;
+  std::unordered_set<std::string> known;  // Names of dimensions.
+  for (const OnnxValue& input : graph.inputs)
+    for (const OnnxDimension& dim : input.shape.value_or(std::vector<OnnxDimension>{}))
+      if (const auto* name = std::get_if<std::string>(&dim)) known.insert(*name);
+
+  const auto brings_a_size = [&](const std::string& tensor) {
+    const auto found = described.find(tensor);
+    // Outputs without a shape are shown as scalars.
+    if (found == described.end() || !found->second->shape || found->second->shape->empty()) return true;
+    bool brings = false;
+    for (const OnnxDimension& dim : *found->second->shape) {
+      const auto* name = std::get_if<std::string>(&dim);
+      brings = brings || (name ? known.insert(*name).second : std::get<std::int64_t>(dim) < 0);
+    }
+    return brings;
+  };
+  std::vector<std::string> result;
+  for (const OnnxNode& node : graph.nodes) {
+    bool brings = false;
+    for (const std::string& output : node.outputs) brings = brings_a_size(output) || brings;
+    const auto deciding = kDeciding.find(node.op);
+    if (!brings || deciding == kDeciding.end() || deciding->second >= node.inputs.size()) continue;
+    const std::string& tensor = node.inputs[deciding->second];
+    const auto producer = producers.find(tensor);
+    if (producer == producers.end() || producer->second == "Min" || producer->second == "Constant") continue;
+    if (std::ranges::find(result, tensor) == result.end()) result.push_back(tensor);
+  }
+  return result;
+}
 
 std::string onnx_text(const OnnxDescription& model, const InspectShow& show) {
   std::string opset = "Unknown";

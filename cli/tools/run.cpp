@@ -169,6 +169,7 @@ class RunTool : public Tool {
     }
     options_.inference.check();
     options_.comparison.check();
+    if (!options_.inference.postprocess_script) parse_top_k("--postprocess", options_.inference.postprocess);
     check_paths();
     options_.data.warn_of_unused();
     if (options_.data.iterations && *options_.data.iterations < 0)

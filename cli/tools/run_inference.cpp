@@ -105,6 +105,7 @@ std::vector<IterationResult> infer_all(const RunOptions& options, Runner& runner
   const std::vector<InputBinding> bindings = input_bindings(runner);
   inputs.prepare(bindings);
   warm_up(runner, options.inference.warm_up.value_or(0), inputs.all(), bindings);
+  if (inputs.all().empty()) log_once(LogLevel::kWarning, "Data loader did not yield any input data.");
   std::vector<IterationResult> results;
   double seconds = 0;
   Progress progress;

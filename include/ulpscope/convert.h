@@ -20,7 +20,8 @@
 namespace ulpscope {
 
 struct ConvertOptions {
-  /// Of a search with this model: its kept layers and repairs.
+  /// Of a search with this model: its kept layers and repairs. One that keeps all layers gives the model as it is, with a
+  /// warning; without an answer, nothing to lower is Error(kUnsupported).
   std::optional<AnswerFile> answer;
   /// Layers that stay in float32: names of layers or ONNX nodes, operators ("Softmax"), or patterns of these.
   std::vector<std::string> keep;

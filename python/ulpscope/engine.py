@@ -157,7 +157,7 @@ class Engine:
         if set(names) != set(inputs):
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
-                f"[run] inputs: expected {', '.join(map(repr, names))}, got {', '.join(map(repr, inputs))}",
+                f"[run] inputs: expected {', '.join(map(repr, names))}, got {', '.join(map(repr, inputs)) or 'none'}",
             )
         return [inputs[name] for name in names]
 

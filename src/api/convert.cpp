@@ -93,6 +93,7 @@ TypedModel write(const LoadedModel& model, const Choice& choice, const Specializ
   typed.io_types = options.io_types;
   typed.samples = std::move(samples);
   typed.verify = options.verify;
+  typed.lowers = !options.answer;
   typed.raised = std::move(raised);
   typed.interrupt = options.interrupt;
   return write_checked_model(model, spec, assignment, choice.repairs, std::move(typed), options.python_checks, path);
@@ -192,6 +193,10 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
           {network.layers[l].name, std::string(network.layers[l].op->name), assignment.precision[l]});
   result.kept_back = made.kept;
   result.lowered = made.lowered;
+  if (made.lowered == 0)
+    log_warning(
+        "[convert] The answer keeps every layer in float32: the model is written as it is. A larger model, larger inputs or "
+        "--objective smallest may have layers that are worth lowering");
   result.casts = static_cast<int>(made.file.casts);
   result.bytes = static_cast<std::uint64_t>(made.file.bytes);
   result.checked = made.checked;

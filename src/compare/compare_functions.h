@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "compare/comparison.h"
-#include "compare/statistics.h"
 
 namespace ulpscope {
 
@@ -26,8 +25,9 @@ std::string to_text(const MetricCheck& check);
 /// The pair of numbers that `stat` selects: absolute, relative. REQUIRES: the quantile was computed if it is selected.
 std::pair<double, double> selected_error(const ErrorMetrics& metrics, const std::string& stat);
 
-/// The range that the histograms of two compared outputs share.
-std::pair<double, double> shared_range(const Tensor& a, const Statistics& statistics_a, const Tensor& b,
-                                       const Statistics& statistics_b);
+/// Logs the statistics of two compared outputs; where they disagree (`passed` is false) their values and histograms,
+/// over a range that both share, too.
+void log_both_statistics(const IterationResult& first, const std::string& name, const Tensor& a,
+                         const IterationResult& second, const std::string& other_name, const Tensor& b, bool passed);
 
 }  // namespace ulpscope

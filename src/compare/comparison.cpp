@@ -7,6 +7,7 @@
 
 #include "compare/accuracy.h"
 #include "compare/compare_functions.h"
+#include "compare/statistics.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

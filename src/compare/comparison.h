@@ -69,6 +69,8 @@ struct CompareOptions {
   // simple
   PerName<double> atol = 1e-5;
   PerName<double> rtol = 1e-5;
+  /// How verdicts print them: Python's ints and floats as they were given. Without an entry: as floats.
+  PerName<std::string> atol_text, rtol_text;
   PerName<std::string> error_stat = std::string("elemwise");  ///< elemwise, max, mean, median, quantile
   PerName<double> error_quantile = 0.99;
   bool infinities_compare_equal = false;

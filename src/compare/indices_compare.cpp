@@ -3,7 +3,6 @@
 
 #include "compare/compare_functions.h"
 #include "compare/pairing.h"
-#include "compare/statistics_log.h"
 #include "compare/visit.h"
 #include "ulpscope/log.h"
 
@@ -76,12 +75,7 @@ CompareFunction indices_compare(const CompareOptions& options) {
         first, second, "", options.fail_fast,
         [&](const std::string& name, const Tensor& a, const std::string& other_name, const Tensor& b) {
           const bool passed = match_indices(a, b, options.index_tolerance.get(name, 0), options.fail_fast);
-          if (log_enabled(LogLevel::kInfo)) {
-            const Statistics statistics_a = compute_statistics(a), statistics_b = compute_statistics(b);
-            const auto range = shared_range(a, statistics_a, b, statistics_b);
-            log_statistics(a, statistics_a, !passed, first.runner_name + ": " + name, range);
-            log_statistics(b, statistics_b, !passed, second.runner_name + ": " + other_name, range);
-          }
+          log_both_statistics(first, name, a, second, other_name, b, passed);
           return OutputVerdict{name, other_name, passed};
         });
   };

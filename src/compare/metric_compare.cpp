@@ -5,7 +5,6 @@
 
 #include "compare/compare_functions.h"
 #include "compare/pairing.h"
-#include "compare/statistics_log.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -77,22 +76,32 @@ struct Sums {
   double max_a = -std::numeric_limits<double>::infinity();
 };
 
-Sums sums_of(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.cast(DataType::kFloat64), y = b.cast(DataType::kFloat64);
+Sums sums_of(const Tensor& x, const Tensor& y, double scale_x = 1, double scale_y = 1) {
   const double* p = x.data<double>();
   const double* q = y.data<double>();
   Sums sums;
   for (std::int64_t i = 0; i < x.size(); ++i) {
-    sums.aa += p[i] * p[i];
-    sums.bb += q[i] * q[i];
-    sums.ab += p[i] * q[i];
-    sums.noise += (p[i] - q[i]) * (p[i] - q[i]);
-    sums.max_a = std::max(sums.max_a, p[i]);
+    const double a = p[i] * scale_x, b = q[i] * scale_y;
+    sums.aa += a * a;
+    sums.bb += b * b;
+    sums.ab += a * b;
+    sums.noise += (a - b) * (a - b);
+    sums.max_a = std::max(sums.max_a, a);
   }
   return sums;
 }
 
-double cosine_similarity(const Sums& sums) {
+/// A power of two that brings the largest value near 1; 1 where none can.
+double scale_of(const Tensor& tensor) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < tensor.size(); ++i) largest = std::max(largest, std::abs(tensor.data<double>()[i]));
+  if (largest == 0 || !std::isfinite(largest)) return 1;
+  return std::ldexp(1.0, -std::clamp(std::ilogb(largest), -1000, 1000));
+}
+
+double cosine_similarity(const Tensor& x, const Tensor& y, Sums sums) {
+  const auto unsafe = [](double sum) { return sum < 1e-200 || !std::isfinite(sum); };
+  if (unsafe(sums.aa) || unsafe(sums.bb)) sums = sums_of(x, y, scale_of(x), scale_of(y));
   if (sums.aa == 0 && sums.bb == 0) return 1;
   if (sums.aa == 0 || sums.bb == 0) return 0;
   const double similarity = sums.ab / (std::sqrt(sums.aa) * std::sqrt(sums.bb));
@@ -112,13 +121,14 @@ std::string to_text(const MetricCheck& check) {
 }
 
 double metric_value(Metric metric, const Tensor& a, const Tensor& b) {
-  const Sums sums = sums_of(a, b);
+  const Tensor x = a.cast(DataType::kFloat64), y = b.cast(DataType::kFloat64);
+  const Sums sums = sums_of(x, y);
   const auto count = static_cast<double>(a.size());
   switch (metric) {
     case Metric::kL2:
       return std::sqrt(sums.noise);
     case Metric::kCosineSimilarity:
-      return cosine_similarity(sums);
+      return cosine_similarity(x, y, sums);
     case Metric::kPsnr: {
       if (sums.noise == 0) return std::numeric_limits<double>::infinity();
       const double peak = sums.max_a > 0 ? sums.max_a : 1.0;
@@ -146,7 +156,10 @@ CompareFunction metric_compare(const std::vector<Metric>& metrics, const Compare
         [&](const std::string& name, const Tensor& a, const std::string& other_name, const Tensor& b) {
           OutputVerdict verdict{name, other_name};
           const auto aligned = align_shapes(name, a, b, options.check_shapes);
-          if (!aligned) return verdict;
+          if (!aligned) {
+            log_both_statistics(first, name, a, second, other_name, b, false);
+            return verdict;
+          }
           verdict.passed = true;
           for (Metric metric : metrics) {
             const MetricCheck& check = verdict.checks.emplace_back(
@@ -154,12 +167,7 @@ CompareFunction metric_compare(const std::vector<Metric>& metrics, const Compare
             log(check.passed() ? LogLevel::kInfo : LogLevel::kError, to_text(check));
             verdict.passed = verdict.passed && check.passed();
           }
-          if (log_enabled(LogLevel::kInfo)) {
-            const Statistics statistics_a = compute_statistics(a), statistics_b = compute_statistics(*aligned);
-            const auto range = shared_range(a, statistics_a, *aligned, statistics_b);
-            log_statistics(a, statistics_a, !verdict.passed, first.runner_name + ": " + name, range);
-            log_statistics(*aligned, statistics_b, !verdict.passed, second.runner_name + ": " + other_name, range);
-          }
+          log_both_statistics(first, name, a, second, other_name, *aligned, verdict.passed);
           return verdict;
         });
   };

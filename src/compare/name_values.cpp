@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "compare/results.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -117,6 +118,19 @@ OptionValue parse_value(std::string_view text) {
 PerName<double> parse_numbers(std::string_view option, const std::vector<std::string>& arguments) {
   return parse_scalars<double>(option, arguments, to_number, "a number, or NAME:NUMBER",
                                std::string(option) + " 1e-3, or " + std::string(option) + " output:1e-3");
+}
+
+PerName<std::string> number_texts(const std::vector<std::string>& arguments) {
+  PerName<std::string> result;
+  for (const std::string& argument : arguments) {
+    NameAndText split = split_name(argument);
+    const OptionScalar scalar = parse_scalar(split.text);
+    if (const auto* integer = std::get_if<std::int64_t>(&scalar))
+      result.set(std::move(split.name), std::to_string(*integer));
+    else if (const auto* number = std::get_if<double>(&scalar))
+      result.set(std::move(split.name), python_float(*number));
+  }
+  return result;
 }
 
 PerName<std::int64_t> parse_integers(std::string_view option, const std::vector<std::string>& arguments) {

@@ -47,6 +47,8 @@ OptionValue parse_value(std::string_view text);
 
 /// "name:value" or "value".
 PerName<double> parse_numbers(std::string_view option, const std::vector<std::string>& arguments);
+/// The same words as Python prints their numbers ("1", "0.5"); words without a number are left out.
+PerName<std::string> number_texts(const std::vector<std::string>& arguments);
 PerName<std::int64_t> parse_integers(std::string_view option, const std::vector<std::string>& arguments);
 PerName<std::string> parse_strings(std::string_view option, const std::vector<std::string>& arguments);
 /// "[name:][lo,hi]".

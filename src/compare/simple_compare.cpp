@@ -13,6 +13,16 @@
 namespace ulpscope {
 namespace {
 
+/// The range that the histograms of two compared outputs share.
+std::pair<double, double> shared_range(const Tensor& a, const Statistics& statistics_a, const Tensor& b,
+                                       const Statistics& statistics_b) {
+  if (a.size() == 0 || b.size() == 0) return {0, 0};
+  // NaN in either must not be lost: there is no histogram then.
+  const auto smaller = [](double x, double y) { return std::isnan(x) || x < y ? x : y; };
+  const auto larger = [](double x, double y) { return std::isnan(x) || x > y ? x : y; };
+  return {smaller(statistics_a.min, statistics_b.min), larger(statistics_a.max, statistics_b.max)};
+}
+
 std::string format_g4(double value) {
   char buffer[64];
   std::snprintf(buffer, sizeof(buffer), "%.4g", value);
@@ -51,7 +61,10 @@ class SimpleCompare {
     log_info("Tolerance: [abs=" + format_g5(atol) + ", rel=" + format_g5(rtol) + "] | Checking " + stat + " error");
     OutputVerdict verdict{name, other_name};
     const auto aligned = align_shapes(name, a, b, options_.check_shapes);
-    if (!aligned) return verdict;
+    if (!aligned) {
+      log_both_statistics(first, name, a, second, other_name, b, false);
+      return verdict;
+    }
 
     const Difference diff = difference(a, *aligned, options_.infinities_compare_equal);
     if (diff.zeros_in_reference) {
@@ -75,10 +88,7 @@ class SimpleCompare {
     }
 
     if (log_enabled(LogLevel::kInfo)) {
-      const Statistics statistics_a = compute_statistics(a), statistics_b = compute_statistics(*aligned);
-      const auto range = shared_range(a, statistics_a, *aligned, statistics_b);
-      log_statistics(a, statistics_a, !verdict.passed, first.runner_name + ": " + name, range);
-      log_statistics(*aligned, statistics_b, !verdict.passed, second.runner_name + ": " + other_name, range);
+      log_both_statistics(first, name, a, second, other_name, *aligned, verdict.passed);
       log_info("Error Metrics: " + name);
       const LogIndent indent;
       std::string line = "Minimum Required Tolerance: " + stat + " error | [abs=" + format_g5(checked_abs) +
@@ -90,7 +100,8 @@ class SimpleCompare {
       log_statistics(diff.relative, relative, !verdict.passed, "Relative Difference");
     }
     if (options_.draw) options_.draw({first, second, name, other_name, diff.absolute, diff.relative, *aligned});
-    const std::string tolerances = "(rel=" + python_float(rtol) + ", abs=" + python_float(atol) + ")";
+    const std::string tolerances = "(rel=" + options_.rtol_text.get(name, python_float(rtol)) +
+                                   ", abs=" + options_.atol_text.get(name, python_float(atol)) + ")";
     if (verdict.passed) {
       log_info("PASSED | Output: '" + name + "' | Difference is within tolerance " + tolerances);
     } else {
@@ -113,13 +124,13 @@ std::pair<double, double> selected_error(const ErrorMetrics& metrics, const std:
   return {metrics.max_abs, metrics.max_rel};
 }
 
-std::pair<double, double> shared_range(const Tensor& a, const Statistics& statistics_a, const Tensor& b,
-                                       const Statistics& statistics_b) {
-  if (a.size() == 0 || b.size() == 0) return {0, 0};
-  // NaN in either must not be lost: there is no histogram then.
-  const auto smaller = [](double x, double y) { return std::isnan(x) || x < y ? x : y; };
-  const auto larger = [](double x, double y) { return std::isnan(x) || x > y ? x : y; };
-  return {smaller(statistics_a.min, statistics_b.min), larger(statistics_a.max, statistics_b.max)};
+void log_both_statistics(const IterationResult& first, const std::string& name, const Tensor& a,
+                         const IterationResult& second, const std::string& other_name, const Tensor& b, bool passed) {
+  if (!log_enabled(LogLevel::kInfo)) return;
+  const Statistics statistics_a = compute_statistics(a), statistics_b = compute_statistics(b);
+  const auto range = shared_range(a, statistics_a, b, statistics_b);
+  log_statistics(a, statistics_a, !passed, first.runner_name + ": " + name, range);
+  log_statistics(b, statistics_b, !passed, second.runner_name + ": " + other_name, range);
 }
 
 CompareFunction simple_compare(const CompareOptions& options) {

@@ -112,9 +112,7 @@ class Converter {
              fmt::format("{}: expected layers to lower, got none{}", network_.source,
                          narrow_in_file ? ": its float layers have narrow types in the file already; try the float32 "
                                           "model that it was made from"
-                                        : "; all its float layers are kept, or there are none. An answer that stays in "
-                                          "float32 is the model as it is; try --objective smallest for the fewest "
-                                          "layers in float32"));
+                                        : "; all its float layers are kept, or there are none"));
   }
 
   /// The layers that shall compute in a narrow type.
@@ -137,6 +135,7 @@ class Converter {
           fmt::format("[convert] {} call(s) of model-local functions are written as their bodies, so that their "
                       "layers can have types of their own",
                       exporter_.inlined()));
+    changes_.ranks = ranks();
     result_.opset_before = result_.opset_after = exporter_.opset();
     std::set<int> wanted;
     for_each_lowered([&](LayerId l, const Layer& layer, DataType type) {
@@ -150,7 +149,7 @@ class Converter {
     if (has_int8()) wanted.insert(kInt8Opset);
     for (int opset : wanted) {
       if (opset <= result_.opset_before) continue;
-      const std::string blocker = exporter_.blocks_opset(opset, ranks());
+      const std::string blocker = exporter_.blocks_opset(opset, changes_.ranks);
       if (!blocker.empty()) {
         log_warning(
             fmt::format("[convert] opset {} would have more operators in the wanted types, but means something "
@@ -162,7 +161,6 @@ class Converter {
     }
     if (result_.opset_after != result_.opset_before) {
       changes_.opset = result_.opset_after;
-      changes_.ranks = ranks();
       log_info(fmt::format("[convert] The opset is raised from {} to {}, which has the operators in the wanted types",
                            result_.opset_before, result_.opset_after));
     }

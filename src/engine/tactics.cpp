@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -36,17 +37,40 @@ GroupTensors tensors_of(const Specialization& spec, const Grouping& grouping, co
   return result;
 }
 
-/// The types of the tensors of one side of an entry; Polygraphy up to 0.44 wrote each as [format, dtype, strides].
-std::vector<std::string> types_in(const OrderedJson& entry, const char* side) {
-  constexpr std::string_view kPrefix = "DataType.";
-  std::vector<std::string> result;
-  if (!entry.contains(side) || !entry[side].is_array()) return result;
+std::string inside_brackets(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of("([ "), end = text.find_last_not_of(")], ");
+  return begin == std::string::npos || end == std::string::npos || end < begin ? "" : text.substr(begin, end + 1 - begin);
+}
+
+/// From a list, or from Polygraphy's older text "(4, 1)".
+std::optional<Shape> strides_in(const OrderedJson& value) {
+  if (value.is_array()) return value.get<Shape>();
+  if (!value.is_string()) return std::nullopt;
+  const auto text = OrderedJson::parse(fmt::format("[{}]", inside_brackets(value.get<std::string>())), nullptr, false);
+  return text.is_discarded() ? std::nullopt : std::optional(text.get<Shape>());
+}
+
+/// The tensors of one side of an entry; Polygraphy up to 0.44 wrote each as [format, dtype, strides]. None where the
+/// file does not say, or says it in a form that nobody has written yet.
+std::vector<TacticReplay::TensorForm> forms_in(const OrderedJson& entry, const char* side) {
+  constexpr std::string_view kPrefix = "DataType.", kRowMajor = "TensorFormat.LINEAR";
+  if (!entry.contains(side) || !entry[side].is_array()) return {};
+  std::vector<TacticReplay::TensorForm> result;
   for (const OrderedJson& info : entry[side]) {
-    std::string type;
-    if (info.is_object() && info.contains("dtype")) type = info["dtype"].get<std::string>();
-    if (info.is_array() && info.size() == 3) type = info[1].get<std::string>();
-    if (!type.starts_with(kPrefix)) return {};
-    result.push_back(type.substr(kPrefix.size()));
+    TacticReplay::TensorForm form;
+    if (info.is_object() && info.contains("dtype")) {
+      const auto is = [&](const char* key, const OrderedJson& usual) {
+        return !info.contains(key) || info[key].is_null() || info[key] == usual;
+      };
+      form.type = info["dtype"].get<std::string>();
+      form.row_major = is("vectorized_dim", -1) && is("components_per_element", 1) && is("tensor_format", kRowMajor);
+      if (info.contains("strides")) form.strides = strides_in(info["strides"]);
+    } else if (info.is_array() && info.size() == 3) {
+      form = {info[1].get<std::string>(), strides_in(info[2]), info[0] == kRowMajor || info[0] == 0};
+    }
+    if (!form.type.starts_with(kPrefix)) return {};
+    form.type.erase(0, kPrefix.size());
+    result.push_back(std::move(form));
   }
   return result;
 }
@@ -75,18 +99,30 @@ std::vector<TacticReplay::Step> steps_in(const OrderedJson& entry, const std::st
   return steps;
 }
 
+/// None where the shape is not known before a run.
+std::optional<Shape> strides_of(const Specialization& spec, TensorId id) {
+  const auto& shape = spec.shape(id);
+  if (!shape) return std::nullopt;
+  Shape strides(shape->size());
+  std::int64_t step = 1;
+  for (std::size_t d = shape->size(); d-- > 0;) {
+    strides[d] = step;
+    step *= (*shape)[d];
+  }
+  return strides;
+}
+
+bool has_fixed_inputs(const Network& network) {
+  return std::ranges::all_of(network.inputs, [&](TensorId id) {
+    const auto& shape = network.tensor(id).shape;
+    return shape && std::ranges::all_of(*shape, [](std::int64_t size) { return size >= 0; });
+  });
+}
+
 OrderedJson tensor_info(const Specialization& spec, const Assignment& assignment, TensorId id) {
   OrderedJson info;
   info["dtype"] = fmt::format("DataType.{}", tensorrt_name_of(assignment.storage[id]));
-  OrderedJson strides = OrderedJson::array();
-  if (const auto& shape = spec.shape(id)) {
-    std::int64_t step = 1;
-    for (std::size_t d = shape->size(); d-- > 0;) {
-      strides.insert(strides.begin(), step);
-      step *= (*shape)[d];
-    }
-  }
-  info["strides"] = strides;
+  info["strides"] = strides_of(spec, id).value_or(Shape{});
   info["vectorized_dim"] = -1;
   info["components_per_element"] = 1;
   info["polygraphy_class"] = "TensorInfo";
@@ -154,7 +190,7 @@ TacticReplay tactics_from_json(const std::string& text) {
                     fmt::format("[tactics] layer '{}': the builder does not offer tactic {}, only tactic 0 of each "
                                 "implementation; try --save-tactics again",
                                 name, tactic));
-      result.groups[name] = {types_in(entry, "inputs"), types_in(entry, "outputs"), steps_in(entry, name)};
+      result.groups[name] = {forms_in(entry, "inputs"), forms_in(entry, "outputs"), steps_in(entry, name)};
       for (std::size_t begin = 0; begin <= name.size();) {
         std::size_t end = name.find(" + ", begin);
         if (end == std::string::npos) end = name.size();
@@ -179,6 +215,7 @@ void check_backend(const TacticReplay& replay, std::string_view backend) {
 
 void check_replay(const TacticReplay& replay, const Specialization& spec, const Assignment& assignment,
                   const Grouping& grouping) {
+  const bool fixed = has_fixed_inputs(*spec.network);
   for (const Group& group : grouping.groups) {
     const std::string name = group_name(*spec.network, group);
     const auto found = replay.groups.find(name);
@@ -186,15 +223,28 @@ void check_replay(const TacticReplay& replay, const Specialization& spec, const 
       log_warning(fmt::format("The tactic replay has no entry for layer '{}': it takes the default", name));
       continue;
     }
-    const auto check = [&](const char* what, const std::vector<std::string>& wanted, const std::vector<TensorId>& ids) {
-      std::vector<std::string> offered;
-      for (TensorId id : ids) offered.emplace_back(tensorrt_name_of(assignment.storage[id]));
-      if (!wanted.empty() && wanted != offered)
-        throw Error(ErrorCode::kBuild,
-                    fmt::format("[tactics] layer '{}': the tactic in the replay was not offered by the builder: its {} "
-                                "are [{}] there, [{}] here. Has the network or the builder configuration changed since "
-                                "the file was written? Try --save-tactics again",
-                                name, what, fmt::join(wanted, ", "), fmt::join(offered, ", ")));
+    const auto refuse = [&](const char* what, const std::string& there, const std::string& here) {
+      throw Error(ErrorCode::kBuild,
+                  fmt::format("[tactics] layer '{}': the tactic in the replay was not offered by the builder: its {} are "
+                              "{} there, {} here. Has the network or the builder configuration changed since the file "
+                              "was written? Try --save-tactics again",
+                              name, what, there, here));
+    };
+    const auto check = [&](const char* what, const std::vector<TacticReplay::TensorForm>& wanted,
+                           const std::vector<TensorId>& ids) {
+      if (wanted.empty()) return;
+      std::vector<std::string> there, here;
+      for (const TacticReplay::TensorForm& form : wanted) there.push_back(form.type);
+      for (TensorId id : ids) here.emplace_back(tensorrt_name_of(assignment.storage[id]));
+      if (there != here)
+        refuse(what, fmt::format("[{}]", fmt::join(there, ", ")), fmt::format("[{}]", fmt::join(here, ", ")));
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        const TacticReplay::TensorForm& form = wanted[i];
+        if (!form.row_major) refuse(what, "in vectors of elements or in another format", "in row-major order");
+        const auto strides = strides_of(spec, ids[i]);
+        if (fixed && form.strides && strides && *form.strides != *strides)
+          refuse(what, "of strides " + to_string(*form.strides), to_string(*strides));
+      }
     };
     const GroupTensors tensors = tensors_of(spec, grouping, group);
     check("inputs", found->second.inputs, tensors.inputs);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,14 @@ struct TacticReplay {
   struct Step {
     std::string computes, algorithm;  ///< As in StepTactic.
   };
+  /// How a tensor lies in memory.
+  struct TensorForm {
+    std::string type;              ///< TensorRT's name: "HALF".
+    std::optional<Shape> strides;  ///< In elements; none where the file does not say.
+    bool row_major = true;         ///< Not in vectors of elements, and in no other format.
+  };
   struct GroupTactics {
-    /// TensorRT's names of the types ("HALF") that a group reads and writes; empty where a file does not say.
-    std::vector<std::string> inputs, outputs;
+    std::vector<TensorForm> inputs, outputs;  ///< Of a group; empty where a file does not say.
     std::vector<Step> steps;
   };
   std::string backend, device;                              ///< That chose; empty where a file does not say.
@@ -51,7 +57,8 @@ TacticReplay tactics_from_json(const std::string& json);
 void check_backend(const TacticReplay& replay, std::string_view backend);
 
 /// That the groups of a build are those of the replay: warns of groups that the file does not name; throws
-/// Error(kBuild) where a group reads or writes other types than its tactic in the file.
+/// Error(kBuild) where a group reads or writes other tensors than its tactic in the file: in number, types or formats,
+/// and where all shapes are fixed, in strides.
 void check_replay(const TacticReplay& replay, const Specialization& spec, const Assignment& assignment,
                   const Grouping& grouping);
 

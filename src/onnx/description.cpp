@@ -37,7 +37,8 @@ OnnxValue value_of(const onnx::ValueInfoProto& info) {
 
 class Describer {
  public:
-  Describer(onnx_model::TensorReader& reader, bool weights) : reader_(reader), weights_(weights) {}
+  Describer(onnx_model::TensorReader& reader, bool weights, bool ignore_external_data)
+      : reader_(reader), weights_(weights), ignore_external_data_(ignore_external_data) {}
 
   OnnxGraph graph(const onnx::GraphProto& proto) {
     OnnxGraph result;
@@ -71,6 +72,12 @@ class Describer {
     result.type = type_name(tensor.data_type());
     result.shape.assign(tensor.dims().begin(), tensor.dims().end());
     if (!weights_) return result;
+    if (ignore_external_data_ && tensor.data_location() == onnx::TensorProto::EXTERNAL) {
+      log_error(fmt::format("Failed to load weights.\nNote: Error was: the data of {} lie in another file, and such data "
+                            "are ignored",
+                            what));
+      return result;
+    }
     try {
       result.value = reader_.read(tensor, what);
     } catch (const Error& error) {
@@ -106,7 +113,7 @@ class Describer {
   }
 
   onnx_model::TensorReader& reader_;
-  bool weights_;
+  bool weights_, ignore_external_data_;
 };
 
 /// ModelFile leaves texts for people out.
@@ -140,7 +147,7 @@ OnnxDescription describe_onnx(const std::filesystem::path& path, bool weights, c
   for (const auto& entry : file.proto.metadata_props()) result.metadata.emplace_back(entry.key(), entry.value());
   for (const onnx::OperatorSetIdProto& opset : file.proto.opset_import())
     result.opsets.emplace_back(opset.domain(), opset.version());
-  result.graph = Describer(reader, weights && !options.ignore_external_data).graph(file.proto.graph());
+  result.graph = Describer(reader, weights, options.ignore_external_data).graph(file.proto.graph());
   result.graph.documentation = documentation_of(bytes);
   return result;
 }

@@ -53,7 +53,7 @@ struct TypedChanges {
   std::vector<TensorId> replaced;
   /// The opset of ai.onnx; 0: as it is.
   int opset = 0;
-  /// The number of dimensions, -1 where it is not known. Only for a new opset.
+  /// The number of dimensions, -1 where it is not known.
   IdMap<TensorId, int> ranks;
   std::vector<std::pair<std::string, std::string>> metadata;
 };

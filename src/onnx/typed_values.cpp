@@ -77,6 +77,12 @@ void TypedEdit::write_descriptions() {
     auto& output = *graph_.mutable_output(static_cast<int>(o));
     if (is_float(typing_.outputs[o]) && output.type().has_tensor_type())
       output.mutable_type()->mutable_tensor_type()->set_elem_type(to_onnx_type(typing_.outputs[o]));
+    // onnx.checker wants a shape of every output, which exporters do not always give.
+    const TensorId id = network_.outputs[o];
+    if (!output.type().has_tensor_type() || output.type().tensor_type().has_shape()) continue;
+    if (!changes_.ranks.contains(id) || changes_.ranks[id] < 0) continue;
+    auto& shape = *output.mutable_type()->mutable_tensor_type()->mutable_shape();
+    for (int d = 0; d < changes_.ranks[id]; ++d) shape.add_dim();
   }
   std::unordered_set<std::string> values;
   for (const auto& node : graph_.node()) values.insert(node.output().begin(), node.output().end());

@@ -431,6 +431,7 @@ Answer Search::run() {
     verify_best();
   } catch (const SearchInterrupted& interrupted) {
     ended = interrupted.what();
+    interrupted_ = true;
     // What is left to do is done here, whoever is gone.
     if (space_ != nullptr) space_->trials().set_workers(nullptr);
   }

@@ -77,11 +77,11 @@ void Search::finish(Answer& answer) {
       kept.push_back(space_->candidates()[i]);
       harmless.push_back(i < effects_.size() && effects_[i].overflows && std::isfinite(effects_[i].effect));
     }
-  // Reasons take some forwards.
+  // Reasons take some forwards. Who interrupts does not wait for those of all samples.
   const bool late = is_late(0.9);
   const std::vector<Reason> reasons =
       late ? std::vector<Reason>(kept.size(), not_explained())
-           : explain_layers(space_->trials(), space_->low(), kept, is_late(0.5) ? 1 : searched_, harmless);
+           : explain_layers(space_->trials(), space_->low(), kept, is_late(0.5) || interrupted_ ? 1 : searched_, harmless);
   std::size_t k = 0;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     if (levels[i] == 0) continue;

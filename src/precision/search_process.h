@@ -179,6 +179,7 @@ class Search {
   std::optional<Levels> best_;
   bool best_holds_ = false;       ///< It passes the held-out samples as well.
   bool untouched_holds_ = false;  ///< And the untouched ones.
+  bool interrupted_ = false;
   bool nothing_proven_ = false;   ///< The search ended before any set passed: everything is raised.
   bool unreachable_ = false, fails_held_out_ = false, fails_untouched_ = false;
   Judgement last_held_out_;

@@ -70,6 +70,66 @@ def test_onnx_as_polygraphy(show, which, run, polygraphy, model, dynamic_model, 
     assert shown(mine.out) == shown(theirs.out)
 
 
+def model_of_data_dependent_sizes():
+    """A Range up to a value, the same bounded by a Min, and shapes of Expand, Tile and Pad, constant or not."""
+    node = helper.make_node
+    info = helper.make_tensor_value_info
+    constants = {"zero": np.array(0), "one": np.array(1), "bound": np.array(9), "kernel": np.ones((3, 3, 3, 3), np.float32),
+                 "twice": np.array([2, 2]), "wide": np.array([4, 2])}
+    nodes = [node("Conv", ["x", "kernel"], ["c"], name="conv"), node("ReduceMax", ["c"], ["largest"], keepdims=0),
+             node("Cast", ["largest"], ["limit"], to=TensorProto.INT64), node("Range", ["zero", "limit", "one"], ["r"]),
+             node("Min", ["limit", "bound"], ["bounded"]), node("Range", ["zero", "bounded", "one"], ["s"]),
+             node("Shape", ["n"], ["sizes"]), node("Expand", ["n", "wide"], ["wider"]), node("Tile", ["n", "twice"], ["tiled"]),
+             node("Mul", ["given", "twice"], ["doubled"]), node("Tile", ["n", "doubled"], ["more"]),
+             node("Expand", ["n", "doubled"], ["expanded"])]
+    outputs = ["r", "s", "wider", "tiled", "more", "expanded"]
+    graph = helper.make_graph(nodes, "sizes", [info("x", TensorProto.FLOAT, [1, 3, 10, 10]), info("n", TensorProto.FLOAT, [1, "m"]),
+                                              info("given", TensorProto.INT64, [2])],
+                              [info(name, TensorProto.INT64 if name in "rs" else TensorProto.FLOAT, None) for name in outputs],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+@pytest.mark.parametrize("show", [[], ["layers"], ["layers", "attrs", "weights"]])
+def test_shape_inference_as_polygraphy(show, run, polygraphy, tmp_path):
+    onnx.save(model_of_data_dependent_sizes(), tmp_path / "m.onnx")
+    words = ["inspect", "model", "m.onnx", "--shape-inference", *(["--show", *show] if show else [])]
+    mine, theirs = run(*words), polygraphy(*words)
+    assert mine.code == theirs.code == 0, (mine, theirs)
+    found = [line for line in shown(theirs.out) if "ONNX-Runtime" not in line and not line.startswith("[W]")]
+    assert [line for line in shown(mine.out) if "Loading" not in line] == [line for line in found if "Loading" not in line]
+    assert not show or "{c [dtype=float32, shape=(1, 3, 8, 8)]}" in mine.out
+
+
+@pytest.mark.parametrize("words", [[], ["--shape-inference"]])
+def test_sizes_that_data_decide(words, run, polygraphy, tmp_path):
+    onnx.save(model_of_data_dependent_sizes(), tmp_path / "m.onnx")
+    mine = run("inspect", "model", "m.onnx", "--list-unbounded-dds", *words)
+    assert mine.code == 0 and "Found tensors with unbounded DDS: ['limit', 'doubled']" in mine.out, mine
+    theirs = polygraphy("inspect", "model", "m.onnx", "--list-unbounded-dds", *words)
+    if theirs.code == 0:  # It wants onnx_graphsurgeon.
+        line = theirs.out[theirs.out.index("Found tensors with unbounded DDS"):]
+        assert [name for name in ("limit", "bounded", "doubled", "wide", "twice") if f"({name})" in line] == ["limit", "doubled"]
+
+
+def test_weights_elsewhere_that_are_ignored(run, polygraphy, tmp_path):
+    weights = [numpy_helper.from_array(np.full((2, 2), i, np.float32), name) for i, name in enumerate("ab")]
+    weights.append(numpy_helper.from_array(np.float32([7, 8]), "inside"))
+    graph = helper.make_graph([helper.make_node("Sum", ["x", "a", "b", "inside"], ["y"])], "g",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 2])], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "m.onnx",
+              save_as_external_data=True, location="w.bin", size_threshold=45)
+    (tmp_path / "w.bin").unlink()
+    words = ["inspect", "model", "m.onnx", "--show", "layers", "weights", "--ignore-external-data"]
+    mine, theirs = run(*words), polygraphy(*words)
+    assert mine.code == theirs.code == 0, (mine, theirs)
+    assert mine.out.count("[E] Failed to load weights.") == 2 and "[7. 8.]" in mine.out
+    assert [line for line in shown(mine.out) if "Error was" not in line] == [line for line in shown(theirs.out) if "Error was" not in line]
+    # Nothing that is not shown is missed.
+    assert "Failed" not in run(*words[:3], "--ignore-external-data").out
+
+
 @pytest.mark.parametrize("words", [[], ["--all"], ["-a", "-s"], ["--histogram", "--show-values", "-n", "2"],
                                    ["--all", "--show-values", "--line-width", "40"], ["-s", "-n", "-1", "--line-width", "-1"]])
 @pytest.mark.parametrize("file", ["in.json", "out.json"])

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cli_support import dynamic_add
 from search_support import outputs_of
 
 BASE = ["--trt", "--onnxrt", "--fp16", "--val-range", "x:[1,2]", "--check-error-stat", "median"]
@@ -201,7 +202,19 @@ def test_saved_tactics(run, model):
     (lambda entry: entry["inputs"][0].update(dtype="DataType.INT8"), "its inputs are [INT8] there, [FLOAT] here"),
     (lambda entry: entry["outputs"][0].update(dtype="DataType.FLOAT"), "its outputs are [FLOAT] there, [HALF] here"),
     (lambda entry: entry.update(outputs=[[0, "DataType.FLOAT", [4, 2, 1]]]), "its outputs are [FLOAT] there"),
-    (lambda entry: entry.update(inputs=[], outputs=[[0, "DataType.HALF", [4, 2, 1]]]), None),  # says less: is offered
+    (lambda entry: entry["outputs"].append(entry["outputs"][0]), "its outputs are [HALF, HALF] there, [HALF] here"),
+    (lambda entry: entry["inputs"][0].update(strides=[1, 2]), "its inputs are of strides (1, 2) there, (65536, 65536, 256, 1) here"),
+    (lambda entry: entry["outputs"][0].update(strides=[1, 256, 256, 256]), "its outputs are of strides (1, 256, 256, 256) there"),
+    (lambda entry: entry["inputs"][0].update(vectorized_dim=1), "in vectors of elements or in another format there"),
+    (lambda entry: entry["inputs"][0].update(components_per_element=4), "in vectors of elements or in another format there"),
+    (lambda entry: entry["inputs"][0].update(tensor_format="TensorFormat.CHW32"), "in vectors of elements or in another format"),
+    (lambda entry: entry.update(outputs=[["TensorFormat.HWC8", "DataType.HALF", "(65536, 65536, 256, 1)"]]), "in another format there"),
+    # All of these are offered: they say the same, or less.
+    (lambda entry: entry.update(outputs=[["TensorFormat.LINEAR", "DataType.HALF", "(65536, 65536, 256, 1)"]]), None),
+    (lambda entry: entry.update(outputs=[[0, "DataType.HALF", [65536, 65536, 256, 1]]]), None),
+    (lambda entry: entry["inputs"][0].update(vectorized_dim=None, components_per_element=None), None),
+    (lambda entry: entry["inputs"][0].update(tensor_format="TensorFormat.LINEAR"), None),
+    (lambda entry: [entry.pop("inputs"), entry.update(outputs=[])], None),
 ])
 def test_a_tactic_that_cannot_be_had_is_refused(change, message, run, model, tmp_path):
     words = ["run", model, "--trt", "--fp16", "--assume-lowest", "--fusion", "none"]
@@ -214,6 +227,13 @@ def test_a_tactic_that_cannot_be_had_is_refused(change, message, run, model, tmp
     outcome = run(*words, "--load-tactics", "t.json")
     assert outcome.code == (1 if message else 0), outcome
     assert not message or (message in outcome.err and "layer 'MatMul_0'" in outcome.err)
+
+
+def test_tactics_hold_for_other_sizes(run, tmp_path):
+    onnx.save(dynamic_add(), tmp_path / "dynamic.onnx")
+    words = ["run", "dynamic.onnx", "--trt", "--input-shapes"]
+    assert run(*words, "x:[2,3]", "--save-tactics", "t.json").code == 0
+    assert run(*words, "x:[5,3]", "--load-tactics", "t.json").code == 0
 
 
 def test_tactics_of_another_backend_are_refused(run, model, tmp_path):

@@ -155,6 +155,29 @@ def test_all_tensor_types(run, model, tmp_path):
     assert outcome.code == 0 and "i [dtype=int64" in outcome.out and "y [dtype=float16" in outcome.out, outcome
 
 
+def test_tolerances_are_printed_as_they_were_given(run, model):
+    runners = ["run", model, "--onnxrt", "--onnxrt"]
+    outcome = run(*runners, "--atol", "1", "--rtol", "0.50", "matmul_out_3:2")
+    assert "Difference is within tolerance (rel=2, abs=1)" in outcome.out, outcome
+    outcome = run(*runners, "--atol", "1.0", "--rtol", "5e-1")
+    assert "Difference is within tolerance (rel=0.5, abs=1.0)" in outcome.out, outcome
+    assert "Difference is within tolerance (rel=1e-05, abs=1e-05)" in run(*runners).out
+
+
+def test_a_postprocessing_that_nobody_can_read_is_refused_before_anything_runs(run, model):
+    outcome = run("run", model, "--onnxrt", "--onnxrt", "--postprocess", "top-x")
+    assert outcome.code == 1 and "--postprocess: expected top-K" in outcome.err, outcome
+    assert "Inference" not in outcome.out
+
+
+def test_no_data_is_said(run, model, tmp_path):
+    (tmp_path / "none.json").write_text("[]")
+    for words in (["--iterations", "0"], ["--load-inputs", "none.json"]):
+        outcome = run("run", model, "--onnxrt", "--trt", *words)
+        assert outcome.code == 0 and outcome.out.count("[W] Data loader did not yield any input data.") == 1, outcome
+    assert "did not yield" not in run("run", model, "--onnxrt").out
+
+
 @pytest.mark.parametrize("words, says", [
     (["--onnx-outputs-by-type", "Conv"], "the model has no node of type 'Conv'; it has Add, MatMul, Sub"),
     (["--trt", "--trt-outputs-by-type", "Conv"], "the network has no layer of type 'Conv'"),

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
+#include "compare/compare_functions.h"
 #include "compare/difference.h"
 #include "compare/postprocess.h"
 #include "compare/validate.h"
@@ -147,6 +149,20 @@ TEST(Comparison, OptionsArePerOutput) {
   EXPECT_EQ(verdicts[1].metrics->max_abs, 1);
 }
 
+TEST(Comparison, CosineSimilarityOfHugeAndOfTinyValues) {
+  const auto similarity = [](double p, double q, double x, double y) {
+    return metric_value(Metric::kCosineSimilarity, Tensor::of<double>({2}, {p, q}), Tensor::of<double>({2}, {x, y}));
+  };
+  for (const auto& [one, other] : {std::pair(1e200, 1e200), std::pair(1e-200, 1e200), std::pair(5e-324, 1.0)}) {
+    EXPECT_NEAR(similarity(one, one, other, other), 1, 1e-12) << one;
+    EXPECT_NEAR(similarity(one, one, -other, other), 0, 1e-12) << one;
+    EXPECT_NEAR(similarity(one, -one, -other, other), -1, 1e-12) << one;
+  }
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(std::isnan(similarity(infinity, 1, 1, 1)));
+  EXPECT_EQ(similarity(0, 0, 1e-300, 0), 0);
+}
+
 TEST(Comparison, FailFastStopsAtTheFirstFailure) {
   LogCapture log;
   CompareOptions options;
@@ -164,6 +180,9 @@ TEST(Comparison, ShapesMustMatchUnlessAllowed) {
   CompareOptions options;
   EXPECT_FALSE(passes(a, b, options));
   EXPECT_TRUE(log.has("[E]         FAILED | Output: `y` | Will not compare outputs of different shapes."));
+  EXPECT_TRUE(log.has("A: y | Stats: mean=2.5"));
+  EXPECT_TRUE(log.has("B: y | Stats: mean=2.5"));
+  EXPECT_TRUE(log.has("---- Histogram ----"));
   options.check_shapes = false;
   EXPECT_TRUE(passes(a, b, options));
   EXPECT_TRUE(passes(a, Tensor::of<float>({6}, {0, 1, 2, 3, 4, 5}), options));

@@ -306,3 +306,31 @@ def test_from_torch():
     x = np.float32([[1, -2, 3, 4]])
     expected = module.eval()(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(ulpscope.Engine(model).run({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_answer_that_stays_in_float32_is_the_model_as_it_is(folder, samples, caplog):
+    answer = ulpscope.search("m.onnx", samples, threshold=1e-30, metric="rel-l2", objective="smallest")
+    assert answer.verdict == "found" and len(answer.layers) == 6
+    check = ulpscope.verify("m.onnx", answer, fresh(), runner="onnxruntime", threshold=1e-5, metric="rel-l2")
+    assert check.passed and check.predicted == 0
+    typed, info = ulpscope.convert("m.onnx", answer, data=samples)
+    assert info.lowered == 0 and info.error_vs_fp32 == 0 and "keeps every layer in float32" in caplog.text
+    before, after = (ort.InferenceSession(each).run(None, samples[0])[0] for each in ("m.onnx", typed.SerializeToString()))
+    assert before.tobytes() == after.tobytes()
+    with pytest.raises(ulpscope.Error, match="expected layers to lower, got none"):
+        ulpscope.convert("m.onnx", precision="fp16", keep=["*"], data=samples)
+
+
+def test_outputs_without_a_shape_get_one(folder, samples):
+    """onnx.checker wants one, and refuses the typed model otherwise."""
+    model = onnx.load("m.onnx")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, "shapeless.onnx")
+    typed, _ = ulpscope.convert("shapeless.onnx", precision="fp16", data=samples)
+    assert len(typed.graph.output[0].type.tensor_type.shape.dim) == 2
+    assert ort.InferenceSession(typed.SerializeToString()).run(None, samples[0])[0].shape == (4, 24)
+
+
+def test_no_inputs_are_named(folder, samples):
+    with pytest.raises(ulpscope.Error, match="expected 'x', got none"):
+        ulpscope.Engine("m.onnx").run({})

@@ -338,3 +338,56 @@ def test_outputs_of_models_are_modified_as_by_the_real_module():
     pytest.importorskip("polygraphy")
     lines = [[line for line in run(MODIFIED, shims=shims).splitlines() if line.startswith("MADE")] for shims in (True, False)]
     assert len(lines[0]) == 4 and lines[0] == lines[1]
+
+
+LOADERS = """
+    import numpy as np
+    from polygraphy.common import TensorMetadata
+    from polygraphy.comparator import DataLoader, IterationResult, PostprocessFunc, RunResults, SimpleCompareFunc, BaseCompareFunc
+    from polygraphy.exception import PolygraphyException
+
+    inf = float("inf")
+    model = TensorMetadata().add("x", np.float32, (-1, 3)).add("n", np.int32, (3,)).add("b", np.bool_, (2, 2)).add("h", np.float16, (2,))
+    users = [None, TensorMetadata().add("x", None, (2, 3)), TensorMetadata().add("x", None, (2, 4)), TensorMetadata().add("x", None, (-1, 3)),
+             TensorMetadata().add("n", np.int32, (5, 2, 3)), TensorMetadata().add("n", np.int32, (-100, 2, 4)),
+             TensorMetadata().add("h", np.float16, (7, 8)), TensorMetadata().add("zz", np.float32, (1,)), TensorMetadata().add("x", np.float64, (1, 3))]
+    for user in users:
+        for values in [None, (0, 1), (3, 3), {"": (-2, 5), "x": (0.5, 0.75)}, {"x": (0, inf), "h": (-inf, 0)}, {"x": (inf, inf), "h": (-inf, inf)}]:
+            loader = DataLoader(seed=4, iterations=2, input_metadata=user, val_range=values)
+            loader.input_metadata = model
+            for feed in (loader[0], loader[1]):
+                print("MADE", [(name, array.dtype.name, array.shape, array.tolist()) for name, array in feed.items()])
+    loader = DataLoader(input_metadata=TensorMetadata().add("x", np.float32, (2,)))
+    print("MADE", loader[0]["x"].tolist())
+
+    random = np.random.default_rng(2)
+    arrays = [random.normal(size=(3, 5)).astype(np.float32), random.integers(0, 4, (4, 6)), random.normal(size=7).astype(np.float16),
+              np.array([[1, np.nan, 3], [-np.inf, 5, np.inf]])]
+    for array in arrays:
+        for k in [None, 1, 3, 10, {"": 2}, {"a": 2}] + [(2, 0), {"": (1, 0), "a": (2, -1)}]:
+            made = PostprocessFunc.top_k(k)(IterationResult({"a": array, "c": array}))
+            print("MADE", [(name, np.asarray(each).tolist()) for name, each in made.items()])
+    print("MADE", isinstance(SimpleCompareFunc(), BaseCompareFunc))
+    try:
+        RunResults()["nobody"]
+    except PolygraphyException as error:
+        print("MADE", "does not exist in this RunResults instance" in str(error))
+"""
+
+
+def test_loaders_and_postprocessing_are_those_of_the_real_module():
+    pytest.importorskip("polygraphy")
+    lines = [[line for line in run(LOADERS, shims=shims).splitlines() if line.startswith("MADE")] for shims in (True, False)]
+    assert len(lines[0]) == len(lines[1]) == 143
+    assert [(ours, real) for ours, real in zip(*lines) if ours != real] == []
+
+
+def test_cosine_similarity_does_not_overflow():
+    run("""
+        import numpy as np
+        from polygraphy.comparator import CosineSimilarityCompareFunc, IterationResult
+        for first, second in [(1e-30, 1e-30), (1e200, 1e200), (1e-200, 1e200)]:
+            for other, expected in [([3.0, 4.0], 1), ([4.0, -3.0], 0), ([-3.0, -4.0], -1)]:
+                results = IterationResult({"y": np.array([3.0, 4.0]) * first}), IterationResult({"y": np.array(other) * second})
+                assert abs(CosineSimilarityCompareFunc()(*results)["y"].cosine_similarity - expected) < 1e-6
+    """)

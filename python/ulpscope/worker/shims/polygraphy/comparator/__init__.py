@@ -8,8 +8,10 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import numpy as np
 
+from ..exception import PolygraphyException
 from ..json import Decoder, Encoder, add_json_methods
 from .compare import (
+    BaseCompareFunc,
     CompareFunc,
     CosineSimilarityCompareFunc,
     IndicesCompareFunc,
@@ -19,6 +21,8 @@ from .compare import (
     SimpleCompareFunc,
     SnrCompareFunc,
 )
+from .data_loader import DataLoader
+from .postprocess import BasePostprocessFunc, PostprocessFunc, TopKPostprocessFunc
 
 
 class LazyArray:
@@ -124,7 +128,7 @@ class RunResults:
         for name, iterations in self.lst:
             if name == key:
                 return iterations
-        raise KeyError(f"{key!r} is not among the runners {list(self.keys())}")
+        raise PolygraphyException(f"{key} does not exist in this RunResults instance. Note: Available runners: {list(self.keys())}")
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, int):
@@ -161,54 +165,9 @@ def _decode_results(entries: Dict[str, Any]) -> RunResults:
     return RunResults([(name, iterations) for name, iterations in entries["lst"]])
 
 
-class DataLoader:
-    """Random inputs as the real module generates them: per iteration a RandomState(seed + i), inputs in order."""
-
-    def __init__(
-        self,
-        seed: Optional[int] = None,
-        iterations: Optional[int] = None,
-        input_metadata: Any = None,
-        int_range: Any = None,
-        float_range: Any = None,
-        val_range: Any = None,
-        data_loader_backend_module: Optional[str] = None,
-    ) -> None:
-        self.seed = 1 if seed is None else int(seed)
-        self.iterations = 1 if iterations is None else int(iterations)
-        self.user_input_metadata = input_metadata or {}
-        self.input_metadata: Any = None
-        self.val_range: Any = val_range or (0.0, 1.0)
-
-    def __len__(self) -> int:
-        return self.iterations
-
-    def _range(self, name: str) -> Tuple[float, float]:
-        if isinstance(self.val_range, dict):
-            by_name: Dict[str, Tuple[float, float]] = self.val_range
-            return by_name.get(name, by_name.get("", (0.0, 1.0)))
-        low, high = self.val_range
-        return low, high
-
-    def __getitem__(self, index: int) -> Dict[str, np.ndarray]:
-        if index >= self.iterations:
-            raise IndexError()
-        generator = np.random.RandomState(self.seed + index)
-        feed: Dict[str, np.ndarray] = OrderedDict()
-        metadata = self.input_metadata if self.input_metadata is not None else self.user_input_metadata
-        for name, entry in metadata.items():
-            dtype, shape = (entry.dtype, entry.shape) if hasattr(entry, "dtype") else entry
-            dtype = np.dtype(getattr(dtype, "numpy", lambda: dtype)() if not isinstance(dtype, (str, type, np.dtype)) else dtype)
-            shape = [1 if not isinstance(dim, (int, np.integer)) or dim < 0 else int(dim) for dim in shape]
-            low, high = self._range(name)
-            if np.issubdtype(dtype, np.integer) or dtype == np.bool_:
-                integer: Any = dtype
-                feed[name] = np.array(generator.randint(int(low), int(high) + 1, size=shape, dtype=integer))
-            else:
-                feed[name] = np.array((generator.random_sample(size=shape) * (high - low) + low).astype(dtype))
-        return feed
-
 __all__ = [
+    "BaseCompareFunc",
+    "BasePostprocessFunc",
     "CompareFunc",
     "CosineSimilarityCompareFunc",
     "DataLoader",
@@ -217,8 +176,10 @@ __all__ = [
     "L2CompareFunc",
     "LazyArray",
     "OutputCompareResult",
+    "PostprocessFunc",
     "PsnrCompareFunc",
     "RunResults",
     "SimpleCompareFunc",
     "SnrCompareFunc",
+    "TopKPostprocessFunc",
 ]

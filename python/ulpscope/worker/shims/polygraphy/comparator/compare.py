@@ -159,7 +159,14 @@ def _statistics(errors: np.ndarray, quantile: Optional[float]) -> Dict[str, Any]
     }
 
 
-class SimpleCompareFunc:
+class BaseCompareFunc:
+    """A function of two IterationResults that returns a verdict per output."""
+
+    def __call__(self, iter_result0: Any, iter_result1: Any) -> "OrderedDict[str, Any]":
+        raise NotImplementedError
+
+
+class SimpleCompareFunc(BaseCompareFunc):
     """Absolute and relative tolerances, per output where a dict is given."""
 
     def __init__(
@@ -209,7 +216,7 @@ class SimpleCompareFunc:
         return _compare(self._match, iter_result0, iter_result1, self.fail_fast, self.find_output_func)
 
 
-class IndicesCompareFunc:
+class IndicesCompareFunc(BaseCompareFunc):
     """Positions of values along the last axis, as after top-K."""
 
     def __init__(self, index_tolerance: Any = None, fail_fast: Any = None) -> None:
@@ -244,7 +251,14 @@ def _l2(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.sqrt(np.sum((first - second) ** 2)))
 
 
+def _of_length_one_or_so(array: np.ndarray) -> np.ndarray:
+    """Scaled so that no square overflows or vanishes."""
+    largest = float(np.max(np.abs(array))) if array.size else 0.0
+    return array / largest if math.isfinite(largest) and largest > 0 else array
+
+
 def _cosine(first: np.ndarray, second: np.ndarray) -> float:
+    first, second = _of_length_one_or_so(first), _of_length_one_or_so(second)
     lengths = float(np.sqrt(np.sum(first**2))), float(np.sqrt(np.sum(second**2)))
     if 0.0 in lengths:
         return 1.0 if lengths == (0.0, 0.0) else 0.0
@@ -272,7 +286,7 @@ def _snr(first: np.ndarray, second: np.ndarray) -> float:
     return 10 * math.log10(signal / noise) if not math.isnan(signal / noise) else math.nan
 
 
-class _MetricCompareFunc:
+class _MetricCompareFunc(BaseCompareFunc):
     """One number per output, held against a threshold."""
 
     NAME, LABEL, DEFAULT, LEAST = "", "", 0.0, True
