@@ -4,8 +4,8 @@
 // CPU predicts it, on four random inputs (seed 1).
 //   gpu_latency MODEL assignments COUNT [SEED] [shares] [groups] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]
 // Estimated against measured times where half of the layers, chosen by chance, run in float16 and the others in
-// float32; with `shares` a share that is chosen by chance, too. One line per assignment, then the rank correlation, the
-// ratios, and how long it took to plan them. Estimates are those of the target (h200,
+// float32; with `shares` a share that is chosen by chance, too. One line per assignment, then the rank correlation and
+// the ratios. Estimates are those of the target (h200,
 // or a file of `ulpscope target measure`), casts included; on the backend cpu the measured times are the sums of the
 // steps'. `groups` names the groups whose estimates are farthest from the sum of their steps.
 #include <fmt/format.h>
@@ -269,15 +269,12 @@ void compare_assignments(int argc, char** argv) {
   const NamedShapes named = named_shapes(argc, argv);
   for (const auto& [name, shape] : named) options.typical_shapes[name] = shape;
   const std::shared_ptr<Network> network = import_onnx(argv[1], op_registry());
-  std::vector<double> estimated, measured, ratios, planned;
+  std::vector<double> estimated, measured, ratios;
   for (int i = 0; i < count; ++i) {
     const double share = has_word("shares", argc, argv) ? std::uniform_real_distribution<double>()(random) : 0.5;
     choose_precisions(*network, share, random);
     const auto engine = Engine::build(network, options);
     const std::vector<Shape> shapes = input_shapes(*engine, named);
-    const auto begin = std::chrono::steady_clock::now();
-    engine->plan(shapes);
-    planned.push_back(1e3 * seconds_since(begin));
     const std::optional<double> time = measured_us(*engine, shapes, options.backend == "cpu");
     if (!time) throw Error(ErrorCode::kUnsupported, "[latency] the CPU takes part in this network: there is no time");
     const double sum = estimated_us(*network, options, shapes);
@@ -289,11 +286,8 @@ void compare_assignments(int argc, char** argv) {
   }
   if (ratios.empty()) return;
   std::ranges::sort(ratios);
-  std::ranges::sort(planned);
   fmt::print("rank correlation {:.3f}; measured / estimated: median {:.3f}, {:.3f} to {:.3f}\n",
              rank_correlation(estimated, measured), ratios[ratios.size() / 2], ratios.front(), ratios.back());
-  fmt::print("a plan takes {:.1f} ms in the median, {:.1f} to {:.1f}\n", planned[planned.size() / 2], planned.front(),
-             planned.back());
 }
 
 void run(int argc, char** argv) {

@@ -69,13 +69,20 @@ void bind_convert(nb::module_& module) {
            [](ConvertOptions& self, const nb::list& outputs) { self.golden = to_samples(outputs, "golden outputs"); });
   module.def(
       "convert",
-      [](const Model& model, const std::filesystem::path& path, const nb::list& samples, ConvertOptions options) {
+      [](const Model& model, const std::filesystem::path& path, const nb::list& samples, ConvertOptions options,
+         const nb::object& progress) {
         LongCall call;
-        options.interrupt = [&] { call.check(); };
+        std::size_t done = 0;
+        options.interrupt = [&] {
+          call.check();
+          if (!progress.is_none()) call.report(done == 0, [&] { progress("converting", done, 0, 0, -1); });
+          ++done;
+        };
         const std::vector<TensorsByName> tensors = to_samples(samples, "sample");
         return dict_of(call.run([&] { return convert(model, path, tensors, options); }));
       },
-      nb::arg("model"), nb::arg("path"), nb::arg("samples"), nb::arg("options"));
+      nb::arg("model"), nb::arg("path"), nb::arg("samples"), nb::arg("options"),
+      nb::arg("progress").none());
 }
 
 }  // namespace ulpscope::python

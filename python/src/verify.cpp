@@ -40,18 +40,25 @@ void bind_verify(nb::module_& module) {
   module.def(
       "verify",
       [](const Model& model, const AnswerFile& answer, const nb::list& samples,
-         const std::optional<CriterionOptions>& criterion, const nb::list& golden, const nb::list& candidate) {
+         const std::optional<CriterionOptions>& criterion, const nb::list& golden, const nb::list& candidate,
+         const nb::object& progress) {
         LongCall call;
         VerifyOptions options;
         options.criterion = criterion;
         options.golden = to_samples(golden, "golden outputs");
         options.candidate = to_samples(candidate, "outputs");
-        options.interrupt = [&] { call.check(); };
         const std::vector<TensorsByName> tensors = to_samples(samples, "sample");
+        std::size_t done = 0;
+        options.interrupt = [&] {
+          call.check();
+          if (!progress.is_none())
+            call.report(done == 0, [&] { progress("judging samples", done, tensors.size(), 0, -1); });
+          ++done;
+        };
         return to_dict(call.run([&] { return verify(model, answer, tensors, options); }));
       },
       nb::arg("model"), nb::arg("answer"), nb::arg("samples"), nb::arg("criterion").none(), nb::arg("golden"),
-      nb::arg("candidate"));
+      nb::arg("candidate"), nb::arg("progress").none());
 }
 
 }  // namespace ulpscope::python

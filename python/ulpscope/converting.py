@@ -18,6 +18,7 @@ from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, names_of, outputs_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
+from .progress import Report, Watcher, watched
 
 if TYPE_CHECKING:
     import onnx
@@ -73,6 +74,7 @@ def convert(
     fusion: str = "full",
     target: FilePath = "h200",
     bias_correction: bool = False,
+    progress: Watcher = None,
     threads: int = 0,
     backend: str = "cpu",
 ) -> tuple[TypedModel, ConvertReport]:
@@ -94,6 +96,7 @@ def convert(
     backend:   who runs both models: "cpu", or "cuda": an NVIDIA GPU of sm_80 or later.
     bias_correction: biases of int8 products take the mean error of their outputs on `data`, where that brings the outputs
                of the model nearer to float32; the new model computes other values in float32 then.
+    progress:  as in ulpscope.search: runs that were begun.
 
     Returns the model and a report. The model is a path instead if it has more than 2 GB, or where the package onnx is
     not installed (then `out` has to be given). Raises Error: INVALID_ARGUMENT for names, types and samples that do not
@@ -131,7 +134,8 @@ def convert(
         use_calibration(loaded, calibration)
     elif "int8" in options.precisions and answer is None and not loaded.brings_scales():
         calibrate_samples(loaded, iter(samples), "entropy")
-    return _write(loaded, samples, choice, answer, out)
+    with watched(progress) as report:
+        return _write(loaded, samples, choice, answer, out, report)
 
 
 def _samples(data: Optional[Data], answer: Optional[Answer], model: _core.Model) -> list[Arrays]:
@@ -149,6 +153,7 @@ def _write(
     choice: _core.ConvertOptions,
     answer: Optional[Answer],
     out: Optional[FilePath],
+    progress: Report,
 ) -> tuple[TypedModel, ConvertReport]:
     onnx: Any
     try:
@@ -162,7 +167,7 @@ def _write(
             ) from error
     folder = tempfile.TemporaryDirectory(prefix="ulpscope-")
     path = Path(os.fspath(out) if out is not None else os.path.join(folder.name, "typed.onnx"))
-    made = _core.convert(model, path, samples, choice)
+    made = _core.convert(model, path, samples, choice, progress)
     report = _report(made, answer)
     if report.error is not None and report.error.problem:
         _LOG.warning("[convert] the check says nothing: %s; try other data, or ulpscope.search, which repairs what leaves the range", report.error.problem)

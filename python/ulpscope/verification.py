@@ -14,6 +14,7 @@ from .criterion import USUAL_METRIC, Metric, PerOutput, make_criterion
 from .data import Arrays, Data, Source, outputs_of, samples_of
 from .errors import Error, ErrorCode
 from .native import _core, assign
+from .progress import Watcher, watched
 
 if TYPE_CHECKING:
     from .data import Model
@@ -45,6 +46,7 @@ def verify(
     threshold: Optional[PerOutput] = None,
     rtol: Optional[PerOutput] = None,
     atol: Optional[PerOutput] = None,
+    progress: Watcher = None,
     threads: int = 0,
     backend: str = "cpu",
 ) -> Check:
@@ -56,6 +58,7 @@ def verify(
              "tensorrt".
     golden:  exact outputs, one per sample. None: of the model in float32.
     metric, threshold, rtol, atol: instead of the tolerance of the search. threads: 0: one per core.
+    progress: as in ulpscope.search: samples that were begun.
     backend: "cuda" runs the answer's network on the GPU; `predicted` is what the CPU says.
 
     Raises Error: INVALID_ARGUMENT for an answer of another model or without a tolerance, and samples that do not fit;
@@ -75,23 +78,26 @@ def verify(
     samples = samples_of(data, loaded)
     exact = [] if golden is None else outputs_of(golden, loaded)
     criterion = make_criterion(metric, threshold, rtol, atol) or answer._criterion
-    predicted = Judgement.from_dict(_core.verify(loaded, answer._native, samples, criterion, exact, []))
-    judged = predicted
-    if backend != "cpu":
-        options.backend = backend
-        there = Source(model).load(options)
-        judged = Judgement.from_dict(_core.verify(there, answer._native, samples, criterion, exact, []))
-    run = _RUNNERS[runner]
-    if run is not None:
-        run_typed = run()
-        with tempfile.TemporaryDirectory(prefix="ulpscope-") as folder:
-            path = os.path.join(folder, "typed.onnx")
-            choice = _core.ConvertOptions()
-            choice.answer = answer._native
-            choice.verify = False
-            _core.convert(loaded, path, samples, choice)
-            outputs = run_typed(path, samples)
-        judged = Judgement.from_dict(_core.verify(loaded, answer._native, samples, criterion, exact, outputs))
+    with watched(progress) as report:
+
+        def judge(on: _core.Model, outputs: list[Arrays]) -> Judgement:
+            return Judgement.from_dict(_core.verify(on, answer._native, samples, criterion, exact, outputs, report))
+
+        predicted = judged = judge(loaded, [])
+        if backend != "cpu":
+            options.backend = backend
+            judged = judge(Source(model).load(options), [])
+        run = _RUNNERS[runner]
+        if run is not None:
+            run_typed = run()
+            with tempfile.TemporaryDirectory(prefix="ulpscope-") as folder:
+                path = os.path.join(folder, "typed.onnx")
+                choice = _core.ConvertOptions()
+                choice.answer = answer._native
+                choice.verify = False
+                _core.convert(loaded, path, samples, choice, report)
+                outputs = run_typed(path, samples)
+            judged = judge(loaded, outputs)
     per_output = {each.output: each for each in judged.outputs}
     return Check(
         judged.passed, judged.error, predicted.error, judged.used, per_output, judged.problem, runner, len(samples)

@@ -6,8 +6,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
+#include <optional>
+#include <tuple>
 
 #include "core/file.h"
 #include "core/parallel.h"
@@ -38,7 +41,24 @@ struct RangeCount {
   /// Squared errors of rounding: of values that lie inside of the range, and of those that vanish or are clipped.
   double inside_error = 0, outside_error = 0;
   double mean() const { return nonzero > 0 ? sum / static_cast<double>(nonzero) : 0; }
+  void add(const RangeCount& other) {
+    std::ranges::transform(exponents, other.exponents, exponents.begin(), std::plus());
+    total += other.total;
+    beyond += other.beyond;
+    vanishing += other.vanishing;
+    clipped += other.clipped;
+    coarse += other.coarse;
+    nonzero += other.nonzero;
+    largest = std::max(largest, other.largest);
+    smallest_vanishing = std::min(smallest_vanishing, other.smallest_vanishing);
+    sum += other.sum;
+    inside_error += other.inside_error;
+    outside_error += other.outside_error;
+  }
 };
+
+/// What a tensor is counted against; the scale of int8, 0 for floats.
+using RangeKey = std::tuple<TensorId, Precision, float>;
 
 struct TypeRange {
   double largest, smallest_normal;
@@ -177,16 +197,26 @@ class Explainer {
   }
   void add_sum(const Tensor& a, const Tensor& b, const Tensor& out) { count_sums(a, b, out, precision(), sums_); }
 
-  void add_input(std::size_t index, const Tensor& value) {
-    const bool quantized = precision() == Precision::kINT8;
+  /// What is to be counted of an input and of the outputs; nothing of what is not quantized.
+  std::optional<RangeKey> input_key(std::size_t index) const {
     const TensorId id = layer_.inputs[index];
+    const bool quantized = precision() == Precision::kINT8;
     const float scale = quantized && !low_.scale.empty() ? low_.scale[id] : 0.0f;
-    if (quantized && scale == 0) return;
-    count_range(value, precision(), scale, inputs_[index]);
+    if (id == kNone || (quantized && scale == 0)) return std::nullopt;
+    return RangeKey{id, precision(), scale};
   }
-  void add_output(const Tensor& exact, const Tensor& error) {
+  RangeKey output_key(TensorId output) const { return {output, precision(), 0}; }
+  void take(const std::map<RangeKey, RangeCount>& counts) {
+    const auto add = [&](const RangeKey& key, RangeCount& to) {
+      if (const auto found = counts.find(key); found != counts.end()) to.add(found->second);
+    };
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      if (const auto key = input_key(i)) add(*key, inputs_[i]);
+    for (const TensorId output : present(layer_.outputs)) add(output_key(output), output_);
+  }
+  /// Counts what is not finite in low precision alone.
+  void add_broken(const Tensor& exact, const Tensor& error) {
     if (exact.type() != DataType::kFloat32) return;
-    count_range(exact, precision(), 0, output_);
     const float* y = exact.data<float>();
     const float* d = error.data<float>();
     for (std::int64_t i = 0; i < exact.size(); ++i)
@@ -417,45 +447,67 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
   std::vector<TensorId> tensors;
   std::map<TensorId, std::size_t> index;
   std::vector<Explainer> explainers;
+  std::map<RangeKey, RangeCount> counts;
   for (LayerId id : layers) {
     const bool harmless = !harmless_overflow.empty() && harmless_overflow[explainers.size()] != 0;
-    explainers.emplace_back(*first, low, id, harmless);
-    for (const auto* ids : {&network.layer(id).inputs, &network.layer(id).outputs})
+    const Explainer& explainer = explainers.emplace_back(*first, low, id, harmless);
+    const Layer& layer = network.layer(id);
+    for (const auto* ids : {&layer.inputs, &layer.outputs})
       for (TensorId tensor : present(*ids))
         if (!first->is_constant(tensor) && is_floating(first->type(tensor)) &&
             index.emplace(tensor, tensors.size()).second)
           tensors.push_back(tensor);
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+      if (const auto key = explainer.input_key(i)) counts[*key];
+    for (TensorId output : present(layer.outputs)) counts[explainer.output_key(output)];
   }
+  std::vector<std::pair<const RangeKey, RangeCount>*> counted;
+  for (auto& each : counts) counted.push_back(&each);
   const auto add_sample = [&](std::size_t s, const LocalErrors::Result& result) {
     const auto spec = trials.specialization(s);
     const auto value_of = [&](TensorId tensor) {
+      if (tensor == kNone) return Tensor();
+      if (spec->is_constant(tensor)) return spec->value(tensor);
       const auto found = index.find(tensor);
       return found != index.end() ? result.values[found->second] : Tensor();
     };
+    // Each count, and each layer, belongs to one thread.
+    parallel_for(static_cast<std::int64_t>(counted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        auto& [key, count] = *counted[static_cast<std::size_t>(i)];
+        const auto [tensor, precision, scale] = key;
+        if (s > 0 && spec->is_constant(tensor)) continue;
+        if (const Tensor value = value_of(tensor)) count_range(value, precision, scale, count);
+      }
+    });
     const auto add = [&](Explainer& explainer, LayerId id) {
       const Layer& layer = network.layer(id);
-      std::vector<Tensor> operands;
-      for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
-        const TensorId tensor = layer.inputs[i];
-        const bool constant = tensor != kNone && spec->is_constant(tensor);
-        const Tensor value = tensor == kNone ? Tensor() : constant ? spec->value(tensor) : value_of(tensor);
-        operands.push_back(value);
-        if (value && (!constant || (s == 0 && value.type() == DataType::kFloat32))) explainer.add_input(i, value);
-      }
       const Tensor output = value_of(layer.outputs[0]);
-      if (explainer.is_sum() && output && operands[0] && operands[1])
-        explainer.add_sum(operands[0], operands[1], output);
+      if (explainer.is_sum() && output) {
+        const Tensor a = value_of(layer.inputs[0]), b = value_of(layer.inputs[1]);
+        if (a && b) explainer.add_sum(a, b, output);
+      }
       for (const LocalError& error : result.errors)
         if (error.layer == id && index.contains(error.tensor))
-          explainer.add_output(value_of(error.tensor), error.error);
+          explainer.add_broken(value_of(error.tensor), error.error);
     };
-    // Each layer belongs to one thread.
     parallel_for(static_cast<std::int64_t>(layers.size()), 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
         add(explainers[i], layers[i]);
     });
   };
-  LocalErrors local(network, low, layers, trials.options(), trials.weights());
+  // Errors are brought here only where some are not finite.
+  LocalErrors squares(network, low, layers, trials.options(), trials.weights(), LocalErrors::Yield::kSquares);
+  LocalErrors elements(network, low, layers, trials.options(), trials.weights());
+  const auto run = [&](std::size_t s) {
+    LocalErrors::Result result = squares.run(trials.inputs(s), tensors);
+    const auto is_finite = [](const LocalError& error) {
+      return std::isfinite(error.error.cast(DataType::kFloat64).data<double>()[0]);
+    };
+    if (!std::ranges::all_of(result.errors, is_finite)) return elements.run(trials.inputs(s), tensors);
+    result.errors.clear();
+    return result;
+  };
   std::size_t bytes = 0;
   for (TensorId id : tensors)
     if (first->shape(id)) bytes += 2 * static_cast<std::size_t>(num_elements(*first->shape(id))) * sizeof(float);
@@ -463,10 +515,10 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
   for (std::size_t begin = 0, end = 0; begin < samples; begin = end) {
     end = std::min(samples, begin + static_cast<std::size_t>(share.tasks));
     std::vector<LocalErrors::Result> results(end - begin);
-    run_tasks(begin, end, share_threads(end - begin, 0, 0),
-              [&](std::size_t s) { results[s - begin] = local.run(trials.inputs(s), tensors); });
+    run_tasks(begin, end, share_threads(end - begin, 0, 0), [&](std::size_t s) { results[s - begin] = run(s); });
     for (std::size_t s = begin; s < end; ++s) add_sample(s, results[s - begin]);
   }
+  for (Explainer& explainer : explainers) explainer.take(counts);
   std::vector<Reason> reasons;
   for (const Explainer& explainer : explainers) reasons.push_back(explainer.reason());
   return reasons;

@@ -67,6 +67,30 @@ void TwinNetwork::finish(const InferredNetwork& inferred) {
   derive_storage(network, inferred, false, false, assignment);
 }
 
+namespace {
+
+/// Instead of the outputs, the sums of their squares.
+void sum_squares(TwinNetwork& twins) {
+  Network& network = twins.network;
+  const OpDef* sum = op_registry().find("", "ReduceSumSquare");
+  for (TensorId& output : network.outputs) {
+    TensorInfo info;
+    info.name = network.tensor(output).name + "/squares";
+    info.type = network.tensor(output).type;
+    Layer layer;
+    layer.name = info.name;
+    layer.op = sum;
+    layer.opset = 13;
+    layer.inputs = {output};
+    layer.attributes.set("keepdims", std::int64_t{0});
+    layer.outputs = {output = network.add_tensor(std::move(info))};
+    network.add_layer(std::move(layer));
+    twins.assignment.precision.push_back(Precision::kFP32);
+  }
+}
+
+}  // namespace
+
 struct LocalErrors::Twin {
   TwinNetwork twins;
   std::vector<TensorId> tensors;
@@ -74,12 +98,13 @@ struct LocalErrors::Twin {
 };
 
 LocalErrors::LocalErrors(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
-                         const BuildOptions& options, const WeightCache& weights)
+                         const BuildOptions& options, const WeightCache& weights, Yield yield)
     : network_(network),
       low_(low),
       candidates_(candidates.begin(), candidates.end()),
       options_(options),
-      weights_(weights) {}
+      weights_(weights),
+      yield_(yield) {}
 
 LocalErrors::~LocalErrors() = default;
 
@@ -89,6 +114,7 @@ std::shared_ptr<LocalErrors::Twin> LocalErrors::twin(std::span<const TensorId> t
   if (twin_ && std::ranges::equal(twin_->tensors, tensors)) return twin_;
   auto made = std::make_shared<Twin>(with_twins(network_, low_, candidates_));
   made->tensors.assign(tensors.begin(), tensors.end());
+  if (yield_ == Yield::kSquares) sum_squares(made->twins);
   Network& network = made->twins.network;
   network.outputs.insert(network.outputs.end(), tensors.begin(), tensors.end());
   network.check();

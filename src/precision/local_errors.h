@@ -1,6 +1,7 @@
 // What low precision does to each layer by itself: its output from exact inputs, against the exact output.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -24,7 +25,7 @@ std::vector<CandidateOutput> candidate_outputs(const Network& network, std::span
 struct LocalError {
   LayerId layer = kNone;
   TensorId tensor = kNone;  ///< Of the original network.
-  /// low - exact, of the tensor's shape, float32. May hold infinities and NaN.
+  /// low - exact, of the tensor's shape, float32. May hold infinities and NaN. A scalar where squares were asked for.
   Tensor error;
 };
 
@@ -43,9 +44,12 @@ TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<
 /// Runs the network with its twins: one pass for all layers, whatever their number.
 class LocalErrors {
  public:
+  /// What a run yields of every error: its elements, or the sum of their squares, a number that is finite only if all
+  /// of them are.
+  enum class Yield : std::uint8_t { kElements, kSquares };
   /// `network` outlives this. `weights`: prepared constants to share.
   LocalErrors(const Network& network, const Assignment& low, std::span<const LayerId> candidates,
-              const BuildOptions& options, const WeightCache& weights = {});
+              const BuildOptions& options, const WeightCache& weights = {}, Yield yield = Yield::kElements);
   ~LocalErrors();
 
   /// Per candidate_outputs(), and the exact values of `tensors` (physical types), for one sample (in the order of the
@@ -66,6 +70,7 @@ class LocalErrors {
   const std::vector<LayerId> candidates_;
   const BuildOptions options_;
   const WeightCache weights_;
+  const Yield yield_;
   std::mutex mutex_;  ///< Of `twin_`.
   std::shared_ptr<Twin> twin_;
 };

@@ -233,6 +233,11 @@ def test_what_callables_raise_comes_out_as_it_is(folder, samples):
         assert caught.value is mine
     with pytest.raises(Mine):
         ulpscope.calibrate("m.onnx", samples, progress=fail)
+    answer = ulpscope.search("m.onnx", samples, progress=False, **TASK)
+    with pytest.raises(Mine):
+        ulpscope.verify("m.onnx", answer, samples, progress=fail)
+    with pytest.raises(Mine):
+        ulpscope.convert("m.onnx", answer, data=samples, progress=fail)
 
 
 def test_progress_is_told(folder, samples):
@@ -240,6 +245,16 @@ def test_progress_is_told(folder, samples):
     ulpscope.search("m.onnx", samples, progress=seen.append, **TASK)
     assert len({each.stage for each in seen}) > 2 and seen[-1].trials > 0
     assert max(each.best for each in seen) >= 2
+
+
+def test_progress_of_checks_is_told(folder, samples):
+    answer = ulpscope.search("m.onnx", samples, progress=False, **TASK)
+    seen: list[ulpscope.Progress] = []
+    ulpscope.verify("m.onnx", answer, samples, progress=seen.append)
+    assert {(each.stage, each.all) for each in seen} == {("judging samples", len(samples))} and seen[0].done == 0
+    seen.clear()
+    ulpscope.convert("m.onnx", answer, data=samples, progress=seen.append)
+    assert {each.stage for each in seen} == {"converting"}
 
 
 @pytest.mark.parametrize("trials", [0, 2])
