@@ -157,7 +157,7 @@ def test_the_scales_of_a_clamp_are_reproduced(run, tmp_path):
     assert run("run", "a.onnx", "--trt", "--load-inputs", "held.json", "--save-outputs", "exact.json").code == 0
     assert run("run", "a.onnx", *words, "--load-inputs", "held.json", "--save-outputs", "low.json").code == 0
     errors = relative_errors(tmp_path / "low.json", tmp_path / "exact.json")
-    assert max(errors) == pytest.approx(answer["held_out"]["value"], rel=1e-6)
+    assert max(errors) == pytest.approx(answer["held_out"]["value"], rel=1e-5)  # Written with six digits.
     # The scale of the mask is not that of the cache, with which int8 would round it to 0.
     at = words.index("--repairs")
     plain = [*words[:at], *words[at + 2:], "--clamp-constants", "lowest"]

@@ -1,6 +1,7 @@
 #include "backend/cpu/join.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "ulpscope/error.h"
@@ -132,8 +133,20 @@ class Joiner {
     if (!reads) return false;
     for (const int slot : y.outputs)
       if (has(x.inputs, slot) || has(x.outputs, slot)) return false;
+    // A step that works in place must not run for another output where the store has what it would work on already.
+    std::vector<int> outputs = y.outputs;
+    std::ranges::copy_if(x.outputs, std::back_inserter(outputs), [&](int slot) { return is_left(slot, k); });
+    const auto in_place = [&](int slot) {
+      return has(x.inputs, slot) || (has(y.inputs, slot) && !has(x.outputs, slot));
+    };
+    if (outputs.size() > 1 && std::ranges::any_of(outputs, in_place)) return false;
     combine(i, k);
     return true;
+  }
+
+  /// Somebody reads what is in the slot after that step.
+  bool is_left(int slot, int step) const {
+    return pinned_[slot] != 0 || readers_[slot].upper_bound(step) != readers_[slot].end();
   }
 
   void combine(int i, int k) {
@@ -144,7 +157,7 @@ class Joiner {
     form.outputs.clear();
     for (std::size_t o = 0; o < x.outputs.size(); ++o) {
       const int slot = x.outputs[o];
-      if (pinned_[slot] != 0 || readers_[slot].upper_bound(k) != readers_[slot].end()) {
+      if (is_left(slot, k)) {
         form.outputs.push_back(a.outputs[o]);
         outputs.push_back(slot);
       } else {

@@ -12,7 +12,7 @@ from ..logger import G_LOGGER
 
 
 def _is_size(dim: Any) -> bool:
-    return isinstance(dim, (int, np.integer)) and dim >= 0
+    return isinstance(dim, (int, np.integer)) and bool(dim >= 0)
 
 
 def _numpy_type(dtype: Any) -> np.dtype:

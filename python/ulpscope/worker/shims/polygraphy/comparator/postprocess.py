@@ -14,7 +14,8 @@ def _descending(array: np.ndarray, axis: int) -> np.ndarray:
     if array.dtype.kind == "f":
         return np.argsort(-array, axis=axis, kind="stable")
     backwards = np.argsort(np.flip(array, axis=axis), axis=axis, kind="stable")
-    return array.shape[axis] - 1 - np.flip(backwards, axis=axis)
+    order: np.ndarray = array.shape[axis] - 1 - np.flip(backwards, axis=axis)
+    return order
 
 
 class BasePostprocessFunc:
