@@ -33,8 +33,12 @@ TEST(ActivationStore, TheLongestUnusedGivesWay) {
 TEST(ActivationStore, SharedActivationsGiveTheBitsOfARunWithoutThem) {
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
     RandomNetwork random(seed);
-    for (Fusion fusion : {Fusion::kNone, Fusion::kFull}) {
-      BuildOptions options = fp16_options(ConstraintMode::kObey, fusion, true);
+    for (const auto& [fusion, int8] :
+         {std::pair(Fusion::kNone, false), {Fusion::kFull, false}, {Fusion::kNone, true}, {Fusion::kFull, true}}) {
+      BuildOptions options = fp16_options(ConstraintMode::kPrefer, fusion, true);
+      options.int8 = int8;
+      if (int8)
+        for (const TensorInfo& tensor : random.network().tensors) options.scales[tensor.name] = 0.03f;
       const auto spec = specialize(random.network(), random.input_shapes());
       Executable executable(random.network(), assign_precisions(*spec, options), options, spec);
       ActivationStore store(std::size_t{1} << 24), small(4000);
@@ -43,7 +47,7 @@ TEST(ActivationStore, SharedActivationsGiveTheBitsOfARunWithoutThem) {
         LayerTypes requested(random.network().layers.size());
         for (LayerId l : requested.ids())
           if (random.network().layers[l].op->precision == PrecisionRule::kCompute && pick() % 3 == 0)
-            requested[l] = DataType::kFloat32;
+            requested[l] = int8 && pick() % 2 == 0 ? DataType::kFloat16 : DataType::kFloat32;
         const Assignment assignment = assign_precisions(*spec, options, &requested);
         const auto plan = executable.plan_for(random.input_shapes(), assignment, fusion);
         const auto expected = plan->run(random.inputs());
