@@ -5,9 +5,9 @@
 //   gpu_latency MODEL assignments COUNT [SEED] [shares] [groups] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]
 // Estimated against measured times where half of the layers, chosen by chance, run in float16 and the others in
 // float32; with `shares` a share that is chosen by chance, too. One line per assignment, then the rank correlation and
-// the ratios. Estimates are those of the target (h200,
-// or a file of `ulpscope target measure`), casts included; on the backend cpu the measured times are the sums of the
-// steps'. `groups` names the groups whose estimates are farthest from the sum of their steps.
+// the ratios. Estimates are those of the target (h200, or a file of `ulpscope target measure`), casts included; on the
+// backend cpu the measured times are the sums of the steps'. `groups` names the groups whose estimates are farthest from
+// the sum of their steps.
 #include <fmt/format.h>
 
 #include <algorithm>

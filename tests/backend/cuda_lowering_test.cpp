@@ -47,6 +47,19 @@ void expect_same(std::vector<std::unique_ptr<Net>>& nets, const Rules& rules = {
   if (!all.run()) GTEST_SKIP() << "no compiler";
 }
 
+/// How many steps of a kind the network is lowered to for these inputs.
+template <typename Kind>
+std::int64_t count_steps(const Network& network, const std::vector<Shape>& shapes, const BuildOptions& options,
+                         FakeDevice& device) {
+  const auto spec = specialize(network, shapes);
+  const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
+  const Assignment assignment = assign_precisions(*spec, options);
+  WeightCache weights;
+  const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
+  const Steps steps = lower(*spec, schedule, weights, subgraphs, device);
+  return std::ranges::count_if(steps.steps, [](const Step& step) { return std::holds_alternative<Kind>(step.work); });
+}
+
 class Nets {
  public:
   Net& net(const std::string& name) {
@@ -186,18 +199,10 @@ TEST(CudaLowering, MatricesThatTwoPrecisionsReadAreThereOncePerPrecision) {
   Network& network = n.finish();
   for (const LayerId id : network.layers.ids())
     network.layer(id).precision = id.index() < 2 ? DataType::kFloat32 : DataType::kFloat16;
-  const auto spec = specialize(network, {{4, 24}});
-  const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
   BuildOptions options = options_of(&BuildOptions::fp16, Fusion::kFull);
   options.constraints = ConstraintMode::kObey;
-  const Assignment assignment = assign_precisions(*spec, options);
   FakeDevice device;
-  WeightCache weights;
-  const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
-  const Steps steps = lower(*spec, schedule, weights, subgraphs, device);
-  EXPECT_EQ(std::ranges::count_if(steps.steps,
-                                  [](const Step& step) { return std::holds_alternative<ProductStep>(step.work); }),
-            2);
+  EXPECT_EQ(count_steps<ProductStep>(network, {{4, 24}}, options, device), 2);
   EXPECT_EQ(device.constant_bytes(), 24 * (16 + 8) * (sizeof(float) + sizeof(std::uint16_t)));
 }
 
@@ -210,7 +215,8 @@ TEST(CudaLowering, PartsOfAConcatAreComputedWhereTheyBelong) {
     return n.add("Reshape", {n.add("ReduceSum", {of, n.integers({-1})}), n.integers(shape)});
   };
   const auto twice = sums(n.add("Mul", {x, x}), {-1});
-  n.output(n.add("Concat", {sums(n.add("Abs", {x}), {-1}), sums(y, {-1}), twice, n.weight({7}), twice}, {A("axis", 0)}));
+  n.output(
+      n.add("Concat", {sums(n.add("Abs", {x}), {-1}), sums(y, {-1}), twice, n.weight({7}), twice}, {A("axis", 0)}));
   const auto handed_out = sums(n.add("Exp", {x}), {1, 12});
   n.output(handed_out);
   n.output(n.add("Concat", {handed_out, sums(n.add("Neg", {x}), {1, 12}), y}, {A("axis", 1)}));
@@ -220,21 +226,12 @@ TEST(CudaLowering, PartsOfAConcatAreComputedWhereTheyBelong) {
   const auto z = small.input("z", {5, 8});
   std::vector<std::string> parts;
   for (const char* op : {"Abs", "Neg", "Exp"})
-    parts.push_back(small.add("Reshape", {small.add("ReduceSum", {small.add(op, {z}), small.integers({-1})}),
-                                          small.integers({-1})}));
+    parts.push_back(small.add(
+        "Reshape", {small.add("ReduceSum", {small.add(op, {z}), small.integers({-1})}), small.integers({-1})}));
   small.output(small.add("Concat", parts, {A("axis", 0)}));
   const Network& network = small.finish();
-  const auto spec = specialize(network, {{5, 8}});
-  const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
-  const BuildOptions options = options_of(nullptr, Fusion::kFull);
-  const Assignment assignment = assign_precisions(*spec, options);
   FakeDevice device;
-  WeightCache weights;
-  const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
-  const Steps steps = lower(*spec, schedule, weights, subgraphs, device);
-  EXPECT_EQ(std::ranges::count_if(steps.steps,
-                                  [](const Step& step) { return std::holds_alternative<KernelStep>(step.work); }),
-            3);
+  EXPECT_EQ(count_steps<KernelStep>(network, {{5, 8}}, options_of(nullptr, Fusion::kFull), device), 3);
 }
 
 TEST(CudaLowering, RowsAreCountedOnTheDevice) {
@@ -247,7 +244,8 @@ TEST(CudaLowering, RowsAreCountedOnTheDevice) {
     layer.op = &ops::row_magnitudes();
     return made;
   };
-  n.output(n.add("Concat", {counts(x), counts(n.add("Mul", {y, y})), counts(n.add("Transpose", {y}, {A("perm", Ints{2, 0, 1})}))},
+  n.output(n.add("Concat",
+                 {counts(x), counts(n.add("Mul", {y, y})), counts(n.add("Transpose", {y}, {A("perm", Ints{2, 0, 1})}))},
                  {A("axis", 0)}));
   n.output(counts(y));
   Comparison all;
@@ -341,8 +339,9 @@ TEST(CudaLowering, PoolingAndReductions) {
     const auto x = n.input("x", {3, 4096}), y = n.input("y", {3, 4096}), last = n.integers({-1});
     const auto product = n.add("Mul", {x, y}), far = n.add("Sub", {x, n.add("ReduceMean", {x}, {A("axes", Ints{-1})})});
     for (const char* op : {"ReduceSum", "ReduceL1", "ReduceMax"})
-      n.output(op == std::string("ReduceMax") ? n.add(op, {product}, {A("axes", Ints{-1})})
-                                              : n.add(op, {product, last}, {}, op == std::string("ReduceL1") ? 18 : 17));
+      n.output(op == std::string("ReduceMax")
+                   ? n.add(op, {product}, {A("axes", Ints{-1})})
+                   : n.add(op, {product, last}, {}, op == std::string("ReduceL1") ? 18 : 17));
     n.output(n.add("ReduceMean", {n.add("Mul", {far, far})}, {A("axes", Ints{-1})}));
     n.output(n.add("Softmax", {far}, {A("axis", -1)}));
   }
