@@ -101,18 +101,49 @@ std::string_view group_precision(const Specialization& spec, const Group& group,
   return "-";
 }
 
+namespace {
+
+/// A product by a constant with nothing behind it but a bias.
+bool is_plain_product(const Specialization& spec, const Group& group) {
+  const Network& network = *spec.network;
+  const Layer& product = network.layer(group.layers.front());
+  if (!ops::matrix_form(product) || spec.is_constant(product.inputs[0]) || !spec.is_constant(product.inputs[1]))
+    return false;
+  return std::all_of(group.layers.begin() + 1, group.layers.end(), [&](LayerId id) {
+    const Layer& layer = network.layer(id);
+    return layer.op->function == Function::kAdd &&
+           std::ranges::any_of(layer.inputs, [&](TensorId input) { return spec.is_constant(input); });
+  });
+}
+
+}  // namespace
+
 std::vector<std::vector<std::size_t>> products_of_one_operand(const Specialization& spec, const Grouping& grouping,
                                                               const Assignment* assignment) {
-  std::map<std::pair<TensorId, std::string_view>, std::vector<std::size_t>> readers;
+  /// By operand, in the order of the groups: runs of neighbors.
+  struct Runs {
+    std::vector<std::vector<std::size_t>> groups;
+    std::string_view precision;  ///< Of the last run; of none: it has ended.
+  };
+  std::map<TensorId, Runs> readers;
   for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
     const Group& group = grouping.groups[g];
     const Layer& layer = spec.network->layer(group.layers.front());
-    if (!ops::matrix_form(layer) || spec.is_constant(layer.inputs[0]) || !spec.is_constant(layer.inputs[1])) continue;
-    readers[{layer.inputs[0], assignment == nullptr ? "" : group_precision(spec, group, *assignment)}].push_back(g);
+    if (!ops::matrix_form(layer)) continue;
+    Runs& runs = readers[layer.inputs[0]];
+    if (!is_plain_product(spec, group)) {
+      runs.precision = {};
+      continue;
+    }
+    const std::string_view precision = assignment == nullptr ? "any" : group_precision(spec, group, *assignment);
+    if (runs.precision != precision) runs.groups.emplace_back();
+    runs.groups.back().push_back(g);
+    runs.precision = precision;
   }
   std::vector<std::vector<std::size_t>> result;
-  for (auto& [operand, groups] : readers)
-    if (groups.size() > 1) result.push_back(std::move(groups));
+  for (auto& [operand, runs] : readers)
+    for (std::vector<std::size_t>& groups : runs.groups)
+      if (groups.size() > 1) result.push_back(std::move(groups));
   return result;
 }
 

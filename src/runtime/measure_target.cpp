@@ -316,7 +316,7 @@ Target measure_rates(const std::string& backend, int threads, const std::string&
 
 GroupCount measure_groups(const Network& network, const BuildOptions& given, std::span<const Tensor> inputs,
                           Target& target, const MeasureProgress& progress) {
-  constexpr int kMixtures = 8;  // At most; fewer when they bring nothing new.
+  constexpr int kMixtures = 16;  // At most; fewer when they bring nothing new.
   set_num_threads(given.threads);
   auto timed =
       target.timed != nullptr ? std::make_shared<TimedKernels>(*target.timed) : std::make_shared<TimedKernels>();

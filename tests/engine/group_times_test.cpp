@@ -161,6 +161,36 @@ TEST(GroupTimes, ProductsOfOneOperandTakeWhatTheyTakeTogether) {
   EXPECT_EQ(group_times_us(*low.spec, low.grouping, low.assignment, target), (std::vector<double>{2, 2, 2}));
 }
 
+TEST(GroupTimes, ProductsAreOneWithTheirNeighborsAlone) {
+  Model model;
+  model.input("x", {4, 8});
+  for (const char* name : {"a", "b", "c", "d", "e"}) {
+    const std::string own = name;
+    *model.graph().add_initializer() = float_tensor("w" + own, {8, 8}, std::vector<float>(64, 0.5f));
+    *model.graph().add_initializer() = float_tensor("bias" + own, {8}, std::vector<float>(8, 0.5f));
+    model.node("MatMul", {"x", "w" + own}, {own + "0"}, own);
+    model.node("Add", {own + "0", "bias" + own}, {own + "1"}, own + "_bias");
+    if (own == "d") model.node("Relu", {"d1"}, {"d2"}, "d_relu");
+    model.output(own == "d" ? "d2" : own + "1");
+  }
+  const auto network = model.load();
+  const auto counts = [&](std::initializer_list<const char*> kept) {
+    for (const char* name : {"a", "b", "c", "d", "e"}) {
+      const std::string own = name;
+      const bool keeps = std::ranges::find(kept, own) != kept.end();
+      for (const std::string& layer : {own, own + "_bias"})
+        layer_named(*network, layer).precision = keeps ? std::optional(DataType::kFloat32) : std::nullopt;
+    }
+    const Built built = build(*network, lowest(true));
+    return count_together(*built.spec, built.grouping, &built.assignment);
+  };
+  // Whoever lies between two in another precision, or does more than to add a bias, parts them.
+  EXPECT_EQ(counts({}), (std::vector<int>{3, 3, 3, 1, 1}));
+  EXPECT_EQ(counts({"a"}), (std::vector<int>{1, 2, 2, 1, 1}));
+  EXPECT_EQ(counts({"b"}), (std::vector<int>{1, 1, 1, 1, 1}));
+  EXPECT_EQ(counts({"b", "c"}), (std::vector<int>{1, 2, 2, 1, 1}));
+}
+
 TEST(GroupTimes, CostsOfLayersAddUpToTheirGroup) {
   const auto network = network_of("", 8);
   const auto of = texts(*network);
