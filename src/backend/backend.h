@@ -84,7 +84,7 @@ class Backend {
   /// which may be asked all the same.
   virtual void start() const {}
 
-  /// Values are copied to hand them out, and stores keep nothing: better one network than several in a row.
+  /// Values are copied to hand them out: better one network than several in a row.
   virtual bool has_own_memory() const noexcept { return false; }
 
   /// The backend for bodies of control flow, which layers of a plan run.

@@ -533,6 +533,37 @@ TEST(CudaLowering, Blocks) {
   expect_same(nets.all());
 }
 
+TEST(CudaLowering, RunsThatShareActivations) {
+  const std::uint32_t start = sweeps::seed();
+  Comparison all;
+  all.share_activations();
+  std::vector<std::unique_ptr<testing::RandomNetwork>> networks;
+  for (int i = 0; i < sweeps::count(6); ++i) {
+    const auto seed = start + static_cast<std::uint32_t>(i);
+    auto& made = *networks.emplace_back(std::make_unique<testing::RandomNetwork>(seed));
+    const auto cache = std::make_shared<WeightCache>();
+    std::mt19937 dice(seed);
+    const auto add = [&](const char* what, const BuildOptions& options) {
+      all.add(fmt::format("seed {}, {}", seed, what), made.network(), made.inputs(), options, Match::kRoundings, {},
+              cache);
+    };
+    const Fusion fusion = static_cast<Fusion>(i % 3);
+    BuildOptions options = options_of(&BuildOptions::fp16, fusion);
+    options.constraints = ConstraintMode::kPrefer;
+    add("fp16", options);
+    add("fp16 again", options);
+    for (int trial = 0; trial < 5; ++trial) {
+      auto& layers = made.network().layers;
+      Layer& layer = layers[LayerId(static_cast<int>(dice() % layers.size()))];
+      layer.precision = layer.precision ? std::nullopt : std::optional(DataType::kFloat32);
+      add("another layer in fp32", options);
+    }
+    add("mixed types", mixed(made.network(), seed, fusion));
+  }
+  if (!all.run()) GTEST_SKIP() << "no compiler";
+  EXPECT_GT(all.skipped_steps(), 0u);
+}
+
 TEST(CudaLowering, RandomNetworks) {
   const std::uint32_t start = sweeps::seed();
   const int count = sweeps::count(12);

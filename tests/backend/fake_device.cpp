@@ -430,7 +430,32 @@ void FakePlan::run(const HostStep& step) {
   step.kernel->run(in, out);
 }
 
-std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char poison) {
+namespace {
+
+bool is_of_the_device(const Step& step) {
+  return !std::holds_alternative<HostStep>(step.work) && !std::holds_alternative<UploadStep>(step.work) &&
+         !std::holds_alternative<DownloadStep>(step.work);
+}
+
+/// Where a store is of use: the one range of steps of the device; nothing where there are more of them.
+std::vector<Checkpoint> checkpoints_of_all(const Steps& steps) {
+  const auto first = std::ranges::find_if(steps.steps, is_of_the_device);
+  const auto last = std::find_if_not(first, steps.steps.end(), is_of_the_device);
+  if (std::any_of(last, steps.steps.end(), is_of_the_device)) return {};
+  return checkpoints_of(steps, static_cast<std::size_t>(first - steps.steps.begin()),
+                        static_cast<std::size_t>(last - steps.steps.begin()));
+}
+
+}  // namespace
+
+std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char poison, ActivationStore* store) {
+  using Bytes = std::vector<unsigned char>;
+  const std::vector<Checkpoint> checkpoints = store != nullptr ? checkpoints_of_all(steps_) : std::vector<Checkpoint>{};
+  const auto begin = std::find_if(checkpoints.rbegin(), checkpoints.rend(), [&](const Checkpoint& checkpoint) {
+    return std::ranges::all_of(checkpoint.values, [&](const auto& value) { return store->contains(value.key); });
+  });
+  const std::size_t begins = begin == checkpoints.rend() ? 0 : begin->step;
+  skipped_ = 0;
   memory_.assign(arena_bytes_ + kArenaAlignment, poison);
   arena_ = memory_.data();
   while (reinterpret_cast<std::uintptr_t>(arena_) % kArenaAlignment != 0) ++arena_;
@@ -445,6 +470,27 @@ std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char 
     const Step& step = steps_.steps[i];
     where_ = fmt::format("{}, step {} (kind {}) of {}", name_, i, step.work.index(),
                          step.layer == kNone ? "the outputs" : spec_.network->layer(step.layer).name);
+    if (i < begins && is_of_the_device(step)) {
+      ++skipped_;
+      continue;
+    }
+    if (begins > 0 && i == begins)
+      for (const auto& [key, number] : begin->values) {
+        const Buffer& buffer = steps_.buffers[static_cast<std::size_t>(number)];
+        const Bytes& kept = *store->find<Bytes>(key);
+        expect(kept.size() == buffer.bytes, "one name for activations of two sizes");
+        std::ranges::copy(kept, arena_ + buffer.place.offset);
+      }
+    for (const Checkpoint& checkpoint : checkpoints)
+      if (checkpoint.step == i)
+        for (const auto& [key, number] : checkpoint.values) {
+          const Buffer& buffer = steps_.buffers[static_cast<std::size_t>(number)];
+          const unsigned char* const bytes = arena_ + buffer.place.offset;
+          const auto* known = store->find<Bytes>(key);
+          expect(known == nullptr || std::ranges::equal(*known, std::span(bytes, buffer.bytes)),
+                 "one name for two activations");
+          store->put(key, Bytes(bytes, bytes + buffer.bytes), buffer.bytes);
+        }
     for (const Buffer& buffer : steps_.buffers)
       if (!buffer.constant && buffer.place.first == static_cast<int>(i))
         std::memset(arena_ + buffer.place.offset, poison, buffer.bytes);

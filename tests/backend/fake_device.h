@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cuda/checkpoints.h"
 #include "backend/cuda/lowering.h"
 #include "backend/cuda_shim.h"
 
@@ -73,8 +74,11 @@ class FakePlan {
            const IdMap<LayerId, GraphFunction>& subgraphs, FakeDevice& device, KernelBank& bank);
   /// There is a kernel that can be run on a GPU only.
   bool can_run() const;
-  /// Memory holds bytes of `poison` until it is written.
-  std::vector<Tensor> run(std::span<const Tensor> inputs, unsigned char poison);
+  /// Memory holds bytes of `poison` until it is written. With a store, a run begins at the last checkpoint that it has,
+  /// and keeps what lies in memory at those behind it.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, unsigned char poison, ActivationStore* store = nullptr);
+  /// How many steps of the device the last run left out.
+  std::size_t skipped() const { return skipped_; }
   const Steps& steps() const { return steps_; }
 
  private:
@@ -101,6 +105,7 @@ class FakePlan {
   unsigned char* arena_ = nullptr;
   std::vector<Tensor> host_;
   std::string where_;  ///< The step that runs.
+  std::size_t skipped_ = 0;
 };
 
 }  // namespace ulpscope::cuda::fake

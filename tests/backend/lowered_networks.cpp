@@ -121,6 +121,7 @@ void Comparison::compare(Case& c) {
     ++skipped_;
     return;
   }
+  if (shares_) return compare_sharing(c);
   WeightCache cache;
   const auto want = find_backend("plain").plan(c.spec, c.schedule, cache, c.subgraphs, nullptr)->run(c.inputs);
   // All memory is one thing first, then another: where that shows, something is read that nobody wrote.
@@ -134,6 +135,14 @@ void Comparison::compare(Case& c) {
     EXPECT_EQ(difference(got[o], want[o], unit, c.match == Match::kBits), "") << c.name << ", output " << o;
     EXPECT_TRUE(same_bits(got[o], again[o])) << c.name << ", output " << o << " depends on memory that nobody wrote";
   }
+}
+
+void Comparison::compare_sharing(Case& c) {
+  const auto alone = c.plan->run(c.inputs, 0xff);
+  const auto shared = c.plan->run(c.inputs, 0x41, &stores_.try_emplace(c.cache.get(), SIZE_MAX).first->second);
+  skipped_steps_ += c.plan->skipped();
+  for (std::size_t o = 0; o < alone.size(); ++o)
+    EXPECT_TRUE(same_bits(alone[o], shared[o])) << c.name << ", output " << o << " of a run that shares activations";
 }
 
 }  // namespace ulpscope::cuda::fake

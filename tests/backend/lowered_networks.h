@@ -124,6 +124,11 @@ class Comparison {
   void add(const std::string& name, const Network& network, const std::vector<Tensor>& inputs,
            const BuildOptions& options, Match match, const Rules& rules = {},
            std::shared_ptr<WeightCache> cache = nullptr);
+  /// Each network is compared with itself: run once by itself, and once with a store that it shares with the others of
+  /// its cache.
+  void share_activations() { shares_ = true; }
+  /// Of the steps of runs with a store, those that were left out.
+  std::size_t skipped_steps() const { return skipped_steps_; }
   /// Runs all; failures are the test's. False: there is no compiler.
   bool run();
   /// Of what was added last.
@@ -136,11 +141,15 @@ class Comparison {
  private:
   struct Case;
   void compare(Case& c);
+  void compare_sharing(Case& c);
   KernelBank bank_;
   std::vector<std::shared_ptr<Case>> cases_;
   std::shared_ptr<Case> failed_;  ///< Kept for schedule().
   const Schedule* last_ = nullptr;
   int skipped_ = 0;
+  bool shares_ = false;
+  std::map<const WeightCache*, ActivationStore> stores_;
+  std::size_t skipped_steps_ = 0;
 };
 
 }  // namespace ulpscope::cuda::fake

@@ -1,7 +1,6 @@
 #include "backend/cpu/lowering.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 
@@ -66,9 +65,8 @@ void Lowering::set_activation_keys(const Group& group, std::span<const KernelDes
       if (location(tensor).slot < 0 || schedule_.grouping.internal[tensor] != 0) continue;
       const std::size_t length = text.size();
       put(static_cast<std::uint64_t>(tensor.number()));
-      const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+      keys_[tensor] = activation_key(text);
       text.resize(length);
-      keys_[tensor] = {hash.high64, hash.low64};
       const Slot& slot = slot_of(tensor);
       if (slot.dynamic || slot.alias >= 0 || slot.constant) continue;
       int step = -1;

@@ -129,7 +129,7 @@ CpuPlan::Workspace CpuPlan::take_workspace(std::byte* arena) const {
 std::vector<char> CpuPlan::reuse(ActivationStore& store, std::vector<Tensor>& bound) const {
   std::vector<char> known(made_.slots.size(), 0), wanted(made_.slots.size(), 0), runs(made_.steps.size(), 0);
   for (const StoredValue& value : made_.values)
-    if (const Tensor* tensor = store.find(value.key)) {
+    if (const auto* tensor = store.find<Tensor>(value.key)) {
       bound[value.slot] = *tensor;
       known[value.slot] = 1;
     }
@@ -179,7 +179,7 @@ void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, 
     }
     for (; value != made_.values.end() && value->step == static_cast<int>(i); ++value)
       if (run && kept != nullptr && value->kept && !kept->contains(value->key))
-        kept->put(value->key, bound[value->slot].clone());
+        kept->put(value->key, bound[value->slot].clone(), bound[value->slot].bytes());
   }
 }
 

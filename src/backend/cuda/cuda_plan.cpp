@@ -70,12 +70,13 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
   compile_kernels();
   place();
   choose_algorithms(replay);
-  record();
+  find_ranges();
 }
 
 CudaPlan::~CudaPlan() {
   const std::lock_guard lock(Device::get().mutex());
-  recorded_.clear();
+  ranges_.clear();
+  stretches_.clear();
 }
 
 bool CudaPlan::is_recorded(const Step& step) {
@@ -272,20 +273,77 @@ void CudaPlan::enqueue(const Step& step) const {
   }
 }
 
-void CudaPlan::record() {
+void CudaPlan::find_ranges() {
   for (std::size_t begin = 0; begin < made_.steps.size();) {
     std::size_t end = begin;
     while (end < made_.steps.size() && is_recorded(made_.steps[end])) ++end;
-    if (end > begin) {
-      recorded_.push_back({begin, end, Device::get().capture([&] {
-                             for (std::size_t i = begin; i < end; ++i) enqueue(made_.steps[i]);
-                           })});
-    }
+    if (end > begin) ranges_.push_back({begin, end, nullptr});
     begin = std::max(end, begin + 1);
   }
 }
 
-std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStore*, bool) const {
+void CudaPlan::launch(Range& range) const {
+  if (range.graph == nullptr)
+    range.graph = Device::get().capture([&] {
+      for (std::size_t i = range.first; i < range.last; ++i) enqueue(made_.steps[i]);
+    });
+  range.graph->launch();
+}
+
+namespace {
+
+/// What a store has of a plan: part of a block.
+struct KeptActivation {
+  std::shared_ptr<const DeviceMemory> block;
+  std::size_t offset = 0;
+};
+
+}  // namespace
+
+void CudaPlan::launch_sharing(ActivationStore& store, bool keep) const {
+  if (stretches_.empty()) {
+    const auto& [first, last, graph] = ranges_[0];
+    checkpoints_ = checkpoints_of(made_, first, last);
+    stretches_.push_back({first, last, nullptr});
+    for (const Checkpoint& checkpoint : checkpoints_) {
+      stretches_.back().last = checkpoint.step;
+      stretches_.push_back({checkpoint.step, last, nullptr});
+    }
+  }
+  const auto has = [&](const Checkpoint::Value& value) { return store.contains(value.key); };
+  std::size_t begin = checkpoints_.size();
+  while (begin > 0 && !std::ranges::all_of(checkpoints_[begin - 1].values, has)) --begin;
+  if (begin == 0 && !keep) return launch(ranges_[0]);
+  if (begin > 0)
+    for (const auto& [key, buffer] : checkpoints_[begin - 1].values) {
+      const auto* kept = store.find<KeptActivation>(key);
+      Device::get().copy(address_of(buffer), kept->block->address() + kept->offset, made_.buffers[buffer].bytes);
+    }
+  for (std::size_t i = begin; i < stretches_.size(); ++i) {
+    launch(stretches_[i]);
+    if (keep && i < checkpoints_.size()) keep_values(checkpoints_[i], store);
+  }
+}
+
+void CudaPlan::keep_values(const Checkpoint& checkpoint, ActivationStore& store) const {
+  std::size_t bytes = 0;
+  const auto aligned = [](std::size_t n) { return (n + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; };
+  for (const auto& [key, buffer] : checkpoint.values)
+    if (!store.contains(key)) bytes += aligned(made_.buffers[buffer].bytes);
+  if (bytes == 0 || bytes > store.byte_limit()) return;
+  const auto block = Device::get().block(bytes);
+  if (block == nullptr) return;
+  std::size_t offset = 0;
+  for (const auto& [key, buffer] : checkpoint.values) {
+    if (store.contains(key)) continue;
+    const std::size_t own = made_.buffers[buffer].bytes;
+    Device::get().copy(block->address() + offset, address_of(buffer), own);
+    store.put(key, KeptActivation{block, offset}, own);
+    offset += aligned(own);
+  }
+}
+
+std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const {
   Device& device = Device::get();
   const std::lock_guard lock(device.mutex());
   device.enter();
@@ -299,11 +357,12 @@ std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStor
   }
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
-  auto graph = recorded_.begin();
+  const bool shares = store != nullptr && ranges_.size() == 1;
+  auto range = ranges_.begin();
   for (std::size_t i = 0; i < made_.steps.size();) {
-    if (graph != recorded_.end() && graph->first == i) {
-      graph->graph->launch();
-      i = graph++->last;
+    if (range != ranges_.end() && range->first == i) {
+      shares ? launch_sharing(*store, keep) : launch(*range);
+      i = range++->last;
       continue;
     }
     const Step& step = made_.steps[i++];
@@ -335,11 +394,13 @@ PlanTactics CudaPlan::tactics() const { return {identity_, tactics_of(made_)}; }
 
 std::optional<double> CudaPlan::microseconds() const {
   // With work of the CPU in between, what the device takes says little.
-  if (recorded_.size() > 1) return std::nullopt;
+  if (ranges_.size() > 1) return std::nullopt;
   Device& device = Device::get();
   const std::lock_guard lock(device.mutex());
   device.enter();
-  return recorded_.empty() ? 0.0 : device.time(*recorded_[0].graph, 30);
+  if (ranges_.empty()) return 0.0;
+  launch(ranges_[0]);
+  return device.time(*ranges_[0].graph, 30);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/checkpoints.h"
 #include "backend/cuda/replay.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/steps.h"
@@ -13,12 +14,12 @@ namespace ulpscope::cuda {
 
 class CudaPlan final : public Plan {
  public:
-  /// Lowers, compiles, chooses algorithms and records. Throws as Backend::plan.
+  /// Lowers, compiles and chooses algorithms; launches are recorded when they are first run. Throws as Backend::plan.
   CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
            const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* replay);
   ~CudaPlan() override;
 
-  /// Every run computes everything: a store would cost more than it saves.
+  /// Where the CPU computes nothing in between, a run begins at the last checkpoint whose values the store has.
   std::vector<Tensor> run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const override;
   std::size_t arena_bytes() const noexcept override { return arena_bytes_; }
   std::optional<double> microseconds() const override;
@@ -36,7 +37,7 @@ class CudaPlan final : public Plan {
   void choose(ProductStep& step);
   void choose(ProductProgramStep& step);
   void choose(ConvolveStep& step);
-  void record();
+  void find_ranges();
   /// Takes the tile of that name, or computes them apart; false: there is none.
   bool take(ProductProgramStep& step, const std::string& algorithm);
   void enqueue(const Step& step) const;
@@ -51,12 +52,20 @@ class CudaPlan final : public Plan {
   std::string identity_;  ///< PlanTactics::device
   std::size_t arena_bytes_ = 0;
   std::shared_ptr<const DeviceMemory> arena_, workspace_;
-  /// Consecutive steps that run on the device are one graph, which runs in place of the first of them.
-  struct Recorded {
+  /// Consecutive steps [first, last) that run on the device: one graph, captured when it is first launched.
+  struct Range {
     std::size_t first, last;
     std::unique_ptr<LaunchGraph> graph;
   };
-  std::vector<Recorded> recorded_;
+  void launch(Range& range) const;
+  void launch_sharing(ActivationStore& store, bool keep) const;
+  void keep_values(const Checkpoint& checkpoint, ActivationStore& store) const;
+  Address address_of(int buffer) const { return address(Pointer{buffer, 0}); }
+  // Guarded by Device::mutex().
+  mutable std::vector<Range> ranges_;
+  /// Of the one range that there is, when a store was given: between checkpoints.
+  mutable std::vector<Checkpoint> checkpoints_;
+  mutable std::vector<Range> stretches_;
 };
 
 }  // namespace ulpscope::cuda

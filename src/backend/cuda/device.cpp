@@ -28,7 +28,8 @@ std::shared_ptr<const DeviceMemory> at_least(std::shared_ptr<const DeviceMemory>
 
 DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(std::max<std::size_t>(bytes, 256)) {
   Device::get().enter();
-  const Result result = driver().memory_allocate(&address_, bytes_);
+  Result result = driver().memory_allocate(&address_, bytes_);
+  if (result == kOutOfMemory && Device::get().drop_blocks()) result = driver().memory_allocate(&address_, bytes_);
   if (result == kOutOfMemory) {
     std::size_t free = 0, total = 0;
     driver().memory_info(&free, &total);
@@ -165,6 +166,10 @@ void Device::download(void* to, Address from, std::size_t bytes) const {
   wait();
 }
 
+void Device::copy(Address to, Address from, std::size_t bytes) const {
+  if (bytes > 0) check(driver().copy_on_device(to, from, bytes, stream_), "copy on the GPU");
+}
+
 void Device::wait() const { check(driver().stream_synchronize(stream_), "run a kernel"); }
 
 std::unique_ptr<LaunchGraph> Device::capture(const std::function<void()>& enqueue) const {
@@ -214,5 +219,36 @@ double Device::time(const LaunchGraph& graph, int rounds) const {
 
 std::shared_ptr<const DeviceMemory> Device::workspace(std::size_t bytes) { return at_least(workspace_, bytes); }
 std::shared_ptr<const DeviceMemory> Device::arena(std::size_t bytes) { return at_least(arena_, bytes); }
+
+std::shared_ptr<const DeviceMemory> Device::block(std::size_t bytes) {
+  constexpr std::size_t kStep = std::size_t{64} << 10, kLeftFree = std::size_t{1} << 30;
+  bytes = (bytes + kStep - 1) / kStep * kStep;
+  std::unique_ptr<const DeviceMemory> memory;
+  {
+    const std::lock_guard lock(blocks_mutex_);
+    if (const auto found = blocks_.lower_bound(bytes); found != blocks_.end() && found->first <= bytes + bytes / 4) {
+      memory = std::move(found->second);
+      blocks_.erase(found);
+    }
+  }
+  if (memory == nullptr) {
+    std::size_t free = 0, total = 0;
+    enter();
+    check(driver().memory_info(&free, &total), "tell how much memory is free");
+    if (free < bytes + kLeftFree) return nullptr;
+    memory = std::make_unique<const DeviceMemory>(bytes);
+  }
+  return {memory.release(), [this](const DeviceMemory* given_back) {
+            const std::lock_guard lock(blocks_mutex_);
+            blocks_.emplace(given_back->bytes(), given_back);
+          }};
+}
+
+bool Device::drop_blocks() {
+  std::multimap<std::size_t, std::unique_ptr<const DeviceMemory>> dropped;
+  const std::lock_guard lock(blocks_mutex_);
+  dropped.swap(blocks_);
+  return !dropped.empty();
+}
 
 }  // namespace ulpscope::cuda

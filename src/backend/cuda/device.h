@@ -77,6 +77,7 @@ class Device {
   void upload(Address to, const void* from, std::size_t bytes) const;
   /// Waits until the bytes are there.
   void download(void* to, Address from, std::size_t bytes) const;
+  void copy(Address to, Address from, std::size_t bytes) const;
   void wait() const;
 
   /// What `enqueue` puts on the stream, to be launched as one.
@@ -93,6 +94,12 @@ class Device {
   /// The same for the activations of plans.
   std::shared_ptr<const DeviceMemory> arena(std::size_t bytes);
 
+  /// Memory that is taken and given back often: a block that somebody gave back, else a new one; null where little
+  /// memory is left. Steps on the stream may still use what they used when it is given back.
+  std::shared_ptr<const DeviceMemory> block(std::size_t bytes);
+  /// Frees the blocks that were given back; false: there are none.
+  bool drop_blocks();
+
  private:
   Device();
   std::string name_, arch_;
@@ -105,6 +112,8 @@ class Device {
   std::map<std::string, Function> kernels_;  ///< By hash_of() the source, as what follows.
   std::map<std::string, std::string> code_;  ///< Compiled, not yet loaded.
   std::shared_ptr<const DeviceMemory> workspace_, arena_;
+  std::mutex blocks_mutex_;
+  std::multimap<std::size_t, std::unique_ptr<const DeviceMemory>> blocks_;  ///< Given back, by their bytes.
 };
 
 }  // namespace ulpscope::cuda

@@ -155,7 +155,7 @@ bool Lowering::is_zero(TensorId id) const {
 void Lowering::lower_parts(const Attention& attention) {
   for (const KernelDescription* part : attention.parts) {
     deferred_.erase(part);
-    std::visit([&](const auto& described) { lower(described); }, *part);
+    lower(*part);
   }
 }
 

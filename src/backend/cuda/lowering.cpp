@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/conversion.h"
 #include "ulpscope/error.h"
@@ -53,7 +54,7 @@ Steps Lowering::run() {
   find_attentions();
   for (const std::vector<KernelDescription>& kernels : schedule_.kernels)
     for (const KernelDescription& kernel : kernels)
-      if (!deferred_.contains(&kernel)) std::visit([&](const auto& described) { lower(described); }, kernel);
+      if (!deferred_.contains(&kernel)) lower(kernel);
   current_ = kNone;
   for (const Operand& output : schedule_.outputs) made_.outputs.push_back(host_value(output));
   if (!host_layers_.empty())
@@ -63,6 +64,12 @@ Steps Lowering::run() {
   hoist_host_steps();
   find_lifetimes();
   return std::move(made_);
+}
+
+void Lowering::lower(const KernelDescription& kernel) {
+  const KernelDescription* const outer = std::exchange(described_, &kernel);
+  std::visit([&](const auto& described) { lower(described); }, kernel);
+  described_ = outer;
 }
 
 void Lowering::find_uses() {
@@ -97,7 +104,7 @@ void Lowering::find_uses() {
 // ----------------------------------------------------------------------------------------------------------------
 
 int Lowering::new_buffer(std::size_t bytes) {
-  made_.buffers.push_back({bytes, {}, nullptr});
+  made_.buffers.push_back({bytes, {}, nullptr, {}});
   return static_cast<int>(made_.buffers.size()) - 1;
 }
 
@@ -177,6 +184,7 @@ View Lowering::constant_memory(const std::string& key, DataType type, const Cons
                                std::span<const StoredMatrix> stored) {
   Buffer buffer;
   const std::string name = fmt::format("cuda|{}|{}", key, name_of(type));
+  buffer.name = activation_key(name);
   const auto make = [&] {
     const Tensor value = values();
     return value.type() == type ? value : value.cast(type);
@@ -338,38 +346,9 @@ void Lowering::hoist_host_steps() {
   made_.steps = std::move(first);
 }
 
-namespace {
-
-/// Calls `touch` with every pointer of a step.
-template <typename Touch>
-void for_pointers(const Step& step, const Touch& touch) {
-  const auto all = [&](const std::vector<Pointer>& pointers) { std::ranges::for_each(pointers, touch); };
-  if (const auto* kernel = std::get_if<KernelStep>(&step.work)) {
-    all(kernel->reads);
-    all(kernel->writes);
-  } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
-    all({product->a, product->b, product->bias, product->residual, product->d});
-  } else if (const auto* both = std::get_if<ProductProgramStep>(&step.work)) {
-    all({both->product.a, both->product.b, both->product.d});
-    all(both->program.reads);
-    all(both->program.writes);
-  } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
-    all({convolution->x, convolution->weights, convolution->y});
-    all(convolution->steps);
-  } else if (const auto* clear = std::get_if<ClearStep>(&step.work)) {
-    touch(clear->to);
-  } else if (const auto* upload = std::get_if<UploadStep>(&step.work)) {
-    touch(upload->to);
-  } else if (const auto* download = std::get_if<DownloadStep>(&step.work)) {
-    touch(download->from);
-  }
-}
-
-}  // namespace
-
 void Lowering::find_lifetimes() {
   for (std::size_t i = 0; i < made_.steps.size(); ++i)
-    for_pointers(made_.steps[i], [&](const Pointer& pointer) {
+    for_each_pointer(made_.steps[i], [&](const Pointer& pointer, bool) {
       if (pointer.buffer < 0 || made_.buffers[pointer.buffer].constant != nullptr) return;
       Buffer& buffer = made_.buffers[pointer.buffer];
       buffer.place.bytes = buffer.bytes;

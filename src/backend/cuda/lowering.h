@@ -96,10 +96,13 @@ class Lowering {
   const Shape& shape(TensorId id) const { return *spec_.shape(id); }
 
   // lowering.cpp
+  void lower(const KernelDescription& kernel);
   void find_uses();
   template <typename Work>
   void add(Work work) {
     if constexpr (std::is_same_v<Work, KernelStep>) work.hash = hash_of(work.source.source);
+    if constexpr (std::is_same_v<Work, HostStep>)
+      if (described_ != nullptr) work.computes = identity_of(*described_);
     made_.steps.push_back({std::move(work), current_});
   }
   int new_buffer(std::size_t bytes);
@@ -330,6 +333,7 @@ class Lowering {
   LoweringTarget& target_;
   Steps made_;
   LayerId current_ = kNone;  ///< Whose steps are being added.
+  const KernelDescription* described_ = nullptr;  ///< The same; null: outputs are handed out.
   IdMap<TensorId, Location> locations_;
   std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
   std::map<std::tuple<TensorId, bool, DataType, Rounding, std::vector<std::int64_t>>, View> copies_;

@@ -1,12 +1,15 @@
 // What a schedule is lowered to: steps on the device and on the host, and the memory that they work on.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "backend/activation_store.h"
 #include "backend/arena.h"
 #include "backend/cuda/convolution.h"
 #include "backend/cuda/device.h"
@@ -22,7 +25,8 @@ namespace ulpscope::cuda {
 struct Buffer {
   std::size_t bytes = 0;
   ArenaEntry place;                              ///< In the arena.
-  std::shared_ptr<const DeviceMemory> constant;  ///< Of constants.
+  std::shared_ptr<const DeviceMemory> constant;  ///< Of constants,
+  ActivationKey name;                            ///< and what they are.
 };
 
 /// An address within a buffer.
@@ -85,6 +89,7 @@ struct DownloadStep {
 struct HostStep {
   std::shared_ptr<const Kernel> kernel;
   std::vector<int> inputs, outputs;  ///< Of the host's values; -1: absent.
+  std::string computes;              ///< What its outputs depend on beside the inputs.
 };
 
 struct Step {
@@ -93,6 +98,36 @@ struct Step {
   LayerId layer = kNone;  ///< For messages and reports.
   bool converts = false;  ///< It brings an operand of the layer into another type.
 };
+
+/// Calls `touch` with every pointer of a step, and whether the step writes there.
+template <typename Touch>
+void for_each_pointer(const Step& step, const Touch& touch) {
+  const auto all = [&](std::span<const Pointer> pointers, bool writes) {
+    for (const Pointer& pointer : pointers) touch(pointer, writes);
+  };
+  if (const auto* kernel = std::get_if<KernelStep>(&step.work)) {
+    all(kernel->reads, false);
+    all(kernel->writes, true);
+  } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
+    all(std::array{product->a, product->b, product->bias, product->residual}, false);
+    touch(product->d, true);
+  } else if (const auto* both = std::get_if<ProductProgramStep>(&step.work)) {
+    all(std::array{both->product.a, both->product.b}, false);
+    touch(both->product.d, true);
+    all(both->program.reads, false);
+    all(both->program.writes, true);
+  } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
+    all(std::array{convolution->x, convolution->weights}, false);
+    all(convolution->steps, false);
+    touch(convolution->y, true);
+  } else if (const auto* clear = std::get_if<ClearStep>(&step.work)) {
+    touch(clear->to, true);
+  } else if (const auto* upload = std::get_if<UploadStep>(&step.work)) {
+    touch(upload->to, true);
+  } else if (const auto* download = std::get_if<DownloadStep>(&step.work)) {
+    touch(download->from, false);
+  }
+}
 
 /// A value on the host.
 struct HostValue {
