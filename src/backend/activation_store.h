@@ -16,8 +16,8 @@ namespace ulpscope {
 using ActivationKey = std::pair<std::uint64_t, std::uint64_t>;
 ActivationKey activation_key(std::string_view depends_on);
 
-/// The activations of one network for one sample, as the backend that puts them in keeps them: tensors, or memory of its
-/// device. Gives way, the longest unused first, when there are more bytes than the limit. Not thread-safe.
+/// The activations of one network for one sample, as the backend that puts them in keeps them: tensors, or memory of
+/// its device. Gives way, the longest unused first, when there are more bytes than the limit. Not thread-safe.
 class ActivationStore {
  public:
   explicit ActivationStore(std::size_t byte_limit) : byte_limit_(byte_limit) {}

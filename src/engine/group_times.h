@@ -26,9 +26,9 @@ std::string kernel_text(const Specialization& spec, const Group& group);
 /// output ("float16").
 std::string_view group_precision(const Specialization& spec, const Group& group, const Assignment& assignment);
 
-/// Groups that are products by constants of the same operand in the same precision, with a bias at most behind them, two
-/// or more with no other such product between them: a backend whose constants lie side by side computes them as one, so
-/// what one of them takes depends on the others. Without an assignment: in any precision.
+/// Groups that are products by constants of the same operand in the same precision, with a bias at most behind them,
+/// two or more with no other such product between them: a backend whose constants lie side by side computes them as
+/// one, so what one of them takes depends on the others. Without an assignment: in any precision.
 std::vector<std::vector<std::size_t>> products_of_one_operand(const Specialization& spec, const Grouping& grouping,
                                                               const Assignment* assignment);
 /// Per group: how many of those it is one of; else 1.

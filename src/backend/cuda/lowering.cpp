@@ -189,8 +189,8 @@ View Lowering::constant_memory(const std::string& key, DataType type, const Cons
     const Tensor value = values();
     return value.type() == type ? value : value.cast(type);
   };
-  buffer.constant = stored.empty() ? target_.constant(weights_, name, make)
-                                   : target_.matrices(weights_, name, stored, type, make);
+  buffer.constant =
+      stored.empty() ? target_.constant(weights_, name, make) : target_.matrices(weights_, name, stored, type, make);
   made_.buffers.push_back(std::move(buffer));
   return {static_cast<int>(made_.buffers.size()) - 1, type, 0, {}};
 }

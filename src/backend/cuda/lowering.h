@@ -332,7 +332,7 @@ class Lowering {
   const IdMap<LayerId, GraphFunction>& subgraphs_;
   LoweringTarget& target_;
   Steps made_;
-  LayerId current_ = kNone;  ///< Whose steps are being added.
+  LayerId current_ = kNone;                       ///< Whose steps are being added.
   const KernelDescription* described_ = nullptr;  ///< The same; null: outputs are handed out.
   IdMap<TensorId, Location> locations_;
   std::map<TensorId, Location> exact_;  ///< Of stored tensors: the values that other kernels of their group read.
