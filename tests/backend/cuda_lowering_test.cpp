@@ -440,6 +440,26 @@ TEST(CudaLowering, ResizeWithAnEmptyRegion) {
   if (!all.run()) GTEST_SKIP() << "no compiler";
 }
 
+/// As in a feature pyramid: repeated elements are copied once, with channels innermost, as convolutions take them.
+TEST(CudaLowering, RepeatedElementsKeepTheirOrder) {
+  Net n("pyramid");
+  const auto conv = [&](const std::string& of, std::int64_t c, const Ints& pads) {
+    return n.add("Conv", {of, n.weight({8, c, 3, 3})}, {A("pads", pads)});
+  };
+  const auto x = n.input("x", {2, 8, 6, 5}), y = n.input("y", {2, 8, 12, 10}), z = n.input("z", {2, 8, 12, 10});
+  const auto top = conv(x, 8, {1, 1, 1, 1}), side = conv(y, 8, {1, 1, 1, 1}), other = conv(z, 8, {1, 1, 1, 1});
+  const auto up =
+      n.add("Resize", {top, "", n.weight(Tensor::of<float>({4}, {1, 1, 2, 2}))},
+            {A("mode", "nearest"), A("coordinate_transformation_mode", "asymmetric"), A("nearest_mode", "floor")});
+  n.output(conv(n.add("Concat", {up, side, other}, {A("axis", 1)}), 24, {0, 0, 0, 0}));
+  const Network& network = n.finish();
+  FakeDevice device;
+  // Three inputs, three parts, one output.
+  EXPECT_EQ(count_steps<KernelStep>(network, {{2, 8, 6, 5}, {2, 8, 12, 10}, {2, 8, 12, 10}},
+                                    options_of(nullptr, Fusion::kFull), device),
+            7);
+}
+
 TEST(CudaLowering, Resize) {
   Nets nets;
   Net& n = nets.net("resize");
