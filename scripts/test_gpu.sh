@@ -70,7 +70,7 @@ check "products with programs" "$bin/product_check"
 check "tactics" "$python" tests/gpu/check_tactics.py "$bin/ulpscope" tests/truth/residual_cnn.onnx tests/truth/mlp.onnx
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-for kind in attention recurrent; do
+for kind in attention recurrent upsampling; do
   check "$kind networks" "$python" "tests/gpu/make_$kind.py" "$made/$kind"
   check "$kind networks against the CPU" "$python" tests/gpu/check_models.py "$bin/ulpscope" "$made/$kind"/*.onnx
 done
@@ -80,4 +80,4 @@ if [ ${#failed[@]} -gt 0 ]; then
   say "FAILED: $(printf '%s, ' "${failed[@]}" | sed 's/, $//')"
   exit 1
 fi
-say "passed: tests of the engine, convolutions, products, tactics, attention, recurrent layers, whole networks"
+say "passed: tests of the engine, convolutions, products, tactics, attention, recurrent layers, upsampling, whole networks"

@@ -47,19 +47,6 @@ void expect_same(std::vector<std::unique_ptr<Net>>& nets, const Rules& rules = {
   if (!all.run()) GTEST_SKIP() << "no compiler";
 }
 
-/// How many steps of a kind the network is lowered to for these inputs.
-template <typename Kind>
-std::int64_t count_steps(const Network& network, const std::vector<Shape>& shapes, const BuildOptions& options,
-                         FakeDevice& device) {
-  const auto spec = specialize(network, shapes);
-  const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
-  const Assignment assignment = assign_precisions(*spec, options);
-  WeightCache weights;
-  const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
-  const Steps steps = lower(*spec, schedule, weights, subgraphs, device);
-  return std::ranges::count_if(steps.steps, [](const Step& step) { return std::holds_alternative<Kind>(step.work); });
-}
-
 class Nets {
  public:
   Net& net(const std::string& name) {
@@ -278,13 +265,18 @@ void add_convolutions(Net& n, const std::string& x, std::int64_t c) {
   n.output(n.add("Relu", {transposed(5, 1, {A("strides", Ints{2, 3}), A("pads", Ints{1, 0, 0, 1})})}));
   n.output(transposed(c, c, {A("strides", Ints{2, 2}), A("output_padding", Ints{1, 1})}));
   n.output(transposed(4, 1, {A("pads", Ints{3, 0, 0, 0}), A("dilations", Ints{1, 2})}));
+  const auto up = transposed(5, 1, {A("strides", Ints{3, 2})});
+  n.output(n.add("Sigmoid", {up}));
+  n.output(
+      n.add("ConvTranspose", {n.add("Relu", {up}), n.weight({5, 3, 2, 2}), n.weight({3})}, {A("strides", Ints{2, 2})}));
 }
 
 TEST(CudaLowering, Convolutions) {
-  for (const Rules& rules : {Rules{}, Rules{.steps = false}, Rules{.convolutions = false}}) {
+  for (const Rules& rules : {Rules{}, Rules{.steps = false}, Rules{.convolutions = false}, Rules{.products = false}}) {
     Nets nets;
     for (std::int64_t c : {3, 8}) {
-      Net& n = nets.net(fmt::format("convolutions of {} channels, cuDNN {} {}", c, rules.convolutions, rules.steps));
+      Net& n = nets.net(fmt::format("convolutions of {} channels, cuDNN {} {}, cuBLASLt {}", c, rules.convolutions,
+                                    rules.steps, rules.products));
       add_convolutions(n, n.input("x", {2, c, 7, 6}), c);
     }
     Net& n = nets.net("other dimensions");
@@ -377,9 +369,14 @@ TEST(CudaLowering, Movement) {
     n.output(n.add("DepthToSpace", {x}, {A("blocksize", 2)}));
     n.output(n.add("SpaceToDepth", {n.add("DepthToSpace", {x}, {A("blocksize", 2), A("mode", "CRD")})},
                    {A("blocksize", 2)}));
-    n.output(
-        n.add("Resize", {x, "", n.weight(Tensor::of<float>({4}, {1, 1, 2, 3}))},
-              {A("mode", "nearest"), A("coordinate_transformation_mode", "asymmetric"), A("nearest_mode", "floor")}));
+    const auto repeated = [&](float height, float width) {
+      return n.add(
+          "Resize", {x, "", n.weight(Tensor::of<float>({4}, {1, 1, height, width}))},
+          {A("mode", "nearest"), A("coordinate_transformation_mode", "asymmetric"), A("nearest_mode", "floor")});
+    };
+    n.output(repeated(2, 3));
+    n.output(n.add("Concat", {repeated(1, 2), n.input("y", {2, 3, 3, 8}), repeated(1, 2)}, {A("axis", 1)}));
+    n.output(n.add("Conv", {repeated(1, 3), n.weight({4, 8, 2, 2})}));
     n.output(n.add("Resize", {x, "", n.weight(Tensor::of<float>({4}, {1, 1, 2, 2}))}, {A("mode", "linear")}));
   }
   {
@@ -441,6 +438,26 @@ TEST(CudaLowering, ResizeWithAnEmptyRegion) {
     EXPECT_EQ(all.host_steps(), 0) << mode;
   }
   if (!all.run()) GTEST_SKIP() << "no compiler";
+}
+
+/// As in a feature pyramid: repeated elements are copied once, with channels innermost, as convolutions take them.
+TEST(CudaLowering, RepeatedElementsKeepTheirOrder) {
+  Net n("pyramid");
+  const auto conv = [&](const std::string& of, std::int64_t c, const Ints& pads) {
+    return n.add("Conv", {of, n.weight({8, c, 3, 3})}, {A("pads", pads)});
+  };
+  const auto x = n.input("x", {2, 8, 6, 5}), y = n.input("y", {2, 8, 12, 10}), z = n.input("z", {2, 8, 12, 10});
+  const auto top = conv(x, 8, {1, 1, 1, 1}), side = conv(y, 8, {1, 1, 1, 1}), other = conv(z, 8, {1, 1, 1, 1});
+  const auto up =
+      n.add("Resize", {top, "", n.weight(Tensor::of<float>({4}, {1, 1, 2, 2}))},
+            {A("mode", "nearest"), A("coordinate_transformation_mode", "asymmetric"), A("nearest_mode", "floor")});
+  n.output(conv(n.add("Concat", {up, side, other}, {A("axis", 1)}), 24, {0, 0, 0, 0}));
+  const Network& network = n.finish();
+  FakeDevice device;
+  // Three inputs, three parts, one output.
+  EXPECT_EQ(count_steps<KernelStep>(network, {{2, 8, 6, 5}, {2, 8, 12, 10}, {2, 8, 12, 10}},
+                                    options_of(nullptr, Fusion::kFull), device),
+            7);
 }
 
 TEST(CudaLowering, Resize) {

@@ -74,17 +74,17 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
   const auto axis = ops::concatenation_axis(l, static_cast<std::int64_t>(to.size()));
   if (!axis || store.exact) return false;
   std::vector<std::int64_t> order = ops::strides_of(to);
-  std::vector<View> parts;
+  std::vector<std::pair<View, Shape>> parts;  // Over finer dimensions, perhaps.
   bool found = wholes_.contains(store.tensor);
   for (const Operand& operand : kernel.operands) {
     if (operand.tensor == kNone) return false;
     Operand as_stored{operand.tensor, Rounding::kNone, operand.first};
-    parts.push_back(device_view(as_stored));
+    const auto& [view, fine] = parts.emplace_back(fine_view(as_stored));
     const Shape& dims = shape(operand.tensor);
-    if (!found && !spec_.is_constant(operand.tensor) && is_one_to_one(dims, parts.back().strides)) {
-      order = ordered_strides(to, parts.back().strides);
-      found = true;
-    }
+    if (found || spec_.is_constant(operand.tensor)) continue;
+    const std::vector<std::int64_t> own = fine == dims ? view.strides : order_of(operand);
+    found = is_one_to_one(dims, own);
+    if (found) order = ordered_strides(to, own);
   }
   const View whole = wholes_.contains(store.tensor) ? whole_of(store) : define(store, order);
   std::int64_t begin = 0;
@@ -94,9 +94,11 @@ bool Lowering::lower_concat(const LayerKernel& kernel) {
     View place = whole;
     place.offset += begin * whole.strides[static_cast<std::size_t>(*axis)];
     begin += dims[static_cast<std::size_t>(*axis)];
-    const bool is_there = parts[i].buffer == place.buffer && parts[i].offset == place.offset &&
-                          same_places(dims, parts[i].strides, place.strides);
-    if (num_elements(dims) > 0 && !is_there) add_copy(parts[i], place, dims);
+    const auto& [part, fine] = parts[i];
+    place.strides = finer_strides(dims, place.strides, fine);
+    const bool is_there =
+        part.buffer == place.buffer && part.offset == place.offset && same_places(fine, part.strides, place.strides);
+    if (num_elements(dims) > 0 && !is_there) add_copy(part, place, fine);
   }
   return true;
 }

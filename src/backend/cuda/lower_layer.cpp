@@ -120,7 +120,8 @@ bool Lowering::lower_repeats(const LayerKernel& kernel) {
     dims.insert(dims.end(), {input[d], output[d] / input[d]});
     strides.insert(strides.end(), {view.strides[d], 0});
   }
-  place(kernel.outputs[0].tensor, {view.buffer, view.type, view.offset, std::move(strides)}, dims);
+  std::vector<std::int64_t> order = strides_in_order_of(input, view.strides, output);
+  place(kernel.outputs[0].tensor, {view.buffer, view.type, view.offset, std::move(strides)}, dims, std::move(order));
   return true;
 }
 

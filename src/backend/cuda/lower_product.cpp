@@ -44,7 +44,7 @@ void Lowering::lower(const ProductKernel& kernel) {
   if (kernel.integers && form) {
     if (lower_integers(kernel, *form)) return;
   } else if (lower_with_others(kernel) || lower_matrices(kernel) || lower_patches(kernel) ||
-             lower_convolution(kernel)) {
+             lower_transposed_patches(kernel) || lower_convolution(kernel)) {
     return;
   }
   lower_host_product(kernel);
@@ -90,26 +90,29 @@ std::optional<Lowering::Rows> Lowering::read_rows(const Operand& operand, DataTy
   const Shape& own = shape(operand.tensor);
   const auto fine = refined({dims, view.strides}, own);
   if (!fine || view.type != type || !is_exact(view.type, operand.rounding)) return std::nullopt;
+  return rows_of(std::move(view), *fine, own.back());
+}
+
+std::optional<Lowering::Rows> Lowering::rows_of(View view, const FineStrides& fine, std::int64_t columns) {
   // The columns, side by side.
-  const std::int64_t k = own.back();
-  std::size_t rows = fine->dims.size();
-  for (std::int64_t product = 1; product < k; product *= fine->dims[rows]) {
+  std::size_t rows = fine.dims.size();
+  for (std::int64_t product = 1; product < columns; product *= fine.dims[rows]) {
     --rows;
-    if (fine->strides[rows] != product) return std::nullopt;
+    if (fine.strides[rows] != product) return std::nullopt;
   }
   // The rows, as they lie in memory, at one stride.
   std::vector<std::size_t> order(rows);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return fine->strides[a] > fine->strides[b]; });
-  Rows result{std::move(view), {k, 1, 0}, {{fine->dims.begin(), fine->dims.begin() + rows}, {}}};
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return fine.strides[a] > fine.strides[b]; });
+  Rows result{std::move(view), {columns, 1, 0}, {{fine.dims.begin(), fine.dims.begin() + rows}, {}}};
   result.order.strides.resize(rows);
   std::int64_t count = 1;
-  for (std::size_t i = rows; i-- > 0; count *= fine->dims[order[i]]) {
-    if (i + 1 == rows) result.matrix.row_stride = fine->strides[order[i]];
-    if (fine->strides[order[i]] != count * result.matrix.row_stride) return std::nullopt;
+  for (std::size_t i = rows; i-- > 0; count *= fine.dims[order[i]]) {
+    if (i + 1 == rows) result.matrix.row_stride = fine.strides[order[i]];
+    if (fine.strides[order[i]] != count * result.matrix.row_stride) return std::nullopt;
     result.order.strides[order[i]] = count;
   }
-  return result.matrix.row_stride >= k ? std::optional(std::move(result)) : std::nullopt;
+  return result.matrix.row_stride >= columns ? std::optional(std::move(result)) : std::nullopt;
 }
 
 FineStrides Lowering::results_of(const Rows& rows, std::int64_t n, std::int64_t columns) {
@@ -130,9 +133,6 @@ Lowering::Weights Lowering::padded(const Weights& weights, std::int64_t columns)
   };
   return result;
 }
-
-/// Results of more columns than this are computed for a multiple of 8: others cost cuBLASLt dearly.
-constexpr std::int64_t kPaddedFrom = 256;
 
 bool Lowering::lower_matrices(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
@@ -161,7 +161,7 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
   std::optional<Rows> rows;
   if (matrices->batch_a.empty() && !matrices->transpose_a) rows = read_rows(a, type);
   std::int64_t columns = spec.n;
-  if (rows && spec.n > kPaddedFrom && spec.m > 1 && spec_.is_constant(b.tensor)) columns = (spec.n + 7) / 8 * 8;
+  if (rows && spec.m > 1 && spec_.is_constant(b.tensor)) columns = padded_columns(spec.n);
   if (rows) {
     order = results_of(*rows, spec.n, columns);
     // Results without strides over the domain have to be all that is left to do.

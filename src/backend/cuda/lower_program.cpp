@@ -37,6 +37,13 @@ void ProgramAssembly::output(ProgramOutput output, const Pointer& to) {
   spec_.outputs.push_back(std::move(output));
 }
 
+void ProgramAssembly::refine(const FineStrides& first) {
+  for (ProgramInput& input : spec_.inputs) input.strides = finer_strides(spec_.domain, input.strides, first.dims);
+  for (ProgramOutput& output : spec_.outputs) output.strides = finer_strides(spec_.domain, output.strides, first.dims);
+  spec_.inputs[0].strides = first.strides;
+  spec_.domain = first.dims;
+}
+
 KernelStep ProgramAssembly::finish() && { return {program_source(spec_), std::move(reads_), std::move(writes_)}; }
 
 namespace {

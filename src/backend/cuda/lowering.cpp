@@ -147,13 +147,14 @@ std::optional<View> Lowering::define_exact(const Store& store, std::vector<std::
   return view;
 }
 
-void Lowering::place(TensorId id, View view, const Shape& dims) {
+void Lowering::place(TensorId id, View view, const Shape& dims, std::vector<std::int64_t> order) {
   Location& location = locations_[id];
   if (auto plain = reshaped_strides(dims, view.strides, shape(id))) {
     view.strides = std::move(*plain);
     location.device = std::move(view);
   } else {
     location.fine = {std::move(view), dims};
+    location.order = std::move(order);
   }
 }
 
@@ -162,6 +163,11 @@ std::pair<View, Shape> Lowering::fine_view(const Operand& operand) {
     if (const Location& found = location(operand); !found.device && found.fine) return *found.fine;
   View view = device_view(operand);
   return {std::move(view), shape(operand.tensor)};
+}
+
+std::vector<std::int64_t> Lowering::order_of(const Operand& operand) {
+  const Location& found = location(operand);
+  return found.order.empty() ? ops::strides_of(shape(operand.tensor)) : found.order;
 }
 
 bool Lowering::alias(const Store& store, View view) {
@@ -228,8 +234,9 @@ View Lowering::device_view(const Operand& operand) {
   if (!found.device && found.fine) {
     // No strides of its own: the elements go where they have some.
     const auto& [from, dims] = *found.fine;
-    View dense = copied(from, dims, from.type, Rounding::kNone, ops::strides_of(dims));
-    dense.strides = ops::strides_of(shape(id));
+    const std::vector<std::int64_t> order = order_of(operand);
+    View dense = copied(from, dims, from.type, Rounding::kNone, finer_strides(shape(id), order, dims));
+    dense.strides = order;
     found.device = dense;
   }
   if (!found.device) {
@@ -279,9 +286,8 @@ View Lowering::read_as(const Operand& operand, DataType type, std::vector<std::i
   if (!constant) {
     // Straight from the finer dimensions.
     const auto [fine, own] = fine_view(operand);
-    const auto to = own == dims ? std::nullopt : refined({dims, strides}, own);
-    if (to && to->dims == own) {
-      View copy = copied(fine, own, type, operand.rounding, to->strides);
+    if (own != dims) {
+      View copy = copied(fine, own, type, operand.rounding, finer_strides(dims, strides, own));
       copy.strides = std::move(strides);
       return copies_[key] = copy;
     }

@@ -55,6 +55,10 @@ Rounding needed(DataType type, Rounding rounding);
 /// The same elements as float32, with zeros behind them, in a shape.
 Tensor zero_padded(const Tensor& values, const Shape& shape);
 
+/// How many columns of results are computed where so many are wanted: of more than 256 a multiple of 8, since others
+/// cost cuBLASLt dearly.
+inline std::int64_t padded_columns(std::int64_t columns) { return columns > 256 ? (columns + 7) / 8 * 8 : columns; }
+
 /// A program as it grows: inputs are bound to memory one by one.
 class ProgramAssembly {
  public:
@@ -66,6 +70,9 @@ class ProgramAssembly {
   void output(Register source, const View& view, std::vector<std::int64_t> strides, Rounding rounding,
               std::optional<Quantization> quantization = {});
   void output(ProgramOutput output, const Pointer& to);
+  /// Runs it over finer dimensions, of which those of the domain are runs; input 0 has these strides. REQUIRES: no
+  /// rows.
+  void refine(const FineStrides& first);
   KernelStep finish() &&;
 
   const ProgramSpec& spec() const { return spec_; }
@@ -90,6 +97,8 @@ class Lowering {
     int host = -1;
     /// On the device, where no strides over the tensor's own dimensions exist: strides are over these finer ones.
     std::optional<std::pair<View, Shape>> fine;
+    /// Where `fine` is: the strides that a copy without finer dimensions is given; empty: row-major ones.
+    std::vector<std::int64_t> order;
   };
 
   const Layer& layer(LayerId id) const { return network_.layer(id); }
@@ -139,10 +148,12 @@ class Lowering {
   View define(const Store& store, std::vector<std::int64_t> strides);
   /// Beside it, the exact values where Store says so.
   std::optional<View> define_exact(const Store& store, std::vector<std::int64_t> strides);
-  /// The tensor's elements are at these strides over finer dimensions.
-  void place(TensorId id, View view, const Shape& dims);
+  /// The tensor's elements are at these strides over finer dimensions. `order`: Location::order.
+  void place(TensorId id, View view, const Shape& dims, std::vector<std::int64_t> order = {});
   /// Where they are, without bringing them into an order of their own.
   std::pair<View, Shape> fine_view(const Operand& operand);
+  /// Location::order, of all dimensions.
+  std::vector<std::int64_t> order_of(const Operand& operand);
   /// The tensor is this view of what is there already, when that needs no other rounding.
   bool alias(const Store& store, View view);
   /// Puts steps that need nothing of the device first, and what is only handed out last: they do not cut what runs
@@ -204,6 +215,8 @@ class Lowering {
     FineStrides order;  ///< Over the dimensions before the last: the row of each index.
   };
   std::optional<Rows> read_rows(const Operand& operand, DataType type);
+  /// Rows of so many columns, the innermost of the finer dimensions.
+  static std::optional<Rows> rows_of(View view, const FineStrides& fine, std::int64_t columns);
   /// Results of so many columns, in the order of those rows.
   static FineStrides results_of(const Rows& rows, std::int64_t n, std::int64_t columns);
   void fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spec, ProductStep& step, Results& results,
@@ -267,6 +280,12 @@ class Lowering {
   ConvolutionFold fold_convolution(const ProductKernel& kernel, ConvolutionSpec& spec, ConvolveStep& step,
                                    const Tensor& bias, const std::string& bias_key);
   bool generate_convolution(const ProductKernel& kernel, ConvolutionSpec spec, ConvolveStep step, Results results);
+
+  // lower_transposed.cpp
+  /// Transposed convolutions whose windows lie side by side, as a product of matrices.
+  bool lower_transposed_patches(const ProductKernel& kernel);
+  /// A row per position, its channels as columns; nothing where they do not lie so.
+  std::optional<Rows> read_positions(const Operand& operand, DataType type);
 
   // lower_attention.cpp
   /// Kernels that attention consists of; `parts`: all but the last product, in their order.

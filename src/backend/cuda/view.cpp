@@ -80,6 +80,14 @@ std::optional<FineStrides> refined(const FineStrides& from, const Shape& to) {
   return left == 1 && wanted == 1 ? std::optional(std::move(result)) : std::nullopt;
 }
 
+std::vector<std::int64_t> finer_strides(const Shape& shape, std::span<const std::int64_t> strides, const Shape& fine) {
+  std::vector<std::int64_t> result(fine.size(), 0);
+  std::size_t f = fine.size();
+  for (std::size_t d = shape.size(); d-- > 0;)
+    for (std::int64_t product = 1; product < shape[d]; product *= fine[f]) result[--f] = strides[d] * product;
+  return result;
+}
+
 FineStrides permuted(const FineStrides& from, const Shape& shape, std::span<const std::int64_t> permutation) {
   std::vector<std::pair<std::size_t, std::size_t>> runs;  // Per dimension of the tensor.
   std::size_t f = 0;

@@ -46,6 +46,9 @@ struct FineStrides {
 /// The same elements, in the same row-major order, so that the dimensions of `to` are runs of dimensions. Nothing where
 /// sizes do not divide each other.
 std::optional<FineStrides> refined(const FineStrides& from, const Shape& to);
+/// Strides over finer dimensions of a tensor with these over its own ones. REQUIRES: each of its own is a run of
+/// `fine`.
+std::vector<std::int64_t> finer_strides(const Shape& shape, std::span<const std::int64_t> strides, const Shape& fine);
 /// Dimensions of a tensor of this shape in another order, with the fine ones that each consists of.
 FineStrides permuted(const FineStrides& from, const Shape& shape, std::span<const std::int64_t> permutation);
 

@@ -1,0 +1,153 @@
+// Transposed convolutions whose windows lie side by side, as upsampling has them: each position of the input, its
+// channels as a row, times the weights of all elements of the window and all output channels.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cuda/lowering.h"
+#include "ops/movement.h"
+#include "ops/window.h"
+#include "ulpscope/error.h"
+
+namespace ulpscope::cuda {
+namespace {
+
+/// Weights [c, k, r...] as [r..., k, c]: the columns of the product, c innermost, with zeros behind them.
+Tensor window_outermost(const Tensor& weights, std::int64_t columns) {
+  const std::int64_t c = weights.shape()[0], k = weights.shape()[1], window = weights.size() / (c * k);
+  Tensor turned(DataType::kFloat32, {window, k, c});
+  const std::vector<std::int64_t> order{2, 1, 0};
+  ops::copy_permuted(weights, {c, k, window}, order, turned);
+  return zero_padded(turned, {columns, c});
+}
+
+/// A bias for each of the columns.
+Tensor repeated(const Tensor& bias, std::int64_t times, std::int64_t columns) {
+  Tensor result = zero_padded({}, {columns});
+  for (std::int64_t i = 0; i < times; ++i)
+    std::copy_n(bias.data<float>(), bias.size(), result.data<float>() + i * bias.size());
+  return result;
+}
+
+bool lie_side_by_side(const ops::WindowGeometry& g) {
+  for (std::size_t d = 0; d < g.rank(); ++d)
+    if (g.strides[d] != g.kernel[d] || g.dilations[d] != 1 || g.pads_begin[d] != 0 ||
+        g.output[d] != g.input[d] * g.kernel[d])
+      return false;
+  return true;
+}
+
+/// Where the product puts the elements of (n, k, o...): over n, k, and per spatial dimension positions of the input,
+/// then elements of the window. `rows`: the row of each index over n and the spatial dimensions of the input.
+FineStrides scattered(const FineStrides& rows, const ops::WindowGeometry& g, std::int64_t columns) {
+  FineStrides result;
+  std::size_t f = 0;
+  const auto positions = [&](std::int64_t size) {
+    for (std::int64_t product = 1; product < size; product *= rows.dims[f++]) {
+      result.dims.push_back(rows.dims[f]);
+      result.strides.push_back(rows.strides[f] * columns);
+    }
+  };
+  const auto column = [&](std::int64_t size, std::int64_t stride) {
+    result.dims.push_back(size);
+    result.strides.push_back(stride);
+  };
+  positions(g.batch);
+  column(g.out_channels, 1);
+  std::int64_t stride = num_elements(g.kernel) * g.out_channels;
+  for (std::size_t d = 0; d < g.rank(); ++d) {
+    positions(g.input[d]);
+    column(g.kernel[d], stride /= g.kernel[d]);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<Lowering::Rows> Lowering::read_positions(const Operand& operand, DataType type) {
+  auto [view, dims] = fine_view(operand);
+  if (view.type != type || !is_exact(type, operand.rounding)) return std::nullopt;
+  const Shape& own = shape(operand.tensor);
+  const auto fine = refined({dims, view.strides}, own);
+  if (!fine) return std::nullopt;
+  std::vector<std::int64_t> last{0};
+  for (std::size_t d = 2; d < own.size(); ++d) last.push_back(static_cast<std::int64_t>(d));
+  last.push_back(1);
+  return rows_of(std::move(view), permuted(*fine, own, last), own[1]);
+}
+
+bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
+  const Layer& l = layer(kernel.layer);
+  const ProgramKernel& epilogue = kernel.epilogue;
+  if (!ops::is_transposed_convolution(l) || kernel.integers) return false;
+  for (std::size_t i = 0; i < l.inputs.size(); ++i)
+    if (l.inputs[i] != kNone && spec_.is_constant(l.inputs[i]) != (i > 0)) return false;
+  const Operand& x = kernel.operands[0];
+  const Shape& input = shape(x.tensor);
+  const ops::WindowGeometry g = ops::conv_transpose_geometry(l, input, shape(l.inputs[1]));
+  const std::int64_t window = num_elements(g.kernel);
+  if (g.groups != 1 || window == 1 || g.in_channels == 0 || !lie_side_by_side(g)) return false;
+  const std::int64_t wanted = window * g.out_channels, columns = padded_columns(wanted);
+  const Rounding rounding = kernel.operands[1].rounding;
+  MatrixProductSpec spec{.m = g.batch * num_elements(g.input), .n = columns, .k = g.in_channels};
+  spec.operands = type_of(x.rounding);
+  spec.tf32 = x.rounding == Rounding::kTF32;
+  spec.b = {1, spec.k, 0};
+  spec.d = {columns, 1, 0};
+  std::string key;
+  const ConstantSource weights = constants_.convolution_weights(kernel, rounding, key);
+  std::string bias_key = key;
+  Results results;
+  results.channel = 1;
+  results.bias = constants_.convolution_bias(kernel, rounding, bias_key);
+  // The bias and Relu ride on the product where they are all there is.
+  const auto& outputs = epilogue.outputs;
+  Register done = 0, user = -1;
+  if (const Program::Value* next = only_use(epilogue, 0, &user); next && next->instruction == Instruction::kRelu)
+    done = user;
+  const bool one =
+      outputs.size() == 1 && outputs[0].source == done && !outputs[0].store.exact && outputs[0].store.tensor != kNone;
+  const DataType stored = one ? type_of(outputs[0].store.rounding) : DataType::kFloat32;
+  const bool bare = done == 0 && !results.bias;
+  const bool whole = one && is_exact(stored, outputs[0].store.rounding) &&
+                     (stored == spec.operands || (bare && stored == DataType::kFloat32));
+  spec.result = whole ? stored : DataType::kFloat32;
+  spec.bias = whole && results.bias;
+  spec.relu = whole && done != 0;
+  auto rows = read_positions(x, spec.operands);
+  spec.a = rows ? rows->matrix : MatrixOperand{spec.k, 1, 0};
+  if (rows) spec.alignment = alignment_of(rows->view);
+  if (!target_.has_product(spec)) return false;
+  if (!rows) {
+    Shape positions{input[0]};
+    positions.insert(positions.end(), input.begin() + 2, input.end());
+    const auto order = refined({positions, ops::strides_of(positions)}, positions);
+    rows = Rows{read_as(x, spec.operands, channels_last_strides(input)), spec.a, *order};
+  }
+  ProductStep step;
+  step.a = pointer(rows->view);
+  step.b = pointer(constant_memory(fmt::format("{}|window outermost {}", key, columns), spec.operands,
+                                   [weights, columns] { return window_outermost(weights(), columns); }));
+  if (spec.bias)
+    step.bias = pointer(constant_view(repeated(results.bias, window, columns),
+                                      fmt::format("{}|bias {} of {}", bias_key, window, columns), spec.result));
+  const FineStrides fine = scattered(rows->order, g, columns);
+  results.view = new_view(spec.result, fine.dims, fine.strides);
+  made_.buffers[results.view.buffer].bytes += static_cast<std::size_t>(columns - wanted) * size_of(spec.result);
+  step.d = pointer(results.view);
+  step.spec = spec;
+  add(std::move(step));
+  const std::vector<std::int64_t> order = channels_last_strides(epilogue.domain);
+  if (whole) {
+    place(outputs[0].store.tensor, results.view, fine.dims, order);
+  } else if (!outputs.empty()) {
+    ProgramAssembly assembly(epilogue.domain, 0);
+    const Register raw = assembly.input(results.view, order, Rounding::kNone);
+    assemble_epilogue(kernel, results, raw, order, assembly);
+    assembly.refine(fine);
+    add(std::move(assembly).finish());
+  }
+  return true;
+}
+
+}  // namespace ulpscope::cuda
