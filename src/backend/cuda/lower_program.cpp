@@ -37,7 +37,7 @@ void ProgramAssembly::output(ProgramOutput output, const Pointer& to) {
   spec_.outputs.push_back(std::move(output));
 }
 
-KernelStep ProgramAssembly::finish() && { return {program_source(spec_), std::move(reads_), std::move(writes_)}; }
+KernelStep ProgramAssembly::finish() && { return {shared_program(spec_), std::move(reads_), std::move(writes_)}; }
 
 namespace {
 

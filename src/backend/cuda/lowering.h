@@ -99,7 +99,6 @@ class Lowering {
   void find_uses();
   template <typename Work>
   void add(Work work) {
-    if constexpr (std::is_same_v<Work, KernelStep>) work.hash = hash_of(work.source.source);
     made_.steps.push_back({std::move(work), current_});
   }
   int new_buffer(std::size_t bytes);
