@@ -4,10 +4,11 @@
 // CPU predicts it, on four random inputs (seed 1).
 //   gpu_latency MODEL assignments COUNT [SEED] [shares] [groups] [target=NAME] [backend=NAME] [NAME=DIMxDIM...]
 // Estimated against measured times where half of the layers, chosen by chance, run in float16 and the others in
-// float32; with `shares` a share that is chosen by chance, too. One line per assignment, then the rank correlation and
-// the ratios. Estimates are those of the target (h200, or a file of `ulpscope target measure`), casts included; on the
-// backend cpu the measured times are the sums of the steps'. `groups` names the groups whose estimates are farthest from
-// the sum of their steps.
+// float32; with `shares` a share that is chosen by chance, too. One line per assignment, then the rank correlation, the
+// ratios, and what planning an assignment takes whose kernels, weights and tactics are known: each is planned again.
+// Estimates are those of the target (h200, or a file of `ulpscope target measure`), casts included; on the backend cpu
+// the measured times are the sums of the steps'. `groups` names the groups whose estimates are farthest from the sum of
+// their steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,9 +28,11 @@
 #include "engine/cost.h"
 #include "engine/group_times.h"
 #include "engine/option_names.h"
+#include "graph/evaluate.h"
 #include "onnx/import.h"
 #include "ops/registry.h"
 #include "runtime/engine.h"
+#include "runtime/executable.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -211,14 +214,18 @@ std::string word_after(const std::string& name, int argc, char** argv, const std
   return otherwise;
 }
 
-/// By the clock of the device; on the CPU, of the steps.
-std::optional<double> measured_us(Engine& engine, const std::vector<Shape>& shapes, bool on_cpu) {
-  if (!on_cpu) return engine.device_microseconds(shapes);
+std::vector<Tensor> random_inputs(const Engine& engine, const std::vector<Shape>& shapes) {
   std::mt19937 random(1);
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < shapes.size(); ++i) inputs.push_back(random_input(engine.inputs()[i], shapes[i], random));
+  return inputs;
+}
+
+/// By the clock of the device; on the CPU, of the steps.
+std::optional<double> measured_us(Engine& engine, const std::vector<Shape>& shapes, bool on_cpu) {
+  if (!on_cpu) return engine.device_microseconds(shapes);
   double sum = 0;
-  for (const Engine::StepProfile& step : engine.profile(inputs)) sum += step.microseconds;
+  for (const Engine::StepProfile& step : engine.profile(random_inputs(engine, shapes))) sum += step.microseconds;
   return sum;
 }
 
@@ -250,9 +257,21 @@ void print_groups(Engine& engine, const std::vector<Shape>& shapes, const BuildO
     if (shown++ < kMost) fmt::print("     {}\n", text);
 }
 
-double estimated_us(const Network& network, const BuildOptions& options, const std::vector<Shape>& shapes) {
-  const auto spec = specialize(network, shapes);
-  return TimeModel(*spec, options.fusion, find_target(options.target))(assign_precisions(*spec, options));
+/// Of a plan when all that it needs is known: the second one of an executable, for the constants that are its own.
+/// Launches are recorded in its first run, which counts as far as it takes longer than another.
+double planning_ms(const std::shared_ptr<const Specialization>& spec, const Assignment& assignment,
+                   const BuildOptions& options, const WeightCache& weights, std::span<const Tensor> given) {
+  std::vector<Tensor> inputs;
+  for (const Tensor& input : given) inputs.push_back(to_physical(input));
+  Executable executable(*spec->network, assignment, options, spec, weights);
+  executable.plan_for(spec->input_shapes)->run(inputs);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto plan = executable.plan_for(spec->input_shapes, assignment, options.fusion);
+  plan->run(inputs);
+  const double with_first_run = seconds_since(begin);
+  const auto again = std::chrono::steady_clock::now();
+  plan->run(inputs);
+  return 1e3 * (with_first_run - seconds_since(again));
 }
 
 void compare_assignments(int argc, char** argv) {
@@ -269,7 +288,8 @@ void compare_assignments(int argc, char** argv) {
   const NamedShapes named = named_shapes(argc, argv);
   for (const auto& [name, shape] : named) options.typical_shapes[name] = shape;
   const std::shared_ptr<Network> network = import_onnx(argv[1], op_registry());
-  std::vector<double> estimated, measured, ratios;
+  const WeightCache weights;
+  std::vector<double> estimated, measured, ratios, planning;
   for (int i = 0; i < count; ++i) {
     const double share = has_word("shares", argc, argv) ? std::uniform_real_distribution<double>()(random) : 0.5;
     choose_precisions(*network, share, random);
@@ -277,17 +297,24 @@ void compare_assignments(int argc, char** argv) {
     const std::vector<Shape> shapes = input_shapes(*engine, named);
     const std::optional<double> time = measured_us(*engine, shapes, options.backend == "cpu");
     if (!time) throw Error(ErrorCode::kUnsupported, "[latency] the CPU takes part in this network: there is no time");
-    const double sum = estimated_us(*network, options, shapes);
+    const auto spec = specialize(*network, shapes);
+    const Assignment assignment = assign_precisions(*spec, options);
+    const double sum = TimeModel(*spec, options.fusion, find_target(options.target))(assignment);
     estimated.push_back(sum);
     measured.push_back(*time);
     ratios.push_back(*time / sum);
+    planning.push_back(planning_ms(spec, assignment, options, weights, random_inputs(*engine, shapes)));
     fmt::print("{:4} estimated {:9.1f} us, measured {:9.1f} us, ratio {:.3f}\n", i, sum, *time, ratios.back());
     if (has_word("groups", argc, argv) && options.backend != "cpu") print_groups(*engine, shapes, options, *time);
   }
   if (ratios.empty()) return;
   std::ranges::sort(ratios);
-  fmt::print("rank correlation {:.3f}; measured / estimated: median {:.3f}, {:.3f} to {:.3f}\n",
-             rank_correlation(estimated, measured), ratios[ratios.size() / 2], ratios.front(), ratios.back());
+  std::ranges::sort(planning);
+  fmt::print(
+      "rank correlation {:.3f}; measured / estimated: median {:.3f}, {:.3f} to {:.3f}; "
+      "planning a known assignment: median {:.2f} ms, {:.2f} to {:.2f}\n",
+      rank_correlation(estimated, measured), ratios[ratios.size() / 2], ratios.front(), ratios.back(),
+      planning[planning.size() / 2], planning.front(), planning.back());
 }
 
 void run(int argc, char** argv) {

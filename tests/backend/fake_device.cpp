@@ -175,13 +175,13 @@ FakePlan::FakePlan(std::string name, const Specialization& spec, const Schedule&
   arena_bytes_ = place_in_arena(entries, kArenaAlignment);
   for (std::size_t i = 0; i < entries.size(); ++i) steps_.buffers[i].place.offset = entries[i].offset;
   for (const Step& step : steps_.steps)
-    if (const KernelStep* kernel = kernel_of(step)) bank_.add(kernel->source);
+    if (const KernelStep* kernel = kernel_of(step)) bank_.add(*kernel->source);
 }
 
 bool FakePlan::can_run() const {
   return std::ranges::all_of(steps_.steps, [](const Step& step) {
     const KernelStep* kernel = kernel_of(step);
-    return kernel == nullptr || KernelBank::can_run(kernel->source);
+    return kernel == nullptr || KernelBank::can_run(*kernel->source);
   });
 }
 
@@ -255,15 +255,15 @@ struct FakePlan::Guarded {
 };
 
 void FakePlan::run(const KernelStep& step) {
-  const auto& [x, y, z] = step.source.grid;
+  const auto& [x, y, z] = step.source->grid;
   expect(x > 0 && y > 0 && z > 0 && y < 65536 && z < 65536 && x < (1u << 31), "a grid that cannot be launched");
-  expect(step.source.block > 0 && step.source.block <= 1024, "more threads than a block has");
+  expect(step.source->block > 0 && step.source->block <= 1024, "more threads than a block has");
   Guarded guarded(*this);
   std::vector<void*> arguments;
   for (const Pointer& pointer : step.reads) arguments.push_back(guarded.add(pointer, false));
   for (const Pointer& pointer : step.writes) arguments.push_back(guarded.add(pointer, true));
   const CrashReport report(where_);
-  const std::string failure = bank_.run(step.source, std::move(arguments));
+  const std::string failure = bank_.run(*step.source, std::move(arguments));
   expect(failure.empty(), failure);
   guarded.put_back();
 }

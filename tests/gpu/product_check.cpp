@@ -82,7 +82,7 @@ class Problem {
     bool right = true;
     for (const ProductTile& tile : product_tiles(spec_, device.multiprocessors())) {
       const FusedProductKernel kernel = fused_product_source(spec_, tile, device.multiprocessors());
-      const cuda::Function function = device.function(kernel.source);
+      const cuda::Function function = device.function(NamedSource(kernel.source));
       const TensorMap maps[] = {device.boxes(kernel.a, a_.address()), device.boxes(kernel.b, b_.address())};
       const auto run = [&] { device.launch(kernel.source, function, pointers_, maps); };
       check_bytes(out_, 0xff);
@@ -160,7 +160,7 @@ class Problem {
     MatrixProductSpec product = spec_.product;
     product.result = DataType::kFloat32;
     const KernelSource program = program_source(spec_.program);
-    const cuda::Function function = runtime.device().function(program);
+    const cuda::Function function = runtime.device().function(NamedSource(program));
     std::vector<Address> pointers{sums_.address()};
     pointers.insert(pointers.end(), pointers_.begin(), pointers_.end());
     const auto workspace = runtime.device().workspace(Runtime::kWorkspace);

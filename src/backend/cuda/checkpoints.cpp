@@ -93,9 +93,9 @@ class Names {
     }
   }
   void describe(const KernelStep& kernel) {
-    put(kernel.hash);
-    for (const unsigned size : kernel.source.grid) put(size);
-    put(kernel.source.block);
+    put(kernel.source->hash);
+    for (const unsigned size : kernel.source->grid) put(size);
+    put(kernel.source->block);
   }
   void describe(const ProductStep& product) {
     put(product.spec.text());

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "backend/cuda/weight_budget.h"
@@ -100,19 +99,15 @@ Address CudaPlan::address(const Pointer& pointer) const {
 }
 
 void CudaPlan::compile_kernels() {
-  // Distinct sources, side by side; then each is found.
-  std::vector<const KernelSource*> sources;
-  std::set<std::string_view> seen;
-  for (const Step& step : made_.steps)
-    if (const auto* kernel = std::get_if<KernelStep>(&step.work))
-      if (seen.insert(kernel->hash).second) sources.push_back(&kernel->source);
-  Device& device = Device::get();
-  device.compile(sources);
+  std::vector<KernelStep*> kernels;
+  std::vector<const NamedSource*> sources;
   for (Step& step : made_.steps)
     if (auto* kernel = std::get_if<KernelStep>(&step.work)) {
-      kernel->function = device.function(kernel->source);
-      kernel->source.source = {};  // Layers over time have thousands of the same.
+      kernels.push_back(kernel);
+      sources.push_back(kernel->source.get());
     }
+  const std::vector<Function> functions = Device::get().functions(sources);
+  for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i]->function = functions[i];
 }
 
 void CudaPlan::choose_algorithms(Replay& replay) {
@@ -141,7 +136,7 @@ void CudaPlan::choose_algorithms(Replay& replay) {
     else if (auto* convolution = std::get_if<ConvolveStep>(&step.work))
       choose_for(step.layer, text_of(convolution->spec), *convolution, convolution->plan);
     else if (const auto* kernel = std::get_if<KernelStep>(&step.work))
-      replay.generated(step.layer, kernel->hash);
+      replay.generated(step.layer, kernel->source->hash);
   }
   replay.report();
   runtime.tactics().save();
@@ -176,15 +171,13 @@ void CudaPlan::choose(ProductStep& step) {
 bool CudaPlan::take(ProductProgramStep& step, const std::string& algorithm) {
   Device& device = Device::get();
   if (algorithm == ProductProgramStep::kApart) {
-    step.program.function = device.function(step.program.source);
+    step.program.function = device.function(*step.program.source);
   } else {
     const auto tile = tile_of(algorithm);
     if (!tile) return false;
-    step.fused = fused_product_source(step.spec, *tile, device.multiprocessors());
-    step.function = device.function(step.fused.source);
-    step.fused.source.source = {};
+    step.fused = shared_product(step.spec, *tile, device.multiprocessors());
+    step.function = device.function(*step.fused.source);
   }
-  step.program.source.source = {};  // As in compile_kernels().
   step.algorithm = algorithm;
   return true;
 }
@@ -199,12 +192,11 @@ void CudaPlan::choose(ProductProgramStep& step) {
   }
   choose(step.product);
   std::vector<ProductTile> tiles = product_tiles(step.spec, device.multiprocessors());
-  std::vector<FusedProductKernel> kernels;
-  for (const ProductTile& tile : tiles)
-    kernels.push_back(fused_product_source(step.spec, tile, device.multiprocessors()));
-  std::vector<const KernelSource*> sources{&step.program.source};
-  for (const FusedProductKernel& kernel : kernels) sources.push_back(&kernel.source);
-  device.compile(sources);
+  std::vector<SharedProduct> kernels;
+  for (const ProductTile& tile : tiles) kernels.push_back(shared_product(step.spec, tile, device.multiprocessors()));
+  std::vector<const NamedSource*> sources{step.program.source.get()};
+  for (const SharedProduct& kernel : kernels) sources.push_back(kernel.source.get());
+  device.functions(sources);
   std::string best;
   double least = 0;
   const auto time = [&](const std::string& algorithm) {
@@ -237,7 +229,7 @@ void CudaPlan::enqueue(const KernelStep& step) const {
   std::vector<Address> pointers;
   for (const Pointer& pointer : step.reads) pointers.push_back(address(pointer));
   for (const Pointer& pointer : step.writes) pointers.push_back(address(pointer));
-  Device::get().launch(step.source, step.function, pointers);
+  Device::get().launch(*step.source, step.function, pointers);
 }
 
 void CudaPlan::enqueue(const ProductStep& step) const {
@@ -255,7 +247,7 @@ void CudaPlan::enqueue(const ProductProgramStep& step) const {
   std::vector<Address> pointers;
   for (std::size_t i = 1; i < step.program.reads.size(); ++i) pointers.push_back(address(step.program.reads[i]));
   for (const Pointer& pointer : step.program.writes) pointers.push_back(address(pointer));
-  device.launch(step.fused.source, step.function, pointers, boxed);
+  device.launch(*step.fused.source, step.function, pointers, boxed);
 }
 
 void CudaPlan::enqueue(const Step& step) const {
@@ -421,8 +413,8 @@ std::string describe_step(const Step& step) {
   if (const auto* convolution = std::get_if<ConvolveStep>(&step.work))
     return "cuDNN: " + text_of(convolution->spec) + ", " + convolution->plan->tactic();
   if (const auto* kernel = std::get_if<KernelStep>(&step.work))
-    return fmt::format("generated kernel: {} x {} x {} blocks of {}", kernel->source.grid[0], kernel->source.grid[1],
-                       kernel->source.grid[2], kernel->source.block);
+    return fmt::format("generated kernel: {} x {} x {} blocks of {}", kernel->source->grid[0], kernel->source->grid[1],
+                       kernel->source->grid[2], kernel->source->block);
   return "cleared memory";
 }
 

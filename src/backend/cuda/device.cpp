@@ -92,14 +92,13 @@ Device::Device() {
 
 void Device::enter() const { check(driver().context_set_current(context_), "use its context"); }
 
-Function Device::function(const KernelSource& source) {
-  const std::string hash = hash_of(source.source);
+Function Device::function(const NamedSource& source) {
   const std::lock_guard lock(kernels_mutex_);
-  if (const auto found = kernels_.find(hash); found != kernels_.end()) return found->second;
+  if (const auto found = kernels_.find(source.hash); found != kernels_.end()) return found->second;
   if (source.source.find("begin();") == std::string::npos)
     throw InternalError("a kernel does not wait for what it reads");
   enter();
-  const auto compiled = code_.extract(hash);
+  const auto compiled = code_.extract(source.hash);
   const std::string code = compiled.empty() ? cached_code(source.source, arch_) : std::move(compiled.mapped());
   Module module = nullptr;
   Function function = nullptr;
@@ -108,24 +107,34 @@ Function Device::function(const KernelSource& source) {
   if (source.shared > kDefaultShared)
     check(driver().function_set_attribute(function, kMaxDynamicSharedMemory, static_cast<int>(source.shared)),
           "give a kernel its shared memory");
-  return kernels_[hash] = function;
+  return kernels_[source.hash] = function;
 }
 
-void Device::compile(std::span<const KernelSource* const> sources) {
-  std::vector<const KernelSource*> missing;
+std::vector<Function> Device::functions(std::span<const NamedSource* const> sources) {
+  std::vector<Function> found;
+  std::map<std::string_view, const NamedSource*> distinct;
   {
     const std::lock_guard lock(kernels_mutex_);
-    for (const KernelSource* source : sources)
-      if (!kernels_.contains(hash_of(source->source))) missing.push_back(source);
+    for (const NamedSource* source : sources) {
+      const auto known = kernels_.find(source->hash);
+      found.push_back(known != kernels_.end() ? known->second : nullptr);
+      if (known == kernels_.end()) distinct.emplace(source->hash, source);
+    }
   }
+  if (distinct.empty()) return found;
+  std::vector<const NamedSource*> missing;
+  for (const auto& [hash, source] : distinct) missing.push_back(source);
   // The code lands in the cache of the disk or stays here until it is loaded.
   parallel_for(static_cast<std::int64_t>(missing.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       std::string code = cached_code(missing[i]->source, arch_);
       const std::lock_guard lock(kernels_mutex_);
-      code_[hash_of(missing[i]->source)] = std::move(code);
+      code_[missing[i]->hash] = std::move(code);
     }
   });
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (found[i] == nullptr) found[i] = function(*sources[i]);
+  return found;
 }
 
 void Device::launch(const KernelSource& source, Function function, std::span<const Address> pointers,

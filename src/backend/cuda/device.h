@@ -8,10 +8,11 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "backend/cuda/driver.h"
-#include "backend/cuda/kernel_source.h"
+#include "backend/cuda/generated_sources.h"
 #include "ulpscope/data_type.h"
 
 namespace ulpscope::cuda {
@@ -66,9 +67,9 @@ class Device {
   void enter() const;
 
   /// Compiles or finds the kernel of a source: in this process, else on the disk (kernel_cache.h). Needs no mutex.
-  Function function(const KernelSource& source);
-  /// Compiles those that nobody compiled yet, on all threads.
-  void compile(std::span<const KernelSource* const> sources);
+  Function function(const NamedSource& source);
+  /// The same for many; compiles those that nobody compiled yet on all threads.
+  std::vector<Function> functions(std::span<const NamedSource* const> sources);
   /// Enqueues it; `pointers` as KernelSource says, behind descriptors of matrices where it takes some.
   void launch(const KernelSource& source, Function function, std::span<const Address> pointers,
               std::span<const TensorMap> boxed = {}) const;
@@ -109,8 +110,8 @@ class Device {
   Stream stream_ = nullptr;
   std::recursive_mutex mutex_;
   std::mutex kernels_mutex_;
-  std::map<std::string, Function> kernels_;  ///< By hash_of() the source, as what follows.
-  std::map<std::string, std::string> code_;  ///< Compiled, not yet loaded.
+  std::unordered_map<std::string, Function> kernels_;  ///< By NamedSource::hash, as what follows.
+  std::map<std::string, std::string> code_;            ///< Compiled, not yet loaded.
   std::shared_ptr<const DeviceMemory> workspace_, arena_;
   std::mutex blocks_mutex_;
   std::multimap<std::size_t, std::unique_ptr<const DeviceMemory>> blocks_;  ///< Given back, by their bytes.

@@ -228,9 +228,8 @@ bool Lowering::lower_attention(const Attention& attention, const ProductKernel& 
   };
   add_scores(spec.scores[0], scores.epilogue, scores.epilogue.outputs[0].source, kNone, attention.rounding);
   add_scores(spec.scores[1], softmax, attention.score, score_store.tensor, Rounding::kNone);
-  const auto source = attention_source(spec);
-  if (!source) return false;
-  step.source = *source;
+  step.source = shared_attention(spec);
+  if (step.source == nullptr) return false;
   step.writes = {pointer(define(out_store, strides))};
   add(std::move(step));
   return true;

@@ -50,7 +50,8 @@ TensorId Lowering::generated_part(TensorId id, const std::set<TensorId>& handed_
 
 std::optional<View> Lowering::define_part(const Store& store, const std::vector<std::int64_t>& strides) {
   const auto part = parts_.find(store.tensor);
-  if (part == parts_.end() || store.exact || !same_places(shape(store.tensor), strides, ops::strides_of(shape(store.tensor))))
+  if (part == parts_.end() || store.exact ||
+      !same_places(shape(store.tensor), strides, ops::strides_of(shape(store.tensor))))
     return std::nullopt;
   View view = whole_of(*part->second.whole);
   const DataType declared = physical_type(spec_.type(store.tensor));
@@ -120,7 +121,8 @@ bool Lowering::lower_magnitudes(const LayerKernel& kernel) {
   } else if (!place || !cleared_.contains(part->second.whole->tensor)) {
     add(ClearStep{pointer(to), bytes});
   }
-  add(KernelStep{magnitudes_source({from.type, shape(l.inputs[0]), from.strides}), {pointer(from)}, {pointer(to)}});
+  add(KernelStep{
+      shared(magnitudes_source({from.type, shape(l.inputs[0]), from.strides})), {pointer(from)}, {pointer(to)}});
   return true;
 }
 

@@ -347,7 +347,7 @@ bool Lowering::generate_convolution(const ProductKernel& kernel, ConvolutionSpec
   assemble_epilogue(kernel, results, raw, sum.strides, assembly);
   const ProgramSpec& program = assembly.spec();
   KernelStep made;
-  made.source = convolution_source(spec, program.program, std::span(program.inputs).subspan(1), program.outputs);
+  made.source = shared_convolution(spec, program.program, std::span(program.inputs).subspan(1), program.outputs);
   made.reads = {step.x, step.weights};
   made.reads.insert(made.reads.end(), assembly.reads().begin() + 1, assembly.reads().end());
   made.writes = assembly.writes();

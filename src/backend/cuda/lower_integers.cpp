@@ -148,7 +148,7 @@ View Lowering::integer_sums(const View& a, const View& b, std::int64_t m, std::i
   Program program;
   const ProgramOutput output{.source = program.apply(Instruction::kCopy, program.load(0)), .strides = sums.strides};
   add(KernelStep{
-      convolution_source(spec, program, {}, std::span(&output, 1)), {pointer(a), pointer(b)}, {pointer(sums)}});
+      shared_convolution(spec, program, {}, std::span(&output, 1)), {pointer(a), pointer(b)}, {pointer(sums)}});
   return sums;
 }
 

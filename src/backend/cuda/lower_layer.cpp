@@ -143,8 +143,8 @@ bool Lowering::lower_resample(const LayerKernel& kernel) {
   }
   const Shape& output = shape(l.outputs[0]);
   const View to = define(kernel.outputs[0], strides_in_order_of(shape(x), from.strides, output));
-  add(KernelStep{resample_source({from.type, shape(x), from.strides}, {to.type, output, to.strides}, dimensions,
-                                 kernel.operands[0].rounding, kernel.outputs[0].rounding),
+  add(KernelStep{shared(resample_source({from.type, shape(x), from.strides}, {to.type, output, to.strides}, dimensions,
+                                        kernel.operands[0].rounding, kernel.outputs[0].rounding)),
                  std::move(reads),
                  {pointer(to)}});
   return true;
@@ -190,8 +190,8 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
         fmt::format("{}{}|places {} {}", weights_.scope(), kernel.layer.number(), o, fmt::join(from.strides, ",")),
         DataType::kInt64);
     const View stored = define(store, ops::strides_of(to));
-    add(KernelStep{gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, ops::strides_of(to)},
-                                 {stored.type, to, stored.strides}, 0),
+    add(KernelStep{shared(gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, ops::strides_of(to)},
+                                        {stored.type, to, stored.strides}, 0)),
                    {pointer(data), pointer(indices)},
                    {pointer(stored)}});
   }
@@ -210,8 +210,8 @@ bool Lowering::lower_gather(const LayerKernel& kernel) {
   const View from = device_view(kernel.operands[0]), indices = device_view(kernel.operands[1]);
   const View to = define(kernel.outputs[0], ops::strides_of(shape(l.outputs[0])));
   add(KernelStep{
-      gather_source({from.type, shape(data), from.strides}, {indices.type, shape(l.inputs[1]), indices.strides},
-                    {to.type, shape(l.outputs[0]), to.strides}, *axis),
+      shared(gather_source({from.type, shape(data), from.strides}, {indices.type, shape(l.inputs[1]), indices.strides},
+                           {to.type, shape(l.outputs[0]), to.strides}, *axis)),
       {pointer(from), pointer(indices)},
       {pointer(to)}});
   return true;
@@ -231,7 +231,7 @@ bool Lowering::lower_where(const LayerKernel& kernel) {
     operands.push_back({views.back().type, to, broadcast_strides(dims, views.back().strides, to)});
   }
   const View result = define(kernel.outputs[0], ops::strides_of(to));
-  add(KernelStep{where_source(operands[0], operands[1], operands[2], {result.type, to, result.strides}),
+  add(KernelStep{shared(where_source(operands[0], operands[1], operands[2], {result.type, to, result.strides})),
                  std::move(reads),
                  {pointer(result)}});
   return true;
@@ -277,8 +277,8 @@ bool Lowering::lower_pool(const LayerKernel& kernel) {
                           g.pads_begin};
   const View from = device_view(kernel.operands[0]);
   const View to = define(kernel.outputs[0], strides_in_order_of(input, from.strides, output));
-  add(KernelStep{pool_source({from.type, input, from.strides}, {to.type, output, to.strides}, window, g.pads_end,
-                             kernel.operands[0].rounding, kernel.outputs[0].rounding),
+  add(KernelStep{shared(pool_source({from.type, input, from.strides}, {to.type, output, to.strides}, window, g.pads_end,
+                                    kernel.operands[0].rounding, kernel.outputs[0].rounding)),
                  {pointer(from)},
                  {pointer(to)}});
   return true;

@@ -233,8 +233,7 @@ void Lowering::add_with_program(ProductStep product, ProgramAssembly program, co
   }
   both.product = std::move(product);
   both.program = std::move(program).finish();
-  both.program.hash = hash_of(both.program.source.source);
-  both.computes = fmt::format("{}, then {}", both.product.spec.text(), both.program.hash);
+  both.computes = fmt::format("{}, then {}", both.product.spec.text(), both.program.source->hash);
   add(std::move(both));
 }
 

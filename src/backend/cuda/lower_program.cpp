@@ -44,7 +44,7 @@ void ProgramAssembly::refine(const FineStrides& first) {
   spec_.domain = first.dims;
 }
 
-KernelStep ProgramAssembly::finish() && { return {program_source(spec_), std::move(reads_), std::move(writes_)}; }
+KernelStep ProgramAssembly::finish() && { return {shared_program(spec_), std::move(reads_), std::move(writes_)}; }
 
 namespace {
 

@@ -115,7 +115,8 @@ bool Lowering::lower_recurrent(const LayerKernel& kernel) {
     step.y = {y.type, kernel.outputs[0].rounding, strides[s.batch_first ? 0 : 2]};
   }
 
-  const std::vector<KernelSource> sources = recurrent_sources(step);
+  std::vector<SharedSource> sources;
+  for (KernelSource& source : recurrent_sources(step)) sources.push_back(shared(std::move(source)));
   const auto with = [](std::vector<Pointer> some, const std::vector<Pointer>& others) {
     some.insert(some.end(), others.begin(), others.end());
     return some;

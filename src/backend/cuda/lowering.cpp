@@ -250,7 +250,7 @@ View Lowering::device_view(const Operand& operand) {
 
 void Lowering::add_copy(const View& from, const View& to, const Shape& shape) {
   add(KernelStep{
-      copy_source({from.type, shape, from.strides}, {to.type, shape, to.strides}), {pointer(from)}, {pointer(to)}});
+      shared_copy({from.type, shape, from.strides}, {to.type, shape, to.strides}), {pointer(from)}, {pointer(to)}});
 }
 
 View Lowering::copied(const View& from, const Shape& shape, DataType type, Rounding rounding,

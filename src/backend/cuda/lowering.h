@@ -109,7 +109,6 @@ class Lowering {
   void find_uses();
   template <typename Work>
   void add(Work work) {
-    if constexpr (std::is_same_v<Work, KernelStep>) work.hash = hash_of(work.source.source);
     if constexpr (std::is_same_v<Work, HostStep>)
       if (described_ != nullptr) work.computes = identity_of(*described_);
     made_.steps.push_back({std::move(work), current_});

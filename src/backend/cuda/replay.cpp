@@ -21,7 +21,7 @@ std::vector<StepTactic> tactics_of(const Steps& steps) {
     } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work))
       tactics.push_back({step.layer, text_of(convolution->spec), convolution->plan->tactic()});
     else if (const auto* kernel = std::get_if<KernelStep>(&step.work))
-      tactics.push_back({step.layer, std::string(kGeneratedKernel), kernel->hash});
+      tactics.push_back({step.layer, std::string(kGeneratedKernel), kernel->source->hash});
   }
   return tactics;
 }

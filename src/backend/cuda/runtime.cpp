@@ -140,7 +140,7 @@ void Runtime::put_matrix(const StoredMatrix& matrix, DataType type, Address to) 
     device_.upload(at, &part, sizeof part);
     device_.upload(at + kMatrixPartBytes, elements + static_cast<std::size_t>(first) * row,
                    static_cast<std::size_t>(part.rows) * row);
-    const KernelSource source = matrix_source(type, part);
+    const NamedSource source(matrix_source(type, part));
     device_.launch(source, device_.function(source), std::array{at, to});
   }
   release_elements(matrix.elements);

@@ -13,9 +13,8 @@
 #include "backend/arena.h"
 #include "backend/cuda/convolution.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/kernel_source.h"
+#include "backend/cuda/generated_sources.h"
 #include "backend/cuda/matrix_product.h"
-#include "backend/cuda/product_source.h"
 #include "backend/kernel.h"
 #include "graph/ids.h"
 
@@ -37,10 +36,9 @@ struct Pointer {
 
 /// A generated kernel.
 struct KernelStep {
-  KernelSource source;
+  SharedSource source;
   std::vector<Pointer> reads, writes;  ///< Its arguments, in this order.
-  Function function = nullptr;         ///< Set when it is compiled; the text of the source is dropped then.
-  std::string hash;                    ///< hash_of() that text.
+  Function function = nullptr;         ///< Set when it is compiled.
 };
 
 struct ProductStep {
@@ -56,7 +54,7 @@ struct ProductProgramStep {
   KernelStep program;    ///< Reads the results of `product` first.
   std::string computes;  ///< Names both among tactics.
   /// Set when it is chosen: the one kernel, and its tile; else no function, and kApart.
-  FusedProductKernel fused;
+  SharedProduct fused;
   Function function = nullptr;
   std::string algorithm;
   static constexpr std::string_view kApart = "apart";
