@@ -43,6 +43,21 @@ void RangeCount::add(const RangeCount& other) {
   outside_error += other.outside_error;
 }
 
+void SumCount::add(const SumCount& other) {
+  const auto add_kind = [](Kind& to, const Kind& from) {
+    to.count += from.count;
+    to.large += from.large;
+    to.small += from.small;
+  };
+  total += other.total;
+  add_kind(cancelled, other.cancelled);
+  add_kind(swallowed, other.swallowed);
+  for (int k = 0; k < 2; ++k) {
+    swallows[k] += other.swallows[k];
+    absent[k] += other.absent[k];
+  }
+}
+
 TypeRange range_of(Precision precision) {
   switch (precision) {
     case Precision::kFP16:
