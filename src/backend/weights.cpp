@@ -140,6 +140,11 @@ std::size_t WeightCache::device_limit() const {
   return entries_->limits.device;
 }
 
+bool WeightCache::has_process_limit() const {
+  const std::lock_guard lock(entries_->mutex);
+  return entries_->limits.process != kUnlimited;
+}
+
 std::size_t WeightCache::device_bytes() const {
   const std::lock_guard lock(entries_->mutex);
   return entries_->device_bytes;

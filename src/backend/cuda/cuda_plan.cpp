@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "backend/cuda/weight_budget.h"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::size_t kArenaAlignment = 256;
 constexpr int kRepeat = 5, kRounds = 3;  // Of a timing.
+constexpr std::size_t kNoPlace = std::numeric_limits<std::size_t>::max();
 
 /// The candidate whose `run` takes the least time, and its microseconds; null when there are none.
 template <typename Candidate, typename Run>
@@ -70,6 +72,7 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
   place();
   choose_algorithms(replay);
   record();
+  place_results();
 }
 
 CudaPlan::~CudaPlan() {
@@ -277,6 +280,26 @@ void CudaPlan::record() {
   }
 }
 
+void CudaPlan::place_results() {
+  // Few are kept one by one by who runs the network; so many are looked at and dropped.
+  constexpr std::size_t kMany = 16, kAlignment = 64, kKept = 3;
+  offsets_of_results_.assign(made_.host.size(), kNoPlace);
+  std::vector<char> handed_out(made_.host.size(), 0);
+  for (int value : made_.outputs) handed_out[value] = 1;
+  std::size_t count = 0, bytes = 0;
+  for (const Step& step : made_.steps) {
+    const auto* download = std::get_if<DownloadStep>(&step.work);
+    if (download == nullptr || handed_out[download->host] == 0) continue;
+    const HostValue& value = made_.host[download->host];
+    const std::size_t size = static_cast<std::size_t>(num_elements(value.shape)) * size_of(value.type);
+    offsets_of_results_[download->host] = bytes;
+    bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
+    ++count;
+  }
+  // Under a limit, what nobody needs goes back to the system.
+  if (count >= kMany) results_ = ResultBlocks::make(bytes, weights_.has_process_limit() ? 0 : kKept);
+}
+
 std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStore*, bool) const {
   Device& device = Device::get();
   const std::lock_guard lock(device.mutex());
@@ -289,6 +312,7 @@ std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStor
     else if (value.input >= 0)
       host[i] = inputs[static_cast<std::size_t>(value.input)];
   }
+  const std::shared_ptr<std::byte> block = results_ != nullptr ? results_->take() : nullptr;
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
   auto graph = recorded_.begin();
@@ -303,7 +327,10 @@ std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStor
       device.upload(address(upload->to), host[upload->host].raw(), host[upload->host].bytes());
     } else if (const auto* download = std::get_if<DownloadStep>(&step.work)) {
       const HostValue& value = made_.host[download->host];
-      host[download->host] = Tensor(value.type, value.shape);
+      const std::size_t offset = offsets_of_results_[download->host];
+      host[download->host] = block != nullptr && offset != kNoPlace
+                                 ? Tensor::borrow(value.type, value.shape, block.get() + offset, block)
+                                 : Tensor(value.type, value.shape);
       device.download(host[download->host].raw(), address(download->from), host[download->host].bytes());
     } else {
       const HostStep& work = std::get<HostStep>(step.work);
