@@ -12,6 +12,9 @@
 namespace ulpscope::cuda {
 namespace {
 
+using cuda::text_of;
+std::string text_of(const MatrixProductSpec& spec) { return spec.text(); }
+
 constexpr std::size_t kArenaAlignment = 256;
 constexpr int kRepeat = 5, kRounds = 3;  // Of a timing.
 constexpr std::size_t kNoPlace = std::numeric_limits<std::size_t>::max();
@@ -42,10 +45,10 @@ class ReplayTarget final : public LoweringTarget {
     return runtime_.matrices(weights, key, parts, type, make);
   }
   bool has_convolution(const ConvolutionSpec& spec) override {
-    return replay_.has(text_of(spec)) || runtime_.has_convolution(spec);
+    return (replay_.asks() && replay_.has(text_of(spec))) || runtime_.has_convolution(spec);
   }
   bool has_product(const MatrixProductSpec& spec) override {
-    return replay_.has(spec.text()) || runtime_.has_product(spec);
+    return (replay_.asks() && replay_.has(spec.text())) || runtime_.has_product(spec);
   }
   bool has_fused_products() override { return runtime_.has_fused_products(); }
 
@@ -115,7 +118,9 @@ void CudaPlan::compile_kernels() {
 void CudaPlan::choose_algorithms(Replay& replay) {
   Runtime& runtime = Runtime::get();
   workspace_ = runtime.device().workspace(Runtime::kWorkspace);
-  const auto choose_for = [&](LayerId layer, const std::string& computes, auto& step, auto& chosen) {
+  const auto choose_for = [&](LayerId layer, auto& step, auto& chosen) {
+    if (!replay.asks()) return choose(step);
+    const std::string computes = text_of(step.spec);
     const std::string* algorithm = replay.algorithm(layer, computes);
     if (algorithm == nullptr) return choose(step);
     chosen = runtime.made(step.spec, *algorithm);
@@ -128,15 +133,15 @@ void CudaPlan::choose_algorithms(Replay& replay) {
     if (algorithm == nullptr && !alone) return choose(step);
     if (algorithm != nullptr && !take(step, *algorithm)) throw replay.refusal(layer, step.computes, *algorithm);
     if (alone) take(step, std::string(ProductProgramStep::kApart));
-    if (step.function == nullptr) choose_for(layer, step.product.spec.text(), step.product, step.product.product);
+    if (step.function == nullptr) choose_for(layer, step.product, step.product.product);
   };
   for (Step& step : made_.steps) {
     if (auto* product = std::get_if<ProductStep>(&step.work))
-      choose_for(step.layer, product->spec.text(), *product, product->product);
+      choose_for(step.layer, *product, product->product);
     else if (auto* both = std::get_if<ProductProgramStep>(&step.work))
       choose_for_both(step.layer, *both);
     else if (auto* convolution = std::get_if<ConvolveStep>(&step.work))
-      choose_for(step.layer, text_of(convolution->spec), *convolution, convolution->plan);
+      choose_for(step.layer, *convolution, convolution->plan);
     else if (const auto* kernel = std::get_if<KernelStep>(&step.work))
       replay.generated(step.layer, kernel->source->hash);
   }

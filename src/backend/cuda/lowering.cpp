@@ -40,7 +40,8 @@ Lowering::Lowering(const Specialization& spec, const Schedule& schedule, WeightC
       constants_(spec, weights),
       subgraphs_(subgraphs),
       target_(target),
-      locations_(network_.tensors.size()) {}
+      locations_(network_.tensors.size()),
+      uses_(network_.tensors.size()) {}
 
 Steps Lowering::run() {
   for (std::size_t i = 0; i < network_.inputs.size(); ++i) {
@@ -48,6 +49,7 @@ Steps Lowering::run() {
     locations_[id].host = new_host(spec_.type(id), spec_.shape(id));
     made_.host.back().input = static_cast<int>(i);
   }
+  made_.steps.reserve(2 * network_.layers.size());
   find_uses();
   find_parts();
   find_attentions();
@@ -181,8 +183,8 @@ View Lowering::constant_memory(const std::string& key, DataType type, const Cons
     const Tensor value = values();
     return value.type() == type ? value : value.cast(type);
   };
-  buffer.constant = stored.empty() ? target_.constant(weights_, name, make)
-                                   : target_.matrices(weights_, name, stored, type, make);
+  buffer.constant =
+      stored.empty() ? target_.constant(weights_, name, make) : target_.matrices(weights_, name, stored, type, make);
   made_.buffers.push_back(std::move(buffer));
   return {static_cast<int>(made_.buffers.size()) - 1, type, 0, {}};
 }
@@ -331,11 +333,14 @@ void Lowering::hoist_host_steps() {
     const auto* download = std::get_if<DownloadStep>(&step.work);
     return download != nullptr && read[download->host] == 0;
   };
-  std::vector<Step> first, rest, last;
-  for (Step& step : made_.steps) (is_early(step) ? first : is_late(step) ? last : rest).push_back(std::move(step));
-  for (std::vector<Step>* part : {&rest, &last})
-    first.insert(first.end(), std::make_move_iterator(part->begin()), std::make_move_iterator(part->end()));
-  made_.steps = std::move(first);
+  std::vector<int> turns;
+  for (const Step& step : made_.steps) turns.push_back(is_early(step) ? 0 : is_late(step) ? 2 : 1);
+  std::vector<Step> ordered;
+  ordered.reserve(turns.size());
+  for (const int turn : {0, 1, 2})
+    for (std::size_t i = 0; i < turns.size(); ++i)
+      if (turns[i] == turn) ordered.push_back(std::move(made_.steps[i]));
+  made_.steps = std::move(ordered);
 }
 
 namespace {
