@@ -50,6 +50,10 @@ struct WeightCache::Entries {
     int number;
     std::weak_ptr<const void> buffer;
     Tensor unowned;  ///< Of bytes that nobody owns.
+    /// name_of() it as this type and shape, which it was last asked for.
+    std::string name;
+    DataType type = DataType::kUndefined;
+    Shape shape;
   };
 
   std::shared_ptr<Entry> entry(const std::string& key) {
@@ -140,6 +144,11 @@ std::size_t WeightCache::device_limit() const {
   return entries_->limits.device;
 }
 
+bool WeightCache::has_process_limit() const {
+  const std::lock_guard lock(entries_->mutex);
+  return entries_->limits.process != kUnlimited;
+}
+
 std::size_t WeightCache::device_bytes() const {
   const std::lock_guard lock(entries_->mutex);
   return entries_->device_bytes;
@@ -195,14 +204,20 @@ std::string WeightCache::name_of(const Tensor& constant) {
   const bool owned = !buffer.expired();
   if (found != entries_->constants.end() && owned &&
       (found->second.buffer.owner_before(buffer) || buffer.owner_before(found->second.buffer)))
-    found->second = {entries_->next_constant++, buffer, {}};  // Other bytes at the same place.
+    found->second = {entries_->next_constant++, buffer, {}, {}, {}, {}};  // Other bytes at the same place.
   if (found == entries_->constants.end())
     found = entries_->constants
                 .emplace(constant.place(),
-                         Entries::Constant{entries_->next_constant++, buffer, owned ? Tensor() : constant})
+                         Entries::Constant{entries_->next_constant++, buffer, owned ? Tensor() : constant, {}, {}, {}})
                 .first;
-  return fmt::format("{}{} {}{}", kConstant, found->second.number, ulpscope::name_of(constant.type()),
-                     to_string(constant.shape()));
+  Entries::Constant& known = found->second;
+  if (known.name.empty() || known.type != constant.type() || known.shape != constant.shape()) {
+    known.type = constant.type();
+    known.shape = constant.shape();
+    known.name =
+        fmt::format("{}{} {}{}", kConstant, known.number, ulpscope::name_of(known.type), to_string(known.shape));
+  }
+  return known.name;
 }
 
 std::shared_ptr<std::byte> WeightCache::arena(std::size_t bytes) {

@@ -43,6 +43,7 @@ class WeightCache {
   /// Without a call there are none.
   void set_limits(const Limits& limits);
   std::size_t device_limit() const;
+  bool has_process_limit() const;
   std::size_t device_bytes() const;  ///< That are prepared on a device.
   /// Of what is prepared on a device and nobody holds, the longest unused gives way until so many bytes more fit within
   /// the limit, or nothing is left.

@@ -1,15 +1,29 @@
 #include "precision/broadcast_indices.h"
 
+#include <algorithm>
+
 namespace ulpscope {
 
-std::vector<std::int64_t> broadcast_indices(const Shape& shape, const Shape& to) {
-  std::vector<std::int64_t> strides(to.size(), 0), at(to.size(), 0);
-  std::int64_t stride = 1, size = 1;
+namespace {
+
+/// Per dimension of `to`; 0 where elements are repeated.
+std::vector<std::int64_t> strides_over(const Shape& shape, const Shape& to) {
+  std::vector<std::int64_t> strides(to.size(), 0);
+  std::int64_t stride = 1;
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    const std::size_t from = shape.size() - 1 - d, into = to.size() - 1 - d;
-    if (shape[from] != 1) strides[into] = stride;
+    const std::size_t from = shape.size() - 1 - d;
+    if (shape[from] != 1) strides[to.size() - 1 - d] = stride;
     stride *= shape[from];
   }
+  return strides;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> broadcast_indices(const Shape& shape, const Shape& to) {
+  const std::vector<std::int64_t> strides = strides_over(shape, to);
+  std::vector<std::int64_t> at(to.size(), 0);
+  std::int64_t size = 1;
   for (std::int64_t dimension : to) size *= dimension;
   std::vector<std::int64_t> result(static_cast<std::size_t>(size));
   std::int64_t index = 0;
@@ -23,6 +37,47 @@ std::vector<std::int64_t> broadcast_indices(const Shape& shape, const Shape& to)
     }
   }
   return result;
+}
+
+BroadcastElements::BroadcastElements(const Tensor& tensor, const Shape& to) : from_(tensor.data<float>()) {
+  const std::vector<std::int64_t> strides = strides_over(tensor.shape(), to);
+  for (std::size_t d = to.size(); d-- > 0;) {
+    if (to[d] == 1) continue;
+    if (!dims_.empty() && strides[d] == dims_.back().stride * dims_.back().size)
+      dims_.back().size *= to[d];
+    else
+      dims_.push_back({to[d], strides[d]});
+  }
+  if (dims_.empty()) dims_.push_back({1, 1});
+}
+
+const float* BroadcastElements::next(std::size_t count) {
+  if (dims_.size() == 1 && dims_[0].stride == 1) {
+    const float* const piece = from_;
+    from_ += count;
+    return piece;
+  }
+  piece_.resize(count);
+  Dimension& inner = dims_[0];
+  for (std::size_t done = 0; done < count;) {
+    const std::int64_t run = std::min(inner.size - inner.at, static_cast<std::int64_t>(count - done));
+    float* const to = piece_.data() + done;
+    if (inner.stride == 0)
+      std::fill_n(to, run, *from_);
+    else
+      std::copy_n(from_, run, to);
+    done += static_cast<std::size_t>(run);
+    from_ += run * inner.stride;
+    inner.at += run;
+    for (std::size_t d = 0; d < dims_.size() && dims_[d].at == dims_[d].size; ++d) {
+      from_ -= dims_[d].size * dims_[d].stride;
+      dims_[d].at = 0;
+      if (d + 1 == dims_.size()) break;
+      from_ += dims_[d + 1].stride;
+      ++dims_[d + 1].at;
+    }
+  }
+  return piece_.data();
 }
 
 }  // namespace ulpscope

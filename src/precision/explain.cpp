@@ -8,6 +8,7 @@
 #include <optional>
 #include <tuple>
 
+#include "backend/backend.h"
 #include "core/parallel.h"
 #include "engine/int8.h"
 #include "precision/local_errors.h"
@@ -18,6 +19,31 @@ namespace {
 
 /// What a tensor is counted against; the scale of int8, 0 for floats.
 using RangeKey = std::tuple<TensorId, Precision, float>;
+
+/// Of a layer by itself.
+struct LayerCount {
+  SumCount sums;
+  /// What is finite and becomes infinite or NaN in low precision, and the largest of it.
+  std::int64_t broken = 0;
+  double largest_broken = 0;
+
+  /// `error`: low - exact.
+  void add_broken(const Tensor& exact, const Tensor& error) {
+    if (exact.type() != DataType::kFloat32) return;
+    const float* y = exact.data<float>();
+    const float* d = error.data<float>();
+    for (std::int64_t i = 0; i < exact.size(); ++i)
+      if (std::isfinite(y[i]) && !std::isfinite(d[i])) {
+        ++broken;
+        largest_broken = std::max(largest_broken, std::abs(static_cast<double>(y[i])));
+      }
+  }
+  void add(const LayerCount& other) {
+    sums.add(other.sums);
+    broken += other.broken;
+    largest_broken = std::max(largest_broken, other.largest_broken);
+  }
+};
 
 class Explainer {
  public:
@@ -36,7 +62,9 @@ class Explainer {
     return (layer_.op->function == Function::kAdd || layer_.op->function == Function::kSub) &&
            precision() != Precision::kINT8;
   }
-  void add_sum(const Tensor& a, const Tensor& b, const Tensor& out) { count_sums(a, b, out, precision(), sums_); }
+  void add_sum(const Tensor& a, const Tensor& b, const Tensor& out, LayerCount& count) const {
+    count_sums(a, b, out, precision(), count.sums);
+  }
 
   /// What is to be counted of an input and of the outputs; nothing of what is not quantized.
   std::optional<RangeKey> input_key(std::size_t index) const {
@@ -47,24 +75,14 @@ class Explainer {
     return RangeKey{id, precision(), scale};
   }
   RangeKey output_key(TensorId output) const { return {output, precision(), 0}; }
-  void take(const std::map<RangeKey, RangeCount>& counts) {
+  void take(const std::map<RangeKey, RangeCount>& counts, const LayerCount& own) {
     const auto add = [&](const RangeKey& key, RangeCount& to) {
       if (const auto found = counts.find(key); found != counts.end()) to.add(found->second);
     };
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       if (const auto key = input_key(i)) add(*key, inputs_[i]);
     for (const TensorId output : present(layer_.outputs)) add(output_key(output), output_);
-  }
-  /// Counts what is not finite in low precision alone.
-  void add_broken(const Tensor& exact, const Tensor& error) {
-    if (exact.type() != DataType::kFloat32) return;
-    const float* y = exact.data<float>();
-    const float* d = error.data<float>();
-    for (std::int64_t i = 0; i < exact.size(); ++i)
-      if (std::isfinite(y[i]) && !std::isfinite(d[i])) {
-        ++broken_;
-        largest_broken_ = std::max(largest_broken_, std::abs(static_cast<double>(y[i])));
-      }
+    own_.add(own);
   }
 
   Reason reason() const {
@@ -154,16 +172,16 @@ class Explainer {
           inputs_[i].beyond, inputs_[i].total, result.tensor, type(), inputs_[i].largest, type(), range.largest);
       return result;
     }
-    if ((output_.beyond > 0 || broken_ > 0) && !harmless_overflow_) {
+    if ((output_.beyond > 0 || own_.broken > 0) && !harmless_overflow_) {
       result.kind = ReasonKind::kOverflow;
-      fill(result, layer_.outputs[0], output_.beyond > 0 ? output_.beyond : broken_, output_.total,
-           std::max(output_.largest, largest_broken_));
+      fill(result, layer_.outputs[0], output_.beyond > 0 ? output_.beyond : own_.broken, output_.total,
+           std::max(output_.largest, own_.largest_broken));
       result.text =
           output_.beyond > 0
               ? fmt::format("overflow: {} of {} values of '{}' lie beyond {} (up to {:.4g}, largest of {}: {:g})",
                             output_.beyond, output_.total, result.tensor, type(), output_.largest, type(),
                             range.largest)
-              : fmt::format("overflow inside: {} of {} values of '{}' become infinite or NaN in {}", broken_,
+              : fmt::format("overflow inside: {} of {} values of '{}' become infinite or NaN in {}", own_.broken,
                             output_.total, result.tensor, type());
       return result;
     }
@@ -224,18 +242,18 @@ class Explainer {
     Reason result;
     constexpr double kMany = 0.25;
     const auto mean = [](double sum, std::int64_t count) { return sum / static_cast<double>(count); };
-    const SumCount::Kind& cancelled = sums_.cancelled;
-    const SumCount::Kind& swallowed = sums_.swallowed;
+    const SumCount::Kind& cancelled = own_.sums.cancelled;
+    const SumCount::Kind& swallowed = own_.sums.swallowed;
     const std::size_t large = inputs_[0].mean() >= inputs_[1].mean() ? 0 : 1;
     std::int64_t count = 0;
-    if (share(cancelled.count, sums_.total) >= kMany) {
+    if (share(cancelled.count, own_.sums.total) >= kMany) {
       count = cancelled.count;
       const double most = mean(cancelled.large, count);
       result.text =
           fmt::format("cancellation: its operands lie around {:.5g}, where {} steps by {:g}; their {} is about {:.3g}",
                       most, type(), step_at(most, range.mantissa_bits),
                       layer_.op->function == Function::kSub ? "difference" : "sum", mean(cancelled.small, count));
-    } else if (share(swallowed.count, sums_.total) >= kMany && !is_mask(0) && !is_mask(1)) {
+    } else if (share(swallowed.count, own_.sums.total) >= kMany && !is_mask(0) && !is_mask(1)) {
       count = swallowed.count;
       const double most = mean(swallowed.large, count);
       result.text = fmt::format(
@@ -245,14 +263,14 @@ class Explainer {
       return result;
     }
     result.kind = ReasonKind::kCancellation;
-    fill(result, layer_.inputs[large], count, sums_.total, inputs_[large].largest);
+    fill(result, layer_.inputs[large], count, own_.sums.total, inputs_[large].largest);
     return result;
   }
 
   /// An operand that is 0 wherever it does not swallow the other: an attention mask means to lose what it covers.
   bool is_mask(std::size_t operand) const {
-    const std::int64_t absent = sums_.absent[operand], swallows = sums_.swallows[operand];
-    return swallows > 0 && absent > 0 && absent + swallows >= sums_.total - sums_.total / 100;
+    const std::int64_t absent = own_.sums.absent[operand], swallows = own_.sums.swallows[operand];
+    return swallows > 0 && absent > 0 && absent + swallows >= own_.sums.total - own_.sums.total / 100;
   }
 
   void fill(Reason& reason, TensorId tensor, std::int64_t count, std::int64_t total, double largest) const {
@@ -271,11 +289,9 @@ class Explainer {
   const Assignment& low_;
   const LayerId id_;
   const bool harmless_overflow_;
-  SumCount sums_;
+  LayerCount own_;
   std::vector<RangeCount> inputs_;
   RangeCount output_;
-  std::int64_t broken_ = 0;
-  double largest_broken_ = 0;
 };
 
 }  // namespace
@@ -304,7 +320,13 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
   }
   std::vector<std::pair<const RangeKey, RangeCount>*> counted;
   for (auto& each : counts) counted.push_back(&each);
-  const auto add_sample = [&](std::size_t s, const LocalErrors::Result& result) {
+  std::vector<LayerCount> own(layers.size());
+  struct SampleCounts {
+    std::vector<RangeCount> ranges;  ///< Per `counted`.
+    std::vector<LayerCount> own;     ///< Per layer.
+  };
+  const auto count_sample = [&](std::size_t s, const LocalErrors::Result& result) {
+    SampleCounts made{std::vector<RangeCount>(counted.size()), std::vector<LayerCount>(layers.size())};
     const auto spec = trials.specialization(s);
     const auto value_of = [&](TensorId tensor) {
       if (tensor == kNone) return Tensor();
@@ -313,29 +335,28 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
       return found != index.end() ? result.values[found->second] : Tensor();
     };
     // Each count, and each layer, belongs to one thread.
-    parallel_for(static_cast<std::int64_t>(counted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        auto& [key, count] = *counted[static_cast<std::size_t>(i)];
-        const auto [tensor, precision, scale] = key;
+    parallel_for(std::ssize(counted), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        const auto [tensor, precision, scale] = counted[i]->first;
         if (s > 0 && spec->is_constant(tensor)) continue;
-        if (const Tensor value = value_of(tensor)) count_range(value, precision, scale, count);
+        if (const Tensor value = value_of(tensor)) count_range(value, precision, scale, made.ranges[i]);
       }
     });
-    const auto add = [&](Explainer& explainer, LayerId id) {
+    const auto add = [&](const Explainer& explainer, LayerId id, LayerCount& count) {
       const Layer& layer = network.layer(id);
       const Tensor output = value_of(layer.outputs[0]);
       if (explainer.is_sum() && output) {
         const Tensor a = value_of(layer.inputs[0]), b = value_of(layer.inputs[1]);
-        if (a && b) explainer.add_sum(a, b, output);
+        if (a && b) explainer.add_sum(a, b, output, count);
       }
       for (const LocalError& error : result.errors)
-        if (error.layer == id && index.contains(error.tensor))
-          explainer.add_broken(value_of(error.tensor), error.error);
+        if (error.layer == id && index.contains(error.tensor)) count.add_broken(value_of(error.tensor), error.error);
     };
-    parallel_for(static_cast<std::int64_t>(layers.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(std::ssize(layers), 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        add(explainers[i], layers[i]);
+        add(explainers[i], layers[i], made.own[i]);
     });
+    return made;
   };
   // Errors are brought here only where some are not finite.
   LocalErrors squares(network, low, layers, trials.options(), trials.weights(), LocalErrors::Yield::kSquares);
@@ -349,17 +370,27 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
     result.errors.clear();
     return result;
   };
-  std::size_t bytes = 0;
+  // A sample is counted while others run; what is counted of each is added in their order, whatever the threads.
+  constexpr std::size_t kPerTask = 4, kOnDevice = 3;
+  std::size_t bytes = kPerTask * (counted.size() * sizeof(RangeCount) + layers.size() * sizeof(LayerCount));
   for (TensorId id : tensors)
     if (first->shape(id)) bytes += 2 * static_cast<std::size_t>(num_elements(*first->shape(id))) * sizeof(float);
-  const ThreadShare share = share_threads(samples, bytes, trials.working_memory());
+  // A device runs one after the other: while one does, others are counted.
+  const bool own_memory = find_backend(trials.options().backend).has_own_memory();
+  const auto share_of = [&](std::size_t count) {
+    return share_threads(own_memory ? std::min(count, kOnDevice) : count, bytes, trials.working_memory());
+  };
+  const std::size_t most = kPerTask * static_cast<std::size_t>(share_of(samples).tasks);
   for (std::size_t begin = 0, end = 0; begin < samples; begin = end) {
-    end = std::min(samples, begin + static_cast<std::size_t>(share.tasks));
-    std::vector<LocalErrors::Result> results(end - begin);
-    run_tasks(begin, end, share_threads(end - begin, 0, 0), [&](std::size_t s) { results[s - begin] = run(s); });
-    for (std::size_t s = begin; s < end; ++s) add_sample(s, results[s - begin]);
+    end = std::min(samples, begin + most);
+    std::vector<SampleCounts> made(end - begin);
+    run_tasks(begin, end, share_of(end - begin), [&](std::size_t s) { made[s - begin] = count_sample(s, run(s)); });
+    for (const SampleCounts& sample : made) {
+      for (std::size_t i = 0; i < counted.size(); ++i) counted[i]->second.add(sample.ranges[i]);
+      for (std::size_t i = 0; i < layers.size(); ++i) own[i].add(sample.own[i]);
+    }
   }
-  for (Explainer& explainer : explainers) explainer.take(counts);
+  for (std::size_t i = 0; i < explainers.size(); ++i) explainers[i].take(counts, own[i]);
   std::vector<Reason> reasons;
   for (const Explainer& explainer : explainers) reasons.push_back(explainer.reason());
   return reasons;

@@ -49,6 +49,7 @@ struct SumCount {
   Kind cancelled, swallowed;
   /// Per operand: elements that it swallows the other's value in, and others where it is 0.
   std::int64_t swallows[2] = {0, 0}, absent[2] = {0, 0};
+  void add(const SumCount& other);
 };
 
 /// Adds the elements of out = a + b (or a - b), operands broadcast to it.

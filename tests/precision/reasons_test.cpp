@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "core/parallel.h"
 #include "engine/build_helpers.h"
 #include "precision/search_helpers.h"
 #include "ulpscope/error.h"
@@ -39,6 +40,24 @@ TEST(Reasons, NameWhatIsSwallowed) {
   EXPECT_EQ(row.reason.kind, ReasonKind::kCancellation) << row.reason.text;
   EXPECT_THAT(row.reason.text, HasSubstr("where fp16 steps by 4; what is added (about 0."));
   EXPECT_EQ(row.reason.tensor, "c");
+}
+
+/// Samples are counted side by side, and added in their order.
+TEST(Reasons, DoNotDependOnThreads) {
+  std::vector<float> operand(4096, 1000.0f);
+  for (std::size_t i = 0; i < operand.size(); ++i) operand[i] += 0.37f * static_cast<float>(i % 101);
+  std::vector<Reason> reasons;
+  for (const int threads : {1, 2, 3, 7}) {
+    const ScopedThreads scoped(threads);
+    reasons.push_back(kept_rows(sum_of("Sub", operand, 999.5, 1040, 1e-4)).at("Sum").reason);
+  }
+  for (const Reason& reason : reasons) {
+    EXPECT_EQ(reason.text, reasons[0].text);
+    EXPECT_EQ(reason.count, reasons[0].count);
+    EXPECT_EQ(reason.total, reasons[0].total);
+    EXPECT_EQ(reason.largest, reasons[0].largest);
+    EXPECT_EQ(reason.exponents, reasons[0].exponents);
+  }
 }
 
 /// What a mask covers is meant to be lost.

@@ -9,7 +9,7 @@ namespace ulpscope::cuda {
 namespace {
 
 /// Steps between two checkpoints, at least, and how many checkpoints there are at most.
-constexpr std::size_t kStretch = 8, kMost = 16;
+constexpr std::size_t kStretch = 8, kMost = 8;
 
 /// Follows the steps and names what they leave in memory.
 class Names {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "backend/cuda/weight_budget.h"
@@ -11,8 +12,12 @@
 namespace ulpscope::cuda {
 namespace {
 
+using cuda::text_of;
+std::string text_of(const MatrixProductSpec& spec) { return spec.text(); }
+
 constexpr std::size_t kArenaAlignment = 256;
 constexpr int kRepeat = 5, kRounds = 3;  // Of a timing.
+constexpr std::size_t kNoPlace = std::numeric_limits<std::size_t>::max();
 
 /// The candidate whose `run` takes the least time, and its microseconds; null when there are none.
 template <typename Candidate, typename Run>
@@ -40,10 +45,10 @@ class ReplayTarget final : public LoweringTarget {
     return runtime_.matrices(weights, key, parts, type, make);
   }
   bool has_convolution(const ConvolutionSpec& spec) override {
-    return replay_.has(text_of(spec)) || runtime_.has_convolution(spec);
+    return (replay_.asks() && replay_.has(text_of(spec))) || runtime_.has_convolution(spec);
   }
   bool has_product(const MatrixProductSpec& spec) override {
-    return replay_.has(spec.text()) || runtime_.has_product(spec);
+    return (replay_.asks() && replay_.has(spec.text())) || runtime_.has_product(spec);
   }
   bool has_fused_products() override { return runtime_.has_fused_products(); }
 
@@ -70,6 +75,7 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
   place();
   choose_algorithms(replay);
   find_ranges();
+  place_results();
 }
 
 CudaPlan::~CudaPlan() {
@@ -113,7 +119,9 @@ void CudaPlan::compile_kernels() {
 void CudaPlan::choose_algorithms(Replay& replay) {
   Runtime& runtime = Runtime::get();
   workspace_ = runtime.device().workspace(Runtime::kWorkspace);
-  const auto choose_for = [&](LayerId layer, const std::string& computes, auto& step, auto& chosen) {
+  const auto choose_for = [&](LayerId layer, auto& step, auto& chosen) {
+    if (!replay.asks()) return choose(step);
+    const std::string computes = text_of(step.spec);
     const std::string* algorithm = replay.algorithm(layer, computes);
     if (algorithm == nullptr) return choose(step);
     chosen = runtime.made(step.spec, *algorithm);
@@ -126,30 +134,20 @@ void CudaPlan::choose_algorithms(Replay& replay) {
     if (algorithm == nullptr && !alone) return choose(step);
     if (algorithm != nullptr && !take(step, *algorithm)) throw replay.refusal(layer, step.computes, *algorithm);
     if (alone) take(step, std::string(ProductProgramStep::kApart));
-    if (step.function == nullptr) choose_for(layer, step.product.spec.text(), step.product, step.product.product);
+    if (step.function == nullptr) choose_for(layer, step.product, step.product.product);
   };
   for (Step& step : made_.steps) {
     if (auto* product = std::get_if<ProductStep>(&step.work))
-      choose_for(step.layer, product->spec.text(), *product, product->product);
+      choose_for(step.layer, *product, product->product);
     else if (auto* both = std::get_if<ProductProgramStep>(&step.work))
       choose_for_both(step.layer, *both);
     else if (auto* convolution = std::get_if<ConvolveStep>(&step.work))
-      choose_for(step.layer, text_of(convolution->spec), *convolution, convolution->plan);
+      choose_for(step.layer, *convolution, convolution->plan);
     else if (const auto* kernel = std::get_if<KernelStep>(&step.work))
       replay.generated(step.layer, kernel->source->hash);
   }
   replay.report();
   runtime.tactics().save();
-}
-
-MatrixProductOperands CudaPlan::operands_of(const ProductStep& step) const {
-  return {address(step.a), address(step.b), address(step.d), address(step.bias), address(step.residual)};
-}
-
-ConvolutionOperands CudaPlan::operands_of(const ConvolveStep& step) const {
-  ConvolutionOperands operands{address(step.x), address(step.weights), address(step.y), {}};
-  for (const Pointer& pointer : step.steps) operands.steps.push_back(address(pointer));
-  return operands;
 }
 
 void CudaPlan::choose(ProductStep& step) {
@@ -225,46 +223,6 @@ void CudaPlan::choose(ConvolveStep& step) {
   runtime.choose(step.spec, step.plan, time);
 }
 
-void CudaPlan::enqueue(const KernelStep& step) const {
-  std::vector<Address> pointers;
-  for (const Pointer& pointer : step.reads) pointers.push_back(address(pointer));
-  for (const Pointer& pointer : step.writes) pointers.push_back(address(pointer));
-  Device::get().launch(*step.source, step.function, pointers);
-}
-
-void CudaPlan::enqueue(const ProductStep& step) const {
-  step.product->run(operands_of(step), workspace_->address(), Device::get().stream());
-}
-
-void CudaPlan::enqueue(const ProductProgramStep& step) const {
-  if (step.function == nullptr) {
-    enqueue(step.product);
-    return enqueue(step.program);
-  }
-  Device& device = Device::get();
-  const TensorMap boxed[] = {device.boxes(step.fused.a, address(step.product.a)),
-                             device.boxes(step.fused.b, address(step.product.b))};
-  std::vector<Address> pointers;
-  for (std::size_t i = 1; i < step.program.reads.size(); ++i) pointers.push_back(address(step.program.reads[i]));
-  for (const Pointer& pointer : step.program.writes) pointers.push_back(address(pointer));
-  device.launch(*step.fused.source, step.function, pointers, boxed);
-}
-
-void CudaPlan::enqueue(const Step& step) const {
-  Device& device = Device::get();
-  if (const auto* kernel = std::get_if<KernelStep>(&step.work)) {
-    enqueue(*kernel);
-  } else if (const auto* product = std::get_if<ProductStep>(&step.work)) {
-    enqueue(*product);
-  } else if (const auto* both = std::get_if<ProductProgramStep>(&step.work)) {
-    enqueue(*both);
-  } else if (const auto* convolution = std::get_if<ConvolveStep>(&step.work)) {
-    convolution->plan->run(operands_of(*convolution), workspace_->address());
-  } else if (const auto* clear = std::get_if<ClearStep>(&step.work)) {
-    check(driver().set_bytes(address(clear->to), 0, clear->bytes, device.stream()), "clear memory");
-  }
-}
-
 void CudaPlan::find_ranges() {
   for (std::size_t begin = 0; begin < made_.steps.size();) {
     std::size_t end = begin;
@@ -274,164 +232,24 @@ void CudaPlan::find_ranges() {
   }
 }
 
-void CudaPlan::launch(Range& range) const {
-  if (range.graph == nullptr)
-    range.graph = Device::get().capture([&] {
-      for (std::size_t i = range.first; i < range.last; ++i) enqueue(made_.steps[i]);
-    });
-  range.graph->launch();
-}
-
-namespace {
-
-/// What a store has of a plan: part of a block.
-struct KeptActivation {
-  std::shared_ptr<const DeviceMemory> block;
-  std::size_t offset = 0;
-};
-
-}  // namespace
-
-void CudaPlan::launch_sharing(ActivationStore& store, bool keep) const {
-  if (stretches_.empty()) {
-    const auto& [first, last, graph] = ranges_[0];
-    checkpoints_ = checkpoints_of(made_, first, last);
-    stretches_.push_back({first, last, nullptr});
-    for (const Checkpoint& checkpoint : checkpoints_) {
-      stretches_.back().last = checkpoint.step;
-      stretches_.push_back({checkpoint.step, last, nullptr});
-    }
+void CudaPlan::place_results() {
+  // Few are kept one by one by who runs the network; so many are looked at and dropped.
+  constexpr std::size_t kMany = 16, kAlignment = 64, kKept = 3;
+  offsets_of_results_.assign(made_.host.size(), kNoPlace);
+  std::vector<char> handed_out(made_.host.size(), 0);
+  for (int value : made_.outputs) handed_out[value] = 1;
+  std::size_t count = 0, bytes = 0;
+  for (const Step& step : made_.steps) {
+    const auto* download = std::get_if<DownloadStep>(&step.work);
+    if (download == nullptr || handed_out[download->host] == 0) continue;
+    const HostValue& value = made_.host[download->host];
+    const std::size_t size = static_cast<std::size_t>(num_elements(value.shape)) * size_of(value.type);
+    offsets_of_results_[download->host] = bytes;
+    bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
+    ++count;
   }
-  const auto has = [&](const Checkpoint::Value& value) { return store.contains(value.key); };
-  std::size_t begin = checkpoints_.size();
-  while (begin > 0 && !std::ranges::all_of(checkpoints_[begin - 1].values, has)) --begin;
-  if (begin == 0 && !keep) return launch(ranges_[0]);
-  if (begin > 0)
-    for (const auto& [key, buffer] : checkpoints_[begin - 1].values) {
-      const auto* kept = store.find<KeptActivation>(key);
-      Device::get().copy(address_of(buffer), kept->block->address() + kept->offset, made_.buffers[buffer].bytes);
-    }
-  for (std::size_t i = begin; i < stretches_.size(); ++i) {
-    launch(stretches_[i]);
-    if (keep && i < checkpoints_.size()) keep_values(checkpoints_[i], store);
-  }
-}
-
-void CudaPlan::keep_values(const Checkpoint& checkpoint, ActivationStore& store) const {
-  std::size_t bytes = 0;
-  const auto aligned = [](std::size_t n) { return (n + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; };
-  for (const auto& [key, buffer] : checkpoint.values)
-    if (!store.contains(key)) bytes += aligned(made_.buffers[buffer].bytes);
-  if (bytes == 0 || bytes > store.byte_limit()) return;
-  const auto block = Device::get().block(bytes);
-  if (block == nullptr) return;
-  std::size_t offset = 0;
-  for (const auto& [key, buffer] : checkpoint.values) {
-    if (store.contains(key)) continue;
-    const std::size_t own = made_.buffers[buffer].bytes;
-    Device::get().copy(block->address() + offset, address_of(buffer), own);
-    store.put(key, KeptActivation{block, offset}, own);
-    offset += aligned(own);
-  }
-}
-
-std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStore* store, bool keep) const {
-  Device& device = Device::get();
-  const std::lock_guard lock(device.mutex());
-  device.enter();
-  std::vector<Tensor> host(made_.host.size());
-  for (std::size_t i = 0; i < host.size(); ++i) {
-    const HostValue& value = made_.host[i];
-    if (value.constant)
-      host[i] = value.constant;
-    else if (value.input >= 0)
-      host[i] = inputs[static_cast<std::size_t>(value.input)];
-  }
-  std::vector<const Tensor*> in;
-  std::vector<Tensor*> out;
-  const bool shares = store != nullptr && ranges_.size() == 1;
-  auto range = ranges_.begin();
-  for (std::size_t i = 0; i < made_.steps.size();) {
-    if (range != ranges_.end() && range->first == i) {
-      shares ? launch_sharing(*store, keep) : launch(*range);
-      i = range++->last;
-      continue;
-    }
-    const Step& step = made_.steps[i++];
-    if (const auto* upload = std::get_if<UploadStep>(&step.work)) {
-      device.upload(address(upload->to), host[upload->host].raw(), host[upload->host].bytes());
-    } else if (const auto* download = std::get_if<DownloadStep>(&step.work)) {
-      const HostValue& value = made_.host[download->host];
-      host[download->host] = Tensor(value.type, value.shape);
-      device.download(host[download->host].raw(), address(download->from), host[download->host].bytes());
-    } else {
-      const HostStep& work = std::get<HostStep>(step.work);
-      in.clear();
-      out.clear();
-      for (int value : work.inputs) in.push_back(value < 0 ? nullptr : &host[value]);
-      for (int value : work.outputs) out.push_back(value < 0 ? nullptr : &host[value]);
-      work.kernel->run(in, out);
-    }
-  }
-  device.wait();
-  std::vector<Tensor> results;
-  for (int value : made_.outputs) {
-    const bool own = made_.host[value].input < 0 && !made_.host[value].constant;
-    results.push_back(own ? host[value] : host[value].clone());
-  }
-  return results;
-}
-
-PlanTactics CudaPlan::tactics() const { return {identity_, tactics_of(made_)}; }
-
-std::optional<double> CudaPlan::microseconds() const {
-  // With work of the CPU in between, what the device takes says little.
-  if (ranges_.size() > 1) return std::nullopt;
-  Device& device = Device::get();
-  const std::lock_guard lock(device.mutex());
-  device.enter();
-  if (ranges_.empty()) return 0.0;
-  launch(ranges_[0]);
-  // The clock of a GPU that had nothing to do rises for some milliseconds; the least of many runs is what stays the
-  // same from one measurement to the next.
-  constexpr double kLongEnough = 60e3;
-  constexpr int kFewest = 30, kMost = 500;
-  const double about = device.time(*ranges_[0].graph, 3);
-  const int runs = std::clamp(static_cast<int>(kLongEnough / std::max(about, 1.0)), kFewest, kMost);
-  return std::min(about, device.time(*ranges_[0].graph, runs));
-}
-
-namespace {
-
-std::string describe_step(const Step& step) {
-  if (const auto* product = std::get_if<ProductStep>(&step.work)) return "cuBLASLt: " + product->spec.text();
-  if (const auto* both = std::get_if<ProductProgramStep>(&step.work))
-    return fmt::format("{}: {}, and the program behind it",
-                       both->function == nullptr ? "cuBLASLt and a generated kernel"
-                                                 : fmt::format("generated kernel in tiles of {}", both->algorithm),
-                       both->product.spec.text());
-  if (const auto* convolution = std::get_if<ConvolveStep>(&step.work))
-    return "cuDNN: " + text_of(convolution->spec) + ", " + convolution->plan->tactic();
-  if (const auto* kernel = std::get_if<KernelStep>(&step.work))
-    return fmt::format("generated kernel: {} x {} x {} blocks of {}", kernel->source->grid[0], kernel->source->grid[1],
-                       kernel->source->grid[2], kernel->source->block);
-  return "cleared memory";
-}
-
-}  // namespace
-
-std::vector<StepTime> CudaPlan::profile(std::span<const Tensor>) const {
-  Device& device = Device::get();
-  const std::lock_guard lock(device.mutex());
-  device.enter();
-  std::vector<StepTime> times;
-  for (const Step& step : made_.steps)
-    if (is_recorded(step))
-      times.push_back({.layer = step.layer,
-                       .what = describe_step(step),
-                       .microseconds = device.time([&] { enqueue(step); }, 20, 3),
-                       .converts = step.converts});
-  return times;
+  // Under a limit, what nobody needs goes back to the system.
+  if (count >= kMany) results_ = ResultBlocks::make(bytes, weights_.has_process_limit() ? 0 : kKept);
 }
 
 }  // namespace ulpscope::cuda

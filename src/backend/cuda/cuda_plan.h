@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/checkpoints.h"
 #include "backend/cuda/replay.h"
+#include "backend/cuda/result_blocks.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/steps.h"
 
@@ -38,6 +39,8 @@ class CudaPlan final : public Plan {
   void choose(ProductProgramStep& step);
   void choose(ConvolveStep& step);
   void find_ranges();
+  /// Where networks that hand out many tensors have them.
+  void place_results();
   /// Takes the tile of that name, or computes them apart; false: there is none.
   bool take(ProductProgramStep& step, const std::string& algorithm);
   void enqueue(const Step& step) const;
@@ -66,6 +69,8 @@ class CudaPlan final : public Plan {
   /// Of the one range that there is, when a store was given: between checkpoints.
   mutable std::vector<Checkpoint> checkpoints_;
   mutable std::vector<Range> stretches_;
+  std::shared_ptr<ResultBlocks> results_;        ///< Null: each result has memory of its own.
+  std::vector<std::size_t> offsets_of_results_;  ///< Per value of the host; kNoPlace: not in the block.
 };
 
 }  // namespace ulpscope::cuda

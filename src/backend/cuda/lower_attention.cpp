@@ -115,8 +115,8 @@ std::optional<Lowering::Attention> Lowering::attention_of(const ProductKernel& v
 }
 
 const KernelDescription* Lowering::sole_producer(TensorId id, std::size_t readers) const {
-  const auto found = id == kNone || spec_.output[id] ? uses_.end() : uses_.find(id);
-  return found == uses_.end() || found->second.readers.size() != readers ? nullptr : found->second.producer;
+  if (id == kNone || spec_.output[id] || uses_[id].readers.size() != readers) return nullptr;
+  return uses_[id].producer;
 }
 
 std::optional<std::pair<Operand, float>> Lowering::multiplied(const Operand& operand) const {

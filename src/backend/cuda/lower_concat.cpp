@@ -34,12 +34,11 @@ void Lowering::find_parts() {
 /// none.
 TensorId Lowering::generated_part(TensorId id, const std::set<TensorId>& handed_out) const {
   for (;;) {
-    const auto uses = uses_.find(id);
-    if (spec_.is_constant(id) || handed_out.contains(id) || uses == uses_.end() || uses->second.readers.size() != 1 ||
-        uses->second.producer == nullptr)
-      return kNone;
-    if (std::holds_alternative<ProgramKernel>(*uses->second.producer)) return id;
-    const auto* single = std::get_if<LayerKernel>(uses->second.producer);
+    if (spec_.is_constant(id) || handed_out.contains(id)) return kNone;
+    const Uses& uses = uses_[id];
+    if (uses.readers.size() != 1 || uses.producer == nullptr) return kNone;
+    if (std::holds_alternative<ProgramKernel>(*uses.producer)) return id;
+    const auto* single = std::get_if<LayerKernel>(uses.producer);
     if (single == nullptr || single->open) return kNone;
     const Layer& l = layer(single->layer);
     if (l.op == &ops::row_magnitudes()) return id;

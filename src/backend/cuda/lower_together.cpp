@@ -45,7 +45,7 @@ std::vector<Lowering::Columns> Lowering::columns_beside(const ProductKernel& ker
   std::vector<Columns> result;
   const TensorId tensor = kernel.operands[0].tensor;
   const Rounding rounding = kernel.operands[1].rounding;
-  for (const KernelDescription* reader : uses_.at(tensor).readers) {
+  for (const KernelDescription* reader : uses_[tensor].readers) {
     const auto* product = std::get_if<ProductKernel>(reader);
     if (product == nullptr || product->operands[0].tensor != tensor) continue;
     const auto matrices = matrix_of_columns(*product);

@@ -41,7 +41,8 @@ Lowering::Lowering(const Specialization& spec, const Schedule& schedule, WeightC
       constants_(spec, weights),
       subgraphs_(subgraphs),
       target_(target),
-      locations_(network_.tensors.size()) {}
+      locations_(network_.tensors.size()),
+      uses_(network_.tensors.size()) {}
 
 Steps Lowering::run() {
   for (std::size_t i = 0; i < network_.inputs.size(); ++i) {
@@ -49,6 +50,7 @@ Steps Lowering::run() {
     locations_[id].host = new_host(spec_.type(id), spec_.shape(id));
     made_.host.back().input = static_cast<int>(i);
   }
+  made_.steps.reserve(2 * network_.layers.size());
   find_uses();
   find_parts();
   find_attentions();
@@ -345,11 +347,14 @@ void Lowering::hoist_host_steps() {
     const auto* download = std::get_if<DownloadStep>(&step.work);
     return download != nullptr && read[download->host] == 0;
   };
-  std::vector<Step> first, rest, last;
-  for (Step& step : made_.steps) (is_early(step) ? first : is_late(step) ? last : rest).push_back(std::move(step));
-  for (std::vector<Step>* part : {&rest, &last})
-    first.insert(first.end(), std::make_move_iterator(part->begin()), std::make_move_iterator(part->end()));
-  made_.steps = std::move(first);
+  std::vector<int> turns;
+  for (const Step& step : made_.steps) turns.push_back(is_early(step) ? 0 : is_late(step) ? 2 : 1);
+  std::vector<Step> ordered;
+  ordered.reserve(turns.size());
+  for (const int turn : {0, 1, 2})
+    for (std::size_t i = 0; i < turns.size(); ++i)
+      if (turns[i] == turn) ordered.push_back(std::move(made_.steps[i]));
+  made_.steps = std::move(ordered);
 }
 
 void Lowering::find_lifetimes() {

@@ -364,7 +364,7 @@ class Lowering {
     const KernelDescription* producer = nullptr;
     std::vector<const KernelDescription*> readers;
   };
-  std::map<TensorId, Uses> uses_;
+  IdMap<TensorId, Uses> uses_;
   /// Of the results of Concat: whole, and where a part begins in it.
   struct Part {
     const Store* whole = nullptr;

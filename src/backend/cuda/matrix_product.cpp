@@ -1,5 +1,6 @@
 #include "backend/cuda/matrix_product.h"
 
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -178,12 +179,12 @@ class LtProduct final : public MatrixLibrary::Product {
 }  // namespace
 
 std::string MatrixProductSpec::text() const {
-  const auto matrix = [](const MatrixOperand& o) {
-    return fmt::format("{},{},{}", o.row_stride, o.column_stride, o.batch_stride);
-  };
-  return fmt::format("product {}x{}x{} batch {} {}{}->{} a {} b {} d {}{}{}{} aligned {}", m, n, k, batch,
-                     name_of(operands), tf32 ? " tf32" : "", name_of(result), matrix(a), matrix(b), matrix(d),
-                     bias ? " bias" : "", residual ? " residual" : "", relu ? " relu" : "", alignment);
+  // Every product of every plan is looked for by this.
+  return fmt::format(
+      FMT_COMPILE("product {}x{}x{} batch {} {}{}->{} a {},{},{} b {},{},{} d {},{},{}{}{}{} aligned {}"), m, n, k,
+      batch, name_of(operands), tf32 ? " tf32" : "", name_of(result), a.row_stride, a.column_stride, a.batch_stride,
+      b.row_stride, b.column_stride, b.batch_stride, d.row_stride, d.column_stride, d.batch_stride, bias ? " bias" : "",
+      residual ? " residual" : "", relu ? " relu" : "", alignment);
 }
 
 struct MatrixLibrary::Impl {

@@ -26,6 +26,8 @@ class Replay {
   /// Error(kBuild) for the algorithms of another device.
   Replay(const TacticReplay* wanted, const Network& network, const Grouping& grouping, std::string_view device);
 
+  /// There is one.
+  bool asks() const { return wanted_ != nullptr; }
   /// The replay has an algorithm for this somewhere.
   bool has(const std::string& computes) const { return known_.contains(computes); }
   /// The algorithm of this step, which a product or a convolution has; null: the backend chooses.

@@ -33,7 +33,8 @@ ConvolutionLibrary& Runtime::convolutions() {
 namespace {
 
 void warn_of_slow_convolutions(const Error& error) {
-  log_once(LogLevel::kWarning, fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
+  log_once(LogLevel::kWarning,
+           fmt::format("convolutions run as generated kernels, which are slower: {}", error.what()));
 }
 
 }  // namespace
@@ -72,14 +73,16 @@ TacticCache& Runtime::tactics() {
   if (tactics_ == nullptr) {
     int version = 0;
     driver().driver_version(&version);
-    tactics_ = std::make_unique<TacticCache>(
-        fmt::format("{}-driver{}-cublas{}-cudnn{}", device_.name(), version, MatrixLibrary::version(), cudnn_version()));
+    tactics_ = std::make_unique<TacticCache>(fmt::format("{}-driver{}-cublas{}-cudnn{}", device_.name(), version,
+                                                         MatrixLibrary::version(), cudnn_version()));
   }
   return *tactics_;
 }
 
-std::string Runtime::identity() {
-  return fmt::format("{}, cuBLASLt {}, cuDNN {}", device_.name(), MatrixLibrary::version(), cudnn_version());
+const std::string& Runtime::identity() {
+  if (identity_.empty())
+    identity_ = fmt::format("{}, cuBLASLt {}, cuDNN {}", device_.name(), MatrixLibrary::version(), cudnn_version());
+  return identity_;
 }
 
 namespace {
@@ -217,8 +220,10 @@ std::shared_ptr<const ConvolutionPlan> Runtime::made(const ConvolutionSpec& spec
 }
 
 std::shared_ptr<const MatrixLibrary::Product> Runtime::chosen(const MatrixProductSpec& spec) {
-  const auto tactic = tactics().find(spec.text());
-  return tactic ? made(spec, tactic->algorithm) : nullptr;
+  const std::string key = spec.text();
+  const auto tactic = tactics().find(key);
+  if (!tactic) return nullptr;
+  return found_or_made(products_, key, tactic->algorithm, [&] { return matrices().product(spec, tactic->algorithm); });
 }
 
 std::shared_ptr<const ConvolutionPlan> Runtime::chosen(const ConvolutionSpec& spec) {

@@ -27,7 +27,7 @@ class Runtime final : public LoweringTarget {
   ConvolutionLibrary& convolutions();
   TacticCache& tactics();
   /// As in PlanTactics: the GPU, and the libraries whose algorithms it runs.
-  std::string identity();
+  const std::string& identity();
 
   std::shared_ptr<const DeviceMemory> constant(WeightCache& weights, const std::string& key,
                                                const std::function<Tensor()>& make) override;
@@ -63,6 +63,7 @@ class Runtime final : public LoweringTarget {
   std::unique_ptr<MatrixLibrary> matrices_;
   std::unique_ptr<ConvolutionLibrary> convolutions_;
   std::unique_ptr<TacticCache> tactics_;
+  std::string identity_;
   using Named = std::pair<std::string, std::string>;  ///< What is computed, and the algorithm.
   std::map<Named, std::shared_ptr<const MatrixLibrary::Product>> products_;
   std::map<Named, std::shared_ptr<const ConvolutionPlan>> plans_;

@@ -1,0 +1,30 @@
+// Host memory for plans that hand out many tensors: one block per run instead of fresh pages for each of them, which
+// cost more than the copies from the device.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace ulpscope::cuda {
+
+/// Blocks of one size. Thread-safe.
+class ResultBlocks {
+ public:
+  /// `kept`: how many that nobody holds any more wait for the next runs.
+  static std::shared_ptr<ResultBlocks> make(std::size_t bytes, std::size_t kept);
+  /// For its owner alone. Comes back when the last copy is gone; may outlive this.
+  std::shared_ptr<std::byte> take();
+
+ private:
+  ResultBlocks(std::size_t bytes, std::size_t kept) : bytes_(bytes), kept_(kept) {}
+  void give_back(std::shared_ptr<std::byte> block);
+
+  const std::size_t bytes_, kept_;
+  std::weak_ptr<ResultBlocks> self_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<std::byte>> free_;
+};
+
+}  // namespace ulpscope::cuda
