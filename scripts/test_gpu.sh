@@ -54,7 +54,7 @@ say "$gpu"
 if [ -z "$bin" ]; then
   bin=$PWD/build/release/bin
   scripts/setup.sh --tests || exit 1
-  scripts/build.sh release engine_tests convolution_check product_check ulpscope || exit 1
+  scripts/build.sh release engine_tests convolution_check matrix_check product_check ulpscope || exit 1
 fi
 
 failed=()
@@ -66,6 +66,7 @@ check() {  # check NAME COMMAND...
 check "tests of the engine" env ULPSCOPE_TEST_BACKEND=cuda "$bin/engine_tests" --gtest_brief=1 \
   "--gtest_filter=-ActivationStore.Keeps*:ActivationStore.Only*:Determinism.*:*Threads*"
 check "convolutions" "$bin/convolution_check"
+check "products" "$bin/matrix_check"
 check "products with programs" "$bin/product_check"
 check "tactics" "$python" tests/gpu/check_tactics.py "$bin/ulpscope" tests/truth/residual_cnn.onnx tests/truth/mlp.onnx
 made=$(mktemp -d)
