@@ -304,6 +304,7 @@ void FakePlan::run(const ProductStep& step) {
   };
   expect(is_matrix(s.a, s.m, s.k) && is_matrix(s.b, s.k, s.n), "strides that are no matrix's");
   expect(s.d.column_stride == 1 && s.d.row_stride >= s.n, "a result whose rows are apart");
+  expect(adds_bias_before_rounding(s), "a bias that may be added to rounded sums");
   expect((step.bias.buffer >= 0) == s.bias && (step.residual.buffer >= 0) == s.residual, "operands that are not there");
   const DataType sum_type = s.operands == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
   for (std::int64_t b = 0; b < s.batch; ++b)

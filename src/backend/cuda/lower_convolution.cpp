@@ -130,8 +130,6 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
   spec.b = {1, spec.k, 0};
   spec.d = {spec.n, 1, 0};
   const auto& outputs = epilogue.outputs;
-  const bool whole = outputs.size() == 1 && outputs[0].source == 0 && !outputs[0].store.exact &&
-                     type_of(outputs[0].store.rounding) == spec.operands;
   const Rounding rounding = kernel.operands[1].rounding;
   std::string key;
   const ConstantSource weights = constants_.convolution_weights(kernel, rounding, key);
@@ -139,8 +137,12 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
   Results results;
   results.channel = 1;
   results.bias = constants_.convolution_bias(kernel, rounding, bias_key);
-  spec.bias = whole && results.bias;
-  spec.result = whole ? spec.operands : DataType::kFloat32;
+  spec.bias = static_cast<bool>(results.bias);
+  spec.result = spec.operands;
+  const bool whole = outputs.size() == 1 && outputs[0].source == 0 && !outputs[0].store.exact &&
+                     type_of(outputs[0].store.rounding) == spec.operands && adds_bias_before_rounding(spec);
+  spec.bias &= whole;
+  if (!whole) spec.result = DataType::kFloat32;
   if (!target_.has_product(spec)) return false;
   // Rows of the matrix: the elements of one window, channel by channel, as the weights have them.
   const View from = device_view(kernel.operands[0]);

@@ -167,8 +167,16 @@ bool Lowering::lower_matrices(const ProductKernel& kernel) {
     // Results without strides over the domain have to be all that is left to do.
     const auto plain = reshaped_strides(order.dims, order.strides, domain);
     const Operand addend_of_form = kernel.operands.size() > 2 && form->beta != 0.0f ? kernel.operands[2] : Operand{};
-    const bool whole =
-        form->alpha == 1.0f && form->beta == 1.0f && fold_of(kernel, spec.n, type, addend_of_form, {}).whole;
+    const Fold fold = fold_of(kernel, spec.n, type, addend_of_form, {});
+    MatrixProductSpec biased = spec;
+    biased.result = type;
+    biased.a = rows->matrix;
+    biased.b = {1, spec.k, 0};
+    biased.d = {columns, 1, 0};
+    biased.bias = fold.bias.tensor != kNone;
+    biased.alignment = alignment_of(rows->view);
+    const bool whole = form->alpha == 1.0f && form->beta == 1.0f && fold.whole &&
+                       (!biased.bias || (spec_.is_constant(b.tensor) && adds_bias_before_rounding(biased)));
     if (plain)
       order = {domain, *plain};
     else if (!whole)
@@ -320,20 +328,20 @@ void Lowering::fold_epilogue(const ProductKernel& kernel, MatrixProductSpec& spe
   const Fold fold =
       fold_of(kernel, n, spec.operands, results.addend, plain ? order.strides : std::vector<std::int64_t>{});
   if (!fold.whole) return;
-  spec.result = spec.operands;
-  spec.bias = fold.bias.tensor != kNone;
-  spec.residual = fold.residual.tensor != kNone;
-  spec.relu = fold.relu;
+  MatrixProductSpec folded = spec;
+  folded.result = spec.operands;
+  folded.bias = fold.bias.tensor != kNone;
+  folded.residual = fold.residual.tensor != kNone;
+  folded.relu = fold.relu;
+  if (folded.residual) folded.alignment = std::min(folded.alignment, alignment_of(device_view(fold.residual)));
+  if (!adds_bias_before_rounding(folded)) return;
+  spec = folded;
   if (spec.bias && n == spec.n) step.bias = pointer(constant_view(fold.bias, spec.result));
   if (spec.bias && n != spec.n) {
     const Tensor wide = zero_padded(constants_.get(fold.bias), {spec.n});
     step.bias = pointer(constant_view(wide, content_key(wide), spec.result));
   }
-  if (spec.residual) {
-    const View view = device_view(fold.residual);
-    step.residual = pointer(view);
-    spec.alignment = std::min(spec.alignment, alignment_of(view));
-  }
+  if (spec.residual) step.residual = pointer(device_view(fold.residual));
   results.addend = {};
   results.done = fold.done;
   results.view = new_view(spec.result, order.dims, order.strides);

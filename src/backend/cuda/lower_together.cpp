@@ -142,7 +142,7 @@ bool Lowering::lower_with_others(const ProductKernel& first) {
   spec.a = rows->matrix;
   const View a = rows->view;
   spec.alignment = alignment_of(a);
-  if (!target_.has_product(spec)) return false;
+  if (!adds_bias_before_rounding(spec) || !target_.has_product(spec)) return false;
   ProductStep step;
   step.a = pointer(a);
   step.b = pointer(column_weights(first, beside, type));

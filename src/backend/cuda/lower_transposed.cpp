@@ -109,14 +109,16 @@ bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
       outputs.size() == 1 && outputs[0].source == done && !outputs[0].store.exact && outputs[0].store.tensor != kNone;
   const DataType stored = one ? type_of(outputs[0].store.rounding) : DataType::kFloat32;
   const bool bare = done == 0 && !results.bias;
-  const bool whole = one && is_exact(stored, outputs[0].store.rounding) &&
-                     (stored == spec.operands || (bare && stored == DataType::kFloat32));
-  spec.result = whole ? stored : DataType::kFloat32;
-  spec.bias = whole && results.bias;
-  spec.relu = whole && done != 0;
   auto rows = read_positions(x, spec.operands);
   spec.a = rows ? rows->matrix : MatrixOperand{spec.k, 1, 0};
   if (rows) spec.alignment = alignment_of(rows->view);
+  spec.result = stored;
+  spec.bias = static_cast<bool>(results.bias);
+  const bool whole = one && is_exact(stored, outputs[0].store.rounding) && adds_bias_before_rounding(spec) &&
+                     (stored == spec.operands || (bare && stored == DataType::kFloat32));
+  spec.bias &= whole;
+  if (!whole) spec.result = DataType::kFloat32;
+  spec.relu = whole && done != 0;
   if (!target_.has_product(spec)) return false;
   if (!rows) {
     Shape positions{input[0]};

@@ -187,6 +187,16 @@ std::string MatrixProductSpec::text() const {
       residual ? " residual" : "", relu ? " relu" : "", alignment);
 }
 
+bool adds_bias_before_rounding(const MatrixProductSpec& spec) {
+  constexpr std::int64_t kWord = 8;
+  const auto has_whole_words = [](const MatrixOperand& operand) {
+    return (operand.column_stride == 1 ? operand.row_stride : operand.column_stride) % kWord == 0 &&
+           operand.batch_stride % kWord == 0;
+  };
+  return !spec.bias || size_of(spec.result) != 2 ||
+         (spec.alignment % 16 == 0 && has_whole_words(spec.a) && has_whole_words(spec.b) && has_whole_words(spec.d));
+}
+
 struct MatrixLibrary::Impl {
   Handle handle = nullptr;
 };
