@@ -177,15 +177,16 @@ struct CastTimes {
   double product_passes_us = 0, other_passes_us = 0;
 
   /// Where steps convert, they do so for products; what is left, if anything, others take on the way.
-  void share_out(double factor, Target& target) const {
-    const auto share = [factor](double us, double passes) {
-      return passes > 0 ? rounded(std::clamp(factor * us / passes, 0.0, 2.0)) : 0.0;
+  void share_out(double factor, double converting_factor, Target& target) const {
+    const auto share = [](double us, double passes) {
+      return passes > 0 ? rounded(std::clamp(us / passes, 0.0, 2.0)) : 0.0;
     };
     const double passes = product_passes_us + other_passes_us;
     if (passes <= 0) return;
     const bool apart = steps_us > 0 && product_passes_us > 0;
-    target.product_cast_share = apart ? share(steps_us, product_passes_us) : share(beyond_us, passes);
-    target.cast_share = apart ? share(beyond_us - steps_us, other_passes_us) : target.product_cast_share;
+    target.product_cast_share =
+        apart ? share(converting_factor * steps_us, product_passes_us) : share(factor * beyond_us, passes);
+    target.cast_share = apart ? share(factor * (beyond_us - steps_us), other_passes_us) : target.product_cast_share;
   }
 };
 
@@ -197,41 +198,77 @@ struct MeasuredRun {
   double weights_mb = 0;     ///< As TimeModel::weights_mb().
 };
 
-/// How steps by themselves add up to a run: factor * steps + weight_us_per_mb * max(0, weights - cached_mb).
+/// How steps by themselves add up to a run: factor * other steps + converting_factor * those that convert +
+/// weight_us_per_mb * max(0, weights - cached_mb).
 struct StepScaling {
-  double factor = 1, weight_us_per_mb = 0, cached_mb = 0;
+  double factor = 1, converting_factor = 1, weight_us_per_mb = 0, cached_mb = 0;
 };
 
-/// Least squares over the runs. A step by itself finds its weights in the cache, which a run with more of them does
-/// not.
+/// The least squares solution of rows * x = targets; nothing where it is not determined.
+template <std::size_t N>
+std::optional<std::array<double, N>> least_squares(std::span<const std::array<double, N>> rows,
+                                                   std::span<const double> targets) {
+  std::array<std::array<double, N + 1>, N> a{};  // Normal equations.
+  std::array<double, N> size{};
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    for (std::size_t i = 0; i < N; ++i) {
+      for (std::size_t j = 0; j < N; ++j) a[i][j] += rows[r][i] * rows[r][j];
+      a[i][N] += rows[r][i] * targets[r];
+      size[i] += rows[r][i] * rows[r][i];
+    }
+  for (std::size_t i = 0; i < N; ++i) {
+    // What is left of a column once the others are taken out; the matrix is symmetric and has no negative pivots.
+    if (a[i][i] <= 1e-9 * size[i]) return std::nullopt;
+    for (std::size_t k = 0; k < N; ++k) {
+      if (k == i) continue;
+      const double factor = a[k][i] / a[i][i];
+      for (std::size_t j = i; j <= N; ++j) a[k][j] -= factor * a[i][j];
+    }
+  }
+  std::array<double, N> result;
+  for (std::size_t i = 0; i < N; ++i) result[i] = a[i][N] / a[i][i];
+  return result;
+}
+
+/// A step by itself finds its weights in the cache, which a run with more of them does not; and steps that convert
+/// overlap with their neighbors.
 StepScaling scaling_of(std::span<const MeasuredRun> runs) {
-  std::array<std::array<double, 4>, 3> a{};  // Normal equations in steps, weights and 1.
   double steps = 0, whole = 0, most = 0;
+  std::vector<double> wholes;
   for (const MeasuredRun& run : runs) {
-    const std::array row{run.steps_us, run.weights_mb, 1.0, run.whole_us};
-    for (std::size_t i = 0; i < 3; ++i)
-      for (std::size_t j = 0; j < 4; ++j) a[i][j] += row[i] * row[j];
     steps += run.steps_us;
     whole += run.whole_us;
     most = std::max(most, run.weights_mb);
+    wholes.push_back(run.whole_us);
   }
   if (whole <= 0 || steps <= 0) return {};
-  const StepScaling plain{.factor = whole / steps};
-  for (std::size_t i = 0; i < 3; ++i) {
-    const auto pivot = std::max_element(a.begin() + i, a.end(),
-                                        [i](const auto& x, const auto& y) { return std::abs(x[i]) < std::abs(y[i]); });
-    std::swap(a[i], *pivot);
-    if (std::abs(a[i][i]) < 1e-9 * std::abs(steps)) return plain;
-    for (std::size_t k = 0; k < 3; ++k) {
-      if (k == i) continue;
-      const double factor = a[k][i] / a[i][i];
-      for (std::size_t j = i; j < 4; ++j) a[k][j] -= factor * a[i][j];
+  const StepScaling plain{.factor = whole / steps, .converting_factor = whole / steps};
+  /// With converting steps at this share of others.
+  const auto weighed = [&](double share) {
+    StepScaling result = plain;
+    std::vector<std::array<double, 3>> rows;
+    double sum = 0;
+    for (const MeasuredRun& run : runs) {
+      rows.push_back({run.steps_us - (1 - share) * run.converting_us, run.weights_mb, 1.0});
+      sum += rows.back()[0];
     }
-  }
-  const double factor = a[0][3] / a[0][0], per_mb = a[1][3] / a[1][1], constant = a[2][3] / a[2][2];
-  // What the weights explain begins at some size, and grows.
-  if (factor < 0.5 || per_mb <= 0 || constant > 0 || -constant / per_mb >= most) return plain;
-  return {factor, per_mb, -constant / per_mb};
+    result.factor = whole / sum;
+    // What the weights explain begins at some size, and grows.
+    if (const auto found = least_squares<3>(rows, wholes)) {
+      const auto [factor, per_mb, constant] = *found;
+      if (factor >= 0.5 && per_mb > 0 && constant <= 0 && -constant / per_mb < most)
+        result = {.factor = factor, .weight_us_per_mb = per_mb, .cached_mb = -constant / per_mb};
+    }
+    result.converting_factor = share * result.factor;
+    return result;
+  };
+  constexpr std::size_t kEnough = 12;
+  if (runs.size() < kEnough) return weighed(1);
+  std::vector<std::array<double, 4>> rows;
+  for (const MeasuredRun& run : runs)
+    rows.push_back({run.steps_us - run.converting_us, run.converting_us, run.weights_mb, 1.0});
+  const auto found = least_squares<4>(rows, wholes);
+  return weighed(found && (*found)[0] > 0 ? std::clamp((*found)[1] / (*found)[0], 0.3, 1.0) : 1.0);
 }
 
 /// Adds the groups of one assignment; returns how many have no time.
@@ -376,7 +413,7 @@ GroupCount measure_groups(const Network& network, const BuildOptions& given, std
   const StepScaling scaling = scaling_of(runs);
   for (const auto& [key, sum] : sums)
     (*timed)[key.first][key.second] = rounded(scaling.factor * sum.first / sum.second);
-  casts.share_out(scaling.factor, target);
+  casts.share_out(scaling.factor, scaling.converting_factor, target);
   target.weight_us_per_mb = rounded(scaling.weight_us_per_mb);
   target.cached_mb = rounded(scaling.cached_mb);
   count.kernels = static_cast<int>(timed->size());

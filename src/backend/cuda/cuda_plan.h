@@ -15,7 +15,8 @@ namespace ulpscope::cuda {
 
 class CudaPlan final : public Plan {
  public:
-  /// Lowers, compiles and chooses algorithms; launches are recorded when they are first run. Throws as Backend::plan.
+  /// Lowers, compiles and chooses algorithms. Launches are recorded for runs that will not be the only one: the second,
+  /// or those of a sample, of which there are more. Throws as Backend::plan.
   CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,
            const IdMap<LayerId, GraphFunction>& subgraphs, const TacticReplay* replay);
   ~CudaPlan() override;
@@ -55,17 +56,19 @@ class CudaPlan final : public Plan {
   std::string identity_;  ///< PlanTactics::device
   std::size_t arena_bytes_ = 0;
   std::shared_ptr<const DeviceMemory> arena_, workspace_;
-  /// Consecutive steps [first, last) that run on the device: one graph, captured when it is first launched.
+  /// Consecutive steps [first, last) that run on the device: one graph, captured when it is launched.
   struct Range {
     std::size_t first, last;
     std::unique_ptr<LaunchGraph> graph;
   };
   void launch(Range& range) const;
+  void enqueue(const Range& range) const;
   void launch_sharing(ActivationStore& store, bool keep) const;
   void keep_values(const Checkpoint& checkpoint, ActivationStore& store) const;
   Address address_of(int buffer) const { return address(Pointer{buffer, 0}); }
   // Guarded by Device::mutex().
   mutable std::vector<Range> ranges_;
+  mutable bool has_run_ = false;
   /// Of the one range that there is, when a store was given: between checkpoints.
   mutable std::vector<Checkpoint> checkpoints_;
   mutable std::vector<Range> stretches_;

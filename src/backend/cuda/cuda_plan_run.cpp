@@ -57,11 +57,12 @@ void CudaPlan::enqueue(const Step& step) const {
   }
 }
 
+void CudaPlan::enqueue(const Range& range) const {
+  for (std::size_t i = range.first; i < range.last; ++i) enqueue(made_.steps[i]);
+}
+
 void CudaPlan::launch(Range& range) const {
-  if (range.graph == nullptr)
-    range.graph = Device::get().capture([&] {
-      for (std::size_t i = range.first; i < range.last; ++i) enqueue(made_.steps[i]);
-    });
+  if (range.graph == nullptr) range.graph = Device::get().capture([&] { enqueue(range); });
   range.graph->launch();
 }
 
@@ -139,7 +140,12 @@ std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStor
   auto range = ranges_.begin();
   for (std::size_t i = 0; i < made_.steps.size();) {
     if (range != ranges_.end() && range->first == i) {
-      shares ? launch_sharing(*store, keep) : launch(*range);
+      if (shares)
+        launch_sharing(*store, keep);
+      else if (store != nullptr || has_run_)
+        launch(*range);
+      else
+        enqueue(*range);  // A single run is done before a recording would be.
       i = range++->last;
       continue;
     }
@@ -163,6 +169,7 @@ std::vector<Tensor> CudaPlan::run(std::span<const Tensor> inputs, ActivationStor
     }
   }
   device.wait();
+  has_run_ = true;
   std::vector<Tensor> results;
   for (int value : made_.outputs) {
     const bool own = made_.host[value].input < 0 && !made_.host[value].constant;
