@@ -550,6 +550,22 @@ TEST(CudaLowering, Blocks) {
   expect_same(nets.all());
 }
 
+TEST(CudaLowering, CopiesThatMoveAreStepsOfWhoeverPutTheElementsThere) {
+  Net net("heads side by side");
+  const auto heads = net.add("MatMul", {net.input("p", {1, 3, 8, 8}), net.input("v", {1, 3, 8, 16})});
+  const auto turned = net.add("Transpose", {heads}, {A("perm", Ints{0, 2, 1, 3})});
+  net.output(net.add("MatMul", {net.add("Reshape", {turned, net.integers({1, 8, 48})}), net.weight({48, 16})}));
+  const Network& network = net.finish();
+  FakeDevice device;
+  const Steps steps =
+      lowered(network, {{1, 3, 8, 8}, {1, 3, 8, 16}}, options_of(&BuildOptions::fp16, Fusion::kNone), device);
+  std::vector<std::string> kernels;
+  for (const Step& step : steps.steps)
+    if (std::holds_alternative<KernelStep>(step.work) && !step.converts && step.layer != kNone)
+      kernels.push_back(network.layer(step.layer).name);
+  EXPECT_EQ(kernels, std::vector<std::string>{"MatMul0"});
+}
+
 TEST(CudaLowering, RunsThatShareActivations) {
   const std::uint32_t start = sweeps::seed();
   Comparison all;

@@ -111,17 +111,23 @@ class Net {
   int count_ = 0;
 };
 
-/// How many steps of a kind the network is lowered to for these inputs.
-template <typename Kind>
-std::int64_t count_steps(const Network& network, const std::vector<Shape>& shapes, const BuildOptions& options,
-                         FakeDevice& device) {
+/// What the network is lowered to for these inputs.
+inline Steps lowered(const Network& network, const std::vector<Shape>& shapes, const BuildOptions& options,
+                     FakeDevice& device) {
   const auto spec = specialize(network, shapes);
   const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
   const Assignment assignment = assign_precisions(*spec, options);
   WeightCache weights;
   const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, options.fusion));
-  const Steps steps = lower(*spec, schedule, weights, subgraphs, device);
-  return std::ranges::count_if(steps.steps, [](const Step& step) { return std::holds_alternative<Kind>(step.work); });
+  return lower(*spec, schedule, weights, subgraphs, device);
+}
+
+/// How many steps of a kind the network is lowered to for these inputs.
+template <typename Kind>
+std::int64_t count_steps(const Network& network, const std::vector<Shape>& shapes, const BuildOptions& options,
+                         FakeDevice& device) {
+  return std::ranges::count_if(lowered(network, shapes, options, device).steps,
+                               [](const Step& step) { return std::holds_alternative<Kind>(step.work); });
 }
 
 /// How close the outputs have to be.

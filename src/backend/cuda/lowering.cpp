@@ -237,7 +237,7 @@ View Lowering::device_view(const Operand& operand) {
     // No strides of its own: the elements go where they have some.
     const auto& [from, dims] = *found.fine;
     const std::vector<std::int64_t> order = order_of(operand);
-    View dense = copied(from, dims, from.type, Rounding::kNone, finer_strides(shape(id), order, dims));
+    View dense = copied(from, dims, from.type, Rounding::kNone, finer_strides(shape(id), order, dims), id);
     dense.strides = order;
     found.device = dense;
   }
@@ -256,7 +256,7 @@ void Lowering::add_copy(const View& from, const View& to, const Shape& shape) {
 }
 
 View Lowering::copied(const View& from, const Shape& shape, DataType type, Rounding rounding,
-                      std::vector<std::int64_t> strides) {
+                      std::vector<std::int64_t> strides, TensorId of) {
   View to = new_view(type, shape, std::move(strides));
   if (num_elements(shape) == 0) return to;
   const bool rounds = !is_exact(from.type, rounding);
@@ -268,8 +268,19 @@ View Lowering::copied(const View& from, const Shape& shape, DataType type, Round
   } else {
     add_copy(from, to, shape);
   }
-  made_.steps.back().converts = rounds || from.type != type;
+  Step& step = made_.steps.back();
+  step.converts = rounds || from.type != type;
+  if (const LayerId maker = step.converts ? LayerId(kNone) : maker_of(of); maker != kNone) step.layer = maker;
   return to;
+}
+
+LayerId Lowering::maker_of(TensorId id) const {
+  if (id == kNone) return kNone;
+  LayerId producer = network_.tensor(id).producer;
+  while (producer != kNone && layer(producer).op->precision == PrecisionRule::kMovement &&
+         layer(producer).input(0) != kNone && !spec_.is_constant(layer(producer).input(0)))
+    producer = network_.tensor(layer(producer).input(0)).producer;
+  return producer;
 }
 
 View Lowering::read_as(const Operand& operand, DataType type) {
@@ -289,7 +300,7 @@ View Lowering::read_as(const Operand& operand, DataType type, std::vector<std::i
     // Straight from the finer dimensions.
     const auto [fine, own] = fine_view(operand);
     if (own != dims) {
-      View copy = copied(fine, own, type, operand.rounding, finer_strides(dims, strides, own));
+      View copy = copied(fine, own, type, operand.rounding, finer_strides(dims, strides, own), operand.tensor);
       copy.strides = std::move(strides);
       return copies_[key] = copy;
     }
@@ -297,7 +308,7 @@ View Lowering::read_as(const Operand& operand, DataType type, std::vector<std::i
   const View from = constant ? constant_view(operand, type) : device_view(operand);
   const Rounding rounding = constant ? Rounding::kNone : operand.rounding;
   if (from.type == type && is_exact(from.type, rounding) && same_places(dims, from.strides, strides)) return from;
-  return copies_[key] = copied(from, dims, type, rounding, std::move(strides));
+  return copies_[key] = copied(from, dims, type, rounding, std::move(strides), operand.tensor);
 }
 
 int Lowering::host_value(const Operand& operand) {

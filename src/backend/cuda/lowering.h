@@ -129,8 +129,12 @@ class Lowering {
   View read_as(const Operand& operand, DataType type, std::vector<std::int64_t> strides);
   /// Copies elements of that shape from one view to another, each to its type.
   void add_copy(const View& from, const View& to, const Shape& shape);
-  View copied(const View& from, const Shape& shape, DataType type, Rounding rounding,
-              std::vector<std::int64_t> strides);
+  /// A copy that only moves elements of the tensor `of` is a step of the layer that computed them: it is needed for
+  /// where that one put them.
+  View copied(const View& from, const Shape& shape, DataType type, Rounding rounding, std::vector<std::int64_t> strides,
+              TensorId of = kNone);
+  /// The layer that computed the elements, others having moved them; kNone: they are the caller's.
+  LayerId maker_of(TensorId id) const;
   /// A value of the host: physical type, rounded.
   int host_value(const Operand& operand);
   View constant_view(const Tensor& value, const std::string& key, DataType type);
