@@ -550,6 +550,24 @@ TEST(CudaLowering, Blocks) {
   expect_same(nets.all());
 }
 
+TEST(CudaLowering, PlacesOfOtherShapesHaveOtherNames) {
+  Net net("resized by 1.5");
+  const auto x = net.input("x", {1, 2, 4, 6});
+  net.output(net.add("Resize", {x, "", net.weight(Tensor::of<float>({4}, {1, 1, 1.5F, 1.5F}))},
+                     {A("mode", "nearest"), A("coordinate_transformation_mode", "asymmetric")}));
+  net.network().tensor(net.network().inputs[0]).shape = Shape{-1, 2, 4, 6};
+  const Network& network = net.finish();
+  FakeDevice device;  // Throws when one name is given to different elements.
+  WeightCache weights;
+  for (const std::int64_t batch : {1, 2}) {
+    const auto spec = specialize(network, {{batch, 2, 4, 6}});
+    const Assignment assignment = assign_precisions(*spec, options_of(nullptr, Fusion::kFull));
+    const Schedule schedule = describe(*spec, assignment, fuse(*spec, assignment, Fusion::kFull));
+    const IdMap<LayerId, GraphFunction> subgraphs(network.layers.size());
+    EXPECT_NO_THROW(lower(*spec, schedule, weights, subgraphs, device)) << batch;
+  }
+}
+
 TEST(CudaLowering, CopiesThatMoveAreStepsOfWhoeverPutTheElementsThere) {
   Net net("heads side by side");
   const auto heads = net.add("MatMul", {net.input("p", {1, 3, 8, 8}), net.input("v", {1, 3, 8, 16})});

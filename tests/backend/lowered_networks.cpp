@@ -32,7 +32,9 @@ void Comparison::add(const std::string& name, const Network& network, const std:
   made->inputs = inputs;
   made->match = match;
   made->cache = cache == nullptr ? std::make_shared<WeightCache>() : std::move(cache);
-  made->device = std::make_shared<FakeDevice>(rules);
+  auto& device = devices_[made->cache.get()];
+  if (device == nullptr) device = std::make_shared<FakeDevice>(rules);
+  made->device = device;
   made->subgraphs = IdMap<LayerId, GraphFunction>(network.layers.size());
   last_ = &made->schedule;
   cases_.push_back(made);

@@ -167,6 +167,8 @@ class Comparison {
   std::shared_ptr<Case> failed_;  ///< Kept for schedule().
   const Schedule* last_ = nullptr;
   int skipped_ = 0;
+  /// Plans with a cache in common find constants that others left, by their names.
+  std::map<const WeightCache*, std::shared_ptr<FakeDevice>> devices_;
   bool shares_ = false;
   std::map<const WeightCache*, ActivationStore> stores_;
   std::size_t skipped_steps_ = 0;

@@ -69,7 +69,7 @@ CudaPlan::CudaPlan(std::shared_ptr<const Specialization> spec, Schedule schedule
   Replay replay(wanted, *spec_->network, schedule_.grouping, identity_);
   ReplayTarget target(runtime, replay);
   WeightBudget budget(target, weights_.device_limit());
-  made_ = lower(*spec_, schedule_, weights_, subgraphs, budget);
+  made_ = lower(*spec_, schedule_, weights, subgraphs, budget);
   budget.check();
   compile_kernels();
   place();

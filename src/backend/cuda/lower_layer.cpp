@@ -157,16 +157,26 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
   if (!l.op->moves_values && !ops::is_nearest_resize(l)) return false;
   if (spec_.is_constant(input) || !spec_.shape(input)) return false;
   std::vector<Tensor> parameters(l.inputs.size());
+  std::string key = fmt::format("{}{}|places {}", weights_.scope(), kernel.layer.number(), to_string(shape(input)));
   for (std::size_t i = 1; i < l.inputs.size(); ++i) {
     if (l.inputs[i] == kNone) continue;
     if (!spec_.is_constant(l.inputs[i])) return false;
     parameters[i] = spec_.value(l.inputs[i]);
+    key += fmt::format(" {} {}", i, constants_.key(l.inputs[i]));
   }
   for (const Store& output : kernel.outputs)
     if (output.exact) return false;
-  const auto traces = trace_elements(l, shape(input), std::move(parameters), ops::is_nearest_resize(l));
-  if (!traces) return false;
   const View from = device_view(kernel.operands[0]);
+  key += fmt::format(" at {}", fmt::join(from.strides, ","));
+  // Other assignments ask for the same.
+  const auto traces = std::static_pointer_cast<const std::vector<Trace>>(weights_.get_object(key, [&] {
+    auto made = std::make_shared<std::vector<Trace>>(
+        trace_places(l, shape(input), std::move(parameters), ops::is_nearest_resize(l), from.strides));
+    std::size_t bytes = 0;
+    for (const Trace& trace : *made) bytes += trace.places ? trace.places.bytes() : 0;
+    return PreparedObject{std::move(made), bytes};
+  }));
+  if (traces->empty()) return false;
   for (std::size_t o = 0; o < kernel.outputs.size(); ++o) {
     const Store& store = kernel.outputs[o];
     if (store.tensor == kNone) continue;
@@ -175,7 +185,7 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
       define(store, ops::strides_of(to));
       continue;
     }
-    const Trace trace = places_of((*traces)[o], shape(input), from.strides, to);
+    const Trace& trace = (*traces)[o];
     if (trace.strides) {
       View view{from.buffer, from.type, from.offset + trace.offset, *trace.strides};
       if (alias(store, view)) continue;
@@ -185,10 +195,7 @@ bool Lowering::lower_traced(const LayerKernel& kernel) {
     }
     View data = from;
     data.offset += trace.offset;
-    const View indices = constant_view(
-        trace.places,
-        fmt::format("{}{}|places {} {}", weights_.scope(), kernel.layer.number(), o, fmt::join(from.strides, ",")),
-        DataType::kInt64);
+    const View indices = constant_view(trace.places, fmt::format("{}|{}", key, o), DataType::kInt64);
     const View stored = define(store, ops::strides_of(to));
     add(KernelStep{shared(gather_source({data.type, {trace.extent}, {1}}, {DataType::kInt64, to, ops::strides_of(to)},
                                         {stored.type, to, stored.strides}, 0)),

@@ -30,8 +30,7 @@ std::optional<std::vector<std::int64_t>> strides_of(const std::int64_t* places, 
   return strides;
 }
 
-}  // namespace
-
+/// Per output the row-major index of the element of input 0 that each of its elements is, int32.
 std::optional<std::vector<Tensor>> trace_elements(const Layer& layer, const Shape& input,
                                                   std::vector<Tensor> parameters, bool as_floats) {
   const std::int64_t count = num_elements(input);
@@ -62,9 +61,10 @@ std::optional<std::vector<Tensor>> trace_elements(const Layer& layer, const Shap
   return results;
 }
 
-Trace places_of(const Tensor& elements, const Shape& input, std::span<const std::int64_t> strides,
-                const Shape& output) {
+Trace places_of(const Tensor& elements, const Shape& input, std::span<const std::int64_t> strides) {
   Trace trace;
+  if (!elements || elements.size() == 0) return trace;
+  const Shape& output = elements.shape();
   trace.places = Tensor(DataType::kInt64, output);
   std::int64_t* places = trace.places.data<std::int64_t>();
   const bool dense = same_places(input, strides, ops::strides_of(input));
@@ -73,14 +73,25 @@ Trace places_of(const Tensor& elements, const Shape& input, std::span<const std:
     for (std::size_t d = dense ? 0 : input.size(); d-- > 0; rest /= input[d]) place += rest % input[d] * strides[d];
     places[i] = place;
   }
-  if (elements.size() == 0) return trace;
   trace.strides = strides_of(places, output);
   const auto [low, high] = std::minmax_element(places, places + elements.size());
   trace.extent = *high - *low + 1;
   trace.offset = trace.strides ? places[0] : *low;
-  if (trace.strides) return trace;
-  std::for_each(places, places + elements.size(), [first = trace.offset](std::int64_t& place) { place -= first; });
+  if (trace.strides)
+    trace.places = {};
+  else
+    std::for_each(places, places + elements.size(), [first = trace.offset](std::int64_t& place) { place -= first; });
   return trace;
+}
+
+}  // namespace
+
+std::vector<Trace> trace_places(const Layer& layer, const Shape& input, std::vector<Tensor> parameters, bool as_floats,
+                                std::span<const std::int64_t> strides) {
+  std::vector<Trace> traces;
+  if (const auto elements = trace_elements(layer, input, std::move(parameters), as_floats))
+    for (const Tensor& of_output : *elements) traces.push_back(places_of(of_output, input, strides));
+  return traces;
 }
 
 }  // namespace ulpscope::cuda

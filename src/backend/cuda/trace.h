@@ -10,21 +10,19 @@
 
 namespace ulpscope::cuda {
 
-/// Per output (absent ones are empty): for each element the row-major index of the element of input 0 that it is. The
-/// operator's reference kernel says so, run on the indices themselves. `parameters`: the other inputs, at their places;
-/// entry 0 is not looked at. `as_floats`: the operator takes floats only, exact up to 2^24. Nothing: too many elements,
-/// or the operator refuses.
-std::optional<std::vector<Tensor>> trace_elements(const Layer& layer, const Shape& input,
-                                                  std::vector<Tensor> parameters, bool as_floats);
-
-/// The same as places in memory.
+/// Of one output: places in the memory of input 0.
 struct Trace {
   std::int64_t offset = 0;  ///< Of the first element, in elements; without strides, the lowest place.
   std::optional<std::vector<std::int64_t>> strides;  ///< Over the output's shape, where such strides exist.
   Tensor places;                                     ///< Else int64, the output's shape: the places from `offset` on,
   std::int64_t extent = 0;                           ///< all below this.
 };
-/// `elements`: as trace_elements gives them for one output; `strides`: of the input.
-Trace places_of(const Tensor& elements, const Shape& input, std::span<const std::int64_t> strides, const Shape& output);
+
+/// Per output (absent ones and those without elements are left empty): which element of input 0 each of its elements
+/// is. The operator's reference kernel says so, run on the indices themselves. `parameters`: the other inputs, at their
+/// places; entry 0 is not looked at. `as_floats`: the operator takes floats only, exact up to 2^24. `strides`: of the
+/// input. None at all: too many elements, or the operator refuses.
+std::vector<Trace> trace_places(const Layer& layer, const Shape& input, std::vector<Tensor> parameters, bool as_floats,
+                                std::span<const std::int64_t> strides);
 
 }  // namespace ulpscope::cuda
