@@ -242,10 +242,9 @@ StepScaling scaling_of(std::span<const MeasuredRun> runs) {
     wholes.push_back(run.whole_us);
   }
   if (whole <= 0 || steps <= 0) return {};
-  const StepScaling plain{.factor = whole / steps, .converting_factor = whole / steps};
   /// With converting steps at this share of others.
   const auto weighed = [&](double share) {
-    StepScaling result = plain;
+    StepScaling result;
     std::vector<std::array<double, 3>> rows;
     double sum = 0;
     for (const MeasuredRun& run : runs) {

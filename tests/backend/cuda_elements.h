@@ -1,12 +1,21 @@
 // Elements of every type in memory, as numbers.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "formats/rounding.h"
 #include "ulpscope/data_type.h"
 
 namespace ulpscope::cuda::elements {
+
+/// The distance between neighbors of a float type at this number, and of its subnormals below the normal ones.
+inline double unit_at(DataType type, double value) {
+  const int digits = type == DataType::kFloat16 ? 11 : type == DataType::kBFloat16 ? 8 : 24;
+  const int least = type == DataType::kFloat16 ? -14 : -126;
+  return std::ldexp(1.0, (value == 0 ? least : std::max(std::ilogb(value), least)) - digits + 1);
+}
 
 template <typename T>
 T bits_at(const unsigned char* p) {

@@ -433,16 +433,11 @@ void FakePlan::run(const HostStep& step) {
 
 namespace {
 
-bool is_of_the_device(const Step& step) {
-  return !std::holds_alternative<HostStep>(step.work) && !std::holds_alternative<UploadStep>(step.work) &&
-         !std::holds_alternative<DownloadStep>(step.work);
-}
-
 /// Where a store is of use: the one range of steps of the device; nothing where there are more of them.
 std::vector<Checkpoint> checkpoints_of_all(const Steps& steps) {
-  const auto first = std::ranges::find_if(steps.steps, is_of_the_device);
-  const auto last = std::find_if_not(first, steps.steps.end(), is_of_the_device);
-  if (std::any_of(last, steps.steps.end(), is_of_the_device)) return {};
+  const auto first = std::ranges::find_if(steps.steps, runs_on_device);
+  const auto last = std::find_if_not(first, steps.steps.end(), runs_on_device);
+  if (std::any_of(last, steps.steps.end(), runs_on_device)) return {};
   return checkpoints_of(steps, static_cast<std::size_t>(first - steps.steps.begin()),
                         static_cast<std::size_t>(last - steps.steps.begin()));
 }
@@ -471,7 +466,7 @@ std::vector<Tensor> FakePlan::run(std::span<const Tensor> inputs, unsigned char 
     const Step& step = steps_.steps[i];
     where_ = fmt::format("{}, step {} (kind {}) of {}", name_, i, step.work.index(),
                          step.layer == kNone ? "the outputs" : spec_.network->layer(step.layer).name);
-    if (i < begins && is_of_the_device(step)) {
+    if (i < begins && runs_on_device(step)) {
       ++skipped_;
       continue;
     }

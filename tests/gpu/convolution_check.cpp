@@ -13,6 +13,7 @@
 
 #include "backend/cuda/convolution.h"
 #include "backend/cuda/nvrtc.h"
+#include "backend/cuda_elements.h"
 #include "backend/random_convolutions.h"
 #include "ulpscope/error.h"
 
@@ -103,10 +104,7 @@ std::pair<double, double> rounded(double value, DataType type) {
   const double r = type == DataType::kFloat16    ? round_to_f16(odd)
                    : type == DataType::kBFloat16 ? round_to_bf16(odd)
                                                  : single;
-  const int digits = type == DataType::kFloat16 ? 11 : type == DataType::kBFloat16 ? 8 : 24;
-  const int least = type == DataType::kFloat16 ? -14 : -126;
-  const int exponent = r == 0 ? least : std::max(std::ilogb(r), least);
-  return {r, std::ldexp(1.0, exponent - digits + 1)};
+  return {r, elements::unit_at(type, r)};
 }
 
 struct Verdict {

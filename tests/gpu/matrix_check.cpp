@@ -2,8 +2,8 @@
 // algorithm that it offers, for random sizes, also odd ones, orders of memory, types and epilogues. Not a test: it
 // needs a GPU.
 //   matrix_check [specs=60] [seed] [all]
-// One line per spec, below it one per algorithm that is wrong. Exit code 1 when there is one. With `all` also those that
-// lowering does not ask for, since some algorithms round before they add the bias.
+// One line per spec, below it one per algorithm that is wrong. Exit code 1 when there is one. With `all` also those
+// that lowering does not ask for, since some algorithms round before they add the bias.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -93,8 +93,6 @@ int check_spec(const MatrixProductSpec& spec, std::mt19937& random) {
   std::vector<std::int64_t> rows;
   for (int i = 0; i < 24; ++i) rows.push_back(std::uniform_int_distribution<std::int64_t>(0, spec.m - 1)(random));
   rows.push_back(spec.m - 1);
-  const int digits = spec.result == DataType::kFloat16 ? 11 : spec.result == DataType::kBFloat16 ? 8 : 24;
-  const int least = spec.result == DataType::kFloat16 ? -14 : -126;
   int wrong = 0;
   for (const auto& algorithm : algorithms) {
     d.clear();
@@ -118,7 +116,7 @@ int check_spec(const MatrixProductSpec& spec, std::mt19937& random) {
           if (spec.bias) want += bias[n], magnitude += std::fabs(bias[n]);
           if (spec.residual) want += residual[place], magnitude += std::fabs(residual[place]);
           if (spec.relu) want = std::max(0.0, want);
-          const double unit = std::ldexp(1.0, (want == 0 ? least : std::max(std::ilogb(want), least)) - digits + 1);
+          const double unit = elements::unit_at(spec.result, want);
           const double error = std::fabs(d[place] - want);
           off += error <= unit / 2 + 0x1p-20 * magnitude ? 0 : 1;
           worst = std::max(worst, std::isnan(error) ? INFINITY : error / unit);

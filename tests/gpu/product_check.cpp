@@ -250,9 +250,7 @@ class Problem {
       }
       magnitude += 3;
       const double got = elements::read(stored(), &out[(row * pitch_ + c) * size]);
-      const int digits = stored() == DataType::kFloat16 ? 11 : stored() == DataType::kBFloat16 ? 8 : 24;
-      const int least = stored() == DataType::kFloat16 ? -14 : -126;
-      const double unit = std::ldexp(1.0, (want == 0 ? least : std::max(std::ilogb(want), least)) - digits + 1);
+      const double unit = elements::unit_at(stored(), want);
       const double error = std::fabs(got - want);
       if (!(error <= unit + 0x1p-20 * magnitude)) {
         wrong = fmt::format("WRONG: row {} column {}: got {:.9g}, want {:.9g}", row, c, got, want);

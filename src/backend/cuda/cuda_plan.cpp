@@ -84,11 +84,6 @@ CudaPlan::~CudaPlan() {
   stretches_.clear();
 }
 
-bool CudaPlan::is_recorded(const Step& step) {
-  return !std::holds_alternative<HostStep>(step.work) && !std::holds_alternative<UploadStep>(step.work) &&
-         !std::holds_alternative<DownloadStep>(step.work);
-}
-
 void CudaPlan::place() {
   std::vector<ArenaEntry> entries;
   for (const Buffer& buffer : made_.buffers) entries.push_back(buffer.constant ? ArenaEntry{} : buffer.place);
@@ -226,7 +221,7 @@ void CudaPlan::choose(ConvolveStep& step) {
 void CudaPlan::find_ranges() {
   for (std::size_t begin = 0; begin < made_.steps.size();) {
     std::size_t end = begin;
-    while (end < made_.steps.size() && is_recorded(made_.steps[end])) ++end;
+    while (end < made_.steps.size() && runs_on_device(made_.steps[end])) ++end;
     if (end > begin) ranges_.push_back({begin, end, nullptr});
     begin = std::max(end, begin + 1);
   }

@@ -49,7 +49,6 @@ class CudaPlan final : public Plan {
   void enqueue(const ProductStep& step) const;
   void enqueue(const ProductProgramStep& step) const;
   Address address(const Pointer& pointer) const;
-  static bool is_recorded(const Step& step);
 
   WeightCache weights_;
   Steps made_;

@@ -222,7 +222,7 @@ std::vector<StepTime> CudaPlan::profile(std::span<const Tensor>) const {
   device.enter();
   std::vector<StepTime> times;
   for (const Step& step : made_.steps)
-    if (is_recorded(step))
+    if (runs_on_device(step))
       times.push_back({.layer = step.layer,
                        .what = describe_step(step),
                        .microseconds = device.time([&] { enqueue(step); }, 20, 3),

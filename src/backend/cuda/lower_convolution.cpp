@@ -109,6 +109,15 @@ View Lowering::convolution_input(const ProductKernel& kernel, const ConvolutionS
   return to;
 }
 
+Lowering::Filters Lowering::filters_of(const ProductKernel& kernel) const {
+  const Rounding rounding = kernel.operands[1].rounding;
+  Filters filters;
+  filters.weights = constants_.convolution_weights(kernel, rounding, filters.key);
+  filters.bias_key = filters.key;
+  filters.bias = constants_.convolution_bias(kernel, rounding, filters.bias_key);
+  return filters;
+}
+
 bool Lowering::lower_patches(const ProductKernel& kernel) {
   const Layer& l = layer(kernel.layer);
   const ProgramKernel& epilogue = kernel.epilogue;
@@ -130,13 +139,10 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
   spec.b = {1, spec.k, 0};
   spec.d = {spec.n, 1, 0};
   const auto& outputs = epilogue.outputs;
-  const Rounding rounding = kernel.operands[1].rounding;
-  std::string key;
-  const ConstantSource weights = constants_.convolution_weights(kernel, rounding, key);
-  std::string bias_key = key;
+  const Filters filters = filters_of(kernel);
   Results results;
   results.channel = 1;
-  results.bias = constants_.convolution_bias(kernel, rounding, bias_key);
+  results.bias = filters.bias;
   spec.bias = static_cast<bool>(results.bias);
   spec.result = spec.operands;
   const bool whole = outputs.size() == 1 && outputs[0].source == 0 && !outputs[0].store.exact &&
@@ -162,8 +168,8 @@ bool Lowering::lower_patches(const ProductKernel& kernel) {
                               kernel.operands[0].rounding, ops::strides_of(dims));
   ProductStep step;
   step.a = pointer(windows);
-  step.b = pointer(constant_memory(key + "|rows", spec.operands, weights));
-  if (spec.bias) step.bias = pointer(constant_view(results.bias, bias_key + "|bias", spec.result));
+  step.b = pointer(constant_memory(filters.key + "|rows", spec.operands, filters.weights));
+  if (spec.bias) step.bias = pointer(constant_view(results.bias, filters.bias_key + "|bias", spec.result));
   results.view = whole ? define(outputs[0].store, channels_last_strides(epilogue.domain))
                        : new_view(spec.result, epilogue.domain, channels_last_strides(epilogue.domain));
   step.d = pointer(results.view);

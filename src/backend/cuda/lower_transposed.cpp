@@ -88,18 +88,15 @@ bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
   const std::int64_t window = num_elements(g.kernel);
   if (g.groups != 1 || window == 1 || g.in_channels == 0 || !lie_side_by_side(g)) return false;
   const std::int64_t wanted = window * g.out_channels, columns = padded_columns(wanted);
-  const Rounding rounding = kernel.operands[1].rounding;
   MatrixProductSpec spec{.m = g.batch * num_elements(g.input), .n = columns, .k = g.in_channels};
   spec.operands = type_of(x.rounding);
   spec.tf32 = x.rounding == Rounding::kTF32;
   spec.b = {1, spec.k, 0};
   spec.d = {columns, 1, 0};
-  std::string key;
-  const ConstantSource weights = constants_.convolution_weights(kernel, rounding, key);
-  std::string bias_key = key;
+  const Filters filters = filters_of(kernel);
   Results results;
   results.channel = 1;
-  results.bias = constants_.convolution_bias(kernel, rounding, bias_key);
+  results.bias = filters.bias;
   // The bias and Relu ride on the product where they are all there is.
   const auto& outputs = epilogue.outputs;
   Register done = 0, user = -1;
@@ -128,11 +125,12 @@ bool Lowering::lower_transposed_patches(const ProductKernel& kernel) {
   }
   ProductStep step;
   step.a = pointer(rows->view);
-  step.b = pointer(constant_memory(fmt::format("{}|window outermost {}", key, columns), spec.operands,
-                                   [weights, columns] { return window_outermost(weights(), columns); }));
+  step.b =
+      pointer(constant_memory(fmt::format("{}|window outermost {}", filters.key, columns), spec.operands,
+                              [weights = filters.weights, columns] { return window_outermost(weights(), columns); }));
   if (spec.bias)
     step.bias = pointer(constant_view(repeated(results.bias, window, columns),
-                                      fmt::format("{}|bias {} of {}", bias_key, window, columns), spec.result));
+                                      fmt::format("{}|bias {} of {}", filters.bias_key, window, columns), spec.result));
   const FineStrides fine = scattered(rows->order, g, columns);
   results.view = new_view(spec.result, fine.dims, fine.strides);
   made_.buffers[results.view.buffer].bytes += static_cast<std::size_t>(columns - wanted) * size_of(spec.result);

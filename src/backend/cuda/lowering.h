@@ -269,6 +269,13 @@ class Lowering {
   bool lower_with_others(const ProductKernel& first);
 
   // lower_convolution.cpp
+  /// Weights and bias of a convolution, and what names them.
+  struct Filters {
+    std::string key, bias_key;
+    ConstantSource weights;
+    Tensor bias;
+  };
+  Filters filters_of(const ProductKernel& kernel) const;
   /// Windows side by side, as a product of matrices.
   bool lower_patches(const ProductKernel& kernel);
   bool lower_convolution(const ProductKernel& kernel);

@@ -97,6 +97,12 @@ struct Step {
   bool converts = false;  ///< It brings an operand of the layer into another type.
 };
 
+/// Neither work of the host nor a copy from or to it.
+inline bool runs_on_device(const Step& step) {
+  return !std::holds_alternative<HostStep>(step.work) && !std::holds_alternative<UploadStep>(step.work) &&
+         !std::holds_alternative<DownloadStep>(step.work);
+}
+
 /// Calls `touch` with every pointer of a step, and whether the step writes there.
 template <typename Touch>
 void for_each_pointer(const Step& step, const Touch& touch) {
