@@ -28,6 +28,20 @@ inline BuildOptions options_of(bool BuildOptions::*flag, Fusion fusion) {
   return options;
 }
 
+/// Random precisions and output types as constraints.
+inline BuildOptions mixed(Network& network, std::uint32_t seed, Fusion fusion) {
+  std::mt19937 dice(seed);
+  constexpr DataType kTypes[]{DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16};
+  for (Layer& layer : network.layers) {
+    if (layer.op->kind == OpKind::kConstant) continue;
+    if (layer.op->precision == PrecisionRule::kCompute) layer.precision = kTypes[dice() % 3];
+  }
+  BuildOptions options = options_of(&BuildOptions::fp16, fusion);
+  options.bf16 = true;
+  options.constraints = ConstraintMode::kObey;
+  return options;
+}
+
 /// A network as it is written down in a test. Values are drawn from its own generator.
 class Net {
  public:
