@@ -8,6 +8,7 @@
 #include <random>
 
 #include "backend/seeds.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope::cpu {
 namespace {
@@ -32,7 +33,10 @@ class RandomSteps {
     channels_ = slot({domain_[2]}, DataType::kFloat32);
     made.inputs = {dense_[0], dense_[1], channels_};
     const int count = static_cast<int>(pick(2, 9));
-    for (int i = 0; i < count; ++i) pick(0, 4) == 0 ? negate() : add_program();
+    for (int i = 0; i < count; ++i) {
+      pick(0, 4) == 0 ? negate() : add_program();
+      if (pick(0, 2) == 0) add_view();
+    }
     for (const int s : dense_)
       if (pick(0, 2) == 0 || s == dense_.back()) made.outputs.push_back(s);
     made.outputs.insert(made.outputs.end(), bytes_.begin(), bytes_.end());
@@ -43,6 +47,11 @@ class RandomSteps {
     std::mt19937 values(7);
     std::uniform_real_distribution<float> value(-4, 4);
     for (const Slot& s : steps.slots) {
+      if (s.alias >= 0) {
+        const Tensor& whole = tensors[static_cast<std::size_t>(s.alias)];
+        tensors.push_back(Tensor::borrow(s.type, s.shape, const_cast<void*>(whole.raw()), nullptr));
+        continue;
+      }
       tensors.emplace_back(s.type, s.shape);
       std::memset(tensors.back().raw(), 0x5a, tensors.back().bytes());
     }
@@ -85,6 +94,15 @@ class RandomSteps {
     // Only the step that follows reads it, which may take its place.
     fresh_ = to;
   }
+  /// Of what the last step left: all of it, or its first rows.
+  void add_view() {
+    const bool whole = pick(0, 1) == 0;
+    View view{slot(whole ? domain_ : Shape{1, domain_[1], domain_[2]}, DataType::kFloat32),
+              {whole ? domain_[1] * domain_[2] : 0, domain_[2], 1}};
+    made.slots[static_cast<std::size_t>(view.slot)].alias = dense_.back();
+    views_.push_back(std::move(view));
+    fresh_ = -1;
+  }
   float scale() { return std::vector<float>{0.02f, 0.031f}[pick(0, 1)]; }
   void add_program() {
     ProgramBuilder p(domain_);
@@ -98,6 +116,10 @@ class RandomSteps {
     if (pick(0, 1) == 0) {
       inputs.push_back(channels_);
       registers.push_back(p.input({0, 0, 1}, Rounding::kNone));
+    }
+    if (!views_.empty() && pick(0, 1) == 0) {
+      inputs.push_back(views_.back().slot);
+      registers.push_back(p.input(views_.back().strides, Rounding::kNone));
     }
     registers.push_back(p.constant(1.5f));
     const auto any = [&] { return registers[pick(0, static_cast<std::int64_t>(registers.size()) - 1)]; };
@@ -143,7 +165,12 @@ class RandomSteps {
 
   std::mt19937 random_;
   Shape domain_;
+  struct View {
+    int slot;
+    std::vector<std::int64_t> strides;
+  };
   std::vector<int> dense_, bytes_;
+  std::vector<View> views_;
   int channels_ = -1, fresh_ = -1;
 };
 
@@ -177,6 +204,18 @@ TEST(Join, LeavesEveryBitOfWhatOthersRead) {
     }
   }
   EXPECT_LT(after, before * 9 / 10);
+}
+
+TEST(Join, RefusesProgramsThatLeaveTheirTensors) {
+  for (const bool reads : {true, false}) {
+    Steps made;
+    made.slots = {{.type = DataType::kFloat32, .shape = {reads ? 63 : 64}},
+                  {.type = DataType::kFloat32, .shape = {reads ? 64 : 63}}};
+    ProgramBuilder p({64});
+    p.output(p.apply(I::kRelu, p.input({1}, Rounding::kNone)), Rounding::kNone);
+    made.steps.push_back({nullptr, {0}, {1}, kNone});
+    EXPECT_THROW(join_programs(made, {{0, p.form()}}), InternalError);
+  }
 }
 
 TEST(Join, QuantizesWhatTwoStepsReadOnce) {

@@ -84,6 +84,8 @@ class Summary:
 def environment() -> Dict[str, str]:
     """One in which workers find ulpscope: as it is, or with the newest build's package on the path."""
     result = dict(os.environ)
+    # Memory that is not written before it is read has other values than zeros, and heap overruns end the process.
+    result.setdefault("MALLOC_PERTURB_", "165")
     build = os.environ.get("ULPSCOPE_BUILD_DIR")
     modules = sorted(ROOT.glob("build/*/python/ulpscope/_core*.so"), key=lambda path: path.stat().st_mtime)
     package = f"{build}/python" if build else str(modules[-1].parents[1]) if modules else ""

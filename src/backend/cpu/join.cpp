@@ -1,5 +1,7 @@
 #include "backend/cpu/join.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -46,8 +48,10 @@ class Joiner {
     std::vector<Step> steps;
     for (const int i : kept) {
       Step& step = made_.steps[static_cast<std::size_t>(i)];
-      if (const auto found = programs_.find(i); found != programs_.end())
+      if (const auto found = programs_.find(i); found != programs_.end()) {
+        check_bounds(step, found->second);
         step.kernel = ProgramBuilder(std::move(found->second)).finish();
+      }
       if (step.kernel == nullptr) throw InternalError("a program could not be made");
       steps.push_back(std::move(step));
     }
@@ -57,6 +61,29 @@ class Joiner {
   }
 
  private:
+  /// Throws InternalError where a program would read or write beyond what its slots have.
+  void check_bounds(const Step& step, const ProgramForm& form) const {
+    const auto check = [&](int slot, std::int64_t needed, const char* what) {
+      const Slot& s = made_.slots[slot];
+      if (!s.dynamic && needed > num_elements(s.shape))
+        throw InternalError(
+            fmt::format("a program {} {} elements of a tensor that has {}", what, needed, num_elements(s.shape)));
+    };
+    for (std::size_t n = 0; n < form.inputs.size(); ++n) check(step.inputs[n], extent(form, form.inputs[n]), "reads");
+    for (std::size_t o = 0; o < form.outputs.size(); ++o)
+      check(step.outputs[o], form.count_of(form.outputs[o].source), "writes");
+  }
+
+  /// Elements from the first one that the input reads to the last one, both included.
+  static std::int64_t extent(const ProgramForm& form, const ProgramForm::Input& input) {
+    std::int64_t last = 0;
+    for (std::size_t d = 0; d < form.domain.size(); ++d) {
+      if (form.domain[d] == 0) return 0;
+      last += (form.domain[d] - 1) * input.strides[d];
+    }
+    return last + 1;
+  }
+
   /// Programs that quantize what they read read instead what an earlier step quantized in the same way.
   void quantize_once() {
     struct Quantized {
@@ -73,7 +100,8 @@ class Joiner {
         const auto found = std::ranges::find_if(known, [&](const Quantized& q) {
           return q.source == slot && q.scale == quantization->p && q.is_unsigned == quantization->q;
         });
-        if (found == known.end() || is_written(slot, found->step, i)) continue;
+        if (found == known.end() || is_written(slot, found->step, i) || is_written(found->slot, found->step, i))
+          continue;
         step.inputs[k] = found->slot;
         readers_[found->slot].insert(i);
         if (std::ranges::find(step.inputs, slot) == step.inputs.end()) readers_[slot].erase(i);
@@ -82,7 +110,7 @@ class Joiner {
       }
       if (form.inputs.size() == 1 && form.steps.size() == 1 && form.outputs.size() == 1 && !form.outputs[0].bytes &&
           form.outputs[0].rounding == Rounding::kNone && is_dense(form, form.inputs[0]) &&
-          form.steps[0].instruction == Instruction::kFakeQuantize && step.inputs[0] != step.outputs[0])
+          form.steps[0].instruction == Instruction::kFakeQuantize && !share_memory(step.inputs[0], step.outputs[0]))
         known.push_back({step.inputs[0], step.outputs[0], i, form.steps[0].p, form.steps[0].q});
     }
   }
@@ -100,12 +128,18 @@ class Joiner {
     return found;
   }
 
+  /// One may be a view of the other.
+  bool share_memory(int a, int b) const {
+    return a >= 0 && b >= 0 && root_of(made_.slots, a) == root_of(made_.slots, b);
+  }
+  bool share_memory(const std::vector<int>& slots, int slot) const {
+    return std::ranges::any_of(slots, [&](int s) { return share_memory(s, slot); });
+  }
+
   /// By a step between the two.
   bool is_written(int slot, int after, int before) const {
     for (int i = after + 1; i < before; ++i)
-      if (std::ranges::find(made_.steps[static_cast<std::size_t>(i)].outputs, slot) !=
-          made_.steps[static_cast<std::size_t>(i)].outputs.end())
-        return true;
+      if (share_memory(made_.steps[static_cast<std::size_t>(i)].outputs, slot)) return true;
     return false;
   }
 
@@ -116,14 +150,12 @@ class Joiner {
     const ProgramForm &a = first->second, &b = second->second;
     const Step &x = made_.steps[static_cast<std::size_t>(i)], &y = made_.steps[static_cast<std::size_t>(k)];
     if (a.row_dims > 0 || b.row_dims > 0 || a.domain != b.domain) return false;
-    const auto has = [](const std::vector<int>& slots, int slot) {
-      return std::ranges::find(slots, slot) != slots.end();
-    };
     bool reads = false;
     for (std::size_t o = 0; o < x.outputs.size(); ++o) {
       if (made_.slots[x.outputs[o]].dynamic) return false;
       for (std::size_t n = 0; n < y.inputs.size(); ++n) {
-        if (y.inputs[n] != x.outputs[o]) continue;
+        if (!share_memory(y.inputs[n], x.outputs[o])) continue;
+        if (y.inputs[n] != x.outputs[o]) return false;  // A view may have its elements elsewhere in the domain.
         if (a.outputs[o].bytes || a.outputs[o].rounding != Rounding::kNone || b.inputs[n].rounding != Rounding::kNone ||
             !is_dense(b, b.inputs[n]))
           return false;
@@ -132,12 +164,12 @@ class Joiner {
     }
     if (!reads) return false;
     for (const int slot : y.outputs)
-      if (has(x.inputs, slot) || has(x.outputs, slot)) return false;
+      if (share_memory(x.inputs, slot) || share_memory(x.outputs, slot)) return false;
     // A step that works in place must not run for another output where the store has what it would work on already.
     std::vector<int> outputs = y.outputs;
     std::ranges::copy_if(x.outputs, std::back_inserter(outputs), [&](int slot) { return is_left(slot, k); });
     const auto in_place = [&](int slot) {
-      return has(x.inputs, slot) || (has(y.inputs, slot) && !has(x.outputs, slot));
+      return share_memory(x.inputs, slot) || (share_memory(y.inputs, slot) && !share_memory(x.outputs, slot));
     };
     if (outputs.size() > 1 && std::ranges::any_of(outputs, in_place)) return false;
     combine(i, k);

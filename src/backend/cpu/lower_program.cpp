@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "backend/cpu/lowering.h"
 #include "backend/cpu/movement.h"
@@ -36,6 +37,11 @@ std::vector<std::int64_t> channel_strides(const Shape& domain, Layout layout) {
   std::vector<std::int64_t> result(domain.size(), 0);
   if (domain.size() > 1 && domain[1] != 1) result[1] = 1;
   return in_memory_order(result, layout);
+}
+
+/// Else it is one value per row, which every program can read where it lies.
+bool moves_in_rows(std::span<const std::int64_t> strides, int row_dims) {
+  return std::ranges::any_of(strides.last(static_cast<std::size_t>(row_dims)), [](std::int64_t s) { return s != 0; });
 }
 
 bool is_single(const Tensor& tensor) { return tensor && tensor.size() == 1 && tensor.type() == DataType::kFloat32; }
@@ -138,7 +144,7 @@ Register Lowering::compile_load(const ProgramKernel& kernel, const Load& load, c
     if (!load.per_channel) strides = strides_in(shape(id), own, domain, form.layout);
   }
   if (load.per_channel) strides = channel_strides(domain, form.layout);
-  if (form.expand) {
+  if (form.expand && moves_in_rows(strides, kernel.row_dims)) {
     ProgramBuilder copy(in_memory_order(domain, form.layout));
     copy.output(copy.input(strides, rounding), Rounding::kNone);
     const int source = std::exchange(slot, new_float_slot(domain));

@@ -102,7 +102,7 @@ class Lowering {
   Layout layout_of(const ProgramKernel& kernel) const;
   struct LoadForm {
     Layout layout;        ///< Of the domain.
-    bool expand = false;  ///< Every load is spread over the domain first.
+    bool expand = false;  ///< Loads that move within rows are spread over the domain first.
   };
   /// Compiles values [first, ...) into `program`; `registers` has what was made before. Loads become inputs: their
   /// slots are appended to `inputs`.

@@ -156,8 +156,8 @@ std::unique_ptr<Kernel> make_narrow_matmul_kernel(const MatMulSpec& spec, const 
                                                   Rounding last) {
   auto source = weights.source();
   const StoredElements* stored = narrow_elements(weights, source);
-  if (stored == nullptr || !spec.batch_a.empty() || !spec.batch_b.empty() || spec.k_end != 0 || spec.transpose_a ||
-      products_depend_on_threads())
+  if (stored == nullptr || !spec.batch_a.empty() || !spec.batch_b.empty() || spec.k_end != 0 || is_long_sum(spec) ||
+      spec.transpose_a || products_depend_on_threads())
     return nullptr;
   return std::make_unique<NarrowMatMul>(spec, std::move(source), *stored, first, last);
 }

@@ -24,11 +24,6 @@ std::size_t bytes_of(const Slot& slot) {
   return (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-int root_of(const std::vector<Slot>& slots, int slot) {
-  while (slots[slot].alias >= 0) slot = slots[slot].alias;
-  return slot;
-}
-
 }  // namespace
 
 CpuPlan::CpuPlan(std::shared_ptr<const Specialization> spec, Schedule schedule, WeightCache& weights,

@@ -25,6 +25,12 @@ struct Slot {
   int alias = -1;    ///< Shares the bytes of this slot instead (an in-place step).
 };
 
+/// The slot that has the memory of this one: itself, or what it is an alias of.
+inline int root_of(const std::vector<Slot>& slots, int slot) {
+  while (slots[slot].alias >= 0) slot = slots[slot].alias;
+  return slot;
+}
+
 struct Step {
   std::shared_ptr<const Kernel> kernel;
   std::vector<int> inputs;  ///< Slots; -1: absent.

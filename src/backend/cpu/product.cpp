@@ -100,10 +100,11 @@ class PiecewiseMatMul final : public Kernel {
     std::int64_t a, b, out;  ///< Elements from one piece to the next; b: 0 where all pieces share it.
   };
 
-  PiecewiseMatMul(std::unique_ptr<Kernel> piece, std::unique_ptr<Kernel> last, std::int64_t count, Stride stride)
-      : piece_(std::move(piece)), last_(std::move(last)), count_(count), stride_(stride) {}
+  /// `kernels`: one per piece; or one for all but the last piece, and that of the last one; or one for all.
+  PiecewiseMatMul(std::vector<std::unique_ptr<Kernel>> kernels, std::int64_t count, Stride stride)
+      : kernels_(std::move(kernels)), count_(count), stride_(stride) {}
 
-  std::string name() const override { return fmt::format("{} pieces, {}", count_, piece_->name()); }
+  std::string name() const override { return fmt::format("{} pieces, {}", count_, kernels_[0]->name()); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const auto compute = [&](std::int64_t begin, std::int64_t end) {
       const ScopedThreads single(1);
@@ -113,50 +114,118 @@ class PiecewiseMatMul final : public Kernel {
         Tensor out = part(*outputs[0], i * stride_.out);
         const std::array<const Tensor*, 2> in{&a, &b};
         Tensor* const result = &out;
-        const Kernel& kernel = last_ != nullptr && i + 1 == count_ ? *last_ : *piece_;
-        kernel.run(std::span(in).first(inputs.size()), {&result, 1});
+        kernel_of(i).run(std::span(in).first(inputs.size()), {&result, 1});
       }
     };
     parallel_for(count_, 1, compute);
   }
 
  private:
+  const Kernel& kernel_of(std::int64_t piece) const {
+    if (static_cast<std::int64_t>(kernels_.size()) == count_) return *kernels_[static_cast<std::size_t>(piece)];
+    return piece + 1 == count_ ? *kernels_.back() : *kernels_.front();
+  }
+
   /// The primitive knows its shape; of the tensor it takes the address only.
   static Tensor part(const Tensor& tensor, std::int64_t offset) {
     return Tensor::borrow(DataType::kFloat32, {}, const_cast<float*>(tensor.data<float>()) + offset, nullptr);
   }
 
-  const std::unique_ptr<Kernel> piece_, last_;
+  const std::vector<std::unique_ptr<Kernel>> kernels_;
   const std::int64_t count_;
   const Stride stride_;
 };
 
+/// The matrix of a batch of constants.
+MatMulSpec product_of_batch(MatMulSpec spec, std::int64_t index) {
+  spec.batch_a.clear();
+  spec.batch_b.clear();
+  if (!spec.constant_b) return spec;
+  spec.key_b += fmt::format("|matrix {}", index);
+  spec.constant_b = [all = std::move(spec.constant_b), shape = Shape{spec.k, spec.n}, index] {
+    const Tensor whole = all();
+    const std::int64_t offset = index * num_elements(shape) * static_cast<std::int64_t>(size_of(whole.type()));
+    void* const matrix = static_cast<std::byte*>(const_cast<void*>(whole.raw())) + offset;
+    return Tensor::borrow(whole.type(), shape, matrix, std::make_shared<Tensor>(whole));
+  };
+  return spec;
+}
+
 std::unique_ptr<Kernel> make_piecewise_matmul(const MatMulSpec& spec, const ObjectCache& cache) {
   const ScopedThreads single(1);
-  const bool batch = spec.batch_a.size() == 1 && spec.batch_a == spec.batch_b;
-  if (batch) {
-    MatMulSpec one = spec;
-    one.batch_a.clear();
-    one.batch_b.clear();
-    return std::make_unique<PiecewiseMatMul>(
-        make_whole_matmul(one, cache), nullptr, spec.batch_a[0],
-        PiecewiseMatMul::Stride{spec.m * spec.k, spec.k * spec.n, spec.m * spec.n});
+  using Stride = PiecewiseMatMul::Stride;
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  if (spec.batch_a.size() == 1 && spec.batch_a == spec.batch_b) {
+    const std::int64_t count = spec.batch_a[0];
+    for (std::int64_t i = 0; i < (spec.constant_b ? count : 1); ++i)
+      kernels.push_back(make_whole_matmul(product_of_batch(spec, i), cache));
+    return std::make_unique<PiecewiseMatMul>(std::move(kernels), count,
+                                             Stride{spec.m * spec.k, spec.k * spec.n, spec.m * spec.n});
   }
   constexpr std::int64_t kRows = 16;
-  if (!spec.batch_a.empty() || spec.transpose_a || spec.m <= kRows)
-    return std::make_unique<PiecewiseMatMul>(make_whole_matmul(spec, cache), nullptr, 1,
-                                             PiecewiseMatMul::Stride{0, 0, 0});
-  MatMulSpec block = spec, rest = spec;
-  block.m = kRows;
-  rest.m = spec.m % kRows;
-  return std::make_unique<PiecewiseMatMul>(
-      make_whole_matmul(block, cache), rest.m != 0 ? make_whole_matmul(rest, cache) : nullptr,
-      (spec.m + kRows - 1) / kRows, PiecewiseMatMul::Stride{kRows * spec.k, 0, kRows * spec.n});
+  if (!spec.batch_a.empty() || spec.transpose_a || spec.m <= kRows) {
+    kernels.push_back(make_whole_matmul(spec, cache));
+    return std::make_unique<PiecewiseMatMul>(std::move(kernels), 1, Stride{0, 0, 0});
+  }
+  MatMulSpec rows = spec;
+  rows.m = kRows;
+  kernels.push_back(make_whole_matmul(rows, cache));
+  if (rows.m = spec.m % kRows; rows.m != 0) kernels.push_back(make_whole_matmul(rows, cache));
+  return std::make_unique<PiecewiseMatMul>(std::move(kernels), (spec.m + kRows - 1) / kRows,
+                                           Stride{kRows * spec.k, 0, kRows * spec.n});
+}
+
+/// A long sum as the sum of short ones.
+class SummedMatMul final : public Kernel {
+ public:
+  /// `kernels`: one per piece of k. `results`: how many numbers each of them writes.
+  SummedMatMul(std::vector<std::unique_ptr<Kernel>> kernels, std::int64_t results)
+      : kernels_(std::move(kernels)), results_(results) {}
+
+  std::string name() const override { return fmt::format("{} sums, {}", kernels_.size(), kernels_[0]->name()); }
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
+    thread_local ThreadMemory memory;
+    Tensor part = Tensor::borrow(DataType::kFloat32, {}, memory.floats(static_cast<std::size_t>(results_)), nullptr);
+    Tensor* const to = &part;
+    const float* const from = part.data<float>();
+    float* const sums = outputs[0]->data<float>();
+    kernels_[0]->run(inputs, outputs);
+    for (std::size_t i = 1; i < kernels_.size(); ++i) {
+      kernels_[i]->run(inputs, {&to, 1});
+      parallel_for(results_, items_per_task(results_, 1), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) sums[r] += from[r];
+      });
+    }
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Kernel>> kernels_;
+  const std::int64_t results_;
+};
+
+std::unique_ptr<Kernel> make_summed_matmul(MatMulSpec spec, const ObjectCache& cache) {
+  constexpr std::int64_t kSum = 4096;
+  std::int64_t results = spec.m * spec.n;
+  for (std::size_t d = 0; d < spec.batch_a.size(); ++d) results *= std::max(spec.batch_a[d], spec.batch_b[d]);
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  for (std::int64_t k = 0; k < spec.k; k += kSum) {
+    spec.k_begin = k;
+    spec.k_end = std::min(k + kSum, spec.k);
+    kernels.push_back(make_matmul_kernel(spec, cache));
+    spec.bias = {};
+  }
+  return std::make_unique<SummedMatMul>(std::move(kernels), results);
 }
 
 }  // namespace
 
+bool is_long_sum(const MatMulSpec& spec) {
+  constexpr std::int64_t kLongest = 32768;
+  return spec.type_a == DataType::kFloat32 && spec.k_end == 0 && spec.k > kLongest;
+}
+
 std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache) {
+  if (is_long_sum(spec)) return make_summed_matmul(spec, cache);
   const bool depends = products_depend_on_threads() && spec.type_a == DataType::kFloat32;  // Sums of integers do not.
   if (depends) return make_piecewise_matmul(spec, cache);
   std::int64_t operations = 2 * spec.m * spec.k * spec.n;

@@ -44,6 +44,9 @@ struct MatMulSpec : MatrixShape {
 /// This processor multiplies bytes, and sums of so many products of them are exact.
 bool multiplies_bytes(std::int64_t k);
 
+/// Float32 loses digits in sums of so many products: they are added in pieces of k.
+bool is_long_sum(const MatMulSpec& spec);
+
 /// Inputs of the kernel: a, b (unless constant). Output: dense [batch..., m, n]. Null only with panels_b.
 std::unique_ptr<Kernel> make_matmul_kernel(const MatMulSpec& spec, const ObjectCache& cache);
 

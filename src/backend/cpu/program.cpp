@@ -1,10 +1,17 @@
 #include "backend/cpu/program.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "backend/cpu/program_tiles.h"
 
 namespace ulpscope::cpu {
+
+std::int64_t ProgramForm::count_of(Register r) const {
+  const auto end = registers[r].kind == Kind::kFull ? domain.end() : domain.end() - row_dims;
+  return std::accumulate(domain.begin(), end, std::int64_t{1}, std::multiplies<>());
+}
 
 ProgramBuilder::ProgramBuilder(Shape domain, int row_dims) {
   form_.domain = std::move(domain);

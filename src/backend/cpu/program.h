@@ -47,6 +47,9 @@ struct ProgramForm {
   std::vector<Step> steps;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
+
+  /// Numbers that a register has: one per element of the domain, or one per row.
+  std::int64_t count_of(Register r) const;
 };
 
 /// Builds a kernel. Registers are numbered in the order in which they are made.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/parallel.h"
@@ -114,23 +115,27 @@ void infer_einsum(InferContext& ctx) {
   ctx.set_shape(0, Shape(e.sizes.begin(), e.sizes.begin() + static_cast<std::ptrdiff_t>(e.output.size())));
 }
 
+/// Of long sums float32 would keep the first digits only.
+template <typename T>
+using Sum = std::conditional_t<std::is_same_v<T, float>, double, T>;
+
 /// Sums the products of the operands over the indices from `first` on, beginning at `offsets`.
 template <typename T>
-T sum_products(const Equation& e, const std::vector<const T*>& data, std::vector<std::int64_t>& offsets,
-               std::size_t first) {
+Sum<T> sum_products(const Equation& e, const std::vector<const T*>& data, std::vector<std::int64_t>& offsets,
+                    std::size_t first) {
   const std::size_t last = e.sizes.size();
   if (first == last) {
     T value = data[0][offsets[0]];
     for (std::size_t k = 1; k < data.size(); ++k) value = times(value, data[k][offsets[k]]);
     return value;
   }
-  T sum{};
+  Sum<T> sum{};
   const std::int64_t size = e.sizes[first];
   if (first + 1 == last && data.size() == 2) {
     const T* a = data[0] + offsets[0];
     const T* b = data[1] + offsets[1];
     const std::int64_t step_a = e.strides[0][first], step_b = e.strides[1][first];
-    for (std::int64_t i = 0; i < size; ++i) sum = plus(sum, times(a[i * step_a], b[i * step_b]));
+    for (std::int64_t i = 0; i < size; ++i) sum = plus(sum, static_cast<Sum<T>>(times(a[i * step_a], b[i * step_b])));
     return sum;
   }
   for (std::int64_t i = 0; i < size; ++i) {
@@ -163,7 +168,7 @@ void run_einsum(KernelContext& ctx) {
         std::int64_t rest = i;
         for (std::size_t axis = e.output.size(); axis-- > 0; rest /= e.sizes[axis])
           for (std::size_t k = 0; k < data.size(); ++k) offsets[k] += rest % e.sizes[axis] * e.strides[k][axis];
-        out[i] = sum_products(e, data, offsets, e.output.size());
+        out[i] = static_cast<T>(sum_products(e, data, offsets, e.output.size()));
       }
     });
   });
