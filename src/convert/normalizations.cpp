@@ -2,34 +2,28 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
+#include <utility>
+#include <variant>
 
 #include "convert/lowerable.h"
 #include "engine/fusion.h"
+#include "engine/kernels.h"
 #include "engine/scale_shift.h"
 
 namespace ulpscope {
 namespace {
 
-/// The convolution whose parameters take in this layer; kNone: none does.
-LayerId absorbing_convolution(const Specialization& spec, const Grouping& grouping, LayerId id) {
-  const Network& network = *spec.network;
-  const int index = grouping.group_of[id];
-  if (index < 0) return kNone;
-  const auto& members = grouping.groups[index].layers;
-  const auto place = std::ranges::find(members, id);
-  if (place == members.begin() || place == members.end()) return kNone;
-  const LayerId before = *(place - 1);
-  const Layer& convolution = network.layer(before);
-  if (!is_convolution(convolution.op->function)) return kNone;
-  const TensorId between = convolution.outputs[0];
-  const auto& readers = spec.consumers[between];
-  if (!grouping.internal[between] || readers.size() != 1 || readers[0] != id) return kNone;
-  if (network.layer(id).inputs[0] != between) return kNone;
-  const auto& shape = spec.shape(convolution.inputs[0]);
-  if (!shape || shape->size() < 3 || shape->size() > 4 || !spec.is_constant(convolution.inputs[1])) return kNone;
-  if (convolution.input(2) != kNone && !spec.is_constant(convolution.inputs[2])) return kNone;
-  return before;
+/// The BatchNormalizations that the engine multiplies into convolutions, with the kernels that do.
+std::map<LayerId, ProductKernel> absorbed_normalizations(const Specialization& spec, const Assignment& assignment,
+                                                         Fusion fusion) {
+  std::map<LayerId, ProductKernel> result;
+  Schedule schedule = describe(spec, assignment, fuse(spec, assignment, fusion));
+  for (auto& kernels : schedule.kernels)
+    for (KernelDescription& kernel : kernels)
+      if (auto* product = std::get_if<ProductKernel>(&kernel); product != nullptr && product->normalization != kNone)
+        result.emplace(product->normalization, std::move(*product));
+  return result;
 }
 
 }  // namespace
@@ -38,16 +32,17 @@ std::vector<std::string> prepare_normalizations(const Specialization& spec, cons
                                                 TypedChanges& changes, IntegerExport& integers) {
   const Network& network = *spec.network;
   std::vector<std::string> sentences;
-  const Grouping grouping = fuse(spec, assignment, fusion);
+  const std::map<LayerId, ProductKernel> products = absorbed_normalizations(spec, assignment, fusion);
   int prepared = 0;
   for (const auto& [id, layer] : network.layers.items()) {
     if (!spec.numeric[id] || layer.output(0) == kNone) continue;
     if (spec.type(layer.outputs[0]) != DataType::kFloat32 || !is_scale_shift(spec, layer)) continue;
-    const LayerId convolution = absorbing_convolution(spec, grouping, id);
-    const bool in_int8 = convolution != kNone && assignment.precision[convolution] == Precision::kINT8;
+    const auto product = products.find(id);
+    const bool absorbed = product != products.end(), in_int8 = absorbed && product->second.integers;
     if (!in_int8 && !is_narrow(assignment.precision[id])) continue;
     const DataType type = storage_of(assignment.precision[id]);
-    if (convolution != kNone) {
+    if (absorbed) {
+      const LayerId convolution = product->second.layer;
       const ScaleShift channels = scale_shift(spec, layer, Rounding::kNone);
       const Layer& conv = network.layer(convolution);
       Tensor weights = scaled_weights(spec, conv, channels.scale);

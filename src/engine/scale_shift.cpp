@@ -6,6 +6,12 @@
 #include "ops/forms.h"
 
 namespace ulpscope {
+namespace {
+
+/// What is not there contributes nothing, infinite factors or not.
+double times(double value, double factor) { return value == 0 ? 0 : value * factor; }
+
+}  // namespace
 
 ScaleShift scale_shift(const Specialization& spec, const Layer& layer, Rounding rounding) {
   const auto values = [&](std::size_t i) {
@@ -20,7 +26,7 @@ ScaleShift scale_shift(const Specialization& spec, const Layer& layer, Rounding 
   for (std::int64_t c = 0; c < gamma.size(); ++c) {
     const double scale = gamma.data<double>()[c] / std::sqrt(variance.data<double>()[c] + epsilon);
     result.scale.data<float>()[c] = static_cast<float>(scale);
-    result.shift.data<float>()[c] = static_cast<float>(beta.data<double>()[c] - mean.data<double>()[c] * scale);
+    result.shift.data<float>()[c] = static_cast<float>(beta.data<double>()[c] - times(mean.data<double>()[c], scale));
   }
   return result;
 }
@@ -28,7 +34,8 @@ ScaleShift scale_shift(const Specialization& spec, const Layer& layer, Rounding 
 bool survives_rounding(const Specialization& spec, const Layer& layer, Rounding rounding) {
   for (std::size_t i = 1; i < 5; ++i)
     for (float value : spec.value(layer.inputs[i]).values<float>())
-      if (!(std::fabs(round_value(value, rounding) - value) <= 0x1p-7f * std::fabs(value))) return false;
+      if (std::isfinite(value) && !(std::fabs(round_value(value, rounding) - value) <= 0x1p-7f * std::fabs(value)))
+        return false;
   return true;
 }
 
@@ -66,7 +73,7 @@ Tensor scaled_bias(const Specialization& spec, const Layer& convolution, const S
   Tensor result(DataType::kFloat32, {channels.scale.size()});
   for (std::int64_t c = 0; c < result.size(); ++c) {
     const double bias = own ? static_cast<double>(spec.value(convolution.inputs[2]).data<float>()[c]) : 0.0;
-    result.data<float>()[c] = static_cast<float>(bias * static_cast<double>(channels.scale.data<float>()[c]) +
+    result.data<float>()[c] = static_cast<float>(times(bias, static_cast<double>(channels.scale.data<float>()[c])) +
                                                  static_cast<double>(channels.shift.data<float>()[c]));
   }
   return result;
