@@ -243,24 +243,42 @@ class Placer {
 
   void add_movement(LayerId id) {
     const Layer& layer = network_.layer(id);
-    DataType stored = DataType::kFloat32;
-    for (TensorId output : present(layer.outputs))
-      if (is_lowerable(declared(output))) stored = assignment_.storage[output];
+    const DataType stored = stored_by_movement(spec_, assignment_, id);
+    const bool narrow_in_file = std::ranges::any_of(present(layer.outputs), [&](TensorId t) {
+      return is_lowerable(declared(t)) && declared(t) != DataType::kFloat32;
+    });
+    std::vector<DataType> held = held_types(layer);
     std::vector<DataType> types = choices(id);
-    if (depends_on_elements(layer) || std::ranges::any_of(present(layer.outputs), [&](TensorId t) {
-          return is_lowerable(declared(t)) && declared(t) != DataType::kFloat32;
-        }))
+    if (narrow_in_file || rounds(layer, stored)) {
       types = {stored};
-    // What is moved without a look at it is what it was.
+      held.clear();
+    } else if (layer.op->compares) {  // Elements that are rounded before they are compared are others.
+      std::erase_if(types, [&](DataType type) {
+        return type != DataType::kFloat32 && std::ranges::find(held, type) == held.end();
+      });
+    }
+    // What is moved is what it was.
     std::vector<DataType> exact{stored};
-    if (!depends_on_elements(layer))
-      for (DataType type : held_types(layer))
-        if (type != stored) exact.push_back(type);
+    for (DataType type : held)
+      if (type != stored) exact.push_back(type);
     const int node = add_node(std::move(types));
     node_of_layer_[id] = node;
     read_inputs(layer, node);
     for (TensorId output : present(layer.outputs))
       if (is_lowerable(declared(output))) add_value(output, node, exact);
+  }
+
+  /// Some of what the layer moves is rounded when it is stored; constants are rounded by whoever writes them.
+  bool rounds(const Layer& layer, DataType stored) const {
+    if (stored == DataType::kFloat32) return false;
+    if (combines_elements(layer)) return true;
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+      const TensorId id = layer.inputs[i];
+      if (!has_value(id) || layer.op->is_parameter(i)) continue;
+      const auto& exact = problem_.values[value_[id]].exact;
+      if (std::ranges::find(exact, stored) == exact.end()) return true;
+    }
+    return false;
   }
 
   void add_cast(LayerId id) {
@@ -386,6 +404,26 @@ bool narrow_bias(const Specialization& spec, const Assignment& assignment, Layer
   if (precision != Precision::kFP16 && precision != Precision::kBF16) return false;
   const LayerId product = product_of_bias(spec, id);
   return product != kNone && grouped_bias(spec, assignment, product) == id;
+}
+
+DataType stored_by_movement(const Specialization& spec, const Assignment& assignment, LayerId id) {
+  DataType stored = DataType::kFloat32;
+  for (TensorId output : present(spec.network->layer(id).outputs))
+    if (is_lowerable(spec.type(output))) stored = assignment.storage[output];
+  return stored;
+}
+
+bool may_round_what_it_moves(const Specialization& spec, const Assignment& assignment, LayerId id) {
+  const Layer& layer = spec.network->layer(id);
+  const DataType stored = stored_by_movement(spec, assignment, id);
+  if (layer.op->precision != PrecisionRule::kMovement || stored == DataType::kFloat32) return false;
+  if (combines_elements(layer)) return true;
+  for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+    const TensorId input = layer.inputs[i];
+    if (input == kNone || layer.op->is_parameter(i) || !is_lowerable(spec.type(input))) continue;
+    if (assignment.storage[input] != stored) return true;
+  }
+  return false;
 }
 
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options) {

@@ -31,8 +31,15 @@ struct CastOptions {
 /// neighbors fuse that round between them, or part some that do not. A layer in int8 reads float32, which its
 /// DequantizeLinear gives, and writes what it stores; a product with a grouped_bias() leaves that to the bias.
 /// REQUIRES: no layer computes in fp8, `assignment.pinned` is all 0, and `expressible` holds for every layer in fp16 or
-/// bf16.
+/// bf16, and for those that may_round_what_it_moves() in what they store.
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options);
+
+/// The type that a movement layer stores the floats in that it moves; float32 where it moves none.
+DataType stored_by_movement(const Specialization& spec, const Assignment& assignment, LayerId id);
+
+/// The layer moves values and stores them in a narrower type than some of them have, or combines them: a file has to
+/// say it in that type.
+bool may_round_what_it_moves(const Specialization& spec, const Assignment& assignment, LayerId id);
 
 /// The layer reads integers: because of its precision, or a product whose operands come out of DequantizeLinear.
 bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id);

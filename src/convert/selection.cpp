@@ -177,7 +177,7 @@ std::vector<LayerId> fusion_conflicts(const Specialization& spec, const Assignme
   if (moved.empty()) return {};
   Assignment after = assignment;
   for (const auto& [layer, type] : moved) after.precision[layer] = *precision_from_type(type);
-  derive_storage(*spec.network, spec.inferred, false, false, after);
+  update_storage(*spec.network, spec.inferred, after);
   IdMap<LayerId, char> conflicting(spec.network->layers.size(), 0);
   for (Fusion level : {Fusion::kPointwise, Fusion::kFull})
     Conflicts(spec, assignment, after, level).collect(conflicting);

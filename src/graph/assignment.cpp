@@ -118,40 +118,65 @@ DataType widest_input(const Layer& layer, const InferredNetwork& inferred, const
   return widest;
 }
 
+/// Float types that the engine chooses among for what is declared as this.
+bool is_chosen(DataType declared) {
+  return is_floating(declared) && declared != DataType::kFloat64 && !is_storage_only(declared);
+}
+
+/// What the network asks for of one output; kUndefined: nothing.
+DataType asked_type(const Layer& layer, std::size_t output, std::optional<DataType> precision) {
+  if (const auto type = layer.output_type(output); type && is_floating(*type)) return *type;
+  if (!precision) return DataType::kUndefined;
+  // Integers have no meaning without the layers around: a request for int8 moves what the input holds.
+  const auto moved = precision_from_type(*precision);
+  if (layer.op->precision == PrecisionRule::kMovement && moved && *moved != Precision::kINT8) return storage_of(*moved);
+  if (layer.op->kind == OpKind::kConstant && is_floating(*precision)) return *precision;
+  return DataType::kUndefined;
+}
+
+void collect_requests(const Network& network, const InferredNetwork& inferred, Assignment& assignment,
+                      const LayerTypes* requested) {
+  for (const auto& [l, layer] : network.layers.items())
+    for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
+      const TensorId id = layer.outputs[o];
+      if (id == kNone || !is_chosen(inferred.types[id])) continue;
+      const DataType type = asked_type(layer, o, requested != nullptr ? (*requested)[l] : layer.precision);
+      if (type == DataType::kUndefined) continue;
+      assignment.asked[id] = type;
+      assignment.pinned[id] = layer.output_type(o) == type ? 1 : 0;
+    }
+}
+
 }  // namespace
 
 void derive_storage(const Network& network, const InferredNetwork& inferred, bool constraints_hold, bool strongly_typed,
                     Assignment& assignment, const LayerTypes* requested) {
   assignment.storage = inferred.types;
   assignment.pinned.assign(inferred.types.size(), 0);
+  assignment.asked.assign(inferred.types.size(), DataType::kUndefined);
   if (strongly_typed) return;
-  for (const auto& [l, layer] : network.layers.items()) {
-    const std::optional<DataType> asked_precision = requested != nullptr ? (*requested)[l] : layer.precision;
-    for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
-      const TensorId id = layer.outputs[o];
-      if (id == kNone) continue;
+  if (constraints_hold) collect_requests(network, inferred, assignment, requested);
+  update_storage(network, inferred, assignment);
+}
+
+void update_storage(const Network& network, const InferredNetwork& inferred, Assignment& assignment) {
+  assignment.storage = inferred.types;
+  assignment.pinned.resize(inferred.types.size(), 0);
+  assignment.asked.resize(inferred.types.size(), DataType::kUndefined);
+  for (const auto& [l, layer] : network.layers.items())
+    for (const TensorId id : present(layer.outputs)) {
       DataType& storage = assignment.storage[id];
       const DataType declared = storage;
-      if (!is_floating(declared) || declared == DataType::kFloat64 || is_storage_only(declared)) continue;
-      if (const auto asked = constraints_hold ? layer.output_type(o) : std::nullopt; asked && is_floating(*asked)) {
-        storage = *asked;
-        assignment.pinned[id] = 1;
+      if (!is_chosen(declared)) continue;
+      if (assignment.asked[id] != DataType::kUndefined) {
+        storage = assignment.asked[id];
       } else if (layer.op->precision == PrecisionRule::kMovement) {
         const DataType followed = widest_input(layer, inferred, assignment);
-        const auto set = constraints_hold && asked_precision ? precision_from_type(*asked_precision) : std::nullopt;
-        // Integers have no meaning without the layers around: a request for int8 moves what the input holds.
-        if (set && *set != Precision::kINT8)
-          storage = storage_of(*set);
-        else if (followed != DataType::kUndefined && width(followed) < width(declared))
-          storage = followed;
+        if (followed != DataType::kUndefined && width(followed) < width(declared)) storage = followed;
       } else if (layer.op->precision == PrecisionRule::kCompute && declared == DataType::kFloat32) {
         storage = assignment.stored_by(l);
-      } else if (layer.op->kind == OpKind::kConstant && constraints_hold && asked_precision &&
-                 is_floating(*asked_precision)) {
-        storage = *asked_precision;
       }
     }
-  }
 }
 
 }  // namespace ulpscope

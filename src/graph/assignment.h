@@ -28,7 +28,10 @@ struct Assignment {
   IdMap<LayerId, Precision> precision;  ///< Per layer. kFP32 for layers without float arithmetic.
   IdMap<TensorId, DataType> storage;    ///< Per tensor; its declared type when that is not a float.
   IdMap<TensorId, char> pinned;         ///< Per tensor: an output-type constraint holds, so it is stored.
-  IdMap<LayerId, std::string> reason;   ///< Per layer: why; one clause.
+  /// Per tensor: the type that it was asked to be stored in, as an output, or as what a movement layer or a Constant
+  /// makes; kUndefined: none. Empty: none of them was.
+  IdMap<TensorId, DataType> asked;
+  IdMap<LayerId, std::string> reason;  ///< Per layer: why; one clause.
   /// Per tensor: the int8 scale, real value = scale * integer; 0: none. Empty: no tensor has one.
   IdMap<TensorId, float> scale;
   /// What an int8 layer stores: the next higher enabled float type.
@@ -53,8 +56,11 @@ std::optional<Encoding> output_encoding(const Network& network, const Assignment
 /// Fills `assignment.storage` from `assignment.precision`: an output-type constraint if `constraints_hold`, else the
 /// declared type if that is a narrow float, else the producer's precision; movement layers pass on the widest type of
 /// their inputs, constants but for those of the layer alone. `strongly_typed`: the declared types, always. `requested`,
-/// per layer: instead of `Layer::precision`.
+/// per layer: instead of `Layer::precision`. Fills `pinned` and `asked`, too.
 void derive_storage(const Network& network, const InferredNetwork& inferred, bool constraints_hold, bool strongly_typed,
                     Assignment& assignment, const LayerTypes* requested = nullptr);
+
+/// The same after `assignment.precision` changed, or layers were added; what was `asked` for is so still.
+void update_storage(const Network& network, const InferredNetwork& inferred, Assignment& assignment);
 
 }  // namespace ulpscope

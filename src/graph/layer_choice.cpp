@@ -146,7 +146,7 @@ LayerTypes requested_types(const Network& network, const std::vector<std::string
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[options] layer '{}': --{} and --layer-precisions '{}' disagree", network.layers[l].name,
                               kept[l] ? "keep" : "lower", name_of(type)));
-    if (has_precision(network.layers[l])) result[l] = type;
+    result[l] = type;
   }
   return result;
 }

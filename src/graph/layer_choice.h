@@ -40,7 +40,8 @@ struct LayerPrecisionRules {
 };
 
 /// The layers that "LAYER:TYPE" words name, with their types, in the order of the words: the place where all of
-/// `--layer-precisions` is read. Layers that have no precision of their own may be named: lists of all layers do.
+/// `--layer-precisions` is read. Layers that have no precision of their own may be named: lists of all layers do, and
+/// what only moves values stores them in that type.
 std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& network,
                                                                 const std::vector<std::string>& words,
                                                                 const LayerPrecisionRules& rules);

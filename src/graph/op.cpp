@@ -77,9 +77,9 @@ void InferContext::fail(const std::string& message) const {
   throw Error(ErrorCode::kInvalidFile, message, place_of("infer", layer_));
 }
 
-bool depends_on_elements(const Layer& layer) {
-  return layer.op->compares || layer.attributes.text("reduction", "none") != "none";
-}
+bool combines_elements(const Layer& layer) { return layer.attributes.text("reduction", "none") != "none"; }
+
+bool depends_on_elements(const Layer& layer) { return layer.op->compares || combines_elements(layer); }
 
 int KernelContext::opset() const noexcept { return layer_.opset; }
 const Attributes& KernelContext::attributes() const noexcept { return layer_.attributes; }

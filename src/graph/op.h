@@ -138,7 +138,10 @@ class OpRegistry {
   virtual std::span<const OpDef> all() const = 0;
 };
 
-/// Whether a layer that moves elements looks at them, or combines them (`reduction`), too.
+/// Whether a layer that moves elements combines some of them (`reduction`), too.
+bool combines_elements(const Layer& layer);
+
+/// Whether a layer that moves elements looks at them, or combines them.
 bool depends_on_elements(const Layer& layer);
 
 /// Where a layer is, for Error.

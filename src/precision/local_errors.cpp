@@ -64,7 +64,7 @@ void TwinNetwork::finish(const InferredNetwork& inferred) {
   assignment.precision.resize(network.layers.size(), Precision::kFP32);
   assignment.reason.resize(network.layers.size());
   if (!assignment.scale.empty()) assignment.scale.resize(network.tensors.size(), 0.0f);
-  derive_storage(network, inferred, false, false, assignment);
+  update_storage(network, inferred, assignment);
 }
 
 namespace {

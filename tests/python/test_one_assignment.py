@@ -1,0 +1,121 @@
+"""One assignment of precisions gives the same bits however it is said: by names of layers, as the typed file of the same
+names, by an answer, and as the typed file of that."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from operator_models import OPSETS, Case, between_products, forms, is_valid
+
+import ulpscope
+
+#: Operators whose results are never the same twice.
+RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Dropout"}
+FUSIONS = ("none", "pointwise", "full")
+
+
+def cases() -> List[Case]:
+    """Every operator in one model between products, at the newest opset that it is valid at; some in several forms."""
+    chosen: Dict[str, List[Case]] = {}
+    for form in forms():
+        op = form.node.op_type
+        if op in RANDOM or len(chosen.get(op, [])) > 1:
+            continue
+        several = sum(value.dtype == np.float32 for value in form.operands.values()) > 1
+        for constants in (False, True) if several else (False,):
+            made = next((case for opset in reversed(OPSETS) if is_valid((case := between_products(form, opset, constants)).model)), None)
+            if made is not None:
+                chosen.setdefault(op, []).append(made)
+    return [case for made in chosen.values() for case in made]
+
+
+def kept_sets(case: Case) -> Iterator[List[str]]:
+    """The operator alone, what is before it, what is behind it."""
+    names = [node.name for node in case.model.graph.node]
+    yield ["node"]
+    for prefix in ("before_", "behind_"):
+        if chosen := [name for name in names if name.startswith(prefix)]:
+            yield chosen
+    if "node" in names and len(names) > 2:
+        yield [name for name in names if not name.startswith("before_")]
+
+
+def bits(outputs: Dict[str, np.ndarray]) -> Dict[str, bytes]:
+    """NaNs and zeros are what they are."""
+    return {name: array.tobytes() for name, array in outputs.items()}
+
+
+def differing(case: Case, keep: List[str], precision: str, fusion: str) -> Iterator[str]:
+    """The ways of saying it that give other bits than names of layers do."""
+    layers = dict.fromkeys(keep, "float32")
+    expected = bits(ulpscope.Engine(case.model, precision=precision, layer_precisions=layers, fusion=fusion).run(case.feed))
+    said = dict(precision=precision, fusion=fusion, data=[case.feed], verify=False)
+    for way, choice in (("layer_precisions", {"layer_precisions": layers}),):
+        try:
+            typed, report = ulpscope.convert(case.model, **said, **choice)
+        except ulpscope.Error as error:
+            if error.code != ulpscope.ErrorCode.UNSUPPORTED:
+                yield f"{way}: {error}"
+            continue
+        if report.kept_back:  # The file computes another assignment.
+            continue
+        if bits(ulpscope.Engine(typed, fusion=fusion).run(case.feed)) != expected:
+            yield f"the typed file of {way}"
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_names_and_typed_files(precision):
+    made = cases()
+    assert len({case.op for case in made}) > 120
+    found = [
+        f"{case.name}, {keep} in float32, {fusion}: {way}"
+        for case in made
+        for keep in kept_sets(case)
+        for fusion in FUSIONS
+        for way in differing(case, keep, precision, fusion)
+    ]
+    assert not found, "\n".join(found)
+
+
+def selection(keep_constant: bool) -> onnx.ModelProto:
+    """Where between a float16 value and a constant that float16 does not hold."""
+    random = np.random.default_rng(0)
+    weights = numpy_helper.from_array(random.standard_normal(64).astype(np.float32), "w")
+    nodes = [helper.make_node("Constant", [], ["w"], "Constant", value=weights)] if keep_constant else []
+    nodes += [helper.make_node("Exp", ["x"], ["e"], "Exp"), helper.make_node("Greater", ["e", "t"], ["c"], "Greater"),
+              helper.make_node("Where", ["c", "e", "w"], ["y"], "Where"), helper.make_node("Mul", ["x", "w"], ["z"], "Mul")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64])],
+                              [helper.make_tensor_value_info(o, TensorProto.FLOAT, [64]) for o in "yz"],
+                              [numpy_helper.from_array(np.float32([1.0]), "t"), *([] if keep_constant else [weights])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("layers", [
+    {"Where": "float32"}, {"Where": "float32", "Greater": "float32"}, {"Greater": "float32"}, {"Where": "bfloat16"},
+    {"Where": "float16", "Exp": "float32"}, {"Where": "bfloat16", "Exp": "float32"}, {"Constant": "float16", "Mul": "float32"},
+    {"Constant": "bfloat16"},
+])
+@pytest.mark.parametrize("base", ["fp16", "fp32"])
+def test_types_of_what_moves_values(base, layers, fusion):
+    """A request for a layer that moves values is what it stores, in the engine and in the file; nothing is rounded twice."""
+    model = selection("Constant" in layers)
+    if base == "fp32":
+        layers = {"Mul": "float16", **layers}
+    feed = {"x": np.random.default_rng(1).standard_normal(64).astype(np.float32)}
+    expected = ulpscope.Engine(model, precision=base, layer_precisions=layers, fusion=fusion).run(feed)
+    names = {"float16": "fp16", "bfloat16": "bf16"}
+    wanted = [base] if base != "fp32" else []
+    wanted += [names[t] for t in {*layers.values()} if t in names and names[t] not in wanted]
+    # Layers that nothing is asked of are in the first precision.
+    others = {n.name: "float32" for n in model.graph.node if base == "fp32" and n.op_type not in ("Where", "Constant") and n.name not in layers}
+    typed, _ = ulpscope.convert(model, precision=wanted, layer_precisions={**others, **layers}, fusion=fusion, data=[feed])
+    actual = ulpscope.Engine(typed, fusion=fusion).run(feed)
+    assert bits(actual) == bits(expected)
+    if layers.get("Where") == "float32" and base == "fp16":
+        plain = ulpscope.Engine(model, precision=base, fusion=fusion).run(feed)
+        assert bits(plain) != bits(expected)  # The constant was rounded there.
