@@ -31,8 +31,23 @@ def is_parameter(schema: onnx.defs.OpSchema, index: int, name: str) -> bool:
     return schema.name == "Dropout" and name == "ratio"
 
 
+def is_written_for_float(schema: onnx.defs.OpSchema) -> bool:
+    """Whether constants in float meet other values in the body of a function: it holds for no narrower type then."""
+    if not schema.has_function:
+        return False
+    constants = {
+        node.output[0]
+        for node in schema.function_body.node
+        if node.op_type == "Constant"
+        and any(a.name in ("value_float", "value_floats") or a.t.data_type == onnx.TensorProto.FLOAT for a in node.attribute)
+    }
+    return any(name in constants for node in schema.function_body.node if not node.op_type.startswith("Cast") for name in node.input)
+
+
 def accepts(schema: onnx.defs.OpSchema, wanted: str) -> bool:
     """Whether `wanted` is allowed wherever float is."""
+    if is_written_for_float(schema):
+        return False
     allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
     inputs = {p.type_str for p in schema.inputs}
     takes_floats = False

@@ -36,6 +36,9 @@ constexpr int kInt8Opset = 13;
 
 [[noreturn]] void refuse(ErrorCode code, const std::string& message) { throw Error(code, "[convert] " + message); }
 
+/// The newest that TensorRT and ONNX Runtime both load.
+constexpr int kNewestOpset = 25;
+
 /// What the outputs of the layer are when its float operands have that type.
 bool outputs_follow(const Specialization& spec, LayerId id, DataType type) {
   const Layer& layer = spec.network->layer(id);
@@ -122,6 +125,18 @@ class Converter {
       if (is_narrow(precision(l)) && spec_.numeric[l]) function(l, network_.layers[l], storage_of(precision(l)));
   }
 
+  /// The layers that the file has to have in a narrow type for what they move.
+  template <typename Function>
+  void for_each_rounding_movement(Function&& function) const {
+    for (LayerId l : network_.layers.ids()) {
+      const auto& outputs = network_.layers[l].outputs;
+      const bool declared =
+          std::ranges::any_of(present(outputs), [&](TensorId id) { return spec_.type(id) == DataType::kFloat32; });
+      if (declared && may_round_what_it_moves(spec_, result_.assignment, l))
+        function(l, network_.layers[l], stored_by_movement(spec_, result_.assignment, l));
+    }
+  }
+
   /// -1: not known.
   IdMap<TensorId, int> ranks() const {
     IdMap<TensorId, int> result;
@@ -138,17 +153,16 @@ class Converter {
     changes_.ranks = ranks();
     result_.opset_before = result_.opset_after = exporter_.opset();
     std::set<int> wanted;
-    for_each_lowered([&](LayerId l, const Layer& layer, DataType type) {
+    const auto want = [&](LayerId l, const Layer& layer, DataType type) {
       if (frozen_[l]) return;
-      for (std::string_view op : {std::string_view("Cast"), layer.op->name})
-        if (const int since = onnx_accepts_since(op == std::string_view("Cast") ? "" : layer.op->domain, op,
-                                                 result_.opset_before, type);
-            since > 0)
-          wanted.insert(since);
-    });
+      wanted.insert(onnx_accepts_since("", "Cast", result_.opset_before, type));
+      wanted.insert(onnx_accepts_since(layer.op->domain, layer.op->name, result_.opset_before, type));
+    };
+    for_each_lowered(want);
+    for_each_rounding_movement(want);
     if (has_int8()) wanted.insert(kInt8Opset);
     for (int opset : wanted) {
-      if (opset <= result_.opset_before) continue;
+      if (opset <= result_.opset_before || opset > kNewestOpset) continue;
       const std::string blocker = exporter_.blocks_opset(opset, changes_.ranks);
       if (!blocker.empty()) {
         log_warning(
@@ -172,8 +186,14 @@ class Converter {
     if (frozen_[id]) return "it is inside of a model-local function, which stays as it is";
     if (!onnx_accepts("", "Cast", result_.opset_after, type))
       return fmt::format("opset {} has no {}", result_.opset_after, name_of(type));
-    if (!onnx_accepts(layer.op->domain, layer.op->name, result_.opset_after, type))
-      return fmt::format("ONNX has no {} {} at opset {}", name_of(type), layer.op->name, result_.opset_after);
+    if (!onnx_accepts(layer.op->domain, layer.op->name, result_.opset_after, type)) {
+      const int since = onnx_accepts_since(layer.op->domain, layer.op->name, result_.opset_after, type);
+      return fmt::format(
+          "ONNX has no {} {} at opset {}{}", name_of(type), layer.op->name, result_.opset_after,
+          since > kNewestOpset
+              ? fmt::format(" (it has one since opset {}, which TensorRT and ONNX Runtime do not load)", since)
+              : "");
+    }
     // These say their type themselves, and are told another one.
     if (layer.op->function == Function::kCast || layer.op->fills) return {};
     if (!outputs_follow(spec_, id, type)) return fmt::format("not all of its outputs can be {}", name_of(type));
@@ -219,6 +239,17 @@ class Converter {
     });
   }
 
+  void keep_what_moves_in_no_narrow_type() {
+    update_storage(network_, spec_.inferred, result_.assignment);
+    for_each_rounding_movement([&](LayerId l, const Layer& layer, DataType type) {
+      std::string reason = obstacle(l, type);
+      if (reason.empty()) return;
+      for (TensorId output : present(layer.outputs))
+        if (spec_.type(output) == DataType::kFloat32) result_.assignment.asked[output] = DataType::kFloat32;
+      result_.kept.push_back({layer.name, std::string(layer.op->name), std::move(reason)});
+    });
+  }
+
   void keep_what_cannot_be_lowered() {
     Assignment& assignment = result_.assignment;
     keep_what_cannot_be_integers();
@@ -236,13 +267,14 @@ class Converter {
       if (!assignment.reason.empty()) assignment.reason[l] = reason;
       result_.kept.push_back({layer.name, std::string(layer.op->name), std::move(reason)});
     });
+    keep_what_moves_in_no_narrow_type();
     if (result_.kept.empty()) return;
     if (result_.lowered == 0)
       refuse(ErrorCode::kUnsupported,
              fmt::format("{}: no layer can be lowered; layer '{}' ({}): {}; try another type, or a newer opset",
                          network_.source, result_.kept.front().layer, result_.kept.front().op,
                          result_.kept.front().reason));
-    derive_storage(network_, spec_.inferred, false, false, assignment);
+    update_storage(network_, spec_.inferred, assignment);
     std::map<std::string, std::vector<std::string>> by_reason;
     for (const auto& kept : result_.kept) by_reason[kept.reason].push_back(kept.layer);
     for (const auto& [reason, layers] : by_reason)

@@ -1,0 +1,83 @@
+"""`ulpscope convert` and the versions of ONNX: opsets are raised as far as runtimes go, and what has no narrow form stays."""
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from convert_support import assert_converted, info, model, save, values
+
+node = helper.make_node
+
+
+def behind_a_product(nodes, outputs, opset, constants=()):
+    return model([node("MatMul", ["x", "w"], ["t"], name="product"), *nodes], [info("x", [4, 8])], outputs, [values("w", 8, 8), *constants],
+                 opset=opset, ir_version=10)
+
+
+def types_of(path):
+    """Element types of all values of a file."""
+    graph = onnx.shape_inference.infer_shapes(onnx.load(path), strict_mode=True).graph
+    known = {each.name: each.type.tensor_type.elem_type for each in [*graph.input, *graph.output, *graph.value_info]}
+    return {each.name: known.get(each.input[0]) for each in graph.node}
+
+
+@pytest.mark.parametrize("precision", ["--fp16", "--bf16"])
+def test_no_opset_is_raised_beyond_runtimes(run, tmp_path, precision):
+    """Celu has narrow types since opset 28, which nothing loads: it stays as it is, and the product is lowered."""
+    save(tmp_path, behind_a_product([node("Celu", ["t"], ["y"], name="celu")], [info("y", [4, 8])], 18))
+    outcome = run("convert", "m.onnx", precision, "-o", "t.onnx")
+    assert_converted(outcome)
+    type_name = {"--fp16": "float16", "--bf16": "bfloat16"}[precision]
+    assert (f"1 layer(s) stay in higher precision, since ONNX has no {type_name} Celu at opset 18 (it has one since opset 28, which TensorRT "
+            "and ONNX Runtime do not load): celu") in outcome.text, outcome
+    assert onnx.load(tmp_path / "t.onnx").opset_import[0].version == 18
+    assert types_of(tmp_path / "t.onnx")["celu"] == onnx.TensorProto.FLOAT
+    assert types_of(tmp_path / "t.onnx")["product"] == {"--fp16": onnx.TensorProto.FLOAT16, "--bf16": onnx.TensorProto.BFLOAT16}[precision]
+
+
+def test_a_newer_opset_of_the_model_is_used(run, tmp_path):
+    save(tmp_path, behind_a_product([node("Celu", ["t"], ["y"], name="celu")], [info("y", [4, 8])], 28))
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 0 and "stay in higher precision" not in outcome.text, outcome
+    assert types_of(tmp_path / "t.onnx")["celu"] == onnx.TensorProto.FLOAT16
+    left_out = "Not run in ONNX Runtime, which does not have the opset of the model yet" in outcome.text
+    assert left_out or "ONNX Runtime" in re.search("Checked by .*", outcome.text)[0]  # by its version
+
+
+def test_what_selects_among_values_needs_no_narrow_type(run, tmp_path):
+    """TopK takes bfloat16 since opset 24: of bfloat16 values in float32 it picks the same."""
+    three = numpy_helper.from_array(np.array([3]), "k")
+    save(tmp_path, behind_a_product([node("TopK", ["t", "k"], ["y", "i"], name="top")],
+                                    [info("y", [4, 3]), info("i", [4, 3], onnx.TensorProto.INT64)], 17, [three]))
+    outcome = run("convert", "m.onnx", "--bf16", "-o", "t.onnx")
+    assert_converted(outcome)
+    assert onnx.load(tmp_path / "t.onnx").opset_import[0].version == 17
+    assert types_of(tmp_path / "t.onnx")["top"] == onnx.TensorProto.FLOAT
+    assert "no CPU kernels" in outcome.text or "ONNX Runtime" in outcome.text
+
+
+def test_functions_that_are_written_for_float_stay(run, tmp_path):
+    """The definition of MeanVarianceNormalization has constants in float, with which float16 does not go."""
+    save(tmp_path, behind_a_product([node("MeanVarianceNormalization", ["t"], ["y"], name="mvn", axes=[1])], [info("y", [4, 8])], 13))
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert_converted(outcome)
+    assert "ONNX has no float16 MeanVarianceNormalization at opset 13: mvn" in outcome.text, outcome
+
+
+def test_a_check_that_the_model_fails_itself_is_left_out(run, tmp_path):
+    """onnx 1.23 refuses MeanVarianceNormalization without axes, which ONNX defines."""
+    broken = model([node("Mul", ["x", "x"], ["t"], name="square"), node("MeanVarianceNormalization", ["t"], ["y"], name="mvn")],
+                   [info("x", [2, 3, 4, 4])], [info("y", [2, 3, 4, 4])], opset=13)
+    onnx.save(broken, tmp_path / "m.onnx")
+    try:
+        onnx.checker.check_model(broken, full_check=True)
+    except Exception:
+        pass
+    else:
+        pytest.skip("this version of onnx takes it")
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 0 and "Not checked by onnx.checker, which refuses the model itself, too" in outcome.text, outcome
+    assert "equal in every bit" in outcome.text and (tmp_path / "t.onnx").exists()
