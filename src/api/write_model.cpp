@@ -50,7 +50,8 @@ TypedModel write_checked_model(const LoadedModel& model, const Specialization& s
   if (python_checks && typed.verify)
     typed.check = [&, checks = model.checks ? model.checks : std::make_shared<OnnxChecks>()](const auto& file) {
       if (typed.interrupt) typed.interrupt();
-      checked = checks->check(file, typed_inputs(typed.samples.front(), typed.io_types), bfloat16);
+      const OnnxChecks::Source source{model.path.extension() == ".py" ? "" : model.path, typed.samples.front()};
+      checked = checks->check(file, typed_inputs(typed.samples.front(), typed.io_types), bfloat16, source);
     };
   TypedModel made;
   model.with_bytes([&](std::span<const std::byte> bytes) {

@@ -2,11 +2,52 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <string_view>
+
 #include "runners/onnxruntime_runner.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
+namespace {
+
+/// Why ONNX Runtime cannot be asked about a file that it refused with this message; empty: the file is wrong.
+std::string missing_in_onnxruntime(const std::string& what, bool has_bfloat16) {
+  const auto says = [&](std::string_view text) { return what.find(text) != std::string::npos; };
+  if (says("is under development and support for this is limited"))
+    return "which does not have the opset of the model yet";
+  if (says("max supported IR version")) return "which does not have the IR version of the model yet";
+  if (has_bfloat16 && (says("NOT_IMPLEMENTED") || says("bfloat16"))) return "which has no CPU kernels for bfloat16";
+  return {};
+}
+
+void check_by_onnx(Worker& worker, const std::filesystem::path& file) {
+  worker.call("onnx_check", Value::Map{{"path", file.string()}});
+}
+
+void run_by_onnxruntime(const std::shared_ptr<Worker>& worker, const std::filesystem::path& file,
+                        const TensorMap& inputs) {
+  const auto runner = make_onnxruntime_runner(file, {}, worker);
+  runner->activate();
+  runner->infer(inputs);
+}
+
+/// `who` refused a file with this message, and `ask` asks it about the model that the file was made from.
+template <typename Ask>
+bool refuses_source(std::string_view who, const std::string& what, const OnnxChecks::Source& source, Ask&& ask) {
+  if (source.file.empty()) return false;
+  try {
+    ask();
+    return false;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kScript || error.code() == ErrorCode::kInterrupted) throw;
+    log_warning(fmt::format("[convert] Not checked by {}, which refuses the model itself, too: {}", who, what));
+    return true;
+  }
+}
+
+}  // namespace
 
 OnnxChecks::OnnxChecks()
     : started_(std::async(std::launch::async, [] {
@@ -28,7 +69,7 @@ OnnxChecks::~OnnxChecks() {
 }
 
 std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, const TensorMap& inputs,
-                                           bool has_bfloat16) {
+                                           bool has_bfloat16, const Source& source) {
   const Started started = started_.get();
   std::vector<std::string> done;
   if (started.worker == nullptr) {
@@ -37,12 +78,12 @@ std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, co
   }
   if (started.onnx) {
     try {
-      Value::Map args{{"path", file.string()}};
-      started.worker->call("onnx_check", std::move(args));
+      check_by_onnx(*started.worker, file);
+      done.emplace_back("onnx.checker");
     } catch (const Error& error) {
-      throw Error(ErrorCode::kInvalidFile, fmt::format("[convert] the typed model is refused: {}", error.what()));
+      if (!refuses_source("onnx.checker", error.what(), source, [&] { check_by_onnx(*started.worker, source.file); }))
+        throw Error(ErrorCode::kInvalidFile, fmt::format("[convert] the typed model is refused: {}", error.what()));
     }
-    done.emplace_back("onnx.checker");
   } else {
     log_info("[convert] Not checked by onnx.checker: the Python package onnx is not installed");
   }
@@ -51,17 +92,17 @@ std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, co
     return done;
   }
   try {
-    const auto runner = make_onnxruntime_runner(file, {}, started.worker);
-    runner->activate();
-    runner->infer(inputs);
+    run_by_onnxruntime(started.worker, file, inputs);
     done.emplace_back("ONNX Runtime");
   } catch (const Error& error) {
     const std::string what = error.what();
-    if (has_bfloat16 &&
-        (what.find("NOT_IMPLEMENTED") != std::string::npos || what.find("bfloat16") != std::string::npos)) {
-      log_info("[convert] Not run in ONNX Runtime, which has no CPU kernels for bfloat16");
+    if (const std::string missing = missing_in_onnxruntime(what, has_bfloat16); !missing.empty()) {
+      log_info("[convert] Not run in ONNX Runtime, " + missing);
       return done;
     }
+    if (refuses_source("ONNX Runtime", what, source,
+                       [&] { run_by_onnxruntime(started.worker, source.file, source.inputs); }))
+      return done;
     throw Error(ErrorCode::kInvalidFile, fmt::format("[convert] ONNX Runtime does not run the typed model: {}", what));
   }
   return done;

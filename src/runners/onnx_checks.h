@@ -19,10 +19,18 @@ class OnnxChecks {
   OnnxChecks();
   ~OnnxChecks();
 
+  /// The model that a file was made from.
+  struct Source {
+    std::filesystem::path file;  ///< Empty: it lies in no ONNX file.
+    TensorMap inputs;
+  };
+
   /// The full check of onnx.checker; then loads the file in ONNX Runtime and runs it on the inputs. Returns what was
-  /// done ("onnx.checker", "ONNX Runtime"). A file with bfloat16 that ONNX Runtime has no kernels for is logged, and
-  /// passes. Throws Error(kInvalidFile) with what they say.
-  std::vector<std::string> check(const std::filesystem::path& file, const TensorMap& inputs, bool has_bfloat16);
+  /// done ("onnx.checker", "ONNX Runtime"). What refuses the source as well says nothing about the file: that is
+  /// logged, and passes, and so does a file of an opset or IR version that ONNX Runtime lacks, or with bfloat16 that it
+  /// has no kernels for. Throws Error(kInvalidFile) with what they say.
+  std::vector<std::string> check(const std::filesystem::path& file, const TensorMap& inputs, bool has_bfloat16,
+                                 const Source& source);
 
  private:
   struct Started {
