@@ -45,17 +45,13 @@ std::vector<LayerId> matches(const Network& network, const std::string& word) {
                           where, word, did_you_mean(word, names)));
 }
 
-/// What one word means among the layers that have a precision.
-std::vector<LayerId> find(const Network& network, const std::string& word, const std::string& where) {
-  std::vector<LayerId> all = matches(network, word), result;
-  std::ranges::copy_if(all, std::back_inserter(result), [&](LayerId id) { return has_precision(network.layer(id)); });
-  if (result.empty() && all.size() == 1 && network.layer(all.front()).name == word)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} '{}': expected a layer with float arithmetic; a {} has no precision of its own and "
-                            "follows its inputs",
-                            where, word, network.layer(all.front()).op->name));
-  if (result.empty()) fail_unknown(network, where, word);
-  return result;
+/// Names of a list, the first ones of many.
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMostNames = 8;
+  const std::size_t count = std::min(names.size(), kMostNames);
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count), ", "));
+  return names.size() > count ? fmt::format("{} and {} others", text, names.size() - count) : text;
 }
 
 /// The types that are listed where every type may be named.
@@ -73,7 +69,20 @@ std::vector<LayerId> find_layers(const Network& network, const std::vector<std::
                                  std::string_view option) {
   const std::string where = fmt::format("[options] {}", option);
   std::vector<LayerId> result;
-  for (const std::string& word : words) std::ranges::copy(find(network, word, where), std::back_inserter(result));
+  std::vector<std::string> idle;
+  for (const std::string& word : words) {
+    const std::vector<LayerId> named = matches(network, word);
+    if (named.empty()) fail_unknown(network, where, word);
+    const std::size_t before = result.size();
+    std::ranges::copy_if(named, std::back_inserter(result),
+                         [&](LayerId id) { return has_precision(network.layer(id)); });
+    if (result.size() == before) idle.push_back(word);
+  }
+  if (!idle.empty())
+    log_warning(
+        fmt::format("{}: {} name(s) have no effect: layers that have no float arithmetic, or only move values, "
+                    "have no precision of their own: {}",
+                    where, idle.size(), some_of(idle)));
   std::ranges::sort(result);
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;

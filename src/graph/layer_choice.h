@@ -16,8 +16,9 @@ namespace ulpscope {
 bool has_precision(const Layer& layer) noexcept;
 
 /// The layers with float arithmetic that the words name: a layer or an ONNX node, else an operator ("Softmax"), else a
-/// pattern of such names. In network order, each once. Throws Error(kInvalidArgument) naming the option, with similar
-/// names, for a word that names nothing, and for the name of a layer that has no precision of its own.
+/// pattern of such names. In network order, each once. Words that name only layers without a precision of their own (in
+/// lists of other tools, say) have no effect, as one warning says. Throws Error(kInvalidArgument) naming the option,
+/// with similar names, for a word that names nothing.
 std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
                                  std::string_view option);
 
@@ -47,8 +48,9 @@ std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& n
                                                                 const LayerPrecisionRules& rules);
 
 /// Types to ask for, per layer: float32 for what `keep` names; nothing for what is lowered. `lower` (empty: all) keeps
-/// all others, and lowers nothing of `keep`; `layer_precisions` names a type. Throws Error(kInvalidArgument) for unknown
-/// layers and types, for a `lower` that `keep` leaves nothing of, and for a layer whose type one of them contradicts.
+/// all others, and lowers nothing of `keep`; `layer_precisions` names a type. Throws Error(kInvalidArgument) for
+/// unknown layers and types, for a `lower` that `keep` leaves nothing of, and for a layer whose type one of them
+/// contradicts.
 LayerTypes requested_types(const Network& network, const std::vector<std::string>& keep,
                            const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions);
 
