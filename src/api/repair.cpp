@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "api/loaded_model.h"
 #include "api/write_model.h"
@@ -11,6 +12,7 @@
 #include "convert/convert.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
+#include "precision/criterion.h"
 #include "precision/trials.h"
 #include "ulpscope/convert.h"
 #include "ulpscope/error.h"
@@ -19,7 +21,7 @@
 namespace ulpscope {
 namespace {
 
-/// Repairs a network step by step, as long as its outputs keep every bit.
+/// Repairs a network step by step, as long as its outputs keep every bit, and float16 loses nothing by it.
 class Repairer {
  public:
   Repairer(const LoadedModel& model, const std::vector<TensorMap>& samples, const RepairOptions& options)
@@ -37,7 +39,9 @@ class Repairer {
     RepairedModel result;
     {
       const auto spec = specialize_for(*network_, samples_.front());
-      accept(find_clamps(*spec, low(*spec)), result);
+      accept(find_clamps(*spec, low(*spec)), result, [&](std::span<const Repair> clamps) {
+        return same_bits(outputs_, outputs_of(repaired(tightened(clamps))));
+      });
     }
     const auto spec = specialize_for(*network_, samples_.front());
     CalibrationOptions calibration;
@@ -45,7 +49,12 @@ class Repairer {
     interrupt();
     const RegionScaling found = find_region_scaling(*spec, low(*spec), samples_, calibration, weights_);
     result.beyond = found.beyond;
-    accept(found.regions, result);
+    if (found.regions.empty()) return result;
+    const double before = error_in_fp16(network_);
+    accept(found.regions, result, [&](std::span<const Repair> regions) {
+      const double after = error_in_fp16(repaired(regions));
+      return after < before || (std::isinf(after) && std::isinf(before));
+    });
     return result;
   }
 
@@ -72,21 +81,42 @@ class Repairer {
     return outputs;
   }
 
-  /// All of them, or else those that change no bit, by halves.
-  void accept(std::span<const Repair> found, RepairedModel& result) {
-    if (found.empty()) return;
-    auto repaired = std::make_shared<Network>(*network_);
+  /// Of everything in fp16: rel-l2 of the worst output and sample.
+  double error_in_fp16(const std::shared_ptr<const Network>& network) {
+    interrupt();
+    BuildOptions build = build_;
+    build.fp16 = build.assume_lowest = true;
+    Trials trials(network, build, samples_, weights_);
+    const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 1.0, {}, /*infinities_equal=*/true);
+    return criterion
+        ->judge(outputs_, trials.run(trials.assign(LayerTypes(network->layers.size())), 0, samples_.size(), false,
+                                     [&] { interrupt(); }))
+        .used;
+  }
+
+  std::shared_ptr<Network> repaired(std::span<const Repair> repairs) const {
+    auto network = std::make_shared<Network>(*network_);
     std::map<std::string, float> no_scales;
-    apply_repairs(*repaired, no_scales, found);
-    if (same_bits(outputs_, outputs_of(repaired))) {
-      network_ = std::move(repaired);
+    apply_repairs(*network, no_scales, repairs);
+    return network;
+  }
+
+  /// All of them, or else those that change no bit and suit, by halves.
+  void accept(std::span<const Repair> found, RepairedModel& result,
+              const std::function<bool(std::span<const Repair>)>& suits) {
+    if (found.empty()) return;
+    auto next = repaired(found);
+    const bool same = same_bits(outputs_, outputs_of(next));
+    if (same && suits(found)) {
+      network_ = std::move(next);
       result.repairs.insert(result.repairs.end(), found.begin(), found.end());
     } else if (found.size() > 1) {
-      accept(found.first(found.size() / 2), result);
-      accept(found.subspan(found.size() / 2), result);
+      accept(found.first(found.size() / 2), result, suits);
+      accept(found.subspan(found.size() / 2), result, suits);
     } else {
-      log_warning(fmt::format("[repair] {} '{}' is left out: it would change float32 outputs", found.front().kind,
-                              found.front().name));
+      log_warning(fmt::format("[repair] {} '{}' is left out: {}", found.front().kind, found.front().name,
+                              same ? "it would harm data that are larger, or float16 would not gain by it"
+                                   : "it would change float32 outputs"));
     }
   }
 

@@ -1,6 +1,7 @@
 #include "calibration/scaling_costs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -41,7 +42,13 @@ bool stays_normal(double smallest, double largest, int exponent) {
 }  // namespace
 
 ExponentCost range_cost(Exponent exponent, const RowRange& range, double row_weight) {
-  return tabulated(std::move(exponent), [&](int e) { return cost_in_fp16(range, e, row_weight); });
+  return tabulated(std::move(exponent), [&](int e) {
+    double cost = cost_in_fp16(range, e, row_weight);
+    // What rows gain by larger values is no reason to let data that are larger than the samples overflow.
+    const double short_of = std::log2(range.largest()) + e + kHeadroom - kLargestFp16Exponent;
+    if (e > 0 && range.largest() > 0 && short_of > 0) cost += kBeyond + kPerBitBeyond * short_of;
+    return cost;
+  });
 }
 
 ExponentCost constant_cost(Exponent exponent, const RowRange& range, bool in_fp16, bool bears_lost_bits,

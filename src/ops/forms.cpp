@@ -65,6 +65,11 @@ bool is_spatial_mean(const Layer& layer, std::int64_t rank, int row_dims) {
          (layer.op->function == Function::kReduceMean && row_dims == 2 && rank == 4);
 }
 
+bool is_mask_operand(const Layer& layer, std::size_t input) {
+  constexpr std::size_t kMask = 3;
+  return input == kMask && layer.op->name == "Attention" && layer.op->domain.empty();
+}
+
 std::optional<MatrixForm> matrix_form(const Layer& layer) {
   if (layer.op->function == Function::kMatMul) return MatrixForm{};
   if (layer.op->function != Function::kGemm) return std::nullopt;

@@ -75,6 +75,9 @@ std::optional<std::vector<ResampledAxis>> resampled_axes(const Layer& layer, con
 /// Parameters after input 0 are one value per channel (dimension 1), not broadcast from the right.
 bool has_channel_parameters(const Layer& layer);
 
+/// Input `input` is added to scores of which the layer takes the softmax: the mask of Attention.
+bool is_mask_operand(const Layer& layer, std::size_t input);
+
 /// A product of matrices, and what is done to its operands: alpha a' b' + beta c.
 struct MatrixForm {
   bool transpose_a = false, transpose_b = false;

@@ -68,8 +68,8 @@ AnswerFile with_layers_of(AnswerFile file, const Trial& trial, const std::string
   answer.cost_share = trial.cost_share;
   if (answer.held_out) answer.held_out.reset();
   for (const Trial& each : answer.trials)
-    if (is_held_out(each) && each.raised == trial.raised && each.joined == trial.joined &&
-        (!answer.held_out || each.judgement.used > answer.held_out->used))
+    if (is_held_out(each) && each.raised == trial.raised && each.repairs == trial.repairs &&
+        each.joined == trial.joined && (!answer.held_out || each.judgement.used > answer.held_out->used))
       answer.held_out = each.judgement;
   answer.held_out_passed = answer.held_out ? answer.held_out_samples : 0;
   replace_layers(file.run_options, before, answer.kept);
@@ -99,7 +99,8 @@ AnswerFile with_trial(AnswerFile file, std::size_t trial) {
                 fmt::format("[answer] trial: expected a number below {}, got {}", trials.size(), trial));
   if (trials[trial].kind == "repair")
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[answer] trial {}: it tried repairs, not layers; try one of another kind", trial));
+                fmt::format("[answer] trial {}: it ran with other repairs than the answer has; try one of another kind",
+                            trial));
   // What held-out samples say of a set stands beside what those of the search say of it.
   const auto same_set = [&](const Trial& each) { return !is_held_out(each) && each.raised == trials[trial].raised; };
   auto found = std::ranges::find_if(trials, same_set);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "graph/assignment.h"
 #include "precision/shell_word.h"
@@ -62,19 +64,14 @@ void append_layers(const Answer& answer, bool everything, std::string& out) {
     out += fmt::format("    ... and {} more (-v shows all; the saved answer has all)\n", answer.kept.size() - shown);
 }
 
-/// Repairs of one kind are made, and measured, together.
-void append_gains(const AnswerFile& file, std::string& out) {
-  const Answer& answer = file.answer;
-  const bool int8 = std::ranges::find(file.precisions, "int8") != file.precisions.end();
-  for (std::size_t i = 0; i < answer.repairs.size(); ++i) {
-    const Repair& repair = answer.repairs[i];
-    const bool first = std::ranges::find(answer.repairs, repair.kind, &Repair::kind) == answer.repairs.begin() + i;
-    if (first && !std::isnan(repair.used_after))
-      // Scaling regions mends fp16 alone.
-      out += fmt::format("    With {}: everything {} uses {:.3g} of the tolerance, {:.3g} before\n",
-                         repair.kind.starts_with("equali") ? "equalised channels" : "every '" + repair.kind + "'",
-                         int8 && repair.kind == "scale" ? "in fp16" : "low", repair.used_after, repair.used_before);
-  }
+/// Repairs of one kind that were measured together share a line.
+void append_gains(const Answer& answer, std::string& out) {
+  std::set<std::tuple<std::string, double, double>> shown;
+  for (const Repair& repair : answer.repairs)
+    if (!std::isnan(repair.used_after) && shown.emplace(repair.kind, repair.used_before, repair.used_after).second)
+      out += fmt::format("    With {}: the answer uses {:.3g} of the tolerance, {:.3g} without\n",
+                         repair.kind.starts_with("equali") ? "equalized channels" : "'" + repair.kind + "'",
+                         repair.used_after, repair.used_before);
 }
 
 void append_others(const AnswerFile& file, bool everything, std::string& out) {
@@ -96,7 +93,7 @@ void append_others(const AnswerFile& file, bool everything, std::string& out) {
       if (!repair.text.empty()) out += ": " + repair.text;
       out += "\n";
     }
-    append_gains(file, out);
+    append_gains(answer, out);
     if (shown < answer.repairs.size())
       out += fmt::format("    ... and {} more (-v shows all)\n", answer.repairs.size() - shown);
   }

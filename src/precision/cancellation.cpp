@@ -243,8 +243,8 @@ class Finder {
 
 std::string text_of(const Network& network, const SingularCancellation& cancellation) {
   const Layer &difference = network.layer(cancellation.difference), &singular = network.layer(cancellation.singular);
-  return fmt::format("'{}' ({}) loses {:.3g} of {:g} bits in sample {}, and '{}' ({}) reads what is left", difference.name,
-                     difference.op->name, std::min(std::log2(cancellation.loss), cancellation.digits),
+  return fmt::format("'{}' ({}) loses {:.3g} of {:g} bits in sample {}, and '{}' ({}) reads what is left",
+                     difference.name, difference.op->name, std::min(std::log2(cancellation.loss), cancellation.digits),
                      cancellation.digits, cancellation.sample, singular.name, singular.op->name);
 }
 

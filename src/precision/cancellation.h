@@ -1,4 +1,5 @@
-// Differences that have lost their digits and feed a function that is singular near 0: E[x^2] - E[x]^2 ahead of 1 / sqrt.
+// Differences that have lost their digits and feed a function that is singular near 0: E[x^2] - E[x]^2 ahead of 1 /
+// sqrt.
 #pragma once
 
 #include <cstddef>

@@ -312,8 +312,7 @@ class ProductsInOne final : public ErrorProducts {
     network.outputs.clear();
     // Behind all sums: what reads one of a place's would keep the others from being computed with it.
     for (const auto& [parts, name] : {std::pair{&magnitudes, "magnitudes"}, {&products, "products"}}) {
-      for (TensorId& part : *parts)
-        part = writer.add("Reshape", {part, flat}, network.tensor(part).name + " in a row");
+      for (TensorId& part : *parts) part = writer.add("Reshape", {part, flat}, network.tensor(part).name + " in a row");
       if (!parts->empty()) network.outputs.push_back(writer.add("Concat", *parts, name, {{"axis", std::int64_t{0}}}));
     }
     return firsts;

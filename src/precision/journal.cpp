@@ -41,7 +41,8 @@ bool is_held_out(std::string_view kind) { return kind == "hold-out" || kind.star
 std::string key_of(const std::string& kind, const RaisedLayers::Marks& marks, const std::vector<std::string>& repairs,
                    int joined, int validation) {
   // Those of the search are all on the same samples.
-  std::string key = is_held_out(kind) ? fmt::format("{} {} {}", kind, joined, validation) : fmt::format("search {}", joined);
+  std::string key =
+      is_held_out(kind) ? fmt::format("{} {} {}", kind, joined, validation) : fmt::format("search {}", joined);
   for (const std::string& repair : repairs) key += 'r' + std::to_string(repair.size()) + ':' + repair;
   key += 'l';
   key.append(marks.begin(), marks.end());

@@ -12,12 +12,16 @@
 #include "engine/fusion.h"
 #include "formats/stored_elements.h"
 #include "graph/name_match.h"
+#include "precision/mask_reach.h"
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
 
 constexpr double kLargestFp16 = 65504.0;
+/// From here on rounding to fp16 gives infinity.
+constexpr double kInfiniteInFp16 = 65520.0;
 
 /// The constant of that name: a tensor, or the output of a Constant layer.
 TensorId find_constant(const Network& network, std::string_view name) {
@@ -33,30 +37,62 @@ TensorId find_constant(const Network& network, std::string_view name) {
               fmt::format("[repair] there is no constant '{}'{}", name, did_you_mean(std::string(name), names)));
 }
 
-/// False if no magnitude is larger than the limit, NaN aside: the common case, in one pass over the bits.
-bool may_exceed(const Tensor& value, float limit) {
+/// False if no finite magnitude reaches the limit: the common case, in one pass over the bits.
+bool may_reach(const Tensor& value, float limit) {
   return any_elements(value, [&](std::span<const float> elements) {
+    constexpr std::int32_t kInfinity = 0x7f800000;
     std::int32_t largest = 0;  // Bits of magnitudes are ordered as the magnitudes are.
-    for (float v : elements) largest = std::max(largest, std::bit_cast<std::int32_t>(v) & 0x7fffffff);
-    return largest > std::bit_cast<std::int32_t>(limit);
+    for (float v : elements) {
+      const std::int32_t magnitude = std::bit_cast<std::int32_t>(v) & 0x7fffffff;
+      largest = std::max(largest, magnitude < kInfinity ? magnitude : 0);
+    }
+    return largest >= std::bit_cast<std::int32_t>(limit);
   });
 }
 
+/// Of finite elements.
 struct Extent {
-  std::int64_t beyond = 0;
+  std::int64_t beyond = 0;  ///< So many become infinite in fp16.
   double largest = 0;
+  double largest_held = 0;  ///< Of the others.
 };
 
-Extent extent_of(const Tensor& given, double limit) {
+Extent extent_of(const Tensor& given) {
   const Tensor value = given.in_memory();
   Extent result;
   for (float v : value.values<float>()) {
     const double magnitude = std::abs(static_cast<double>(v));
-    if (std::isnan(magnitude)) continue;
+    if (!std::isfinite(magnitude)) continue;
     result.largest = std::max(result.largest, magnitude);
-    result.beyond += magnitude > limit ? 1 : 0;
+    if (magnitude >= kInfiniteInFp16)
+      ++result.beyond;
+    else
+      result.largest_held = std::max(result.largest_held, magnitude);
   }
   return result;
+}
+
+bool has_infinities(const Tensor& value) {
+  return any_elements(value, [](std::span<const float> elements) {
+    return std::ranges::any_of(elements, [](float v) { return std::isinf(v); });
+  });
+}
+
+/// The first layer that computes with the constant in fp16, behind movement and what is folded; or nothing.
+std::string fp16_reader(const Specialization& spec, const Assignment& low, TensorId constant) {
+  const Network& network = *spec.network;
+  std::vector<TensorId> reached{constant};
+  for (std::size_t i = 0; i < reached.size(); ++i)
+    for (LayerId id : spec.consumers[reached[i]]) {
+      const Layer& layer = network.layer(id);
+      if (layer.op->precision == PrecisionRule::kMovement || spec.folded[id]) {
+        for (TensorId output : present(layer.outputs))
+          if (std::ranges::find(reached, output) == reached.end()) reached.push_back(output);
+      } else if (low.precision[id] == Precision::kFP16) {
+        return layer.name;
+      }
+    }
+  return {};
 }
 
 }  // namespace
@@ -74,7 +110,7 @@ void clamp_constant(Network& network, std::string_view name, double limit) {
   const auto bound = static_cast<float>(limit);
   float* v = clamped.data<float>();
   for (std::int64_t i = 0; i < clamped.size(); ++i)
-    if (std::abs(v[i]) > bound) v[i] = std::copysign(bound, v[i]);
+    if (std::isfinite(v[i]) && std::abs(v[i]) > bound) v[i] = std::copysign(bound, v[i]);
   info.value = std::move(clamped);
   if (info.producer == kNone) return;
   // A Constant layer carries the elements as an attribute as well.
@@ -108,6 +144,10 @@ std::vector<Repair> clamp_constants(Network& network, const std::vector<std::str
       }
     }
     clamp_constant(network, clamp.name, clamp.limit);
+    if (has_infinities(network.tensor(find_constant(network, clamp.name)).value))
+      log_warning(fmt::format(
+          "[options] --clamp-constants '{}': infinities stay as they are, since every float type holds them",
+          clamp.name));
     done.push_back(std::move(clamp));
   }
   return done;
@@ -115,42 +155,32 @@ std::vector<Repair> clamp_constants(Network& network, const std::vector<std::str
 
 std::vector<Repair> find_clamps(const Specialization& spec, const Assignment& low) {
   const Network& network = *spec.network;
-  const bool any_fp16 = std::ranges::find(low.precision, Precision::kFP16) != low.precision.end();
+  if (std::ranges::find(low.precision, Precision::kFP16) == low.precision.end()) return {};
   std::vector<Repair> result;
   for (const auto& [t, info] : network.tensors.items()) {
     if (!info.value || info.value.type() != DataType::kFloat32 || info.value.size() == 0) continue;
     // Also those that reach a layer through movement or folding are named at their origin.
     const LayerId producer = info.producer;
     if (producer != kNone && network.layer(producer).op->kind != OpKind::kConstant) continue;
-    if (!any_fp16 || !may_exceed(info.value, static_cast<float>(kLargestFp16))) continue;
-    const Extent extent = extent_of(info.value, kLargestFp16);
-    if (extent.beyond == 0) continue;
-    // Follow the constant through movement layers to the layers that compute with it.
-    std::vector<TensorId> reached{t};
-    std::vector<std::string> readers;
-    bool elsewhere = false;
-    for (std::size_t i = 0; i < reached.size(); ++i)
-      for (LayerId id : spec.consumers[reached[i]]) {
-        const Layer& layer = network.layer(id);
-        if (layer.op->precision == PrecisionRule::kMovement || spec.folded[id]) {
-          for (TensorId output : present(layer.outputs))
-            if (std::ranges::find(reached, output) == reached.end()) reached.push_back(output);
-        } else if (is_scale_shift(spec, layer)) {
-          elsewhere = true;  // Prepared in fp32.
-        } else if (low.precision[id] == Precision::kFP16) {
-          readers.push_back(layer.name);
-        }
-      }
-    if (readers.empty() || elsewhere) continue;
+    if (!may_reach(info.value, static_cast<float>(kInfiniteInFp16))) continue;
+    const std::string reader = fp16_reader(spec, low, t);
+    if (reader.empty() || !mask_reach(network, t).only_masks) continue;
+    const Extent extent = extent_of(info.value);
     Repair repair;
     repair.kind = "clamp";
     repair.name = info.name;
-    repair.limit = kHalfOfFp16;
+    repair.limit = std::max(kHalfOfFp16, extent.largest_held);
     repair.text =
         fmt::format("{} element(s) of the constant '{}' lie beyond fp16 (up to {:.3g}; read by '{}'): clamped to {}",
-                    extent.beyond, info.name, extent.largest, readers.front(), kHalfOfFp16);
+                    extent.beyond, info.name, extent.largest, reader, repair.limit);
     result.push_back(std::move(repair));
   }
+  return result;
+}
+
+std::vector<Repair> tightened(std::span<const Repair> clamps) {
+  std::vector<Repair> result(clamps.begin(), clamps.end());
+  for (Repair& clamp : result) clamp.limit /= 8;
   return result;
 }
 
@@ -160,9 +190,8 @@ std::vector<Repair> find_scale_shifts(const Specialization& spec, const Assignme
   for (const auto& [l, layer] : network.layers.items()) {
     if (low.precision[l] != Precision::kFP16 || !is_scale_shift(spec, layer) || layer.inputs.size() < 5) continue;
     double largest = 0;
-    for (std::size_t i = 1; i < 5; ++i)
-      largest = std::max(largest, extent_of(spec.value(layer.inputs[i]), kLargestFp16).largest);
-    if (largest <= kLargestFp16) continue;
+    for (std::size_t i = 1; i < 5; ++i) largest = std::max(largest, extent_of(spec.value(layer.inputs[i])).largest);
+    if (largest < kInfiniteInFp16) continue;
     Repair repair;
     repair.kind = "scale-shift";
     repair.name = layer.name;
@@ -186,6 +215,15 @@ Repair repair_of(const Equalization& equalization) {
   return repair;
 }
 
+bool changes_network(const Repair& repair) { return repair.kind != "scale-shift"; }
+
+std::vector<std::string> words_of(std::span<const Repair> repairs) {
+  std::vector<std::string> words;
+  for (const Repair& repair : repairs)
+    if (changes_network(repair)) words.push_back(fmt::format("{} {}:{:g}", repair.kind, repair.name, repair.limit));
+  return words;
+}
+
 bool same_bits(std::span<const TensorMap> a, std::span<const TensorMap> b) {
   const auto same = [](const NamedTensor& x, const NamedTensor& y) {
     return x.tensor.type() == y.tensor.type() && x.tensor.shape() == y.tensor.shape() &&
@@ -199,9 +237,12 @@ void apply_repairs(Network& network, std::map<std::string, float>& scales, std::
   for (const Repair& repair : repairs) {
     if (repair.kind == "clamp") {
       clamp_constant(network, repair.name, repair.limit);
-      // What was calibrated beyond fp16 came from such a constant: with steps as coarse, int8 would round it to 0.
-      for (auto& [tensor, scale] : scales)
-        if (127.0 * static_cast<double>(scale) > kLargestFp16) scale = static_cast<float>(repair.limit / 127.0);
+      // What was calibrated beyond fp16 where the constant's elements are came from them: with steps as coarse, int8
+      // would round everything else to 0.
+      for (const TensorId id : mask_reach(network, find_constant(network, repair.name)).tensors)
+        if (const auto scale = scales.find(network.tensor(id).name);
+            scale != scales.end() && 127.0 * static_cast<double>(scale->second) > kLargestFp16)
+          scale->second = static_cast<float>(repair.limit / 127.0);
     } else if (repair.kind == "equalise" || repair.kind == "equalise-copy") {
       Equalization equalization;
       equalization.copies = repair.kind == "equalise-copy";

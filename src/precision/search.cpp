@@ -58,9 +58,10 @@ std::span<const TensorMap> Search::golden_of(std::size_t first, std::size_t coun
   return std::span<const TensorMap>(golden_).subspan(first, count);
 }
 
-TrialResult Search::run_trial(const Assignment& assignment, std::size_t first, std::size_t count, bool keep) {
+TrialResult Search::run_trial(SearchSpace& space, const Assignment& assignment, std::size_t first, std::size_t count,
+                              bool keep) {
   TrialResult result;
-  Trials& trials = space_->trials();
+  Trials& trials = space.trials();
   const auto meanwhile = [&] { check_limits(false); };
   if (trials.remote() != nullptr && data_.judged_there) {
     result.each = trials.remote()->judge(assignment, first, count, keep, meanwhile);
@@ -81,7 +82,7 @@ void Search::expect(const std::vector<std::pair<Levels, const char*>>& trials) {
     const bool held_out = first > 0;
     const RaisedLayers raised = space_->names(levels);
     if (count == 0 || done_.contains({held_out ? kind : "search", raised.marks()}) ||
-        journal_.find(kind, raised, {}, joined_, static_cast<int>(validated_)) != nullptr)
+        journal_.find(kind, raised, repair_words_, joined_, static_cast<int>(validated_)) != nullptr)
       continue;
     remote->add_judge_items(space_->assignment(levels), first, count, !held_out && kind != std::string_view("layer"),
                             items);
@@ -121,45 +122,51 @@ bool Search::better(const Levels& a, const Levels& b, Objective objective) const
                                             : space_->cost_share(a) < space_->cost_share(b);
 }
 
-double Search::used(const Levels& levels, const std::string& kind) {
-  // Trials on the same samples are the same, whatever they were for.
+/// From the journal, or run. Valid until the next one.
+const Trial& Search::trial_of(SearchSpace& space, const std::vector<std::string>& repairs, const Levels& levels,
+                              const std::string& kind) {
   const auto [first, count] = samples_of(kind);
   const bool held_out = first > 0;
+  Trial trial;
+  trial.kind = kind;
+  trial.raised = space.names(levels);
+  trial.repairs = repairs;
+  trial.joined = joined_;
+  trial.validation = static_cast<int>(validated_);
+  if (const Trial* known = journal_.find(kind, trial.raised, repairs, trial.joined, trial.validation)) return *known;
+  check_limits(!held_out && kind != "repair");
+  const auto begin = Clock::now();
+  trial.margin = held_out ? 1.0 : margin_;
+  const bool is_known = !held_out && low_result_ && &space == space_.get() && raised_count(levels) == 0;
+  const TrialResult result =
+      is_known ? *std::exchange(low_result_, std::nullopt)
+               : run_trial(space, space.assignment(levels), first, count, !held_out && kind != "layer");
+  trial.judgement = result.judgement;
+  // A script may see what single samples do not have.
+  if (trial.judgement.worst_sample >= 0 && (held_out || (margin_is_open_ && trial.judgement.used <= kNear))) {
+    const std::vector<Judgement> each = judge_each(result, first);
+    if (held_out)
+      trial.samples_passed =
+          static_cast<int>(std::ranges::count_if(each, [](const Judgement& j) { return j.passed(); }));
+    else
+      for (const Judgement& j : each) trial.sample_used.push_back(rounded(j.used));
+  }
+  trial.time_us = space.time_us(levels);
+  trial.cost_share = space.cost_share(levels);
+  trial.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  journal_.add(std::move(trial));
+  return journal_.trials().back();
+}
+
+double Search::used(const Levels& levels, const std::string& kind) {
+  // Trials on the same samples are the same, whatever they were for.
+  const bool held_out = samples_of(kind).first > 0;
   const std::string samples = held_out ? kind : "search";
   const RaisedLayers raised = space_->names(levels);
   if (const auto found = done_.find({samples, raised.marks()}); found != done_.end()) return found->second;
-  const Trial* known = journal_.find(kind, raised, {}, joined_, static_cast<int>(validated_));
-  if (known == nullptr) {
-    check_limits(!held_out);
-    const auto begin = Clock::now();
-    Trial trial;
-    trial.kind = kind;
-    trial.raised = raised;
-    trial.margin = held_out ? 1.0 : margin_;
-    const bool is_known = !held_out && low_result_ && raised_count(levels) == 0;
-    const TrialResult result = is_known
-                                   ? *std::exchange(low_result_, std::nullopt)
-                                   : run_trial(space_->assignment(levels), first, count, !held_out && kind != "layer");
-    trial.judgement = result.judgement;
-    trial.joined = joined_;
-    trial.validation = static_cast<int>(validated_);
-    // A script may see what single samples do not have.
-    if (trial.judgement.worst_sample >= 0 && (held_out || (margin_is_open_ && trial.judgement.used <= kNear))) {
-      const std::vector<Judgement> each = judge_each(result, first);
-      if (held_out)
-        trial.samples_passed =
-            static_cast<int>(std::ranges::count_if(each, [](const Judgement& j) { return j.passed(); }));
-      else
-        for (const Judgement& j : each) trial.sample_used.push_back(rounded(j.used));
-    }
-    trial.time_us = space_->time_us(levels);
-    trial.cost_share = space_->cost_share(levels);
-    trial.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    journal_.add(std::move(trial));
-    known = &journal_.trials().back();
-  }
+  trials_.push_back(trial_of(*space_, repair_words_, levels, kind));
   ++(held_out ? held_out_evaluations_ : evaluations_);
-  trials_.push_back(*known);
+  if (trials_.back().kind == "repair") trials_.back().kind = kind;
   const Judgement& judgement = trials_.back().judgement;
   if (held_out)
     last_held_out_ = judgement;
@@ -422,6 +429,8 @@ Answer Search::run() {
                   "--int8 (with calibration), or fewer names in --keep and --lower");
     do {
       choose();
+      if (unreachable_) best_ = space_->highest();
+      drop_useless_repairs();
       untouched_holds_ = best_holds_ && passes_untouched(*best_);
     } while (best_holds_ && !untouched_holds_ && take_untouched());
     if (untouched_holds_) prove_sets();
@@ -443,7 +452,10 @@ Answer Search::run() {
     answer.verdict = Answer::Verdict::kFound;
   }
   nothing_proven_ = !best_ && !unreachable_ && space_ != nullptr && !ended.empty();
-  if (unreachable_ || nothing_proven_) best_ = space_->highest();
+  if (nothing_proven_) {
+    forget_repairs();
+    best_ = space_->highest();
+  }
   begin_stage("explaining");
   finish(answer);
   begin_stage("");

@@ -46,6 +46,8 @@ void Search::finish(Answer& answer) {
   answer.held_out_evaluations = held_out_evaluations_;
   answer.held_out_seconds = held_out_seconds_;
   answer.trials = trials_;
+  for (Trial& trial : answer.trials)
+    if (trial.repairs != repair_words_ && samples_of(trial.kind).first == 0) trial.kind = "repair";
   if (space_ == nullptr) return;
   if (is_target_file(answer.target)) answer.target_hash = hash_of_text(space_->time_model().target().figures());
   answer.candidates = static_cast<int>(space_->layer_count());
@@ -79,9 +81,9 @@ void Search::finish(Answer& answer) {
     }
   // Reasons take some forwards. Who interrupts does not wait for those of all samples.
   const bool late = is_late(0.9);
-  const std::vector<Reason> reasons =
-      late ? std::vector<Reason>(kept.size(), not_explained())
-           : explain_layers(space_->trials(), space_->low(), kept, is_late(0.5) || interrupted_ ? 1 : searched_, harmless);
+  const std::vector<Reason> reasons = late ? std::vector<Reason>(kept.size(), not_explained())
+                                           : explain_layers(space_->trials(), space_->low(), kept,
+                                                            is_late(0.5) || interrupted_ ? 1 : searched_, harmless);
   std::size_t k = 0;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     if (levels[i] == 0) continue;
@@ -106,7 +108,7 @@ void Search::finish(Answer& answer) {
   add_held_out(answer, levels);
   for (const Trial& trial : trials_)
     if (trial.joined == joined_ && trial.kind != "layer" && samples_of(trial.kind).first == 0 &&
-        trial.raised == space_->names(levels))
+        trial.repairs == repair_words_ && trial.raised == space_->names(levels))
       answer.search = trial.judgement;
 }
 

@@ -86,6 +86,7 @@ bool Search::join_failing_sample() {
     return false;
   log_info(fmt::format("Held-out sample {} fails ({:.4g} of the tolerance at '{}'): it joins the search", at,
                        last_held_out_.used, last_held_out_.worst_output));
+  moves_.emplace_back(searched_ + at, searched_);
   trials.move_sample(searched_ + at, searched_);
   golden_.push_back(std::move(held_out_golden_[at]));
   held_out_golden_.erase(held_out_golden_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -153,7 +154,7 @@ void Search::add_held_out(Answer& answer, const Levels& levels) const {
   const auto raised = space_->names(levels);
   for (const char* kind : {"hold-out", "untouched", "untouched-rest"}) {
     if (kind == std::string_view("hold-out") && !validation_counts) continue;
-    const Trial* trial = journal_.find(kind, raised, {}, joined_, static_cast<int>(validated_));
+    const Trial* trial = journal_.find(kind, raised, repair_words_, joined_, static_cast<int>(validated_));
     if (trial == nullptr) continue;
     Judgement judgement = trial->judgement;
     const auto [first, count] = samples_of(kind);

@@ -31,6 +31,9 @@ struct LimitReached {
 /// Without Options::margin, the share of the tolerance that is searched at is between these.
 inline constexpr double kWidestMargin = 0.5, kNarrowestMargin = 0.03;
 
+/// Uses of the tolerance that differ by less say nothing about what a repair is worth.
+inline constexpr double kRepairNoise = 1.05;
+
 /// Uses of the tolerance beyond this say little about those near it: a cosine saturates.
 inline constexpr double kNear = 2;
 
@@ -41,11 +44,20 @@ struct TrialResult {
   std::vector<TensorMap> outputs;  ///< what was judged.
 };
 
+/// The network of a search after some repairs, and what is chosen there.
+struct RepairedNetwork {
+  std::shared_ptr<const Network> network;
+  std::map<std::string, float> scales;  ///< int8, with the repairs.
+  RepairSteps steps;                    ///< That made it of the network of the search.
+  std::unique_ptr<SearchSpace> space;
+};
+
 /// How many layers at the head of the order are raised.
 using Count = std::size_t;
 
 /// Prepares (golden outputs, repairs: search_repairs.cpp), predicts (search_prediction.cpp) and tries (search.cpp,
-/// search_fastest.cpp), checks (search_held_out.cpp), and reports (search_sets.cpp, search_answer.cpp).
+/// search_fastest.cpp), checks (search_held_out.cpp, search_worth.cpp), and reports (search_sets.cpp,
+/// search_answer.cpp).
 class Search {
  public:
   Search(const SearchData& data, const Criterion& criterion, const SearchTask& options, Journal& journal,
@@ -70,10 +82,23 @@ class Search {
   Assignment in_fp16(SearchSpace& space) const { return space.assignment(space.raised_to(Precision::kFP16)); }
   double low_use();
   void forget_low_use();
-  void note_gain(std::size_t repairs_before, double used_before);
   void equalize();
-  void accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless);
-  bool accept(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless);
+  using IsHarmless = std::function<bool(SearchSpace&, std::span<const Repair>)>;
+  void accept_repairs(std::span<const Repair> found, const IsHarmless& is_harmless);
+  bool accept(std::span<const Repair> chosen, const IsHarmless& is_harmless);
+  RepairedNetwork with_repairs(const Network& network, std::map<std::string, float> scales, RepairSteps steps,
+                               std::span<const Repair> more) const;
+  std::vector<TensorMap> exact_outputs(SearchSpace& space, std::size_t count);
+  double use_on_doubled(SearchSpace& space, const Assignment& assignment);
+  bool bears_doubled(double used, double doubled, double doubled_before) const;
+  void drop_useless_repairs();
+  bool drop_useless(const std::vector<std::size_t>& group, double used_with);
+  bool try_without(const std::vector<std::size_t>& group, double used_with);
+  RepairedNetwork with_only(std::span<const Repair> repairs) const;
+  Levels best_in(const SearchSpace& space) const;
+  void go_on_with(RepairedNetwork repaired);
+  void go_on_without(RepairedNetwork repaired, std::vector<Repair> repairs);
+  void forget_repairs();
   void keep_cancellations();
   void choose();
   void predict();
@@ -110,6 +135,8 @@ class Search {
   void warn_of_unmeasured_groups() const;
   std::string sentence(const Answer& answer, const std::string& ended) const;
 
+  const Trial& trial_of(SearchSpace& space, const std::vector<std::string>& repairs, const Levels& levels,
+                        const std::string& kind);
   /// Of the tolerance, by the worst output and sample. `kind` as in Trial.
   double used(const Levels& levels, const std::string& kind);
   bool passes(const Levels& levels, const std::string& kind);
@@ -129,7 +156,8 @@ class Search {
   void check_limits(bool limited);
   Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
   std::span<const TensorMap> golden_of(std::size_t first, std::size_t count) const;
-  TrialResult run_trial(const Assignment& assignment, std::size_t first, std::size_t count, bool keep);
+  TrialResult run_trial(SearchSpace& space, const Assignment& assignment, std::size_t first, std::size_t count,
+                        bool keep);
   /// Trials that may come next, as levels and kind, the likelier ones first: workers without other work begin them.
   void expect(const std::vector<std::pair<Levels, const char*>>& trials);
   void show(const std::string& stage, int done = 0, int all = 0);
@@ -160,10 +188,15 @@ class Search {
   std::unique_ptr<SearchSpace> space_;
   std::vector<TensorMap> golden_, held_out_golden_;
   std::vector<Repair> repairs_;
-  RepairSteps repair_steps_;                         ///< That made network_.
+  std::vector<std::string> repair_words_;                   ///< Trial::repairs, of those that changed the network.
+  RepairSteps repair_steps_;                                ///< That made network_.
+  std::vector<std::pair<std::size_t, std::size_t>> moves_;  ///< Of samples that joined.
+  std::optional<SearchData> doubled_;                ///< Samples of twice the magnitude, with their golden outputs.
+  int repair_trials_ = 0;                            ///< Spent on whether repairs are of use.
   std::optional<double> low_use_;                    ///< low_use() of this network,
   std::optional<TrialResult> low_result_;            ///< and the rest, until the trial of the same.
-  std::vector<SingularCancellation> cancellations_;  ///< Whose layers are kept.
+  std::vector<SingularCancellation> cancellations_;  ///< Whose layers are kept,
+  std::vector<std::string> kept_cancellations_;      ///< by name.
   std::map<std::string, float> scales_;              ///< int8, with the repairs.
   std::vector<LayerEffect> effects_;                 ///< Per candidate.
   std::vector<char> measured_;
@@ -180,7 +213,7 @@ class Search {
   bool best_holds_ = false;       ///< It passes the held-out samples as well.
   bool untouched_holds_ = false;  ///< And the untouched ones.
   bool interrupted_ = false;
-  bool nothing_proven_ = false;   ///< The search ended before any set passed: everything is raised.
+  bool nothing_proven_ = false;  ///< The search ended before any set passed: everything is raised.
   bool unreachable_ = false, fails_held_out_ = false, fails_untouched_ = false;
   Judgement last_held_out_;
   std::vector<Trial> trials_;

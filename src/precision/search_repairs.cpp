@@ -11,6 +11,24 @@
 #include "ulpscope/log.h"
 
 namespace ulpscope {
+namespace {
+
+/// Its floats times 2; nothing where it has none.
+std::optional<TensorMap> doubled_sample(const TensorMap& sample) {
+  TensorMap result = sample;
+  bool any = false;
+  for (NamedTensor& input : result) {
+    if (!is_floating(input.tensor.type())) continue;
+    Tensor doubled =
+        input.tensor.type() == DataType::kFloat32 ? input.tensor.clone() : input.tensor.cast(DataType::kFloat32);
+    for (std::int64_t i = 0; i < doubled.size(); ++i) doubled.data<float>()[i] *= 2;
+    input.tensor = input.tensor.type() == DataType::kFloat32 ? std::move(doubled) : doubled.cast(input.tensor.type());
+    any = true;
+  }
+  return any ? std::optional(std::move(result)) : std::nullopt;
+}
+
+}  // namespace
 
 /// Those to search on first.
 std::vector<TensorMap> Search::all_samples() const {
@@ -67,7 +85,7 @@ void Search::check_golden_values(std::span<const TensorMap> golden, const char* 
 /// Of the tolerance, by everything in the lowest precisions.
 double Search::low_use() {
   if (!low_use_) {
-    low_result_ = run_trial(space_->low(), 0, searched_, true);
+    low_result_ = run_trial(*space_, space_->low(), 0, searched_, true);
     low_use_ = low_result_->judgement.used;
   }
   return *low_use_;
@@ -78,17 +96,12 @@ void Search::forget_low_use() {
   low_result_.reset();
 }
 
-/// What the repairs from this one on bought.
-void Search::note_gain(std::size_t repairs_before, double used_before) {
-  if (repairs_.size() == repairs_before) return;
-  const double after = low_use();
-  for (std::size_t i = repairs_before; i < repairs_.size(); ++i) {
-    repairs_[i].used_before = used_before;
-    repairs_[i].used_after = after;
-  }
+/// In float32, of the first samples of the search.
+std::vector<TensorMap> Search::exact_outputs(SearchSpace& space, std::size_t count) {
+  return space.trials().run(space.trials().full_precision(), 0, count, false, [&] { check_limits(false); });
 }
 
-/// Constants that only need clamping. Kept if the fp32 outputs stay where they are.
+/// Constants that only need clamping. Kept if the fp32 outputs stay where they are, with room for larger data.
 void Search::repair_constants() {
   for (const Repair& note : find_scale_shifts(*space_->trials().specialization(), space_->low()))
     repairs_.push_back(note);
@@ -96,17 +109,21 @@ void Search::repair_constants() {
   const std::vector<Repair> clamps = find_clamps(*space_->trials().specialization(), space_->low());
   if (clamps.empty()) return;
   show("repairing constants");
-  const std::size_t known = repairs_.size();
-  const double before = low_use();
-  constexpr double kHarmless = 0.01;  // Of the tolerance.
-  accept_repairs(clamps, [&](SearchSpace& space) {
-    const auto outputs = space.trials().run(space.trials().full_precision(), 0, data_.samples.size(), false);
-    return judge(golden_, outputs).passed(kHarmless * margin_);
+  // A mask of -inf does what one of -3.4e38 does, unless it becomes NaN, or int8 takes its scale from it.
+  const auto& precisions = space_->low().precision;
+  if (std::ranges::find(precisions, Precision::kINT8) == precisions.end() && std::isfinite(low_use())) return;
+  accept_repairs(clamps, [&](SearchSpace& space, std::span<const Repair> chosen) {
+    constexpr double kHarmless = 0.01;  // Of the tolerance.
+    const auto is_harmless = [&](SearchSpace& clamped) {
+      return judge(golden_, exact_outputs(clamped, searched_)).passed(kHarmless * margin_);
+    };
+    const auto tight = [&] { return with_repairs(*network_, scales_, repair_steps_, tightened(chosen)); };
+    return is_harmless(space) && is_harmless(*tight().space);
   });
-  note_gain(known, before);
 }
 
-/// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit.
+/// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit, and larger data lose
+/// nothing by it.
 void Search::equalize() {
   const Assignment& low = space_->low();
   if (!options_.repair || std::ranges::find(low.precision, Precision::kINT8) == low.precision.end()) return;
@@ -125,16 +142,21 @@ void Search::equalize() {
   if (found.empty()) return;
   // Powers of two are exact unless values overflow or become subnormal: one sample shows whether the layers around take
   // them as they should, and every trial is judged by the golden outputs anyway.
-  const auto exact = [](SearchSpace& space) {
-    return space.trials().run(space.trials().full_precision(), 0, 1, false);
-  };
-  // The golden outputs, where they are this network's own.
   const bool golden_is_ours = data_.golden.empty() && network_ == data_.network;
-  const std::vector<TensorMap> before = golden_is_ours ? std::vector<TensorMap>{golden_.front()} : exact(*space_);
-  const std::size_t known = repairs_.size();
-  const double used = low_use();
-  accept_repairs(found, [&](SearchSpace& space) { return same_bits(before, exact(space)); });
-  note_gain(known, used);
+  const std::vector<TensorMap> before =
+      golden_is_ours ? std::vector<TensorMap>{golden_.front()} : exact_outputs(*space_, 1);
+  const double doubled_before = use_on_doubled(*space_, low);
+  std::optional<TrialResult> result;
+  accept_repairs(found, [&](SearchSpace& space, std::span<const Repair>) {
+    if (!same_bits(before, exact_outputs(space, 1))) return false;
+    TrialResult trial = run_trial(space, space.low(), 0, searched_, true);
+    if (!bears_doubled(trial.judgement.used, use_on_doubled(space, space.low()), doubled_before)) return false;
+    result = std::move(trial);
+    return true;
+  });
+  if (!result) return;
+  low_use_ = result->judgement.used;
+  low_result_ = std::move(result);
 }
 
 /// Regions whose tensors leave the range of fp16. Kept if the fp32 outputs stay the same to the bit, and fp16 gains by
@@ -144,12 +166,11 @@ void Search::scale_regions() {
   const Assignment fp16 = in_fp16(*space_);
   if (!options_.repair || std::ranges::find(fp16.precision, Precision::kFP16) == fp16.precision.end()) return;
   show("looking for regions to scale");
-  const auto run = [&](SearchSpace& space, const Assignment& assignment) {
-    return space.trials().run(assignment, 0, data_.samples.size(), false, [&] { check_limits(false); });
-  };
   if (low_use() <= margin_) return;
   const bool fp16_is_low = std::ranges::equal(fp16.precision, space_->low().precision);
-  const auto use_of = [&](SearchSpace& space) { return judge(golden_, run(space, in_fp16(space))).used; };
+  const auto use_of = [&](SearchSpace& space) {
+    return judge(golden_, space.trials().run(in_fp16(space), 0, searched_, false, [&] { check_limits(false); })).used;
+  };
   const double before = fp16_is_low ? low_use() : use_of(*space_);
   if (before <= margin_) return;
   CalibrationOptions calibration;
@@ -159,52 +180,100 @@ void Search::scale_regions() {
                                                   space_->trials().weights(), scales_, options_.build.backend);
   for (const std::string& sentence : found.beyond) log_info("[repair] " + sentence);
   if (found.regions.empty()) return;
-  const std::size_t known = repairs_.size();
-  const std::vector<TensorMap> exact = run(*space_, space_->trials().full_precision());
-  double after = before;
-  accept_repairs(found.regions, [&](SearchSpace& space) {
-    if (!same_bits(exact, run(space, space.trials().full_precision()))) return false;
+  const std::vector<TensorMap> exact = exact_outputs(*space_, searched_);
+  const double doubled_before = use_on_doubled(*space_, fp16);
+  accept_repairs(found.regions, [&](SearchSpace& space, std::span<const Repair>) {
+    if (!same_bits(exact, exact_outputs(space, searched_))) return false;
     // Where infinities are left, others are gone: the regions are independent of each other.
     const double used = use_of(space);
-    const bool gains = used < before || (std::isinf(used) && std::isinf(before));
-    if (gains) after = used;
-    return gains;
+    if (!(used < before) && !(std::isinf(used) && std::isinf(before))) return false;
+    return bears_doubled(used, use_on_doubled(space, in_fp16(space)), doubled_before);
   });
-  for (std::size_t i = known; i < repairs_.size(); ++i) {
-    repairs_[i].used_before = before;
-    repairs_[i].used_after = after;
+}
+
+/// Of the tolerance, on samples of the search whose floats are twice as large; nothing (0) where there are none, or
+/// where nothing can be judged against their float32 outputs.
+double Search::use_on_doubled(SearchSpace& space, const Assignment& assignment) {
+  constexpr std::size_t kMost = 4;
+  if (!doubled_) {
+    doubled_.emplace();
+    for (const TensorMap& sample : std::span(data_.samples).first(std::min(kMost, data_.samples.size())))
+      if (auto doubled = doubled_sample(sample)) doubled_->samples.push_back(std::move(*doubled));
+    if (!doubled_->samples.empty()) {
+      Trials exact(data_.network, options_.build, doubled_->samples, space_->trials().weights());
+      exact.set_memory_limit(options_.memory_limit);
+      doubled_->golden = exact.run(exact.full_precision(), 0, exact.num_samples(), false, [&] { check_limits(false); });
+      const auto is_finite = [&](const NamedTensor& output) {
+        const NonFinite found = count_non_finite(output.tensor);
+        return !criterion_.judges(output.name) || (found.nan == 0 && found.inf == 0);
+      };
+      if (!std::ranges::all_of(doubled_->golden,
+                               [&](const TensorMap& outputs) { return std::ranges::all_of(outputs, is_finite); }))
+        doubled_->samples.clear();
+    }
   }
+  if (doubled_->samples.empty()) return 0;
+  Trials trials(space.trials().shared_network(), space.trials().options(), doubled_->samples, space.trials().weights());
+  trials.set_memory_limit(options_.memory_limit);
+  return judge(doubled_->golden, trials.run(assignment, 0, trials.num_samples(), false, [&] { check_limits(false); }))
+      .used;
+}
+
+/// Whether data of twice the magnitude may lose by a repair: `used` by the samples with it, `doubled` by their doubles,
+/// and by these without it. What was finite stays so, and a double loses no more than either.
+bool Search::bears_doubled(double used, double doubled, double doubled_before) const {
+  if (std::isinf(used)) return true;  // Something else is left to be mended.
+  return std::isfinite(doubled) && doubled <= std::max({kRepairNoise * doubled_before, kRepairNoise * used, margin_});
 }
 
 /// All of them, or else those that are harmless, by halves.
-void Search::accept_repairs(std::span<const Repair> found, const std::function<bool(SearchSpace&)>& harmless) {
-  if (accept(found, harmless) || found.size() == 1) return;
+void Search::accept_repairs(std::span<const Repair> found, const IsHarmless& is_harmless) {
+  if (accept(found, is_harmless) || found.size() == 1) return;
   const std::size_t half = found.size() / 2;
-  accept_repairs(found.first(half), harmless);
-  accept_repairs(found.subspan(half), harmless);
+  accept_repairs(found.first(half), is_harmless);
+  accept_repairs(found.subspan(half), is_harmless);
 }
 
-/// Goes on with the repaired network if `harmless` says so of it.
-bool Search::accept(std::span<const Repair> chosen, const std::function<bool(SearchSpace&)>& harmless) {
-  auto repaired = std::make_shared<Network>(*network_);
-  SearchTask options = options_;
-  options.build.scales = scales_;
-  apply_repairs(*repaired, options.build.scales, chosen);
+/// `network`, which `steps` have made, after `more` repairs.
+RepairedNetwork Search::with_repairs(const Network& network, std::map<std::string, float> scales, RepairSteps steps,
+                                     std::span<const Repair> more) const {
+  auto repaired = std::make_shared<Network>(network);
+  SearchTask task = options_;
+  task.build.scales = std::move(scales);
+  apply_repairs(*repaired, task.build.scales, more);
   // Added layers move the others.
-  for (auto* list : {&options.keep, &options.lower})
+  for (auto* list : {&task.keep, &task.lower})
     for (LayerId& id : *list) id = repaired->find_layer(data_.network->layer(id).name);
-  auto space = std::make_unique<SearchSpace>(repaired, options, all_samples(), space_->trials().weights());
-  RepairSteps steps = repair_steps_;
-  steps.emplace_back(chosen.begin(), chosen.end());
-  space->trials().set_workers(data_.workers, steps);
-  if (!harmless(*space)) return false;
-  repair_steps_ = std::move(steps);
-  network_ = repaired;
-  forget_low_use();
-  space_ = std::move(space);
-  scales_ = options.build.scales;
+  for (const std::string& name : kept_cancellations_)
+    if (const LayerId id = repaired->find_layer(name);
+        id != kNone && std::ranges::find(task.keep, id) == task.keep.end())
+      task.keep.push_back(id);
+  RepairedNetwork result{repaired, task.build.scales, std::move(steps), nullptr};
+  if (!more.empty()) result.steps.emplace_back(more.begin(), more.end());
+  result.space = std::make_unique<SearchSpace>(repaired, task, all_samples(), space_->trials().weights());
+  result.space->trials().set_workers(data_.workers, result.steps);
+  for (const auto& [from, to] : moves_) result.space->trials().move_sample(from, to);
+  if (space_->has_raised_biases()) result.space->raise_biases();
+  return result;
+}
+
+/// Goes on with the repaired network if `is_harmless` says so of it.
+bool Search::accept(std::span<const Repair> chosen, const IsHarmless& is_harmless) {
+  RepairedNetwork repaired = with_repairs(*network_, scales_, repair_steps_, chosen);
+  if (!is_harmless(*repaired.space, chosen)) return false;
   repairs_.insert(repairs_.end(), chosen.begin(), chosen.end());
+  go_on_with(std::move(repaired));
   return true;
+}
+
+void Search::go_on_with(RepairedNetwork repaired) {
+  network_ = std::move(repaired.network);
+  scales_ = std::move(repaired.scales);
+  repair_steps_ = std::move(repaired.steps);
+  space_ = std::move(repaired.space);
+  repair_words_ = words_of(repairs_);
+  forget_low_use();
+  done_.clear();
 }
 
 /// Layers of differences without digits, ahead of functions that magnify what is left: they stay in the highest
@@ -214,10 +283,6 @@ void Search::keep_cancellations() {
   std::vector<SingularCancellation> found =
       find_singular_cancellations(space_->trials(), space_->low(), space_->candidates(), searched_);
   if (found.empty()) return;
-  SearchTask kept = options_;
-  kept.build.scales = scales_;
-  for (auto* list : {&kept.keep, &kept.lower})
-    for (LayerId& id : *list) id = network_->find_layer(data_.network->layer(id).name);
   const bool keeps = options_.margin <= 0;
   for (const SingularCancellation& each : found) {
     log_warning(fmt::format("[search] cancellation ahead of a singular function: {}. Other inputs may lose more{}",
@@ -226,17 +291,15 @@ void Search::keep_cancellations() {
                                 ? fmt::format("; {} layer(s) stay in {}, and the search aims at {:g} of the tolerance",
                                               each.layers.size(), name_of(options_.ladder.back()), kNarrowestMargin)
                                 : ", and --margin leaves its layers to the search; try without it, or more samples"));
-    for (LayerId id : each.layers)
-      if (std::ranges::find(kept.keep, id) == kept.keep.end()) kept.keep.push_back(id);
+    if (!keeps) continue;
+    for (const LayerId id : each.layers) kept_cancellations_.push_back(network_->layer(id).name);
   }
   if (!keeps) return;
   // What was rounded ahead of the difference is magnified, too, by more where less is left of it, and a few samples
   // that lie close together say nothing of that.
   margin_ = kNarrowestMargin;
   margin_is_open_ = false;
-  space_ = std::make_unique<SearchSpace>(network_, kept, all_samples(), space_->trials().weights());
-  space_->trials().set_workers(data_.workers, repair_steps_);
-  forget_low_use();
+  go_on_with(with_repairs(*network_, scales_, repair_steps_, {}));
   cancellations_ = std::move(found);
 }
 

@@ -15,7 +15,7 @@ void Search::prove_sets() {
   std::vector<Levels> tried;
   for (const Trial& trial : journal_.trials())
     if (trial.kind != "layer" && samples_of(trial.kind).first == 0 && trial.joined == joined_ &&
-        trial.judgement.passed(margin_))
+        trial.repairs == repair_words_ && trial.judgement.passed(margin_))
       if (auto levels = space_->levels_of(trial.raised)) tried.push_back(std::move(*levels));
   const Levels highest = space_->highest();
   if (space_->time_us(highest) < space_->time_us(*best_)) tried.push_back(highest);
@@ -33,8 +33,8 @@ void Search::prove_sets() {
     }
     const auto raised = space_->names(chosen);
     for (std::size_t t = 0; t < trials_.size(); ++t)
-      if (trials_[t].kind != "layer" && samples_of(trials_[t].kind).first == 0 && trials_[t].joined == joined_ &&
-          trials_[t].raised == raised) {
+      if (trials_[t].kind != "layer" && trials_[t].kind != "repair" && samples_of(trials_[t].kind).first == 0 &&
+          trials_[t].joined == joined_ && trials_[t].repairs == repair_words_ && trials_[t].raised == raised) {
         sets_.push_back({objective, static_cast<int>(t)});
         break;
       }

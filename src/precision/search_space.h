@@ -56,6 +56,7 @@ class SearchSpace {
   /// From now on the bias of a raised int8 product is raised with it; else it takes the lowest other precision, and
   /// fp16 may not hold it. False if there is none, or if they are raised already.
   bool raise_biases();
+  bool has_raised_biases() const noexcept { return biases_raised_; }
   /// The same, if everything in the highest precision takes less time then: a product in fp32 and its bias in fp16 are
   /// no kernel any more.
   bool raise_biases_if_faster();

@@ -34,6 +34,7 @@ class Trials {
   ~Trials();
 
   const Network& network() const noexcept { return *network_; }
+  const std::shared_ptr<const Network>& shared_network() const noexcept { return network_; }
   const BuildOptions& options() const noexcept { return options_; }
   const WeightCache& weights() const noexcept { return executable_->weights(); }
   std::size_t num_samples() const noexcept { return inputs_.size(); }

@@ -44,7 +44,7 @@ def outputs(path, name="y"):
 
 def test_a_search_is_reproduced_with_its_repairs(run, uneven, tmp_path):
     outcome = run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
-                  "0.03", "--calib-base-cls", "IInt8MinMaxCalibrator")
+                  "0.04", "--margin", "0.9", "--calib-base-cls", "IInt8MinMaxCalibrator")
     assert outcome.code == 0, outcome
     answer = json.loads((tmp_path / "uneven.int8.answer.json").read_text())
     repairs = {each["name"]: each for each in answer["repairs"]}
@@ -59,7 +59,7 @@ def test_a_search_is_reproduced_with_its_repairs(run, uneven, tmp_path):
     assert run("run", uneven, *words[:at], *words[at + 2:], "--load-inputs", "in.json", "--save-outputs", "plain.json").code == 0
     exact, repaired, plain = (outputs(tmp_path / f"{name}.json") for name in ("exact", "repaired", "plain"))
     error = np.linalg.norm(repaired - exact) / np.linalg.norm(exact)
-    assert 0 < error < 0.03
+    assert 0 < error < 0.04
     assert error < 0.6 * np.linalg.norm(plain - exact) / np.linalg.norm(exact)
 
 
@@ -83,7 +83,7 @@ def assert_typed_model_has_the_repairs(run, tmp_path, model, answer, fusion, nea
 @pytest.mark.parametrize("fusion", ["none", "full"])
 def test_the_typed_model_has_equalised_channels(run, uneven, tmp_path, fusion):
     assert run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
-               "0.03", "--calib-base-cls", "IInt8MinMaxCalibrator").code == 0
+               "0.04", "--margin", "0.9", "--calib-base-cls", "IInt8MinMaxCalibrator").code == 0
     repairs = {each["name"]: each for each in json.loads((tmp_path / "uneven.int8.answer.json").read_text())["repairs"]}
     graph = assert_typed_model_has_the_repairs(run, tmp_path, uneven, "uneven.int8.answer.json", fusion, 0.01)
     constants = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
@@ -92,11 +92,15 @@ def test_the_typed_model_has_equalised_channels(run, uneven, tmp_path, fusion):
 
     # A copy: one more layer multiplies by powers of two. In place: the constants before the product have them.
     node = {n.name: n for n in graph.node}
-    multiply = producer[node["First"].input[0]]
+    def behind_quantization(name):
+        return producer[producer[producer[name].input[0]].input[0]]
+
+    multiply = behind_quantization(node["First"].input[0])
     assert multiply.op_type == "Mul" and producer[multiply.input[0]].name == "Norm"
     factors = constants[multiply.input[1]].reshape(-1)
     np.testing.assert_array_equal(factors, 2.0 ** -np.array(repairs["t"]["exponents"]))
-    np.testing.assert_array_equal(constants[node["First"].input[1]] * factors[:, None], before["w"])
+    weights = [constants[i] for i in producer[node["First"].input[1]].input]
+    np.testing.assert_allclose(weights[1], np.abs(before["w"] / factors[:, None]).max(0) / 127, rtol=1e-6)
     scale = 2.0 ** np.array(repairs["u"]["exponents"])
     np.testing.assert_array_equal(constants[node["Again"].input[1]] * scale, before["gamma"])
     weights = [constants[i] for i in producer[node["Second"].input[1]].input]
@@ -122,7 +126,7 @@ def test_the_typed_model_has_clamped_constants(run, tmp_path, fusion):
 
 def test_repairs_alone_keep_every_bit(run, uneven, tmp_path):
     assert run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
-               "0.03").code == 0
+               "0.04", "--margin", "0.9", "--calib-base-cls", "IInt8MinMaxCalibrator").code == 0
     for name, words in (("exact", []), ("repaired", ["--repairs", "uneven.int8.answer.json"])):
         assert run("run", uneven, "--trt", *words, "--load-inputs", "in.json", "--save-outputs", f"{name}.json").code == 0
     assert outputs(tmp_path / "exact.json").tobytes() == outputs(tmp_path / "repaired.json").tobytes()
@@ -130,7 +134,7 @@ def test_repairs_alone_keep_every_bit(run, uneven, tmp_path):
 
 def test_repairs_that_do_not_fit(run, uneven, tmp_path, model):
     assert run("precision", "search", uneven, "--objective", "smallest", "--load-inputs", "in.json", "--int8", "--metric", "rel-l2", "--threshold",
-               "0.03").code == 0
+               "0.04", "--margin", "0.9", "--calib-base-cls", "IInt8MinMaxCalibrator").code == 0
     outcome = run("run", model, "--trt", "--repairs", "uneven.int8.answer.json")
     assert outcome.code == 1 and "[repair] tensor" in outcome.err, outcome
     outcome = run("run", model, "--trt", "--repairs", "missing.json")
