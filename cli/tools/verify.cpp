@@ -41,9 +41,10 @@ class VerifyTool : public Tool {
            "\n\n    ulpscope verify model.onnx --answer model.fp16.answer.json --load-inputs fresh.json\n\n"
            "Runs the model in the precisions of the answer and holds its outputs against those of the model in "
            "float32,\n"
-           "with the tolerance of the search. With another --runner, the typed model runs there, and the real error "
-           "is\n"
-           "shown beside the one that is predicted. The exit status is 0 if the answer holds, 1 if it does not, 2 for "
+           "with the tolerance of the search. With another --runner, the typed model and the one in float32 run there, "
+           "and\n"
+           "the real error is shown beside the one that is predicted. The exit status is 0 if the answer holds, 1 if "
+           "it does not, 2 for "
            "a\n"
            "command line that does not fit, 3 for a defect of ulpscope, and 4 if nothing could be judged: a file, a\n"
            "runner or the disk failed.";
@@ -64,7 +65,7 @@ class VerifyTool : public Tool {
                "tensorrt: the typed model in TensorRT")
         .choose({"ulpscope", "onnxrt", "onnxrt-cuda", "tensorrt"});
     table.ours().value({"--golden"}, golden_, "FILE",
-                       "Results to compare with (default: those of the model in float32)");
+                       "Results to compare with (default: those of the model in float32, on the same runner)");
     table.list({"--rtol", "--rel-tol"}, comparison_.rtol, "[NAME:]X", "Instead of the answer's: relative tolerance");
     table.list({"--atol", "--abs-tol"}, comparison_.atol, "[NAME:]X", "Instead of the answer's: absolute tolerance");
     table.ours().value({"--save-json"}, json_, "FILE", "What was found, as JSON; - for the standard output");
@@ -137,6 +138,7 @@ class VerifyTool : public Tool {
       real = verify(model, answer, inputs, options);
     }
     if (runner() != "ulpscope") {
+      if (!golden_) take_golden_of_runner(model, answer, samples, *host, options);
       options.candidate = run_elsewhere(model, answer, samples, *host);
       real = verify(model, answer, inputs, options);
     }
@@ -149,6 +151,30 @@ class VerifyTool : public Tool {
   std::string place() const {
     const std::string backend = config_.backend_name();
     return runner_ || backend == "cpu" ? runner() : backend;
+  }
+
+  /// Golden is what the runner itself makes of the model in float32, so that no difference between its float32 and ours
+  /// counts as one of the answer's. Said in a line, as what it is.
+  void take_golden_of_runner(const Model& model, const AnswerFile& answer, const std::vector<TensorMap>& samples,
+                             ScriptHost& host, VerifyOptions& options) {
+    if (model_.type() != ModelType::kOnnx) return;
+    try {
+      options.candidate = run_all(*make_runner(*model_.model, samples, host), samples);
+      float32_ = verify(model, answer, by_name(samples), options);
+      options.golden = std::exchange(options.candidate, {});
+      golden_origin_ = runner();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInterrupted) throw;
+      options.candidate.clear();
+      float32_.reset();
+      log_warning(
+          fmt::format("[verify] The model in float32 gives nothing to compare with on {}, so that its results "
+                      "are held against ulpscope's: {}",
+                      runner(), error.what()));
+      return;
+    }
+    if (float32_->used > 0)
+      log_info(fmt::format("In float32, {} itself is off from ulpscope: {}", runner(), text_of(*float32_)));
   }
 
   std::vector<TensorsByName> run_elsewhere(const Model& model, const AnswerFile& answer,
@@ -167,20 +193,23 @@ class VerifyTool : public Tool {
     } else if (std::error_code ignored; !fs::exists(typed, ignored)) {
       throw Error(ErrorCode::kNotFound, fmt::format("[verify] --typed '{}': no such file", typed.string()));
     }
-    const std::unique_ptr<Runner> runner = make_runner(typed, samples, host);
-    runner->activate();
+    return run_all(*make_runner(typed, samples, host), samples);
+  }
+
+  static std::vector<TensorsByName> run_all(Runner& runner, const std::vector<TensorMap>& samples) {
+    runner.activate();
     std::vector<InputBinding> bindings;
-    for (const RunnerBinding& each : runner->input_bindings()) bindings.push_back({each.name, each.type, each.shape});
+    for (const RunnerBinding& each : runner.input_bindings()) bindings.push_back({each.name, each.type, each.shape});
     std::vector<TensorsByName> outputs;
     for (const TensorMap& sample : samples) {
       check_interrupted();
-      outputs.push_back(by_name(runner->infer(adapt_inputs(sample, bindings))));
+      outputs.push_back(by_name(runner.infer(adapt_inputs(sample, bindings))));
     }
-    runner->deactivate();
+    runner.deactivate();
     return outputs;
   }
 
-  std::unique_ptr<Runner> make_runner(const fs::path& typed, const std::vector<TensorMap>& samples,
+  std::unique_ptr<Runner> make_runner(const fs::path& file, const std::vector<TensorMap>& samples,
                                       ScriptHost& host) const {
     if (runner() == "tensorrt") {
       TensorRTOptions options;
@@ -197,24 +226,29 @@ class VerifyTool : public Tool {
             }
         options.profile.push_back(std::move(profile));
       }
-      return make_tensorrt_runner(typed, options);
+      return make_tensorrt_runner(file, options);
     }
     OnnxRuntimeOptions options;
     options.threads = config_.num_threads();
+    if (onnx_.external_data_dir) options.external_data_dir = *onnx_.external_data_dir;
     if (runner() == "onnxrt-cuda") options.providers = {"cuda", "cpu"};
-    return make_onnxruntime_runner(typed, options, host.data_worker());
+    return make_onnxruntime_runner(file, options, host.data_worker());
+  }
+
+  static std::string text_of(const Judgement& judgement) {
+    std::string text = fmt::format("{:.4g} {} the tolerance", judgement.used, judgement.passed() ? "of" : "times");
+    if (!judgement.worst_output.empty())
+      text += fmt::format(", {:.4g} at output '{}' of sample {}", judgement.value, judgement.worst_output,
+                          judgement.worst_sample);
+    if (!judgement.problem.empty()) text += " (" + judgement.problem + ")";
+    return text;
   }
 
   int report(const AnswerFile& answer, std::size_t samples, const Judgement& predicted,
              const std::optional<Judgement>& real) const {
     const Judgement& judged = real ? *real : predicted;
     const bool passed = judged.passed();
-    std::string line =
-        fmt::format("{} sample(s): {:.4g} {} the tolerance", samples, judged.used, passed ? "of" : "times");
-    if (!judged.worst_output.empty())
-      line +=
-          fmt::format(", {:.4g} at output '{}' of sample {}", judged.value, judged.worst_output, judged.worst_sample);
-    if (!judged.problem.empty()) line += " (" + judged.problem + ")";
+    std::string line = fmt::format("{} sample(s): {}", samples, text_of(judged));
     if (real) {
       line += fmt::format("; predicted {:.4g}", predicted.used);
       if (predicted.used > 0) line += fmt::format(", real / predicted {:.3g}", real->used / predicted.used);
@@ -247,15 +281,17 @@ class VerifyTool : public Tool {
 
   void save_json(const AnswerFile& answer, std::size_t samples, const Judgement& judged,
                  const Judgement& predicted) const {
-    const nlohmann::ordered_json json{{"format", "ulpscope-verify"},
-                                      {"version", 1},
-                                      {"model", {{"path", *model_.model}, {"hash", answer.model_hash}}},
-                                      {"answer", *answer_path_},
-                                      {"runner", place()},
-                                      {"samples", samples},
-                                      {"passed", judged.passed()},
-                                      {"error", to_json(judged)},
-                                      {"predicted", to_json(predicted)}};
+    nlohmann::ordered_json json{{"format", "ulpscope-verify"},
+                                {"version", 1},
+                                {"model", {{"path", *model_.model}, {"hash", answer.model_hash}}},
+                                {"answer", *answer_path_},
+                                {"runner", place()},
+                                {"samples", samples},
+                                {"golden", golden_ ? "file" : golden_origin_},
+                                {"passed", judged.passed()},
+                                {"error", to_json(judged)},
+                                {"predicted", to_json(predicted)}};
+    if (float32_) json["float32"] = to_json(*float32_);
     const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     if (*json_ == "-") {
       fmt::print("{}", text);
@@ -276,6 +312,8 @@ class VerifyTool : public Tool {
   ComparisonArgs comparison_;
   AnswerSetArgs set_;
   std::optional<std::string> answer_path_, typed_, golden_, json_, runner_;
+  std::string golden_origin_ = "ulpscope";
+  std::optional<Judgement> float32_;  ///< What the runner makes of the model in float32, against what ulpscope does.
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import tempfile
 import zipfile
 import zlib
@@ -71,6 +72,14 @@ class Source:
     @property
     def name(self) -> str:
         return self.path or "model.onnx"
+
+    def file_in(self, folder: str) -> str:
+        """The path of the model's file, which is written to this folder where there is none."""
+        if self.path is not None:
+            return self.path
+        path = os.path.join(folder, "model.onnx")
+        pathlib.Path(path).write_bytes(self.bytes)
+        return path
 
     def load(self, options: _core.ModelOptions) -> _core.Model:
         if self.path is not None:

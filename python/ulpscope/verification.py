@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Callable
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from .data import Model
 
 
+_LOG = logging.getLogger("ulpscope")
+
+
 @dataclass(frozen=True)
 class Check:
     """The verdict on an answer."""
@@ -32,6 +36,10 @@ class Check:
     problem: str  #: Why `used` is infinite, for people; else empty.
     runner: str
     samples: int
+    #: Whose results the runner's are held against: "ulpscope", those of the runner in float32 by its name, or "given".
+    golden: str
+    #: By how much the runner's own float32 differs from ulpscope's, as a share of the tolerance; 0 where nobody looked.
+    float32_used: float
 
 
 @checked
@@ -56,7 +64,7 @@ def verify(
     data:    samples that the search has not seen; see ulpscope.Data.
     runner:  who runs it: "ulpscope" (the emulation), or the typed model in "onnxruntime" (CPU), "onnxruntime-cuda" or
              "tensorrt".
-    golden:  exact outputs, one per sample. None: of the model in float32.
+    golden:  exact outputs, one per sample. None: of the model in float32, on the same runner.
     metric, threshold, rtol, atol: instead of the tolerance of the search. threads: 0: one per core.
     progress: as in ulpscope.search: samples that were begun.
     backend: "cuda" runs the answer's network on the GPU; `predicted` is what the CPU says.
@@ -74,44 +82,57 @@ def verify(
     answer = as_answer(answer)
     options = answer._native.model_options()
     assign(options, threads=threads)
-    loaded = Source(model).load(options)
+    source = Source(model)
+    loaded = source.load(options)
     samples = samples_of(data, loaded)
     exact = [] if golden is None else outputs_of(golden, loaded)
     criterion = make_criterion(metric, threshold, rtol, atol) or answer._criterion
+    origin, float32_used = "ulpscope" if golden is None else "given", 0.0
     with watched(progress) as report:
 
-        def judge(on: _core.Model, outputs: list[Arrays]) -> Judgement:
+        def judge(on: _core.Model, outputs: list[Arrays], exact: list[Arrays]) -> Judgement:
             return Judgement.from_dict(_core.verify(on, answer._native, samples, criterion, exact, outputs, report))
 
-        predicted = judged = judge(loaded, [])
+        predicted = judged = judge(loaded, [], exact)
         if backend != "cpu":
             options.backend = backend
-            judged = judge(Source(model).load(options), [])
+            judged = judge(Source(model).load(options), [], exact)
         run = _RUNNERS[runner]
         if run is not None:
-            run_typed = run()
+            run_file = run()
             with tempfile.TemporaryDirectory(prefix="ulpscope-") as folder:
+                if golden is None:
+                    try:
+                        own = run_file(source.file_in(folder), samples)
+                        float32_used = judge(loaded, own, []).used
+                        origin, exact = runner, own
+                    except Exception as error:
+                        _LOG.warning(
+                            "[verify] the model in float32 gives nothing to compare with on %s, so that its results are held against ulpscope's: %s",
+                            runner, error,
+                        )  # fmt: skip
                 path = os.path.join(folder, "typed.onnx")
                 choice = _core.ConvertOptions()
                 choice.answer = answer._native
                 choice.verify = False
                 _core.convert(loaded, path, samples, choice, report)
-                outputs = run_typed(path, samples)
-            judged = judge(loaded, outputs)
+                outputs = run_file(path, samples)
+            judged = judge(loaded, outputs, exact)
     per_output = {each.output: each for each in judged.outputs}
     return Check(
-        judged.passed, judged.error, predicted.error, judged.used, per_output, judged.problem, runner, len(samples)
-    )
+        judged.passed, judged.error, predicted.error, judged.used, per_output, judged.problem, runner, len(samples),
+        origin, float32_used,
+    )  # fmt: skip
 
 
-_RunTyped = Callable[[str, list[Arrays]], list[Arrays]]
+_RunFile = Callable[[str, list[Arrays]], list[Arrays]]
 
 
 def _missing(runner: str, what: str) -> Error:
     return Error(ErrorCode.NOT_FOUND, f"[verify] runner '{runner}': {what}")
 
 
-def _onnxruntime(name: str, provider: str) -> _RunTyped:
+def _onnxruntime(name: str, provider: str) -> _RunFile:
     try:
         import onnxruntime
     except ImportError as error:
@@ -146,7 +167,7 @@ def _as_type(array: Any, type_: str) -> Any:
     return array.astype(_TYPES[type_], copy=False) if type_ in _TYPES else array
 
 
-def _tensorrt() -> _RunTyped:
+def _tensorrt() -> _RunFile:
     try:
         import tensorrt  # noqa: F401
         from polygraphy.backend.trt import EngineFromNetwork, NetworkFromOnnxPath, TrtRunner
@@ -164,7 +185,7 @@ def _tensorrt() -> _RunTyped:
     return run
 
 
-_RUNNERS: dict[str, Optional[Callable[[], _RunTyped]]] = {
+_RUNNERS: dict[str, Optional[Callable[[], _RunFile]]] = {
     "ulpscope": None,
     "onnxruntime": lambda: _onnxruntime("onnxruntime", "CPUExecutionProvider"),
     "onnxruntime-cuda": lambda: _onnxruntime("onnxruntime-cuda", "CUDAExecutionProvider"),
