@@ -167,12 +167,13 @@ void check_golden_shapes(const SearchData& data, const Criterion& criterion, boo
 }
 
 void check_options(const SearchStrategy& options) {
-  constexpr std::array kRungs{Precision::kFP32, Precision::kTF32, Precision::kFP16, Precision::kBF16};
+  // No tf32: engines take it for all of float32, or not at all, and no layer can be asked for it.
+  constexpr std::array kRungs{Precision::kFP32, Precision::kFP16, Precision::kBF16};
   const auto is_rung = [&](Precision each) { return std::ranges::find(kRungs, each) != kRungs.end(); };
   if (options.ladder.empty() || !std::ranges::all_of(options.ladder, is_rung))
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("[search] fallback: expected one or more of fp32, tf32, fp16 and bf16, got {}; try fp32",
+        fmt::format("[search] fallback: expected one or more of fp32, fp16 and bf16, got {}; try fp32",
                     options.ladder.empty() ? "none" : name_of(*std::ranges::find_if_not(options.ladder, is_rung))));
   const auto refuse = [](const char* name, const char* expected, double got) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[search] {}: expected {}, got {}", name, expected, got));
