@@ -1,4 +1,5 @@
 #include <malloc.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -25,10 +26,20 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }
 
+/// A file that may not grow further (ulimit -f) is an error of its write, as a full disk is, and no end without a word.
+/// A handler, since programs that are started from here shall not inherit that it is ignored.
+void survive_file_size_limit() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGXFSZ, &action, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   limit_spinning(argv);
+  survive_file_size_limit();
   keep_freed_memory();
   return ulpscope::cli::run_program(std::vector<std::string>(argv, argv + argc));
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +35,10 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   int get() const noexcept { return fd_; }
   /// Closes now, so that a late error (quota, network file system) is seen.
   int close() noexcept {
@@ -72,6 +76,93 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& pa
     content.remove_prefix(static_cast<std::size_t>(written));
   }
 }
+
+/// A file beside another one, to be renamed to it when it is whole. While it is written it has no name, where the file
+/// system lets that be; else, and in the moment before the rename, one that says whose it is. Its lock says that its
+/// process lives: those without one are left over from processes that were killed, and go with the next write.
+class TemporaryFile {
+ public:
+  /// Throws Error, which names `target`.
+  explicit TemporaryFile(const std::filesystem::path& target)
+      : target_(target), folder_(target.has_parent_path() ? target.parent_path() : std::filesystem::path(".")) {
+    remove_left_over();
+    // It gets its name through /proc.
+    if (::access("/proc/self/fd", X_OK) == 0)
+      file_ = Descriptor(::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+    if (file_.get() >= 0) ::flock(file_.get(), LOCK_EX | LOCK_NB);
+    if (file_.get() < 0) create_named();
+  }
+  ~TemporaryFile() {
+    if (!name_.empty()) ::unlink(name_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  int get() const noexcept { return file_.get(); }
+
+  void rename_to_target() {
+    if (name_.empty()) link();
+    if (::rename(name_.c_str(), target_.c_str()) != 0) throw_system(target_, "rename it into place", errno);
+    name_.clear();
+    if (file_.close() != 0) throw_system(target_, "close it", errno);
+  }
+
+ private:
+  static constexpr std::string_view kMark = ".ulpscope-";
+  static constexpr std::size_t kRandom = 6, kNameLength = 200;
+
+  /// ".NAME.ulpscope-", without the random part; of long names the beginning.
+  std::string prefix() const { return fmt::format(".{}{}", target_.filename().string().substr(0, kNameLength), kMark); }
+  std::string pattern() const { return (folder_ / (prefix() + std::string(kRandom, 'X'))).string(); }
+
+  void create_named() {
+    for (;;) {
+      name_ = pattern();
+      file_ = Descriptor(::mkostemp(name_.data(), O_CLOEXEC));
+      if (file_.get() < 0) {
+        name_.clear();
+        throw_system(target_, "create a file beside it", errno);
+      }
+      ::flock(file_.get(), LOCK_EX);
+      struct stat info {};
+      // Another process may have taken it for one that is left over before it was locked.
+      if (::fstat(file_.get(), &info) != 0 || info.st_nlink > 0) return;
+    }
+  }
+
+  /// Gives the file a name.
+  void link() {
+    const std::string from = fmt::format("/proc/self/fd/{}", file_.get());
+    static std::atomic<unsigned> count{0};
+    for (int tries = 0; tries < 1000; ++tries) {
+      std::string name = pattern();
+      // Any that is free: those of other processes and threads differ by one of the two.
+      name.replace(name.size() - kRandom, kRandom,
+                   fmt::format("{:06x}", (static_cast<unsigned>(::getpid()) * 4099u + count++) & 0xffffffu));
+      if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+        name_ = std::move(name);
+        return;
+      }
+      if (errno != EEXIST) break;
+    }
+    throw_system(target_, "name a file beside it", errno);
+  }
+
+  void remove_left_over() const {
+    const std::string begin = prefix();
+    std::error_code ignored;
+    for (std::filesystem::directory_iterator each(folder_, ignored), end; !ignored && each != end;
+         each.increment(ignored)) {
+      const std::string name = each->path().filename().string();
+      if (!name.starts_with(begin) || name.size() != begin.size() + kRandom) continue;
+      const Descriptor file(::open(each->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+      if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(each->path().c_str());
+    }
+  }
+
+  const std::filesystem::path target_, folder_;
+  Descriptor file_{-1};
+  std::string name_;  ///< Empty: it has none.
+};
 
 std::mutex mappings_mutex;
 
@@ -260,23 +351,15 @@ void write_file(const std::filesystem::path& path, std::span<const std::string_v
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) throw_system(folder, "create this folder", failed.value());
-  std::string name = (folder / fmt::format(".{}.XXXXXX", target.filename().string())).string();
-  Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  if (file.get() < 0) throw_system(path, "create a file beside it", errno);
-  try {
-    for (std::string_view piece : pieces) write_all(file.get(), piece, path);
-    mode_t mask = ::umask(0);
-    ::umask(mask);
-    if (::fchmod(file.get(), exists ? info.st_mode & 07777 : 0666 & ~mask) != 0)
-      throw_system(path, "set its mode", errno);
-    if (::fsync(file.get()) != 0 && errno != EINVAL) throw_system(path, "flush it to the disk", errno);
-    if (file.close() != 0) throw_system(path, "close it", errno);
-    if (before_rename) before_rename();
-    if (::rename(name.c_str(), target.c_str()) != 0) throw_system(path, "rename it into place", errno);
-  } catch (...) {
-    ::unlink(name.c_str());
-    throw;
-  }
+  TemporaryFile file(target);
+  for (std::string_view piece : pieces) write_all(file.get(), piece, path);
+  mode_t mask = ::umask(0);
+  ::umask(mask);
+  if (::fchmod(file.get(), exists ? info.st_mode & 07777 : 0666 & ~mask) != 0)
+    throw_system(path, "set its mode", errno);
+  if (::fsync(file.get()) != 0 && errno != EINVAL) throw_system(path, "flush it to the disk", errno);
+  if (before_rename) before_rename();
+  file.rename_to_target();
 }
 
 }  // namespace ulpscope
