@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 
 #include "ulpscope/log.h"
 
@@ -24,6 +26,17 @@ std::string duration(double seconds) {
 
 }  // namespace
 
+SignalAt::SignalAt() {
+  const char* const text = std::getenv("ULPSCOPE_SIGNAL_AT");
+  int begin = 0;
+  if (text == nullptr || std::sscanf(text, "%d:%d:%n", &signal_, &left_, &begin) != 2 || begin == 0) return;
+  stage_ = text + begin;
+}
+
+void SignalAt::pass(const std::string& stage) {
+  if (!stage_.empty() && stage == stage_ && --left_ == 0) std::raise(signal_);
+}
+
 SearchProgressLine::SearchProgressLine(double time_limit) : time_limit_(time_limit) {
   now_.stage = "starting";
   if (isatty(STDERR_FILENO) != 1)
@@ -31,6 +44,7 @@ SearchProgressLine::SearchProgressLine(double time_limit) : time_limit_(time_lim
 }
 
 void SearchProgressLine::show(const SearchProgress& now) {
+  signal_at_.pass(now.stage);
   const std::lock_guard lock(mutex_);
   if (now.stage != now_.stage) stage_start_ = Clock::now();
   now_ = now;

@@ -12,6 +12,18 @@
 
 namespace ulpscope::cli {
 
+/// Raises a signal at a named point of a search, for tests of how it ends: ULPSCOPE_SIGNAL_AT=NUMBER:COUNT:STAGE, when
+/// the stage reports for the COUNT-th time.
+class SignalAt {
+ public:
+  SignalAt();
+  void pass(const std::string& stage);
+
+ private:
+  int signal_ = 0, left_ = 0;
+  std::string stage_;
+};
+
 /// A line that is overwritten where stderr is a terminal; else a line of the log every ten seconds.
 class SearchProgressLine {
  public:
@@ -25,6 +37,7 @@ class SearchProgressLine {
   void log_now_and_then(const std::stop_token& stop);
 
   double time_limit_;
+  SignalAt signal_at_;
   Progress progress_;
   Clock::time_point start_ = Clock::now(), stage_start_ = start_;
   std::mutex mutex_;

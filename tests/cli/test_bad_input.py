@@ -6,7 +6,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import time
 
 import numpy as np
 import onnx
@@ -195,11 +194,9 @@ def test_malformed_plan(damage, run, dynamic_model, tmp_path):
 def test_scripts_that_fail(body, text, run, dynamic_model, tmp_path):
     (tmp_path / "bad.py").write_text(f"def postprocess(network):\n    {body}\n\ndef load_data():\n    {body}\n"
                                      f"    yield {{}}\n\ndef load_network():\n    {body}\n")
-    start = time.monotonic()
     fails(run("run", dynamic_model, "--trt", "--trt-npps", "bad.py"), text)
     fails(run("run", dynamic_model, "--trt", "--data-loader-script", "bad.py"), text)
     fails(run("run", "bad.py", "--trt"), text)
-    assert time.monotonic() - start < 60
 
 
 def test_script_that_hangs(run, dynamic_model, tmp_path):

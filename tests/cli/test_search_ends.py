@@ -1,12 +1,10 @@
 """`precision search` that ends before its end: killed, interrupted, out of time. What it leaves must be right."""
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import onnx
@@ -22,17 +20,17 @@ class Search:
     """A search that can be started again and again."""
 
     def __init__(self, binary, folder, name, words):
-        self.folder, self.name = folder, name
+        self.folder, self.name, self.mode = folder, name, "fp16-int8"
         self.words = [str(binary), "precision", "search", f"{name}.onnx", "--load-inputs", "in.json", "--hold-out", "held.json",
                       *OPTIONS, *words]
 
     @property
     def journal(self):
-        return self.folder / f"{self.name}.fp16-int8.journal.jsonl"
+        return self.folder / f"{self.name}.{self.mode}.journal.jsonl"
 
     @property
     def answer_path(self):
-        return self.folder / f"{self.name}.fp16-int8.answer.json"
+        return self.folder / f"{self.name}.{self.mode}.answer.json"
 
     def answer(self):
         return answer_of(self.folder, self.answer_path.name)
@@ -45,16 +43,14 @@ class Search:
         for path in (self.journal, self.answer_path):
             path.unlink(missing_ok=True)
 
-    def start(self, *more):
+    def run(self, *more, at=None):
+        """`at`: a signal, how many reports of a stage to wait for, and its name: there the program gets the signal."""
         environment = dict(os.environ)
         environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
-        return subprocess.Popen([*self.words, *more], cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE)
-
-    def finish(self, *more, timeout=300):
-        process = self.start(*more)
-        out, err = process.communicate(timeout=timeout)
-        return process.returncode, out + err
+        if at:
+            environment["ULPSCOPE_SIGNAL_AT"] = f"{int(at[0])}:{at[1]}:{at[2]}"
+        done = subprocess.run([*self.words, *more], cwd=self.folder, env=environment, text=True, capture_output=True, check=False)
+        return done.returncode, done.stdout + done.stderr
 
 
 def make_small(binary, folder):
@@ -84,55 +80,55 @@ def minilm(binary, tmp_path, models):
 
 
 def whole(search):
-    """The uninterrupted search: its answer, number of trials, and seconds."""
-    start = time.monotonic()
-    code, text = search.finish()
-    seconds = time.monotonic() - start
+    """The uninterrupted search: its answer and number of trials."""
+    code, text = search.run()
     assert code == 0, text
-    return search.answer(), len(search.trials()), seconds
+    return search.answer(), len(search.trials())
 
 
-def killed_at_random(search, expected, count, seconds, chance, kills=3):
-    """Kills the search at `kills` random moments, then lets it end; returns how often it was really killed."""
+#: How often a stage has reported, and which, in the order of a search.
+POINTS = [(1, "computing golden outputs"), (4, "computing golden outputs"), (1, "repairing constants"), (1, "equalizing channels"),
+          (3, "equalizing channels"), (1, "trying the lowest precisions everywhere"), (1, "predicting"), (3, "predicting"), (1, "searching"),
+          (3, "searching"), (1, "checking held-out samples"), (2, "checking held-out samples"), (1, "shrinking"), (5, "shrinking"),
+          (1, "weighing repairs"), (1, "checking untouched samples"), (1, "checking the sets of other objectives")]
+
+
+def killed_at(search, expected, count, points):
+    """Kills the search at each of these points in turn, as it goes on, then lets it end; returns how often it was killed."""
     search.clean()
-    real = 0
-    for attempt in range(kills):
+    killed = 0
+    for attempt, point in enumerate(points):
         before = search.trials()
-        process = search.start(*(["--continue"] if attempt else []))
-        time.sleep(chance.uniform(0, seconds))
-        process.kill()
-        out, err = process.communicate(timeout=100)
-        if process.returncode == -signal.SIGKILL:
-            real += 1
-        else:
-            assert process.returncode == 0, out + err
+        code, text = search.run(*(["--continue"] if attempt else []), at=(signal.SIGKILL, *point))
+        # A search that goes on may have no use for a stage any more.
+        assert code == -signal.SIGKILL or (attempt and code == 0), text
+        killed += code != 0
         assert search.trials()[:len(before)] == before, "a finished trial was lost"
         if search.answer_path.exists():  # whole or not there
             assert search.answer()["format"] == "ulpscope-answer"
     finished = search.trials()
-    code, text = search.finish("--continue")
+    code, text = search.run("--continue")
     assert code == 0, text
     after = search.trials()
     assert after[:len(finished)] == finished
     assert len({key(trial) + (tuple(trial["repairs"]), trial["kind"]) for trial in after}) == len(after) == count
     assert comparable(search.answer()) == comparable(expected)
-    return real
-
-
-ROUNDS = int(os.environ.get("ULPSCOPE_KILL_ROUNDS", "8"))
+    assert [path.name for path in search.folder.glob(".*")] == []
+    return killed
 
 
 def test_killed_at_any_moment(small):
-    expected, count, seconds = whole(small)
-    chance = random.Random(17)
-    # How many of the kills come in time depends on the machine.
-    assert sum(killed_at_random(small, expected, count, seconds, chance) for _ in range(ROUNDS)) >= 1
+    expected, count = whole(small)
+    reached = [at for at in POINTS if killed_at(small, expected, count, [at])]
+    assert len(reached) >= 12, reached
+    assert killed_at(small, expected, count, reached) >= 5
+    assert killed_at(small, expected, count, [(n, "searching") for n in (2, 4, 6)]) >= 2
 
 
 def test_minilm_killed_at_any_moment(minilm):
-    expected, count, seconds = whole(minilm)
-    chance = random.Random(23)
-    assert sum(killed_at_random(minilm, expected, count, seconds, chance, kills=1) for _ in range(ROUNDS)) >= 1
+    expected, count = whole(minilm)
+    points = [(1, "predicting"), (2, "searching"), (3, "shrinking"), (1, "checking untouched samples")]
+    assert killed_at(minilm, expected, count, points) >= 3
 
 
 def check_answer(answer, code):
@@ -148,7 +144,7 @@ def check_answer(answer, code):
 @pytest.mark.parametrize("which", ["small", "minilm"])
 def test_time_limits(which, limit, binary, tmp_path, request):
     search = request.getfixturevalue(which)
-    code, text = search.finish("--time-limit", limit)
+    code, text = search.run("--time-limit", limit)
     answer = search.answer()
     check_answer(answer, code)
     if answer["verdict"] != "found":
@@ -162,32 +158,25 @@ def test_time_limits(which, limit, binary, tmp_path, request):
     assert max(errors) <= float(search.words[search.words.index("--threshold") + 1]) and max(errors) > 0
 
 
-def test_interrupted_at_any_moment(small):
-    expected, _, seconds = whole(small)
-    chance = random.Random(5)
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_at_any_moment(small, which):
+    expected, _ = whole(small)
     late = 0
-    for _ in range(ROUNDS):
+    for point in POINTS:
         small.clean()
-        process = small.start()
-        time.sleep(chance.uniform(0.05, seconds))
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=100)
-        if process.returncode == -signal.SIGINT:  # before the program was ready for it
-            continue
-        assert process.returncode in (130, 0), out + err
-        if process.returncode == 0:
-            continue
+        code, text = small.run(at=(which, *point))
+        assert code == 130, (point, text)
         if not small.answer_path.exists():
             # Nothing was searched yet.
-            assert not small.trials() and "Interrupted" in out + err, out + err
+            assert not small.trials() and "Interrupted" in text, (point, text)
             continue
         late += 1
         answer = small.answer()
         assert answer["verdict"] in ("unverified", "found", "not-reachable")
-        assert "Saving answer" in out, out + err
+        assert "Saving answer" in text, (point, text)
         # It says so, unless the search had just ended by itself.
-        assert "Ctrl-C" in out or comparable(answer) == comparable(expected), out + err
-    assert late >= 1
+        assert "Ctrl-C" in text or comparable(answer) == comparable(expected), (point, text)
+    assert late >= 8
 
 
 def chain(length=24, n=64):
@@ -202,69 +191,43 @@ def chain(length=24, n=64):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
-SLOW = """
-import time
+SCRIPT = """
 def metric(golden, candidate):
-    time.sleep(0.3)
     return max(float(abs(g[k] - c[k]).max()) for g, c in zip(golden, candidate) for k in g)
 """
 
 
+class Chain(Search):
+    """A search by a script's metric."""
+
+    def __init__(self, binary, folder):
+        onnx.save(chain(), folder / "chain.onnx")
+        (folder / "metric.py").write_text(SCRIPT)
+        self.folder, self.name, self.mode = folder, "chain", "fp16"
+        self.words = [str(binary), "precision", "search", "chain.onnx", "--fp16", "--fusion", "none", "--metric-script", "metric.py",
+                      "--threshold", "0.2", "--shrink"]
+
+
 @pytest.fixture
-def start(binary, tmp_path):
-    """Starts a slow search and waits until `trials` are in its journal."""
-    onnx.save(chain(), tmp_path / "chain.onnx")
-    (tmp_path / "slow.py").write_text(SLOW)
-    words = [str(binary), "precision", "search", "chain.onnx", "--fp16", "--fusion", "none", "--metric-script", "slow.py",
-             "--threshold", "0.2", "--shrink"]
-
-    def call(*more, trials=2):
-        environment = dict(os.environ)
-        environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
-        process = subprocess.Popen([*words, *more], cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
-        journal = tmp_path / "chain.fp16.journal.jsonl"
-        while process.poll() is None and trials is not None:
-            if journal.exists() and journal.read_text().count("\n") > trials:
-                break
-            time.sleep(0.01)
-        return process
-
-    return call
+def scripted(binary, tmp_path):
+    return Chain(binary, tmp_path)
 
 
-def test_kill_and_continue(start, tmp_path):
-    process = start(trials=None)
-    assert process.wait(timeout=100) == 0, process.communicate()
-    process.communicate()
-    expected = answer_of(tmp_path, "chain.fp16.answer.json")
-    count = len(trials_of(tmp_path / "chain.fp16.journal.jsonl"))
+def test_kill_and_continue(scripted):
+    expected, count = whole(scripted)
     assert count >= 4
-    (tmp_path / "chain.fp16.journal.jsonl").unlink()
-    (tmp_path / "chain.fp16.answer.json").unlink()
-    process = start()
-    process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=100) == -signal.SIGKILL
-    process.communicate()
-    finished = trials_of(tmp_path / "chain.fp16.journal.jsonl")
-    assert 2 <= len(finished) < count
-    process = start("--continue", trials=None)
-    assert process.wait(timeout=100) == 0
-    process.communicate()
-    after = trials_of(tmp_path / "chain.fp16.journal.jsonl")
-    assert after[:len(finished)] == finished
-    assert len({key(trial) for trial in after}) == len(after) == count
-    assert comparable(answer_of(tmp_path, "chain.fp16.answer.json")) == comparable(expected)
+    assert killed_at(scripted, expected, count, [(2, "searching")]) == 1
+    scripted.clean()
+    assert scripted.run(at=(signal.SIGKILL, 4, "searching"))[0] == -signal.SIGKILL
+    assert 2 <= len(scripted.trials()) < count
 
 
-def test_interrupt_shows_the_best_so_far(start, tmp_path):
-    process = start()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=100)
-    assert process.returncode == 130, (out, err)
-    assert "Ctrl-C" in out and "Saving answer" in out
-    assert len(trials_of(tmp_path / "chain.fp16.journal.jsonl")) >= 2
-    assert answer_of(tmp_path, "chain.fp16.answer.json")["version"] == 2
+def test_interrupt_shows_the_best_so_far(scripted):
+    code, text = scripted.run(at=(signal.SIGINT, 6, "searching"))
+    assert code == 130, text
+    assert "Ctrl-C" in text and "Saving answer" in text
+    assert len(scripted.trials()) >= 2
+    assert scripted.answer()["version"] == 2
 
 
 def test_calibration_ends_with_its_share_of_the_time(run, tmp_path):
