@@ -33,7 +33,8 @@ void run_pow(KernelContext& ctx) {
   const auto run = [&](DataType exponent, BinaryLoop loop) {
     map_binary(a, b.type() == exponent ? b : b.cast(exponent), ctx.output(0), loop);
   };
-  const auto real = [](auto x, auto y) { return std::pow(x, y); };
+  // Squares and cubes are products, as in programs: std::pow may be a unit in the last place off.
+  const auto real = [](auto x, auto y) { return y == 2 ? x * x : y == 3 ? x * x * x : std::pow(x, y); };
   const auto rounded = [](auto x, double y) { return to_integer<decltype(x)>(std::pow(static_cast<double>(x), y)); };
   const auto exact = [](auto x, std::int64_t y) { return integer_power(x, y); };
   with_type(TypeList<float, double, std::int32_t, std::int64_t>{}, ctx, a.type(), [&]<typename T>(T) {
