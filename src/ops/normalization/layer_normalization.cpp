@@ -220,7 +220,9 @@ void run_group_normalization(KernelContext& ctx) {
   const Shape& shape = x.shape();
   if (shape.size() < 2) ctx.fail("expected an input (N, C, ...), got shape {}", to_string(shape));
   const std::int64_t channels = shape[1], groups = groups_of(ctx);
-  if (groups < 1 || channels % groups != 0) ctx.fail("{} channels cannot be split into {} groups", channels, groups);
+  // Without channels an InstanceNormalization has no groups either.
+  const bool splits = groups > 0 ? channels % groups == 0 : groups == channels;
+  if (!splits) ctx.fail("{} channels cannot be split into {} groups", channels, groups);
   const Tensor scale = parameter_as(ctx.input(1), x.type()), shift = parameter_as(ctx.input(2), x.type());
   // GroupNormalization 18 has one parameter per group.
   const bool per_group = scale.size() == groups && scale.size() != channels;
