@@ -11,7 +11,7 @@ from .assign import Assignment
 from .model import Node
 from .rounding import round_to
 from .specialize import Specialization
-from .values import T, Value, corners, result
+from .values import T, Unsupported, Value, corners, result
 
 if typing.TYPE_CHECKING:
     from .grouping import Grouping
@@ -156,7 +156,10 @@ class Integers:
     def compute(self, i: int, stored: dict[str, Value]) -> Value:
         """The exact sum, its nearest float32, times float32(scale * scale), plus the bias."""
         spec, node = self.spec, self.spec.graph.nodes[i]
-        operands, scale, rank = [], np.float64(1), len(spec.shapes[node.outputs[0]] or ())
+        shape = spec.shapes[node.outputs[0]]
+        if shape is None:
+            raise Unsupported("a product of integers with a bias whose shape is known at run time only")
+        operands, scale, rank = [], np.float64(1), len(shape)
         channels = self._channels(node)[1]
         for at, name in enumerate(node.inputs[:2]):
             dequantize = spec.graph.nodes[spec.producer[name]]
@@ -164,9 +167,9 @@ class Integers:
             operands.append(Value(source.v.astype(np.float64), T.DOUBLE, source.e))
             own = spec.constants[dequantize.inputs[1]].v
             if own.size > 1:
-                shape = [1] * rank
-                shape[1 if node.op.startswith("Conv") else rank - 1] = channels
-                own = own.reshape(shape)
+                along = [1] * rank
+                along[1 if node.op.startswith("Conv") else rank - 1] = channels
+                own = own.reshape(along)
             else:
                 own = own.reshape(())
             scale = round_to(scale * own, "fp32") if at else own

@@ -407,4 +407,16 @@ NETWORKS: dict[str, Network] = {
         {"n": np.int64(3)},
         ("z", "all"),
     ),
+    "skip_norm_without_mean": build(  # Rows next to the default epsilon, which is 1e-12 there.
+        [N("SkipSimplifiedLayerNormalization", ["x", "y", "g"], ["z"], domain="com.microsoft")],
+        {"x": R(2, 3, 4) * np.float32(1e-3), "y": R(2, 3, 4) * np.float32(1e-3)},
+        {"g": R(4)},
+    ),
+    "mean_variance": build(  # Deviations next to nothing: 1e-9 is added to them, not to the variance.
+        [N("MeanVarianceNormalization", ["x"], ["z"], axes=[1])], {"x": R(3, 4) * np.float32(1e-3)}
+    ),
+    "log_sum_of_nothing": build(
+        [N("Sub", ["x", "x"], ["a"]), N("Add", ["a", "y"], ["b"]), N("ReduceLogSum", ["b"], ["z"], axes=[1])],
+        {"x": R(3, 4), "y": np.abs(R(3, 4))},
+    ),
 }

@@ -234,7 +234,8 @@ def pointwise(node: Node, x: list[Value | None], loose: bool = False) -> Value:
         return Value(y, data.type, np.where(np.broadcast_to(doubt, y.shape), np.inf, 0.0))
     with np.errstate(all="ignore"):
         if op in EXACT:
-            return result(EXACT[op](data.v), data.type, corners(EXACT[op], [data]))
+            moved = corners(EXACT[op], [data])
+            return result(EXACT[op](data.v), data.type, _beyond_zero(moved, data) if op == "Reciprocal" else moved)
         if op in FUNCTIONS:
             return _unary(*FUNCTIONS[op], data)
         if op in PARAMETRIC:
@@ -265,6 +266,13 @@ def pointwise(node: Node, x: list[Value | None], loose: bool = False) -> Value:
     raise Unsupported(op)
 
 
+def _beyond_zero(moved: Array | None, divisor: Value) -> Array | None:
+    """Where the divisor may as well be 0, the quotient is anything."""
+    if divisor.e is None or moved is None:
+        return moved
+    return np.where(np.broadcast_to(np.abs(divisor.v) <= divisor.e, moved.shape), np.inf, moved)
+
+
 def _fold(node: Node, x: list[Value], loose: bool) -> Value:
     """One operand after the other: Sum, Mean, Min and Max have any number of them."""
     function = BINARY[node.op]
@@ -275,6 +283,8 @@ def _fold(node: Node, x: list[Value], loose: bool) -> Value:
         with np.errstate(all="ignore"):
             both = x[0].bound() * x[1].bound()
             moved = moved + np.where(np.isnan(both), 0, both)
+    if node.op == "Div":
+        moved = _beyond_zero(moved, x[1])
     own: typing.Any = None
     # Squares are products, but an integer is converted first and leaves a power, which is a function.
     if node.op == "Pow" and not (x[1].is_float and x[1].v.size == 1 and float(x[1].v.reshape(())) in (1.0, 2.0)):

@@ -118,8 +118,9 @@ def _own(op: str, v: np.ndarray, axes: Axes, y: np.ndarray, count: int) -> np.nd
     if op in ("ReduceL2", "ReduceSumSquare"):
         return (sum_error(count) + 2 * EPSILON) * np.abs(y)
     if op == "ReduceLogSum":
-        inner = np.exp(y)
-        return sum_error(count) * total / np.where(inner > 0, inner, 1) + 6 * EPSILON * np.abs(y)
+        # By the ends of what the sum may be: next to 0 its logarithm is anything.
+        inner, off = np.exp(y), sum_error(count) * total
+        return np.where(off < inner, off / (inner - off), np.where(off > 0, 1e300, 0)) + 6 * EPSILON * np.abs(y)
     return sum_error(count) + 8 * EPSILON * (1 + np.abs(y))
 
 
@@ -228,7 +229,7 @@ def normalization(node: Node, x: Inputs) -> list[Value]:
     epsilon = float(np.float32(node.get("epsilon", 1e-5)))
     with np.errstate(all="ignore"):
         if op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
-            return _skip(node, x, epsilon)
+            return _skip(node, x)
         if op in ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"):
             axis = node.get("axis", -1)
             axes = tuple(range(axis + rank if axis < 0 else axis, rank))
@@ -255,19 +256,26 @@ def normalization(node: Node, x: Inputs) -> list[Value]:
             return [_lp(node, data)]
         if op == "MeanVarianceNormalization":
             axes = tuple(node.get("axes", [0, 2, 3]))
-            y, error, _ = standardized(data, axes, 1e-9, True)
-            return [result(y, data.type, error)]
+            return [_mean_variance(data, axes)]
     raise Unsupported(op)
 
 
-def _skip(node: Node, x: Inputs, epsilon: float) -> list[Value]:
+def _mean_variance(data: Value, axes: Axes) -> Value:
+    """(x - mean) / (deviation + 1e-9): what is added is next to nothing, but where all are equal."""
+    small = 1e-9
+    y, error, inverse = standardized(data, axes, small * small, True)
+    deviation = np.sqrt(np.maximum(1 / (inverse * inverse) - small * small, 0))
+    return result(y / inverse / (deviation + small), data.type, error)
+
+
+def _skip(node: Node, x: Inputs) -> list[Value]:
     centered = node.op == "SkipLayerNormalization"
     terms = [x[0], x[1], _optional(x, 4 if centered else 3)]
     present = [t for t in terms if t is not None]
     total = sum(t.v for t in present)
     e = sum(t.bound() for t in present) + (len(present) - 1) * EPSILON * sum(np.abs(t.v) for t in present)
     data = result(total, present[0].type, e if np.any(e) else None)
-    epsilon = float(np.float32(node.get("epsilon", 1e-12 if centered else 1e-5)))
+    epsilon = float(np.float32(node.get("epsilon", 1e-12)))
     y, error, _ = standardized(data, (len(data.shape) - 1,), epsilon, centered)
     first = _scale_and_shift(data, y, error, x[2], _optional(x, 3) if centered else None)
     unwritten = Value(np.zeros(0), data.type)
