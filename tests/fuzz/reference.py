@@ -32,7 +32,7 @@ def _widened(tensor: TensorProto) -> TensorProto:
     return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
 
 
-def _widen(graph: onnx.GraphProto) -> None:
+def widen(graph: onnx.GraphProto) -> None:
     """float32 becomes float64 in a graph and its bodies: initializers, constants, casts, declared types."""
     for i, tensor in enumerate(graph.initializer):
         graph.initializer[i].CopyFrom(_widened(tensor))
@@ -46,7 +46,7 @@ def _widen(graph: onnx.GraphProto) -> None:
             elif attribute.name == "to" and attribute.i == TensorProto.FLOAT:
                 attribute.i = TensorProto.DOUBLE
         for body in subgraphs(node):
-            _widen(body)
+            widen(body)
 
 
 class Reference:
@@ -54,7 +54,7 @@ class Reference:
 
     def __init__(self, graph: Graph) -> None:
         model = graph.model_proto()
-        _widen(model.graph)
+        widen(model.graph)
         self.outputs = graph.outputs
         self._session = ReferenceEvaluator(model, new_ops=OPERATORS)
 
