@@ -7,8 +7,9 @@ import dataclasses
 import pathlib
 import re
 import traceback
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import numpy as np
 
@@ -20,6 +21,8 @@ WRONG, REFUSED, INTERNAL, BITS, CRASHED = "wrong", "refused", "internal error", 
 ORACLE = "oracle failed"  #: Not ulpscope's fault.
 
 Outputs = List[List[np.ndarray]]  #: Per feed, per output.
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?|-?\b(inf|nan)\b")
 
 
 @dataclasses.dataclass
@@ -43,12 +46,13 @@ class Failure:
 
     kind: str
     text: str
-    way: Optional[Way] = None
+    way: Optional[Any] = None  #: A Way, or what another suite has in its place.
+    what: str = ""  #: What was looked at, where the text has numbers alone.
 
     @property
     def cause(self) -> str:
         """The text without names and numbers: failures of one cause mostly share it."""
-        return re.sub(r"\d+", "N", re.sub(r"'[^']*'", "'...'", self.text))[:160]
+        return _NUMBER.sub("N", re.sub(r"'[^']*'", "'...'", self.what or self.text))[:200]
 
 
 class _Refusal(Exception):
@@ -122,7 +126,8 @@ class Checks:
         self.graph = graph
         self._judges: List[Judge] = []
         self._results: Dict[str, Outputs] = {}
-        self.judged = self.unjudged = 0  #: Results in low precision that the oracle knew, and did not know.
+        #: Results in low precision that the oracle knew ("judged"), and did not know ("unjudged").
+        self.counts: Counter = Counter(judged=0, unjudged=0)
 
     def ways(self) -> Iterator[Way]:
         """All ways; which of the rarer ones is chosen by the graph's seed."""
@@ -150,6 +155,11 @@ class Checks:
         types = {name: str(rng.choice(["float32", "float16", "bfloat16"])) for name in layers if rng.random() < 0.5}
         if types:
             yield dataclasses.replace(way, layer_precisions=types, fusion=str(rng.choice(LEVELS)))
+
+    def found(self, way: Way) -> List[Failure]:
+        """The same as a list."""
+        failure = self.check(way)
+        return [failure] if failure else []
 
     def check(self, way: Way) -> Optional[Failure]:
         """What is wrong with the graph when it is carried out this way."""
@@ -203,13 +213,13 @@ class Checks:
             try:
                 right = oracle.run(model, feed, way.precision, way.fusion, way.layer_precisions)
             except oracle.Unsupported:
-                self.unjudged += 1
+                self.counts["unjudged"] += 1
                 return ""
             except Exception as error:
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 place = f"{pathlib.Path(where.filename).name}, {where.name}"
                 raise _Refusal(Failure(ORACLE, f"{type(error).__name__} in {place}: {error}")) from None
-            self.judged += 1
+            self.counts["judged"] += 1
             for name, output in zip(self.graph.outputs, outputs):
                 if text := oracle.judge(right[name], output):
                     return f"output {name}: {text}"

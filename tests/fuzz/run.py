@@ -37,17 +37,26 @@ def kind_of_way(way) -> str:
     """A way without the names of layers."""
     if way is None:
         return "while it was made"
+    if hasattr(way, "kind"):
+        return way.kind
     return f"{'mixed ' if way.layer_precisions else ''}{way.precision}, fusion {way.fusion}, against {way.against}"
+
+
+def by_cause(failure) -> bool:
+    """Its text tells failures apart; others, the way does."""
+    from fuzz.checks import INTERNAL, ORACLE
+
+    return bool(failure.what) or failure.kind in (INTERNAL, REFUSED, ORACLE)
 
 
 @dataclasses.dataclass
 class Summary:
     """What came of a run."""
 
+    suite: str
     graphs: int = 0
     seconds: float = 0.0  #: Of all workers together.
-    judged: int = 0  #: Results in low precision that the oracle judged,
-    unjudged: int = 0  #: and those whose operators it does not have.
+    counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)  #: Of the checks.
     failures: Dict[int, List[dict]] = dataclasses.field(default_factory=dict)  #: Per seed.
     operators: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
@@ -64,17 +73,19 @@ class Summary:
     def text(self) -> str:
         """The totals, and the texts of refusals by cause."""
         from fuzz.checks import BITS, INTERNAL, ORACLE, WRONG
-        from fuzz.worker import as_failure
+        from fuzz.worker import ENGINE, SUITES, as_failure
 
         kinds = (WRONG, CRASHED, BITS, INTERNAL, REFUSED, ORACLE)
-        lines = [
-            f"{self.graphs} graphs: " + ", ".join(f"{self.count(kind)} {kind}" for kind in kinds),
-            f"  {self.judged} results in low precision judged by the oracle, {self.unjudged} outside of it",
-        ]
+        lines = [f"{self.graphs} graphs: " + ", ".join(f"{self.count(kind)} {kind}" for kind in kinds)]
+        if self.suite == ENGINE:
+            judged, unjudged = self.counts["judged"], self.counts["unjudged"]
+            lines.append(f"  {judged} results in low precision judged by the oracle, {unjudged} outside of it")
+        else:
+            lines += [f"  {count} x {what}" for what, count in sorted(self.counts.items())]
         causes: Dict[str, List[int]] = collections.defaultdict(list)
         for seed, failures in sorted(self.failures.items()):
-            for failure in map(as_failure, failures):
-                what = failure.cause if failure.kind in (INTERNAL, REFUSED, ORACLE) else kind_of_way(failure.way)
+            for failure in (as_failure(SUITES[self.suite], fields) for fields in failures):
+                what = failure.cause if by_cause(failure) else kind_of_way(failure.way)
                 causes[f"{failure.kind}: {what}"].append(seed)
         for cause, seeds in sorted(causes.items(), key=lambda item: -len(item[1])):
             lines.append(f"  {len(seeds)} x {cause} (seeds {', '.join(map(str, seeds[:6]))})")
@@ -118,7 +129,7 @@ def _lines(process: subprocess.Popen) -> "queue.Queue[Optional[str]]":
 def _one_worker(seeds: range, summary: Summary, lock: threading.Lock) -> None:
     """Runs the seeds, with a new process after each crash."""
     while len(seeds):
-        process = worker(["run", str(seeds.start), str(seeds.stop), str(seeds.step)])
+        process = worker(["run", summary.suite, str(seeds.start), str(seeds.stop), str(seeds.step)])
         errors: List[str] = []
         drain = threading.Thread(target=lambda p=process: errors.append(p.stderr.read()), daemon=True)
         drain.start()
@@ -143,8 +154,7 @@ def _one_worker(seeds: range, summary: Summary, lock: threading.Lock) -> None:
             with lock:
                 summary.graphs += 1
                 summary.seconds += event["seconds"]
-                summary.judged += event["judged"]
-                summary.unjudged += event["unjudged"]
+                summary.counts.update(event["counts"])
                 summary.operators.update(event["operators"])
                 if event["failures"]:
                     summary.failures[event["end"]] = event["failures"]
@@ -163,9 +173,9 @@ def _one_worker(seeds: range, summary: Summary, lock: threading.Lock) -> None:
         seeds = range(current + seeds.step, seeds.stop, seeds.step)
 
 
-def run_graphs(first: int, count: int, jobs: int) -> Summary:
+def run_graphs(first: int, count: int, jobs: int, suite: str = "engine") -> Summary:
     """Checks the graphs of `count` seeds in so many processes."""
-    summary, lock, broken = Summary(), threading.Lock(), []
+    summary, lock, broken = Summary(suite), threading.Lock(), []
 
     def work(job: int) -> None:
         try:
@@ -183,10 +193,12 @@ def run_graphs(first: int, count: int, jobs: int) -> Summary:
     return summary
 
 
-def shrink_failure(seed: int, failure: dict, folder: pathlib.Path, seconds: float = 60.0) -> str:
+def shrink_failure(
+    seed: int, failure: dict, folder: pathlib.Path, seconds: float = 60.0, suite: str = "engine"
+) -> str:
     """Shrinks the graph of a seed into the folder and returns its listing."""
     folder.mkdir(parents=True, exist_ok=True)
-    process = worker(["shrink", str(seed), str(folder), json.dumps(failure), str(seconds)])
+    process = worker(["shrink", suite, str(seed), str(folder), json.dumps(failure), str(seconds)])
     out, errors = process.communicate()
     events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     if not events:
@@ -197,22 +209,23 @@ def shrink_failure(seed: int, failure: dict, folder: pathlib.Path, seconds: floa
 
 def report(summary: Summary, folder: pathlib.Path, limit: int) -> None:
     """Prints the failures, the first of each cause shrunk."""
-    from fuzz.checks import INTERNAL, ORACLE
-    from fuzz.worker import as_failure
+    from fuzz.worker import SUITES, as_failure
 
     seen: collections.Counter = collections.Counter()
     for seed, failures in sorted(summary.failures.items()):
         for fields in failures:
-            failure = as_failure(fields)
-            print(f"seed {seed} {failure.kind}: {failure.text[:300]} [{failure.way}]")
-            key = (failure.kind, failure.cause if failure.kind in (REFUSED, INTERNAL, ORACLE) else "")
+            failure = as_failure(SUITES[summary.suite], fields)
+            text = ": ".join(filter(None, [failure.what, failure.text]))
+            print(f"seed {seed} {failure.kind}: {text[:400]} [{failure.way}]")
+            key = (failure.kind, failure.cause if by_cause(failure) else "")
             seen[key] += 1
             if seen[key] <= limit:
-                print(shrink_failure(seed, fields, folder), flush=True)
+                print(shrink_failure(seed, fields, folder, suite=summary.suite), flush=True)
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(argv: Optional[Sequence[str]] = None, suite: str = "engine", description: Optional[str] = __doc__) -> int:
+    """The command line of a suite."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=500, help="how many graphs (default 500)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--graph", type=int, metavar="SEED", help="this one graph, printed")
@@ -222,10 +235,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     options = parser.parse_args(argv)
     first, count = (options.graph, 1) if options.graph is not None else (options.seed, options.count)
     if options.graph is not None:
-        from fuzz.generator import generate
+        from fuzz.worker import SUITES
 
-        print(generate(options.graph).listing())
-    summary = run_graphs(first, count, max(1, min(options.jobs, count)))
+        print(SUITES[suite].generate(options.graph).listing())
+    summary = run_graphs(first, count, max(1, min(options.jobs, count)), suite)
     folder = options.output or pathlib.Path(tempfile.mkdtemp(prefix="ulpscope_fuzz_"))
     report(summary, folder, options.shrink)
     print(summary.text())

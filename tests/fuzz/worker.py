@@ -1,8 +1,8 @@
 """The process that carries graphs out, so that a crash ends it and nothing else. One line of JSON per event on stdout.
 
-worker.py run FIRST STOP STEP          the graphs of the seeds range(FIRST, STOP, STEP)
-worker.py sweep NAME COUNT             so many shapes of one kind of kernel
-worker.py shrink SEED FOLDER FAILURE   shrinks the graph of a seed that fails so (JSON), writes it into FOLDER
+worker.py run SUITE FIRST STOP STEP                    the graphs of the seeds range(FIRST, STOP, STEP)
+worker.py sweep NAME COUNT                             so many shapes of one kind of kernel
+worker.py shrink SUITE SEED FOLDER FAILURE SECONDS     shrinks the graph of a seed that fails so (JSON), into FOLDER
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import select
 import signal
 import sys
 import time
-from typing import Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -23,8 +23,26 @@ if __name__ == "__main__":
 from fuzz.checks import CRASHED, INTERNAL, ORACLE, REFUSED, Checks, Failure, Way  # noqa: E402
 from fuzz.generator import generate  # noqa: E402
 from fuzz.graph import Graph  # noqa: E402
+from fuzz.pipeline_checks import PipelineChecks  # noqa: E402
+from fuzz.steps import Step  # noqa: E402
+from fuzz.stress import generate_for_pipeline  # noqa: E402
 
 SECONDS_PER_TRIAL = 20
+
+
+class Suite(NamedTuple):
+    """What graphs go through."""
+
+    generate: Callable[[int], Graph]
+    checks: Callable[[Graph], Any]
+    way: Callable[..., Any]
+
+
+ENGINE, PIPELINE = "engine", "pipeline"
+SUITES: Dict[str, Suite] = {
+    ENGINE: Suite(generate, Checks, Way),
+    PIPELINE: Suite(generate_for_pipeline, PipelineChecks, Step),
+}
 
 
 def say(**event: object) -> None:
@@ -32,13 +50,13 @@ def say(**event: object) -> None:
     print(json.dumps(event), flush=True)
 
 
-def run(seeds: range) -> None:
+def run(suite: Suite, seeds: range) -> None:
     """Checks the graphs of the seeds."""
     for seed in seeds:
         say(begin=seed)
         start = time.monotonic()
-        graph = generate(seed)
-        checks = Checks(graph)
+        graph = suite.generate(seed)
+        checks = suite.checks(graph)
         failures = [
             dataclasses.asdict(failure) for failure in checks.failures(lambda way: say(way=dataclasses.asdict(way)))
         ]
@@ -47,8 +65,7 @@ def run(seeds: range) -> None:
             failures=failures,
             operators=sorted(graph.operators),
             seconds=time.monotonic() - start,
-            judged=checks.judged,
-            unjudged=checks.unjudged,
+            counts=checks.counts,
         )
 
 
@@ -65,29 +82,30 @@ def sweep(name: str, count: int) -> None:
         say(end=i, failures=[dataclasses.asdict(failure) for failure in failures], listing=graph.listing())
 
 
-def as_failure(fields: dict) -> Failure:
+def as_failure(suite: Suite, fields: dict) -> Failure:
     """What dataclasses.asdict was given."""
     way = fields.get("way")
-    return Failure(fields["kind"], fields["text"], Way(**way) if way else None)
+    return Failure(fields["kind"], fields["text"], suite.way(**way) if way else None, fields.get("what", ""))
 
 
-def trial(graph: Graph, failure: Failure) -> Optional[Failure]:
+def trial(suite: Suite, graph: Graph, failure: Failure) -> Optional[Failure]:
     """How a graph fails in the way of an earlier failure; crashes get three chances."""
     attempts = 3 if failure.kind == CRASHED else 1
-    return next((found for found in (_trial(graph, failure) for _ in range(attempts)) if found), None)
+    return next((found for found in (_trial(suite, graph, failure) for _ in range(attempts)) if found), None)
 
 
-def _trial(graph: Graph, failure: Failure) -> Optional[Failure]:
-    """One such try, in a process of its own."""
+def _trial(suite: Suite, graph: Graph, failure: Failure) -> Optional[Failure]:
+    """One such try, in a process of its own: the same failure, if there are several."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
         try:
             os.close(readable)
-            checks = Checks(graph)
+            checks = suite.checks(graph)
             ways = [failure.way] if failure.way else checks.ways()
-            found = next((f for f in map(checks.check, ways) if f), None)
+            all_found = (each for way in ways for each in checks.found(way))
+            found = min(all_found, key=lambda f: (f.kind != failure.kind, f.cause != failure.cause), default=None)
             os.write(writable, json.dumps(dataclasses.asdict(found) if found else None).encode()[:60000])
             status = 0
         finally:
@@ -102,10 +120,10 @@ def _trial(graph: Graph, failure: Failure) -> Optional[Failure]:
     if not ready or os.WIFSIGNALED(status):
         return Failure(CRASHED, "hangs" if not ready else signal.Signals(os.WTERMSIG(status)).name, failure.way)
     fields = json.loads(text) if text else None
-    return as_failure(fields) if fields else None
+    return as_failure(suite, fields) if fields else None
 
 
-def shrink_seed(seed: int, folder: pathlib.Path, failure: Failure, seconds: float) -> None:
+def shrink_seed(suite: Suite, seed: int, folder: pathlib.Path, failure: Failure, seconds: float) -> None:
     """Writes SEED_KIND.onnx, its inputs and a listing into the folder, as small as it gets."""
     import numpy as np
 
@@ -115,15 +133,15 @@ def shrink_seed(seed: int, folder: pathlib.Path, failure: Failure, seconds: floa
 
     def fails(graph: Graph) -> bool:
         nonlocal last
-        found = trial(graph, failure)
+        found = trial(suite, graph, failure)
         if found is None or found.kind != failure.kind:
             return False
-        if failure.kind in (REFUSED, INTERNAL, ORACLE) and found.cause != failure.cause:
+        if (failure.what or failure.kind in (REFUSED, INTERNAL, ORACLE)) and found.cause != failure.cause:
             return False
         last = found
         return True
 
-    graph = generate(seed)
+    graph = suite.generate(seed)
     alone = fails(graph)
     if alone:
         graph = shrink(graph, fails, seconds)
@@ -138,10 +156,10 @@ def shrink_seed(seed: int, folder: pathlib.Path, failure: Failure, seconds: floa
 
 if __name__ == "__main__":
     if sys.argv[1] == "run":
-        run(range(*map(int, sys.argv[2:5])))
+        run(SUITES[sys.argv[2]], range(*map(int, sys.argv[3:6])))
     elif sys.argv[1] == "sweep":
         sweep(sys.argv[2], int(sys.argv[3]))
     else:
-        shrink_seed(
-            int(sys.argv[2]), pathlib.Path(sys.argv[3]), as_failure(json.loads(sys.argv[4])), float(sys.argv[5])
-        )
+        chosen, seed, folder, failure, seconds = sys.argv[2:7]
+        suite = SUITES[chosen]
+        shrink_seed(suite, int(seed), pathlib.Path(folder), as_failure(suite, json.loads(failure)), float(seconds))

@@ -1,0 +1,51 @@
+"""Whether what `convert` says of layers that it leaves in float32 is true, by the schemas of ONNX."""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+import onnx
+
+NEWEST = 25  #: What TensorRT and ONNX Runtime read.
+
+_LACKS = re.compile(r"ONNX has no (\w+) (\w+) at opset (\d+)")
+_OPSET_LACKS = re.compile(r"opset (\d+) has no (\w+)")
+#: Said of int8, and of what no schema knows.
+_OTHERS = (
+    "not all of its outputs can be",
+    "DequantizeLinear per channel",
+)
+
+
+def accepts(op: str, domain: str, opset: int, kind: str) -> bool:
+    """All floats that the operator reads and makes can be of that type."""
+    version = 1 if domain else opset
+    if not onnx.defs.has(op, version, domain):
+        return domain != ""  # Of other domains there is no schema here.
+    schema = onnx.defs.get_schema(op, version, domain)
+    named = {each.type_param_str: set(each.allowed_type_strs) for each in schema.type_constraints}
+    return all(f"tensor({kind})" in allowed for allowed in named.values() if "tensor(float)" in allowed)
+
+
+def false_reason(op: str, domain: str, reason: str, blocked: bool) -> Optional[str]:
+    """What is wrong with a reason for which a layer stays in float32; None: it is true. `blocked`: the log says why the
+    opset cannot be raised."""
+    found = _LACKS.search(reason)
+    if found:
+        kind, opset = found[1], int(found[3])
+        if accepts(op, domain, opset, kind):
+            return f"the schema of {op} at opset {opset} has {kind}"
+        later = next((n for n in range(opset + 1, NEWEST + 1) if accepts(op, domain, n, kind)), None)
+        if later is not None and not blocked:
+            return f"opset {later} has {kind} {op}, and nothing says why the opset stays {opset}"
+        return None
+    found = _OPSET_LACKS.search(reason)
+    if found:
+        opset, kind = int(found[1]), found[2]
+        if accepts("Cast", "", opset, kind) or not blocked:
+            return f"opset {opset} could be raised to one with {kind}"
+        return None
+    if any(text in reason for text in _OTHERS):
+        return None
+    return "nobody knows this reason"
