@@ -6,6 +6,7 @@
 #include "convert/cast_problem.h"
 #include "convert/lowerable.h"
 #include "convert/selection.h"
+#include "engine/assign.h"
 #include "engine/cost.h"
 #include "engine/fusion.h"
 #include "engine/int8.h"
@@ -186,8 +187,14 @@ class Placer {
     const int node = add_node(types_of_selection(id, type, exact));
     node_of_layer_[id] = node;
     read_inputs(layer, node);
-    for (TensorId output : present(layer.outputs))
-      if (is_lowerable(declared(output))) add_value(output, node, exact);
+    const DataType stored = stored_by_file(spec_, assignment_, id);
+    for (TensorId output : present(layer.outputs)) {
+      if (!is_lowerable(declared(output))) continue;
+      if (stored == DataType::kUndefined)
+        add_value(output, node, exact);
+      else
+        add_value(output, add_node({stored}), {stored});
+    }
   }
 
   /// The narrow types that hold everything that the layer reads.
@@ -383,6 +390,11 @@ class Placer {
 };
 
 }  // namespace
+
+DataType stored_by_file(const Specialization& spec, const Assignment& assignment, LayerId id) {
+  if (!spec.numeric[id] || storage_of(assignment.precision[id]) != DataType::kFloat32) return DataType::kUndefined;
+  return narrow_type_in_file(spec, id);
+}
 
 bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id) {
   const Layer& layer = spec.network->layer(id);

@@ -41,6 +41,10 @@ DataType stored_by_movement(const Specialization& spec, const Assignment& assign
 /// say it in that type.
 bool may_round_what_it_moves(const Specialization& spec, const Assignment& assignment, LayerId id);
 
+/// The type in which a layer in float32 stores its outputs, since the file has them so, behind a Cast; kUndefined: as it
+/// computes.
+DataType stored_by_file(const Specialization& spec, const Assignment& assignment, LayerId id);
+
 /// The layer reads integers: because of its precision, or a product whose operands come out of DequantizeLinear.
 bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id);
 

@@ -81,6 +81,7 @@ class Converter {
     check_outputs();
     result_.prepared = prepare_normalizations(spec_, result_.assignment, options_.fusion, changes_, integers_);
     prepare_integers();
+    store_as_the_file();
     prepare_constants();
     describe();
     publish(path);
@@ -184,6 +185,8 @@ class Converter {
   std::string obstacle(LayerId id, DataType type) const {
     const Layer& layer = network_.layer(id);
     if (frozen_[id]) return "it is inside of a model-local function, which stays as it is";
+    if (const DataType own = narrow_type_in_file(spec_, id); own != DataType::kUndefined && own != type)
+      return fmt::format("the file has its outputs in {}", name_of(own));
     if (!onnx_accepts("", "Cast", result_.opset_after, type))
       return fmt::format("opset {} has no {}", result_.opset_after, name_of(type));
     if (!onnx_accepts(layer.op->domain, layer.op->name, result_.opset_after, type)) {
@@ -263,7 +266,8 @@ class Converter {
         ++result_.lowered;
         return;
       }
-      assignment.precision[l] = Precision::kFP32;
+      const DataType own = narrow_type_in_file(spec_, l);
+      assignment.precision[l] = own == DataType::kUndefined ? Precision::kFP32 : *precision_from_type(own);
       if (!assignment.reason.empty()) assignment.reason[l] = reason;
       result_.kept.push_back({layer.name, std::string(layer.op->name), std::move(reason)});
     });
@@ -319,6 +323,14 @@ class Converter {
         refuse(ErrorCode::kUnsupported,
                fmt::format("'{}' is an input and an output; both need one type", network_.tensor(id).name));
     }
+  }
+
+  /// A Cast stores what the file has in a narrow type and float32 layers compute.
+  void store_as_the_file() {
+    for (LayerId id : network_.layers.ids())
+      if (const DataType type = stored_by_file(spec_, result_.assignment, id);
+          type != DataType::kUndefined && !frozen_[id])
+        changes_.stored.emplace_back(id, type);
   }
 
   void prepare_integers() {

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/assign.h"
+
 namespace ulpscope {
 namespace {
 
@@ -21,13 +23,19 @@ std::vector<std::string> kept_nodes(const Network& network, const Specialization
   return names;
 }
 
+/// The layer computes in the narrow type that the file has it in, whatever is enabled.
+bool is_as_in_file(const Specialization& spec, const Assignment& assignment, LayerId id) {
+  return narrow_type_in_file(spec, id) == storage_of(assignment.precision[id]);
+}
+
 /// Layers that stay in float32 or were asked for in a type; others take the lowest one that is allowed.
 std::vector<std::pair<std::string, std::string>> constrained_layers(const Network& network, const Specialization& spec,
                                                                     const Assignment& assignment,
                                                                     const LayerTypes& requested) {
   std::vector<std::pair<std::string, std::string>> layers;
   for (LayerId l : network.layers.ids())
-    if (spec.numeric[l] && (requested[l] || assignment.precision[l] == Precision::kFP32))
+    if (spec.numeric[l] && !is_as_in_file(spec, assignment, l) &&
+        (requested[l] || assignment.precision[l] == Precision::kFP32))
       layers.emplace_back(network.layers[l].name, type_name(assignment.precision[l]));
   return layers;
 }
@@ -47,7 +55,8 @@ std::string escaped(const std::string& name) {
 std::string layer_precisions_form(const Network& network, const Specialization& spec, const Assignment& assignment) {
   std::string text;
   for (LayerId l : network.layers.ids())
-    if (spec.numeric[l]) text += fmt::format("{}:{}\n", network.layers[l].name, type_name(assignment.precision[l]));
+    if (spec.numeric[l] && !is_as_in_file(spec, assignment, l))
+      text += fmt::format("{}:{}\n", network.layers[l].name, type_name(assignment.precision[l]));
   return text;
 }
 

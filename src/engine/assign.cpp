@@ -209,6 +209,14 @@ std::optional<std::pair<std::vector<Precision>, std::string>> without_choice(con
 
 }  // namespace
 
+DataType narrow_type_in_file(const Specialization& spec, LayerId id) {
+  const Layer& layer = spec.network->layer(id);
+  if (layer.op->precision != PrecisionRule::kCompute) return DataType::kUndefined;
+  for (TensorId output : present(layer.outputs))
+    if (spec.type(output) == DataType::kFloat16 || spec.type(output) == DataType::kBFloat16) return spec.type(output);
+  return DataType::kUndefined;
+}
+
 Assignment assign_precisions(const Specialization& spec, const BuildOptions& options, const LayerTypes* requested) {
   if (options.strongly_typed) return assign_strongly_typed(spec, options);
   const Network& network = *spec.network;

@@ -39,18 +39,19 @@ IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId
   IdMap<LayerId, char> numeric(network.layers.size(), 0);
   for (LayerId l : std::views::reverse(network.layers.ids())) {
     const Layer& layer = network.layers[l];
-    bool useful = false, floats = false, decides = false;
+    bool useful = false, floats = false, lowerable = false, decides = false;
     for (TensorId id : present(layer.outputs)) {
       if (!reaches[id]) continue;
       useful = true;
-      floats |= is_lowerable_float(type(id));
+      floats |= is_floating(type(id));
+      lowerable |= is_lowerable_float(type(id));
       decides |= type(id) == DataType::kBool;
     }
     if (!useful) continue;
     const bool reads_floats =
         std::ranges::any_of(present(layer.inputs), [&](TensorId id) { return is_lowerable_float(type(id)); });
     const bool computes = layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
-    numeric[l] = computes && (floats || (decides && reads_floats));
+    numeric[l] = computes && (lowerable || (decides && reads_floats));
     // Values flow on through everything that yields floats. An integer (an index, a class, a length) passes on only
     // when it is itself handed out: then the floats that it was selected by are results, too. Or when it is quantized.
     const bool dequantizes = layer.op->function == Function::kDequantize;
@@ -60,8 +61,8 @@ IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId
       // What a layer computes with are its operands, whatever they are called: bounds of a Clip, scales of a norm.
       const bool parameter =
           layer.op->is_weight(i) && (layer.op->precision != PrecisionRule::kCompute || ops::is_resize(layer));
-      if (!parameter && (layer.op->kind == OpKind::kControl || is_lowerable_float(type(id)) ||
-                         type(id) == DataType::kBool || !floats || (dequantizes && i == 0) || quantized[id]))
+      if (!parameter && (layer.op->kind == OpKind::kControl || is_floating(type(id)) || type(id) == DataType::kBool ||
+                         !floats || (dequantizes && i == 0) || quantized[id]))
         reaches[id] = 1;
     }
   }

@@ -150,9 +150,9 @@ class TypedEdit {
 
   std::string dequantized_weights(TensorId id, const TypedChanges::Quantized& how);
 
-  /// The node behind a layer that computes in float32: the Cast to what it stores, or the Identity of one that stores
+  /// The nodes behind a layer that computes in float32: Casts to what it stores, or the Identity of one that stores
   /// float32.
-  std::optional<onnx::NodeProto> storing_node(std::size_t index, onnx::NodeProto& node);
+  std::vector<onnx::NodeProto> storing_nodes(std::size_t index, onnx::NodeProto& node);
 
   void edit_outputs(std::size_t index, onnx::NodeProto& node);
 

@@ -1,6 +1,9 @@
 // The nodes of a typed file.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "onnx/element_type.h"
 #include "onnx/opset_upgrade.h"
 #include "onnx/typed_graph.h"
@@ -44,9 +47,9 @@ void TypedEdit::write_nodes() {
     edit_outputs(index, node);
     edit_attributes(index, node);
     if (changes_.opset != 0) raise_opset(index, node);
-    std::optional<onnx::NodeProto> behind = storing_node(index, node);
+    std::vector<onnx::NodeProto> behind = storing_nodes(index, node);
     nodes_.push_back(std::move(node));
-    if (behind) nodes_.push_back(std::move(*behind));
+    std::ranges::move(behind, std::back_inserter(nodes_));
   }
   for (std::size_t o = 0; o < network_.outputs.size(); ++o)
     if (network_.tensor(network_.outputs[o]).producer != kNone) name_in(network_.outputs[o], typing_.outputs[o]);
@@ -140,24 +143,31 @@ std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quan
   return result;
 }
 
-std::optional<onnx::NodeProto> TypedEdit::storing_node(std::size_t index, onnx::NodeProto& node) {
+std::vector<onnx::NodeProto> TypedEdit::storing_nodes(std::size_t index, onnx::NodeProto& node) {
   const LayerId layer = layer_of_node_[index];
-  if (layer == kNone) return std::nullopt;
+  if (layer == kNone) return {};
   const auto stored = std::ranges::find_if(changes_.stored, [&](const auto& each) { return each.first == layer; });
   const bool casts = stored != changes_.stored.end();
-  if (!casts && std::ranges::find(changes_.copied, layer) == changes_.copied.end()) return std::nullopt;
-  const std::string name = node.output(0);
-  node.set_output(0, fresh(name + "_fp32"));
-  onnx::NodeProto result;
-  result.set_op_type(casts ? "Cast" : "Identity");
-  result.set_name(fresh(fmt::format("{}_{}_{}", result.op_type(), name, casts ? short_name(stored->second) : "fp32")));
-  result.add_input(node.output(0));
-  result.add_output(name);
-  if (!casts) return result;
-  onnx::AttributeProto& to = attribute_of(result, "to");
-  to.set_type(onnx::AttributeProto::INT);
-  to.set_i(to_onnx_type(stored->second));
-  ++report_.casts;
+  if (!casts && std::ranges::find(changes_.copied, layer) == changes_.copied.end()) return {};
+  std::vector<onnx::NodeProto> result;
+  const auto& outputs = network_.layer(layer).outputs;
+  for (int o = 0; o < node.output_size(); ++o) {
+    const std::string name = node.output(o);
+    // Of several outputs, those that are no floats stay as they are.
+    if (name.empty() || (o > 0 && (!casts || declared(outputs[o]) != stored->second))) continue;
+    node.set_output(o, fresh(name + "_fp32"));
+    onnx::NodeProto& behind = result.emplace_back();
+    behind.set_op_type(casts ? "Cast" : "Identity");
+    behind.set_name(
+        fresh(fmt::format("{}_{}_{}", behind.op_type(), name, casts ? short_name(stored->second) : "fp32")));
+    behind.add_input(node.output(o));
+    behind.add_output(name);
+    if (!casts) continue;
+    onnx::AttributeProto& to = attribute_of(behind, "to");
+    to.set_type(onnx::AttributeProto::INT);
+    to.set_i(to_onnx_type(stored->second));
+    ++report_.casts;
+  }
   return result;
 }
 

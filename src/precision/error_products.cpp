@@ -155,6 +155,8 @@ class ProductsOfTwo final : public ErrorProducts {
       for (auto w = static_cast<std::size_t>(begin); w < static_cast<std::size_t>(end); ++w)
         sample.kinds[w] = make_finite(local.errors[w].error);
     });
+    for (Tensor& value : sample.feeds)  // The adjoint has floats in float32.
+      if (value.type() == DataType::kFloat64) value = value.cast(DataType::kFloat32);
     sample.feeds.resize(sample.feeds.size() + seeded().size());
     for (std::size_t w = 0; w < local.errors.size(); ++w)
       if (product_of_[w] >= 0) sample.feeds.push_back(std::move(local.errors[w].error));

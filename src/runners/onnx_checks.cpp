@@ -18,8 +18,9 @@ std::string missing_in_onnxruntime(const std::string& what, bool has_bfloat16) {
   if (says("is under development and support for this is limited"))
     return "which does not have the opset of the model yet";
   if (says("max supported IR version")) return "which does not have the IR version of the model yet";
-  if (has_bfloat16 && (says("NOT_IMPLEMENTED") || says("bfloat16"))) return "which has no CPU kernels for bfloat16";
-  return {};
+  const bool lacks_kernel = says("NOT_IMPLEMENTED") || says("type is not supported");
+  if (has_bfloat16 && (lacks_kernel || says("bfloat16"))) return "which has no CPU kernels for bfloat16";
+  return lacks_kernel ? "which has no kernel for a layer: " + what : std::string();
 }
 
 void check_by_onnx(Worker& worker, const std::filesystem::path& file) {

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from cli_support import dynamic_add, needs_constraints
 from convert_support import FLOAT, HALF, MADE, SHAPES, assert_converted, casts, info, model, nested_functions, output_read_inside, save, shared_initializer, values
@@ -292,6 +292,16 @@ def test_mistakes(run, tmp_path, words, text):
     outcome = run("convert", "m.onnx", *words, "-o", "t.onnx")
     assert outcome.code == 1 and text in outcome.text, outcome
     assert os.listdir(tmp_path) == ["m.onnx"]
+
+
+def test_a_layer_that_onnx_runtime_has_no_kernel_for(run, tmp_path):
+    nodes = [helper.make_node("Exp", ["x"], ["e"], name="exp"),
+             helper.make_node("ScatterElements", ["e", "i", "u"], ["y"], name="scatter", reduction="mul")]
+    indices = numpy_helper.from_array(np.zeros((1, 2), np.int64), "i")
+    save(tmp_path, model(nodes, [info("x", [2, 2])], [info("y", [2, 2])], [indices, values("u", 1, 2)], opset=18))
+    outcome = run("convert", "m.onnx", "--fp16", "-o", "t.onnx")
+    assert outcome.code == 0 and "Not run in ONNX Runtime, which has no kernel for a layer" in outcome.text, outcome
+    assert (tmp_path / "t.onnx").exists() and "ScatterElements" in outcome.text
 
 
 def test_a_model_that_is_narrow_already(run, tmp_path):

@@ -98,17 +98,18 @@ class Specialization:
             useful = [o for o in node.outputs if o in reaches]
             if not useful:
                 continue
-            floats = any(self.is_float(o) for o in useful)
+            floats = any(self.types[o] in FLOATS for o in useful)
+            lowerable = any(self.is_float(o) for o in useful)
             decides = any(self.types[o] == T.BOOL for o in useful)
             reads_floats = any(self.is_float(name) for name in node.all_inputs)
             control = node.op in operators.CONTROL
             numeric[i] = (
-                (is_compute(node) or control) and (floats or (decides and reads_floats)) and i not in self.folded
+                (is_compute(node) or control) and (lowerable or (decides and reads_floats)) and i not in self.folded
             )
             for at, name in enumerate([*node.inputs, *node.captured]):
                 if not name or (at < len(node.inputs) and at in PARAMETERS.get(node.op, ())):
                     continue
-                passes = control or not floats or self.is_float(name) or self.types[name] == T.BOOL
+                passes = control or not floats or self.types[name] in FLOATS or self.types[name] == T.BOOL
                 if passes or name in quantized or (node.op == "DequantizeLinear" and at == 0):
                     reaches.add(name)
         return numeric
