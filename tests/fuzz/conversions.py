@@ -171,6 +171,9 @@ def check_file(typed: onnx.ModelProto, graph: Graph, precisions: List[str], coun
         try:
             onnxruntime_run(typed.SerializeToString(), feed)
         except Exception as error:  # Nor have those of ONNX Runtime.
+            if "NOT_IMPLEMENTED" in str(error) or "type is not supported" in str(error):
+                counts["typed models that ONNX Runtime has no kernels for"] += 1
+                break
             found.append(Broken(WRONG, f"ONNX Runtime: {str(error).strip()}", ""))
             break
     else:
@@ -206,6 +209,8 @@ def _unchanged(typed: onnx.ModelProto, report: Any, graph: Graph) -> List[Broken
     constants = graph.constants, {each.name: each for each in typed.graph.initializer}
     same_opset = next(e.version for e in typed.opset_import if e.domain == "") == graph.opset
     kept = {name for name, _, precision in report.layers if precision == "fp32"} - moved
+    if "multiplied into the convolutions" in metadata.get("ulpscope.prepared", ""):  # Those in int8 have float32 ones.
+        kept -= {name for name, op, _ in report.layers if op == "BatchNormalization"}
     found = []
     for node in before.graph.node:
         if node.name not in kept:

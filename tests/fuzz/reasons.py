@@ -11,11 +11,11 @@ NEWEST = 25  #: What TensorRT and ONNX Runtime read.
 
 _LACKS = re.compile(r"ONNX has no (\w+) (\w+) at opset (\d+)")
 _OPSET_LACKS = re.compile(r"opset (\d+) has no (\w+)")
-#: Said of int8, and of what no schema knows.
+#: Said of int8, of the model's own types, and of what no schema knows.
 _OTHERS = (
-    "not all of its outputs can be",
-    "DequantizeLinear per channel",
-)
+    "not all of its outputs can be", "DequantizeLinear per channel", "DequantizeLinear has no scales for the output channels",
+    "its types in the file are not float32", "the file has its outputs in", "the scale of ", "an operand depends on the shapes",
+)  # fmt: skip
 
 
 def accepts(op: str, domain: str, opset: int, kind: str) -> bool:

@@ -91,7 +91,7 @@ def _unjudged(text: str, fixture: Fixture) -> Exception:
     """Whether it is so that nothing can be judged."""
     golden = [value for outputs in fixture.golden(fixture.samples) for value in outputs.values()]
     finite = all(np.isfinite(v).all() for v in golden if v.dtype.kind == "f")
-    if "expected numbers, got" in text and not finite:
+    if ("expected numbers, got" in text or "expected finite numbers, got" in text) and not finite:
         return RefusedTruly("golden outputs that are no numbers")
     if "expected outputs with elements" in text and not any(v.size for v in golden):
         return RefusedTruly("outputs without elements")
@@ -302,7 +302,7 @@ def _verified(fixture: Fixture, answer: Any, engine: Any, threshold: float) -> L
 
 def _unjudged_fresh(text: str, fixture: Fixture, samples: List[Arrays]) -> Exception:
     finite = all(np.isfinite(v).all() for g in fixture.golden(samples) for v in g.values() if v.dtype.kind == "f")
-    if "expected numbers, got" in text and not finite:
+    if ("expected numbers, got" in text or "expected finite numbers, got" in text) and not finite:
         return RefusedTruly("golden outputs that are no numbers")
     return Broken(REFUSED, f"verify: {text}", "")
 
