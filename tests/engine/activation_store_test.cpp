@@ -101,6 +101,33 @@ TEST(ActivationStore, OnlyWhatAnAssignmentChangesIsComputedAgain) {
   EXPECT_EQ(run("First"), 3u);
 }
 
+/// The integers of a QuantizeLinear are not stored where DequantizeLinear reads what they were made of.
+TEST(ActivationStore, WhatIsDequantizedDependsOnWhatWasQuantized) {
+  Model model;
+  model.input("x", {4});
+  *model.graph().add_initializer() = float_tensor("scale", {}, {0.0023f});
+  model.node("Exp", {"x"}, {"a"}, "exp");
+  model.node("QuantizeLinear", {"a", "scale"}, {"q"}, "quantize");
+  model.node("DequantizeLinear", {"q", "scale"}, {"y"}, "dequantize");
+  model.output("y");
+  const auto network = model.load();
+  const BuildOptions options = fp16_options(ConstraintMode::kObey, Fusion::kNone, true);
+  const auto spec = specialize(*network, {{4}});
+  Executable executable(*network, assign_precisions(*spec, options), options, spec);
+  ActivationStore store(1 << 20);
+  const std::vector<Tensor> x{Tensor::of<float>({4}, {-2.31f, -1.77f, -1.03f, -2.9f})};
+  const auto run = [&](bool raised, ActivationStore* shared) {
+    LayerTypes requested(network->layers.size());
+    if (raised) requested[network->find_layer("exp")] = DataType::kFloat32;
+    const auto outputs =
+        executable.plan_for({{4}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, shared);
+    return std::vector<float>(outputs[0].values<float>().begin(), outputs[0].values<float>().end());
+  };
+  ASSERT_NE(run(true, nullptr), run(false, nullptr));
+  EXPECT_EQ(run(false, &store), run(false, nullptr));
+  EXPECT_EQ(run(true, &store), run(true, nullptr));
+}
+
 /// 40 blocks: 4 values become 32, and 4 again.
 TEST(ActivationStore, KeepsWhatIsAliveWhereTheFewestBytesAre) {
   constexpr int kBlocks = 40;

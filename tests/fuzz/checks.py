@@ -78,7 +78,7 @@ def _run(engine, feed: Arrays) -> List[np.ndarray]:
     return list(engine.run(feed).values())
 
 
-def _leave_other_values(engine, feed: Arrays) -> None:
+def leave_other_values(engine, feed: Arrays) -> None:
     """Runs the engine on other numbers of the same shapes: a run that reads what it has not written finds these."""
     import ulpscope
 
@@ -91,7 +91,7 @@ def _all_feeds(graph: Graph, way: Way, threads: Optional[int] = None) -> Outputs
     engine = _engine(graph, way, threads)
     results = []
     for feed in graph.feeds:
-        _leave_other_values(engine, feed)
+        leave_other_values(engine, feed)
         results.append(_run(engine, feed))
     return results
 

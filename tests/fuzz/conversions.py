@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import numpy as np
 import onnx
 
-from .checks import INTERNAL, BITS, REFUSED, WRONG
+from .checks import BITS, INTERNAL, REFUSED, WRONG, leave_other_values
 from .graph import Graph, onnxruntime_run
 from .reasons import NEWEST, false_reason
 from .steps import LONG_NAMES, NARROW, Broken, RefusedTruly, Step, known, known_types, messages, same_bits
@@ -260,6 +260,8 @@ def same_assignment(typed: onnx.ModelProto, report: Any, graph: Graph, step: Ste
             kind = INTERNAL if type(error).__name__ == "InternalError" else REFUSED
             return [Broken(kind, f"Engine of the {name}: {error}", "")]
     for feed in [*graph.feeds, graph.feeds[0]]:
+        for engine in engines.values():
+            leave_other_values(engine, feed)
         want, got = engines["layer_precisions"].run(feed), engines["typed model"].run(feed)
         if text := same_bits(got, want):
             return [Broken(BITS, "typed model and layer_precisions", text)]

@@ -55,18 +55,20 @@ void Lowering::set_activation_keys(const Group& group, std::span<const KernelDes
   for (const KernelDescription& kernel : kernels) text += identity_of(kernel);
   for (LayerId id : group.layers)
     for (TensorId input : present(layer(id).inputs)) {
-      if (spec_.is_constant(input) || location(input).slot < 0) continue;
+      // What has no slot (the integers of a QuantizeLinear whose readers take its source) passes on what it is made of.
+      if (spec_.is_constant(input) || schedule_.grouping.internal[input] != 0) continue;
       put(static_cast<std::uint64_t>(location(input).layout));
       put(keys_[input].first);
       put(keys_[input].second);
     }
   for (LayerId id : group.layers)
     for (TensorId tensor : present(layer(id).outputs)) {
-      if (location(tensor).slot < 0 || schedule_.grouping.internal[tensor] != 0) continue;
+      if (schedule_.grouping.internal[tensor] != 0) continue;
       const std::size_t length = text.size();
       put(static_cast<std::uint64_t>(tensor.number()));
       keys_[tensor] = activation_key(text);
       text.resize(length);
+      if (location(tensor).slot < 0) continue;
       const Slot& slot = slot_of(tensor);
       if (slot.dynamic || slot.alias >= 0 || slot.constant) continue;
       int step = -1;
