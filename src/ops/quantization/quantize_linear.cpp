@@ -170,33 +170,45 @@ void run_dynamic_quantize_linear(KernelContext& ctx) {
   if (ctx.has_output(2)) *ctx.output(2).data<std::uint8_t>() = zero;
 }
 
+/// Saturate(round(x / scale) + zero point) for integers; floats are rounded after the zero point, and saturate unless
+/// `saturate` is 0. Never lowered: scales are fp32 on every target.
+OpDef quantize_in(std::string_view domain, int since_version) {
+  return fixed_op({.name = "QuantizeLinear",
+                   .domain = domain,
+                   .since_version = since_version,
+                   .inputs = {2, 3},
+                   .types = {kNumbers, kFloats | kIntegers, set_of(TargetTypes{}) | TypeSet{DataType::kFloat32}},
+                   .function = Function::kQuantize,
+                   .weights = 0b110,
+                   .storage_types = StorageTypes::kTaken,
+                   .yields_quantized = true},
+                  infer_quantize_linear, run_quantize_linear);
+}
+
+/// (x - zero point) * scale. Never lowered: scales are fp32 on every target.
+OpDef dequantize_in(std::string_view domain, int since_version) {
+  return fixed_op({.name = "DequantizeLinear",
+                   .domain = domain,
+                   .since_version = since_version,
+                   .inputs = {2, 3},
+                   .types = {set_of(SourceTypes{}) | TypeSet{DataType::kFloat32}, kFloats,
+                             set_of(SourceTypes{}) | TypeSet{DataType::kFloat32}},
+                   .function = Function::kDequantize,
+                   .weights = 0b110,
+                   .storage_types = StorageTypes::kTaken},
+                  infer_dequantize_linear, run_dequantize_linear);
+}
+
 }  // namespace
 
 OpTable quantize_linear() {
   return {
-      // QuantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: saturate(round(x / scale) + zero point) for integers;
-      // floats are rounded after the zero point, and saturate unless `saturate` is 0. Never lowered: scales are fp32 on
-      // every target.
-      fixed_op({.name = "QuantizeLinear",
-                .since_version = 10,
-                .inputs = {2, 3},
-                .types = {kNumbers, kFloats | kIntegers, set_of(TargetTypes{}) | TypeSet{DataType::kFloat32}},
-                .function = Function::kQuantize,
-                .weights = 0b110,
-                .storage_types = StorageTypes::kTaken,
-                .yields_quantized = true},
-               infer_quantize_linear, run_quantize_linear),
-      // DequantizeLinear, ai.onnx 10, 13, 19, 21, 23, 24, 25, 28: (x - zero point) * scale. Never lowered: scales are
-      // fp32 on every target.
-      fixed_op({.name = "DequantizeLinear",
-                .since_version = 10,
-                .inputs = {2, 3},
-                .types = {set_of(SourceTypes{}) | TypeSet{DataType::kFloat32}, kFloats,
-                          set_of(SourceTypes{}) | TypeSet{DataType::kFloat32}},
-                .function = Function::kDequantize,
-                .weights = 0b110,
-                .storage_types = StorageTypes::kTaken},
-               infer_dequantize_linear, run_dequantize_linear),
+      // ai.onnx 10, 13, 19, 21, 23, 24, 25, 28.
+      quantize_in("", 10),
+      dequantize_in("", 10),
+      // com.microsoft 1: the same without blocks, of more types than ai.onnx had when ONNX Runtime needed them.
+      quantize_in("com.microsoft", 1),
+      dequantize_in("com.microsoft", 1),
       // DynamicQuantizeLinear, ai.onnx 11: quantizes to uint8 with the range of the data.
       fixed_op({.name = "DynamicQuantizeLinear",
                 .since_version = 11,
