@@ -4,8 +4,10 @@ import io
 import json
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -261,6 +263,30 @@ def test_a_disk_that_fills_up(free, words, binary, tmp_path):
     assert done.stdout.endswith("status 1\nkept\nfile\nother\n"), done
     assert "cannot write it: No space left on device" in done.stderr, done
     assert not any(word in done.stderr for word in NO_DEFECT), done
+    if "j.jsonl" in words:
+        assert len((tmp_path / "j.jsonl").read_text().splitlines()) > 1  # to go on from
+
+
+@pytest.mark.parametrize("words", [
+    ["run", "m.onnx", "--trt", "--save-engine", "file"],
+    ["convert", "m.onnx", "--fp16", "-o", "file", "--no-python-checks"],
+    ["precision", "search", "m.onnx", "--fp16", "--journal", "j.jsonl", "--save-answer", "file"],
+    ["precision", "search", "m.onnx", "--fp16", "--journal", "file", "--save-answer", "a.json"],
+], ids=["engine", "model", "answer", "journal"])
+def test_a_file_size_limit(words, binary, tmp_path):
+    """As a disk that is full: what was there stays, nothing half-written does, and a message says why."""
+    onnx.save(needs_constraints(256), tmp_path / "m.onnx")
+    (tmp_path / "file").write_text("kept")
+    environment = dict(os.environ)
+    environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
+    limit = 2000
+    process = subprocess.run([str(binary), *words, *([] if words[0] != "precision" else ["--metric", "rel-l2", "--threshold", "1e-2"])],
+                             cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    text = process.stdout + process.stderr
+    assert process.returncode == 1 and "File too large" in text and "defect" not in text, (process.returncode, text)
+    assert (tmp_path / "file").read_text() == "kept" or "journal" in text
+    assert {path.name for path in tmp_path.iterdir()} <= {"m.onnx", "file", "j.jsonl", "a.json"}
     if "j.jsonl" in words:
         assert len((tmp_path / "j.jsonl").read_text().splitlines()) > 1  # to go on from
 

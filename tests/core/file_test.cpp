@@ -1,12 +1,19 @@
 #include "core/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "ulpscope/error.h"
 
@@ -20,6 +27,10 @@ class Files : public testing::Test {
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+  std::ptrdiff_t count() const {
+    return std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator());
+  }
   std::filesystem::path folder_;
 };
 
@@ -30,6 +41,63 @@ TEST_F(Files, AreReplacedAsAWholeAndLeaveNothingBeside) {
   EXPECT_EQ(read_file(path), "second");
   EXPECT_EQ(
       std::distance(std::filesystem::directory_iterator(path.parent_path()), std::filesystem::directory_iterator()), 1);
+}
+
+/// In a process of its own, which is killed in the middle of the write.
+void die_while_writing(const std::filesystem::path& path) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string_view content = "new";
+    write_file(path, {&content, 1}, [] { ::raise(SIGKILL); });
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+TEST_F(Files, OfProcessesThatAreKilledLeaveNothingBeside) {
+  write_file(path("f"), "old");
+  die_while_writing(path("f"));
+  EXPECT_EQ(read_file(path("f")), "old");
+  EXPECT_EQ(count(), 1);
+}
+
+TEST_F(Files, LeftOverFromKilledProcessesGoWithTheNextWrite) {
+  const auto make = [&](const char* name) { std::ofstream(path(name)) << "part"; };
+  make(".f.ulpscope-a1B2c3");
+  const char* const others[] = {".f.ulpscope-a1B2c3d", ".g.ulpscope-a1B2c3", "f.ulpscope-a1B2c3", ".f.backup"};
+  for (const char* other : others) make(other);
+  // Of a process that lives: it has the lock.
+  make(".f.ulpscope-locked");
+  const int living = ::open(path(".f.ulpscope-locked").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(living, LOCK_EX), 0);
+  write_file(path("f"), "whole");
+  EXPECT_FALSE(std::filesystem::exists(path(".f.ulpscope-a1B2c3")));
+  EXPECT_TRUE(std::filesystem::exists(path(".f.ulpscope-locked")));
+  for (const char* other : others) EXPECT_TRUE(std::filesystem::exists(path(other))) << other;
+  ::close(living);
+  write_file(path("f"), "again");
+  EXPECT_FALSE(std::filesystem::exists(path(".f.ulpscope-locked")));
+  EXPECT_EQ(read_file(path("f")), "again");
+}
+
+TEST_F(Files, OfManyThreadsAreAllWhole) {
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) write_file(path("f"), std::string(1000, static_cast<char>('a' + t)));
+    });
+  threads.clear();
+  const std::string content = read_file(path("f"));
+  EXPECT_EQ(content, std::string(1000, content[0]));
+  EXPECT_EQ(count(), 1);
+}
+
+TEST_F(Files, OfLongNamesAreWritten) {
+  const std::string name(250, 'n');
+  write_file(path(name), "long");
+  EXPECT_EQ(read_file(path(name)), "long");
 }
 
 TEST_F(Files, AreMappedOnlyIfTheyAreRegular) {
