@@ -8,6 +8,7 @@ of MODEL.npz. tests/truth/gpu says which GPU and libraries made what lies there.
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import sys
 import tempfile
@@ -29,17 +30,21 @@ def narrow(values: np.ndarray) -> np.ndarray:
 
 
 def main() -> int:
-    program, folder, *models = map(pathlib.Path, sys.argv[1:])
-    folder.mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", type=pathlib.Path, metavar="PROGRAM")
+    parser.add_argument("folder", type=pathlib.Path, metavar="FOLDER")
+    parser.add_argument("models", nargs="+", type=pathlib.Path, metavar="MODEL.onnx")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        runner = Runner(program.resolve(), pathlib.Path(scratch), 600)
-        for model in models:
+        runner = Runner(options.program.resolve(), pathlib.Path(scratch), 600)
+        for model in options.models:
             recorded = {}
             for precision in ("fp16", "bf16"):
                 for fusion in ("none", "full"):
                     for name, values in runner.outputs(Case(model, precision, fusion), "cuda").items():
                         recorded[f"{precision}_{fusion}_{name}"] = narrow(values)
-            np.savez_compressed(folder / f"{model.stem}.npz", **recorded)
+            np.savez_compressed(options.folder / f"{model.stem}.npz", **recorded)
             print(f"{model.stem}: {len(recorded)} outputs", flush=True)
     return 0
 

@@ -8,8 +8,8 @@ matrix of its own or (tied) the embedding, transposed. LENGTH is a number of tok
 
 from __future__ import annotations
 
+import argparse
 import pathlib
-import sys
 from typing import Any, BinaryIO, List, Optional, Union
 
 import numpy as np
@@ -114,10 +114,16 @@ def make(
 
 
 def main() -> None:
-    path, hidden, layers, vocabulary, *words = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=pathlib.Path, metavar="OUT.onnx")
+    for size in ("hidden", "layers", "vocabulary"):
+        parser.add_argument(size, type=int, metavar=size.upper())
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    options = parser.parse_args()
+    words = options.words
     kind = next((word for word in words if word in TYPES), "fp32")
     length = next((w for w in words if w not in (*TYPES, "inline", "external", "tied", "untied")), "16")
-    make(path, int(hidden), int(layers), int(vocabulary), kind, "inline" not in words, "tied" in words,
+    make(options.path, options.hidden, options.layers, options.vocabulary, kind, "inline" not in words, "tied" in words,
          int(length) if length.isdigit() else length)
 
 

@@ -17,6 +17,7 @@ Beside each model: NAME.search.json, NAME.calib.json, NAME.held.json: input samp
 Polygraphy's JSON encoding) to search with, to calibrate with, and to check the answer with; the three are disjoint.
 """
 
+import argparse
 import base64
 import importlib.util
 import io
@@ -294,10 +295,14 @@ LARGE = {"smollm2": make_smollm2}
 
 
 def main():
-    out = pathlib.Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or MODELS:
-        (LARGE | MODELS)[name](out)
+    makers = LARGE | MODELS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path, metavar="FOLDER")
+    parser.add_argument("names", nargs="*", choices=[*makers, []], metavar="NAME", help=f"of {', '.join(makers)}")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name in options.names or MODELS:
+        makers[name](options.folder)
 
 
 if __name__ == "__main__":
