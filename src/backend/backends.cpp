@@ -16,6 +16,7 @@ std::span<const Backend* const> backends() {
 }
 
 const Backend& find_backend(std::string_view name) {
+  cpu::check_instructions();  // Every backend has kernels of the processor: reference kernels, bodies, conversions.
   if (name == "auto") name = "cpu";
   std::vector<std::string_view> names;
   for (const Backend* backend : backends()) {

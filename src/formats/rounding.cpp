@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/instruction_set.h"
 #include "core/vector_clones.h"
 
 #if defined(__x86_64__)
@@ -108,18 +109,10 @@ __attribute__((target("avx2,f16c"))) void round_f16_avx2(const float* in, float*
 
 using RoundFunction = void (*)(const float*, float*, std::size_t) noexcept;
 
-bool has_f16_instructions() noexcept {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2");  // each that has it has F16C, whose name not every compiler knows
-#else
-  return false;
-#endif
-}
-
 RoundFunction choose_f16() noexcept {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return round_f16_avx512;
-  if (has_f16_instructions()) return round_f16_avx2;
+  if (instruction_set() >= InstructionSet::kAvx512) return round_f16_avx512;
+  if (instruction_set() >= InstructionSet::kAvx2) return round_f16_avx2;
 #endif
   return round_f16_portable;
 }
@@ -213,11 +206,6 @@ ULPSCOPE_VECTOR_CLONES void quantize_bytes_loop(const float* in, std::uint8_t* o
 }
 
 #if defined(__x86_64__)
-bool has_avx512() {
-  static const bool has = __builtin_cpu_supports("avx512f") != 0;
-  return has;
-}
-
 /// Compilers narrow by way of 16 bits, which takes as long as the rest. How many elements are done: all but the last
 /// ones.
 __attribute__((target("avx512f"))) std::size_t quantize_bytes_avx512(const float* in, std::uint8_t* out,
@@ -242,23 +230,21 @@ void quantize_bytes(const float* in, std::uint8_t* out, std::size_t count, float
                     float high) noexcept {
   std::size_t done = 0;
 #if defined(__x86_64__)
-  if (has_avx512()) done = quantize_bytes_avx512(in, out, count, scale, low, high);
+  if (instruction_set() >= InstructionSet::kAvx512) done = quantize_bytes_avx512(in, out, count, scale, low, high);
 #endif
   quantize_bytes_loop(in + done, out + done, count - done, scale, low, high);
 }
 
 void narrow_to_f16(const float* in, std::uint16_t* out, std::size_t count) noexcept {
 #if defined(__x86_64__)
-  static const bool fast = has_f16_instructions();
-  if (fast) return narrow_avx2(in, out, count);
+  if (instruction_set() >= InstructionSet::kAvx2) return narrow_avx2(in, out, count);
 #endif
   narrow_portable(in, out, count);
 }
 
 void widen_f16(const std::uint16_t* in, float* out, std::size_t count) noexcept {
 #if defined(__x86_64__)
-  static const bool fast = has_f16_instructions();
-  if (fast) return widen_avx2(in, out, count);
+  if (instruction_set() >= InstructionSet::kAvx2) return widen_avx2(in, out, count);
 #endif
   widen_portable(in, out, count);
 }

@@ -21,14 +21,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Dict, List, Optional, Sequence
+from types import MappingProxyType
+from typing import Dict, List, Mapping, Optional, Sequence
 
 if __name__ == "__main__":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-SECONDS_PER_GRAPH = 90
+SECONDS_PER_GRAPH = 600  #: Until it is said to hang.
 WORST_REFUSED = 0.01
 REFUSED, CRASHED = "refused", "crashed"
 
@@ -105,12 +106,13 @@ def environment() -> Dict[str, str]:
     return result
 
 
-def worker(arguments: Sequence[str]) -> subprocess.Popen:
-    """Starts worker.py."""
+def worker(arguments: Sequence[str], settings: Mapping[str, str] = MappingProxyType({})) -> subprocess.Popen:
+    """Starts worker.py, with further variables in its environment."""
     command = [sys.executable, str(FOLDER / "worker.py"), *arguments]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True, errors="replace"
-    )
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**environment(), **settings}, text=True,
+        errors="replace",
+    )  # fmt: skip
 
 
 def _lines(process: subprocess.Popen) -> "queue.Queue[Optional[str]]":
@@ -126,10 +128,10 @@ def _lines(process: subprocess.Popen) -> "queue.Queue[Optional[str]]":
     return lines
 
 
-def _one_worker(seeds: range, summary: Summary, lock: threading.Lock) -> None:
+def _one_worker(seeds: range, summary: Summary, lock: threading.Lock, settings: Mapping[str, str]) -> None:
     """Runs the seeds, with a new process after each crash."""
     while len(seeds):
-        process = worker(["run", summary.suite, str(seeds.start), str(seeds.stop), str(seeds.step)])
+        process = worker(["run", summary.suite, str(seeds.start), str(seeds.stop), str(seeds.step)], settings)
         errors: List[str] = []
         drain = threading.Thread(target=lambda p=process: errors.append(p.stderr.read()), daemon=True)
         drain.start()
@@ -173,13 +175,15 @@ def _one_worker(seeds: range, summary: Summary, lock: threading.Lock) -> None:
         seeds = range(current + seeds.step, seeds.stop, seeds.step)
 
 
-def run_graphs(first: int, count: int, jobs: int, suite: str = "engine") -> Summary:
-    """Checks the graphs of `count` seeds in so many processes."""
+def run_graphs(
+    first: int, count: int, jobs: int, suite: str = "engine", settings: Mapping[str, str] = MappingProxyType({})
+) -> Summary:
+    """Checks the graphs of `count` seeds in so many processes, with further variables in their environment."""
     summary, lock, broken = Summary(suite), threading.Lock(), []
 
     def work(job: int) -> None:
         try:
-            _one_worker(range(first + job, first + count, jobs), summary, lock)
+            _one_worker(range(first + job, first + count, jobs), summary, lock, settings)
         except Exception as error:
             broken.append(error)
 
@@ -194,11 +198,12 @@ def run_graphs(first: int, count: int, jobs: int, suite: str = "engine") -> Summ
 
 
 def shrink_failure(
-    seed: int, failure: dict, folder: pathlib.Path, seconds: float = 60.0, suite: str = "engine"
-) -> str:
+    seed: int, failure: dict, folder: pathlib.Path, seconds: float = 60.0, suite: str = "engine",
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> str:  # fmt: skip
     """Shrinks the graph of a seed into the folder and returns its listing."""
     folder.mkdir(parents=True, exist_ok=True)
-    process = worker(["shrink", suite, str(seed), str(folder), json.dumps(failure), str(seconds)])
+    process = worker(["shrink", suite, str(seed), str(folder), json.dumps(failure), str(seconds)], settings)
     out, errors = process.communicate()
     events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     if not events:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 
@@ -9,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
+import instruction_sets
 from fuzz.generator import generate
 from fuzz.graph import Graph, onnxruntime_run
 from fuzz.judge import Judge, close
@@ -33,18 +35,24 @@ EXPECTED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def summary():
-    return run_graphs(SEED, COUNT, max(1, min(4, os.cpu_count() or 1)))
-
-
-def test_graphs(summary, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("instructions", instruction_sets.parameters())
+def test_graphs(instructions: str, tmp_path: pathlib.Path) -> None:
+    settings = instruction_sets.settings(instructions)
+    summary = run_graphs(SEED, COUNT, max(1, min(4, os.cpu_count() or 1)), settings)
+    assert summary.graphs == COUNT
     if summary.passed:
         return
     texts = [summary.text()]
     for seed, failures in sorted(summary.failures.items())[:3]:
-        texts += [f"seed {seed}: {shrink_failure(seed, failures[0], tmp_path, 20)}"]
+        texts += [f"seed {seed}: {shrink_failure(seed, failures[0], tmp_path, 20, settings)}"]
     pytest.fail("\n".join(texts))
+
+
+def test_a_set_of_instructions_that_is_none_reaches_the_workers() -> None:
+    """As the sets do that test_graphs names."""
+    summary = run_graphs(SEED, 2, 1, {"ULPSCOPE_ISA": "sse9"})
+    texts = [failure["text"] for failures in summary.failures.values() for failure in failures]
+    assert len(summary.failures) == 2 and all("[build] ULPSCOPE_ISA: expected baseline" in text for text in texts), texts
 
 
 def test_every_operator_occurs() -> None:
@@ -72,7 +80,7 @@ def test_shrinks_to_the_planted_node() -> None:
     seeds = [seed for seed in range(400) if fails(generate(seed)) and len(generate(seed).nodes) > 8][:3]
     assert seeds
     for seed in seeds:
-        small = shrink(settled(generate(seed)), fails, 20)
+        small = shrink(settled(generate(seed)), fails, math.inf)
         assert [node.op_type for node in small.nodes] == ["Softmax"], small.listing()
         assert all(value.size <= 8 for feed in small.feeds for value in feed.values()), small.listing()
 
@@ -89,7 +97,7 @@ def test_shrinks_to_two_nodes_and_their_values() -> None:
         )
 
     seed = next(seed for seed in range(3000) if fails(generate(seed)) and len(generate(seed).nodes) > 4)
-    small = shrink(settled(generate(seed)), fails, 20)
+    small = shrink(settled(generate(seed)), fails, math.inf)
     assert sorted(node.op_type for node in small.nodes) == ["Mul", "Tanh"], small.listing()
 
 

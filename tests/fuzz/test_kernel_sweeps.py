@@ -7,16 +7,19 @@ import os
 
 import pytest
 
+import instruction_sets
 from fuzz.run import worker
 from fuzz.sweeps import SWEEPS
+from limits import HANGS
 
 COUNT = int(os.environ.get("ULPSCOPE_SWEEP_COUNT", "40"))
 
 
+@pytest.mark.parametrize("instructions", instruction_sets.parameters())
 @pytest.mark.parametrize("name", SWEEPS)
-def test_sweep(name: str) -> None:
-    process = worker(["sweep", name, str(COUNT)])
-    out, errors = process.communicate(timeout=300)
+def test_sweep(name: str, instructions: str) -> None:
+    process = worker(["sweep", name, str(COUNT)], instruction_sets.settings(instructions))
+    out, errors = process.communicate(timeout=HANGS)
     events = [json.loads(line) for line in out.splitlines()]
     last = events[-1]["listing"] if events else "nothing"
     assert process.returncode == 0, f"status {process.returncode} at\n{last}\n{errors[-2000:]}"

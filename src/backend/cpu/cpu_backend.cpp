@@ -1,11 +1,18 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
 #include <fstream>
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "backend/cpu/plan.h"
+#include "core/instruction_set.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope::cpu {
 namespace {
@@ -18,6 +25,20 @@ std::string processor_name() {
       return line.substr(at + 2);
   return "CPU";
 }
+
+/// As its documentation lists them for the variable.
+constexpr std::array<std::string_view, 12> kSetsOfOneDnn{"DEFAULT",
+                                                         "SSE41",
+                                                         "AVX",
+                                                         "AVX2",
+                                                         "AVX2_VNNI",
+                                                         "AVX2_VNNI_2",
+                                                         "AVX512_CORE",
+                                                         "AVX512_CORE_VNNI",
+                                                         "AVX512_CORE_BF16",
+                                                         "AVX512_CORE_FP16",
+                                                         "AVX512_CORE_AMX",
+                                                         "AVX512_CORE_AMX_FP16"};
 
 class CpuBackend final : public Backend {
  public:
@@ -33,6 +54,19 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
+
+void check_instructions() {
+  check_instruction_set();
+  const char* value = std::getenv("ONEDNN_MAX_CPU_ISA");
+  if (value == nullptr || *value == '\0') return;
+  std::string name = value;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  if (std::find(kSetsOfOneDnn.begin(), kSetsOfOneDnn.end(), name) == kSetsOfOneDnn.end())
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("[build] ONEDNN_MAX_CPU_ISA: expected one of {}, got '{}', which oneDNN ignores; try without it",
+                    fmt::join(kSetsOfOneDnn, ", "), value));
+}
 
 const Backend& cpu_backend() {
   static const CpuBackend backend;

@@ -69,7 +69,7 @@ const ProgramKernels& program_kernels_baseline();
 const ProgramKernels& program_kernels_avx2();
 const ProgramKernels& program_kernels_avx512();
 
-/// The fastest that this processor has; ULPSCOPE_ISA=baseline|avx2|avx512 forces one.
+/// Those of instruction_set().
 const ProgramKernels& program_kernels();
 
 }  // namespace ulpscope::cpu

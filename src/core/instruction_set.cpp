@@ -1,0 +1,70 @@
+#include "core/instruction_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <optional>
+
+#include "ulpscope/error.h"
+
+namespace ulpscope {
+namespace {
+
+constexpr std::array kSets{InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512};
+
+std::string_view asked_for() noexcept {
+  const char* value = std::getenv("ULPSCOPE_ISA");
+  return value == nullptr ? "" : value;
+}
+
+std::optional<InstructionSet> set_of(std::string_view name) noexcept {
+  for (const InstructionSet set : kSets)
+    if (name_of(set) == name) return set;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view name_of(InstructionSet set) noexcept {
+  constexpr std::array<std::string_view, kSets.size()> kNames{"baseline", "avx2", "avx512"};
+  return kNames[static_cast<std::size_t>(set)];
+}
+
+InstructionSet most_of_processor() noexcept {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw"))
+    return InstructionSet::kAvx512;
+  // Each that has AVX2 has F16C, whose name not every compiler knows.
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return InstructionSet::kAvx2;
+#endif
+  return InstructionSet::kBaseline;
+}
+
+InstructionSet instruction_set() noexcept {
+  static const InstructionSet chosen = [] {
+    const InstructionSet most = most_of_processor();
+    return std::min(set_of(asked_for()).value_or(most), most);
+  }();
+  return chosen;
+}
+
+void check_instruction_set() {
+  const std::string_view name = asked_for();
+  if (name.empty()) return;
+  const std::optional<InstructionSet> set = set_of(name);
+  if (!set)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[build] ULPSCOPE_ISA: expected baseline, avx2 or avx512, got '{}'; try without it", name));
+  if (*set > most_of_processor())
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("[build] ULPSCOPE_ISA: expected instructions that this processor has, got '{}', and it has no "
+                    "more than {}; try ULPSCOPE_ISA={} or without it",
+                    name, name_of(most_of_processor()), name_of(most_of_processor())));
+}
+
+}  // namespace ulpscope

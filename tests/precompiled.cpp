@@ -1,0 +1,1 @@
+// A source of the target that compiles tests/precompiled.h.
