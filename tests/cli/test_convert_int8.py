@@ -6,9 +6,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from convert_support import MADE, SHAPES, assert_converted, info, model, save, values
+from plain_onnxruntime import plain_session
 from search_support import save_inputs
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 
 def kinds_of_products():
@@ -139,7 +138,7 @@ def test_int8_of_channels_that_are_off(run, tmp_path):
 def test_real_models_in_int8(run, models, tmp_path, name, size, types, fusion):
     path = models / f"{name}.onnx"
     outcome = run("convert", path, *types, "-o", "t.onnx", "--calib-base-cls", "IInt8MinMaxCalibrator",
-                  "--load-inputs", models / f"{name}.search.json", "--fusion", fusion, timeout=400)
+                  "--load-inputs", models / f"{name}.search.json", "--fusion", fusion)
     assert_converted(outcome)
     assert "ONNX Runtime" in outcome.text, outcome
     assert (tmp_path / "t.onnx").stat().st_size <= size * path.stat().st_size
@@ -220,7 +219,7 @@ def test_corrected_biases_take_the_mean_error(product, run, tmp_path):
     assert "the biases of 1 int8 product(s) take the mean error of their outputs" in corrected.out, corrected
     shift = {}
     for name in ("m", "plain", "corrected"):
-        session = onnxruntime.InferenceSession(str(tmp_path / f"{name}.onnx"), providers=["CPUExecutionProvider"])
+        session = plain_session(tmp_path / f"{name}.onnx")
         outputs = np.stack([session.run(None, each)[0] for each in samples[8:]]).astype(np.float64)
         channels = np.moveaxis(outputs, 2, -1) if product == "Conv" else outputs
         shift[name] = channels.reshape(-1, 8).mean(axis=0)

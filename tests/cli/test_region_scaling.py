@@ -8,10 +8,10 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from plain_onnxruntime import plain_session
 from search_support import answer_of, relative_errors, save_inputs, version_1
 
 FP16 = 65504.0
@@ -79,10 +79,7 @@ def tensors(path, feeds):
     names = [o for node in model.graph.node for o in node.output]
     del model.graph.output[:]
     model.graph.output.extend(helper.make_empty_tensor_value_info(n) for n in names)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return dict(zip(names, session.run(None, feeds)))
+    return dict(zip(names, plain_session(model.SerializeToString()).run(None, feeds)))
 
 
 def largest(values):
@@ -204,7 +201,7 @@ def test_layers_that_leave_int8_find_their_region_scaled(run, tmp_path):
 
 
 def ort_outputs(path, samples):
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = plain_session(path)
     return [session.run(["logits"], sample)[0].astype(np.float64) for sample in samples]
 
 
@@ -389,7 +386,7 @@ def test_a_language_model_keeps_no_layer(run, tmp_path):
     maker = pathlib.Path(__file__).parents[1] / "models" / "make_models.py"
     subprocess.run([sys.executable, maker, tmp_path, "smollm2"], check=True)
     outcome = run("precision", "search", "smollm2.onnx", "--load-inputs", "smollm2.search.json", "--hold-out",
-                  "smollm2.held.json", "--fp16", "--fusion", "none", "--metric", "kl", "--threshold", "1e-3", timeout=3000)
+                  "smollm2.held.json", "--fp16", "--fusion", "none", "--metric", "kl", "--threshold", "1e-3")
     assert outcome.code == 0, outcome
     answer = answer_of(tmp_path, "smollm2.fp16.answer.json")
     assert answer["layers"] == [] and answer["held_out"]["passed"] == 16 and answer["held_out"]["value"] <= 2e-4

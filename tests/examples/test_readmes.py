@@ -3,7 +3,8 @@ examples.
 
 A block must end with exit code 0, or with the code of the comment `<!-- exit: N -->` in front of it. Blocks behind
 `<!-- skip: REASON -->` are not run; `<!-- prepare: COMMAND -->` is, although readers do not see it. A ```text block shows lines of what the block before it prints, in order: `...` stands
-for any text, a line `...` for any lines, and numbers with a point or an exponent may differ a little.
+for any text, a line `...` for any lines, and numbers with a point or an exponent may differ a little. What depends on the
+processor is shown as `...`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import textwrap
 from typing import NamedTuple
 
 import pytest
+
+import instruction_sets
+from limits import HANGS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted(ROOT.glob("examples/*/*/README.md")), *sorted(ROOT.glob("docs/howto/*.md")),
@@ -94,19 +98,36 @@ def test_excerpts_are_held_against_what_is_printed():
     assert first_missing(command.shown, "in 0.1 s: 3 (up to -2.5e-03)\n[I] a 1.5\n") == command.shown[1]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)).removesuffix("/README.md"))
+def name_of(page: pathlib.Path) -> str:
+    return str(page.relative_to(ROOT)).removesuffix("/README.md")
+
+
+def shows_numbers(page: pathlib.Path) -> bool:
+    return any(REAL.search(line) for command in commands(page.read_text()) for line in command.shown)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_of_page(page: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str], request):
-    text = page.read_text()
-    blocks = commands(text)
-    assert blocks, f"{page} shows no command"
-    if "CMAKE_PREFIX_PATH" in text:
+    if "CMAKE_PREFIX_PATH" in page.read_text():
         environment = {**environment, "CMAKE_PREFIX_PATH": str(request.getfixturevalue("installed"))}
+    run_page(page, tmp_path, environment)
+
+
+@pytest.mark.parametrize("page", filter(shows_numbers, PAGES), ids=name_of)
+def test_numbers_of_pages_are_those_of_every_processor(page: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str]):
+    """The least instructions beside the most, which the test before this one takes."""
+    run_page(page, tmp_path, {**environment, **instruction_sets.settings("baseline")})
+
+
+def run_page(page: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str]) -> None:
+    blocks = commands(page.read_text())
+    assert blocks, f"{page} shows no command"
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     folder = tmp_path / page.parent.relative_to(ROOT) if page.is_relative_to(ROOT / "examples") else tmp_path
     for block in blocks:
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", block.text],
-            cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+            cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS,
         )  # fmt: skip
         printed = f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
         assert done.returncode == block.exit_code, (

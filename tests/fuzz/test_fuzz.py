@@ -38,19 +38,19 @@ EXPECTED = {
 @pytest.mark.parametrize("instructions", instruction_sets.parameters())
 def test_graphs(instructions: str, tmp_path: pathlib.Path) -> None:
     settings = instruction_sets.settings(instructions)
-    summary = run_graphs(SEED, COUNT, max(1, min(4, os.cpu_count() or 1)), settings)
+    summary = run_graphs(SEED, COUNT, max(1, min(4, os.cpu_count() or 1)), settings=settings)
     assert summary.graphs == COUNT
     if summary.passed:
         return
     texts = [summary.text()]
     for seed, failures in sorted(summary.failures.items())[:3]:
-        texts += [f"seed {seed}: {shrink_failure(seed, failures[0], tmp_path, 20, settings)}"]
+        texts += [f"seed {seed}: {shrink_failure(seed, failures[0], tmp_path, 20, settings=settings)}"]
     pytest.fail("\n".join(texts))
 
 
 def test_a_set_of_instructions_that_is_none_reaches_the_workers() -> None:
     """As the sets do that test_graphs names."""
-    summary = run_graphs(SEED, 2, 1, {"ULPSCOPE_ISA": "sse9"})
+    summary = run_graphs(SEED, 2, 1, settings={"ULPSCOPE_ISA": "sse9"})
     texts = [failure["text"] for failures in summary.failures.values() for failure in failures]
     assert len(summary.failures) == 2 and all("[build] ULPSCOPE_ISA: expected baseline" in text for text in texts), texts
 

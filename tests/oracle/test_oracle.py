@@ -15,6 +15,7 @@ from onnx import helper
 import oracle
 from oracle.networks import NETWORKS, N, Network, R, build
 from oracle.rounding import is_exact, round_to
+from plain_onnxruntime import plain_session
 
 TRUTH = pathlib.Path(__file__).resolve().parents[1] / "truth"
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
@@ -75,7 +76,7 @@ def test_float32_is_that_of_onnxruntime_for_every_family():
     for name, network in NETWORKS.items():
         if name == "int8_cast":  # its float16 is rounded after every layer there
             continue
-        session = onnxruntime.InferenceSession(network.model, providers=["CPUExecutionProvider"])
+        session = plain_session(network.model)
         outcomes = oracle.run(network.model, network.feed, "fp32", "none")
         for output, actual in zip(session.get_outputs(), session.run(None, network.feed)):
             outcome = outcomes[output.name]
@@ -419,7 +420,7 @@ def agrees_with_onnxruntime(nodes, feeds: dict[str, np.ndarray], weights: dict[s
     constants = [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()]
     graph = helper.make_graph(nodes, "edge", infos, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
-    wanted = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+    wanted = plain_session(model).run(None, feeds)[0]
     assert oracle.judge(oracle.run(model, feeds)["z"], wanted) is None
 
 

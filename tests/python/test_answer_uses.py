@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from plain_onnxruntime import plain_session
 from small_models import TASK, fresh, masked_attention, outputs_of, rel_l2, run_program, save_inputs, uneven
 
 import ulpscope
@@ -243,7 +244,7 @@ def test_quantize_speaks_like_modelopt_and_onnxruntime(folder, samples):
     quantized = {name for name, _, precision in info.layers if precision == "int8"}
     assert "Second" not in quantized and {"First", "Third"} <= quantized
     assert {each.op_type for each in first.graph.node} >= {"QuantizeLinear", "DequantizeLinear"}
-    session = ort.InferenceSession(first.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = plain_session(first.SerializeToString())
     exact = ulpscope.Engine("m.onnx").run(samples[0])["y"]
     assert rel_l2(session.run(None, samples[0])[0], exact) < 0.2
 
@@ -311,7 +312,8 @@ def test_from_torch():
 def test_an_answer_that_stays_in_float32_is_the_model_as_it_is(folder, samples, caplog):
     answer = ulpscope.search("m.onnx", samples, threshold=1e-30, metric="rel-l2", objective="smallest")
     assert answer.verdict == "found" and len(answer.layers) == 6
-    check = ulpscope.verify("m.onnx", answer, fresh(), runner="onnxruntime", threshold=1e-5, metric="rel-l2")
+    # float32 itself keeps 2.4e-4 of a sum with 3000, and ONNX Runtime adds products in another order.
+    check = ulpscope.verify("m.onnx", answer, fresh(), runner="onnxruntime", threshold=1e-3, metric="rel-l2")
     assert check.passed and check.predicted == 0
     typed, info = ulpscope.convert("m.onnx", answer, data=samples)
     assert info.lowered == 0 and info.error_vs_fp32 == 0 and "keeps every layer in float32" in caplog.text
