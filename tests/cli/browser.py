@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+from limits import HANGS
+
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 
@@ -21,7 +23,7 @@ class Browser:
     """One page at a time. `messages` has what the page wrote to its console, and its exceptions; `requests` what it
     asked for."""
 
-    def __init__(self, profile, limit=120):
+    def __init__(self, profile, limit=HANGS):
         self.limit, self.number, self.pending = limit, 0, b""
         self.messages, self.requests, self.events = [], [], []
         # The browser reads its file descriptor 3 and writes to 4. Both are taken here, so that nothing else gets them.

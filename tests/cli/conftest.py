@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from cli_support import Outcome, dynamic_add, needs_constraints, newest_binary
+from limits import HANGS
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +30,7 @@ def dump_arguments():
 def run(binary, tmp_path):
     """Runs `ulpscope WORD...` in the test's own folder."""
 
-    def call(*words, env=None, stdout=subprocess.PIPE, timeout=120):
+    def call(*words, env=None, stdout=subprocess.PIPE, timeout=HANGS):
         environment = dict(os.environ)
         environment.setdefault("ULPSCOPE_PYTHON", sys.executable)
         environment.update(env or {})
@@ -47,7 +48,7 @@ def polygraphy(tmp_path):
 
     def call(*words):
         return Outcome(subprocess.run([sys.executable, "-c", program, *map(str, words)], cwd=tmp_path, text=True,
-                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120))
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=HANGS))
 
     return call
 

@@ -16,6 +16,8 @@ import pytest
 
 from test_normalize import as_polygraphy_says, ours
 
+from limits import HANGS
+
 BASE = ["--fp16", "--fusion", "none"]
 COMPARE = ["--val-range", "x:[1,2]", "--check-error-stat", "median"]
 
@@ -189,7 +191,7 @@ def test_damaged_replays(text, run, model, tmp_path):
 def test_asks_without_a_command(binary, model, tmp_path):
     def answered(text):
         return subprocess.run([str(binary), "debug", "precision", str(model), *BASE], cwd=tmp_path, text=True, input=text,
-                              capture_output=True, timeout=120)
+                              capture_output=True, timeout=HANGS)
 
     done = answered("Pass\n\nmaybe\nfail\nP\np\n")
     assert done.returncode == 0 and "Passed: 3/4" in done.stdout
@@ -207,15 +209,14 @@ def test_interrupted(name, ignores, binary, model, tmp_path):
     """The replay stays, what the try made goes, and so does the command."""
     trap = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if ignores else ""
     check = script(tmp_path, trap + "i = json.load(open('i.json'))['iteration']\n"
-                   "if i == 1:\n import time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)")
+                   "if i == 1:\n import time; open('pid', 'w').write(str(os.getpid())); time.sleep(10000)")
     process = subprocess.Popen([str(binary), "debug", "precision", str(model), *BASE, "--iter-info", "i.json", "--check",
                                 *check], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(600):
-        if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
-            break
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(getattr(signal, name))
-    assert process.wait(timeout=20) == 130
+    assert process.wait(timeout=HANGS) == 130
     pid = int((tmp_path / "pid").read_text())
     assert not pathlib.Path(f"/proc/{pid}").exists() or "Z" in pathlib.Path(f"/proc/{pid}/stat").read_text()
     assert json.loads((tmp_path / "polygraphy_debug_replay.json").read_text()).keys() == {"_N0"}

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from cli_support import newest_binary
 from search_support import answer_of, comparable, masked_attention, save_inputs
+from limits import HANGS
 
 
 def uneven(path, n=24):
@@ -40,7 +41,7 @@ def functions(tmp_path):
         (tmp_path / folder).mkdir(exist_ok=True)
         environment = {**os.environ, "ULPSCOPE_PYTHON": sys.executable}
         return subprocess.run([str(program), "m.onnx", "in.json", folder, *words], cwd=tmp_path, env=environment, text=True,
-                              capture_output=True, timeout=120)
+                              capture_output=True, timeout=HANGS)
 
     return call
 

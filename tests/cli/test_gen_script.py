@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from limits import HANGS
+
 pytest.importorskip("polygraphy")
 
 
@@ -74,7 +76,7 @@ def test_script_as_model(run, polygraphy, tmp_path):
 
 
 def execute(path, cwd):
-    return subprocess.run([sys.executable, str(path)], cwd=cwd, text=True, capture_output=True, timeout=120)
+    return subprocess.run([sys.executable, str(path)], cwd=cwd, text=True, capture_output=True, timeout=HANGS)
 
 
 def test_scripts_run(run, model, tmp_path):

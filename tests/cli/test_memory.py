@@ -17,6 +17,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "models"))
 import language_model  # noqa: E402
 import peak_of  # noqa: E402
 
+from limits import HANGS
+
 SMALL = (64, 1, 200)
 LARGE = (768, 4, 12000)
 
@@ -103,11 +105,49 @@ def test_the_program_names_the_layer_that_a_limit_is_too_small_for(run, make):
     assert re.search(r"--memory-limit 10.0 KiB: the weights of layer '\w+' alone take 64.0 KiB", outcome.text), outcome
 
 
-def wait_for_map(process, name):
-    """Mapped, and at work."""
-    while str(name) not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
-        assert process.poll() is None
-        time.sleep(0.001)
+# What a script of the program waits with, until the test has done what it does meanwhile.
+GATE = """
+import pathlib
+import time
+import numpy as np
+HERE = pathlib.Path(__file__).parent
+
+def wait():
+    (HERE / "reached").touch()
+    while not (HERE / "go").exists():
+        time.sleep(0.01)
+"""
+# Asked for when the model is mapped, before anything is computed.
+DATA = GATE + """
+def load_data():
+    wait()
+    yield {"ids": np.zeros((1, 16), np.int64)}
+"""
+# Behind the first trial, when the hashes of the files are known.
+METRIC = GATE + """
+def metric(golden, candidate):
+    journal = HERE.parent / "j.jsonl"
+    if journal.exists() and journal.read_text().count("\\n") > 1:
+        wait()
+    return max(float(np.abs(g[name] - c[name]).max()) for g, c in zip(golden, candidate) for name in g)
+"""
+
+
+def meanwhile(binary, words, folder, change, script=DATA, option="--data-loader-script"):
+    """What the program says, and its status, when `change` is called as soon as the script waits."""
+    gate = folder / "gate"
+    gate.mkdir()
+    (gate / "gate.py").write_text(script)
+    environment = {**os.environ, "ULPSCOPE_PYTHON": sys.executable}
+    process = subprocess.Popen([str(binary), *map(str, words), option, "gate/gate.py"], cwd=folder, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, env=environment)
+    while not (gate / "reached").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    change()
+    (gate / "go").touch()
+    output, _ = process.communicate(timeout=HANGS)
+    return process.returncode, output
 
 
 def take_away(path, change):
@@ -125,17 +165,15 @@ def take_away(path, change):
     ("f = open(path, 'r+b'); f.seek(100000); f.write(b'x' * 100000); f.close()", "somebody wrote to it, or set its time"),
 ])
 def test_files_that_change_while_they_are_used(binary, tmp_path, change, said):
-    """Runs until the change is seen; the model is large enough that many runs are to come."""
+    """Runs until the change is seen."""
     path = tmp_path / "model.onnx"
     language_model.make(path, *LARGE)
     data = f"{path}.data"
     (tmp_path / "out.json").write_text("kept")
-    process = subprocess.Popen([str(binary), "run", str(path), "--trt", "--iterations", "100000", "--save-outputs", "out.json"],
-                               cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    wait_for_map(process, data)
-    assert subprocess.run([sys.executable, "-c", f"import os\npath = {data!r}\n{change}"], check=False).returncode == 0
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 1, output
+    status, output = meanwhile(
+        binary, ["run", path, "--trt", "--iterations", "100000", "--save-outputs", "out.json"], tmp_path,
+        lambda: subprocess.run([sys.executable, "-c", f"import os\npath = {data!r}\n{change}"], check=True))
+    assert status == 1, output
     assert re.search(re.escape(data) + ": the file changed while it was in use: " + said, output), output
     assert (tmp_path / "out.json").read_text() == "kept"
 
@@ -144,15 +182,12 @@ def test_a_converted_model_is_not_replaced_when_its_source_changes(binary, tmp_p
     path = tmp_path / "model.onnx"
     language_model.make(path, *LARGE)
     (tmp_path / "typed.onnx").write_text("kept")
-    process = subprocess.Popen([str(binary), "convert", str(path), "--fp16", "-o", "typed.onnx", "--no-python-checks"],
-                               cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    wait_for_map(process, f"{path}.data")
-    os.truncate(f"{path}.data", 5000)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 1, output
+    status, output = meanwhile(binary, ["convert", path, "--fp16", "-o", "typed.onnx", "--no-python-checks"], tmp_path,
+                               lambda: os.truncate(f"{path}.data", 5000))
+    assert status == 1, output
     assert "model.onnx.data: " in output, output
     assert (tmp_path / "typed.onnx").read_text() == "kept"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data", "typed.onnx"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["gate", "model.onnx", "model.onnx.data", "typed.onnx"]
 
 
 def test_an_engine_that_is_cut_off_while_it_runs(binary, run, tmp_path):
@@ -160,12 +195,10 @@ def test_an_engine_that_is_cut_off_while_it_runs(binary, run, tmp_path):
     language_model.make(path, *LARGE)
     assert run("run", path, "--trt", "--save-engine", "model.plan").code == 0
     (tmp_path / "out.json").write_text("kept")
-    process = subprocess.Popen([str(binary), "run", "model.plan", "--trt", "--iterations", "100000", "--save-outputs", "out.json"],
-                               cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    wait_for_map(process, "model.plan")
-    os.truncate(tmp_path / "model.plan", 5000)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 1, output
+    status, output = meanwhile(
+        binary, ["run", "model.plan", "--trt", "--iterations", "100000", "--save-outputs", "out.json"], tmp_path,
+        lambda: os.truncate(tmp_path / "model.plan", 5000))
+    assert status == 1, output
     assert "model.plan: the file changed while it was in use: expected" in output, output
     assert (tmp_path / "out.json").read_text() == "kept"
 
@@ -176,15 +209,11 @@ def test_an_answer_is_of_the_files_that_were_read(binary, run, tmp_path, name, c
     """A search goes on with what it has mapped; the answer has the hashes of that, and says so."""
     path = tmp_path / "model.onnx"
     language_model.make(path, *LARGE)
-    words = ["precision", "search", "model.onnx", "--fp16", "--input-shapes", "ids:[1,5]", "--metric", "rel-l2", "--threshold", "1",
-             "--objective", "smallest"]
+    words = ["precision", "search", "model.onnx", "--fp16", "--metric", "rel-l2", "--threshold", "1", "--objective", "smallest"]
     assert run(*words, "--save-answer", "before.json").code == 0
-    process = subprocess.Popen([str(binary), *words, "--save-answer", "after.json"], cwd=tmp_path, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True)
-    wait_for_map(process, f"{path}.data")
-    take_away(tmp_path / name, change)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
+    status, output = meanwhile(binary, [*words, "--save-answer", "after.json"], tmp_path,
+                               lambda: take_away(tmp_path / name, change))
+    assert status == 0, output
     assert f"{name}: the file was replaced or removed while it was in use; the answer is of what it held before" in output
     before, after = (json.loads((tmp_path / each).read_text())["model"] for each in ("before.json", "after.json"))
     assert before["external_data_hash"].startswith("xxh3:")
@@ -197,13 +226,10 @@ def test_a_run_says_that_its_files_were_replaced(binary, run, tmp_path, name, ch
     language_model.make(path, *LARGE)
     assert run("run", path, "--trt", "--save-engine", "model.plan").code == 0
     model = "model.plan" if name == "model.plan" else "model.onnx"
-    words = [str(binary), "run", model, "--trt", "--iterations", "20"]
-    assert "was replaced" not in subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    wait_for_map(process, tmp_path / ("model.plan" if model == "model.plan" else "model.onnx.data"))
-    take_away(tmp_path / name, change)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
+    assert "was replaced" not in run("run", model, "--trt").text
+    status, output = meanwhile(binary, ["run", model, "--trt", "--iterations", "20"], tmp_path,
+                               lambda: take_away(tmp_path / name, change))
+    assert status == 0, output
     said = f"{name}: the file was replaced or removed while it was in use; what was computed is of what it held before"
     assert output.count(said) == 1, output
 
@@ -212,18 +238,11 @@ def test_a_search_goes_on_when_the_time_of_its_files_is_set(binary, tmp_path):
     """Their bytes are the same: by the hashes that the answer has."""
     path = tmp_path / "model.onnx"
     language_model.make(path, *LARGE)
-    words = [str(binary), "precision", "search", "model.onnx", "--fp16", "--input-shapes", "ids:[1,5]", "--metric", "rel-l2",
-             "--threshold", "1e-7", "--objective", "smallest", "--no-hold-out", "--journal", "j.jsonl", "--save-answer", "a.json"]
-    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    touched = 0
-    while process.poll() is None:  # The hashes are known when the journal has its first trial.
-        if (tmp_path / "j.jsonl").exists() and (tmp_path / "j.jsonl").read_text().count("\n") > 1:
-            for name in ("model.onnx", "model.onnx.data"):
-                os.utime(tmp_path / name)
-            touched += 1
-        time.sleep(0.05)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0 and touched > 0, output
+    words = ["precision", "search", "model.onnx", "--fp16", "--threshold", "1e-7", "--objective", "smallest", "--no-hold-out",
+             "--journal", "j.jsonl", "--save-answer", "a.json"]
+    status, output = meanwhile(binary, words, tmp_path, lambda: [os.utime(each) for each in (path, f"{path}.data")], METRIC,
+                               "--metric-script")
+    assert status == 0, output
 
 
 @pytest.mark.skipif(not os.environ.get("ULPSCOPE_SLOW_TESTS"), reason="needs 10 GB of disk and minutes: ULPSCOPE_SLOW_TESTS=1")

@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from limits import HANGS
+
 pytest.importorskip("polygraphy")
 
 COMMAND_LINES = """
@@ -176,7 +178,7 @@ def theirs(parser, words):
 
 
 def ours(program, words):
-    process = subprocess.run([str(program), *words], text=True, capture_output=True, timeout=20)
+    process = subprocess.run([str(program), *words], text=True, capture_output=True, timeout=HANGS)
     assert process.returncode == 0, process.stderr
     found = json.loads(process.stdout)
     if "error" in found:

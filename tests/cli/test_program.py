@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from limits import HANGS
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ["run", "template trt-network", "template trt-config", "template onnx-gs"]
 
@@ -260,7 +262,7 @@ def test_ctrl_c(binary, dynamic_model, tmp_path):
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=HANGS)
     assert process.returncode == 130, err
     assert "Interrupted." in err and "Traceback" not in err
     assert sorted(os.listdir(tmp_path)) == ["dynamic.onnx", "out.txt"]

@@ -429,6 +429,9 @@ def test_answers_without_network_sensitivities_or_result(answer, opened, browser
 
 def test_copies_a_command(answer, opened, browser):
     opened(answer)
-    browser.evaluate("document.querySelector('.command .copy').click()")
-    browser.evaluate("new Promise((done) => setTimeout(done, 300))")
-    assert browser.evaluate("document.querySelector('.command .copy').textContent") in ("Copied", "Press Ctrl-C")
+    said = """new Promise((done) => {
+        const button = document.querySelector('.command .copy'), before = button.textContent;
+        new MutationObserver(() => done(button.textContent)).observe(button, {childList: true, characterData: true, subtree: true});
+        button.click();
+    })"""
+    assert browser.evaluate(said) in ("Copied", "Press Ctrl-C")

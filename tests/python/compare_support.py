@@ -10,6 +10,8 @@ import pytest
 polygraphy_json = pytest.importorskip("polygraphy.json")
 from polygraphy.logger import G_LOGGER  # noqa: E402
 
+from limits import HANGS
+
 
 @pytest.fixture(scope="session")
 def cli(build_dir: pathlib.Path):
@@ -17,7 +19,7 @@ def cli(build_dir: pathlib.Path):
     assert program.exists(), f"{program} is missing: build the target compare_cli"
 
     def call(*arguments: object) -> subprocess.CompletedProcess:
-        return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+        return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True, timeout=HANGS)
 
     return call
 

@@ -75,7 +75,7 @@ class Cluster:
         else:
             self._process.stdin.close()
         try:
-            self._process.wait(30)
+            self._process.wait(300)
         finally:
             for pid in started:
                 # Of a number that belongs to somebody else by now, nothing is Ray's.
@@ -88,7 +88,7 @@ class Cluster:
                 self._process.kill()
                 self._process.wait()
             # What they still write would keep the folder.
-            end = time.monotonic() + 10
+            end = time.monotonic() + 300
             while any("ray" in title(pid) for pid in started) and time.monotonic() < end:
                 time.sleep(0.05)
             for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -102,7 +102,7 @@ class Cluster:
         self.end()
 
 
-def wait_for(condition, seconds: float = 60):
+def wait_for(condition, seconds: float = 600):
     """What `condition` gives as soon as it gives something."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "cli"))
 from search_support import comparable, masked_attention, outputs_of, save_inputs  # noqa: E402, F401
+from limits import HANGS
 
 N = 24
 #: Of a search in `uneven` that keeps layers.
@@ -63,7 +64,7 @@ def fresh(samples: int = 3) -> list[dict[str, np.ndarray]]:
 def run_program(program: pathlib.Path, folder: pathlib.Path, *words: object, code: int = 0) -> str:
     environment = {**os.environ, "ULPSCOPE_PYTHON": sys.executable}
     done = subprocess.run(
-        [str(program), *map(str, words)], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        [str(program), *map(str, words)], cwd=folder, env=environment, capture_output=True, text=True, timeout=HANGS
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

@@ -19,6 +19,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from ray_cluster import Cluster, wait_for
 from small_models import masked_attention, same_but_for_time, save_inputs, uneven
+from limits import HANGS
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HAS_RAY, reason="ray is not installed: pip install 'ulpscope[ray]'")
@@ -59,12 +60,12 @@ def cluster(package: dict[str, str]):
         yield running
 
 
-def search(program, folder, words, *more, environment=None, code=0, limit=240) -> str:
+def search(program, folder, words, *more, environment=None, code=0) -> str:
     """The program's words. Files: a.json and a.jsonl."""
     done = subprocess.run(
         [str(program), "precision", "search", *words, "--save-answer", "a.json", "--journal", "a.jsonl", *map(str, more)],
         cwd=folder, env={**os.environ, "ULPSCOPE_PYTHON": sys.executable, **(environment or {})}, capture_output=True,
-        text=True, timeout=limit,
+        text=True, timeout=HANGS,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -202,7 +203,7 @@ def test_ctrl_c_ends_it_with_the_best_so_far(program, folder, cluster):
     )  # fmt: skip
     wait_for(lambda: (folder / "a.jsonl").exists() and cluster.workers())
     running.send_signal(signal.SIGINT)
-    output, _ = running.communicate(timeout=60)
+    output, _ = running.communicate(timeout=HANGS)
     assert running.returncode == 130, output
     assert json.loads((folder / "a.json").read_text())["verdict"] == "unverified"
     assert wait_for(lambda: not cluster.workers())
@@ -250,14 +251,14 @@ def test_answers_go_to_tasks_and_come_back(folder, cluster):
     task = {"threshold": 0.002, "objective": "smallest", "fusion": "none"}
     ulpscope.search("m.onnx", uneven(folder / "m.onnx"), **task).save("a.json")
     done = subprocess.run(
-        [sys.executable, "-c", TASK, cluster.address], env=cluster.environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", TASK, cluster.address], env=cluster.environment, capture_output=True, text=True, timeout=HANGS
     )
     assert done.returncode == 0 and done.stdout.split() == ["Raise", "Lower"], done.stderr
 
 
 def refusal(program, folder, address, **more) -> str:
     save_inputs(folder / "in.json", uneven(folder / "m.onnx"))
-    return search(program, folder, UNEVEN, "--ray", address, code=1, limit=60, **more)
+    return search(program, folder, UNEVEN, "--ray", address, code=1, **more)
 
 
 def test_without_ray_a_sentence_says_what_to_install(program, folder):
@@ -286,7 +287,7 @@ def test_a_new_cluster_without_room_for_its_files_is_refused_at_once(program, fo
     environment = {name: value for name, value in os.environ.items() if name not in ("RAY_TMPDIR", "TMPDIR")}
     done = subprocess.run(
         [str(program), "precision", "search", *UNEVEN, "--no-journal", "--ray", "local"], cwd=folder, capture_output=True, text=True,
-        env={**environment, "ULPSCOPE_PYTHON": sys.executable, variable: str(full)}, timeout=120,
+        env={**environment, "ULPSCOPE_PYTHON": sys.executable, variable: str(full)}, timeout=HANGS,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, 100 << 10)),
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr

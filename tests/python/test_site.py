@@ -13,6 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "cli"))
 from browser import Browser, find_browser  # noqa: E402
 
+from limits import HANGS
+
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 
 
@@ -37,7 +39,7 @@ class Loads(html.parser.HTMLParser):
 def build(root, folder):
     # No network: whatever asks for one fails.
     nowhere = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
-    return subprocess.run([str(root / "scripts" / "docs.sh"), str(folder)], capture_output=True, text=True, timeout=300,
+    return subprocess.run([str(root / "scripts" / "docs.sh"), str(folder)], capture_output=True, text=True, timeout=HANGS,
                           env={**os.environ, **nowhere, "PYTHON": sys.executable})
 
 

@@ -20,6 +20,8 @@ import pytest
 import ulpscope
 from ulpscope import _core
 
+from limits import HANGS
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "cli" / "02_smallest_set_of_layers"
 VERSION = re.search(r"^project\(ulpscope VERSION (\S+) ", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
@@ -178,7 +180,7 @@ def test_the_last_stage_of_the_dockerfile_runs(program, tmp_path):
     for instruction, rest in lines[1:]:
         if instruction == "RUN":
             command = re.sub(r"^(--\S+ )+", "", rest)
-            subprocess.run(["sh", "-e", "-c", command], cwd=directory, env=environment, check=True, capture_output=True, timeout=300)
+            subprocess.run(["sh", "-e", "-c", command], cwd=directory, env=environment, check=True, capture_output=True, timeout=HANGS)
         elif instruction == "ENV":
             name, value = rest.split("=", 1)
             environment[name] = value.replace("$PATH", environment["PATH"])

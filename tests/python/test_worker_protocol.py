@@ -18,6 +18,8 @@ sys.path.insert(0, str(PYTHON))
 from ulpscope.worker import messagepack, protocol  # noqa: E402
 from ulpscope.worker.errors import describe  # noqa: E402
 
+from limits import HANGS
+
 VALUES = [
     None, True, False, 0, 127, 128, -1, -32, -33, 255, 65535, 1 << 31, -(1 << 31) - 1, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1, 0.1, -1e300,
     "", "text", "ü" * 40, "x" * 300, "x" * 70000, b"", b"bytes" * 100, [], [1, [2, [3]]], list(range(20)), list(range(70000)),
@@ -123,7 +125,7 @@ def test_a_worker_process_answers_and_ends(tmp_path):
     kind, number, value = channel.receive()
     assert (kind, number) == (protocol.ERROR, 2) and "no method 'nothing'" in value["message"]
     one.shutdown(socket.SHUT_WR)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=HANGS) == 0
 
 
 def test_started_by_hand_it_says_what_it_is():
