@@ -6,14 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "compare/log_levels.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
-
-/// Between info and warning, as in Polygraphy: the lines that a run starts and ends with (-q hides all of info but
-/// them).
-inline constexpr LogLevel kStartLevel = static_cast<LogLevel>(22);
-inline constexpr LogLevel kFinishLevel = static_cast<LogLevel>(28);
 
 struct ConsoleOptions {
   bool timestamps = false;

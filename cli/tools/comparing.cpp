@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ulpscope/log.h"
+#include "compare/log_levels.h"
 
 namespace ulpscope::cli {
 namespace {
@@ -17,8 +17,7 @@ CompareFunction scripted_comparison(ScriptHost& host, const ScriptName& script) 
       const std::string about = output.empty() ? "" : fmt::format(" | Output: '{}'", output);
       const std::string detail =
           i < verdict.details.size() && !verdict.details[i].empty() ? " | " + verdict.details[i] : "";
-      log(passed ? LogLevel::kInfo : LogLevel::kError,
-          fmt::format("{}{} | {}{}", passed ? "PASSED" : "FAILED", about, script.function, detail));
+      log_result(passed, fmt::format("{}{} | {}{}", passed ? "PASSED" : "FAILED", about, script.function, detail));
       OutputVerdict entry;
       entry.output = entry.other_output = output;
       entry.passed = passed;

@@ -5,7 +5,6 @@
 #include "runners/template_script.h"
 #include "tools/gen_script.h"
 #include "tools/tool.h"
-#include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope::cli {
@@ -26,10 +25,11 @@ class TemplateTool : public Tool {
     table.value({"-o", "--output"}, output_, "FILE", "Where to write the script; - for the standard output");
   }
 
+  void check_usage() const override {
+    if (!output_) throw UsageError("the following arguments are required: -o/--output; try -o FILE.py");
+  }
+
   int run() override {
-    if (!output_)
-      throw Error(ErrorCode::kInvalidArgument,
-                  "[options] expected where to write the script, got nothing; try -o FILE.py");
     const std::string text = script();
     if (*output_ == "-") {
       fmt::print("{}", text);

@@ -7,9 +7,9 @@
 
 #include "compare/accuracy.h"
 #include "compare/compare_functions.h"
+#include "compare/log_levels.h"
 #include "compare/statistics.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -28,24 +28,23 @@ void log_average_summary(const PairVerdict& pair) {
       known->second = known->second && verdict.passed;
     }
   }
-  const auto level = [](bool passed) { return passed ? LogLevel::kInfo : LogLevel::kError; };
   const auto passed = std::ranges::count_if(outputs, &std::pair<std::string, bool>::second);
-  log(level(pair.passed()), "Accuracy Summary | " + pair.first + " vs. " + pair.second + " | Passed: " +
+  log_result(pair.passed(), "Accuracy Summary | " + pair.first + " vs. " + pair.second + " | Passed: " +
                                 std::to_string(passed) + "/" + std::to_string(outputs.size()) + " outputs");
   const LogIndent indent;
   for (const auto& [output, output_passed] : outputs) {
-    log(level(output_passed), output + " | " + (output_passed ? "PASSED" : "FAILED") + ":");
+    log_result(output_passed, output + " | " + (output_passed ? "PASSED" : "FAILED") + ":");
     const LogIndent inner;
     for (const OutputVerdict& verdict : *pair.averages) {
       if (verdict.output != output) continue;
-      for (const MetricCheck& check : verdict.checks) log(level(check.passed()), to_text(check));
+      for (const MetricCheck& check : verdict.checks) log_result(check.passed(), to_text(check));
       if (!verdict.metrics) continue;
       const ErrorTolerance& tolerance = verdict.tolerance;
       const auto [absolute, relative] = selected_error(*verdict.metrics, tolerance.stat);
-      log(level(verdict.passed),
-          "Average of " + tolerance.stat + " errors: [abs=" + format_g5(absolute) + ", rel=" + format_g5(relative) +
-              "] (tolerance: [abs=" + format_g5(tolerance.absolute) + ", rel=" + format_g5(tolerance.relative) +
-              "]) | " + (verdict.passed ? "PASSED" : "FAILED"));
+      log_result(verdict.passed,
+                 "Average of " + tolerance.stat + " errors: [abs=" + format_g5(absolute) +
+                     ", rel=" + format_g5(relative) + "] (tolerance: [abs=" + format_g5(tolerance.absolute) +
+                     ", rel=" + format_g5(tolerance.relative) + "]) | " + (verdict.passed ? "PASSED" : "FAILED"));
     }
   }
 }
@@ -54,9 +53,9 @@ void log_summary(const PairVerdict& pair) {
   const std::int64_t passed = pair.passed_iterations();
   const auto total = static_cast<std::int64_t>(pair.iterations.size());
   const double rate = total == 0 ? 100.0 : static_cast<double>(passed) / static_cast<double>(total) * 100.0;
-  log(pair.passed() ? LogLevel::kInfo : LogLevel::kError,
-      "Accuracy Summary | " + pair.first + " vs. " + pair.second + " | Passed: " + std::to_string(passed) + "/" +
-          std::to_string(total) + " iterations | Pass Rate: " + fmt::format("{:.2f}%", rate));
+  log_result(pair.passed(), "Accuracy Summary | " + pair.first + " vs. " + pair.second +
+                                " | Passed: " + std::to_string(passed) + "/" + std::to_string(total) +
+                                " iterations | Pass Rate: " + fmt::format("{:.2f}%", rate));
 }
 
 IterationVerdict compare_iteration(const IterationResult& first, const IterationResult& second,
@@ -68,24 +67,6 @@ IterationVerdict compare_iteration(const IterationResult& first, const Iteration
     verdicts.insert(verdicts.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   }
   return verdicts;
-}
-
-/// How many iterations are logged in full; people search with dozens.
-constexpr std::size_t kInFull = 2;
-
-/// "Iteration: 3 | FAILED | 'y': FAILED [abs=0.5, rel=2], 'z': PASSED [abs=0, rel=0]".
-void log_in_short(std::size_t iteration, const IterationVerdict& verdicts) {
-  const auto word = [](bool passed) { return passed ? "PASSED" : "FAILED"; };
-  std::vector<std::string> outputs;
-  for (const OutputVerdict& verdict : verdicts) {
-    outputs.push_back(fmt::format("'{}': {}", verdict.output, word(verdict.passed)));
-    if (!verdict.metrics) continue;
-    const auto [absolute, relative] = selected_error(*verdict.metrics, verdict.tolerance.stat);
-    outputs.back() += fmt::format(" [abs={}, rel={}]", format_g5(absolute), format_g5(relative));
-  }
-  const bool passed = all_passed(verdicts);
-  log(passed ? LogLevel::kInfo : LogLevel::kError,
-      fmt::format("Iteration: {} | {} | {}", iteration, word(passed), fmt::join(outputs, ", ")));
 }
 
 }  // namespace
@@ -133,7 +114,7 @@ AccuracyResult compare_accuracy(const RunResults& results, const std::vector<Com
   for (std::size_t i = 0; i + 1 < results.size(); ++i) {
     const auto& [first_name, first] = results[i];
     const auto& [second_name, second] = results[i + 1];
-    log_info("Accuracy Comparison | " + first_name + " vs. " + second_name);
+    log_start("Accuracy Comparison | " + first_name + " vs. " + second_name);
     PairVerdict& pair = accuracy.pairs.emplace_back(PairVerdict{first_name, second_name, {}, {}});
     const std::size_t iterations = std::min(first.size(), second.size());
     {
@@ -144,21 +125,10 @@ AccuracyResult compare_accuracy(const RunResults& results, const std::vector<Com
                     " will be compared");
       }
       for (std::size_t k = 0; k < iterations; ++k) {
-        if (k == kInFull && iterations > kInFull && !log_enabled(LogLevel::kVerbose))
-          log_info("The other " + std::to_string(iterations - kInFull) + " iterations in short; -v shows them in full");
-        IterationVerdict& verdicts = pair.iterations.emplace_back();
-        if (k < kInFull || log_enabled(LogLevel::kVerbose)) {
-          if (iterations > 1) log_info("Iteration: " + std::to_string(k));
-          const LogIndent inner(iterations > 1 ? 1 : 0);
-          verdicts = compare_iteration(first[k], second[k], functions);
-        } else {
-          {
-            const LogFloor quiet(LogLevel::kCritical);
-            verdicts = compare_iteration(first[k], second[k], functions);
-          }
-          log_in_short(k, verdicts);
-        }
-        if (options.fail_fast && !all_passed(verdicts)) return accuracy;
+        if (iterations > 1) log_info("Iteration: " + std::to_string(k));
+        const LogIndent inner(iterations > 1 ? 1 : 0);
+        pair.iterations.push_back(compare_iteration(first[k], second[k], functions));
+        if (options.fail_fast && !all_passed(pair.iterations.back())) return accuracy;
       }
     }
     if (options.check_average) {

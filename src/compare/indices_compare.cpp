@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "compare/compare_functions.h"
+#include "compare/log_levels.h"
 #include "compare/pairing.h"
 #include "compare/visit.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -63,7 +63,7 @@ bool match_indices(const Tensor& a, const Tensor& b, std::int64_t tolerance, boo
       }
     });
   });
-  if (passed) log_info("PASSED | Difference is within index tolerance (" + std::to_string(tolerance) + ")");
+  if (passed) log_finish("PASSED | Difference is within index tolerance (" + std::to_string(tolerance) + ")");
   return passed;
 }
 

@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "compare/compare_functions.h"
+#include "compare/log_levels.h"
 #include "compare/pairing.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -164,7 +164,7 @@ CompareFunction metric_compare(const std::vector<Metric>& metrics, const Compare
           for (Metric metric : metrics) {
             const MetricCheck& check = verdict.checks.emplace_back(
                 MetricCheck{metric, metric_value(metric, a, *aligned), threshold_of(metric, options, name)});
-            log(check.passed() ? LogLevel::kInfo : LogLevel::kError, to_text(check));
+            log_result(check.passed(), to_text(check));
             verdict.passed = verdict.passed && check.passed();
           }
           log_both_statistics(first, name, a, second, other_name, *aligned, verdict.passed);

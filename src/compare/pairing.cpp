@@ -1,8 +1,8 @@
 #include "compare/pairing.h"
 
+#include "compare/log_levels.h"
 #include "compare/shape_match.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -51,8 +51,8 @@ IterationVerdict compare_outputs(const IterationResult& first, const IterationRe
     const auto partner = pair_output(first, i, second);
     if (!partner) continue;
     const Tensor& other = *second.find(*partner);
-    log_info(prefix + "Comparing Output: " + described(output.name, output.tensor) + " with " +
-             described(*partner, other));
+    log_start(prefix + "Comparing Output: " + described(output.name, output.tensor) + " with " +
+              described(*partner, other));
     const LogIndent indent;
     verdicts.push_back(match(output.name, output.tensor, *partner, other));
     if (fail_fast && !verdicts.back().passed) return verdicts;
@@ -68,11 +68,9 @@ IterationVerdict compare_outputs(const IterationResult& first, const IterationRe
     all.push_back(verdict.output);
     if (!verdict.passed) mismatched.push_back(verdict.output);
   }
-  if (mismatched.empty()) {
-    log_info("PASSED | " + prefix + "All outputs matched | Outputs: " + python_list(all));
-  } else {
-    log_error("FAILED | " + prefix + "Mismatched outputs: " + python_list(mismatched));
-  }
+  log_result(mismatched.empty(), mismatched.empty()
+                                     ? "PASSED | " + prefix + "All outputs matched | Outputs: " + python_list(all)
+                                     : "FAILED | " + prefix + "Mismatched outputs: " + python_list(mismatched));
   return verdicts;
 }
 

@@ -5,10 +5,10 @@
 
 #include "compare/compare_functions.h"
 #include "compare/difference.h"
+#include "compare/log_levels.h"
 #include "compare/pairing.h"
 #include "compare/statistics_log.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -102,11 +102,9 @@ class SimpleCompare {
     if (options_.draw) options_.draw({first, second, name, other_name, diff.absolute, diff.relative, *aligned});
     const std::string tolerances = "(rel=" + options_.rtol_text.get(name, python_float(rtol)) +
                                    ", abs=" + options_.atol_text.get(name, python_float(atol)) + ")";
-    if (verdict.passed) {
-      log_info("PASSED | Output: '" + name + "' | Difference is within tolerance " + tolerances);
-    } else {
-      log_error("FAILED | Output: '" + name + "' | Difference exceeds tolerance " + tolerances);
-    }
+    const std::string about = " | Output: '" + name + "' | Difference ";
+    log_result(verdict.passed, verdict.passed ? "PASSED" + about + "is within tolerance " + tolerances
+                                              : "FAILED" + about + "exceeds tolerance " + tolerances);
     verdict.metrics = metrics;
     verdict.tolerance = {stat, atol, rtol};
     return verdict;

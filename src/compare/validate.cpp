@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "compare/log_levels.h"
 #include "compare/results.h"
 #include "compare/statistics_log.h"
 #include "compare/visit.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -49,8 +49,8 @@ std::string python_bool(bool value) { return value ? "True" : "False"; }
 
 bool validate_output(const std::string& runner, const NamedTensor& output, const NonFinitePositions& found,
                      const ValidateOptions& options) {
-  log_info(fmt::format("{:35} | Validating output: {} (check_inf={}, check_nan={})", runner, output.name,
-                       python_bool(options.check_inf), python_bool(options.check_nan)));
+  log_start(fmt::format("{:35} | Validating output: {} (check_inf={}, check_nan={})", runner, output.name,
+                        python_bool(options.check_inf), python_bool(options.check_nan)));
   const LogIndent indent;
   log_statistics(output.tensor, false, "");
   bool valid = true;
@@ -66,11 +66,8 @@ bool validate_output(const std::string& runner, const NamedTensor& output, const
     log_once(LogLevel::kInfo, "Note: Use -vv or set logging verbosity to EXTRA_VERBOSE to display non-finite values");
     log(LogLevel::kExtraVerbose, "Note: non-finite values at:\n" + found.positions);
   }
-  if (valid) {
-    log_info("PASSED | Output: " + output.name + " is valid");
-  } else {
-    log_error("FAILED | Errors detected in output: " + output.name);
-  }
+  log_result(valid, valid ? "PASSED | Output: " + output.name + " is valid"
+                          : "FAILED | Errors detected in output: " + output.name);
   return valid;
 }
 
@@ -80,7 +77,7 @@ ValidationResult validate(const RunResults& results, const ValidateOptions& opti
   ValidationResult result;
   std::vector<std::string> runners;
   for (const auto& runner : results) runners.push_back(runner.first);
-  log_info("Output Validation | Runners: " + python_list(runners));
+  log_start("Output Validation | Runners: " + python_list(runners));
   const LogIndent indent;
   for (const auto& [runner, iterations] : results) {
     bool named = false;
@@ -106,11 +103,7 @@ ValidationResult validate(const RunResults& results, const ValidateOptions& opti
       }
     }
   }
-  if (result.passed) {
-    log_info("PASSED | Output Validation");
-  } else {
-    log_error("FAILED | Output Validation");
-  }
+  log_result(result.passed, result.passed ? "PASSED | Output Validation" : "FAILED | Output Validation");
   return result;
 }
 
