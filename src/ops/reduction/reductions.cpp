@@ -235,11 +235,12 @@ void infer_arg_extreme(InferContext& ctx) {
   Shape shape = ctx.shape(0);
   const std::int64_t axis = normalize_axis(ctx, ctx.attributes().integer("axis", 0), ctx.rank(0));
   const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis);
-  if (*at == 0) ctx.fail("the axis has no elements to choose from");
+  const bool empty = *at == 0;
   if (ctx.attributes().integer("keepdims", 1) != 0)
     *at = 1;
   else
     shape.erase(at);
+  if (empty && num_elements(shape) > 0) ctx.fail("the axis has no elements to choose from");
   ctx.set_shape(0, std::move(shape));
 }
 

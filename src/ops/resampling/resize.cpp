@@ -240,7 +240,8 @@ std::vector<ResampleAxis> axes_from_scales(const Layer& layer, const Shape& x, c
     fail(layer, fmt::format("expected {} scales, one per axis, got {}", axes.size(), scales.size()));
   std::vector<ResampleAxis> result;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (!(scales[i] > 0)) fail(layer, fmt::format("expected positive scales, got {}", scales[i]));
+    if (!(scales[i] > 0 && std::isfinite(scales[i])))
+      fail(layer, fmt::format("expected positive finite scales, got {}", scales[i]));
     const float exact = static_cast<float>(x[static_cast<std::size_t>(axes[i])]) * scales[i];
     result.push_back({axes[i], to_index(std::floor(exact)), scales[i]});
   }
