@@ -140,7 +140,7 @@ std::vector<Shape> input_shapes(const Engine& engine, const NamedShapes& named) 
   std::vector<Shape> inputs;
   for (const Binding& binding : engine.inputs()) {
     const auto given = named.find(binding.name);
-    Shape shape = given != named.end() ? given->second : binding.shape;
+    Shape shape = given != named.end() ? given->second : binding.shape.value();
     std::ranges::replace(shape, -1, 1);
     inputs.push_back(std::move(shape));
   }
@@ -257,8 +257,8 @@ void print_groups(Engine& engine, const std::vector<Shape>& shapes, const BuildO
     if (shown++ < kMost) fmt::print("     {}\n", text);
 }
 
-/// Of a plan when all that it needs is known: the second one of an executable, for the constants that are its own. What its
-/// first run takes longer than a later one counts, too.
+/// Of a plan when all that it needs is known: the second one of an executable, for the constants that are its own. What
+/// its first run takes longer than a later one counts, too.
 double planning_ms(const std::shared_ptr<const Specialization>& spec, const Assignment& assignment,
                    const BuildOptions& options, const WeightCache& weights) {
   std::vector<Tensor> inputs;  // Zeros, which are in range wherever they are indices.

@@ -42,7 +42,7 @@ std::vector<std::pair<std::string, std::size_t>> precision_counts(const std::vec
 std::vector<std::string> bindings_text(const std::vector<Binding>& bindings) {
   std::vector<std::string> entries;
   for (const Binding& binding : bindings)
-    entries.push_back(tensor_text(binding.name, name_of(binding.type), to_string(binding.shape)));
+    entries.push_back(tensor_text(binding.name, name_of(binding.type), binding.shape ? to_string(*binding.shape) : ""));
   return entries;
 }
 
@@ -89,7 +89,7 @@ Json shape_json(const std::optional<Shape>& shape) { return shape ? Json(*shape)
 Json bindings_json(const std::vector<Binding>& bindings) {
   Json json = Json::array();
   for (const Binding& binding : bindings)
-    json.push_back({{"name", binding.name}, {"type", name_of(binding.type)}, {"shape", binding.shape}});
+    json.push_back({{"name", binding.name}, {"type", name_of(binding.type)}, {"shape", shape_json(binding.shape)}});
   return json;
 }
 

@@ -25,11 +25,11 @@ std::map<std::string, Shape> typical_shapes(const NetworkArgs& options, const Ne
   std::map<std::string, Shape> result;
   const bool dynamic = std::ranges::any_of(network.inputs, [&](TensorId id) {
     const auto& shape = network.tensor(id).shape;
-    return shape && std::ranges::find(*shape, -1) != shape->end();
+    return !shape || std::ranges::find(*shape, -1) != shape->end();
   });
   if (!dynamic) return result;
   for (const auto& [name, shape] : options.model.shapes())
-    if (std::ranges::find(shape, -1) == shape.end()) result.emplace(name, shape);
+    if (std::ranges::none_of(shape, [](std::int64_t dim) { return dim < 0; })) result.emplace(name, shape);
   if (options.data.load_inputs.empty()) return result;
   const auto feeds = load_samples(options.data.load_inputs.front(), input_bindings(network));
   if (!feeds.empty())

@@ -75,8 +75,10 @@ std::vector<TensorMap> make_samples(const PrecisionOptions& options, PrecisionSe
   std::vector<TensorMap> samples;
   auto shapes = profile_shapes(options.config, options.model);
   if (shapes.empty() && options.data.generates()) shapes = fitting_shapes(*setup.network, options.model);
-  for (const TensorMap& loaded : make_inputs(options.model, options.data, *setup.host, bindings, shapes, iterations))
+  for (const TensorMap& loaded : make_inputs(options.model, options.data, *setup.host, bindings, shapes, iterations)) {
+    warn_of_kept_defaults(loaded, *setup.network);
     samples.push_back(adapt_inputs(loaded, bindings));
+  }
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[data] expected inputs of at least one iteration, got none");
   return samples;

@@ -30,13 +30,6 @@ void name_runners(std::vector<std::unique_ptr<Runner>>& runners) {
     runner->set_name(fmt::format("{}-N{}-{}", runner->kind(), counts[runner->kind()]++, date));
 }
 
-std::vector<InputBinding> input_bindings(const Runner& runner) {
-  std::vector<InputBinding> result;
-  for (const RunnerBinding& binding : runner.input_bindings())
-    result.push_back({binding.name, binding.type, binding.shape});
-  return result;
-}
-
 std::string describe(const TensorMap& tensors) {
   std::string text = "{";
   for (const NamedTensor& each : tensors)
@@ -102,7 +95,7 @@ void show_profile(const RunOptions& options, Runner& runner, const TensorMap& fe
 }
 
 std::vector<IterationResult> infer_all(const RunOptions& options, Runner& runner, Inputs& inputs) {
-  const std::vector<InputBinding> bindings = input_bindings(runner);
+  const std::vector<InputBinding>& bindings = runner.input_bindings();
   inputs.prepare(bindings);
   warm_up(runner, options.inference.warm_up.value_or(0), inputs.all(), bindings);
   if (inputs.all().empty()) log_once(LogLevel::kWarning, "Data loader did not yield any input data.");

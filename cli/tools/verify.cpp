@@ -198,8 +198,8 @@ class VerifyTool : public Tool {
 
   static std::vector<TensorsByName> run_all(Runner& runner, const std::vector<TensorMap>& samples) {
     runner.activate();
-    std::vector<InputBinding> bindings;
-    for (const RunnerBinding& each : runner.input_bindings()) bindings.push_back({each.name, each.type, each.shape});
+    std::vector<InputBinding> bindings = runner.input_bindings();
+    std::erase_if(bindings, [](const InputBinding& each) { return each.has_default; });
     std::vector<TensorsByName> outputs;
     for (const TensorMap& sample : samples) {
       check_interrupted();

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,16 +29,16 @@ struct EngineOptions {
   int threads = 0;
   /// Who computes: "cpu", "cuda" (an NVIDIA GPU of sm_80 or later; docs/gpu.md) or "plain".
   std::string backend = "cpu";
-  /// Bytes of tensors and prepared weights that are held at a time, as far as one layer allows; 0: no limit. Weights give
-  /// way and are prepared again: slower, with the same results.
+  /// Bytes of tensors and prepared weights that are held at a time, as far as one layer allows; 0: no limit. Weights
+  /// give way and are prepared again: slower, with the same results.
   std::size_t memory_limit = 0;
 };
 
-/// An input or output. In `shape`, -1 is a dynamic dimension.
+/// An input or output.
 struct TensorSpec {
   std::string name;
   DataType type;
-  Shape shape;
+  std::optional<Shape> shape;  ///< Nothing: not even the rank is known; -1: a dynamic dimension.
 };
 
 /// What became of a layer.
@@ -63,12 +63,15 @@ class ULPSCOPE_API OnnxEngine {
 
   const std::vector<TensorSpec>& inputs() const noexcept;
   const std::vector<TensorSpec>& outputs() const noexcept;
+  /// Initializers that are inputs of the graph, too: those that a run may be given other values for (by name).
+  const std::vector<TensorSpec>& defaults() const noexcept;
   std::vector<LayerSummary> layers() const;
 
   /// One inference; both in the order of `inputs()` and `outputs()`, of exactly those types. The outputs own their
   /// bytes. Throws Error(kInvalidArgument) naming the input that does not fit.
   std::vector<Tensor> run(std::span<const Tensor> inputs) const;
-  /// One inference by name. Throws Error(kInvalidArgument) also for a missing or unknown name.
+  /// One inference by name; values of `defaults()` may be among the inputs. The first run that gives other ones than
+  /// those before prepares an engine for it. Throws Error(kInvalidArgument) also for a missing or unknown name.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& inputs) const;
 
   /// Microseconds of one run on the device for inputs of these shapes, which are there already: the least of several.

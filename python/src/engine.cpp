@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
+#include <map>
+#include <optional>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "arrays.h"
 #include "ulpscope/convert.h"
@@ -21,23 +25,37 @@ namespace nb = nanobind;
 namespace ulpscope::python {
 namespace {
 
-std::vector<std::tuple<std::string, nb::object, Shape>> specs(const std::vector<TensorSpec>& specs) {
-  std::vector<std::tuple<std::string, nb::object, Shape>> result;
+std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> specs(const std::vector<TensorSpec>& specs) {
+  std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> result;
   for (const TensorSpec& spec : specs) result.emplace_back(spec.name, dtype_of(spec.type), spec.shape);
   return result;
 }
 
-std::vector<nb::object> run(const OnnxEngine& engine, const std::vector<nb::object>& inputs) {
+std::vector<Tensor> run_with(const OnnxEngine& engine, const std::vector<Tensor>& inputs,
+                             std::map<std::string, Tensor> named) {
+  for (std::size_t i = 0; i < inputs.size() && i < engine.inputs().size(); ++i)
+    named.insert_or_assign(engine.inputs()[i].name, inputs[i]);
+  std::map<std::string, Tensor> outputs = engine.run(named);
+  std::vector<Tensor> results;
+  for (const TensorSpec& spec : engine.outputs()) results.push_back(std::move(outputs.at(spec.name)));
+  return results;
+}
+
+/// `given`: constants by name, as well as the inputs.
+std::vector<nb::object> run(const OnnxEngine& engine, const std::vector<nb::object>& inputs,
+                            const std::map<std::string, nb::object>& given) {
   std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool named = i < engine.inputs().size();
     tensors.push_back(
         to_tensor(inputs[i], named ? fmt::format("input '{}'", engine.inputs()[i].name) : fmt::format("input {}", i)));
   }
+  std::map<std::string, Tensor> named;
+  for (const auto& [name, value] : given) named.emplace(name, to_tensor(value, fmt::format("input '{}'", name)));
   std::vector<Tensor> results;
   {
     nb::gil_scoped_release no_gil;
-    results = engine.run(tensors);
+    results = named.empty() ? engine.run(tensors) : run_with(engine, tensors, std::move(named));
   }
   std::vector<nb::object> arrays;
   for (Tensor& result : results) arrays.push_back(to_array(std::move(result)));
@@ -81,6 +99,7 @@ void bind_engine(nb::module_& module) {
           nb::arg("model"), nb::arg("answer"))
       .def("inputs", [](const OnnxEngine& engine) { return specs(engine.inputs()); })
       .def("outputs", [](const OnnxEngine& engine) { return specs(engine.outputs()); })
+      .def("defaults", [](const OnnxEngine& engine) { return specs(engine.defaults()); })
       .def("layers",
            [](const OnnxEngine& engine) {
              std::vector<std::tuple<std::string, std::string, std::string, std::string, std::vector<std::string>>>
@@ -97,7 +116,7 @@ void bind_engine(nb::module_& module) {
             return engine.device_microseconds(std::vector<Shape>(shapes.begin(), shapes.end()));
           },
           nb::arg("shapes"))
-      .def("run", &run, nb::arg("inputs"));
+      .def("run", &run, nb::arg("inputs"), nb::arg("given"));
 }
 
 }  // namespace ulpscope::python

@@ -2,11 +2,13 @@
 
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <tuple>
 
@@ -31,8 +33,8 @@ Model from_bytes(const nb::bytes& model, const ModelOptions& options, const std:
   return Model::from_bytes(bytes, options, name);
 }
 
-std::vector<std::tuple<std::string, nb::object, Shape>> inputs_of(const Model& model) {
-  std::vector<std::tuple<std::string, nb::object, Shape>> result;
+std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> inputs_of(const Model& model) {
+  std::vector<std::tuple<std::string, nb::object, std::optional<Shape>>> result;
   for (const InputBinding& each : input_bindings(*model.loaded().network))
     result.emplace_back(each.name, dtype_of(each.type), each.shape);
   return result;

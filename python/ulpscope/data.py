@@ -167,7 +167,7 @@ def _tell_inputs(data: object, specs: list[_core.Spec]) -> None:
 
     metadata = TensorMetadata()
     for name, dtype, shape in specs:
-        metadata.add(name, dtype=dtype, shape=tuple(shape))
+        metadata.add(name, dtype=dtype, shape=None if shape is None else tuple(shape))
     setattr(data, "input_metadata", metadata)
 
 
@@ -200,7 +200,8 @@ def _unstacked(arrays: Arrays, specs: list[_core.Spec], what: str) -> Iterator[A
     shapes = {name: shape for name, _, shape in specs}
     parts: dict[str, list[np.ndarray[Any, Any]]] = {}
     for name, array in arrays.items():
-        shape = shapes.get(name, list(array.shape))
+        declared = shapes.get(name)
+        shape = list(array.shape) if declared is None else declared
         batch = shape[0] if shape else 0
         if array.ndim == len(shape) + 1:
             parts[name] = list(array)

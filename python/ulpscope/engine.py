@@ -21,7 +21,11 @@ class TensorSpec(NamedTuple):
 
     name: str
     dtype: np.dtype[Any]
-    shape: Tuple[int, ...]  #: -1 is a dynamic dimension.
+    shape: Optional[Tuple[int, ...]]  #: None: not even the rank is known; -1 is a dynamic dimension.
+
+
+def _specs(specs: Iterable[_core.Spec]) -> Tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(name, dtype, None if shape is None else tuple(shape)) for name, dtype, shape in specs)
 
 
 class Layer(NamedTuple):
@@ -44,6 +48,10 @@ def _array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
         ErrorCode.INVALID_ARGUMENT,
         f"[run] input '{spec.name}': expected an array of {spec.dtype.name}, or numbers, got {shown(value)}",
     )
+
+
+def _typed(value: Any, spec: TensorSpec) -> Any:
+    return value if isinstance(value, (np.ndarray, np.generic)) else _array(value, spec)
 
 
 class Engine:
@@ -106,8 +114,9 @@ class Engine:
                 self._engine = _core.Engine.from_bytes(source.bytes, given)
             else:
                 self._engine = _core.Engine.from_file(source.path, given)
-        self._inputs = tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in self._engine.inputs())
-        self._outputs = tuple(TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in self._engine.outputs())
+        self._inputs = _specs(self._engine.inputs())
+        self._outputs = _specs(self._engine.outputs())
+        self._defaults = _specs(self._engine.defaults())
 
     @property
     def inputs(self) -> Tuple[TensorSpec, ...]:
@@ -120,6 +129,11 @@ class Engine:
         return self._outputs
 
     @property
+    def defaults(self) -> Tuple[TensorSpec, ...]:
+        """Initializers that are inputs of the model's graph, too: `run` takes other values for them, by name."""
+        return self._defaults
+
+    @property
     def layers(self) -> List[Layer]:
         """The layers in the order of execution, with their precisions."""
         return [Layer(*layer) for layer in self._engine.layers()]
@@ -128,14 +142,18 @@ class Engine:
         """One inference: {output name: array}.
 
         inputs: {name: array}, or arrays in the model's order. Arrays must have exactly the model's types; numbers and
-        lists are converted. bfloat16 is that of ml_dtypes. Raises ulpscope.Error naming the input that does not fit.
+        lists are converted. bfloat16 is that of ml_dtypes. Those of `defaults` may be among them, by name; the first run
+        that gives others than the runs before takes longer, since the engine is prepared for it. Raises ulpscope.Error
+        naming the input that does not fit.
         """
         values = self._ordered(inputs)
-        typed = [
-            value if isinstance(value, (np.ndarray, np.generic)) else _array(value, spec)
-            for value, spec in zip(values, self._inputs)
-        ]
-        results = self._engine.run(typed + values[len(typed) :])
+        typed = [_typed(value, spec) for value, spec in zip(values, self._inputs)]
+        given = {
+            spec.name: _typed(inputs[spec.name], spec)
+            for spec in self._defaults
+            if isinstance(inputs, Mapping) and spec.name in inputs
+        }
+        results = self._engine.run(typed + values[len(typed) :], given)
         return {spec.name: array for spec, array in zip(self._outputs, results)}
 
     @checked
@@ -154,7 +172,7 @@ class Engine:
                     f"[run] inputs: expected arrays by name, or in the model's order, got {shown(inputs)}; try {{{example}}}",
                 )
             return list(inputs)
-        if set(names) != set(inputs):
+        if set(names) != set(inputs) - {spec.name for spec in self._defaults}:
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
                 f"[run] inputs: expected {', '.join(map(repr, names))}, got {', '.join(map(repr, inputs)) or 'none'}",

@@ -117,6 +117,7 @@ std::vector<TensorMap> fitted_samples(const Network& network, std::span<const Te
   for (const TensorsByName& sample : samples) {
     TensorMap tensors;
     for (const auto& [name, tensor] : sample) tensors.push_back({name, tensor});
+    warn_of_kept_defaults(tensors, network);
     result.push_back(adapt_inputs(tensors, bindings));
   }
   return result;

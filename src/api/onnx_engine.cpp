@@ -85,6 +85,7 @@ OnnxEngine OnnxEngine::from_bytes(std::span<const std::byte> model, const Engine
 
 const std::vector<TensorSpec>& OnnxEngine::inputs() const noexcept { return impl_->inputs; }
 const std::vector<TensorSpec>& OnnxEngine::outputs() const noexcept { return impl_->outputs; }
+const std::vector<TensorSpec>& OnnxEngine::defaults() const noexcept { return impl_->defaults; }
 
 std::vector<LayerSummary> OnnxEngine::layers() const {
   std::vector<LayerSummary> result;
@@ -111,13 +112,23 @@ std::map<std::string, Tensor> OnnxEngine::run(const std::map<std::string, Tensor
     }
     ordered.push_back(found->second);
   }
+  std::vector<std::string> given;
+  for (const TensorSpec& spec : impl_->defaults) {
+    const auto found = inputs.find(spec.name);
+    if (found == inputs.end()) continue;
+    given.push_back(spec.name);
+    ordered.push_back(found->second);
+  }
   for (const auto& [name, tensor] : inputs) {
-    const bool known = std::ranges::any_of(impl_->inputs, [&](const TensorSpec& spec) { return spec.name == name; });
-    if (!known)
+    const auto has = [&](const std::vector<TensorSpec>& specs) {
+      return std::ranges::find(specs, name, &TensorSpec::name) != specs.end();
+    };
+    if (!has(impl_->inputs) && !has(impl_->defaults))
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[run] there is no input '{}'; the inputs are {}", name, names(impl_->inputs)));
   }
-  std::vector<Tensor> results = run(ordered);
+  Engine& engine = given.empty() ? *impl_->engine : *impl_->engine->with_given(given);
+  std::vector<Tensor> results = engine.run(ordered);
   std::map<std::string, Tensor> by_name;
   for (std::size_t i = 0; i < results.size(); ++i) by_name.emplace(impl_->outputs[i].name, std::move(results[i]));
   return by_name;

@@ -439,14 +439,15 @@ std::vector<TensorId> wanted_tensors(const Network& network, const BuildOptions&
   std::vector<Shape> shapes;
   for (TensorId id : network.inputs) {
     const TensorInfo& info = network.tensor(id);
-    Shape shape = info.shape.value_or(Shape{});
+    std::optional<Shape> shape = info.shape;
     if (const auto typical = build.typical_shapes.find(info.name); typical != build.typical_shapes.end())
       shape = typical->second;
     if (!build.profiles.empty())
       if (const auto opt = build.profiles.front().opt.find(info.name); opt != build.profiles.front().opt.end())
         shape = opt->second;
-    std::ranges::replace(shape, -1, 1);
-    shapes.push_back(std::move(shape));
+    if (!shape) return {};
+    std::ranges::replace(*shape, -1, 1);
+    shapes.push_back(std::move(*shape));
   }
   try {
     return int8_tensors(*specialize(network, std::move(shapes)));

@@ -67,7 +67,8 @@ std::vector<TensorMap> load_samples(const std::filesystem::path& path, std::span
   const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
   for (const auto& [name, array] : file->read_whole([&] { return arrays_of(path, text, bindings); })) {
     const auto binding = std::ranges::find(bindings, name, &InputBinding::name);
-    std::vector<Tensor> parts = samples_of(array, binding != bindings.end() ? &binding->shape : nullptr);
+    std::vector<Tensor> parts =
+        samples_of(array, binding != bindings.end() && binding->shape ? &*binding->shape : nullptr);
     if (first.empty()) {
       first = name;
       samples.resize(parts.size());

@@ -19,7 +19,19 @@
 namespace ulpscope {
 namespace {
 
-bool is_dynamic(const Shape& shape) { return std::ranges::find(shape, -1) != shape.end(); }
+bool is_dynamic(const Shape& shape) {
+  return std::ranges::any_of(shape, [](std::int64_t dim) { return dim < 0; });
+}
+
+/// "Input tensor: x [shape=(2, -1)] | "; without the shape where there is none.
+std::string prefix_of(const InputBinding& binding) {
+  const std::string shape = binding.shape ? " [shape=" + to_string(*binding.shape) + "]" : "";
+  return "Input tensor: " + binding.name + shape + " | ";
+}
+
+bool fits(const Shape& shape, const InputBinding& binding) {
+  return !binding.shape || shape_fits(shape, *binding.shape);
+}
 
 const Shape* find_shape(const std::vector<std::pair<std::string, Shape>>& shapes, const std::string& name) {
   const Shape* found = nullptr;
@@ -56,14 +68,33 @@ void warn_unmatched(const DataLoaderOptions& options, const std::vector<InputBin
 
 /// An integer input of one static dimension that was given as many values as it has elements: a shape tensor.
 bool takes_values(const InputBinding& binding, const Shape& given) {
-  return is_integer(binding.type) && binding.shape.size() == 1 && !is_dynamic(binding.shape) && !is_dynamic(given) &&
-         static_cast<std::int64_t>(given.size()) == binding.shape[0];
+  return is_integer(binding.type) && binding.shape && binding.shape->size() == 1 && !is_dynamic(*binding.shape) &&
+         !is_dynamic(given) && static_cast<std::int64_t>(given.size()) == binding.shape->front();
+}
+
+/// Of an input whose own shape is not known, where the user gives none: that of the profile, else 1 for each dimension.
+Shape default_shape(const DataLoaderOptions& options, const InputBinding& binding) {
+  const auto preset = std::ranges::find(options.default_shapes, binding.name, &std::pair<std::string, Shape>::first);
+  if (preset != options.default_shapes.end()) {
+    if (fits(preset->second, binding)) return preset->second;
+    throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': cannot override its shape " +
+                                                 to_string(*binding.shape) + " by " + to_string(preset->second) +
+                                                 "; try another --trt-min-shapes");
+  }
+  if (!binding.shape)
+    throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name +
+                                                 "': expected a shape, since the model gives not even its rank; try "
+                                                 "--input-shapes \"" +
+                                                 binding.name + ":[1,3,224,224]\", or --load-inputs FILE");
+  Shape shape = *binding.shape;
+  std::ranges::replace(shape, std::int64_t{-1}, std::int64_t{1});
+  return shape;
 }
 
 /// The shape of the data, or its values if `values` is set.
 Shape shape_of(const DataLoaderOptions& options, const InputBinding& binding, bool& values) {
   values = false;
-  const std::string prefix = "Input tensor: " + binding.name + " [shape=" + to_string(binding.shape) + "] | ";
+  const std::string prefix = prefix_of(binding);
   if (const Shape* given = find_shape(options.input_shapes, binding.name)) {
     values = takes_values(binding, *given);
     if (is_dynamic(*given)) {
@@ -71,24 +102,15 @@ Shape shape_of(const DataLoaderOptions& options, const InputBinding& binding, bo
                                        " is dynamic.\nDynamic shapes cannot be used to generate inference data. Will "
                                        "use default shape instead.\nTo avoid this, please provide a "
                                        "fixed shape to the data loader. ");
-    } else if (values || shape_fits(*given, binding.shape)) {
+    } else if (values || fits(*given, binding)) {
       return *given;
     } else {
       log_once(LogLevel::kWarning, prefix + "Cannot use provided custom shape: " + to_string(*given) +
                                        " to override tensor shape. Will use default shape instead.");
     }
   }
-  if (!is_dynamic(binding.shape)) return binding.shape;
-  Shape shape = binding.shape;
-  std::replace(shape.begin(), shape.end(), std::int64_t{-1}, std::int64_t{1});
-  for (const auto& [name, preset] : options.default_shapes) {
-    if (name != binding.name) continue;
-    if (!shape_fits(preset, binding.shape))
-      throw Error(ErrorCode::kInvalidArgument, "[inputs] input '" + binding.name + "': cannot override its shape " +
-                                                   to_string(binding.shape) + " by " + to_string(preset) +
-                                                   "; try another --trt-min-shapes");
-    shape = preset;
-  }
+  if (binding.shape && !is_dynamic(*binding.shape)) return *binding.shape;
+  const Shape shape = default_shape(options, binding);
   log_once(LogLevel::kWarning, prefix + "Will generate data of shape: " + to_string(shape) +
                                    ".\nIf this is incorrect, please provide a custom data loader, or --input-shapes.");
   return shape;
@@ -178,19 +200,19 @@ Tensor adapt(const NamedTensor& given, const InputBinding& binding) {
                                        std::string(name_of(binding.type)) + ". Unexpected behavior may ensue!");
     result = result.cast(binding.type);
   }
-  if (!shape_fits(result.shape(), binding.shape)) {
+  if (!fits(result.shape(), binding)) {
     log_once(LogLevel::kWarning, "Input tensor: " + binding.name + " | Buffer shape (" + to_string(result.shape()) +
-                                     ") does not match expected input shape (" + to_string(binding.shape) +
+                                     ") does not match expected input shape (" + to_string(*binding.shape) +
                                      "). Attempting to transpose/reshape.");
-    result = match_shape(result, binding.shape);
-    if (!shape_fits(result.shape(), binding.shape)) {
+    result = match_shape(result, *binding.shape);
+    if (!fits(result.shape(), binding)) {
       throw Error(
           ErrorCode::kInvalidArgument,
           fmt::format("[inputs] Input tensor: {} | Cannot reuse input data due to mismatch in shape or data "
                       "type. Note: Provided input: [dtype={}, shape={}], Requested input: [dtype={}, shape={}]; "
                       "the first cannot be permuted or reshaped to the second{}",
                       binding.name, name_of(tensor.type()), to_string(tensor.shape()), name_of(binding.type),
-                      to_string(binding.shape),
+                      to_string(*binding.shape),
                       given.name == binding.name
                           ? ""
                           : fmt::format("; it was provided as '{}': try the name '{}'", given.name, binding.name)));
@@ -205,9 +227,18 @@ std::vector<InputBinding> input_bindings(const Network& network) {
   std::vector<InputBinding> bindings;
   for (TensorId id : network.inputs) {
     const TensorInfo& info = network.tensor(id);
-    bindings.push_back({info.name, info.type, info.shape.value_or(Shape{})});
+    bindings.push_back({info.name, info.type, info.shape});
   }
   return bindings;
+}
+
+void warn_of_kept_defaults(const TensorMap& data, const Network& network) {
+  for (const NamedTensor& each : data)
+    if (network.find_default(each.name) != nullptr)
+      log_once(LogLevel::kWarning,
+               "[inputs] '" + each.name +
+                   "' is a constant of the model and keeps its value here: the data's has no "
+                   "effect. Only `run` takes another; for one that varies, try a model without the initializer");
 }
 
 TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<InputBinding>& bindings,
@@ -221,6 +252,7 @@ TensorMap generate_inputs(const DataLoaderOptions& options, const std::vector<In
   RandomState random(static_cast<std::uint32_t>(seed));
   TensorMap result;
   for (const InputBinding& binding : bindings) {
+    if (binding.has_default) continue;
     bool values = false;
     const Shape shape = shape_of(options, binding, values);
     if (values) {
@@ -255,6 +287,7 @@ TensorMap adapt_inputs(const TensorMap& loaded, const std::vector<InputBinding>&
   TensorMap result;
   for (std::size_t place = 0; place < bindings.size(); ++place) {
     const InputBinding& binding = bindings[place];
+    if (binding.has_default && std::ranges::find(names, binding.name) == names.end()) continue;
     const auto found = find_similar(binding.name, names, place);
     // A tensor that is another input's by name is not taken for this one.
     const bool taken =

@@ -74,6 +74,18 @@ IdMap<TensorId, std::vector<LayerId>> Network::consumers() const {
 
 bool Network::is_output(TensorId id) const { return std::ranges::find(outputs, id) != outputs.end(); }
 
+bool Network::can_be_given(const DefaultValue& constant) const {
+  const Tensor& value = tensor(constant.tensor).value;
+  return value && value.place() == constant.value.place();
+}
+
+const DefaultValue* Network::find_default(std::string_view tensor_name) const {
+  const auto found = std::ranges::find_if(defaults, [&](const DefaultValue& each) {
+    return tensor(each.tensor).name == tensor_name && can_be_given(each);
+  });
+  return found == defaults.end() ? nullptr : &*found;
+}
+
 void Network::check() const {
   IdMap<TensorId, bool> available(tensors.size(), false);
   for (TensorId i : tensors.ids()) available[i] = tensors[i].producer == kNone && tensors[i].value;

@@ -63,6 +63,14 @@ struct Layer {
   }
 };
 
+/// A constant that callers may give a value of their own: an initializer of ONNX that is an input of the graph, too.
+struct DefaultValue {
+  TensorId tensor;
+  Tensor value;                        ///< As the file has it; once the tensor has another, it cannot be given.
+  std::optional<Shape> shape;          ///< As the file declares the input; -1 and nothing as in TensorInfo.
+  std::vector<std::string> dim_names;  ///< As in TensorInfo.
+};
+
 /// Types to ask for, per layer; nothing: the engine's choice.
 using LayerTypes = IdMap<LayerId, std::optional<DataType>>;
 
@@ -79,6 +87,8 @@ class Network {
   IdMap<TensorId, TensorInfo> tensors;
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;
+  /// Of bodies: those of the graph around them that they read.
+  std::vector<DefaultValue> defaults;
 
   TensorId add_tensor(TensorInfo info);
   /// Appends; sets the producer of its outputs. Throws Error(kInvalidArgument) when the name is taken.
@@ -103,6 +113,9 @@ class Network {
   /// For each tensor, the layers that read it, in order, each once.
   IdMap<TensorId, std::vector<LayerId>> consumers() const;
   bool is_output(TensorId id) const;
+  bool can_be_given(const DefaultValue& constant) const;
+  /// Null when no constant of that name can be given.
+  const DefaultValue* find_default(std::string_view tensor_name) const;
 
   /// Checks what every later stage relies on: order, ids in range, unique names, one producer per tensor.
   /// Throws Error(kInvalidFile) naming the layer.

@@ -73,9 +73,10 @@ class Describer {
     result.shape.assign(tensor.dims().begin(), tensor.dims().end());
     if (!weights_) return result;
     if (ignore_external_data_ && tensor.data_location() == onnx::TensorProto::EXTERNAL) {
-      log_error(fmt::format("Failed to load weights.\nNote: Error was: the data of {} lie in another file, and such data "
-                            "are ignored",
-                            what));
+      log_error(
+          fmt::format("Failed to load weights.\nNote: Error was: the data of {} lie in another file, and such data "
+                      "are ignored",
+                      what));
       return result;
     }
     try {
@@ -150,6 +151,16 @@ OnnxDescription describe_onnx(const std::filesystem::path& path, bool weights, c
   result.graph = Describer(reader, weights, options.ignore_external_data).graph(file.proto.graph());
   result.graph.documentation = documentation_of(bytes);
   return result;
+}
+
+std::vector<std::string> inputs_without_shape(std::span<const std::byte> model, const std::string& source) {
+  onnx_model::ModelFile file;
+  file.source = source;
+  onnx_model::read_model(model, file);
+  std::vector<std::string> names;
+  for (const onnx::ValueInfoProto& input : file.proto.graph().input())
+    if (!input.type().tensor_type().has_shape()) names.push_back(input.name());
+  return names;
 }
 
 }  // namespace ulpscope

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -62,5 +63,8 @@ struct OnnxDescription {
 /// `weights`: read the elements of initializers and tensor attributes. Throws Error: kNotFound, kIo, kInvalidFile; for
 /// weights also what external data can be.
 OnnxDescription describe_onnx(const std::filesystem::path& path, bool weights, const ImportOptions& options = {});
+
+/// The names of the inputs that the model gives no shape, so that they have any rank. `source` is used in messages.
+std::vector<std::string> inputs_without_shape(std::span<const std::byte> model, const std::string& source);
 
 }  // namespace ulpscope

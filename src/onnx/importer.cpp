@@ -75,6 +75,7 @@ Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opse
   const auto as_tensors = constants_read_as_tensors(graph, nodes, scope);
   for (const FlatNode& node : nodes) add_node(node, scope, as_tensors);
   add_outputs(outputs, graph.name(), scope, as_tensors);
+  add_defaults(scope, as_tensors);
   return built;
 }
 
@@ -83,7 +84,11 @@ void Importer::define_inputs(const onnx::GraphProto& graph, Scope& scope) {
   if (scope.parent == nullptr)
     for (const auto& initializer : graph.initializer()) defaults.insert(initializer.name());
   for (const auto& input : graph.input()) {
-    if (defaults.contains(input.name())) continue;  // a constant with an entry among the inputs
+    if (defaults.contains(input.name())) {
+      // Up to IR version 3 every initializer had to be an input.
+      if (file_.proto.ir_version() >= 4) scope.defaults.push_back(&input);
+      continue;
+    }
     if (input.name().empty()) fail(ErrorCode::kInvalidFile, "a graph input has no name");
     if (!scope.values.insert(input.name()).second)
       fail(ErrorCode::kInvalidFile, fmt::format("two inputs have the name '{}'", input.name()));
@@ -118,6 +123,9 @@ std::vector<std::string> Importer::resolve_free_values(const onnx::GraphProto& g
     for (const Scope* outer = scope.parent; outer != nullptr; outer = outer->parent) {
       if (const auto found = outer->constants.find(name); found != outer->constants.end()) {
         scope.constants.emplace(name, found->second);
+        const auto is_it = [&](const onnx::ValueInfoProto* input) { return input->name() == name; };
+        if (const auto input = std::ranges::find_if(outer->defaults, is_it); input != outer->defaults.end())
+          scope.defaults.push_back(*input);
         break;
       }
       if (!outer->values.contains(name)) continue;
@@ -324,6 +332,16 @@ void Importer::add_outputs(const std::vector<std::string>& names, const std::str
     if (!seen.insert(name).second && scope.parent == nullptr)
       fail(ErrorCode::kInvalidFile, fmt::format("two outputs have the name '{}'", name));
     scope.network->outputs.push_back(use_value(name, scope, as_tensors));
+  }
+}
+
+void Importer::add_defaults(Scope& scope, const std::unordered_set<std::string>& as_tensors) {
+  for (const onnx::ValueInfoProto* input : scope.defaults) {
+    TensorInfo declared;
+    describe(*input, declared, "input");
+    const TensorId id = use_value(input->name(), scope, as_tensors);
+    scope.network->defaults.push_back(
+        {id, scope.network->tensor(id).value, std::move(declared.shape), std::move(declared.dim_names)});
   }
 }
 

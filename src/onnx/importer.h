@@ -40,6 +40,8 @@ class Importer {
     std::unordered_set<std::string> values;
     Network* network = nullptr;
     std::unordered_map<std::string, const onnx::ValueInfoProto*> declared;
+    /// Constants that callers may give (DefaultValue), as declared among the inputs.
+    std::vector<const onnx::ValueInfoProto*> defaults;
   };
   struct Built {
     std::shared_ptr<Network> network;
@@ -49,6 +51,7 @@ class Importer {
   Built import_graph(const onnx::GraphProto& graph, const Opsets& opsets, const Scope* parent);
   void define_inputs(const onnx::GraphProto& graph, Scope& scope);
   void define_initializers(const onnx::GraphProto& graph, Scope& scope);
+  void add_defaults(Scope& scope, const std::unordered_set<std::string>& as_tensors);
   std::vector<std::string> resolve_free_values(const onnx::GraphProto& graph, Scope& scope);
   std::unordered_set<std::string> constants_read_as_tensors(const onnx::GraphProto& graph,
                                                             const std::vector<FlatNode>& nodes,

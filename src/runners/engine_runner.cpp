@@ -1,15 +1,17 @@
 #include "runners/engine_runner.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
 
-std::vector<RunnerBinding> runner_bindings(const std::vector<Binding>& bindings) {
+std::vector<RunnerBinding> runner_bindings(const std::vector<Binding>& bindings, bool have_defaults = false) {
   std::vector<RunnerBinding> result;
-  for (const Binding& binding : bindings) result.push_back({binding.name, binding.type, binding.shape});
+  for (const Binding& binding : bindings) result.push_back({binding.name, binding.type, binding.shape, have_defaults});
   return result;
 }
 
@@ -23,6 +25,7 @@ class EngineRunner : public Runner {
   void activate() override {
     engine_ = make_();
     inputs_ = runner_bindings(engine_->inputs());
+    std::ranges::move(runner_bindings(engine_->defaults(), true), std::back_inserter(inputs_));
     outputs_ = runner_bindings(engine_->outputs());
   }
 
@@ -33,8 +36,9 @@ class EngineRunner : public Runner {
 
   std::vector<NamedTensor> infer(const std::vector<NamedTensor>& inputs) override {
     const std::vector<Tensor> ordered = in_order(inputs);
+    Engine& engine = engine_for(inputs);
     const auto start = std::chrono::steady_clock::now();
-    std::vector<Tensor> results = engine_->run(ordered);
+    std::vector<Tensor> results = engine.run(ordered);
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::vector<NamedTensor> outputs;
     for (std::size_t i = 0; i < results.size(); ++i) outputs.push_back({outputs_[i].name, std::move(results[i])});
@@ -43,7 +47,9 @@ class EngineRunner : public Runner {
 
   double last_inference_seconds() const override { return seconds_; }
 
-  std::vector<Engine::StepProfile> profile(const TensorMap& inputs) { return engine_->profile(in_order(inputs)); }
+  std::vector<Engine::StepProfile> profile(const TensorMap& inputs) {
+    return engine_for(inputs).profile(in_order(inputs));
+  }
 
  private:
   std::vector<Tensor> in_order(const TensorMap& inputs) const {
@@ -51,12 +57,21 @@ class EngineRunner : public Runner {
     std::vector<Tensor> ordered;
     for (const RunnerBinding& binding : inputs_) {
       const Tensor* tensor = find_tensor(inputs, binding.name);
+      if (tensor == nullptr && binding.has_default) continue;
       if (tensor == nullptr)
         throw Error(ErrorCode::kInvalidArgument, "[run] " + name() + ": expected an input '" + binding.name +
                                                      "', got none of that name; try naming it as the model does");
       ordered.push_back(*tensor);
     }
     return ordered;
+  }
+
+  /// Takes in_order(inputs).
+  Engine& engine_for(const TensorMap& inputs) const {
+    std::vector<std::string> given;
+    for (const RunnerBinding& binding : inputs_)
+      if (binding.has_default && find_tensor(inputs, binding.name) != nullptr) given.push_back(binding.name);
+    return given.empty() ? *engine_ : *engine_->with_given(given);
   }
 
   std::function<std::shared_ptr<Engine>()> make_;

@@ -116,8 +116,8 @@ void infer_foreign(InferContext& context) {
   for (int i = 0; i < context.num_inputs(); ++i)
     if (context.has_input(i)) inputs[i]->shape = context.shape(i);
   for (const RunnerBinding& output : elsewhere().outputs(context.layer(), inputs))
-    if (!output.shape.empty() && std::ranges::find(output.shape, -1) == output.shape.end())
-      context.set_shape(number_of(output), output.shape);
+    if (output.shape && !output.shape->empty() && std::ranges::find(*output.shape, -1) == output.shape->end())
+      context.set_shape(number_of(output), *output.shape);
 }
 
 void run_foreign(KernelContext& context) {

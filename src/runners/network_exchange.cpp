@@ -83,13 +83,14 @@ class Composer {
     return network_;
   }
 
-  /// Shapes of the network's inputs, after compose(); -1 where the script gave -1.
-  std::vector<Shape> input_shapes() const {
+  /// Shapes of the network's inputs, after compose(); -1 where the script gave -1. Nothing where one has no rank.
+  std::optional<std::vector<Shape>> input_shapes() const {
     std::vector<Shape> result;
     for (const TensorId id : network_->inputs) {
       const auto stand_in = stand_ins_.find(id);
       const auto& shape = network_->tensor(id).shape;
-      result.push_back(stand_in != stand_ins_.end() ? stand_in->second : shape.value_or(Shape{}));
+      if (stand_in == stand_ins_.end() && !shape) return std::nullopt;
+      result.push_back(stand_in != stand_ins_.end() ? stand_in->second : *shape);
     }
     return result;
   }
@@ -369,8 +370,10 @@ std::shared_ptr<Network> apply_description(const Network* base, const Value& des
 Value infer_description(const Network* base, const Value& description, const OpRegistry& ops) {
   Composer composer(base, description, ops, true);
   const std::shared_ptr<Network> network = composer.compose();
-  const std::vector<Shape> shapes = composer.input_shapes();
   IdMap<TensorId, std::optional<Shape>> known(network->tensors.size());
+  const std::optional<std::vector<Shape>> given = composer.input_shapes();
+  if (!given) return shapes_value(*network, known);
+  const std::vector<Shape>& shapes = *given;
   const auto negative = [](const Shape& shape) {
     return std::ranges::any_of(shape, [](std::int64_t dim) { return dim < 0; });
   };

@@ -23,8 +23,9 @@ std::string missing_in_onnxruntime(const std::string& what, bool has_bfloat16) {
   return lacks_kernel ? "which has no kernel for a layer: " + what : std::string();
 }
 
-void check_by_onnx(Worker& worker, const std::filesystem::path& file) {
-  worker.call("onnx_check", Value::Map{{"path", file.string()}});
+/// False where it cannot check such a file.
+bool check_by_onnx(Worker& worker, const std::filesystem::path& file) {
+  return worker.call("onnx_check", Value::Map{{"path", file.string()}}).boolean();
 }
 
 void run_by_onnxruntime(const std::shared_ptr<Worker>& worker, const std::filesystem::path& file,
@@ -79,8 +80,10 @@ std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, co
   }
   if (started.onnx) {
     try {
-      check_by_onnx(*started.worker, file);
-      done.emplace_back("onnx.checker");
+      if (check_by_onnx(*started.worker, file))
+        done.emplace_back("onnx.checker");
+      else
+        log_info("[convert] Not checked by onnx.checker, which takes no inputs and outputs of unknown rank");
     } catch (const Error& error) {
       if (!refuses_source("onnx.checker", error.what(), source, [&] { check_by_onnx(*started.worker, source.file); }))
         throw Error(ErrorCode::kInvalidFile, fmt::format("[convert] the typed model is refused: {}", error.what()));

@@ -1,8 +1,11 @@
 #include "runners/onnxruntime_runner.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/file.h"
+#include "onnx/description.h"
 #include "onnx/edit.h"
 #include "runners/python_runner.h"
 
@@ -34,6 +37,24 @@ class OnnxRuntimeRunner final : public PythonRunner {
         options_(std::move(options)) {}
 
  private:
+  /// Calls `use` with the model as it was given.
+  template <typename Use>
+  auto with_model(const Use& use) const {
+    if (!bytes_.empty()) return use(std::as_bytes(std::span(bytes_)));
+    const std::shared_ptr<MappedFile> file = MappedFile::open(path_);
+    return use(std::as_const(*file).bytes());
+  }
+  std::string source() const { return path_.empty() ? "model" : path_.string(); }
+
+  /// ONNX Runtime says the same of a scalar and of an input of any rank.
+  void opened(const Value&) override {
+    const auto looks_scalar = [](const RunnerBinding& input) { return input.shape && input.shape->empty(); };
+    if (std::ranges::none_of(inputs(), looks_scalar)) return;
+    for (const std::string& name : with_model([&](auto bytes) { return inputs_without_shape(bytes, source()); }))
+      for (RunnerBinding& input : inputs())
+        if (input.name == name) input.shape.reset();
+  }
+
   Value open_arguments() override {
     Value::Map args{{"path", path_.string()},
                     {"threads", options_.threads},
@@ -44,22 +65,14 @@ class OnnxRuntimeRunner final : public PythonRunner {
     if (edited) {
       std::vector<std::string> outputs = options_.outputs;
       if (options_.mark_all) outputs = {"mark", "all"};
-      std::shared_ptr<MappedFile> file;
-      std::span<const std::byte> model = std::as_bytes(std::span(bytes_));
-      if (bytes_.empty()) {
-        file = MappedFile::open(path_);
-        model = std::as_const(*file).bytes();
-      }
-      const EditedModel result =
-          with_outputs(model, path_.empty() ? "model" : path_.string(), outputs, options_.exclude_outputs);
-      args.emplace_back("model", bytes_of(result.pieces()));
-    } else if (!bytes_.empty()) {
-      const std::string_view piece = bytes_;
-      args.emplace_back("model", bytes_of({&piece, 1}));
-    } else if (!folder.empty()) {
-      const auto file = MappedFile::open(path_);
-      const std::string_view piece(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
-      args.emplace_back("model", bytes_of({&piece, 1}));
+      args.emplace_back("model", with_model([&](std::span<const std::byte> model) {
+                          return bytes_of(with_outputs(model, source(), outputs, options_.exclude_outputs).pieces());
+                        }));
+    } else if (!bytes_.empty() || !folder.empty()) {
+      args.emplace_back("model", with_model([](std::span<const std::byte> model) {
+                          const std::string_view piece(reinterpret_cast<const char*>(model.data()), model.size());
+                          return bytes_of({&piece, 1});
+                        }));
     }
     if (folder.empty() && !path_.empty()) folder = fs::absolute(path_).parent_path();
     args.emplace_back("external_data_dir", folder.string());

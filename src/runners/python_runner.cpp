@@ -2,19 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "compare/shape_match.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
 
-std::vector<RunnerBinding> bindings_from(const Value& values) {
+std::vector<RunnerBinding> bindings_from(const Value& values, bool has_defaults = false) {
   std::vector<RunnerBinding> result;
   for (const Value& value : values.array()) {
     const auto type = data_type_from_name(value["dtype"].text());
     if (!type)
       throw Error(ErrorCode::kUnsupported, fmt::format("[script] worker: '{}' has the unknown type '{}'",
                                                        value["name"].text(), value["dtype"].text()));
-    result.push_back({value["name"].text(), *type, value["shape"].shape()});
+    RunnerBinding& binding = result.emplace_back(RunnerBinding{value["name"].text(), *type});
+    if (!value["shape"].is_null()) binding.shape = value["shape"].shape();
+    binding.has_default = has_defaults;
   }
   return result;
 }
@@ -37,6 +43,8 @@ void PythonRunner::activate() {
   const std::shared_ptr<Worker> worker = shared_ ? shared_ : Worker::start();
   const Value result = worker->call(backend_ + "_open", open_arguments());
   inputs_ = bindings_from(result["inputs"]);
+  if (!result["defaults"].is_null())
+    std::ranges::move(bindings_from(result["defaults"], true), std::back_inserter(inputs_));
   outputs_ = bindings_from(result["outputs"]);
   handle_ = result["handle"].integer();
   worker_ = worker;
@@ -53,6 +61,7 @@ TensorMap PythonRunner::infer(const TensorMap& inputs) {
   Value::Array feed;
   for (const RunnerBinding& binding : inputs_) {
     const Tensor* tensor = find_tensor(inputs, binding.name);
+    if (tensor == nullptr && binding.has_default) continue;
     if (tensor == nullptr)
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[run] {}: expected the input '{}', got none of that name", kind_, binding.name));
@@ -60,13 +69,10 @@ TensorMap PythonRunner::infer(const TensorMap& inputs) {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[run] {}: input '{}': expected elements of type {}, got {}", kind_, binding.name,
                               name_of(binding.type), name_of(tensor->type())));
-    bool fits = tensor->rank() == static_cast<std::int64_t>(binding.shape.size());
-    for (std::size_t i = 0; fits && i < binding.shape.size(); ++i)
-      fits = binding.shape[i] < 0 || binding.shape[i] == tensor->shape()[i];
-    if (!fits)
+    if (binding.shape && !shape_fits(tensor->shape(), *binding.shape))
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("[run] {}: input '{}': expected the shape {}, got {}", kind_, binding.name,
-                              to_string(binding.shape), to_string(tensor->shape())));
+                              to_string(*binding.shape), to_string(tensor->shape())));
     feed.push_back(Value::Array{binding.name, *tensor});
   }
   const Value result = worker_->call(backend_ + "_run", Value::Map{{"handle", handle_}, {"inputs", std::move(feed)}});

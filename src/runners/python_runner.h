@@ -29,6 +29,7 @@ class PythonRunner : public Runner {
   virtual Value open_arguments() = 0;
   /// Sees what "<backend>_open" returned.
   virtual void opened(const Value& result) { static_cast<void>(result); }
+  std::vector<RunnerBinding>& inputs() noexcept { return inputs_; }
 
  private:
   std::string kind_, backend_;

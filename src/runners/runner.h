@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compare/data_loader.h"
 #include "compare/tensor_map.h"
 #include "ulpscope/data_type.h"
 #include "ulpscope/shape.h"
@@ -12,12 +13,8 @@
 
 namespace ulpscope {
 
-/// A network input or output as a runner sees it. -1: a dynamic dimension.
-struct RunnerBinding {
-  std::string name;
-  DataType type = DataType::kUndefined;
-  Shape shape;
-};
+/// A network input or output as a runner sees it.
+using RunnerBinding = InputBinding;
 
 class Runner {
  public:
@@ -34,7 +31,7 @@ class Runner {
   /// Frees it. May be activated again.
   virtual void deactivate() = 0;
 
-  /// REQUIRES: active. In the model's order.
+  /// REQUIRES: active. In the model's order, those with a default last.
   virtual const std::vector<RunnerBinding>& input_bindings() const = 0;
   virtual const std::vector<RunnerBinding>& output_bindings() const = 0;
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <mutex>
 
 #include "core/parallel.h"
@@ -10,6 +12,7 @@
 #include "engine/cost.h"
 #include "engine/tactics.h"
 #include "graph/evaluate.h"
+#include "graph/given_defaults.h"
 #include "ops/registry.h"
 #include "runtime/executable.h"
 #include "runtime/plan_file.h"
@@ -21,12 +24,14 @@ namespace ulpscope {
 struct Engine::Impl {
   std::shared_ptr<const Network> network;
   BuildOptions options;
-  std::vector<Binding> inputs, outputs;
-  std::vector<Shape> build_shapes;  ///< Those that costs and groups were computed for.
+  std::vector<Binding> inputs, outputs, defaults;
+  /// Those that costs and groups were computed for; nothing while an input has no rank.
+  std::optional<std::vector<Shape>> build_shapes;
   /// Made by build; or by the first run, when the network does not work for the smallest shapes and no profile says
   /// more.
   std::unique_ptr<Executable> executable;
-  std::mutex mutex;
+  std::map<std::vector<std::string>, std::shared_ptr<Engine>> given;  ///< By the names of what callers give.
+  std::mutex mutex, given_mutex;
 
   void make_executable(std::vector<Shape> shapes);
   Executable& built();
@@ -44,9 +49,14 @@ Executable& Engine::Impl::built() {
   if (executable == nullptr)
     throw Error(
         ErrorCode::kInvalidArgument,
-        "[build] the shapes of the inputs are not known: the network has dynamic dimensions and does not work "
-        "with 1 for each; "
-        "run it first, or give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, --trt-max-shapes)");
+        build_shapes
+            ? "[build] the shapes of the inputs are not known: the network has dynamic dimensions and does not work "
+              "with 1 for each; "
+              "run it first, or give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, "
+              "--trt-max-shapes)"
+            : "[build] the shapes of the inputs are not known: the model gives not even the rank of an input; "
+              "run it first, or give --input-shapes, or a profile (--trt-min-shapes, --trt-opt-shapes, "
+              "--trt-max-shapes)");
   return *executable;
 }
 
@@ -61,7 +71,7 @@ std::vector<Binding> bindings_of(const Network& network, const std::vector<Tenso
   std::vector<Binding> result;
   for (TensorId id : ids) {
     const TensorInfo& info = network.tensor(id);
-    result.push_back({info.name, info.type, info.shape.value_or(Shape{})});
+    result.push_back({info.name, info.type, info.shape});
   }
   return result;
 }
@@ -74,8 +84,8 @@ bool fits(const Shape& shape, const Shape& declared) {
 }
 
 /// Concrete input shapes to build for: those of the first profile, else the declared ones with 1 for unknown
-/// dimensions.
-std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& options) {
+/// dimensions. Nothing where neither tells the rank of an input.
+std::optional<std::vector<Shape>> shapes_to_build(const Network& network, const BuildOptions& options) {
   std::vector<Shape> result;
   for (TensorId id : network.inputs) {
     const TensorInfo& info = network.tensor(id);
@@ -94,9 +104,10 @@ std::vector<Shape> shapes_to_build(const Network& network, const BuildOptions& o
     if (shape == nullptr) {
       // An expectation, not a demand: one that does not fit is left aside.
       const Shape* typical = find_shape(options.typical_shapes, info.name);
-      if (typical != nullptr && info.shape && fits(*typical, *info.shape)) shape = typical;
+      if (typical != nullptr && (!info.shape || fits(*typical, *info.shape))) shape = typical;
     }
-    Shape chosen = shape != nullptr ? *shape : info.shape.value_or(Shape{});
+    if (shape == nullptr && !info.shape) return std::nullopt;
+    Shape chosen = shape != nullptr ? *shape : *info.shape;
     for (std::size_t d = 0; d < chosen.size(); ++d) {
       if (info.shape && (*info.shape)[d] >= 0 && chosen[d] != (*info.shape)[d])
         throw Error(ErrorCode::kInvalidArgument, fmt::format("[build] input '{}': expected a shape like {}, got {}",
@@ -116,17 +127,14 @@ void check_shape(const Binding& binding, const Tensor& tensor, const BuildOption
   if (tensor.type() != binding.type)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("[run] input '{}': expected elements of type {}, got {}",
                                                          binding.name, name_of(binding.type), name_of(tensor.type())));
-  if (tensor.shape().size() != binding.shape.size()) fail(to_string(binding.shape));
-  for (std::size_t d = 0; d < binding.shape.size(); ++d)
-    if (binding.shape[d] >= 0 && tensor.shape()[d] != binding.shape[d]) fail(to_string(binding.shape));
+  if (binding.shape && !fits(tensor.shape(), *binding.shape)) fail(to_string(*binding.shape));
   if (options.profiles.empty()) return;
+  const auto each_dim = [&](const Shape* bound, const auto& holds) {
+    return bound == nullptr || std::ranges::equal(tensor.shape(), *bound, holds);
+  };
   const bool inside = std::ranges::any_of(options.profiles, [&](const Profile& profile) {
-    const Shape* low = find_shape(profile.min, binding.name);
-    const Shape* high = find_shape(profile.max, binding.name);
-    for (std::size_t d = 0; d < binding.shape.size(); ++d)
-      if ((low != nullptr && tensor.shape()[d] < (*low)[d]) || (high != nullptr && tensor.shape()[d] > (*high)[d]))
-        return false;
-    return true;
+    return each_dim(find_shape(profile.min, binding.name), std::greater_equal<>()) &&
+           each_dim(find_shape(profile.max, binding.name), std::less_equal<>());
   });
   if (!inside) fail("between the minimum and maximum of a profile");
 }
@@ -163,6 +171,9 @@ std::unique_ptr<Engine::Impl> prepare(std::shared_ptr<const Network> network, co
   impl->options = options;
   impl->inputs = bindings_of(*network, network->inputs);
   impl->outputs = bindings_of(*network, network->outputs);
+  for (const DefaultValue& each : network->defaults)
+    if (network->can_be_given(each))
+      impl->defaults.push_back({network->tensor(each.tensor).name, each.value.type(), each.shape});
   impl->build_shapes = shapes_to_build(*network, options);
   impl->network = std::move(network);
   return impl;
@@ -178,10 +189,14 @@ std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, co
   if (options.tactic_replay) check_backend(*options.tactic_replay, find_backend(options.backend).name());
   auto impl = prepare(std::move(network), options);
   warn_of_small_limit(*impl->network, options.memory_limit);
+  if (!impl->build_shapes) {
+    log_verbose("The build waits for the first input shapes, since the model does not give the rank of every input");
+    return std::make_shared<Engine>(std::move(impl));
+  }
   const bool dynamic = std::ranges::any_of(
-      impl->inputs, [](const Binding& b) { return std::ranges::find(b.shape, -1) != b.shape.end(); });
+      impl->inputs, [](const Binding& b) { return !b.shape || std::ranges::find(*b.shape, -1) != b.shape->end(); });
   try {
-    impl->make_executable(impl->build_shapes);
+    impl->make_executable(*impl->build_shapes);
   } catch (const Error& e) {
     if (!dynamic || !options.profiles.empty() || e.code() == ErrorCode::kBuild ||
         e.code() == ErrorCode::kInvalidArgument)
@@ -193,10 +208,10 @@ std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, co
     return std::make_shared<Engine>(std::move(impl));
   }
   if (options.tactic_replay) {
-    const auto spec = impl->executable->specialization(impl->build_shapes);
+    const auto spec = impl->executable->specialization(*impl->build_shapes);
     const Assignment& assignment = impl->executable->assignment();
     check_replay(*options.tactic_replay, *spec, assignment, fuse(*spec, assignment, options.fusion));
-    impl->executable->plan_for(impl->build_shapes);  // Refuses algorithms that the device does not offer.
+    impl->executable->plan_for(*impl->build_shapes);  // Refuses algorithms that the device does not offer.
   }
   return std::make_shared<Engine>(std::move(impl));
 }
@@ -210,6 +225,9 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, const Bu
   file.options.timing_cache = running.timing_cache;
   set_num_threads(running.threads);
   auto impl = prepare(file.network, file.options);
+  if (!impl->build_shapes)
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("[engine] {}: it does not say for which input shapes it was built", path.string()));
   impl->executable = std::make_unique<Executable>(*impl->network, std::move(file.assignment), file.options);
   return std::make_shared<Engine>(std::move(impl));
 }
@@ -219,12 +237,29 @@ void Engine::save(const std::filesystem::path& path) const {
   // The network need not work for any others, and what the loaded engine reports is about them.
   BuildOptions options = impl_->options;
   for (std::size_t i = 0; i < impl_->inputs.size(); ++i)
-    options.typical_shapes.insert_or_assign(impl_->inputs[i].name, impl_->build_shapes[i]);
+    options.typical_shapes.insert_or_assign(impl_->inputs[i].name, (*impl_->build_shapes)[i]);
   write_plan_file(path, *impl_->network, assignment, options);
 }
 
 const std::vector<Binding>& Engine::inputs() const noexcept { return impl_->inputs; }
 const std::vector<Binding>& Engine::outputs() const noexcept { return impl_->outputs; }
+const std::vector<Binding>& Engine::defaults() const noexcept { return impl_->defaults; }
+
+std::shared_ptr<Engine> Engine::with_given(const std::vector<std::string>& names) {
+  const std::lock_guard lock(impl_->given_mutex);
+  std::shared_ptr<Engine>& engine = impl_->given[names];
+  if (engine != nullptr) return engine;
+  BuildOptions options = impl_->options;
+  options.tactic_replay = nullptr;
+  for (const std::string& name : names) {
+    const DefaultValue* constant = impl_->network->find_default(name);
+    if (constant == nullptr)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[run] '{}': expected an input of the model, or a constant that is one, too", name));
+    options.typical_shapes.insert_or_assign(name, constant->value.shape());
+  }
+  return engine = build(with_inputs(*impl_->network, names), options);
+}
 
 namespace {
 
@@ -285,16 +320,16 @@ std::shared_ptr<const Plan> Engine::plan(const std::vector<Shape>& shapes) {
 }
 
 std::string Engine::tactic_replay_json() const {
-  const auto plan = impl_->built().plan_for(impl_->build_shapes);
-  return tactics_to_json(*impl_->executable->specialization(impl_->build_shapes), impl_->executable->assignment(),
+  const auto plan = impl_->built().plan_for(*impl_->build_shapes);
+  return tactics_to_json(*impl_->executable->specialization(*impl_->build_shapes), impl_->executable->assignment(),
                          plan->grouping(), find_backend(impl_->options.backend).name(), plan->tactics());
 }
 
 std::vector<Engine::LayerReport> Engine::report() const {
   if (impl_->executable == nullptr) return {};
   const Network& network = *impl_->network;
-  const auto spec = impl_->executable->specialization(impl_->build_shapes);
-  const auto plan = impl_->executable->plan_for(impl_->build_shapes);
+  const auto spec = impl_->executable->specialization(*impl_->build_shapes);
+  const auto plan = impl_->executable->plan_for(*impl_->build_shapes);
   const Assignment& assignment = impl_->executable->assignment();
   const Target target = find_target(impl_->options.target);
   std::vector<LayerReport> result;
@@ -333,7 +368,7 @@ std::vector<Engine::LayerReport> Engine::report() const {
 }
 
 std::size_t Engine::arena_bytes() const {
-  return impl_->executable == nullptr ? 0 : impl_->executable->plan_for(impl_->build_shapes)->arena_bytes();
+  return impl_->executable == nullptr ? 0 : impl_->executable->plan_for(*impl_->build_shapes)->arena_bytes();
 }
 
 const Network& Engine::network() const noexcept { return *impl_->network; }

@@ -16,11 +16,11 @@
 
 namespace ulpscope {
 
-/// A network input or output as a caller sees it. -1: a dynamic dimension.
+/// A network input or output as a caller sees it.
 struct Binding {
   std::string name;
   DataType type;
-  Shape shape;
+  std::optional<Shape> shape;  ///< Nothing: not even the rank is known; -1: a dynamic dimension.
 };
 
 /// Immutable after build, except for its caches; `run` may be called from several threads, one at a time each.
@@ -38,6 +38,12 @@ class Engine {
 
   const std::vector<Binding>& inputs() const noexcept;
   const std::vector<Binding>& outputs() const noexcept;
+  /// Constants that a caller may give values of their own, in one run or in all.
+  const std::vector<Binding>& defaults() const noexcept;
+  /// This engine for callers who give values for these of `defaults()`: inputs behind the others, in this order. Made
+  /// when it is asked for first, and kept. Where it may fold less, it has other groups: a tactic replay does not hold
+  /// for it. Throws Error(kInvalidArgument) for a name that is none of them, and like build().
+  std::shared_ptr<Engine> with_given(const std::vector<std::string>& names);
 
   /// One inference. `inputs` in the order of `inputs()`, of exactly their types and of fitting shapes; the outputs in
   /// the order of `outputs()`, of exactly their types. Throws Error(kInvalidArgument) naming the input that does not

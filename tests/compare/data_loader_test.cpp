@@ -12,7 +12,7 @@ namespace ulpscope {
 namespace {
 
 TEST(DataLoader, InputsShareOneGenerator) {
-  const auto map = generate_inputs({}, {{"a", DataType::kFloat32, {2}}, {"b", DataType::kFloat64, {1}}}, 0);
+  const auto map = generate_inputs({}, {{"a", DataType::kFloat32, Shape{2}}, {"b", DataType::kFloat64, Shape{1}}}, 0);
   ASSERT_EQ(map.size(), 2u);
   EXPECT_EQ(map[0].tensor.data<float>()[0], 0.417022004702574f);
   EXPECT_EQ(map[1].tensor.data<double>()[0], 0.00011437481734488664);
@@ -21,7 +21,7 @@ TEST(DataLoader, InputsShareOneGenerator) {
 TEST(DataLoader, EachIterationHasItsSeed) {
   DataLoaderOptions options;
   options.iterations = 2;
-  const std::vector<InputBinding> bindings = {{"a", DataType::kFloat32, {3}}};
+  const std::vector<InputBinding> bindings = {{"a", DataType::kFloat32, Shape{3}}};
   const auto all = generate_inputs(options, bindings);
   options.seed = 2;
   EXPECT_EQ(all[1][0].tensor.data<float>()[0], generate_inputs(options, bindings, 0)[0].tensor.data<float>()[0]);
@@ -31,14 +31,15 @@ TEST(DataLoader, EachIterationHasItsSeed) {
 TEST(DataLoader, Float16IsRoundedOnce) {
   DataLoaderOptions options;
   options.val_range = ValueRange{1, 2};
-  const auto map = generate_inputs(options, {{"a", DataType::kFloat16, {100}}, {"b", DataType::kBFloat16, {3}}}, 0);
+  const auto map =
+      generate_inputs(options, {{"a", DataType::kFloat16, Shape{100}}, {"b", DataType::kBFloat16, Shape{3}}}, 0);
   EXPECT_EQ(map[0].tensor.type(), DataType::kFloat16);
   EXPECT_EQ(map[1].tensor.type(), DataType::kBFloat16);
 }
 
 TEST(DataLoader, DynamicDimensionsBecomeOneWithAWarning) {
   LogCapture log;
-  const auto map = generate_inputs({}, {{"dynamic_a", DataType::kFloat32, {-1, 3}}}, 0);
+  const auto map = generate_inputs({}, {{"dynamic_a", DataType::kFloat32, Shape{-1, 3}}}, 0);
   EXPECT_EQ(map[0].tensor.shape(), (Shape{1, 3}));
   EXPECT_TRUE(log.has("[W] Input tensor: dynamic_a [shape=(-1, 3)] | Will generate data of shape: (1, 3)."));
 }
@@ -49,10 +50,10 @@ TEST(DataLoader, ShapesComeFromTheUserThenFromTheProfile) {
   options.default_shapes = {{"b", {4, 3}}, {"c", {5, 3}}};
   options.input_shapes = {{"in*", {2, 3}}, {"c", {-1, 3}}, {"missing", {1}}, {"d", {7}}};
   const auto map = generate_inputs(options,
-                                   {{"input", DataType::kFloat32, {-1, 3}},
-                                    {"b", DataType::kFloat32, {-1, 3}},
-                                    {"c", DataType::kFloat32, {-1, 3}},
-                                    {"d", DataType::kFloat32, {-1, 2}}},
+                                   {{"input", DataType::kFloat32, Shape{-1, 3}},
+                                    {"b", DataType::kFloat32, Shape{-1, 3}},
+                                    {"c", DataType::kFloat32, Shape{-1, 3}},
+                                    {"d", DataType::kFloat32, Shape{-1, 2}}},
                                    0);
   EXPECT_EQ(map[0].tensor.shape(), (Shape{2, 3}));
   EXPECT_EQ(map[1].tensor.shape(), (Shape{4, 3}));
@@ -67,7 +68,7 @@ TEST(DataLoader, ValuesOfAShapeTensorAreSet) {
   LogCapture log;
   DataLoaderOptions options;
   options.input_shapes = {{"sizes", {1, 3, 20, 30}}};
-  const auto map = generate_inputs(options, {{"sizes", DataType::kInt64, {4}}}, 0);
+  const auto map = generate_inputs(options, {{"sizes", DataType::kInt64, Shape{4}}}, 0);
   EXPECT_EQ(map[0].tensor.shape(), Shape{4});
   EXPECT_EQ(map[0].tensor.data<std::int64_t>()[3], 30);
   EXPECT_TRUE(log.has("Assuming sizes is a shape tensor. Setting input values to: [ 1  3 20 30]"));
@@ -77,16 +78,16 @@ TEST(DataLoader, UnusedRangesAreNamed) {
   LogCapture log;
   DataLoaderOptions options;
   options.val_range.set("nobody", {0, 1});
-  generate_inputs(options, {{"a", DataType::kFloat32, {1}}}, 0);
+  generate_inputs(options, {{"a", DataType::kFloat32, Shape{1}}}, 0);
   EXPECT_TRUE(log.has("[W] Extra items in val_range: {'nobody'}"));
 }
 
 TEST(DataLoader, ImpossibleRangesAreErrors) {
   DataLoaderOptions options;
   options.val_range = ValueRange{0, 300};
-  EXPECT_THROW(generate_inputs(options, {{"a", DataType::kInt8, {1}}}, 0), Error);
+  EXPECT_THROW(generate_inputs(options, {{"a", DataType::kInt8, Shape{1}}}, 0), Error);
   options.val_range = ValueRange{0, std::numeric_limits<double>::infinity()};
-  EXPECT_THROW(generate_inputs(options, {{"a", DataType::kInt32, {1}}}, 0), Error);
+  EXPECT_THROW(generate_inputs(options, {{"a", DataType::kInt32, Shape{1}}}, 0), Error);
 }
 
 TEST(DataLoader, LoadedDataIsAdapted) {
@@ -95,9 +96,9 @@ TEST(DataLoader, LoadedDataIsAdapted) {
                             {"x", Tensor::of<float>({2, 3}, {0, 1, 2, 3, 4, 5})},
                             {"flat", Tensor::of<double>({4}, {1, 2, 3, 300})},
                             {"model/Name", Tensor::of<float>({1}, {7})}};
-  const auto map = adapt_inputs(
-      loaded,
-      {{"x", DataType::kFloat32, {3, 2}}, {"flat", DataType::kInt8, {2, -1}}, {"name", DataType::kFloat32, {1}}});
+  const auto map = adapt_inputs(loaded, {{"x", DataType::kFloat32, Shape{3, 2}},
+                                         {"flat", DataType::kInt8, Shape{2, -1}},
+                                         {"name", DataType::kFloat32, Shape{1}}});
   ASSERT_EQ(map.size(), 3u);
   EXPECT_EQ(map[0].tensor.data<float>()[1], 3);  // permuted, not reshaped
   EXPECT_EQ(map[1].tensor.shape(), (Shape{2, 2}));
@@ -111,18 +112,20 @@ TEST(DataLoader, LoadedDataIsAdapted) {
 
 TEST(DataLoader, WhatCannotBeAdaptedIsAnError) {
   const TensorMap loaded = {{"x", Tensor::of<float>({3}, {0, 1, 2})}, {"y", Tensor::of<float>({1}, {0})}};
-  EXPECT_THROW(adapt_inputs({}, {{"x", DataType::kFloat32, {3}}}), Error);
-  EXPECT_THROW(adapt_inputs(loaded, {{"y", DataType::kFloat32, {1}}, {"absent", DataType::kFloat32, {1}}}), Error);
-  EXPECT_THROW(adapt_inputs(loaded, {{"x", DataType::kFloat32, {2, 2}}}), Error);
-  EXPECT_THROW(
-      adapt_inputs({{"xy", loaded[0].tensor}}, {{"x", DataType::kFloat32, {3}}, {"xy", DataType::kFloat32, {3}}}),
-      Error);
+  EXPECT_THROW(adapt_inputs({}, {{"x", DataType::kFloat32, Shape{3}}}), Error);
+  EXPECT_THROW(adapt_inputs(loaded, {{"y", DataType::kFloat32, Shape{1}}, {"absent", DataType::kFloat32, Shape{1}}}),
+               Error);
+  EXPECT_THROW(adapt_inputs(loaded, {{"x", DataType::kFloat32, Shape{2, 2}}}), Error);
+  EXPECT_THROW(adapt_inputs({{"xy", loaded[0].tensor}},
+                            {{"x", DataType::kFloat32, Shape{3}}, {"xy", DataType::kFloat32, Shape{3}}}),
+               Error);
 }
 
 // As Polygraphy does, with a warning: data of another exporter's names is taken in its order.
 TEST(DataLoader, NamesThatNothingFitsAreTakenByPlace) {
   const TensorMap loaded = {{"p", Tensor::of<float>({1}, {1})}, {"q", Tensor::of<float>({1}, {2})}};
-  const TensorMap adapted = adapt_inputs(loaded, {{"a", DataType::kFloat32, {1}}, {"b", DataType::kFloat32, {1}}});
+  const TensorMap adapted =
+      adapt_inputs(loaded, {{"a", DataType::kFloat32, Shape{1}}, {"b", DataType::kFloat32, Shape{1}}});
   EXPECT_EQ(adapted[0].tensor.values<float>()[0], 1);
   EXPECT_EQ(adapted[1].tensor.values<float>()[0], 2);
 }

@@ -13,7 +13,7 @@ namespace {
 std::vector<ulpscope::Tensor> ones(const std::vector<ulpscope::TensorSpec>& specs) {
   std::vector<ulpscope::Tensor> result;
   for (const ulpscope::TensorSpec& spec : specs) {
-    ulpscope::Shape shape = spec.shape;
+    ulpscope::Shape shape = spec.shape.value();  // Models may leave even the rank open.
     std::replace(shape.begin(), shape.end(), std::int64_t{-1}, std::int64_t{1});
     ulpscope::Tensor tensor(ulpscope::DataType::kFloat32, shape);
     std::fill_n(tensor.data<float>(), tensor.size(), 1.0f);

@@ -95,7 +95,12 @@ def open_session(
         no_kernel = "NOT_IMPLEMENTED" in str(error)
         hint = "; what is ahead of it can be run: try --trt-outputs or --onnx-outputs with names of tensors there" if no_kernel else ""
         raise WorkerError("invalid_file", f"[onnxrt] {path or 'model'}: ONNX Runtime refuses the model: {error}{hint}") from None
-    result = {"inputs": _bindings(session.get_inputs()), "outputs": _bindings(session.get_outputs()), "providers": session.get_providers()}
+    result = {
+        "inputs": _bindings(session.get_inputs()),
+        "defaults": _bindings(session.get_overridable_initializers()),
+        "outputs": _bindings(session.get_outputs()),
+        "providers": session.get_providers(),
+    }
     handle, _next_handle = _next_handle, _next_handle + 1
     _sessions[handle] = session
     return {"handle": handle, "version": ort.__version__, **result}
@@ -105,7 +110,7 @@ def run_session(server: Any, handle: int, inputs: List[Any]) -> Dict[str, Any]:
     """One inference: the outputs in the model's order and the seconds it took."""
     ort = _onnxruntime()
     session = _sessions[handle]
-    types = {value.name: _TYPES[value.type] for value in session.get_inputs()}
+    types = {value.name: _TYPES[value.type] for value in [*session.get_inputs(), *session.get_overridable_initializers()]}
     feeds: Dict[str, Any] = {}
     for name, array in inputs:
         feeds[name] = _ort_value(ort, array, types.get(name, ""))
