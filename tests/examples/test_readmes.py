@@ -113,7 +113,7 @@ def test_commands_of_page(page: pathlib.Path, tmp_path: pathlib.Path, environmen
     run_page(page, tmp_path, environment)
 
 
-@pytest.mark.parametrize("page", filter(shows_numbers, PAGES), ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if shows_numbers(page)], ids=name_of)
 def test_numbers_of_pages_are_those_of_every_processor(page: pathlib.Path, tmp_path: pathlib.Path, environment: dict[str, str]):
     """The least instructions beside the most, which the test before this one takes."""
     run_page(page, tmp_path, {**environment, **instruction_sets.settings("baseline")})
