@@ -62,7 +62,7 @@ class Builder final : public AdjointContext {
         useful_(network.tensors.size(), 0),
         reaches_(network.tensors.size(), 0),
         unclear_(network.tensors.size(), 0),
-        gradients_(network.tensors.size()),
+        gradients_(network.tensors.size(), kNone),
         values_(network.tensors.size(), kNone) {
     result_.network.name = network.name + " (adjoint)";
     result_.network.source = network.source;
@@ -76,7 +76,7 @@ class Builder final : public AdjointContext {
     for (LayerId l : std::views::reverse(forward_.layers.ids())) visit(forward_.layers[l]);
     std::map<TensorId, int> numbers;
     for (TensorId id : wanted) {
-      const TensorId gradient = useful_[id] != 0 ? as_output(total(id)) : kNone;
+      const TensorId gradient = useful_[id] != 0 ? as_output(gradients_[id]) : kNone;
       result_.gradients.push_back(gradient);
       result_.incomplete.push_back(unclear_[id]);
       if (gradient == kNone) {
@@ -157,7 +157,7 @@ class Builder final : public AdjointContext {
     if (shape(gradient) != input_shape(i))
       throw InternalError(fmt::format("the adjoint of {} gives a gradient of shape {} for input {} of shape {}",
                                       layer_->op->name, to_string(shape(gradient)), i, to_string(input_shape(i))));
-    if (wants(i)) gradients_[layer_->input(i)].push_back(gradient);
+    if (wants(i)) add_to(layer_->input(i), gradient);
   }
   void leave_out(int i) override {
     if (const TensorId id = layer_->input(i); id != kNone && !is_known(id)) unclear_[id] = 1;
@@ -202,7 +202,7 @@ class Builder final : public AdjointContext {
     const TensorId seed =
         new_tensor(fmt::format("seed {} of {}", result_.seeds.size(), name), type_, forward_shape(id));
     result_.seeds.push_back(seed);
-    if (useful_[id] != 0) gradients_[id].push_back(seed);
+    if (useful_[id] != 0) add_to(id, seed);
   }
 
   void visit(const Layer& l) {
@@ -211,7 +211,7 @@ class Builder final : public AdjointContext {
       if (is_known(id)) continue;
       reaches |= reaches_[id] != 0;
       unclear |= unclear_[id] != 0 || (reaches_[id] != 0 && !is_float(id));
-      arrives |= !gradients_[id].empty();
+      arrives |= gradients_[id] != kNone;
     }
     if (!reaches) return;
     for (TensorId id : present(l.inputs)) {
@@ -223,7 +223,7 @@ class Builder final : public AdjointContext {
     if (l.op->adjoint == nullptr || !arrives || !useful) return;
     layer_ = &l;
     arrived_.clear();
-    for (TensorId id : l.outputs) arrived_.push_back(id == kNone ? kNone : total(id));
+    for (TensorId id : l.outputs) arrived_.push_back(id == kNone ? kNone : gradients_[id]);
     try {
       l.op->adjoint(*this);
     } catch (const NotKnownYet&) {
@@ -232,14 +232,10 @@ class Builder final : public AdjointContext {
     layer_ = nullptr;
   }
 
-  /// The sum of the gradients that arrived; kNone when there are none.
-  TensorId total(TensorId id) {
-    std::vector<TensorId>& parts = gradients_[id];
-    if (parts.empty()) return kNone;
-    TensorId sum = parts[0];
-    for (std::size_t i = 1; i < parts.size(); ++i) sum = AdjointContext::add("Add", {sum, parts[i]});
-    parts = {sum};
-    return sum;
+  /// At once: where many layers read parts of one tensor, the gradients of all parts are not there together.
+  void add_to(TensorId id, TensorId gradient) {
+    TensorId& sum = gradients_[id];
+    sum = sum == kNone ? gradient : AdjointContext::add("Add", {sum, gradient});
   }
 
   /// Outputs are computed by layers.
@@ -317,11 +313,11 @@ class Builder final : public AdjointContext {
   const OpRegistry& ops_;
   const DataType type_;
   AdjointNetwork result_;
-  IdMap<TensorId, char> useful_;                      ///< Per forward tensor: a gradient of it leads to a wanted one.
-  IdMap<TensorId, char> reaches_;                     ///< Per forward tensor: it influences an output.
-  IdMap<TensorId, char> unclear_;                     ///< Per forward tensor: also on a path without a derivative.
-  IdMap<TensorId, std::vector<TensorId>> gradients_;  ///< Per forward tensor: those that arrived so far.
-  IdMap<TensorId, TensorId> values_;                  ///< Per forward tensor: the adjoint's tensor with its value.
+  IdMap<TensorId, char> useful_;         ///< Per forward tensor: a gradient of it leads to a wanted one.
+  IdMap<TensorId, char> reaches_;        ///< Per forward tensor: it influences an output.
+  IdMap<TensorId, char> unclear_;        ///< Per forward tensor: also on a path without a derivative.
+  IdMap<TensorId, TensorId> gradients_;  ///< Per forward tensor: the sum of those that arrived so far, or kNone.
+  IdMap<TensorId, TensorId> values_;     ///< Per forward tensor: the adjoint's tensor with its value.
   std::map<double, TensorId> scalars_;
   std::map<std::vector<std::int64_t>, TensorId> integers_;
   std::map<TensorId, TensorId> copies_;

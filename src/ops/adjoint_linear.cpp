@@ -1,6 +1,7 @@
 #include "ops/adjoint_linear.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ulpscope::ops {
 namespace {
@@ -120,16 +121,37 @@ Value window_sums_adjoint(Value gradient, const WindowGeometry& g, double factor
   return convolution_input_gradient(gradient, {gradient.ctx, gradient.ctx->constant(weights)}, depthwise);
 }
 
-Value transposed_along_axis(Value x, const Tensor& matrix, std::int64_t axis) {
+Value transposed_along_axis(Value x, std::vector<SumTerm> terms, std::int64_t inputs, std::int64_t axis) {
   AdjointContext& ctx = *x.ctx;
-  Shape shape = x.shape();
   const auto at = static_cast<std::size_t>(axis);
-  const std::int64_t outputs = matrix.shape()[0], inputs = matrix.shape()[1];
-  const std::int64_t outer = product(shape, 0, at), inner = product(shape, at + 1, shape.size());
-  const Value weights{&ctx, ctx.constant(matrix)};
+  Shape shape = x.shape();
+  std::ranges::sort(terms, {}, [](const SumTerm& t) { return std::pair(t.from, t.to); });
+  std::erase_if(terms, [](const SumTerm& t) { return t.weight == 0; });
   shape[at] = inputs;
-  if (inner == 1) return reshape(matmul(reshape(x, {outer, outputs}), weights), shape);
-  return reshape(matmul(transposed(weights), reshape(x, {outer, outputs, inner})), shape);
+  if (terms.empty()) return zeros(ctx, shape);
+  // The elements that are read, from the first to the last of them, with as many terms each as the most has.
+  const std::int64_t first = terms.front().from, count = terms.back().from - first + 1;
+  std::vector<std::int64_t> known(static_cast<std::size_t>(count), 0);
+  for (const SumTerm& t : terms) ++known[static_cast<std::size_t>(t.from - first)];
+  const std::int64_t most = *std::ranges::max_element(known);
+  Tensor places(DataType::kInt64, {count * most}), weights(DataType::kFloat64, {count, most, 1});
+  std::fill_n(weights.data<double>(), weights.size(), 0.0);
+  std::int64_t* place = places.data<std::int64_t>();
+  std::size_t next = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    for (std::int64_t k = 0; k < most; ++k) {
+      const bool is_term = k < known[static_cast<std::size_t>(i)];
+      if (is_term) weights.data<double>()[i * most + k] = terms[next].weight;
+      // What weighs nothing is a neighbor, so that values that are not finite reach no further than they do.
+      place[i * most + k] = terms[std::min(next, terms.size() - 1)].to;
+      if (is_term) ++next;
+    }
+  const std::int64_t outer = product(shape, 0, at), inner = product(shape, at + 1, shape.size());
+  const Value flat = reshape(x, {outer, x.shape()[at], inner});
+  Value parts{&ctx, ctx.add("Gather", {flat.id, ctx.constant(places)}, {{"axis", std::int64_t{1}}})};
+  parts = reshape(parts, {outer, count, most, inner}) * Value{&ctx, ctx.constant(weights)};
+  const Value sums = reshape(most == 1 ? parts : sum(parts, {2}), {outer, count, inner});
+  return reshape(pad(sums, {0, first, 0}, {0, inputs - first - count, 0}), shape);
 }
 
 Value scatter_flat(Value gradient, Value indices, const Shape& shape) {

@@ -17,9 +17,15 @@ Value convolution_weight_gradient(Value input, Value gradient, const WindowGeome
 /// The gradient of the input of sums over the windows of every channel, times `factor`. `g`: the geometry of a pooling.
 Value window_sums_adjoint(Value gradient, const WindowGeometry& g, double factor = 1);
 
-/// out[.., i, ..] = sum over o of matrix[o, i] * x[.., o, ..]: the adjoint of a weighted sum along `axis`. `matrix` is
-/// float64, (outputs of the sum, its inputs).
-Value transposed_along_axis(Value x, const Tensor& matrix, std::int64_t axis);
+/// A weighted sum along one axis: every term adds `weight` times the element at `from` to the sum at `to`.
+struct SumTerm {
+  std::int64_t from = 0, to = 0;
+  double weight = 1;
+};
+/// The adjoint of such a sum over `inputs` elements: out[.., i, ..] = sum over terms with from = i of weight * x[..,
+/// to,
+/// ..]. What it makes is of the size of the terms.
+Value transposed_along_axis(Value x, std::vector<SumTerm> terms, std::int64_t inputs, std::int64_t axis);
 
 /// Adds up `gradient` at the places that `indices` (integers, of the same number of elements) name in a tensor of this
 /// shape, seen flat.

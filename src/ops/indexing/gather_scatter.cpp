@@ -85,11 +85,20 @@ void run_gather(KernelContext& ctx) {
   const std::int64_t count = static_cast<std::int64_t>(indices.size());
   const std::size_t bytes = static_cast<std::size_t>(inner) * size_of(in.type());
   const std::int64_t grain = std::max<std::int64_t>(1, (1 << 17) / static_cast<std::int64_t>(bytes));
+  const auto place = [&](std::int64_t i) {
+    return (i / count * size + indices[static_cast<std::size_t>(i % count)]) * inner;
+  };
+  if (inner == 1 && !has_parts(in))
+    return with_word(in.type(), [&]<typename Word>(Word) {
+      parallel_for(outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) store_word(out.raw(), i, load_word<Word>(in.raw(), place(i)));
+      });
+    });
   // Rows of a table that is not in memory.
   const auto source = has_parts(in) ? in.source() : nullptr;
   parallel_for(outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t from = (i / count * size + indices[static_cast<std::size_t>(i % count)]) * inner;
+      const std::int64_t from = place(i);
       if (source != nullptr)
         source->read(from, inner, element(out, i * inner));
       else

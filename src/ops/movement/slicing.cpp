@@ -3,7 +3,6 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/adjoint_linear.h"
 #include "ops/adjoint_values.h"
 #include "ops/forms.h"
 #include "ops/movement.h"
@@ -232,6 +231,73 @@ void run_pad(KernelContext& ctx) {
     for (std::size_t axis = in.shape().size(); axis-- > 0;) repeat_along(out, pads, axis, mode);
 }
 
+/// Elements [begin, end) along an axis, the last one first. REQUIRES: begin < end.
+Value reversed_slice(Value x, std::int64_t axis, std::int64_t begin, std::int64_t end) {
+  AdjointContext& ctx = *x.ctx;
+  const std::int64_t before = begin == 0 ? std::numeric_limits<std::int64_t>::min() : begin - 1;
+  return {&ctx, ctx.add("Slice", {x.id, ctx.integers({end - 1}), ctx.integers({before}), ctx.integers({axis}),
+                                  ctx.integers({-1})})};
+}
+
+/// Along one axis: `size` elements with copies of them around.
+struct Ring {
+  std::int64_t before, size, after;
+};
+
+/// The copies of modes reflect and wrap, from the inside out: each ring repeats those inside of it once.
+std::vector<Ring> rings_of(Ring all, std::int64_t period, bool wraps) {
+  std::vector<Ring> rings;
+  for (std::int64_t size = all.size; all.before > 0 || all.after > 0;) {
+    // Whole periods, so that the next ring finds at its ends what this one found.
+    const std::int64_t reach = (wraps ? size : size - 1) / period * period;
+    const Ring ring{std::min(all.before, reach), size, std::min(all.after, reach)};
+    rings.push_back(ring);
+    all.before -= ring.before;
+    all.after -= ring.after;
+    size += ring.before + ring.after;
+  }
+  return rings;
+}
+
+/// Adds the gradients of a ring to those of the elements that it repeats.
+Value fold_ring(Value g, const Ring& ring, std::int64_t period, bool wraps, std::int64_t axis) {
+  const std::size_t rank = g.shape().size(), d = static_cast<std::size_t>(axis);
+  const std::int64_t end = ring.before + ring.size, whole = ring.size / period * period;
+  Value sum = slice(g, axis, ring.before, end);
+  const auto add = [&](std::int64_t begin, std::int64_t count, std::int64_t place) {
+    if (count == 0) return;
+    std::vector<std::int64_t> front(rank, 0), back(rank, 0);
+    front[d] = place;
+    back[d] = ring.size - count - place;
+    const Value part = wraps ? slice(g, axis, begin, begin + count) : reversed_slice(g, axis, begin, begin + count);
+    sum = sum + pad(part, front, back);
+  };
+  add(0, ring.before, wraps ? whole - ring.before : 1);
+  add(end, ring.after, wraps ? ring.size - whole : ring.size - 1 - ring.after);
+  return sum;
+}
+
+/// The ends take the sums of their copies.
+Value fold_edges(Value g, const Ring& ring, std::int64_t axis) {
+  const std::int64_t last = ring.before + ring.size - 1, all = last + 1 + ring.after;
+  if (ring.size == 1) return sum(g, {axis});
+  std::vector<Value> parts{sum(slice(g, axis, 0, ring.before + 1), {axis})};
+  if (ring.size > 2) parts.push_back(slice(g, axis, ring.before + 1, last));
+  parts.push_back(sum(slice(g, axis, last, all), {axis}));
+  return concat(*g.ctx, parts, axis);
+}
+
+/// The gradient of what a mode other than constant puts copies around.
+Value fold(Value g, const Ring& ring, const std::string& mode, std::int64_t axis) {
+  if (ring.before == 0 && ring.after == 0) return g;
+  if (mode == "edge" || ring.size == 1) return fold_edges(g, ring, axis);
+  const bool wraps = mode == "wrap";
+  const std::int64_t period = wraps ? ring.size : ring.size - 1;
+  const std::vector<Ring> rings = rings_of(ring, period, wraps);
+  for (auto each = rings.rbegin(); each != rings.rend(); ++each) g = fold_ring(g, *each, period, wraps, axis);
+  return g;
+}
+
 void adjoint_pad(AdjointContext& ctx) {
   const Pads pads = pads_of(ctx);
   const Shape& shape = ctx.input_shape(0);
@@ -254,18 +320,16 @@ void adjoint_pad(AdjointContext& ctx) {
     const auto total = [&](Value x) { return sum_to(x, {}); };
     return ctx.set(2, reshape(total(g) - total(pad(g, front, back)), ctx.input_shape(2)).id);
   }
+  if (num_elements(ctx.output_shape(0)) == 0) return ctx.set(0, zeros(ctx, shape).id);
+  // What was cropped is 0; what is left was repeated.
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    const std::int64_t before = std::max<std::int64_t>(pads.begin[d], 0),
-                       cut = std::min<std::int64_t>(pads.begin[d], 0);
-    const std::int64_t size = shape[d] + cut + std::min<std::int64_t>(pads.end[d], 0), outputs = ctx.output_shape(0)[d];
-    if (outputs == shape[d] && before == 0 && cut == 0) continue;
-    Tensor matrix(DataType::kFloat64, {outputs, shape[d]});
-    double* weights = matrix.data<double>();
-    std::fill_n(weights, matrix.size(), 0.0);
-    for (std::int64_t o = 0; o < outputs; ++o) weights[o * shape[d] + source_of(o - before, size, mode) - cut] = 1;
-    g = transposed_along_axis(g, matrix, static_cast<std::int64_t>(d));
+    front[d] = std::max<std::int64_t>(front[d], 0);
+    back[d] = std::max<std::int64_t>(back[d], 0);
+    const Ring ring{std::max<std::int64_t>(pads.begin[d], 0), shape[d] - front[d] - back[d],
+                    std::max<std::int64_t>(pads.end[d], 0)};
+    g = fold(g, ring, mode, static_cast<std::int64_t>(d));
   }
-  ctx.set(0, g.id);
+  ctx.set(0, pad(g, front, back).id);
 }
 
 // Inputs: input_data, shape (of all axes, or of those in the attribute `axes`).

@@ -1,7 +1,6 @@
 // Normalization over the batch, neighboring channels, and given axes.
 #include <cmath>
 
-#include "ops/adjoint_linear.h"
 #include "ops/adjoint_values.h"
 #include "ops/elementwise.h"
 #include "ops/movement.h"
@@ -211,22 +210,28 @@ void run_lrn(KernelContext& ctx) {
   });
 }
 
+/// The sums over each channel (dimension 1) and so many before and after it.
+Value channel_sums(Value x, std::int64_t before, std::int64_t after) {
+  const Shape shape = x.shape();
+  const std::int64_t size = before + 1 + after;
+  const Value plane = reshape(x, {shape[0], 1, shape[1], product(shape, 2, shape.size())});
+  const Value means{x.ctx, x.ctx->add("AveragePool", {plane.id},
+                                      {{"kernel_shape", Shape{size, 1}},
+                                       {"pads", Shape{before, 0, after, 0}},
+                                       {"count_include_pad", std::int64_t{1}}})};
+  return reshape(means * static_cast<double>(size), shape);
+}
+
 void adjoint_lrn(AdjointContext& ctx) {
-  const std::int64_t size = ctx.attributes().required_integer("size"), channels = ctx.input_shape(0)[1];
+  const std::int64_t size = ctx.attributes().required_integer("size");
   const double alpha = static_cast<double>(ctx.attributes().real("alpha", 1e-4F)),
                beta = static_cast<double>(ctx.attributes().real("beta", 0.75F)),
                bias = static_cast<double>(ctx.attributes().real("bias", 1));
   const std::int64_t before = (size - 1) / 2, after = size - 1 - before;
-  // Which channels (rows) are in whose window (columns), and the transpose.
-  Tensor members(DataType::kFloat64, {channels, channels}), owners(DataType::kFloat64, {channels, channels});
-  for (std::int64_t k = 0; k < channels; ++k)
-    for (std::int64_t c = 0; c < channels; ++c)
-      members.data<double>()[k * channels + c] = owners.data<double>()[c * channels + k] =
-          k >= c - before && k <= c + after ? 1 : 0;
   const double factor = alpha / static_cast<double>(size);
   const Value x = input(ctx, 0), g = gradient(ctx);
-  const Value base = transposed_along_axis(square(x), members, 1) * factor + bias, scaled = g * power(base, -beta);
-  const Value through = transposed_along_axis(scaled * x / base, owners, 1);
+  const Value base = channel_sums(square(x), before, after) * factor + bias, scaled = g * power(base, -beta);
+  const Value through = channel_sums(scaled * x / base, after, before);
   ctx.set(0, (scaled - x * through * (2 * factor * beta)).id);
 }
 

@@ -176,28 +176,29 @@ void resample_axes(const ResampleOptions& o, const std::vector<ResampleAxis>& ax
   }
 }
 
-/// The weights of one axis as a matrix (output, input), float64.
-Tensor matrix_of(const ResampleOptions& o, const ResampleAxis& a, std::int64_t input) {
+/// What one axis adds up.
+std::vector<SumTerm> terms_of(const ResampleOptions& o, const ResampleAxis& a, std::int64_t input) {
   const Table table = make_table(o, a, input);
-  Tensor matrix(DataType::kFloat64, {a.output, input});
-  double* weights = matrix.data<double>();
-  std::fill_n(weights, matrix.size(), 0.0);
+  std::vector<SumTerm> terms;
   for (std::int64_t at = 0; at < a.output; ++at)
     for (std::int64_t k = 0; k < table.taps && table.outside[static_cast<std::size_t>(at)] == 0; ++k) {
       const auto tap = static_cast<std::size_t>(at * table.taps + k);
-      weights[at * input + table.index[tap]] += static_cast<double>(table.weight[tap]);
+      const double weight = static_cast<double>(table.weight[tap]);
+      // Taps beyond an end fall together there.
+      if (k > 0 && terms.back().to == at && terms.back().from == table.index[tap])
+        terms.back().weight += weight;
+      else
+        terms.push_back({table.index[tap], at, weight});
     }
-  return matrix;
+  return terms;
 }
 
-/// The factor by which every element of the axis is repeated; 0 when that is not what the matrix does.
-std::int64_t repetition(const Tensor& matrix) {
-  const std::int64_t output = matrix.shape()[0], input = matrix.shape()[1];
-  if (input == 0 || output % input != 0) return 0;
+/// The factor by which every element of the axis is repeated; 0 when that is not what the terms do.
+std::int64_t repetition(const std::vector<SumTerm>& terms, std::int64_t input, std::int64_t output) {
+  if (input == 0 || output % input != 0 || std::ssize(terms) != output) return 0;
   const std::int64_t factor = output / input;
-  for (std::int64_t i = 0; i < matrix.size(); ++i)
-    if (matrix.data<double>()[i] != (i / input / factor == i % input ? 1 : 0)) return 0;
-  return factor;
+  const auto repeats = [&](const SumTerm& t) { return t.from == t.to / factor && t.weight == 1; };
+  return std::ranges::all_of(terms, repeats) ? factor : 0;
 }
 
 /// Reads mode and friends from the attributes; `legacy` is for Resize of opset 10 and Upsample. Throws
@@ -281,22 +282,23 @@ void resample_adjoint(AdjointContext& ctx, const ResampleOptions& options, const
   const Shape& shape = ctx.input_shape(0);
   if (num_elements(shape) == 0) return;
   Value g = gradient(ctx);
-  std::vector<std::pair<std::int64_t, Tensor>> matrices;
+  std::vector<std::pair<std::int64_t, std::vector<SumTerm>>> sums;
   std::vector<std::int64_t> factors(shape.size(), 1);
   for (const ResampleAxis& a : axes) {
-    const std::int64_t input = shape[static_cast<std::size_t>(a.axis)];
-    if (is_untouched(options, a, input)) continue;
-    matrices.emplace_back(a.axis, matrix_of(options, a, input));
-    factors[static_cast<std::size_t>(a.axis)] = repetition(matrices.back().second);
+    const auto d = static_cast<std::size_t>(a.axis);
+    if (is_untouched(options, a, shape[d])) continue;
+    sums.emplace_back(a.axis, terms_of(options, a, shape[d]));
+    factors[d] = repetition(sums.back().second, shape[d], a.output);
   }
   const bool repeats = std::ranges::none_of(factors, [](std::int64_t f) { return f == 0; });
-  if (repeats && shape.size() == 4 && factors[0] == 1 && factors[1] == 1) {
+  if (repeats && shape.size() >= 3 && shape.size() <= 5 && factors[0] == 1 && factors[1] == 1) {
     // Sums over tiles, by the kernel of a pooling layer.
-    const Shape tile{factors[2], factors[3]};
+    const Shape tile(factors.begin() + 2, factors.end());
     const TensorId means = ctx.add("AveragePool", {g.id}, {{"kernel_shape", tile}, {"strides", tile}});
     return ctx.set(0, (Value{&ctx, means} * static_cast<double>(num_elements(tile))).id);
   }
-  for (const auto& [axis, matrix] : matrices) g = transposed_along_axis(g, matrix, axis);
+  for (auto& [axis, terms] : sums)
+    g = transposed_along_axis(g, std::move(terms), shape[static_cast<std::size_t>(axis)], axis);
   ctx.set(0, g.id);
 }
 
