@@ -320,7 +320,7 @@ def speech(g: Graph) -> List[str]:
 
 
 def spectrum(g: Graph) -> List[str]:
-    x = g.node("Squeeze", [g.pad(g.input("x", (1, 1, 32000)), 3, 256, "reflect"), g.integers(1)])
+    x = g.reshape(g.pad(g.input("x", (1, 1, 32000)), 3, 256, "reflect"), 1, 32512, 1)
     window = g.constant(np.hanning(512).astype(np.float32))
     s = g.node("STFT", [x, g.constant(np.int64(128)), window, g.constant(np.int64(512))])
     power = g.node("ReduceSumSquare", [s, g.integers(3)], keepdims=0)
