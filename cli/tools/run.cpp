@@ -10,6 +10,7 @@
 #include "compare/validate.h"
 #include "console.h"
 #include "core/file.h"
+#include "core/memory.h"
 #include "core/parallel.h"
 #include "graph/outputs.h"
 #include "interrupt.h"
@@ -19,6 +20,7 @@
 #include "runners/foreign_operators.h"
 #include "runners/onnxruntime_runner.h"
 #include "runners/tensorrt_runner.h"
+#include "runtime/memory_limit.h"
 #include "tools/answer_options.h"
 #include "tools/comparing.h"
 #include "tools/gen_script.h"
@@ -276,8 +278,14 @@ class RunTool : public Tool {
       runners.push_back(runner == "--trt"      ? make_trt(host)
                         : runner == "--onnxrt" ? make_onnxruntime(host)
                                                : make_reference());
+    take_peak_element_bytes();
     InferenceOutcome outcome = run_inference(options_, runners, host, profile_shapes(options_.config, options_.model));
-    if (engine_) warn_of_replaced_files(engine_->network(), "what was computed");
+    if (engine_) {
+      warn_of_replaced_files(engine_->network(), "what was computed");
+      warn_beyond_limit(engine_->options().memory_limit, take_peak_element_bytes(),
+                        "the inputs and outputs of all iterations, and what a run holds, took",
+                        "fewer iterations or smaller inputs");
+    }
     engine_.reset();
     if (options_.inference.save_inputs) {
       log_saving("inference input data", *options_.inference.save_inputs, outcome.inputs.size());

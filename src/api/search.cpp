@@ -23,6 +23,7 @@
 #include "precision/trials.h"
 #include "runners/ray_workers.h"
 #include "runtime/executable.h"
+#include "runtime/memory_limit.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 

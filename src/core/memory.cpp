@@ -1,6 +1,7 @@
 #include "core/memory.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -19,7 +21,27 @@
 namespace ulpscope {
 namespace {
 
-std::atomic<std::uint64_t> held_bytes{0};
+std::atomic<std::uint64_t> held_bytes{0}, peak_bytes{0};
+
+void hold(std::size_t bytes) noexcept {
+  const std::uint64_t now = held_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::uint64_t most = peak_bytes.load(std::memory_order_relaxed);
+  while (now > most && !peak_bytes.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
+}
+
+/// Bytes by a line of /proc/self/status, such as "VmHWM:".
+std::uint64_t status_bytes(const char* line) noexcept {
+  std::FILE* file = std::fopen("/proc/self/status", "re");
+  if (file == nullptr) return 0;
+  std::uint64_t result = 0;
+  char text[256];
+  while (result == 0 && std::fgets(text, sizeof text, file) != nullptr)
+    if (std::strncmp(text, line, std::strlen(line)) == 0)
+      result = std::strtoull(text + std::strlen(line), nullptr, 10) * 1024;
+  std::fclose(file);
+  return result;
+}
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
@@ -119,7 +141,7 @@ std::shared_ptr<std::byte> allocate_elements(std::size_t bytes) {
   void* block = std::aligned_alloc(kAlignment, rounded);
   if (block == nullptr) throw std::bad_alloc();
   ask_for_huge_pages(block, rounded);
-  held_bytes.fetch_add(rounded, std::memory_order_relaxed);
+  hold(rounded);
   return {static_cast<std::byte*>(block), [rounded](std::byte* p) {
             std::free(p);
             held_bytes.fetch_sub(rounded, std::memory_order_relaxed);
@@ -130,7 +152,7 @@ std::shared_ptr<std::byte> allocate_weights(std::size_t bytes) {
   constexpr std::size_t kPagesOfTheirOwn = std::size_t{1} << 20;
   if (bytes < kPagesOfTheirOwn) return allocate_elements(bytes);
   const Pages pages = spare_pages().take(bytes);
-  held_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  hold(bytes);
   return {pages.data, [pages, bytes](std::byte*) {
             held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
             spare_pages().put(pages);
@@ -146,6 +168,19 @@ Tensor weights_tensor(DataType type, Shape shape) {
 }
 
 std::uint64_t held_element_bytes() noexcept { return held_bytes.load(std::memory_order_relaxed); }
+
+std::uint64_t take_peak_element_bytes() noexcept {
+  return std::max(peak_bytes.exchange(held_element_bytes(), std::memory_order_relaxed), held_element_bytes());
+}
+
+std::uint64_t anonymous_bytes() noexcept { return status_bytes("RssAnon:"); }
+std::uint64_t peak_resident_bytes() noexcept { return status_bytes("VmHWM:"); }
+
+void give_back_freed_memory() noexcept {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
 
 void release_pages(const void* begin, std::size_t bytes) noexcept {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));

@@ -29,6 +29,15 @@ Tensor weights_tensor(DataType type, Shape shape);
 
 /// Bytes that allocate_elements has handed out and that are still held, in the whole process.
 std::uint64_t held_element_bytes() noexcept;
+/// The most that held_element_bytes() was since the last call of this.
+std::uint64_t take_peak_element_bytes() noexcept;
+
+/// Memory of the machine that the process has, and the most that it had; without what is mapped from files, and with
+/// it. 0 where the system does not tell.
+std::uint64_t anonymous_bytes() noexcept;
+std::uint64_t peak_resident_bytes() noexcept;
+/// What was freed and waits to be asked for again goes back to the system.
+void give_back_freed_memory() noexcept;
 
 /// What has been read of a mapped file may leave memory until it is touched again.
 /// REQUIRES: nobody has written to these bytes.

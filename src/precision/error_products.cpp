@@ -146,7 +146,10 @@ class ProductsOfTwo final : public ErrorProducts {
     const auto product_spec = specialize(network, input_shapes(network));
     executable_ = std::make_unique<Executable>(network, assign_precisions(*product_spec, options), options,
                                                product_spec, trials.weights());
+    count_bytes(spec, places);
   }
+
+  Bytes bytes() const override { return bytes_; }
 
   Sample start(std::span<const Tensor> inputs) override {
     LocalErrors::Result local = local_.run(inputs, adjoint_.forward);
@@ -173,6 +176,18 @@ class ProductsOfTwo final : public ErrorProducts {
   }
 
  private:
+  void count_bytes(const Specialization& spec, std::span<const CandidateOutput> places) {
+    const auto size = [&](TensorId id) {
+      const auto& shape = spec.shape(id);
+      return shape ? static_cast<std::size_t>(num_elements(*shape)) * sizeof(float) : 0;
+    };
+    for (const CandidateOutput& place : places) bytes_.errors += size(place.tensor);
+    for (const TensorId id : adjoint_.forward) bytes_.other += size(id);
+    bytes_.other += std::max(local_.activation_bytes(spec.input_shapes, adjoint_.forward),
+                             executable_->plan_for(input_shapes(adjoint_.network))->arena_bytes());
+  }
+
+  Bytes bytes_;
   LocalErrors& local_;
   AdjointNetwork adjoint_;
   std::vector<int> product_of_;  ///< Per place: which output of the network has its partial sums; -1: none.

@@ -28,6 +28,13 @@ class ErrorProducts {
   };
   virtual ~ErrorProducts() = default;
 
+  /// That a sample at work holds in this process: the errors, and all else.
+  struct Bytes {
+    std::size_t errors = 0, other = 0;
+    std::size_t all() const noexcept { return errors + other; }
+  };
+  virtual Bytes bytes() const { return {}; }
+
   /// `inputs` of the network, physical types.
   virtual Sample start(std::span<const Tensor> inputs) = 0;
   /// Per candidate_outputs(): <gradient of sum over outputs of <seed, output>, local error>; 0 where no gradient or no

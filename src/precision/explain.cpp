@@ -377,6 +377,20 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
     if (first->shape(id)) bytes += 2 * static_cast<std::size_t>(num_elements(*first->shape(id))) * sizeof(float);
   // A device runs one after the other: while one does, others are counted.
   const bool own_memory = find_backend(trials.options().backend).has_own_memory();
+  // Where there is too little memory for the tensors of all layers, some layers after the others: what is counted of
+  // one does not depend on the rest.
+  const std::size_t budget = trials.memory_limit() != 0 ? trials.memory_limit() / 2 : trials.working_memory();
+  if (bytes > budget && layers.size() > 1) {
+    std::vector<Reason> reasons;
+    const std::size_t half = layers.size() / 2;
+    const auto harmless = [&](std::size_t begin, std::size_t count) {
+      return harmless_overflow.empty() ? harmless_overflow : harmless_overflow.subspan(begin, count);
+    };
+    for (const auto& [begin, count] : {std::pair{std::size_t{0}, half}, {half, layers.size() - half}})
+      std::ranges::move(explain_layers(trials, low, layers.subspan(begin, count), samples, harmless(begin, count)),
+                        std::back_inserter(reasons));
+    return reasons;
+  }
   const auto share_of = [&](std::size_t count) {
     return share_threads(own_memory ? std::min(count, kOnDevice) : count, bytes, trials.working_memory());
   };

@@ -139,4 +139,8 @@ LocalErrors::Result LocalErrors::run(std::span<const Tensor> inputs, std::span<c
   return result;
 }
 
+std::size_t LocalErrors::activation_bytes(const std::vector<Shape>& shapes, std::span<const TensorId> tensors) {
+  return twin(tensors, shapes)->executable->plan_for(shapes)->arena_bytes();
+}
+
 }  // namespace ulpscope

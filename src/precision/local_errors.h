@@ -59,6 +59,8 @@ class LocalErrors {
     std::vector<Tensor> values;
   };
   Result run(std::span<const Tensor> inputs, std::span<const TensorId> tensors);
+  /// That a run holds beside its result.
+  std::size_t activation_bytes(const std::vector<Shape>& shapes, std::span<const TensorId> tensors);
 
  private:
   struct Twin;

@@ -1,14 +1,19 @@
 #include "precision/predictor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <ranges>
 #include <thread>
 
+#include "core/memory.h"
 #include "core/parallel.h"
 #include "precision/error_products.h"
 #include "runtime/by_shapes.h"
+#include "runtime/memory_limit.h"
 
 namespace ulpscope {
 
@@ -153,31 +158,38 @@ class Prediction {
   Prediction(Trials& trials, const Assignment& low, std::span<const LayerId> candidates, const Criterion& criterion,
              std::span<const TensorMap> golden, const PredictorOptions& options, std::size_t first)
       : trials_(trials),
+        low_(low),
         criterion_(criterion),
         golden_(golden),
         options_(options),
         first_(first),
-        candidates_(candidates.begin(), candidates.end()),
-        products_(trials, low, candidates, judged_outputs(trials.network(), criterion)) {}
+        candidates_(candidates.begin(), candidates.end()) {
+    add_part(0, candidates_.size());
+  }
 
   /// `progress` is called by this thread alone.
   std::vector<SampleEffects> run(const std::function<void(int, int)>& progress) {
-    std::vector<SampleEffects> result(golden_.size());
+    if (golden_.empty()) return {};
+    std::vector<SampleEffects> result(golden_.size(), no_effects());
+    const std::size_t bytes = split(largest_sample());
     const auto caller = std::this_thread::get_id();
-    const int passes = static_cast<int>(golden_.size()) * (options_.projections + 1);
+    const int passes =
+        static_cast<int>(golden_.size()) * (options_.projections + 1) * static_cast<int>(std::ssize(parts_));
     std::atomic<int> done = 0;
     const auto pass_done = [&] {
       const int now = ++done;
       if (progress && std::this_thread::get_id() == caller) progress(now, passes);
     };
-    ByShapes<ErrorProducts> products;
-    for (std::size_t s = 0; s < golden_.size(); ++s) products.expect(trials_.shapes_of(first_ + s));
-    run_tasks(0, golden_.size(), share_threads(golden_.size(), bytes_of_sample(), trials_.working_memory()),
-              [&](std::size_t s) {
-                const auto shapes = trials_.shapes_of(first_ + s);
-                const auto made = products.use(shapes, [&] { return products_.make(first_ + s); });
-                result[s] = effects_of(s, *made, pass_done);
-              });
+    for (Part& part : parts_) {
+      ByShapes<ErrorProducts> products;
+      for (std::size_t s = 0; s < golden_.size(); ++s) products.expect(trials_.shapes_of(first_ + s));
+      run_tasks(0, golden_.size(), share_threads(golden_.size(), bytes, trials_.working_memory()), [&](std::size_t s) {
+        const auto shapes = trials_.shapes_of(first_ + s);
+        const auto made = products.use(shapes, [&] { return make(part, first_ + s); });
+        add_effects(s, part, *made, pass_done, result[s]);
+      });
+      part.made.reset();
+    }
     return result;
   }
 
@@ -186,35 +198,85 @@ class Prediction {
     golden_ = {&golden, 1};
     first_ = sample;
     number_ = number;
-    const auto shapes = trials_.shapes_of(sample);
-    if (kept_ == nullptr || kept_shapes_ != shapes) {
-      kept_.reset();
-      kept_ = products_.make(sample);
-      kept_shapes_ = shapes;
-    }
-    return effects_of(0, *kept_, [] {});
-  }
-
- private:
-  /// Of what the largest sample needs: errors, values of the network, gradients.
-  std::size_t bytes_of_sample() {
-    std::size_t result = 0;
-    for (std::size_t s = 0; s < golden_.size(); ++s) {
-      const auto spec = trials_.specialization(first_ + s);
-      std::size_t bytes = 0;
-      for (const CandidateOutput& place : products_.candidate_outputs())
-        if (const auto& shape = spec->shape(place.tensor))
-          bytes += static_cast<std::size_t>(num_elements(*shape)) * sizeof(float);
-      result = std::max(result, 2 * bytes);
+    if (!is_split_) split(sample);
+    SampleEffects result = no_effects();
+    for (Part& part : parts_) {
+      part.made = make(part, sample);
+      part.made_for = trials_.shapes_of(sample);
+      add_effects(
+          0, part, *part.made, [] {}, result);
+      if (parts_.size() > 1) part.made.reset();
     }
     return result;
   }
 
-  SampleEffects effects_of(std::size_t s, ErrorProducts& products, const std::function<void()>& pass_done) {
-    const std::vector<CandidateOutput>& places = products_.candidate_outputs();
-    SampleEffects result;
-    result.mean_squares.assign(candidates_.size(), 0.0);
-    result.overflows = result.incomplete = std::vector<char>(candidates_.size(), 0);
+ private:
+  /// Candidates next to each other, whose errors are there together.
+  struct Part {
+    std::size_t begin = 0, end = 0;
+    std::unique_ptr<ErrorProductsMaker> maker;
+    std::shared_ptr<ErrorProducts> made;  ///< For samples of these shapes; null: not yet.
+    std::vector<Shape> made_for;
+  };
+
+  void add_part(std::size_t begin, std::size_t end) {
+    Part& part = parts_.emplace_back();
+    part.begin = begin;
+    part.end = end;
+    part.maker = std::make_unique<ErrorProductsMaker>(trials_, low_, std::span(candidates_).subspan(begin, end - begin),
+                                                      judged_outputs(trials_.network(), criterion_));
+  }
+
+  std::shared_ptr<ErrorProducts> make(Part& part, std::size_t sample) {
+    if (part.made != nullptr && part.made_for == trials_.shapes_of(sample)) return part.made;
+    part.made.reset();
+    return part.maker->make(sample);
+  }
+
+  std::size_t largest_sample() const {
+    const auto elements = [&](std::size_t s) {
+      std::int64_t sum = 0;
+      for (const Tensor& tensor : trials_.inputs(s)) sum += tensor.size();
+      return sum;
+    };
+    return *std::ranges::max_element(std::views::iota(first_, first_ + golden_.size()), {}, elements);
+  }
+
+  /// Where the errors of all candidates do not fit within a memory limit, some of them at a time: the sample is run
+  /// again for each part. The bytes that it takes.
+  std::size_t split(std::size_t sample) {
+    constexpr std::size_t kMostParts = 8;
+    is_split_ = true;
+    Part& whole = parts_.front();
+    whole.made = make(whole, sample);
+    whole.made_for = trials_.shapes_of(sample);
+    const ErrorProducts::Bytes bytes = whole.made->bytes();
+    const std::size_t limit = trials_.memory_limit(), budget = limit / 2;
+    if (limit == 0 || bytes.all() <= budget) return bytes.all();
+    const std::size_t room = std::max(budget - std::min(budget, bytes.other), bytes.errors / kMostParts + 1);
+    const std::size_t count = std::clamp<std::size_t>((bytes.errors + room - 1) / room, 1, candidates_.size());
+    parts_.clear();
+    for (std::size_t i = 0; i < count; ++i)
+      add_part(i * candidates_.size() / count, (i + 1) * candidates_.size() / count);
+    const std::size_t needed = bytes.other + bytes.errors / count;
+    warn_beyond_limit(limit, needed + trials_.sample_bytes(),
+                      fmt::format("the prediction from one sample (values that gradients need: {}, errors: {}) and the "
+                                  "inputs and outputs of all take",
+                                  to_size_string(bytes.other), to_size_string(bytes.errors / count)),
+                      "smaller inputs");
+    return needed;
+  }
+
+  SampleEffects no_effects() const {
+    SampleEffects none;
+    none.mean_squares.assign(candidates_.size(), 0.0);
+    none.overflows = none.incomplete = std::vector<char>(candidates_.size(), 0);
+    return none;
+  }
+
+  void add_effects(std::size_t s, const Part& part, ErrorProducts& products, const std::function<void()>& pass_done,
+                   SampleEffects& result) {
+    const std::vector<CandidateOutput>& places = part.maker->candidate_outputs();
     ErrorProducts::Sample sample = products.start(trials_.inputs(first_ + s));
     pass_done();
     // The projections go in turn over all outputs: their errors are independent, so squares add.
@@ -222,16 +284,17 @@ class Prediction {
     for (int k = 0; k < options_.projections; ++k) {
       for (std::size_t o = 0; o < seeds.size(); ++o) seeds[o] = seed(s, k, o, products.seeded()[o]);
       const std::vector<double> of_tensor = products.project(sample, seeds);
-      std::vector<double> dot(candidates_.size(), 0.0);
+      std::vector<double> dot(part.end - part.begin, 0.0);
       for (std::size_t w = 0; w < places.size(); ++w) dot[places[w].candidate] += of_tensor[w];
-      for (std::size_t i = 0; i < dot.size(); ++i) result.mean_squares[i] += dot[i] * dot[i] / options_.projections;
+      for (std::size_t i = 0; i < dot.size(); ++i)
+        result.mean_squares[part.begin + i] += dot[i] * dot[i] / options_.projections;
       pass_done();
     }
     for (std::size_t w = 0; w < places.size(); ++w) {
-      result.overflows[places[w].candidate] |= sample.kinds[w].overflows ? 1 : 0;
-      result.incomplete[places[w].candidate] |= products.incomplete(w) ? 1 : 0;
+      const std::size_t candidate = part.begin + places[w].candidate;
+      result.overflows[candidate] |= sample.kinds[w].overflows ? 1 : 0;
+      result.incomplete[candidate] |= products.incomplete(w) ? 1 : 0;
     }
-    return result;
   }
 
   Tensor seed(std::size_t s, int k, std::size_t o, TensorId output) const {
@@ -243,14 +306,14 @@ class Prediction {
   }
 
   Trials& trials_;
+  const Assignment low_;
   const Criterion& criterion_;
   std::span<const TensorMap> golden_;
   const PredictorOptions options_;
   std::size_t first_, number_ = 0;  ///< Of golden_: its first sample, and that one's number among those predicted from.
-  std::shared_ptr<ErrorProducts> kept_;
-  std::vector<Shape> kept_shapes_;
   const std::vector<LayerId> candidates_;
-  ErrorProductsMaker products_;
+  std::vector<Part> parts_;
+  bool is_split_ = false;
 };
 
 }  // namespace

@@ -26,6 +26,7 @@ void Search::begin_stage(const std::string& stage) {
   if (stage == timed_stage_) return;
   const double now = elapsed();
   if (!timed_stage_.empty()) log_verbose(fmt::format("{}: {:.3f} s", timed_stage_, now - stage_begin_));
+  memory_.enter(stage);
   timed_stage_ = stage;
   stage_begin_ = now;
 }
@@ -459,6 +460,7 @@ Answer Search::run() {
   begin_stage("explaining");
   finish(answer);
   begin_stage("");
+  memory_.finish();
   answer.message = sentence(answer, ended);
   answer.seconds = elapsed();
   return answer;

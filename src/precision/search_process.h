@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "precision/cancellation.h"
+#include "precision/memory_watch.h"
 #include "precision/prediction_scale.h"
 #include "precision/remote_samples.h"
 #include "precision/repair.h"
@@ -82,6 +83,7 @@ class Search {
   Assignment in_fp16(SearchSpace& space) const { return space.assignment(space.raised_to(Precision::kFP16)); }
   double low_use();
   void forget_low_use();
+  std::size_t range_memory();
   void equalize();
   using IsHarmless = std::function<bool(SearchSpace&, std::span<const Repair>)>;
   void accept_repairs(std::span<const Repair> found, const IsHarmless& is_harmless);
@@ -223,6 +225,7 @@ class Search {
   std::vector<Answer::CurvePoint> curve_;
   std::int64_t evaluations_ = 0, held_out_evaluations_ = 0;
   std::string stage_;
+  MemoryWatch memory_{options_.memory_limit};
   std::string timed_stage_;  ///< The last of begin_stage(), and when.
   double stage_begin_ = 0;
   double held_out_seconds_ = 0;

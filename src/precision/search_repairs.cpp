@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/backend.h"
 #include "calibration/equalize.h"
 #include "calibration/region_scaling.h"
 #include "precision/search_process.h"
+#include "runtime/memory_limit.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -48,6 +50,14 @@ void Search::prepare() {
   held_out_golden_ = data_.held_out_golden;
   Trials& trials = space_->trials();
   const Assignment exact = trials.full_precision();
+  if (trials.remote() == nullptr && !find_backend(options_.build.backend).has_own_memory()) {
+    memory_.set_run(trials.run_bytes());
+    // Golden outputs and those of a trial; weights give way, but for those of a step.
+    warn_beyond_limit(
+        options_.memory_limit, 2 * trials.sample_bytes() + trials.activation_bytes(),
+        fmt::format("inputs and outputs of {} samples, and the activations of one of them, take", trials.num_samples()),
+        "fewer or smaller samples");
+  }
   if (golden_.empty()) golden_ = trials.run(exact, 0, data_.samples.size(), false, [&] { check_limits(false); });
   check_golden_values(golden_, "");
   const auto typed = std::ranges::count_if(space_->candidates(), [&](LayerId id) {
@@ -122,6 +132,12 @@ void Search::repair_constants() {
   });
 }
 
+/// For the values of tensors whose ranges are taken.
+std::size_t Search::range_memory() {
+  const std::size_t most = CalibrationOptions().memory_limit;
+  return options_.memory_limit > 0 ? options_.memory_limit / 8 : std::min(most, space_->trials().working_memory());
+}
+
 /// Channels that one int8 scale does not suit. Kept if the fp32 outputs stay the same to the bit, and larger data lose
 /// nothing by it.
 void Search::equalize() {
@@ -133,7 +149,7 @@ void Search::equalize() {
   show("equalizing channels");
   CalibrationOptions calibration;
   calibration.threads = options_.build.threads;
-  if (options_.memory_limit > 0) calibration.memory_limit = options_.memory_limit / 8;
+  calibration.memory_limit = range_memory();
   std::vector<Repair> found;
   for (const Equalization& each : find_equalizations(
            *spec, low, channel_ranges(*network_, tensors, data_.samples, calibration, space_->trials().weights()),
@@ -175,7 +191,7 @@ void Search::scale_regions() {
   if (before <= margin_) return;
   CalibrationOptions calibration;
   calibration.threads = options_.build.threads;
-  if (options_.memory_limit > 0) calibration.memory_limit = options_.memory_limit / 8;
+  calibration.memory_limit = range_memory();
   const RegionScaling found = find_region_scaling(*space_->trials().specialization(), fp16, data_.samples, calibration,
                                                   space_->trials().weights(), scales_, options_.build.backend);
   for (const std::string& sentence : found.beyond) log_info("[repair] " + sentence);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <ranges>
 
+#include "backend/backend.h"
 #include "core/parallel.h"
 #include "engine/assign.h"
 #include "graph/evaluate.h"
@@ -16,7 +17,10 @@
 namespace ulpscope {
 namespace {
 
-constexpr std::size_t kDefaultMemory = std::size_t{1} << 30;
+/// Activations that trials share, and what samples need that are worked on at a time: so much, and as much as runs
+/// take, so that a search stays within a few times the memory of one; no more than is of use.
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kKept = 96 * kMiB, kMostKept = 1024 * kMiB, kWorking = 160 * kMiB, kMostWorking = 2048 * kMiB;
 
 Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std::size_t index) {
   const TensorInfo& info = network.tensor(id);
@@ -90,20 +94,50 @@ Assignment Trials::assign(const LayerTypes& requested) {
 
 void Trials::set_memory_limit(std::size_t bytes) {
   memory_limit_ = bytes;
-  const std::size_t kept = bytes == 0 ? kDefaultMemory : std::min(kDefaultMemory, bytes / 8);
-  for (ActivationStore& store : stores_) store.set_byte_limit(kept / stores_.size());
+  set_kept_bytes(bytes == 0 ? 0 : std::min(kMostKept, bytes / 8));
   // All weights in one precision and some of them in another; small ones in every one.
-  std::size_t constants = 0;
+  const std::size_t constants = constant_bytes(), limit = bytes == 0 ? WeightCache::Limits::kNone : bytes;
+  executable_->set_weight_limits({std::max(kMostKept, constants + constants / 4), limit, limit});
+}
+
+void Trials::set_kept_bytes(std::size_t bytes) {
+  for (ActivationStore& store : stores_) store.set_byte_limit(bytes / stores_.size());
+}
+
+std::size_t Trials::constant_bytes() const {
+  std::size_t bytes = 0;
   const auto readers = network_->consumers();
   for (const auto& [id, info] : network_->tensors.items())
     if (is_floating(info.type) && !readers[id].empty())
-      constants += static_cast<std::size_t>(info.value.size()) * sizeof(float);
-  const std::size_t limit = bytes == 0 ? WeightCache::Limits::kNone : bytes;
-  executable_->set_weight_limits({std::max(kDefaultMemory, constants + constants / 4), limit, limit});
+      bytes += static_cast<std::size_t>(info.value.size()) * sizeof(float);
+  return bytes;
 }
 
-std::size_t Trials::working_memory() const noexcept {
-  return memory_limit_ == 0 ? 2 * kDefaultMemory : memory_limit_ / 4;
+std::size_t Trials::activation_bytes() {
+  if (!activation_bytes_) {
+    const auto plan =
+        executable_->plan_for(shapes_of(largest_sample(0, num_samples())), full_precision(), options_.fusion);
+    activation_bytes_ = plan->arena_bytes();
+  }
+  return *activation_bytes_;
+}
+
+std::size_t Trials::sample_bytes() {
+  std::size_t bytes = 0;
+  for (std::size_t s = 0; s < num_samples(); ++s) {
+    for (const Tensor& tensor : inputs_[s]) bytes += tensor.bytes();
+    const auto spec = specialization(s);
+    for (const TensorId id : network_->outputs)
+      if (const auto& shape = spec->shape(id))
+        bytes += static_cast<std::size_t>(num_elements(*shape)) * size_of(physical_type(spec->type(id)));
+  }
+  return bytes;
+}
+
+std::size_t Trials::working_memory() {
+  if (memory_limit_ != 0) return memory_limit_ / 4;
+  if (find_backend(options_.backend).has_own_memory()) return kMostWorking;
+  return std::min(kMostWorking, kWorking + 2 * run_bytes());
 }
 
 std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
@@ -114,6 +148,9 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t fir
                                    const std::function<void()>& before_sample) {
   if (std::ranges::any_of(assignment.precision, [](Precision p) { return p != Precision::kFP32; })) ++evaluations_;
   if (remote_ != nullptr) return remote_->outputs(assignment, first, count, keep, before_sample);
+  if (memory_limit_ == 0 && stores_.front().byte_limit() == 0)
+    set_kept_bytes(find_backend(options_.backend).has_own_memory() ? kMostKept
+                                                                   : std::min(kMostKept, kKept + run_bytes()));
   std::vector<TensorMap> results(count);
   const auto run_samples = [&](std::size_t begin, std::size_t end, const ThreadShare& share) {
     ByShapes<const Plan> plans;
@@ -155,16 +192,20 @@ TensorMap Trials::named_outputs(std::vector<Tensor> outputs) const {
   return named;
 }
 
-/// Every sample that runs beside others has activations of its own: as many as the budget holds of the largest.
-ThreadShare Trials::share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count) {
-  if (count < 2 || num_threads() < 2) return {1, num_threads()};
+/// By the elements of its inputs.
+std::size_t Trials::largest_sample(std::size_t first, std::size_t count) const {
   const auto elements = [&](std::size_t s) {
     std::int64_t sum = 0;
     for (const Tensor& tensor : inputs_[s]) sum += tensor.size();
     return sum;
   };
-  const auto samples = std::views::iota(first, first + count);
-  const std::size_t largest = *std::ranges::max_element(samples, {}, elements);
+  return *std::ranges::max_element(std::views::iota(first, first + count), {}, elements);
+}
+
+/// Every sample that runs beside others has activations of its own: as many as the budget holds of the largest.
+ThreadShare Trials::share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count) {
+  if (count < 2 || num_threads() < 2) return {1, num_threads()};
+  const std::size_t largest = largest_sample(first, count);
   const auto [known, added] = arena_bytes_.try_emplace(shapes_of(largest));
   if (added) known->second = executable_->plan_for(known->first, assignment, options_.fusion)->arena_bytes();
   return share_threads(count, known->second, working_memory());

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -61,20 +62,30 @@ class Trials {
                              const std::function<void()>& before_sample = {});
   /// Bytes of tensors that the process may hold, as far as the inputs and outputs of the samples, what the network
   /// itself holds and one step of one run allow: weights are prepared again in every run if need be, activations are
-  /// not kept, fewer samples run at a time. 0: no limit but that of each of these. Results do not depend on it.
+  /// not kept, fewer samples run at a time. 0: no limit but that of each of these, which grow with what one run takes.
+  /// Results do not depend on it.
   void set_memory_limit(std::size_t bytes);
+  std::size_t memory_limit() const noexcept { return memory_limit_; }
+  /// What one run in float32 holds: constants, and the activations of the largest sample; and the latter alone.
+  std::size_t run_bytes() { return constant_bytes() + activation_bytes(); }
+  std::size_t activation_bytes();
+  /// Inputs and outputs of all samples.
+  std::size_t sample_bytes();
   /// From now on other processes run the samples: those from `first` on of what they were started with, on its network
   /// after these repairs, which is the network here. Null: this process again.
   void set_workers(const std::shared_ptr<WorkQueue>& queue, const RepairSteps& repairs = {}, std::size_t first = 0);
   /// Null where this process runs them.
   RemoteSamples* remote() noexcept { return remote_.get(); }
-  /// Bytes for what samples that are worked on at a time need each.
-  std::size_t working_memory() const noexcept;
+  /// Bytes for all that the samples need that are worked on at a time.
+  std::size_t working_memory();
   std::int64_t evaluations() const noexcept { return evaluations_; }
 
  private:
   TensorMap named_outputs(std::vector<Tensor> outputs) const;
   ThreadShare share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count);
+  std::size_t constant_bytes() const;
+  std::size_t largest_sample(std::size_t first, std::size_t count) const;
+  void set_kept_bytes(std::size_t bytes);
 
   std::shared_ptr<const Network> network_;
   BuildOptions options_;
@@ -84,6 +95,7 @@ class Trials {
   std::map<std::vector<Shape>, std::size_t> arena_bytes_;  ///< Of one run, about.
   std::unique_ptr<RemoteSamples> remote_;
   std::size_t memory_limit_ = 0;
+  std::optional<std::size_t> activation_bytes_;
   std::int64_t evaluations_ = 0;
 };
 

@@ -15,6 +15,7 @@
 #include "graph/given_defaults.h"
 #include "ops/registry.h"
 #include "runtime/executable.h"
+#include "runtime/memory_limit.h"
 #include "runtime/plan_file.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"

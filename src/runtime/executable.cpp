@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
-#include "core/memory.h"
 #include "engine/assign.h"
 #include "engine/fusion.h"
+#include "runtime/memory_limit.h"
 #include "runtime/staged_plan.h"
 #include "ulpscope/error.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope {
 
@@ -95,7 +94,9 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
     const auto [entry, is_new] = pending_.try_emplace(input_shapes);
     if (is_new)  // The first that waits makes it.
       entry->second = std::async(std::launch::deferred, [this, input_shapes] {
-                        return plan_for(input_shapes, assignment_, options_.fusion, options_.tactic_replay);
+                        auto plan = plan_for(input_shapes, assignment_, options_.fusion, options_.tactic_replay);
+                        warn_of_activations(*plan, options_.memory_limit);
+                        return plan;
                       }).share();
     pending = entry->second;
   }
@@ -110,24 +111,6 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
   return plan_for(shapes)->run(inputs);
-}
-
-void warn_of_small_limit(const Network& network, std::size_t memory_limit) {
-  std::size_t most = 0;
-  const Layer* largest = nullptr;
-  for (const Layer& layer : network.layers) {
-    std::size_t bytes = 0;
-    for (TensorId id : present(layer.inputs))
-      if (const Tensor& value = network.tensor(id).value; value && layer.op->kind == OpKind::kContraction)
-        bytes += static_cast<std::size_t>(value.size()) * sizeof(float);
-    if (bytes > most) largest = &layer;
-    most = std::max(most, bytes);
-  }
-  if (memory_limit == 0 || most <= memory_limit) return;
-  log_warning(
-      fmt::format("[memory] --memory-limit {}: the weights of layer '{}' alone take {}, and are held while it "
-                  "runs; a limit of {} or more can be kept",
-                  to_size_string(memory_limit), largest->name, to_size_string(most), to_size_string(most)));
 }
 
 }  // namespace ulpscope

@@ -58,7 +58,4 @@ class Executable {
   std::map<std::vector<Shape>, std::shared_future<std::shared_ptr<const Plan>>> pending_;
 };
 
-/// Warns, naming the layer, where the weights of one layer alone are more than the limit: they are held while it runs.
-void warn_of_small_limit(const Network& network, std::size_t memory_limit);
-
 }  // namespace ulpscope

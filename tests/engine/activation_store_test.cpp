@@ -164,5 +164,36 @@ TEST(ActivationStore, KeepsWhatIsAliveWhereTheFewestBytesAre) {
   for (const int raised : {kBlocks - 2, kBlocks / 2, 0}) EXPECT_EQ(run(raised, &store), run(raised, nullptr));
 }
 
+/// What gives way in a store that is too small is what the next run would begin with: nothing would be left of use.
+TEST(ActivationStore, ASmallOneHasValuesThatLieFartherApart) {
+  constexpr int kLayers = 40;
+  constexpr std::size_t kBytes = 1024 * sizeof(float);
+  Model model;
+  model.input("x0", {1024});
+  for (int i = 0; i < kLayers; ++i)
+    model.node("Tanh", {"x" + std::to_string(i)}, {"x" + std::to_string(i + 1)}, "layer " + std::to_string(i));
+  model.output("x" + std::to_string(kLayers));
+  const auto network = model.load();
+  BuildOptions options = fp16_options(ConstraintMode::kObey, Fusion::kNone, true);
+  options.backend = "cpu";
+  const auto spec = specialize(*network, {{1024}});
+  Executable executable(*network, assign_precisions(*spec, options), options, spec);
+  const std::vector<Tensor> x{Tensor::of<float>({1024}, std::vector<float>(1024, 0.7f))};
+  const auto run = [&](const char* raised, ActivationStore& store) {
+    LayerTypes requested(network->layers.size());
+    if (raised != nullptr) requested[network->find_layer(raised)] = DataType::kFloat32;
+    executable.plan_for({{1024}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, &store);
+  };
+  ActivationStore large(100 * kBytes), small(10 * kBytes), tiny(kBytes);
+  for (ActivationStore* store : {&large, &small, &tiny}) run(nullptr, *store);
+  EXPECT_GE(large.bytes(), 30 * kBytes);
+  EXPECT_GE(small.bytes(), 3 * kBytes);
+  EXPECT_LE(small.bytes(), 5 * kBytes);
+  EXPECT_EQ(tiny.bytes(), 0u);
+  // The first of them are there after another run, and serve the next.
+  run("layer 39", small);
+  EXPECT_LE(small.bytes(), 6 * kBytes);
+}
+
 }  // namespace
 }  // namespace ulpscope::testing

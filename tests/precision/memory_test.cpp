@@ -4,7 +4,9 @@
 
 #include <fstream>
 
+#include "precision/predictor.h"
 #include "precision/search_helpers.h"
+#include "precision/search_space.h"
 #include "precision/trials.h"
 
 namespace ulpscope::testing {
@@ -99,6 +101,69 @@ TEST_F(TrialsMemory, KeepsToItsLimit) {
   const double added = trials_add(network, 1, static_cast<std::size_t>(limit * kWeights));
   EXPECT_GT(added, 0);
   EXPECT_LE(added, limit);
+}
+
+/// Products and functions, some of which overflow.
+std::shared_ptr<Network> overflowing_chain() {
+  Model model;
+  model.input("x", {8, 32});
+  std::string value = "x";
+  for (int i = 0; i < 8; ++i) {
+    const std::string n = std::to_string(i);
+    const float scale = i == 3 ? 2e5f : i == 4 ? 5e-6f : 1.0f;
+    const Tensor w = values_in({32, 32}, -0.4 * scale, 0.4 * scale, static_cast<std::uint32_t>(i + 1));
+    *model.graph().add_initializer() = float_tensor("w" + n, {32, 32}, floats(w));
+    model.node("MatMul", {value, "w" + n}, {"p" + n}, "Product" + n);
+    if (i != 3) model.node("Tanh", {"p" + n}, {"t" + n}, "Tanh" + n);
+    value = (i == 3 ? "p" : "t") + n;
+  }
+  model.output(value);
+  return model.load();
+}
+
+/// What a limit makes it do in parts, or again, it does to the same bits.
+TEST(SearchMemory, AnAnswerDoesNotDependOnTheLimit) {
+  const SearchData data = data_for(overflowing_chain(), "x", {8, 32}, -1, 1);
+  const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 2e-4);
+  SearchTask options = fp16_search();
+  const Answer expected = run(data, *criterion, options);
+  ASSERT_FALSE(expected.kept.empty());
+  for (const std::size_t limit : {std::size_t{1}, std::size_t{20000}, std::size_t{1} << 20}) {
+    SCOPED_TRACE(limit);
+    options.memory_limit = limit;
+    const Answer answer = run(data, *criterion, options);
+    EXPECT_EQ(kept(answer), kept(expected));
+    ASSERT_EQ(answer.trials.size(), expected.trials.size());
+    for (std::size_t t = 0; t < answer.trials.size(); ++t) {
+      EXPECT_EQ(answer.trials[t].raised.marks(), expected.trials[t].raised.marks());
+      EXPECT_EQ(answer.trials[t].judgement.used, expected.trials[t].judgement.used);
+    }
+    for (std::size_t i = 0; i < answer.kept.size(); ++i)
+      EXPECT_EQ(answer.kept[i].reason.text, expected.kept[i].reason.text);
+  }
+}
+
+TEST(SearchMemory, EffectsDoNotDependOnTheLimit) {
+  const SearchData data = data_for(overflowing_chain(), "x", {8, 32}, -1, 1);
+  const auto criterion = make_metric_criterion(MetricKind::kRelativeL2, 2e-4);
+  SearchTask options = fp16_search();
+  const auto effects = [&](std::size_t limit) {
+    options.memory_limit = limit;
+    SearchSpace space(data.network, options, data.samples);
+    Trials& trials = space.trials();
+    const auto golden = trials.run(trials.full_precision());
+    return predict_effects(trials, space.low(), space.candidates(), *criterion, golden);
+  };
+  const std::vector<LayerEffect> expected = effects(0);
+  for (const std::size_t limit : {std::size_t{1}, std::size_t{20000}}) {
+    const std::vector<LayerEffect> actual = effects(limit);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      EXPECT_EQ(actual[i].effect, expected[i].effect) << "candidate " << i;
+      EXPECT_EQ(actual[i].overflows, expected[i].overflows);
+      EXPECT_EQ(actual[i].incomplete, expected[i].incomplete);
+    }
+  }
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ void CpuPlan::place_slots() {
 }
 
 /// Not all of them: copies of everything cost more time than they save (minilm in int8: trials of 130 ms instead of 90,
-/// 220 MB more). Of every stretch of steps, the values that are alive where the fewest bytes are.
+/// 220 MB more). Of every stretch of steps, the values that are alive where the fewest bytes are; of fewer stretches
+/// where a store is small, since what gives way is what the next run would begin with.
 void CpuPlan::choose_kept_values() {
   constexpr std::size_t kStretches = 32;
   const std::size_t steps = made_.steps.size();
@@ -93,10 +94,22 @@ void CpuPlan::choose_kept_values() {
     const auto end = alive.begin() + static_cast<std::ptrdiff_t>((s + 1) * steps / kStretches);
     if (begin != end) chosen[std::min_element(begin, end) - alive.begin()] = 1;
   }
-  std::vector<std::size_t> next(steps + 1, steps);  // The first chosen step from here on.
-  for (std::size_t i = steps; i-- > 0;) next[i] = chosen[i] != 0 ? i : next[i + 1];
-  for (StoredValue& value : made_.values)
-    value.kept = static_cast<int>(next[value.step]) < made_.slots[value.slot].place.last;
+  std::vector<int> passed(steps + 1, 0);  // How many chosen steps are ahead of this one.
+  for (std::size_t i = 0; i < steps; ++i) passed[i + 1] = passed[i] + chosen[i];
+  kept_bytes_.assign(static_cast<std::size_t>(passed[steps]), 0);
+  for (StoredValue& value : made_.values) {
+    const Slot& slot = made_.slots[value.slot];
+    value.first = passed[value.step] + 1;
+    value.last = slot.place.last < 0 ? 0 : passed[slot.place.last];
+    for (std::size_t k = 0; k < kept_bytes_.size(); ++k)
+      if (value.is_kept(static_cast<int>(k) + 1)) kept_bytes_[k] += bytes_of(slot);
+  }
+}
+
+int CpuPlan::stretches_apart(std::size_t byte_limit) const noexcept {
+  const auto fits = [&](std::size_t bytes) { return bytes <= byte_limit / 2; };
+  const auto found = std::ranges::find_if(kept_bytes_, fits);
+  return found == kept_bytes_.end() ? 0 : static_cast<int>(found - kept_bytes_.begin()) + 1;
 }
 
 CpuPlan::Workspace CpuPlan::take_workspace(std::byte* arena) const {
@@ -159,6 +172,7 @@ void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, 
   std::vector<const Tensor*> in;
   std::vector<Tensor*> out;
   auto value = made_.values.begin();
+  const int apart = kept != nullptr ? stretches_apart(kept->byte_limit()) : 0;
   for (std::size_t i = 0; i < made_.steps.size(); ++i) {
     const Step& step = made_.steps[i];
     const bool run = runs.empty() || runs[i];
@@ -173,7 +187,7 @@ void CpuPlan::run_steps(std::vector<Tensor>& bound, std::span<const char> runs, 
         run_timed(*step.kernel, in, out, times[i]);
     }
     for (; value != made_.values.end() && value->step == static_cast<int>(i); ++value)
-      if (run && kept != nullptr && value->kept && !kept->contains(value->key))
+      if (run && apart > 0 && value->is_kept(apart) && !kept->contains(value->key))
         kept->put(value->key, bound[value->slot].clone(), bound[value->slot].bytes());
   }
 }

@@ -41,9 +41,12 @@ struct Step {
 /// A tensor that a group of layers leaves behind.
 struct StoredValue {
   int slot = -1;
-  int step = -1;      ///< The last one that writes it.
-  ActivationKey key;  ///< Names its elements, for one input of the network.
-  bool kept = false;  ///< Goes into a store.
+  int step = -1;            ///< The last one that writes it.
+  ActivationKey key;        ///< Names its elements, for one input of the network.
+  int first = 1, last = 0;  ///< Of the chosen steps, from 1 on, those at which it is alive; none if last < first.
+
+  /// Goes into a store that gets what is alive at every k-th chosen step.
+  bool is_kept(int k) const noexcept { return last / k * k >= first; }
 };
 
 /// What lowering makes of a schedule.
@@ -71,6 +74,8 @@ class CpuPlan final : public Plan {
                               std::span<StepTime> times) const;
   void place_slots();
   void choose_kept_values();
+  /// So many stretches apart a store of this size can have two runs; 0: not even one stretch.
+  int stretches_apart(std::size_t byte_limit) const noexcept;
   /// True for an output that a step writes to its very end: every run binds a new tensor to it, and hands that out.
   bool is_fresh_output(int slot) const;
   /// What one run works on.
@@ -88,7 +93,8 @@ class CpuPlan final : public Plan {
   /// How long the last run took.
   mutable std::atomic<PlacedTeam::Duration> last_run_ = PlacedTeam::Duration::zero();
   Steps made_;
-  std::vector<char> fresh_;  ///< Per slot: see is_fresh_output.
+  std::vector<char> fresh_;              ///< Per slot: see is_fresh_output.
+  std::vector<std::size_t> kept_bytes_;  ///< By k - 1: of what a store gets, where that is asked of every k-th stretch.
   std::size_t arena_bytes_ = 0;
   mutable WeightCache weights_;
 
