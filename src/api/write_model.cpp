@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
+#include "core/file.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
@@ -16,6 +18,17 @@ TensorMap typed_inputs(TensorMap inputs, const std::map<std::string, DataType>& 
     if (const auto found = types.find(each.name); found != types.end() && each.tensor.type() != found->second)
       each.tensor = each.tensor.cast(found->second);
   return inputs;
+}
+
+/// Where the model lies; one from memory is written into the folder.
+std::function<std::filesystem::path()> source_file(const LoadedModel& model, const std::filesystem::path& folder) {
+  if (model.path.extension() == ".py") return nullptr;
+  if (!model.path.empty()) return [&model] { return model.path; };
+  return [&model, folder] {
+    const std::filesystem::path file = folder / "source.onnx";
+    write_file(file, {reinterpret_cast<const char*>(model.bytes.data()), model.bytes.size()});
+    return file;
+  };
 }
 
 void log_conversion(const TypedModel& made, const std::string& output, std::vector<std::string> checked) {
@@ -45,12 +58,13 @@ TypedModel write_checked_model(const LoadedModel& model, const Specialization& s
   typed.version = ULPSCOPE_VERSION;
   const auto bf16 = [](const auto& entry) { return entry.second == DataType::kBFloat16; };
   const bool bfloat16 = std::ranges::count(assignment.precision, Precision::kBF16) > 0 ||
+                        std::ranges::count(assignment.storage, DataType::kBFloat16) > 0 ||
                         assignment.int8_output == DataType::kBFloat16 || std::ranges::any_of(typed.io_types, bf16);
   std::vector<std::string> checked;
   if (python_checks && typed.verify)
     typed.check = [&, checks = model.checks ? model.checks : std::make_shared<OnnxChecks>()](const auto& file) {
       if (typed.interrupt) typed.interrupt();
-      const OnnxChecks::Source source{model.path.extension() == ".py" ? "" : model.path, typed.samples.front()};
+      const OnnxChecks::Source source{source_file(model, file.parent_path()), typed.samples.front()};
       checked = checks->check(file, typed_inputs(typed.samples.front(), typed.io_types), bfloat16, source);
     };
   TypedModel made;

@@ -38,7 +38,7 @@ void run_by_onnxruntime(const std::shared_ptr<Worker>& worker, const std::filesy
 /// `who` refused a file with this message, and `ask` asks it about the model that the file was made from.
 template <typename Ask>
 bool refuses_source(std::string_view who, const std::string& what, const OnnxChecks::Source& source, Ask&& ask) {
-  if (source.file.empty()) return false;
+  if (!source.file) return false;
   try {
     ask();
     return false;
@@ -85,7 +85,7 @@ std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, co
       else
         log_info("[convert] Not checked by onnx.checker, which takes no inputs and outputs of unknown rank");
     } catch (const Error& error) {
-      if (!refuses_source("onnx.checker", error.what(), source, [&] { check_by_onnx(*started.worker, source.file); }))
+      if (!refuses_source("onnx.checker", error.what(), source, [&] { check_by_onnx(*started.worker, source.file()); }))
         throw Error(ErrorCode::kInvalidFile, fmt::format("[convert] the typed model is refused: {}", error.what()));
     }
   } else {
@@ -105,7 +105,7 @@ std::vector<std::string> OnnxChecks::check(const std::filesystem::path& file, co
       return done;
     }
     if (refuses_source("ONNX Runtime", what, source,
-                       [&] { run_by_onnxruntime(started.worker, source.file, source.inputs); }))
+                       [&] { run_by_onnxruntime(started.worker, source.file(), source.inputs); }))
       return done;
     throw Error(ErrorCode::kInvalidFile, fmt::format("[convert] ONNX Runtime does not run the typed model: {}", what));
   }

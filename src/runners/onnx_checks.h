@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -21,7 +22,7 @@ class OnnxChecks {
 
   /// The model that a file was made from.
   struct Source {
-    std::filesystem::path file;  ///< Empty: it lies in no ONNX file.
+    std::function<std::filesystem::path()> file;  ///< Where it lies; asked for when it is needed. Null: in no file.
     TensorMap inputs;
   };
 
