@@ -256,7 +256,7 @@ class Placer {
     });
     std::vector<DataType> held = held_types(layer);
     std::vector<DataType> types = choices(id);
-    if (narrow_in_file || rounds(layer, stored)) {
+    if (narrow_in_file || combines_elements(layer) || rounds(layer, stored)) {
       types = {stored};
       held.clear();
     } else if (layer.op->compares) {  // Elements that are rounded before they are compared are others.
@@ -278,7 +278,6 @@ class Placer {
   /// Some of what the layer moves is rounded when it is stored; constants are rounded by whoever writes them.
   bool rounds(const Layer& layer, DataType stored) const {
     if (stored == DataType::kFloat32) return false;
-    if (combines_elements(layer)) return true;
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const TensorId id = layer.inputs[i];
       if (!has_value(id) || layer.op->is_parameter(i)) continue;

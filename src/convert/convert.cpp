@@ -242,10 +242,23 @@ class Converter {
     });
   }
 
+  /// Whatever the layer reads as data has this type without being rounded.
+  bool holds_operands(const Layer& layer, DataType type) const {
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
+      const TensorId id = layer.inputs[i];
+      if (id == kNone || layer.op->is_parameter(i) || !is_lowerable(spec_.type(id))) continue;
+      const bool held = spec_.is_constant(id) ? holds(spec_, id, type) : result_.assignment.storage[id] == type;
+      if (!held) return false;
+    }
+    return true;
+  }
+
   void keep_what_moves_in_no_narrow_type() {
     update_storage(network_, spec_.inferred, result_.assignment);
     for_each_rounding_movement([&](LayerId l, const Layer& layer, DataType type) {
       std::string reason = obstacle(l, type);
+      if (reason.empty() && combines_elements(layer) && !holds_operands(layer, type))
+        reason = fmt::format("it combines elements that {} does not hold", name_of(type));
       if (reason.empty()) return;
       for (TensorId output : present(layer.outputs))
         if (spec_.type(output) == DataType::kFloat32) result_.assignment.asked[output] = DataType::kFloat32;

@@ -53,32 +53,43 @@ def differing(case: Case, keep: List[str], precision: str, fusion: str) -> Itera
     """The ways of saying it that give other bits than names of layers do."""
     layers = dict.fromkeys(keep, "float32")
     expected = bits(ulpscope.Engine(case.model, precision=precision, layer_precisions=layers, fusion=fusion).run(case.feed))
-    said = dict(precision=precision, fusion=fusion, data=[case.feed], verify=False)
-    for way, choice in (("layer_precisions", {"layer_precisions": layers}),):
-        try:
-            typed, report = ulpscope.convert(case.model, **said, **choice)
-        except ulpscope.Error as error:
-            if error.code != ulpscope.ErrorCode.UNSUPPORTED:
-                yield f"{way}: {error}"
-            continue
-        if report.kept_back:  # The file computes another assignment.
-            continue
-        if bits(ulpscope.Engine(typed, fusion=fusion).run(case.feed)) != expected:
-            yield f"the typed file of {way}"
+    try:
+        typed, report = ulpscope.convert(case.model, precision=precision, layer_precisions=layers, fusion=fusion, data=[case.feed], verify=False)
+    except ulpscope.Error as error:
+        if error.code != ulpscope.ErrorCode.UNSUPPORTED:
+            yield str(error)
+        return
+    # Where layers are kept back, the file computes another assignment.
+    if not report.kept_back and bits(ulpscope.Engine(typed, fusion=fusion).run(case.feed)) != expected:
+        yield "the typed file"
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_names_and_typed_files(precision):
     made = cases()
     assert len({case.op for case in made}) > 120
+    choices = [(case, keep) for case in made for keep in kept_sets(case)]
     found = [
         f"{case.name}, {keep} in float32, {fusion}: {way}"
-        for case in made
-        for keep in kept_sets(case)
-        for fusion in FUSIONS
+        for index, (case, keep) in enumerate(choices)
+        for fusion in (FUSIONS[index % len(FUSIONS)],)
         for way in differing(case, keep, precision, fusion)
     ]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("op", ["Add", "Conv", "Gelu", "LayerNormalization", "MatMul", "ReduceMean", "Sigmoid", "Softmax"])
+def test_answers(op, fusion):
+    """Of a search that keeps the layer, and of its typed file."""
+    case = next(case for case in cases() if case.op == op)
+    samples = [{name: array * (1 + 0.01 * k) for name, array in case.feed.items()} for k in range(3)]
+    answer = ulpscope.search(case.model, samples, "fp16", keep=["node"], threshold=100.0, objective="smallest", fusion=fusion)
+    expected = bits(ulpscope.Engine(case.model, precision="fp16", layer_precisions={"node": "float32"}, fusion=fusion).run(case.feed))
+    assert [layer.name for layer in answer.layers] == ["node"]
+    assert bits(ulpscope.Engine(case.model, answer=answer).run(case.feed)) == expected
+    typed, _ = ulpscope.convert(case.model, answer, data=samples, verify=False)
+    assert bits(ulpscope.Engine(typed, fusion=fusion).run(case.feed)) == expected
 
 
 def selection(keep_constant: bool) -> onnx.ModelProto:
@@ -105,7 +116,7 @@ def test_types_of_what_moves_values(base, layers, fusion):
     """A request for a layer that moves values is what it stores, in the engine and in the file; nothing is rounded twice."""
     model = selection("Constant" in layers)
     if base == "fp32":
-        layers = {"Mul": "float16", **layers}
+        layers = {**layers, "Mul": "float16"}
     feed = {"x": np.random.default_rng(1).standard_normal(64).astype(np.float32)}
     expected = ulpscope.Engine(model, precision=base, layer_precisions=layers, fusion=fusion).run(feed)
     names = {"float16": "fp16", "bfloat16": "bf16"}
