@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -54,6 +55,26 @@ std::int64_t softmax_axis(const onnx::NodeProto& node) {
   return axis == nullptr ? 1 : axis->i();
 }
 
+bool has_padding(const onnx::NodeProto& node) {
+  if (const auto* automatic = find_attribute(node, "auto_pad"); automatic != nullptr && automatic->s() != "NOTSET")
+    return automatic->s() != "VALID";
+  const auto* pads = find_attribute(node, "pads");
+  return pads != nullptr && std::ranges::any_of(pads->ints(), [](std::int64_t pad) { return pad != 0; });
+}
+
+/// A last window of padding alone, which rounding up the size leaves, counts up to opset 21.
+bool window_changes(const onnx::NodeProto& node, int from, int to) {
+  if (node.op_type() != "AveragePool" || from >= 22 || to < 22) return false;
+  const auto* ceil = find_attribute(node, "ceil_mode");
+  return ceil != nullptr && ceil->i() != 0 && has_padding(node);
+}
+
+/// The definition of MeanVarianceNormalization lost its default axes, as far as onnx.checker sees.
+bool needs_axes(const onnx::NodeProto& node, int from, int to) {
+  return node.op_type() == "MeanVarianceNormalization" && from < 13 && to >= 13 &&
+         find_attribute(node, "axes") == nullptr;
+}
+
 }  // namespace
 
 std::string upgrade_obstacle(const onnx::NodeProto& node, int from, int to, const RankOf& rank_of) {
@@ -66,6 +87,7 @@ std::string upgrade_obstacle(const onnx::NodeProto& node, int from, int to, cons
     return fmt::format("{} '{}' (its axis {} is not the last one{})", op, node_name(node), axis,
                        rank < 0 ? ", as far as is known" : fmt::format(" of {}", rank));
   }
+  if (window_changes(node, from, to)) return fmt::format("{} '{}' (it rounds sizes up)", op, node_name(node));
   // Only training changed.
   if (op == "BatchNormalization" && node.output_size() == 1 && from >= 9) return {};
   if (onnx_means_the_same("", op, from, to) || moved_attribute(op, from, to) != nullptr) return {};
@@ -86,6 +108,12 @@ void upgrade(
     attribute->set_i(value);
   };
   if (softmax_changes(node, from, to)) set_integer("axis", rank_of(node.input(0)) - 1);
+  if (needs_axes(node, from, to)) {
+    onnx::AttributeProto& axes = *node.add_attribute();
+    axes.set_name("axes");
+    axes.set_type(onnx::AttributeProto::INTS);
+    for (const std::int64_t axis : {0, 2, 3}) axes.add_ints(axis);
+  }
   if (const MovedAttribute* moved = moved_attribute(node.op_type(), from, to)) {
     for (int a = node.attribute_size(); a-- > 0;) {
       if (node.attribute(a).name() != moved->attribute) continue;

