@@ -50,7 +50,8 @@ enum class Objective : std::uint8_t {
 
 /// One run of the network over all samples of its kind.
 struct Trial {
-  /// What it was for: on the samples of the search "search", "layer" (one layer low), "shrink", "fallback", "repair";
+  /// What it was for: on the samples of the search "search", "layer" (one layer low), "shrink", "fallback", "repair"
+  /// (with other repairs than the answer has);
   /// on those of validation "hold-out"; on one half of the untouched ones "untouched", on the other "untouched-rest".
   std::string kind;
   RaisedLayers raised;  ///< Those above the lowest precision.
@@ -127,13 +128,12 @@ struct Repair {
                      ///< "correct-biases" (of typed models alone), "equalise" and "equalise-copy" (channels, in
                      ///< constants or by an added layer).
   std::string name;  ///< Layer or tensor.
-  double limit = 0;  ///< clamp: magnitudes are at most this. equalize: the int8 scale of the tensor.
+  double limit = 0;  ///< clamp: finite magnitudes are at most this. equalize: the int8 scale of the tensor.
   std::string text;  ///< One sentence.
   std::vector<std::int8_t> exponents{};  ///< equalize: channels are divided by 2^e.
   std::vector<ScaleEdit> edits{};        ///< scale.
-  /// What it bought, with the others of its kind: the share of the tolerance that everything in the lowest precisions
-  /// uses on the samples of the search, before and after ("scale" beside int8: everything in fp16). NaN where nobody
-  /// measured it.
+  /// What it buys, with those that have the same numbers: the share of the tolerance that the answer uses on the samples
+  /// of the search, without and with them. NaN where nobody measured it.
   double used_before = std::numeric_limits<double>::quiet_NaN(), used_after = used_before;
 };
 

@@ -103,7 +103,7 @@ class Walk {
       case F::kFakeQuantize:
         return true;
       default:
-        return layer.op->precision == PrecisionRule::kFixed && data;
+        return data && std::ranges::none_of(present(layer.outputs), [&](TensorId id) { return may_be_float(id); });
     }
   }
 

@@ -135,7 +135,7 @@ TEST(Repair, CutsNothingThatFp16Holds) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].limit, 65519);  // It is 65504 in float16.
   EXPECT_THAT(found[0].text, ::testing::HasSubstr("1 element(s)"));
-  Model none = with_constant({-65519, 65504, -50000});
+  Model none = with_constant({-65519, 65504, -50000, 1});
   none.node("Add", {"x", "C"}, {"sum"}, "Add");
   none.node("Softmax", {"sum"}, {"y"}, "Softmax");
   EXPECT_TRUE(clamps_of(none, "y").empty());

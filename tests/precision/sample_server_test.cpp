@@ -132,14 +132,17 @@ TEST(SampleServer, ASearchIsTheSameWhoeverRunsItsSamples) {
 }
 
 TEST(SampleServer, RepairsOfTheSearchAreMadeThereAsWell) {
-  // Clamped: beyond fp16, and without effect in the end.
+  // Clamped: 0 times what is infinite in fp16 is NaN.
   Model model;
   model.input("x", {8, 8});
+  model.node("Greater", {"x", "half"}, {"greater"}, "Greater");
+  add_attribute(model.node("Cast", {"greater"}, {"hidden"}, "Hidden"), "to", onnx::AttributeProto::INT)
+      .set_i(onnx::TensorProto::FLOAT);
+  model.node("Mul", {"hidden", "lowest"}, {"mask"}, "Lowest");
   model.node("Add", {"x", "mask"}, {"masked"}, "Mask");
   model.node("Softmax", {"masked"}, {"y"}, "Softmax");
-  std::vector<float> mask(8, 0.0f);
-  mask[3] = -3.4e38f;
-  *model.graph().add_initializer() = float_tensor("mask", {8}, mask);
+  *model.graph().add_initializer() = float_tensor("half", {}, {0.5f});
+  *model.graph().add_initializer() = float_tensor("lowest", {}, {-3.4e38f});
   model.output("y");
   SearchTask task = fp16_search();
   task.repair = true;
