@@ -19,7 +19,8 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from fuzz.checks import CRASHED, Failure
 from fuzz.worker import as_failure
 
-from .enumeration import STAGES, Plan
+from .recipes import Plan
+from .stages import STAGES
 
 SECONDS_WITHOUT_PROGRESS = 120
 BROKEN = "smallscope failed"  #: A defect of this package.

@@ -15,7 +15,7 @@ from fuzz.checks import BITS, INTERNAL, LEVELS, ORACLE, REFUSED, WRONG, Failure,
 from fuzz.graph import Graph, onnxruntime_run
 from fuzz.judge import close, deviation
 
-from .enumeration import Plan
+from .recipes import Plan
 from .site import Unfit
 
 SHOWS_THROUGH = "an earlier input shows through"
@@ -79,7 +79,7 @@ class Judge:
                 if i in results and not same_bits(outputs, results[i]):
                     self.note(WRONG, f"{SHOWS_THROUGH}: {self.difference(outputs, results[i])}", way)
                 results[i] = outputs
-        except RuntimeError as error:
+        except (RuntimeError, AssertionError) as error:
             self.note(INTERNAL if type(error).__name__ == "InternalError" else REFUSED, str(error), way)
             return None
         return [results[0], results[1]]

@@ -30,7 +30,9 @@ if __name__ == "__main__":
 from fuzz.checks import BITS, CRASHED, INTERNAL, ORACLE, REFUSED, WRONG, Failure  # noqa: E402
 from fuzz.run import WORST_REFUSED, environment  # noqa: E402
 from smallscope.batches import BROKEN, ISAS, Batch, Processes, Result, available_isas  # noqa: E402
-from smallscope.enumeration import STAGES, TOTAL, Enumeration, Plan, plan_of  # noqa: E402
+from smallscope.enumeration import Enumeration, plan_of  # noqa: E402
+from smallscope.recipes import Plan  # noqa: E402
+from smallscope.stages import STAGES, TOTAL  # noqa: E402
 
 BATCH = 400
 #: glibc checks blocks when they are freed, and fills them when they are allocated and freed.
@@ -114,6 +116,8 @@ def _cause(failure: Failure) -> str:
     if failure.kind in (REFUSED, INTERNAL):
         return failure.cause
     way = failure.way
+    if way and way.against == "convert":
+        return failure.cause
     return f"{way.precision}, fusion {way.fusion}, against {way.against}" if way else failure.text[-300:]
 
 

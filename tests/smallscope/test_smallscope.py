@@ -12,9 +12,11 @@ import sys
 import numpy as np
 import pytest
 
-from smallscope import enumeration, shapes
+from smallscope import shapes
 from smallscope.batches import available_isas
-from smallscope.enumeration import TOTAL, Enumeration, plan_of
+from smallscope.enumeration import Enumeration, plan_of
+from smallscope.recipes import OPSETS
+from smallscope.stages import TOTAL
 from smallscope.table import FORMS, MERGES
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -70,7 +72,7 @@ def test_every_form_occurs_and_has_a_meaning() -> None:
 def test_every_shape_and_opset_occurs() -> None:
     plans = list(Enumeration(["one", "large, one"], 0, 3))
     assert {plan.shape for plan in plans} >= {*shapes.ALL, *shapes.LARGE} - {()}
-    assert {plan.opset for plan in plans} == set(enumeration.OPSETS)
+    assert {plan.opset for plan in plans} == set(OPSETS)
 
 
 def test_constants_are_not_exact_in_narrow_types() -> None:

@@ -1,0 +1,81 @@
+"""The stages of the enumeration: which forms meet in which way."""
+
+from __future__ import annotations
+
+from typing import Dict, List
+
+from . import forms_movement, forms_other, forms_pointwise, forms_products, forms_rows, forms_windows  # noqa: F401
+from . import shapes
+from .recipes import Stage, chain, diamond, idiom, in_turn, shown, side, triangle
+from .table import FORMS, MERGES, tagged
+
+
+def _names(*tags: str) -> List[str]:
+    return [form.name for form in tagged(*tags)]
+
+
+_EVERY, _CORE, _MERGES = list(FORMS), _names("core"), list(MERGES)
+_REST = [name for name in _EVERY if "core" not in FORMS[name].tags]
+_POINT, _ROW, _PRODUCT = _names("point", "core"), _names("row"), _names("product")
+_CONTROL, _INT8 = _names("control"), _names("int8")
+_CONVERTED = [name for name in _EVERY if {"product", "norm"} & set(FORMS[name].tags)]
+
+# Normalizations that are written out, and what stands around them.
+_ROWS = [n for n in _ROW if n.endswith("keepdims 1") or "Softmax" in n or "Normalization" in n]
+_HEADS = [
+    "Exp", "Add row", "Add given full", "MatMul", "Transpose", "Conv2 of 1", "Square by Pow", "PRelu row", "Add one",
+]  # fmt: skip
+_ARITHMETIC = ["Add", "Mul", "Sub", "Div, swapped", "Max"]
+_TAILS = [
+    "Mul row", "Sigmoid", "Add given row", "Cast to float16 and back", "Reshape flat", "ReduceSum last, keepdims 1",
+    "Clip", "Mul its Identity", "Div itself", "Mul column",
+]  # fmt: skip
+
+# Attention: a product, a mask, softmax, what becomes of the weights, a product.
+_ENDS = [n for n in _PRODUCT if n.startswith("MatMul") and "int8" not in n]
+_MASKS = ["Mul scalar", "Add given full", "Where by a row", "Div scalar", "Add row", "Clip", "Tanh", "Identity"]
+_WEIGHTS = [
+    "Identity", "Mul itself", "Mul given full", "Dropout", "Exp", "Mul row", "Cast to float16 and back", "Transpose",
+]  # fmt: skip
+
+_ENGINES = [
+    Stage("one", (_EVERY,), chain, len(shapes.ALL) // 3, shapes.ALL),
+    Stage("two, core", (_CORE, _CORE), chain, 2),
+    Stage("two, others first", (_REST, _CORE), chain),
+    Stage("two, others last", (_CORE, _REST), chain),
+    Stage("two, others", (_REST, _REST), chain, every=2, judges=("light",)),
+    Stage("triangles", (_CORE, _CORE), in_turn(triangle, _MERGES)),
+    Stage("triangles, all merges", (_MERGES, _CORE[:40:4], _EVERY), triangle, every=4),
+    Stage("sides", (_CORE, _CORE), in_turn(side, _MERGES)),
+    Stage("diamonds", (_CORE, _CORE), in_turn(diamond, _MERGES)),
+    Stage("diamonds, others", (_CORE, _REST), in_turn(diamond, _MERGES), every=4),
+    Stage("shown", (_CORE, _CORE), shown),
+    Stage("point, row, point", (_POINT, _ROW, _POINT), chain, every=6),
+    Stage("idioms", (_HEADS, _ROWS, _ARITHMETIC, _TAILS), idiom),
+    Stage("row, row, point", (_ROWS, _ROWS, _POINT), chain, every=6),
+    Stage("epilogues", (_PRODUCT, _POINT, _POINT), chain, every=8),
+    Stage("attention", (_ENDS, _MASKS, ["Softmax last"], _WEIGHTS, _ENDS), chain, every=4),
+    Stage("control", (_CONTROL, _CORE), chain, every=2),
+    Stage("control last", (_CORE, _CONTROL), chain, every=2),
+    Stage("int8 last", (_CORE, _INT8), chain),
+    Stage("large", (_CORE, _CORE), chain, shapes=shapes.LARGE, every=3),
+    Stage("large, one", (_EVERY,), chain, 4, shapes.LARGE),
+]
+_CONVERT = [
+    Stage("convert, two", (_CONVERTED, _CORE), chain, judges=("convert",)),
+    Stage("convert, two last", (_CORE, _CONVERTED), chain, judges=("convert",)),
+    Stage("convert, one", (_CONVERTED,), chain, 12, judges=("convert",)),
+]
+_ADJOINT = [
+    Stage("adjoint, one", (_EVERY,), chain, 12, judges=("adjoint",)),
+    Stage("adjoint, two", (_CORE, _CORE), chain, judges=("adjoint",)),
+    Stage("adjoint, others first", (_REST, _CORE), chain, judges=("adjoint",)),
+    Stage("adjoint, triangles", (_CORE, _CORE), in_turn(triangle, _MERGES), judges=("adjoint",)),
+    Stage("adjoint, diamonds", (_CORE, _CORE), in_turn(diamond, _MERGES), judges=("adjoint",)),
+]
+
+STAGES: Dict[str, Stage] = {stage.name: stage for stage in (*_ENGINES, *_CONVERT, *_ADJOINT)}
+TOTAL = 0  #: Numbers of graphs are below.
+for _stage in STAGES.values():
+    _stage.first = TOTAL
+    TOTAL += len(_stage)
