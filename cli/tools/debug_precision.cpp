@@ -3,6 +3,7 @@
 #include "args/debug.h"
 #include "console.h"
 #include "core/file.h"
+#include "graph/layer_choice.h"
 #include "interrupt.h"
 #include "precision/marking.h"
 #include "precision/strategy.h"
@@ -118,7 +119,7 @@ class DebugPrecisionTool : public Tool {
 
   void write_engine(const LayerTypes& requested) {
     const auto network = std::make_shared<Network>(*setup_.network);
-    for (LayerId l : requested.ids()) network->layers[l].precision = requested[l];
+    set_requests(*network, requested);
     const auto engine = Engine::build(network, setup_.build);
     check_interrupted();
     const WritingFile writing;

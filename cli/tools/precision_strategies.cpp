@@ -10,6 +10,7 @@
 #include "compare/statistics.h"
 #include "console.h"
 #include "core/file.h"
+#include "graph/layer_choice.h"
 #include "graph/outputs.h"
 #include "interrupt.h"
 #include "precision/marking.h"
@@ -294,7 +295,7 @@ class StrategyTool : public Tool {
     if (!options_.network.save_engine && !config.save_tactics && !config.save_timing_cache) return;
     const auto network = std::make_shared<Network>(*setup_.network);
     const auto requested = mark_layers(*network, markable_, layers, higher_);
-    for (LayerId l : requested.ids()) network->layers[l].precision = requested[l];
+    set_requests(*network, requested);
     const auto engine = Engine::build(network, setup_.build);
     const WritingFile writing;
     if (options_.network.save_engine) {

@@ -51,7 +51,7 @@ Choice make_choice(const LoadedModel& model, const ConvertOptions& options) {
   }
   choice.requested = requested_types(*choice.network, options.keep, options.lower, options.layer_precisions);
   for (LayerId l : choice.requested.ids())
-    if (!choice.requested[l]) choice.requested[l] = choice.network->layers[l].precision;
+    if (!choice.requested[l]) choice.requested[l] = choice.network->layer(l).precision;
   if (!options.answer) return choice;
   request_kept_layers(model, *choice.network, *options.answer, where, choice.requested);
   return choice;
@@ -103,7 +103,7 @@ std::shared_ptr<Engine> make_engine(const LoadedModel& model, const ConvertOptio
   const Choice choice = make_choice(model, options);
   Network& network = *choice.network;
   for (const auto& [id, type] : find_io_types(network, options.io_types)) network.tensor(id).type = type;
-  for (LayerId l : choice.requested.ids()) network.layers[l].precision = choice.requested[l];
+  set_requests(network, choice.requested);
   return Engine::build(choice.network, choice.build);
 }
 
@@ -208,10 +208,10 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   const TypedModel made = write(loaded, choice, *spec, fitted, std::move(raised), options, path);
 
   const Assignment& assignment = made.assignment;
-  for (LayerId l : network.layers.ids())
-    if (spec->numeric[l])
+  for (const LayerPlace& place : all_layers(*spec))
+    if (place.numeric() && has_precision(place.layer()))
       result.layers.push_back(
-          {network.layers[l].name, std::string(network.layers[l].op->name), assignment.precision[l]});
+          {place.layer().name, std::string(place.layer().op->name), assignment.precision[place.id]});
   result.kept_back = made.kept;
   result.lowered = made.lowered;
   if (made.lowered == 0)
@@ -230,9 +230,9 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   const BuildOptions& build = choice.build;
   const std::string flags = fmt::format("{}{}{}", build.fp16 ? " --fp16" : "", build.bf16 ? " --bf16" : "",
                                         build.int8 ? " --int8 --calibration-cache CACHE" : "");
-  result.layer_precisions = layer_precisions_form(network, *spec, assignment);
-  result.postprocess_script = postprocess_script(network, *spec, assignment, choice.requested, flags);
-  result.exclusions = exclusions(network, *spec, assignment);
+  result.layer_precisions = layer_precisions_form(*spec, assignment);
+  result.postprocess_script = postprocess_script(*spec, assignment, choice.requested, flags);
+  result.exclusions = exclusions(*spec, assignment);
   return result;
 }
 

@@ -50,7 +50,9 @@ void place_layers(const Network& network, const SearchOptions& options, SearchTa
                   fmt::format("[options] layer '{}': --keep and --lower contradict each other; expected it in one of "
                               "them only",
                               network.layer(id).name));
-  for (const auto& [id, layer] : network.layers.items()) {
+  const LayerTypes own = own_requests(network);
+  for (LayerId id : own.ids()) {
+    const Layer& layer = network.layer(id);
     if (!layer.precision || !has_precision(layer)) continue;
     const bool kept = std::ranges::find(task.keep, id) != task.keep.end();
     const bool highest = precision_from_type(*layer.precision) == task.ladder.back();
@@ -256,8 +258,8 @@ void start_workers(Prepared& prepared, const SearchOptions& options, const std::
 
 Journal open_journal(const Network& network, const SearchOptions& options, const Fingerprint& fingerprint) {
   std::vector<std::string> names;
-  for (const Layer& layer : network.layers)
-    if (has_precision(layer)) names.push_back(layer.name);
+  for (LayerId id : network.all_layer_ids())
+    if (const Layer& layer = network.layer(id); has_precision(layer)) names.push_back(layer.name);
   for (const TensorId output : network.outputs) names.push_back(network.tensor(output).name);
   if (!options.resume) return Journal::create(options.journal, fingerprint, names);
   Journal journal = Journal::resume(options.journal, fingerprint, names);
@@ -288,8 +290,8 @@ std::vector<std::string> run_options(const LoadedModel& model, const Answer& ans
     decided.insert(layer.name);
     layers.push_back(fmt::format("{}:{}", layer.name, name_of(storage_of(layer.precision))));
   }
-  for (const Layer& layer : model.network->layers)
-    if (layer.precision && !decided.contains(layer.name))
+  for (LayerId id : model.network->all_layer_ids())
+    if (const Layer& layer = model.network->layer(id); layer.precision && !decided.contains(layer.name))
       layers.push_back(fmt::format("{}:{}", layer.name, name_of(*layer.precision)));
   add("--layer-precisions", layers);
 
@@ -368,8 +370,7 @@ SearchPlan plan_search(const Model& model, std::span<const TensorsByName> sample
   const Prepared prepared = prepare(model, samples, options);
   const auto& [task, data, criterion] = prepared;
   Trials trials(data.network, task.build, data.samples);
-  LayerTypes requested;
-  for (const Layer& layer : data.network->layers) requested.push_back(layer.precision);
+  LayerTypes requested = own_requests(*data.network);
   for (const LayerId id : task.keep) requested[id] = storage_of(task.ladder.back());
   const Assignment low = trials.assign(requested);
   SearchPlan plan;

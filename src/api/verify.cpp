@@ -1,6 +1,7 @@
 #include "ulpscope/verify.h"
 
 #include "api/loaded_model.h"
+#include "graph/layer_choice.h"
 #include "precision/criterion_options.h"
 #include "precision/repair.h"
 #include "precision/trials.h"
@@ -29,8 +30,7 @@ Judgement verify(const Model& model, const AnswerFile& answer, std::span<const T
   const auto repaired = std::make_shared<Network>(*loaded.network);
   if (build.scales.empty()) build.scales = answer.scales;
   apply_repairs(*repaired, build.scales, answer.answer.repairs);
-  LayerTypes requested;
-  for (const Layer& layer : repaired->layers) requested.push_back(layer.precision);
+  LayerTypes requested = own_requests(*repaired);
   request_kept_layers(loaded, *repaired, answer, where, requested);
   Trials trials(repaired, build, fitted, loaded.weights);
   return criterion->judge(golden,

@@ -437,6 +437,16 @@ bool may_round_what_it_moves(const Specialization& spec, const Assignment& assig
   return false;
 }
 
+IdMap<TensorId, Tensor> computed_constants(const Specialization& spec, const Typing& typing) {
+  const Network& network = *spec.network;
+  IdMap<TensorId, Tensor> result(network.tensors.size());
+  for (TensorId id : result.ids())
+    if (const LayerId producer = network.tensor(id).producer;
+        typing.constant[id] && producer != kNone && network.layer(producer).op->kind != OpKind::kConstant)
+      result[id] = spec.value(id);
+  return result;
+}
+
 Typing place_casts(const Specialization& spec, const Assignment& assignment, const CastOptions& options) {
   IdMap<LayerId, char> bound(spec.network->layers.size(), 0);
   for (;;) {

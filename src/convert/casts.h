@@ -45,6 +45,9 @@ bool may_round_what_it_moves(const Specialization& spec, const Assignment& assig
 /// computes.
 DataType stored_by_file(const Specialization& spec, const Assignment& assignment, LayerId id);
 
+/// Per tensor that is constant in the file without being there: its elements.
+IdMap<TensorId, Tensor> computed_constants(const Specialization& spec, const Typing& typing);
+
 /// The layer reads integers: because of its precision, or a product whose operands come out of DequantizeLinear.
 bool runs_on_integers(const Specialization& spec, const Assignment& assignment, LayerId id);
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "convert/bodies.h"
 #include "convert/casts.h"
 #include "convert/integer_export.h"
 #include "convert/lowerable.h"
@@ -18,6 +19,7 @@
 #include "engine/assign.h"
 #include "engine/int8.h"
 #include "engine/scale_shift.h"
+#include "graph/layer_choice.h"
 #include "graph/name_match.h"
 #include "onnx/import.h"
 #include "onnx/type_support.h"
@@ -40,8 +42,7 @@ constexpr int kInt8Opset = 13;
 constexpr int kNewestOpset = 25;
 
 /// What the outputs of the layer are when its float operands have that type.
-bool outputs_follow(const Specialization& spec, LayerId id, DataType type) {
-  const Layer& layer = spec.network->layer(id);
+bool outputs_follow(const Specialization& spec, const Layer& layer, DataType type) {
   std::vector<InferContext::Input> inputs(layer.inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const TensorId tensor = layer.inputs[i];
@@ -69,6 +70,7 @@ class Converter {
         frozen_(exporter_.frozen()),
         integers_(spec) {
     result_.assignment = assignment;
+    for (const LayerPlace& place : all_layers(spec)) places_.emplace(place.id, place);
   }
 
   TypedModel run(const fs::path& path) {
@@ -83,6 +85,7 @@ class Converter {
     prepare_integers();
     store_as_the_file();
     prepare_constants();
+    prepare_bodies();
     describe();
     publish(path);
     return std::move(result_);
@@ -93,17 +96,19 @@ class Converter {
 
   void check_assignment() {
     bool narrow = false, narrow_in_file = false;
-    for (const auto& [l, layer] : network_.layers.items()) {
+    for (const auto& [l, place] : places_) {
+      const Layer& layer = place.layer();
       if (precision(l) == Precision::kFP8 || precision(l) == Precision::kTF32)
         refuse(ErrorCode::kUnsupported,
                fmt::format("layer '{}': {} has no form in the typed file; expected fp32, fp16, bf16 or int8",
                            layer.name, name_of(precision(l))));
       const bool declared_narrow = std::ranges::any_of(present(layer.outputs), [&](TensorId id) {
-        return is_lowerable(spec_.type(id)) && spec_.type(id) != DataType::kFloat32;
+        return is_lowerable(place.spec->type(id)) && place.spec->type(id) != DataType::kFloat32;
       });
-      if (declared_narrow && spec_.numeric[l]) narrow_in_file = true;
+      if (!place.numeric() || !has_precision(layer)) continue;
+      narrow_in_file |= declared_narrow;
       const bool lowered = is_narrow(precision(l)) || precision(l) == Precision::kINT8;
-      if (lowered && spec_.numeric[l] && !declared_narrow) narrow = true;
+      narrow |= lowered && !declared_narrow;
     }
     for (TensorId t : network_.tensors.ids())
       if (!result_.assignment.pinned.empty() && result_.assignment.pinned[t])
@@ -122,8 +127,9 @@ class Converter {
   /// The layers that shall compute in a narrow type.
   template <typename Function>
   void for_each_lowered(Function&& function) const {
-    for (LayerId l : network_.layers.ids())
-      if (is_narrow(precision(l)) && spec_.numeric[l]) function(l, network_.layers[l], storage_of(precision(l)));
+    for (const auto& [l, place] : places_)
+      if (is_narrow(precision(l)) && place.numeric() && has_precision(place.layer()))
+        function(l, place.layer(), storage_of(precision(l)));
   }
 
   /// The layers that the file has to have in a narrow type for what they move.
@@ -183,7 +189,8 @@ class Converter {
 
   /// Empty: the file can have the layer in this type.
   std::string obstacle(LayerId id, DataType type) const {
-    const Layer& layer = network_.layer(id);
+    const LayerPlace& place = places_.at(id);
+    const Layer& layer = place.layer();
     if (frozen_[id]) return "it is inside of a model-local function, which stays as it is";
     if (const DataType own = narrow_type_in_file(spec_, id); own != DataType::kUndefined && own != type)
       return fmt::format("the file has its outputs in {}", name_of(own));
@@ -199,7 +206,8 @@ class Converter {
     }
     // These say their type themselves, and are told another one.
     if (layer.op->function == Function::kCast || layer.op->fills) return {};
-    if (!outputs_follow(spec_, id, type)) return fmt::format("not all of its outputs can be {}", name_of(type));
+    if (!outputs_follow(*place.spec, layer, type))
+      return fmt::format("not all of its outputs can be {}", name_of(type));
     return {};
   }
 
@@ -272,8 +280,8 @@ class Converter {
     for_each_lowered([&](LayerId l, const Layer& layer, DataType type) {
       std::string reason = obstacle(l, type);
       // What the file has in a narrow type stays as it is.
-      const bool as_in_file =
-          std::ranges::any_of(present(layer.outputs), [&](TensorId id) { return spec_.type(id) == type; });
+      const bool as_in_file = std::ranges::any_of(present(layer.outputs),
+                                                  [&](TensorId id) { return places_.at(l).spec->type(id) == type; });
       if (as_in_file) return;
       if (reason.empty()) {
         ++result_.lowered;
@@ -302,7 +310,7 @@ class Converter {
   }
 
   void cast_options() {
-    casts_.frozen = frozen_;
+    for (LayerId l : network_.layers.ids()) casts_.frozen.push_back(frozen_[l]);
     casts_.expressible = [this](LayerId id, DataType type) { return obstacle(id, type).empty(); };
     casts_.fixed_shapes = casts_fixed_shapes();
     for (const auto& [id, type] : find_io_types(network_, options_.io_types)) {
@@ -361,13 +369,10 @@ class Converter {
   }
 
   void prepare_constants() {
-    changes_.computed_constants.resize(network_.tensors.size());
+    changes_.computed_constants = computed_constants(spec_, changes_.typing);
     int folded = 0;
     for (TensorId t : network_.tensors.ids()) {
-      const LayerId producer = network_.tensors[t].producer;
-      if (!changes_.typing.constant[t] || producer == kNone || network_.layer(producer).op->kind == OpKind::kConstant)
-        continue;
-      changes_.computed_constants[t] = spec_.inferred.values[t];
+      if (!changes_.computed_constants[t]) continue;
       const auto& readers = spec_.consumers[t];
       folded += std::ranges::any_of(readers, [&](LayerId reader) {
         const Layer& layer = network_.layer(reader);
@@ -419,13 +424,19 @@ class Converter {
                       infinite));
   }
 
+  void prepare_bodies() {
+    changes_.bodies = type_bodies(spec_, result_.assignment,
+                                  {.fusion = options_.fusion, .frozen = frozen_, .expressible = casts_.expressible},
+                                  result_.prepared);
+  }
+
   void describe() {
     std::map<std::string, int> counts;
     std::vector<std::string> high;
-    for (LayerId l : network_.layers.ids()) {
-      if (!spec_.numeric[l]) continue;
+    for (const auto& [l, place] : places_) {
+      if (!place.numeric() || !has_precision(place.layer())) continue;
       ++counts[std::string(name_of(precision(l)))];
-      if (precision(l) == Precision::kFP32) high.push_back(network_.layers[l].name);
+      if (precision(l) == Precision::kFP32) high.push_back(place.layer().name);
     }
     std::string text;
     for (const auto& [name, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
@@ -475,7 +486,7 @@ class Converter {
           options_.largest_model_file == 0 ? std::nullopt : std::optional<std::uint64_t>(options_.largest_model_file));
       if (options_.verify)
         result_.checked = prove_equal_bits(network_, result_.assignment, scratch.path() / name, options_,
-                                           changes_.absorbed.empty(), result_.outputs);
+                                           !absorbs_any(changes_), result_.outputs);
       if (!options_.io_types.empty()) result_.outputs.clear();  // Inputs were rounded first.
     } catch (...) {
       check_sources();  // Whatever went wrong then has its reason there.
@@ -498,6 +509,7 @@ class Converter {
   const TypedModelOptions& options_;
   TypedExporter exporter_;
   IdMap<LayerId, char> frozen_;
+  std::map<LayerId, LayerPlace> places_;  ///< Of all layers.
   IntegerExport integers_;
   CastOptions casts_;
   TypedChanges changes_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/assign.h"
+#include "graph/layer_choice.h"
 
 namespace ulpscope {
 namespace {
@@ -14,29 +15,32 @@ std::string_view type_name(Precision precision) {
   return precision == Precision::kINT8 ? "int8" : name_of(storage_of(precision));
 }
 
+bool has_choice(const LayerPlace& place) { return place.numeric() && has_precision(place.layer()); }
+
 /// The ONNX nodes of layers that stay in float32.
-std::vector<std::string> kept_nodes(const Network& network, const Specialization& spec, const Assignment& assignment) {
+std::vector<std::string> kept_nodes(const Specialization& spec, const Assignment& assignment) {
   std::vector<std::string> names;
-  for (LayerId l : network.layers.ids())
-    if (spec.numeric[l] && assignment.precision[l] == Precision::kFP32)
-      names.insert(names.end(), network.layers[l].nodes.begin(), network.layers[l].nodes.end());
+  for (const LayerPlace& place : all_layers(spec))
+    if (has_choice(place) && assignment.precision[place.id] == Precision::kFP32)
+      names.insert(names.end(), place.layer().nodes.begin(), place.layer().nodes.end());
   return names;
 }
 
 /// The layer computes in the narrow type that the file has it in, whatever is enabled.
-bool is_as_in_file(const Specialization& spec, const Assignment& assignment, LayerId id) {
-  return narrow_type_in_file(spec, id) == storage_of(assignment.precision[id]);
+bool is_as_in_file(const LayerPlace& place, const Assignment& assignment) {
+  return narrow_type_in_file(*place.spec, place.inside) == storage_of(assignment.precision[place.id]);
 }
 
-/// Layers that stay in float32 or were asked for in a type; others take the lowest one that is allowed.
-std::vector<std::pair<std::string, std::string>> constrained_layers(const Network& network, const Specialization& spec,
+/// Layers outside of bodies that stay in float32 or were asked for in a type; others take the lowest one that is
+/// allowed.
+std::vector<std::pair<std::string, std::string>> constrained_layers(const Specialization& spec,
                                                                     const Assignment& assignment,
                                                                     const LayerTypes& requested) {
   std::vector<std::pair<std::string, std::string>> layers;
-  for (LayerId l : network.layers.ids())
-    if (spec.numeric[l] && !is_as_in_file(spec, assignment, l) &&
-        (requested[l] || assignment.precision[l] == Precision::kFP32))
-      layers.emplace_back(network.layers[l].name, type_name(assignment.precision[l]));
+  for (const LayerPlace& place : all_layers(spec))
+    if (place.holder == kNone && has_choice(place) && !is_as_in_file(place, assignment) &&
+        (requested[place.id] || assignment.precision[place.id] == Precision::kFP32))
+      layers.emplace_back(place.layer().name, type_name(assignment.precision[place.id]));
   return layers;
 }
 
@@ -52,22 +56,22 @@ std::string escaped(const std::string& name) {
 
 }  // namespace
 
-std::string layer_precisions_form(const Network& network, const Specialization& spec, const Assignment& assignment) {
+std::string layer_precisions_form(const Specialization& spec, const Assignment& assignment) {
   std::string text;
-  for (LayerId l : network.layers.ids())
-    if (spec.numeric[l] && !is_as_in_file(spec, assignment, l))
-      text += fmt::format("{}:{}\n", network.layers[l].name, type_name(assignment.precision[l]));
+  for (const LayerPlace& place : all_layers(spec))
+    if (has_choice(place) && !is_as_in_file(place, assignment))
+      text += fmt::format("{}:{}\n", place.layer().name, type_name(assignment.precision[place.id]));
   return text;
 }
 
-std::string postprocess_script(const Network& network, const Specialization& spec, const Assignment& assignment,
-                               const LayerTypes& requested, std::string_view flags) {
+std::string postprocess_script(const Specialization& spec, const Assignment& assignment, const LayerTypes& requested,
+                               std::string_view flags) {
   std::string text = fmt::format(
       "\"\"\"Sets precisions of layers in a weakly typed network (TensorRT up to 10): postprocess(network).\n\n"
       "polygraphy run MODEL --trt{} --precision-constraints obey --trt-network-postprocess-script THIS_FILE\n"
       "\"\"\"\n\nimport tensorrt as trt\n\nPRECISIONS = {{\n",
       flags);
-  for (const auto& [name, type] : constrained_layers(network, spec, assignment, requested))
+  for (const auto& [name, type] : constrained_layers(spec, assignment, requested))
     text += fmt::format("    {}: trt.{},\n", nlohmann::json(name).dump(), type);
   text +=
       "}\n\n\ndef postprocess(network):\n    \"\"\"Sets the precisions of layers; those in float32 hand out float32, "
@@ -82,8 +86,8 @@ std::string postprocess_script(const Network& network, const Specialization& spe
   return text;
 }
 
-std::string exclusions(const Network& network, const Specialization& spec, const Assignment& assignment) {
-  const std::vector<std::string> kept = kept_nodes(network, spec, assignment);
+std::string exclusions(const Specialization& spec, const Assignment& assignment) {
+  const std::vector<std::string> kept = kept_nodes(spec, assignment);
   nlohmann::json json;
   json["nodes_to_exclude"] = nlohmann::json::array();
   for (const std::string& name : kept) json["nodes_to_exclude"].push_back(escaped(name));

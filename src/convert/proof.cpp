@@ -95,7 +95,7 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
   const std::shared_ptr<Network> typed = import_onnx(file, registry_with_onnxruntime());
   BuildOptions options, typed_options;
   options.fusion = typed_options.fusion = convert_options.fusion;
-  // The bodies of control flow keep their types; they are not part of an assignment.
+  options.constraints = ConstraintMode::kObey;  // As what the assignment was made with, for what bodies store.
   typed_options.strongly_typed = true;
   std::vector<Fusion> levels{convert_options.fusion};
   if (convert_options.fusion != Fusion::kNone && equal_at_every_level) levels.push_back(Fusion::kNone);

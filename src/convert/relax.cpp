@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/cost.h"
+#include "graph/layer_choice.h"
 #include "precision/search.h"
 #include "precision/search_space.h"
 #include "precision/trade_off.h"
@@ -25,8 +26,8 @@ SearchSpace make_space(const Network& network, const BuildOptions& build, const 
   auto asked = std::make_shared<Network>(network);
   SearchTask task;
   task.build = build;
-  for (LayerId id : asked->layers.ids()) {
-    asked->layer(id).precision = requested[id];
+  set_requests(*asked, requested);
+  for (LayerId id : asked->all_layer_ids()) {
     if (requested[id]) (requested[id] == DataType::kFloat32 ? task.keep : task.lower).push_back(id);
   }
   return SearchSpace(asked, task, samples);
@@ -43,11 +44,11 @@ double share_in_float32(SearchSpace& space, const Levels& levels) {
   const Specialization& spec = space.specialization();
   const Assignment assignment = space.assignment(levels);
   double all = 0, high = 0;
-  for (const auto& [id, layer] : spec.network->layers.items()) {
-    if (spec.folded[id] || !spec.numeric[id] || !has_precision(layer)) continue;
-    const double multiply_adds = work_of(spec, layer).multiply_adds;
+  for (const LayerPlace& place : all_layers(spec)) {
+    if (place.folded() || !place.numeric() || !has_precision(place.layer())) continue;
+    const double multiply_adds = work_of(*place.spec, place.layer()).multiply_adds;
     all += multiply_adds;
-    if (assignment.precision[id] == Precision::kFP32) high += multiply_adds;
+    if (assignment.precision[place.id] == Precision::kFP32) high += multiply_adds;
   }
   return all > 0 ? high / all : 0;
 }

@@ -161,6 +161,58 @@ std::vector<Precision> allowed_precisions(const BuildOptions& options) {
   return result;
 }
 
+/// What holds for the layers in a body, where the layer that runs it has this precision. Costs of bodies are not
+/// modeled: unless the lowest precision is asked for, they keep fp32 and what the file says, but for what is requested.
+/// Their tensors have no scales.
+BuildOptions options_of_body(const BuildOptions& options, Precision precision) {
+  BuildOptions result = options;
+  result.int8 = false;
+  result.scales.clear();
+  result.fp8 = false;
+  result.fp16_on_request |= options.fp16;
+  result.bf16_on_request |= options.bf16;
+  const auto lowest = [&](Precision each) { return options.assume_lowest && precision == each; };
+  result.fp16 = (options.fp16 || options.fp16_on_request) && lowest(Precision::kFP16);
+  result.bf16 = (options.bf16 || options.bf16_on_request) && lowest(Precision::kBF16);
+  result.tf32 &= options.assume_lowest && (precision == Precision::kTF32 || options.strongly_typed);
+  return result;
+}
+
+/// Adds the layers in bodies. Those that nothing was asked for take what the layer that runs them was asked for.
+void assign_bodies(const Specialization& spec, const BuildOptions& options, const LayerTypes* requested,
+                   const Requests& requests, Assignment& result) {
+  const Network& network = *spec.network;
+  result.precision.resize(network.num_all_layers(), Precision::kFP32);
+  result.reason.resize(network.num_all_layers());
+  const std::vector<Body> bodies = network.bodies();
+  if (requested != nullptr && !bodies.empty()) result.asked_in_bodies.resize(network.num_all_layers());
+  for (std::size_t b = 0; b < bodies.size(); ++b) {
+    if (spec.bodies[b] == nullptr) continue;
+    const Body& body = bodies[b];
+    const Network& inner = *body.graph->network;
+    LayerTypes types(inner.num_all_layers());
+    if (requested != nullptr) types = part_of(*requested, body, types.size());
+    for (LayerId id : types.ids()) {
+      const Layer& layer = inner.layer(id);
+      if (requested == nullptr) types[id] = layer.precision;
+      if (types[id] == DataType::kInt8 && constraints_hold(options)) {
+        refuse(layer, DataType::kInt8, "layers in the body of an If, Loop or Scan have no int8 form", options);
+        types[id].reset();
+      }
+      const bool computes = layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
+      if (!requests.empty() && requests[body.holder] && !types[id] && computes)
+        types[id] = storage_of(*requests[body.holder]);
+    }
+    const Assignment made =
+        assign_precisions(*spec.bodies[b], options_of_body(options, result.precision[body.holder]), &types);
+    for (LayerId id : types.ids()) {
+      if (requested != nullptr) result.asked_in_bodies[body.outside(id)] = types[id];
+      result.precision[body.outside(id)] = made.precision[id];
+      result.reason[body.outside(id)] = made.reason[id];
+    }
+  }
+}
+
 Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions& options) {
   const Network& network = *spec.network;
   if (options.fp16 || options.bf16 || options.int8 || options.fp8)
@@ -178,8 +230,9 @@ Assignment assign_strongly_typed(const Specialization& spec, const BuildOptions&
     result.precision.push_back(precision_from_type(declared_type(spec, layer)).value_or(Precision::kFP32));
     if (options.tf32 && result.precision.back() == Precision::kFP32 && layer.op->kind == OpKind::kContraction)
       result.precision.back() = Precision::kTF32;
-    result.reason.push_back("the type in the file");
   }
+  result.reason.assign(network.layers.size(), "the type in the file");
+  assign_bodies(spec, options, nullptr, {}, result);
   derive_storage(network, spec.inferred, false, true, result);
   return result;
 }
@@ -192,10 +245,10 @@ std::optional<std::pair<std::vector<Precision>, std::string>> without_choice(con
                                                                              Precision lowest) {
   const Layer& layer = spec.network->layer(id);
   const auto fixed = [](Precision p, const char* why) { return std::pair(std::vector{p}, std::string(why)); };
-  // That of its bodies. Costs do not look into them.
+  // What layers of its bodies take that nothing else is asked for. Costs do not look into them.
   if (layer.op->kind == OpKind::kControl)
-    return requested ? fixed(*requested, "its bodies: requested")
-                     : fixed(options.assume_lowest ? lowest : Precision::kFP32, "its bodies");
+    return requested ? fixed(*requested, "for its bodies: requested")
+                     : fixed(options.assume_lowest ? lowest : Precision::kFP32, "for its bodies");
   if (layer.op->precision == PrecisionRule::kMovement) return fixed(Precision::kFP32, "follows its input");
   if (layer.op->precision != PrecisionRule::kCompute) return fixed(Precision::kFP32, "no float arithmetic");
   if (spec.folded[id]) return fixed(Precision::kFP32, "known before anything runs: computed in fp32");
@@ -280,6 +333,7 @@ Assignment assign_precisions(const Specialization& spec, const BuildOptions& opt
     int8.warn(spec, std::move(without_scale));
     settle_biases(spec, options, requests, next_higher, result);
   }
+  assign_bodies(spec, options, requested, requests, result);
   derive_storage(network, spec.inferred, constraints_hold(options), false, result, requested);
   return result;
 }

@@ -11,7 +11,9 @@
 namespace ulpscope {
 
 /// Logs warnings for constraints that have no effect; throws Error(kBuild), naming the layer, for one that cannot be
-/// obeyed. Deterministic. `requested`, per layer: instead of `Layer::precision`; nothing: the engine's choice.
+/// obeyed. Deterministic. Layers in bodies have precisions like others; those that nothing is requested for take what
+/// is requested for the layer that runs them. `requested`, per layer: instead of `Layer::precision`; nothing: the
+/// engine's choice.
 Assignment assign_precisions(const Specialization& spec, const BuildOptions& options,
                              const LayerTypes* requested = nullptr);
 

@@ -392,6 +392,9 @@ TimeModel::TimeModel(const Specialization& spec, Fusion fusion, Target target)
   alone.group_of.assign(layers, kNone);
   problem_ =
       make_cost_problem(spec, alone, target_, IdMap<LayerId, std::vector<Precision>>(layers, {Precision::kFP32}));
+  const std::vector<Body> bodies = spec.network->bodies();
+  for (std::size_t b = 0; b < bodies.size(); ++b)
+    if (spec.bodies[b] != nullptr) bodies_.emplace_back(bodies[b], TimeModel(*spec.bodies[b], fusion, target_));
 }
 
 TimeModel::~TimeModel() = default;
@@ -446,6 +449,14 @@ TimeModel::Estimate TimeModel::estimate(const Assignment& assignment) const {
   if (target_.weight_us_per_mb > 0)
     result.total_us += target_.weight_us_per_mb * std::max(0.0, weights_mb(assignment) - target_.cached_mb);
   result.launches += result.casts.count;
+  for (const auto& [body, model] : bodies_) {
+    const Estimate inside =
+        model.estimate(assignment_of_body(assignment, body, model.spec_.inferred, /*constraints_hold=*/true, false));
+    result.total_us += inside.total_us;
+    result.launches += inside.launches;
+    result.casts.count += inside.casts.count;
+    result.casts.total_us += inside.casts.total_us;
+  }
   return result;
 }
 

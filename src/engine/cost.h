@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/fusion.h"
@@ -64,7 +65,8 @@ std::vector<int> minimize(const CostProblem& problem);
 class GroupTimes;
 
 /// What whole assignments take on a target: their groups, as measured where the target knows them, and one cast for
-/// each tensor and other type that groups other than its own read it in.
+/// each tensor and other type that groups other than its own read it in. Bodies of control flow count one trip each, as
+/// far as their shapes are known.
 class TimeModel {
  public:
   /// `spec` outlives it.
@@ -108,6 +110,7 @@ class TimeModel {
   Target target_;
   std::unique_ptr<GroupTimes> measured_;
   CostProblem problem_;  ///< Its values say what is cast.
+  std::vector<std::pair<Body, TimeModel>> bodies_;
 };
 
 /// Estimated microseconds per group under an assignment, launches included; as measured where the target knows them.

@@ -17,7 +17,11 @@ namespace {
 class Describer {
  public:
   Describer(const Specialization& spec, const Assignment& assignment, Grouping grouping)
-      : spec_(spec), network_(*spec.network), assignment_(assignment), open_(network_.tensors.size(), 0) {
+      : spec_(spec),
+        network_(*spec.network),
+        assignment_(assignment),
+        bodies_(network_.bodies()),
+        open_(network_.tensors.size(), 0) {
     schedule_.grouping = std::move(grouping);
     schedule_.storage.resize(network_.tensors.size());
   }
@@ -183,7 +187,12 @@ class Describer {
 
   void describe_layer(LayerId id) {
     const Layer& l = layer(id);
-    LayerKernel kernel{id, operands(id), {}, false, assignment_.precision[id]};
+    LayerKernel kernel{id, operands(id), {}, false, {}};
+    for (const Body& body : bodies_) {
+      if (body.holder != id) continue;
+      const auto inside = part_of(assignment_.precision, body, body.graph->network->num_all_layers());
+      kernel.bodies.insert(kernel.bodies.end(), inside.begin(), inside.end());
+    }
     for (TensorId input : l.inputs) kernel.open |= input != kNone && open_[input] != 0;
     for (TensorId output : l.outputs) {
       kernel.outputs.push_back(store(output, {&id, 1}));
@@ -394,6 +403,7 @@ class Describer {
   const Specialization& spec_;
   const Network& network_;
   const Assignment& assignment_;
+  const std::vector<Body> bodies_;
   Schedule schedule_;
   std::vector<KernelDescription> kernels_;  ///< Of the group at hand.
   IdMap<LayerId, char> integers_;           ///< Per layer.

@@ -47,7 +47,8 @@ class Writer {
   }
 
   void put(const LayerKernel& kernel) {
-    put_all(kernel.layer, kernel.open, kernel.precision);
+    put_all(kernel.layer, kernel.open);
+    for (Precision precision : kernel.bodies) put(precision);
     for (const Operand& operand : kernel.operands) put(operand);
     for (const Store& store : kernel.outputs) put(store);
   }

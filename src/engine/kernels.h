@@ -86,10 +86,10 @@ struct ProductKernel {
 /// One layer by itself, as its operator defines it.
 struct LayerKernel {
   LayerId layer = kNone;
-  std::vector<Operand> operands;           ///< As the layer's inputs; integers: times their scales again.
-  std::vector<Store> outputs;              ///< As the layer's outputs.
-  bool open = false;                       ///< Shapes are known at run time only.
-  Precision precision = Precision::kFP32;  ///< Of its graphs, where it has some.
+  std::vector<Operand> operands;  ///< As the layer's inputs; integers: times their scales again.
+  std::vector<Store> outputs;     ///< As the layer's outputs.
+  bool open = false;              ///< Shapes are known at run time only.
+  std::vector<Precision> bodies;  ///< Of all layers in its bodies.
 };
 
 using KernelDescription = std::variant<ProductKernel, ProgramKernel, LayerKernel>;

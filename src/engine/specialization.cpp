@@ -5,6 +5,7 @@
 
 #include "graph/folding.h"
 #include "ops/forms.h"
+#include "ulpscope/error.h"
 
 namespace ulpscope {
 namespace {
@@ -75,8 +76,27 @@ std::vector<const Tensor*> Specialization::known_inputs(const Layer& layer) cons
   return values;
 }
 
-std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes,
-                                                 const Specialization* other) {
+namespace {
+
+std::shared_ptr<Specialization> specialize_for(const Network& network, const std::vector<std::optional<Shape>>& shapes,
+                                               const Specialization* other);
+
+/// A body that does not fit the shapes may never run: no error yet.
+std::shared_ptr<const Specialization> specialize_body(const Specialization& spec, const Body& body,
+                                                      const Specialization* other) {
+  auto shapes = body_input_shapes(*spec.network, spec.inferred.shapes, body);
+  for (bool known : {true, false}) {
+    if (!known) std::ranges::fill(shapes, std::nullopt);
+    try {
+      return specialize_for(*body.graph->network, shapes, other);
+    } catch (const Error&) {
+    }
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Specialization> specialize_for(const Network& network, const std::vector<std::optional<Shape>>& shapes,
+                                               const Specialization* other) {
   auto result = std::make_shared<Specialization>();
   result->network = &network;
   IdMap<TensorId, Tensor> shared;
@@ -85,8 +105,7 @@ std::shared_ptr<const Specialization> specialize(const Network& network, std::ve
     for (TensorId id : shared.ids())
       if (other->shape_dependent[id]) shared[id] = {};
   }
-  result->inferred = infer(network, input_shapes, kFolded, shared);
-  result->input_shapes = std::move(input_shapes);
+  result->inferred = infer(network, shapes, kFolded, shared);
   result->consumers = network.consumers();
   result->output.assign(network.tensors.size(), 0);
   for (TensorId id : network.outputs) result->output[id] = 1;
@@ -107,6 +126,39 @@ std::shared_ptr<const Specialization> specialize(const Network& network, std::ve
     for (TensorId id : present(layer.outputs))
       if (from_shapes && result->is_constant(id)) result->shape_dependent[id] = 1;
   }
+  for (const Body& body : network.bodies()) {
+    const Specialization* same = nullptr;
+    if (other != nullptr)
+      for (const auto& each : other->bodies)
+        if (each != nullptr && each->network == body.graph->network.get()) same = each.get();
+    result->bodies.push_back(specialize_body(*result, body, same));
+  }
+  return result;
+}
+
+void add_layers(const Specialization& spec, std::int32_t first, LayerId holder, std::vector<LayerPlace>& result) {
+  const std::vector<Body> bodies = spec.network->bodies();
+  std::size_t next = 0;
+  for (LayerId l : spec.network->layers.ids()) {
+    const LayerId id(first + l.number());
+    result.push_back({id, holder, &spec, l});
+    for (; next < bodies.size() && bodies[next].holder == l; ++next)
+      if (spec.bodies[next] != nullptr) add_layers(*spec.bodies[next], first + bodies[next].first.number(), id, result);
+  }
+}
+
+}  // namespace
+
+std::vector<LayerPlace> all_layers(const Specialization& spec) {
+  std::vector<LayerPlace> result;
+  add_layers(spec, 0, kNone, result);
+  return result;
+}
+
+std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes,
+                                                 const Specialization* other) {
+  auto result = specialize_for(network, {input_shapes.begin(), input_shapes.end()}, other);
+  result->input_shapes = std::move(input_shapes);
   return result;
 }
 

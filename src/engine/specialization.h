@@ -24,6 +24,9 @@ struct Specialization {
   IdMap<LayerId, char> folded;
   /// Per tensor: constant, but made from shapes, so that other input shapes give other elements.
   IdMap<TensorId, char> shape_dependent;
+  /// Per body (Network::bodies): its network for the shapes that it gets first, as far as they are known. Null: the
+  /// body does not fit what it gets.
+  std::vector<std::shared_ptr<const Specialization>> bodies;
 
   const std::optional<Shape>& shape(TensorId id) const { return inferred.shapes[id]; }
   DataType type(TensorId id) const { return inferred.types[id]; }
@@ -41,6 +44,22 @@ struct Specialization {
 /// shapes, or null; the constants that do not depend on shapes are shared with it.
 std::shared_ptr<const Specialization> specialize(const Network& network, std::vector<Shape> input_shapes,
                                                  const Specialization* other = nullptr);
+
+/// A layer of a network or of a body, however deep.
+struct LayerPlace {
+  LayerId id = kNone;                    ///< In the network (Network::layer()).
+  LayerId holder = kNone;                ///< What runs the graph that it is in, likewise; kNone: it is in none.
+  const Specialization* spec = nullptr;  ///< Of the graph that it is in.
+  LayerId inside = kNone;                ///< Its id there.
+
+  const Layer& layer() const { return spec->network->layers[inside]; }
+  bool numeric() const { return spec->numeric[inside] != 0; }
+  bool folded() const { return spec->folded[inside] != 0; }
+};
+
+/// All layers in the order in which they run, those of bodies behind the layer that runs them; bodies without a
+/// specialization are left out.
+std::vector<LayerPlace> all_layers(const Specialization& spec);
 
 /// Per layer, without shapes: see Specialization::numeric.
 IdMap<LayerId, char> numeric_layers(const Network& network, const IdMap<TensorId, DataType>& types);

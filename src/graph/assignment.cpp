@@ -179,4 +179,17 @@ void update_storage(const Network& network, const InferredNetwork& inferred, Ass
     }
 }
 
+Assignment assignment_of_body(const Assignment& around, const Body& body, const InferredNetwork& inferred,
+                              bool constraints_hold, bool strongly_typed) {
+  const Network& network = *body.graph->network;
+  const std::size_t layers = network.num_all_layers();
+  Assignment result;
+  result.precision = part_of(around.precision, body, layers);
+  result.reason = part_of(around.reason, body, layers);
+  if (!around.asked_in_bodies.empty()) result.asked_in_bodies = part_of(around.asked_in_bodies, body, layers);
+  derive_storage(network, inferred, constraints_hold, strongly_typed, result,
+                 result.asked_in_bodies.empty() ? nullptr : &result.asked_in_bodies);
+  return result;
+}
+
 }  // namespace ulpscope

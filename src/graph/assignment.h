@@ -25,13 +25,17 @@ Rounding rounding_of(Precision precision) noexcept;
 bool is_exact(DataType storage, Rounding rounding) noexcept;
 
 struct Assignment {
-  IdMap<LayerId, Precision> precision;  ///< Per layer. kFP32 for layers without float arithmetic.
-  IdMap<TensorId, DataType> storage;    ///< Per tensor; its declared type when that is not a float.
-  IdMap<TensorId, char> pinned;         ///< Per tensor: an output-type constraint holds, so it is stored.
+  /// Per layer, those in bodies included (Network::num_all_layers); kFP32 for layers without float arithmetic, and for
+  /// those in bodies that the list does not reach.
+  IdMap<LayerId, Precision> precision;
+  IdMap<TensorId, DataType> storage;  ///< Per tensor; its declared type when that is not a float.
+  IdMap<TensorId, char> pinned;       ///< Per tensor: an output-type constraint holds, so it is stored.
   /// Per tensor: the type that it was asked to be stored in, as an output, or as what a movement layer or a Constant
   /// makes; kUndefined: none. Empty: none of them was.
   IdMap<TensorId, DataType> asked;
-  IdMap<LayerId, std::string> reason;  ///< Per layer: why; one clause.
+  IdMap<LayerId, std::string> reason;  ///< Per layer, as `precision`: why; one clause.
+  /// Per layer, as `precision`: what layers in bodies are asked for; empty: what the layers themselves ask for.
+  LayerTypes asked_in_bodies;
   /// Per tensor: the int8 scale, real value = scale * integer; 0: none. Empty: no tensor has one.
   IdMap<TensorId, float> scale;
   /// What an int8 layer stores: the next higher enabled float type.
@@ -62,5 +66,9 @@ void derive_storage(const Network& network, const InferredNetwork& inferred, boo
 
 /// The same after `assignment.precision` changed, or layers were added; what was `asked` for is so still.
 void update_storage(const Network& network, const InferredNetwork& inferred, Assignment& assignment);
+
+/// What an assignment says of the layers in a body, with the storage of its tensors; arguments as in derive_storage().
+Assignment assignment_of_body(const Assignment& around, const Body& body, const InferredNetwork& inferred,
+                              bool constraints_hold, bool strongly_typed);
 
 }  // namespace ulpscope

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,9 +16,9 @@ struct FoldingLimits {
   std::int64_t shapes = constants;                 ///< What is made of shapes, so that other shapes give other values.
 };
 
-/// Like infer() of graph/inference.h. `known` (or empty): values that an inference for other shapes found,
-/// where they do not depend on these; they are shared.
-InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes, const FoldingLimits& limits,
-                      const IdMap<TensorId, Tensor>& known);
+/// Like infer() of graph/inference.h; inputs may be without a shape. `known` (or empty): values that an inference for
+/// other shapes found, where they do not depend on these; they are shared.
+InferredNetwork infer(const Network& network, const std::vector<std::optional<Shape>>& input_shapes,
+                      const FoldingLimits& limits, const IdMap<TensorId, Tensor>& known);
 
 }  // namespace ulpscope

@@ -293,20 +293,56 @@ void check_types(const Network& network) {
   }
 }
 
-InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes,
-                      std::int64_t max_folded_elements) {
-  return infer(network, input_shapes, {max_folded_elements, max_folded_elements}, {});
+std::vector<std::optional<Shape>> body_input_shapes(const Network& network,
+                                                    const IdMap<TensorId, std::optional<Shape>>& shapes,
+                                                    const Body& body) {
+  const Layer& layer = network.layers[body.holder];
+  const Network& inner = *body.graph->network;
+  std::vector<std::optional<Shape>> result(inner.inputs.size());
+  const auto shape_of = [&](int input) {
+    const TensorId id = input < 0 ? kNone : layer.input(static_cast<std::size_t>(input));
+    return id == kNone ? std::nullopt : shapes[id];
+  };
+  const std::size_t formals = inner.inputs.size() - body.graph->captures.size();
+  for (std::size_t i = 0; i < body.graph->captures.size(); ++i) result[formals + i] = shape_of(body.graph->captures[i]);
+  for (std::size_t i = 0; i < formals && layer.op->body_input != nullptr; ++i) {
+    const BodyInput source = layer.op->body_input(layer, static_cast<int>(i));
+    auto& shape = result[i];
+    if (source.input < 0) {  // A scalar, in the rank that the body declares: some exporters write (1,) for ().
+      const auto& declared = inner.tensor(inner.inputs[i]).shape;
+      shape = declared && declared->size() == 1 ? Shape{1} : Shape{};
+      continue;
+    }
+    shape = shape_of(source.input);
+    std::vector<std::size_t> dropped;
+    for (std::int64_t axis : source.without) {
+      const std::int64_t rank = shape ? std::ssize(*shape) : 0;
+      if (axis < -rank || axis >= rank) shape.reset();
+      if (shape) dropped.push_back(static_cast<std::size_t>(axis < 0 ? axis + rank : axis));
+    }
+    std::ranges::sort(dropped, std::ranges::greater{});
+    for (std::size_t axis : dropped)
+      if (shape) shape->erase(shape->begin() + static_cast<std::ptrdiff_t>(axis));
+  }
+  return result;
 }
 
-InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes, const FoldingLimits& limits,
-                      const IdMap<TensorId, Tensor>& known) {
+InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes,
+                      std::int64_t max_folded_elements) {
+  return infer(network, {input_shapes.begin(), input_shapes.end()},
+               FoldingLimits{max_folded_elements, max_folded_elements}, {});
+}
+
+InferredNetwork infer(const Network& network, const std::vector<std::optional<Shape>>& input_shapes,
+                      const FoldingLimits& limits, const IdMap<TensorId, Tensor>& known) {
   if (input_shapes.size() != network.inputs.size())
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[infer] network '{}': expected the shapes of {} inputs, got {}", network.name,
                             network.inputs.size(), input_shapes.size()));
   check_types(network);
   Inference inference(network, limits, known);
-  for (std::size_t i = 0; i < input_shapes.size(); ++i) inference.set_input(network.inputs[i], input_shapes[i]);
+  for (std::size_t i = 0; i < input_shapes.size(); ++i)
+    if (input_shapes[i]) inference.set_input(network.inputs[i], *input_shapes[i]);
   for (const Layer& layer : network.layers) inference.visit(layer);
   return inference.result();
 }

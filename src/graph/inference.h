@@ -30,6 +30,12 @@ void check_types(const Network& network);
 InferredNetwork infer(const Network& network, const std::vector<Shape>& input_shapes,
                       std::int64_t max_folded_elements = std::int64_t{1} << 62);
 
+/// The shapes that a body gets first, for those of the network around it: its formal inputs, then what it captures.
+/// Nothing: not known.
+std::vector<std::optional<Shape>> body_input_shapes(const Network& network,
+                                                    const IdMap<TensorId, std::optional<Shape>>& shapes,
+                                                    const Body& body);
+
 /// Calls the rules of one layer. `inputs` as in InferContext.
 std::vector<InferContext::Output> infer_layer(const Layer& layer, std::span<const InferContext::Input> inputs);
 

@@ -19,7 +19,8 @@ namespace {
 std::vector<LayerId> matches(const Network& network, const std::string& word) {
   std::vector<LayerId> by_name, by_operator, by_pattern;
   const bool pattern = is_name_pattern(word);
-  for (const auto& [id, layer] : network.layers.items()) {
+  for (LayerId id : network.all_layer_ids()) {
+    const Layer& layer = network.layer(id);
     if (layer.name == word || std::ranges::find(layer.nodes, word) != layer.nodes.end()) by_name.push_back(id);
     if (layer.op->name == word) by_operator.push_back(id);
     const auto fits = [&](const std::string& name) { return matches_name_pattern(name, word); };
@@ -31,7 +32,8 @@ std::vector<LayerId> matches(const Network& network, const std::string& word) {
 
 [[noreturn]] void fail_unknown(const Network& network, std::string_view where, const std::string& word) {
   std::vector<std::string> names, operators;
-  for (const Layer& layer : network.layers) {
+  for (LayerId id : network.all_layer_ids()) {
+    const Layer& layer = network.layer(id);
     if (!has_precision(layer)) continue;
     names.push_back(layer.name);
     for (const std::string& node : layer.nodes)
@@ -54,6 +56,22 @@ std::string some_of(const std::vector<std::string>& names) {
   return names.size() > count ? fmt::format("{} and {} others", text, names.size() - count) : text;
 }
 
+/// The layers with a precision that a layer stands for: itself, or those in its bodies.
+std::vector<LayerId> with_precision(const Network& network, LayerId id) {
+  if (has_precision(network.layer(id))) return {id};
+  std::vector<LayerId> result;
+  for (const Body& body : network.bodies()) {
+    const Network& inner = *body.graph->network;
+    if (body.holder == id) {
+      for (LayerId inside : inner.all_layer_ids())
+        if (has_precision(inner.layer(inside))) result.push_back(body.outside(inside));
+    } else if (!network.layers.contains(id) && body.first <= id && body.inside(id).index() < inner.num_all_layers()) {
+      for (LayerId inside : with_precision(inner, body.inside(id))) result.push_back(body.outside(inside));
+    }
+  }
+  return result;
+}
+
 /// The types that are listed where every type may be named.
 constexpr DataType kTensorTypes[] = {DataType::kFloat32,    DataType::kFloat16, DataType::kBFloat16,
                                      DataType::kFloat8E4M3, DataType::kInt8,    DataType::kInt32,
@@ -61,9 +79,7 @@ constexpr DataType kTensorTypes[] = {DataType::kFloat32,    DataType::kFloat16, 
 
 }  // namespace
 
-bool has_precision(const Layer& layer) noexcept {
-  return layer.op->precision == PrecisionRule::kCompute || layer.op->kind == OpKind::kControl;
-}
+bool has_precision(const Layer& layer) noexcept { return layer.op->precision == PrecisionRule::kCompute; }
 
 std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
                                  std::string_view option) {
@@ -74,8 +90,7 @@ std::vector<LayerId> find_layers(const Network& network, const std::vector<std::
     const std::vector<LayerId> named = matches(network, word);
     if (named.empty()) fail_unknown(network, where, word);
     const std::size_t before = result.size();
-    std::ranges::copy_if(named, std::back_inserter(result),
-                         [&](LayerId id) { return has_precision(network.layer(id)); });
+    for (const LayerId id : named) std::ranges::copy(with_precision(network, id), std::back_inserter(result));
     if (result.size() == before) idle.push_back(word);
   }
   if (!idle.empty())
@@ -125,15 +140,26 @@ std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& n
     if (!found.empty()) continue;
     if (!rules.warn_unknown) fail_unknown(network, rules.where, name);
     std::vector<std::string> names;
-    for (const Layer& layer : network.layers) names.push_back(layer.name);
+    for (LayerId id : network.all_layer_ids()) names.push_back(network.layer(id).name);
     log_warning(fmt::format("{}: the network has no layer '{}'{}", rules.where, name, did_you_mean(name, names)));
   }
   return result;
 }
 
+LayerTypes own_requests(const Network& network) {
+  LayerTypes result(network.num_all_layers());
+  for (LayerId id : result.ids()) result[id] = network.layer(id).precision;
+  return result;
+}
+
+void set_requests(Network& network, const LayerTypes& types) {
+  network.own_bodies();
+  for (LayerId id : types.ids()) network.layer(id).precision = types[id];
+}
+
 LayerTypes requested_types(const Network& network, const std::vector<std::string>& keep,
                            const std::vector<std::string>& lower, const std::vector<std::string>& layer_precisions) {
-  LayerTypes result(network.layers.size());
+  LayerTypes result(network.num_all_layers());
   IdMap<LayerId, char> kept(result.size(), 0), lowered(result.size(), 0);
   for (const LayerId id : find_layers(network, keep, "--keep")) kept[id] = 1;
   const std::vector<LayerId> named = find_layers(network, lower, "--lower");
@@ -146,14 +172,19 @@ LayerTypes requested_types(const Network& network, const std::vector<std::string
                             layer.name, layer.op->name));
   }
   for (LayerId l : result.ids()) {
-    const Layer& layer = network.layers[l];
-    if (has_precision(layer) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = DataType::kFloat32;
+    if (has_precision(network.layer(l)) && (kept[l] || (!lower.empty() && !lowered[l]))) result[l] = DataType::kFloat32;
   }
-  for (const auto& [l, type] :
-       find_layer_precisions(network, layer_precisions, {.types = kLayerTypes, .any_name = true})) {
+  std::vector<std::pair<LayerId, DataType>> typed;
+  for (const auto& [named, type] :
+       find_layer_precisions(network, layer_precisions, {.types = kLayerTypes, .any_name = true}))
+    if (const std::vector<LayerId> meant = with_precision(network, named); meant.empty())
+      typed.emplace_back(named, type);  // What only moves values stores them so.
+    else
+      for (LayerId l : meant) typed.emplace_back(l, type);
+  for (const auto& [l, type] : typed) {
     if ((kept[l] && type != DataType::kFloat32) || (lowered[l] && type == DataType::kFloat32))
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[options] layer '{}': --{} and --layer-precisions '{}' disagree", network.layers[l].name,
+                  fmt::format("[options] layer '{}': --{} and --layer-precisions '{}' disagree", network.layer(l).name,
                               kept[l] ? "keep" : "lower", name_of(type)));
     result[l] = type;
   }

@@ -12,13 +12,14 @@
 
 namespace ulpscope {
 
-/// Whether a layer can have a precision: it has float arithmetic, in itself or in its bodies (If, Loop, Scan).
+/// Whether a layer can have a precision of its own: it has float arithmetic.
 bool has_precision(const Layer& layer) noexcept;
 
 /// The layers with float arithmetic that the words name: a layer or an ONNX node, else an operator ("Softmax"), else a
-/// pattern of such names. In network order, each once. Words that name only layers without a precision of their own (in
-/// lists of other tools, say) have no effect, as one warning says. Throws Error(kInvalidArgument) naming the option,
-/// with similar names, for a word that names nothing.
+/// pattern of such names; in bodies of control flow, too, of which the If, Loop or Scan names all. In the order of
+/// their ids, each once. Words that name only layers without a precision of their own (in lists of other tools, say) have
+/// no effect, as one warning says. Throws Error(kInvalidArgument) naming the option, with similar names, for a word that
+/// names nothing.
 std::vector<LayerId> find_layers(const Network& network, const std::vector<std::string>& words,
                                  std::string_view option);
 
@@ -46,6 +47,11 @@ struct LayerPrecisionRules {
 std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& network,
                                                                 const std::vector<std::string>& words,
                                                                 const LayerPrecisionRules& rules);
+
+/// What the layers of the network itself ask for (Layer::precision).
+LayerTypes own_requests(const Network& network);
+/// From now on they ask for these types; bodies become the network's own.
+void set_requests(Network& network, const LayerTypes& types);
 
 /// Types to ask for, per layer: float32 for what `keep` names; nothing for what is lowered. `lower` (empty: all) keeps
 /// all others, and lowers nothing of `keep`; `layer_precisions` names a type. Throws Error(kInvalidArgument) for

@@ -3,11 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <unordered_set>
+#include <variant>
 
 #include "ulpscope/error.h"
 
 namespace ulpscope {
+namespace {
+
+bool has_bodies(const Layer& layer) { return layer.op != nullptr && layer.op->kind == OpKind::kControl; }
+
+}  // namespace
 
 TensorId Network::add_tensor(TensorInfo info) {
   const TensorId id(tensors.size());
@@ -26,6 +33,7 @@ LayerId Network::add_layer(Layer layer) {
   if (!layer_index_.emplace(layer.name, id).second)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("two layers have the name '{}'", layer.name));
   for (TensorId output : present(layer.outputs)) tensor(output).producer = id;
+  if (has_bodies(layer)) holders_.push_back(id);
   return layers.add(std::move(layer));
 }
 
@@ -47,17 +55,68 @@ TensorId Network::find_tensor(std::string_view tensor_name) const {
 
 LayerId Network::find_layer(std::string_view layer_name) const {
   const auto found = layer_index_.find(std::string(layer_name));
-  return found == layer_index_.end() ? kNone : found->second;
+  if (found != layer_index_.end()) return found->second;
+  for (const Body& body : bodies())
+    if (const LayerId inside = body.graph->network->find_layer(layer_name); inside != kNone)
+      return body.outside(inside);
+  return kNone;
+}
+
+std::vector<Body> Network::bodies() const {
+  std::vector<Body> result;
+  std::size_t next = layers.size();
+  for (LayerId holder : holders_)
+    for (const auto& [name, attribute] : layers[holder].attributes.all())
+      if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
+        result.push_back({holder, name, graph, LayerId(next)});
+        next += graph->network->num_all_layers();
+      }
+  return result;
+}
+
+std::size_t Network::num_all_layers() const {
+  std::size_t count = layers.size();
+  for (const Body& body : bodies()) count += body.graph->network->num_all_layers();
+  return count;
+}
+
+void Network::own_bodies() {
+  for (LayerId holder : holders_) {
+    Attributes& attributes = layers[holder].attributes;
+    for (const auto& [name, attribute] : Attributes(attributes).all())
+      if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
+        auto own = std::make_shared<Network>(*graph->network);
+        own->own_bodies();
+        attributes.set(name, Subgraph{std::move(own), graph->captures});
+      }
+  }
+}
+
+LayerId Network::holder_of(LayerId id) const {
+  if (layers.contains(id)) return id;
+  LayerId holder = kNone;
+  for (const Body& body : bodies())
+    if (body.first <= id) holder = body.holder;
+  return holder;
+}
+
+/// REQUIRES: a body has it.
+Layer& Network::layer_in_body(LayerId id) const {
+  for (const Body& body : std::views::reverse(bodies()))
+    if (body.first <= id) return body.graph->network->layer(body.inside(id));
+  throw InternalError(fmt::format("network '{}' has no layer {}", name, id.number()));
 }
 
 void Network::rebuild_index() {
   tensor_index_.clear();
   layer_index_.clear();
+  holders_.clear();
   for (TensorInfo& info : tensors) info.producer = kNone;
   for (TensorId i : tensors.ids())
     if (!tensors[i].name.empty()) tensor_index_.emplace(tensors[i].name, i);
   for (LayerId i : layers.ids()) {
     layer_index_.emplace(layers[i].name, i);
+    if (has_bodies(layers[i])) holders_.push_back(i);
     for (TensorId output : present(layers[i].outputs)) tensor(output).producer = i;
   }
 }

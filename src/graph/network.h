@@ -71,7 +71,29 @@ struct DefaultValue {
   std::vector<std::string> dim_names;  ///< As in TensorInfo.
 };
 
-/// Types to ask for, per layer; nothing: the engine's choice.
+/// A graph that a layer runs, and the ids of its layers in the network around it.
+struct Body {
+  LayerId holder = kNone;  ///< The If, Loop or Scan.
+  std::string_view attribute;
+  const Subgraph* graph = nullptr;
+  /// Layer i of the body, bodies inside of it included, is `first` + i in the network around it.
+  LayerId first = kNone;
+
+  LayerId outside(LayerId inside) const { return LayerId(first.number() + inside.number()); }
+  LayerId inside(LayerId outside) const { return LayerId(outside.number() - first.number()); }
+};
+
+/// What a list of all layers (Network::num_all_layers) says of those of a body, in the body's own ids; `T()` for layers
+/// that it does not reach.
+template <typename T>
+IdMap<LayerId, T> part_of(const IdMap<LayerId, T>& all, const Body& body, std::size_t layers) {
+  IdMap<LayerId, T> result(layers);
+  for (LayerId id : result.ids())
+    if (const LayerId outside = body.outside(id); all.contains(outside)) result[id] = all[outside];
+  return result;
+}
+
+/// Types to ask for, per layer, those in bodies included (Network::num_all_layers); nothing: the engine's choice.
 using LayerTypes = IdMap<LayerId, std::optional<DataType>>;
 
 /// Layers in an order in which every input is computed before it is used. Initializers that an operator reads as
@@ -101,14 +123,26 @@ class Network {
 
   /// kNone when there is none of that name.
   TensorId find_tensor(std::string_view tensor_name) const;
+  /// In the network, else in a body.
   LayerId find_layer(std::string_view layer_name) const;
   /// To be called after layers or tensors were renamed, removed or reordered directly.
   void rebuild_index();
 
   const TensorInfo& tensor(TensorId id) const { return tensors[id]; }
   TensorInfo& tensor(TensorId id) { return tensors[id]; }
-  const Layer& layer(LayerId id) const { return layers[id]; }
-  Layer& layer(LayerId id) { return layers[id]; }
+  /// Of the network, or inside of a body: their ids follow those of `layers`, body after body.
+  const Layer& layer(LayerId id) const { return layers.contains(id) ? layers[id] : layer_in_body(id); }
+  Layer& layer(LayerId id) { return layers.contains(id) ? layers[id] : layer_in_body(id); }
+
+  /// The bodies of its layers, in order; those of one layer follow each other.
+  std::vector<Body> bodies() const;
+  /// `layers`, and all layers of all bodies.
+  std::size_t num_all_layers() const;
+  auto all_layer_ids() const { return first_ids<LayerId>(num_all_layers()); }
+  /// From now on the bodies are this network's own: copies share them.
+  void own_bodies();
+  /// The layer of `layers` that runs the body that a layer is in; the layer itself where it is in none.
+  LayerId holder_of(LayerId id) const;
 
   /// For each tensor, the layers that read it, in order, each once.
   IdMap<TensorId, std::vector<LayerId>> consumers() const;
@@ -122,8 +156,11 @@ class Network {
   void check() const;
 
  private:
+  Layer& layer_in_body(LayerId id) const;
+
   std::unordered_map<std::string, TensorId> tensor_index_;
   std::unordered_map<std::string, LayerId> layer_index_;
+  std::vector<LayerId> holders_;  ///< Layers that have bodies.
 };
 
 }  // namespace ulpscope

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include "ulpscope/data_type.h"
 
@@ -188,6 +189,8 @@ enum class Scaling : std::uint8_t {
 struct BodyInput {
   int input = -1;                        ///< The layer's input of the same type; -1: none.
   DataType type = DataType::kUndefined;  ///< The type, where the operator's definition says it.
+  /// Axes of the layer's input that one entry of it, which the sub-graph gets, does not have.
+  std::vector<std::int64_t> without;
 };
 
 }  // namespace ulpscope

@@ -117,11 +117,32 @@ class Adoption {
 
 }  // namespace
 
+namespace {
+
+/// What is no tensor of numbers in the file has given way to other tensors.
+bool has_outputs_of(const Network& network, const onnx::GraphProto& graph) {
+  std::vector<std::string> file, own;
+  for (const auto& output : graph.output()) file.push_back(output.name());
+  for (TensorId id : network.outputs) own.push_back(network.tensor(id).name);
+  const auto replaced = [](const onnx::ValueInfoProto& output) {
+    using Type = onnx::TypeProto;
+    const auto kind = output.type().value_case();
+    return kind == Type::kSequenceType || kind == Type::kMapType ||
+           (kind == Type::kTensorType && output.type().tensor_type().elem_type() == onnx::TensorProto::STRING);
+  };
+  if (std::ranges::none_of(graph.output(), replaced)) return file == own;
+  std::vector<std::string> tensors;
+  for (const auto& output : graph.output())
+    if (!replaced(output)) tensors.push_back(output.name());
+  return own.size() >= tensors.size() && std::equal(tensors.begin(), tensors.end(), own.begin());
+}
+
+}  // namespace
+
 struct TypedExporter::Impl {
   ModelFile file;
   const Network& network;
   std::filesystem::path folder;
-  std::vector<LayerId> layer_of_node;  ///< kNone: a Constant, or a call of a function.
   int inlined = 0;
 
   explicit Impl(const Network& n) : network(n) {}
@@ -135,44 +156,44 @@ TypedExporter::TypedExporter(std::span<const std::byte> bytes, const Network& ne
   MappedFile::release(bytes.data(), bytes.size());
   // The tensors refer to the caller's bytes.
   impl_->file.owner = std::shared_ptr<const void>(bytes.data(), [](const void*) {});
-  const auto& outputs = impl_->file.proto.graph().output();
-  for (int o = 0; o < outputs.size() || o < static_cast<int>(network.outputs.size()); ++o)
-    if (o >= outputs.size() || o >= static_cast<int>(network.outputs.size()) ||
-        outputs[o].name() != network.tensor(network.outputs[o]).name)
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("[convert] {}: expected the outputs of the file, got others; a model can only be converted "
-                      "with the outputs that it has",
-                      network.source));
+  if (!has_outputs_of(network, impl_->file.proto.graph()))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[convert] {}: expected the outputs of the file, got others; a model can only be converted "
+                            "with the outputs that it has",
+                            network.source));
   impl_->inlined = inline_functions(impl_->file.proto, network.source);
   Adoption(impl_->file, network).run();
-  for (const auto& node : impl_->file.proto.graph().node()) {
-    LayerId layer = kNone;
-    bool same = true;
-    for (int o = 0; o < node.output_size(); ++o) {
-      if (node.output(o).empty()) continue;
-      const TensorId id = network.find_tensor(node.output(o));
-      const LayerId producer = id == kNone ? kNone : network.tensor(id).producer;
-      same &= producer != kNone && (layer == kNone || layer == producer);
-      layer = producer;
-    }
-    if (layer != kNone && same) {
-      const Layer& found = network.layer(layer);
-      same = found.op->name == node.op_type() && found.op->domain == domain_of(node.domain()) &&
-             found.op->kind != OpKind::kConstant;
-    }
-    impl_->layer_of_node.push_back(same ? layer : kNone);
-  }
 }
 
 TypedExporter::~TypedExporter() = default;
 
+namespace {
+
+/// Of a graph and of those inside of it; the result is part of one for all around them.
+void find_nodes(const onnx::GraphProto& graph, const Network& network, std::int32_t first,
+                IdMap<LayerId, char>& frozen) {
+  const std::vector<LayerId> layers = layers_of_nodes(graph, network);
+  const std::vector<Body> bodies = network.bodies();
+  const auto place = [&](LayerId id) { return LayerId(first + id.number()); };
+  for (LayerId l : network.layers.ids())
+    if (network.layers[l].op->kind == OpKind::kConstant) frozen[place(l)] = 0;
+  for (std::size_t n = 0; n < layers.size(); ++n) {
+    if (layers[n] == kNone) continue;
+    frozen[place(layers[n])] = 0;
+    for (const auto& attribute : graph.node(static_cast<int>(n)).attribute()) {
+      if (!attribute.has_g()) continue;
+      for (const Body& body : bodies)
+        if (body.holder == layers[n] && body.attribute == attribute.name())
+          find_nodes(attribute.g(), *body.graph->network, place(body.first).number(), frozen);
+    }
+  }
+}
+
+}  // namespace
+
 IdMap<LayerId, char> TypedExporter::frozen() const {
-  IdMap<LayerId, char> result(impl_->network.layers.size(), 1);
-  for (LayerId layer : impl_->layer_of_node)
-    if (layer != kNone) result[layer] = 0;
-  for (LayerId l : result.ids())
-    if (impl_->network.layers[l].op->kind == OpKind::kConstant) result[l] = 0;
+  IdMap<LayerId, char> result(impl_->network.num_all_layers(), 1);
+  find_nodes(impl_->file.proto.graph(), impl_->network, 0, result);
   return result;
 }
 
@@ -186,7 +207,7 @@ int TypedExporter::inlined() const { return impl_->inlined; }
 
 namespace {
 
-/// In the body of an If, Loop or Scan, where nothing is rewritten.
+/// In the body of an If, Loop or Scan, where nothing is rewritten for another opset.
 std::string blocking_in_body(const onnx::GraphProto& graph, int from, int to) {
   for (const auto& node : graph.node()) {
     if (domain_of(node.domain()).empty() && !onnx_means_the_same("", node.op_type(), from, to))
@@ -217,7 +238,7 @@ std::string TypedExporter::blocks_opset(int to, const IdMap<TensorId, int>& rank
 
 ExportReport TypedExporter::write(const TypedChanges& changes, const std::filesystem::path& folder,
                                   const std::string& name, std::optional<std::uint64_t> limit) const {
-  return write_typed(impl_->file, impl_->network, impl_->layer_of_node, impl_->folder, changes, folder, name, limit);
+  return write_typed(impl_->file, impl_->network, impl_->folder, changes, folder, name, limit);
 }
 
 }  // namespace ulpscope

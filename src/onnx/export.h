@@ -16,8 +16,10 @@
 
 namespace ulpscope {
 
-/// What changes, beside the casts. Everything else in the file stays: names, metadata, dynamic dimensions, sub-graphs,
-/// texts; functions whose opsets are not the model's.
+struct TypedBody;
+
+/// What changes, beside the casts. Everything else in the file stays: names, metadata, dynamic dimensions, texts;
+/// functions whose opsets are not the model's, and bodies that `bodies` does not name.
 struct TypedChanges {
   Typing typing;
   /// A constant of one layer alone, float32; written in the type in which the layer reads that input. `input` may be
@@ -56,6 +58,15 @@ struct TypedChanges {
   /// The number of dimensions, -1 where it is not known.
   IdMap<TensorId, int> ranks;
   std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<TypedBody> bodies;
+};
+
+/// What changes in a graph that a layer runs. What goes in and comes out keeps the declared types: casts are inside.
+/// `opset` and `metadata` are those of the network around it.
+struct TypedBody {
+  LayerId holder;
+  std::string attribute;
+  TypedChanges changes;
 };
 
 struct ExportReport {
@@ -78,8 +89,8 @@ class TypedExporter {
   TypedExporter(std::span<const std::byte> bytes, const Network& network, std::filesystem::path folder);
   ~TypedExporter();
 
-  /// True if a layer stands for no node of the main graph, but for one inside of a model-local function. Such
-  /// layers keep their types.
+  /// True if a layer (of Network::num_all_layers) stands for no node of its graph, but for one inside of a model-local
+  /// function. Such layers keep their types.
   IdMap<LayerId, char> frozen() const;
   int opset() const;
   /// A node that cannot be written for that opset ("Softmax 'x'"), or a reason; empty: the opset can be raised.

@@ -46,28 +46,53 @@ inline onnx::AttributeProto& attribute_of(onnx::NodeProto& node, const char* nam
   return added;
 }
 
-/// One export: the protobuf objects are edited, their elements stay where they are.
+/// What all graphs of one export have in common: names, the elements of tensors, which stay where they are, versions.
+struct TypedFile {
+  TypedFile(const ModelFile& file, const std::filesystem::path& folder, const TypedChanges& changes);
+
+  /// `wanted`, or with a number.
+  std::string fresh(const std::string& wanted);
+  std::size_t add_payload(Tensor source, DataType type, Rounding first);
+  onnx::TensorProto make_tensor(const std::string& name, const Tensor& source, DataType type, Rounding first);
+  int opset_of_source() const;
+
+  /// Casts that graphs have and did not have before.
+  void note_casts(const onnx::GraphProto& before, const onnx::GraphProto& after);
+  void write_versions();
+  void write_metadata();
+  /// Elements that lie outside of the original file come into this one.
+  void load_external_data(onnx::GraphProto& graph);
+
+  const TypedChanges& changes;  ///< Of the main graph.
+  TensorReader reader;
+  onnx::ModelProto model;
+  std::vector<Payload> payloads;
+  std::unordered_set<std::string> names;
+  std::string added_casts;  ///< One per line.
+  ExportReport report;
+};
+
+/// The edit of one graph.
 class TypedEdit {
  public:
-  TypedEdit(const ModelFile& file, const Network& network, const std::vector<LayerId>& layer_of_node,
-            const std::filesystem::path& folder, const TypedChanges& changes);
+  /// `graph` is changed in place. `is_main`: it is the body of no layer.
+  TypedEdit(TypedFile& file, onnx::GraphProto& graph, const Network& network, const TypedChanges& changes,
+            bool is_main);
 
-  ExportReport run(const std::filesystem::path& folder, const std::string& name, std::optional<std::uint64_t> limit);
+  void run();
 
  private:
   using Variant = std::pair<DataType, Rounding>;
 
-  /// Names, one per line.
-  std::string added_casts() const;
+  /// Bodies first: what they read of constants around them may be copies of their own then.
+  void edit_bodies();
 
-  const onnx::NodeProto& source_node(std::size_t index) const {
-    return file_.proto.graph().node(static_cast<int>(index));
-  }
+  const onnx::NodeProto& source_node(std::size_t index) const { return source_.node(static_cast<int>(index)); }
   std::size_t num_nodes() const { return layer_of_node_.size(); }
 
   TensorId tensor(const std::string& name) const { return name.empty() ? kNone : network_.find_tensor(name); }
   bool is_constant(TensorId id) const { return id != kNone && typing_.constant[id] != 0; }
-  /// It is in the file, as an initializer or a Constant node.
+  /// It is in the graph, or in one around it, as an initializer or a Constant node.
   bool is_in_file(TensorId id) const {
     const LayerId producer = network_.tensor(id).producer;
     return network_.tensor(id).value && (producer == kNone || network_.layer(producer).op->kind == OpKind::kConstant);
@@ -115,16 +140,10 @@ class TypedEdit {
 
   void find_variants();
 
-  std::string fresh(const std::string& wanted);
-
   /// A constant that is needed in one type keeps its name; every further type has a name of its own.
   void name_variants();
 
   const Tensor& elements(TensorId id) const;
-
-  std::size_t add_payload(Tensor source, DataType type, Rounding first);
-
-  onnx::TensorProto make_tensor(const std::string& name, const Tensor& source, DataType type, Rounding first);
 
   void add_initializer(const std::string& name, const Tensor& source, DataType type, Rounding first = Rounding::kNone);
 
@@ -160,8 +179,6 @@ class TypedEdit {
 
   void raise_opset(std::size_t index, onnx::NodeProto& node);
 
-  int opset_of_source() const;
-
   /// A Constant node that is needed in one other type only.
   void write_constant_copy(std::size_t index);
 
@@ -169,21 +186,16 @@ class TypedEdit {
 
   void write_descriptions();
 
-  void write_versions();
-
-  /// Elements that lie outside of the original file come into this one.
-  void load_external_data(onnx::GraphProto& graph);
-
-  const ModelFile& file_;
+  TypedFile& file_;
+  onnx::GraphProto& graph_;
   const Network& network_;
-  const std::vector<LayerId>& layer_of_node_;
   const TypedChanges& changes_;
   const Typing& typing_;
-  TensorReader reader_;
-  onnx::ModelProto model_;
-  onnx::GraphProto& graph_;
-  std::vector<Payload> payloads_;
-  std::unordered_set<std::string> names_, needed_, needed_before_;
+  const bool is_main_;
+  onnx::GraphProto source_;              ///< The graph as it was, but for its bodies.
+  std::unordered_set<std::string> own_;  ///< What the graph itself defines.
+  std::vector<LayerId> layer_of_node_;
+  std::unordered_set<std::string> needed_, needed_before_;
   std::unordered_map<std::string, const onnx::ValueInfoProto*> described_;
   std::map<TensorId, DataType> handed_out_;
   std::map<LayerId, LayerId> absorbed_;
@@ -201,7 +213,6 @@ class TypedEdit {
   std::vector<onnx::TensorProto> new_initializers_;
   std::vector<onnx::ValueInfoProto> new_descriptions_;
   std::unordered_map<std::string, DataType> retyped_;
-  ExportReport report_;
 };
 
 }  // namespace ulpscope::onnx_model

@@ -36,7 +36,7 @@ void rename_free(onnx::GraphProto& graph, Names names) {
 
 void TypedEdit::write_nodes() {
   for (std::size_t n = 0; n < num_nodes(); ++n)
-    report_.source_casts += source_node(n).op_type() == "Cast" && domain_of(source_node(n).domain()).empty();
+    file_.report.source_casts += source_node(n).op_type() == "Cast" && domain_of(source_node(n).domain()).empty();
   for (std::size_t index : node_order()) {
     if (!live_[index]) {
       if (is_constant_node(source_node(index))) write_constant_copy(index);
@@ -69,7 +69,7 @@ void TypedEdit::edit_inputs(std::size_t index, onnx::NodeProto& node) {
     const TensorId original = key.second < network_.layer(layer).inputs.size()
                                   ? network_.layer(layer).inputs[key.second]
                                   : network_.layer(layer).inputs[1];
-    const std::string name = fresh(network_.tensor(original).name + "_prepared");
+    const std::string name = file_.fresh(network_.tensor(original).name + "_prepared");
     add_initializer(name, *value, type);
     node.set_input(static_cast<int>(key.second), name);
   }
@@ -97,7 +97,7 @@ void TypedEdit::add_node(const char* op, const std::string& name, const std::vec
                          const std::string& output, std::optional<std::int64_t> axis) {
   onnx::NodeProto node;
   node.set_op_type(op);
-  node.set_name(fresh(fmt::format("{}_{}", op, name)));
+  node.set_name(file_.fresh(fmt::format("{}_{}", op, name)));
   for (const std::string& input : inputs) node.add_input(input);
   node.add_output(output);
   if (axis) {
@@ -113,16 +113,16 @@ std::string TypedEdit::dequantized_activation(TensorId id, const TypedChanges::Q
   if (!result.empty()) return result;
   const std::string& name = network_.tensor(id).name;
   const std::string source = name_in(id, DataType::kFloat32);
-  const std::string scale = fresh(name + "_scale"), quantized = fresh(name + "_int8");
-  result = fresh(name + "_dequantized");
+  const std::string scale = file_.fresh(name + "_scale"), quantized = file_.fresh(name + "_int8");
+  result = file_.fresh(name + "_dequantized");
   add_initializer(scale, how.scales, DataType::kFloat32);
   if (zero_.empty()) {
-    zero_ = fresh("int8_zero_point");
+    zero_ = file_.fresh("int8_zero_point");
     add_initializer(zero_, Tensor::of<std::int8_t>({}, {std::int8_t{0}}), DataType::kInt8);
   }
   add_node("QuantizeLinear", name, {source, scale, zero_}, quantized);
   add_node("DequantizeLinear", name, {quantized, scale, zero_}, result);
-  ++report_.quantized;
+  ++file_.report.quantized;
   describe_as(name, quantized, DataType::kInt8);
   describe_as(name, result, DataType::kFloat32);
   return result;
@@ -132,14 +132,14 @@ std::string TypedEdit::dequantized_weights(TensorId id, const TypedChanges::Quan
   std::string& result = integer_weights_[{how.integers.raw(), how.axis}];
   if (!result.empty()) return result;
   const std::string& name = network_.tensor(id).name;
-  const std::string integers = fresh(name + "_int8"), scale = fresh(name + "_scale");
-  result = fresh(name + "_dequantized");
+  const std::string integers = file_.fresh(name + "_int8"), scale = file_.fresh(name + "_scale");
+  result = file_.fresh(name + "_dequantized");
   add_initializer(integers, how.integers, DataType::kInt8);
   add_initializer(scale, how.scales, DataType::kFloat32);
   const bool per_axis = !how.scales.shape().empty();
   add_node("DequantizeLinear", name, {integers, scale}, result,
            per_axis ? std::optional<std::int64_t>(how.axis) : std::nullopt);
-  ++report_.integer_weights;
+  ++file_.report.integer_weights;
   return result;
 }
 
@@ -155,18 +155,18 @@ std::vector<onnx::NodeProto> TypedEdit::storing_nodes(std::size_t index, onnx::N
     const std::string name = node.output(o);
     // Of several outputs, those that are no floats stay as they are.
     if (name.empty() || (o > 0 && (!casts || declared(outputs[o]) != stored->second))) continue;
-    node.set_output(o, fresh(name + "_fp32"));
+    node.set_output(o, file_.fresh(name + "_fp32"));
     onnx::NodeProto& behind = result.emplace_back();
     behind.set_op_type(casts ? "Cast" : "Identity");
     behind.set_name(
-        fresh(fmt::format("{}_{}_{}", behind.op_type(), name, casts ? short_name(stored->second) : "fp32")));
+        file_.fresh(fmt::format("{}_{}_{}", behind.op_type(), name, casts ? short_name(stored->second) : "fp32")));
     behind.add_input(node.output(o));
     behind.add_output(name);
     if (!casts) continue;
     onnx::AttributeProto& to = attribute_of(behind, "to");
     to.set_type(onnx::AttributeProto::INT);
     to.set_i(to_onnx_type(stored->second));
-    ++report_.casts;
+    ++file_.report.casts;
   }
   return result;
 }
@@ -199,7 +199,7 @@ void TypedEdit::edit_attributes(std::size_t index, onnx::NodeProto& node) {
                              : Tensor::of<float>({1}, {0.0F});
     onnx::AttributeProto& attribute = attribute_of(node, "value");
     attribute.set_type(onnx::AttributeProto::TENSOR);
-    *attribute.mutable_t() = make_tensor("", value, written(output), Rounding::kNone);
+    *attribute.mutable_t() = file_.make_tensor("", value, written(output), Rounding::kNone);
   }
 }
 
@@ -210,20 +210,14 @@ void TypedEdit::raise_opset(std::size_t index, onnx::NodeProto& node) {
     const TensorId id = source.input_size() > 0 ? tensor(source.input(0)) : kNone;
     return id == kNone ? -1 : changes_.ranks[id];
   };
-  upgrade(node, opset_of_source(), changes_.opset, rank_of,
+  upgrade(node, file_.opset_of_source(), changes_.opset, rank_of,
           [&](const std::string& wanted, const std::vector<std::int64_t>& values) {
-            const std::string name = fresh(wanted);
+            const std::string name = file_.fresh(wanted);
             add_initializer(name,
                             Tensor::of<std::int64_t>({static_cast<std::int64_t>(values.size())}, std::span(values)),
                             DataType::kInt64);
             return name;
           });
-}
-
-int TypedEdit::opset_of_source() const {
-  for (const auto& import : file_.proto.opset_import())
-    if (domain_of(import.domain()).empty()) return static_cast<int>(import.version());
-  return 1;
 }
 
 void TypedEdit::write_constant_copy(std::size_t index) {
@@ -236,9 +230,9 @@ void TypedEdit::write_constant_copy(std::size_t index) {
     node.clear_attribute();
     onnx::AttributeProto& attribute = attribute_of(node, "value");
     attribute.set_type(onnx::AttributeProto::TENSOR);
-    *attribute.mutable_t() = make_tensor("", elements(id), variant.first, variant.second);
+    *attribute.mutable_t() = file_.make_tensor("", elements(id), variant.first, variant.second);
     nodes_.push_back(std::move(node));
-    --report_.removed;
+    --file_.report.removed;
     return;
   }
 }

@@ -9,7 +9,7 @@ namespace ulpscope::onnx_model {
 void TypedEdit::write_initializers() {
   std::vector<onnx::TensorProto> kept;
   std::unordered_set<std::string> gone;
-  for (const auto& tensor_proto : file_.proto.graph().initializer()) {
+  for (const auto& tensor_proto : source_.initializer()) {
     const std::string& name = tensor_proto.name();
     const TensorId id = tensor(name);
     const auto found = id == kNone ? variants_.end() : variants_.find(id);
@@ -18,12 +18,12 @@ void TypedEdit::write_initializers() {
       for (const auto& [variant, chosen] : found->second)
         if (chosen == name) own = &variant;
     if (own != nullptr) {
-      kept.push_back(make_tensor(name, elements(id), own->first, own->second));
+      kept.push_back(file_.make_tensor(name, elements(id), own->first, own->second));
       if (tensor_proto.has_doc_string()) kept.back().set_doc_string(tensor_proto.doc_string());
       retyped_[name] = own->first;
     } else if (needed_.contains(name) || !needed_before_.contains(name)) {
       kept.push_back(id != kNone && replaced_.contains(id)
-                         ? make_tensor(name, elements(id), declared(id), Rounding::kNone)
+                         ? file_.make_tensor(name, elements(id), declared(id), Rounding::kNone)
                          : tensor_proto);
     } else {
       gone.insert(name);
@@ -36,7 +36,7 @@ void TypedEdit::write_initializers() {
   for (auto& each : kept) *graph_.add_initializer() = std::move(each);
   for (auto& each : new_initializers_) {
     // Before IR version 4 every initializer is an input as well.
-    if (model_.ir_version() < 4) {
+    if (is_main_ && file_.model.ir_version() < 4) {
       onnx::ValueInfoProto& info = *graph_.add_input();
       info.set_name(each.name());
       auto* type = info.mutable_type()->mutable_tensor_type();
@@ -63,7 +63,7 @@ void TypedEdit::write_initializers() {
     node.clear_attribute();
     onnx::AttributeProto& attribute = attribute_of(node, "value");
     attribute.set_type(onnx::AttributeProto::TENSOR);
-    *attribute.mutable_t() = make_tensor("", elements(id), declared(id), Rounding::kNone);
+    *attribute.mutable_t() = file_.make_tensor("", elements(id), declared(id), Rounding::kNone);
   }
 }
 
@@ -74,10 +74,16 @@ void TypedEdit::write_descriptions() {
       input.mutable_type()->mutable_tensor_type()->set_elem_type(to_onnx_type(written(id)));
   }
   for (std::size_t o = 0; o < network_.outputs.size(); ++o) {
-    auto& output = *graph_.mutable_output(static_cast<int>(o));
+    const std::string& name = network_.tensor(network_.outputs[o]).name;
+    auto& list = *graph_.mutable_output();
+    const auto found = std::ranges::find_if(list, [&](const auto& each) { return each.name() == name; });
+    if (found == list.end()) continue;  // It goes into a sequence or map, which the file hands out.
+    auto& output = *found;
     if (is_float(typing_.outputs[o]) && output.type().has_tensor_type())
       output.mutable_type()->mutable_tensor_type()->set_elem_type(to_onnx_type(typing_.outputs[o]));
-    // onnx.checker wants a shape of every output, which exporters do not always give.
+    // onnx.checker wants a shape of every output, which exporters do not always give. What a loop hands on may have
+    // another rank each time.
+    if (!is_main_) continue;
     const TensorId id = network_.outputs[o];
     if (!output.type().has_tensor_type() || output.type().tensor_type().has_shape()) continue;
     if (!changes_.ranks.contains(id) || changes_.ranks[id] < 0) continue;
@@ -108,19 +114,27 @@ void TypedEdit::write_descriptions() {
   for (auto& info : new_descriptions_) *graph_.add_value_info() = std::move(info);
 }
 
-void TypedEdit::write_versions() {
-  if (changes_.opset == 0) return;
-  for (auto& import : *model_.mutable_opset_import())
-    if (domain_of(import.domain()).empty()) import.set_version(changes_.opset);
-  // The IR version that came with the opset; older readers would not know the opset either.
-  const int ir = changes_.opset >= 21 ? 10 : changes_.opset >= 19 ? 9 : changes_.opset >= 15 ? 8 : 7;
-  if (model_.ir_version() < ir && model_.ir_version() >= 4) model_.set_ir_version(ir);
+int TypedFile::opset_of_source() const {
+  for (const auto& import : model.opset_import())
+    if (domain_of(import.domain()).empty()) return static_cast<int>(import.version());
+  return 1;
 }
 
-void TypedEdit::load_external_data(onnx::GraphProto& graph) {
+void TypedFile::write_versions() {
+  // Constants of bodies are no inputs of theirs.
+  if (model.ir_version() < 4 && !changes.bodies.empty()) model.set_ir_version(4);
+  if (changes.opset == 0) return;
+  for (auto& import : *model.mutable_opset_import())
+    if (domain_of(import.domain()).empty()) import.set_version(changes.opset);
+  // The IR version that came with the opset; older readers would not know the opset either.
+  const int ir = changes.opset >= 21 ? 10 : changes.opset >= 19 ? 9 : changes.opset >= 15 ? 8 : 7;
+  if (model.ir_version() < ir && model.ir_version() >= 4) model.set_ir_version(ir);
+}
+
+void TypedFile::load_external_data(onnx::GraphProto& graph) {
   const auto load = [&](onnx::TensorProto& proto) {
     if (proto.data_location() != onnx::TensorProto::EXTERNAL) return;
-    const Tensor value = reader_.read(proto, fmt::format("initializer '{}'", proto.name()));
+    const Tensor value = reader.read(proto, fmt::format("initializer '{}'", proto.name()));
     proto.clear_external_data();
     proto.clear_data_location();
     set_payload(proto, add_payload(value, value.type(), Rounding::kNone));

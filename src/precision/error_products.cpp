@@ -216,7 +216,7 @@ class ProductsInOne final : public ErrorProducts {
     const LayerId first_twin(trials.network().layers.size());
     const std::vector<TensorId> gradients = append(adjoint_for(spec, places, outputs));
     const std::vector<LayerId> sums = add_sums(spec, places, gradients);
-    place_behind_gradients(first_twin, candidates.size(), places, gradients, sums);
+    place_behind_gradients(first_twin, candidates, places, gradients, sums);
     network.check();
     BuildOptions options = trials.options();
     options.fusion = is_apart(low, candidates) ? Fusion::kFull : Fusion::kNone;
@@ -337,8 +337,9 @@ class ProductsInOne final : public ErrorProducts {
 
   /// Moves twins, differences and sums to where the gradient of their place is made: errors are met by the group that
   /// makes them, often that of the gradient, too, and are never stored. `sums`: of add_sums().
-  void place_behind_gradients(LayerId first_twin, std::size_t candidates, std::span<const CandidateOutput> places,
-                              std::span<const TensorId> gradients, std::span<const LayerId> sums) {
+  void place_behind_gradients(LayerId first_twin, std::span<const LayerId> candidates,
+                              std::span<const CandidateOutput> places, std::span<const TensorId> gradients,
+                              std::span<const LayerId> sums) {
     Network& network = twins_.network;
     IdMap<LayerId, Precision>& precision = twins_.assignment.precision;
     precision.resize(network.layers.size(), Precision::kFP32);
@@ -347,7 +348,8 @@ class ProductsInOne final : public ErrorProducts {
     };
     std::map<LayerId, std::vector<LayerId>> behind;  // kNone: of the original network.
     std::size_t next = first_twin.index();
-    for (std::size_t candidate = 0, w = 0; candidate < candidates; ++candidate) {
+    for (std::size_t candidate = 0, w = 0; candidate < candidates.size(); ++candidate) {
+      if (candidates[candidate] >= first_twin) continue;  // It is inside of a body, and has no twin.
       std::size_t end = w;
       LayerId earliest = kNone;
       for (; end < places.size() && places[end].candidate == candidate; ++end)
@@ -425,7 +427,7 @@ std::shared_ptr<ErrorProducts> ErrorProductsMaker::make(std::size_t sample, bool
     return std::make_shared<ProductsOfTwo>(trials_, *spec, local_errors_, candidate_outputs_, outputs_);
   };
   const auto is_open = [&](const CandidateOutput& place) { return !spec->shape(place.tensor); };
-  if (!in_one || std::ranges::any_of(candidate_outputs_, is_open)) return of_two();
+  if (!in_one || candidate_outputs_.empty() || std::ranges::any_of(candidate_outputs_, is_open)) return of_two();
   return std::make_shared<ProductsInOne>(trials_, *spec, low_, candidates_, candidate_outputs_, outputs_, of_two);
 }
 

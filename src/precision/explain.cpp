@@ -294,10 +294,9 @@ class Explainer {
   RangeCount output_;
 };
 
-}  // namespace
-
-std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::span<const LayerId> layers,
-                                   std::size_t samples, std::span<const char> harmless_overflow) {
+/// Of layers that are in no body.
+std::vector<Reason> explain_outside(Trials& trials, const Assignment& low, std::span<const LayerId> layers,
+                                    std::size_t samples, std::span<const char> harmless_overflow) {
   if (layers.empty()) return {};
   const auto first = trials.specialization();
   const Network& network = trials.network();
@@ -408,6 +407,36 @@ std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::s
   std::vector<Reason> reasons;
   for (const Explainer& explainer : explainers) reasons.push_back(explainer.reason());
   return reasons;
+}
+
+/// Values inside of a body are not handed out: what is known is what a trial said.
+Reason reason_inside(const Network& network, LayerId id, Precision low) {
+  Reason result;
+  result.kind = ReasonKind::kMeasured;
+  result.low = low;
+  result.text = fmt::format("it is inside of a body of '{}'; a trial says what it costs in {}",
+                            network.layer(network.holder_of(id)).name, name_of(low));
+  return result;
+}
+
+}  // namespace
+
+std::vector<Reason> explain_layers(Trials& trials, const Assignment& low, std::span<const LayerId> layers,
+                                   std::size_t samples, std::span<const char> harmless_overflow) {
+  const Network& network = trials.network();
+  std::vector<LayerId> outside;
+  std::vector<char> harmless;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (!network.layers.contains(layers[i])) continue;
+    outside.push_back(layers[i]);
+    if (!harmless_overflow.empty()) harmless.push_back(harmless_overflow[i]);
+  }
+  const std::vector<Reason> explained = explain_outside(trials, low, outside, samples, harmless);
+  auto next = explained.begin();
+  std::vector<Reason> result;
+  for (LayerId id : layers)
+    result.push_back(network.layers.contains(id) ? *next++ : reason_inside(network, id, low.precision[id]));
+  return result;
 }
 
 }  // namespace ulpscope

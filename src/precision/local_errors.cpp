@@ -11,9 +11,11 @@ namespace ulpscope {
 
 std::vector<CandidateOutput> candidate_outputs(const Network& network, std::span<const LayerId> candidates) {
   std::vector<CandidateOutput> places;
-  for (std::size_t i = 0; i < candidates.size(); ++i)
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (!network.layers.contains(candidates[i])) continue;
     for (TensorId output : present(network.layer(candidates[i]).outputs))
       if (is_floating(network.tensor(output).type)) places.push_back({i, output});
+  }
   return places;
 }
 
@@ -37,6 +39,7 @@ TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<
   };
   const OpDef* sub = op_registry().find("", "Sub");
   for (LayerId id : candidates) {
+    if (!network.layers.contains(id)) continue;
     Layer twin = network.layer(id);
     twin.name += "/low";
     for (TensorId& output : twin.outputs) {

@@ -18,7 +18,7 @@ struct CandidateOutput {
   std::size_t candidate = 0;  ///< Which of the candidates.
   TensorId tensor = kNone;
 };
-/// In the order of the candidates and of their outputs.
+/// In the order of the candidates and of their outputs; none of candidates inside of bodies, which only run there.
 std::vector<CandidateOutput> candidate_outputs(const Network& network, std::span<const LayerId> candidates);
 
 /// One output of a candidate layer.
@@ -38,7 +38,7 @@ struct TwinNetwork {
   /// Fits `assignment` to the layers (new ones in fp32) and storage types to it; to be called last.
   void finish(const InferredNetwork& inferred);
 };
-/// Each twin has the precision and the scales of `low`.
+/// Each twin has the precision and the scales of `low`. Candidates inside of bodies have none.
 TwinNetwork with_twins(const Network& network, const Assignment& low, std::span<const LayerId> candidates);
 
 /// Runs the network with its twins: one pass for all layers, whatever their number.

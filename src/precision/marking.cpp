@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/layer_choice.h"
+
 namespace ulpscope {
 
 namespace {
@@ -35,8 +37,7 @@ IdMap<LayerId, char> markable_layers(const Network& network) {
 
 LayerTypes mark_layers(const Network& network, const IdMap<LayerId, char>& markable, std::span<const int> layers,
                        DataType type) {
-  LayerTypes requested;
-  for (const Layer& layer : network.layers) requested.push_back(layer.precision);
+  LayerTypes requested = own_requests(network);
   for (const int layer : layers)
     if (markable[LayerId(layer)]) requested[LayerId(layer)] = type;
   return requested;

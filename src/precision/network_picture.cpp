@@ -51,8 +51,8 @@ void add_times(SearchSpace& space, const IdMap<LayerId, int>& row_of, std::vecto
   const Specialization& spec = space.specialization();
   const Target& target = space.time_model().target();
   IdMap<LayerId, std::vector<Precision>> choices(spec.network->layers.size());
-  for (const auto& [l, low] : space.low().precision.items()) {
-    choices[l] = {low};
+  for (LayerId l : choices.ids()) {
+    choices[l] = {space.low().precision[l]};
     for (const Precision high : space.options().ladder)
       if (std::ranges::find(choices[l], high) == choices[l].end()) choices[l].push_back(high);
   }

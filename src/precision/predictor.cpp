@@ -270,7 +270,9 @@ class Prediction {
   SampleEffects no_effects() const {
     SampleEffects none;
     none.mean_squares.assign(candidates_.size(), 0.0);
-    none.overflows = none.incomplete = std::vector<char>(candidates_.size(), 0);
+    none.overflows.assign(candidates_.size(), 0);
+    for (const LayerId id : candidates_)  // Inside of a body there is no adjoint.
+      none.incomplete.push_back(trials_.network().layers.contains(id) ? 0 : 1);
     return none;
   }
 

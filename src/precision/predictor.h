@@ -19,7 +19,8 @@ struct LayerEffect {
   /// The error that this layer alone causes, as a share of the tolerance: an amplitude, so that independent errors add
   /// as the root of the sum of squares. Infinite where the layer's own values overflow and that reaches an output.
   double effect = 0;
-  /// No derivative tells the whole effect (Round, LSTM, If, integers on the way): to be measured.
+  /// No derivative tells the whole effect (Round, LSTM, If, a layer inside of a body, integers on the way): to be
+  /// measured.
   bool incomplete = false;
   /// Some of its own values become infinite or NaN. With a finite effect: no gradient says that it matters, which a
   /// NaN, or an infinity that becomes one further on, may belie.

@@ -179,7 +179,7 @@ Value SampleServer::answer(const Value& task) {
   State& state = state_of(task["network"].tensor());
   const Assignment assignment = assignment_from(task["assignment"]);
   const auto sample = static_cast<std::size_t>(task["sample"].integer());
-  if (sample >= samples_.size() || assignment.precision.size() != state.trials->network().layers.size())
+  if (sample >= samples_.size() || assignment.precision.size() != state.trials->network().num_all_layers())
     throw Error(ErrorCode::kScript, "[workers] expected a task of this search, got one of another");
   if (kind == "effects") return Value::Map{{"effects", effects(state, task, assignment, sample)}};
   const bool keep = task["keep"].boolean();

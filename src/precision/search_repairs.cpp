@@ -61,6 +61,7 @@ void Search::prepare() {
   if (golden_.empty()) golden_ = trials.run(exact, 0, data_.samples.size(), false, [&] { check_limits(false); });
   check_golden_values(golden_, "");
   const auto typed = std::ranges::count_if(space_->candidates(), [&](LayerId id) {
+    if (!network_->layers.contains(id)) return false;  // Inside of a body.
     return std::ranges::any_of(network_->layer(id).outputs, [&](TensorId output) {
       if (output == kNone) return false;
       const DataType type = trials.specialization()->type(output);

@@ -1,6 +1,7 @@
 #include "precision/search_space.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "engine/fusion.h"
 #include "engine/int8.h"
 #include "engine/target.h"
+#include "graph/layer_choice.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -26,17 +28,17 @@ std::size_t raised_count(const Levels& levels) noexcept {
 }
 
 std::vector<LayerId> search_candidates(const Specialization& spec, const Assignment& low, const SearchTask& options) {
-  const Network& network = *spec.network;
-  IdMap<LayerId, char> fixed(network.layers.size(), 0);
+  IdMap<LayerId, char> fixed(spec.network->num_all_layers(), 0);
   for (const auto* list : {&options.keep, &options.lower})
     for (LayerId id : *list) fixed[id] = 1;
   std::vector<LayerId> result;
-  for (LayerId l : network.layers.ids()) {
-    if (fixed[l] || spec.folded[l] || !spec.numeric[l] || !has_precision(network.layers[l])) continue;
+  for (const LayerPlace& place : all_layers(spec)) {
+    const LayerId l = place.id;
+    if (fixed[l] || place.folded() || !place.numeric() || !has_precision(place.layer())) continue;
     // Golden results have it in the file's type, too.
-    if (narrow_type_in_file(spec, l) != DataType::kUndefined) continue;
+    if (narrow_type_in_file(*place.spec, place.inside) != DataType::kUndefined) continue;
     // The bias of an int8 product is part of it.
-    if (low.precision[l] == Precision::kINT8 && product_of_bias(spec, l) != kNone) continue;
+    if (low.precision[l] == Precision::kINT8 && product_of_bias(*place.spec, place.inside) != kNone) continue;
     if (low.precision[l] != options.ladder.back()) result.push_back(l);
   }
   return result;
@@ -49,16 +51,18 @@ SearchSpace::SearchSpace(std::shared_ptr<const Network> network, const SearchTas
   build.constraints = ConstraintMode::kObey;
   trials_ = std::make_unique<Trials>(network_, build, samples, weights);
   auto names = std::make_shared<std::vector<std::string>>();
-  for (const Layer& layer : network_->layers) names->push_back(layer.name);
+  for (LayerId id : network_->all_layer_ids()) names->push_back(network_->layer(id).name);
   layer_names_ = std::move(names);
   trials_->set_memory_limit(options_.memory_limit);
   low_ = assignment({});
   const auto spec = spec_ = trials_->specialization();
   time_.emplace(*spec, options_.build.fusion, find_target(options_.build.target));
   candidates_ = search_candidates(*spec, low_, options_);
+  std::map<LayerId, LayerPlace> places;
+  for (const LayerPlace& place : all_layers(*spec)) places.emplace(place.id, place);
   for (LayerId id : candidates_) {
-    const Layer& layer = network_->layer(id);
-    const LayerWork work = work_of(*spec, layer);
+    const LayerPlace& place = places.at(id);
+    const LayerWork work = work_of(*place.spec, place.layer());  // In a body, of one trip.
     multiply_adds_.push_back(work.multiply_adds);
     cost_.push_back(multiply_adds_.back() + work.activation_elements + 1);
     all_multiply_adds_ += multiply_adds_.back();
@@ -102,8 +106,7 @@ std::size_t SearchSpace::layer_count() const {
 
 Assignment SearchSpace::assignment(const Levels& levels) {
   // Layers that ask for something in the network itself keep it, unless the search decides.
-  LayerTypes requested(network_->layers.size());
-  for (LayerId l : requested.ids()) requested[l] = network_->layers[l].precision;
+  LayerTypes requested = own_requests(*network_);
   for (LayerId id : options_.keep) requested[id] = type_of(options_.ladder.back());
   for (std::size_t i = 0; i < levels.size(); ++i) {
     if (levels[i] != 0) requested[candidates_[i]] = type_of(precision(i, levels[i]));

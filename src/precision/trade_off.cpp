@@ -30,6 +30,10 @@ void TradeOff::make_problem() {
   std::vector<std::vector<std::size_t>> members(grouping.groups.size());
   for (std::size_t i = 0; i < none; ++i) {
     const LayerId id = space_.candidates()[i];
+    if (!network.layers.contains(id)) {
+      add_inside(i);
+      continue;
+    }
     candidate[id] = i;
     choices[id].clear();
     for (std::uint8_t level = 0; level <= space_.highest_level(); ++level)
@@ -58,6 +62,16 @@ void TradeOff::make_problem() {
   }
 }
 
+/// A layer inside of a body is a choice by itself: what raising it alone costs.
+void TradeOff::add_inside(std::size_t candidate) {
+  Levels levels = space_.highest();
+  const double highest = space_.time_us(levels);
+  Inside made{candidate, {}};
+  for (levels[candidate] = 0; levels[candidate] <= space_.highest_level(); ++levels[candidate])
+    made.cost.push_back(space_.time_us(levels) - highest);
+  inside_.push_back(std::move(made));
+}
+
 double TradeOff::squares(const Levels& levels) const {
   double sum = 0;
   for (std::size_t i = 0; i < levels.size(); ++i) sum += effects_[i][levels[i]];
@@ -80,7 +94,16 @@ TradeOff::Cut TradeOff::solve(double price) {
   Levels levels = space_.lowest();
   for (std::size_t n = 0; n < chosen.size(); ++n)
     if (candidate_of_[n] < effects_.size()) levels[candidate_of_[n]] = level_of_[n][chosen[n]];
-  return {point(std::move(levels)), problem_.energy(chosen)};
+  double energy = problem_.energy(chosen);
+  for (const Inside& each : inside_) {
+    std::uint8_t& level = levels[each.candidate];
+    const auto priced_cost = [&](std::uint8_t l) { return each.cost[l] + price * effects_[each.candidate][l]; };
+    while (!std::isfinite(effects_[each.candidate][level])) ++level;
+    for (std::uint8_t l = level; l <= space_.highest_level(); ++l)
+      if (std::isfinite(effects_[each.candidate][l]) && priced_cost(l) < priced_cost(level)) level = l;
+    energy += each.cost[level];
+  }
+  return {point(std::move(levels)), energy};
 }
 
 TradeOff::Cut TradeOff::highest() {

@@ -43,6 +43,7 @@ class TradeOff {
     double energy = 0;  ///< What the cost problem says of its time.
   };
   void make_problem();
+  void add_inside(std::size_t candidate);
   Cut solve(double price);
   Cut highest();
   void explore(const Cut& fast, const Cut& exact, std::vector<TradeOffPoint>& found);
@@ -66,6 +67,12 @@ class TradeOff {
   CostProblem problem_;
   std::vector<std::size_t> candidate_of_;            ///< Per node; none: the number of candidates.
   std::vector<std::vector<std::uint8_t>> level_of_;  ///< Per node and choice.
+  /// A candidate inside of a body, with what each of its levels costs.
+  struct Inside {
+    std::size_t candidate;
+    std::vector<double> cost;
+  };
+  std::vector<Inside> inside_;
   int solves_ = 0;
 };
 

@@ -167,6 +167,37 @@ void describe_tensors(const Specialization& spec, const Layer& layer, const Assi
     for (TensorId output : present(layer.outputs)) row.weight_bytes += stored_bytes(spec, assignment, output);
 }
 
+Engine::LayerReport report_of(const Specialization& spec, const Assignment& assignment, LayerId id) {
+  const Layer& layer = spec.network->layer(id);
+  Engine::LayerReport row;
+  row.name = layer.name;
+  row.op = layer.op->name;
+  row.nodes = layer.nodes;
+  row.reason = assignment.reason[id];
+  const TensorId output = layer.output(0);
+  row.precision = layer.op->precision == PrecisionRule::kCompute
+                      ? std::string(name_of(assignment.precision[id]))
+                      : std::string(output == kNone ? "-" : name_of(assignment.storage[output]));
+  describe_tensors(spec, layer, assignment, id, row);
+  return row;
+}
+
+/// Of the layers in its bodies.
+void report_bodies(const Specialization& spec, const Assignment& assignment, LayerId holder,
+                   const BuildOptions& options, std::vector<Engine::LayerReport>& rows) {
+  const std::vector<Body> bodies = spec.network->bodies();
+  for (std::size_t b = 0; b < bodies.size(); ++b) {
+    const auto& inner = spec.bodies[b];
+    if (bodies[b].holder != holder || inner == nullptr) continue;
+    const Assignment own = assignment_of_body(assignment, bodies[b], inner->inferred,
+                                              options.constraints != ConstraintMode::kNone, options.strongly_typed);
+    for (LayerId id : inner->network->layers.ids()) {
+      rows.push_back(report_of(*inner, own, id));
+      report_bodies(*inner, own, id, options, rows);
+    }
+  }
+}
+
 std::unique_ptr<Engine::Impl> prepare(std::shared_ptr<const Network> network, const BuildOptions& options) {
   auto impl = std::make_unique<Engine::Impl>();
   impl->options = options;
@@ -336,17 +367,8 @@ std::vector<Engine::LayerReport> Engine::report() const {
   std::vector<LayerReport> result;
   const std::vector<double> times = group_times_us(*spec, plan->grouping(), assignment, target);
   for (const auto& [l, layer] : network.layers.items()) {
-    LayerReport row;
-    row.name = layer.name;
-    row.op = layer.op->name;
-    row.nodes = layer.nodes;
-    row.reason = assignment.reason[l];
-    const TensorId output = layer.output(0);
-    row.precision = layer.op->precision == PrecisionRule::kCompute
-                        ? std::string(name_of(assignment.precision[l]))
-                        : std::string(output == kNone ? "-" : name_of(assignment.storage[output]));
+    LayerReport row = report_of(*spec, assignment, l);
     const int index = plan->grouping().group_of[l];
-    describe_tensors(*spec, layer, assignment, l, row);
     // What only layers of the same group read is never stored.
     for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
       const TensorId id = layer.outputs[o];
@@ -364,6 +386,7 @@ std::vector<Engine::LayerReport> Engine::report() const {
       if (group.layers.front() == l) row.microseconds = times[index];
     }
     result.push_back(std::move(row));
+    report_bodies(*spec, assignment, l, impl_->options, result);
   }
   return result;
 }

@@ -72,7 +72,8 @@ class Engine {
     std::optional<Shape> shape;               ///< For the shapes of the build; nothing: known at run time only.
     bool weight = false;                      ///< A constant that is prepared with the layer.
   };
-  /// One line per layer: name, precision, storage, group, tactic and the reason for its precision.
+  /// One line per layer, those in bodies behind the layer that runs them, without a group of their own: name,
+  /// precision, storage, group, tactic and the reason for its precision.
   struct LayerReport {
     std::string name, op, precision, reason, group, tactic;
     std::vector<std::string> nodes;

@@ -17,37 +17,77 @@ Executable::Executable(const Network& network, Assignment assignment, const Buil
     : network_(network), assignment_(std::move(assignment)), options_(options), weights_(weights) {
   if (options_.timing_cache) find_backend(options_.backend).take_measured(*options_.timing_cache);
   if (spec != nullptr) specializations_.put(spec->input_shapes, spec);
-  if (options_.memory_limit != 0) weights_.set_limits({options_.memory_limit, options_.memory_limit, options_.memory_limit});
+  if (options_.memory_limit != 0)
+    weights_.set_limits({options_.memory_limit, options_.memory_limit, options_.memory_limit});
 }
 
-std::vector<Tensor> Executable::run_subgraph(LayerId layer, Precision precision, std::string_view attribute,
-                                             std::span<const Tensor> inputs) {
-  const auto key = std::make_tuple(layer, precision, std::string(attribute));
-  Executable* body = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = bodies_.find(key); found != bodies_.end()) body = found->second.get();
+/// The plans of a body under one assignment, by the shapes that come in.
+class Executable::BodyPlans {
+ public:
+  BodyPlans(Executable& executable, Body body, const Assignment& around, Fusion fusion,
+            std::shared_ptr<const TacticReplay> replay)
+      : executable_(executable), body_(body), fusion_(fusion), replay_(std::move(replay)) {
+    around_.precision = around.precision;
+    around_.asked_in_bodies = around.asked_in_bodies;
   }
-  if (body == nullptr) {
-    const Network& graph = *network_.layer(layer).attributes.required_graph(attribute).network;
-    // Costs of bodies are not modeled: unless the lowest precision is asked for, they keep fp32 and what the file
-    // says. Their tensors have no scales.
-    BuildOptions options = options_;
-    options.backend = find_backend(options_.backend).body_backend();
-    options.int8 = false;
-    options.scales.clear();
-    options.fp8 = false;
-    options.fp16 = (options.fp16 || options.fp16_on_request) && options.assume_lowest && precision == Precision::kFP16;
-    options.bf16 = (options.bf16 || options.bf16_on_request) && options.assume_lowest && precision == Precision::kBF16;
-    options.tf32 &= options.assume_lowest && (precision == Precision::kTF32 || options.strongly_typed);
+
+  std::vector<Tensor> run(std::span<const Tensor> inputs) {
     std::vector<Shape> shapes;
     for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-    const auto spec = specialize(graph, std::move(shapes));
-    auto made = std::make_unique<Executable>(graph, assign_precisions(*spec, options), options, spec);
-    const std::lock_guard lock(mutex_);
-    body = bodies_.emplace(key, std::move(made)).first->second.get();  // Another thread may have been faster.
+    return plan_for(shapes)->run(inputs);
   }
-  return body->run(inputs);
+
+ private:
+  std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& shapes) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (auto found = plans_.find(shapes)) return found;
+    }
+    const BuildOptions& options = executable_.options_;
+    const auto spec = executable_.specialization(shapes);
+    const Assignment assignment = assignment_of_body(
+        around_, body_, spec->inferred, options.constraints != ConstraintMode::kNone, options.strongly_typed);
+    auto made = executable_.plan_for(shapes, assignment, fusion_, replay_);
+    const std::lock_guard lock(mutex_);
+    plans_.put(shapes, made);  // Another thread may have been faster.
+    return plans_.find(shapes);
+  }
+
+  Executable& executable_;
+  const Body body_;
+  const Fusion fusion_;
+  const std::shared_ptr<const TacticReplay> replay_;
+  Assignment around_;  ///< Of the network around, precisions alone.
+  std::mutex mutex_;   ///< Of what follows.
+  RecentlyUsed<std::shared_ptr<const Plan>> plans_{16};
+};
+
+Executable& Executable::executable_of(const Body& body) {
+  const std::lock_guard lock(mutex_);
+  auto& made = bodies_[body.first];
+  if (made == nullptr) {
+    BuildOptions options = options_;
+    options.backend = find_backend(options_.backend).body_backend();
+    made = std::make_unique<Executable>(*body.graph->network, Assignment{}, options);
+  }
+  return *made;
+}
+
+IdMap<LayerId, GraphFunction> Executable::body_functions(const Assignment& assignment, Fusion fusion,
+                                                         const std::shared_ptr<const TacticReplay>& replay) {
+  IdMap<LayerId, GraphFunction> functions(network_.layers.size());
+  using ByName = std::map<std::string, std::unique_ptr<BodyPlans>, std::less<>>;
+  std::map<LayerId, std::shared_ptr<ByName>> plans;
+  for (const Body& body : network_.bodies()) {
+    auto& by_name = plans[body.holder];
+    if (by_name == nullptr) by_name = std::make_shared<ByName>();
+    by_name->emplace(body.attribute,
+                     std::make_unique<BodyPlans>(executable_of(body), body, assignment, fusion, replay));
+    functions[body.holder] = [by_name](std::string_view attribute, std::span<const Tensor> inputs) {
+      return by_name->find(attribute)->second->run(inputs);
+    };
+  }
+  return functions;
 }
 
 Executable::~Executable() = default;
@@ -73,13 +113,7 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
 std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
                                                  Fusion fusion, std::shared_ptr<const TacticReplay> replay) {
   auto spec = specialization(input_shapes);
-  IdMap<LayerId, GraphFunction> subgraphs(network_.layers.size());
-  for (LayerId l : subgraphs.ids())
-    if (network_.layers[l].op->kind == OpKind::kControl)
-      subgraphs[l] = [this, l, precision = assignment.precision[l]](std::string_view attribute,
-                                                                    std::span<const Tensor> inputs) {
-        return run_subgraph(l, precision, attribute, inputs);
-      };
+  IdMap<LayerId, GraphFunction> subgraphs = body_functions(assignment, fusion, replay);
   Grouping grouping = fuse(*spec, assignment, fusion);
   return make_plan(std::move(spec), std::move(grouping),
                    std::make_shared<PlanParts>(PlanParts{find_backend(options_.backend), assignment, fusion, weights_,

@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "backend/backend.h"
@@ -40,19 +39,22 @@ class Executable {
   const Assignment& assignment() const noexcept { return assignment_; }
 
  private:
+  class BodyPlans;
+
   std::shared_ptr<const Plan> plan_for(const std::vector<Shape>& input_shapes, const Assignment& assignment,
                                        Fusion fusion, std::shared_ptr<const TacticReplay> replay);
-
-  /// `precision`: of the layers in the body, as far as the options enable it.
-  std::vector<Tensor> run_subgraph(LayerId layer, Precision precision, std::string_view attribute,
-                                   std::span<const Tensor> inputs);
+  /// What runs the bodies of each layer under an assignment.
+  IdMap<LayerId, GraphFunction> body_functions(const Assignment& assignment, Fusion fusion,
+                                               const std::shared_ptr<const TacticReplay>& replay);
+  /// Of a body, whatever its assignment.
+  Executable& executable_of(const Body& body);
 
   const Network& network_;
   const Assignment assignment_;
   const BuildOptions options_;
   WeightCache weights_;
-  std::mutex mutex_;  ///< Of what follows.
-  std::map<std::tuple<LayerId, Precision, std::string>, std::unique_ptr<Executable>> bodies_;
+  std::mutex mutex_;                                       ///< Of what follows.
+  std::map<LayerId, std::unique_ptr<Executable>> bodies_;  ///< By the first layer that they have.
   RecentlyUsed<std::shared_ptr<const Specialization>> specializations_{32};
   RecentlyUsed<std::shared_ptr<const Plan>> plans_{16};
   std::map<std::vector<Shape>, std::shared_future<std::shared_ptr<const Plan>>> pending_;

@@ -399,7 +399,7 @@ Assignment read_assignment(const Json& a, const Network& network) {
   result.reason = IdMap<LayerId, std::string>(a.at("reason").get<std::vector<std::string>>());
   result.int8_output = data_type(a.at("int8_output"));
   if (a.contains("scale")) result.scale = IdMap<TensorId, float>(reals(a["scale"]));
-  const std::size_t layers = network.layers.size(), tensors = network.tensors.size();
+  const std::size_t layers = network.num_all_layers(), tensors = network.tensors.size();
   if (result.precision.size() != layers || result.reason.size() != layers || result.storage.size() != tensors ||
       result.pinned.size() != tensors || (!result.scale.empty() && result.scale.size() != tensors))
     fail("the assignment does not fit the network");

@@ -45,7 +45,9 @@ std::shared_ptr<Specialization> specialize_part(const Part& part, std::vector<Sh
   return spec;
 }
 
-std::shared_ptr<const PlanParts> parts_of(const Part& part, const PlanParts& whole, WeightCache& weights) {
+/// `network`: the whole one.
+std::shared_ptr<const PlanParts> parts_of(const Part& part, const Network& network, const PlanParts& whole,
+                                          WeightCache& weights) {
   Assignment assignment = whole.assignment;
   assignment.precision.clear();
   assignment.reason.clear();
@@ -55,6 +57,10 @@ std::shared_ptr<const PlanParts> parts_of(const Part& part, const PlanParts& who
     assignment.reason.push_back(whole.assignment.reason.contains(original) ? whole.assignment.reason[original] : "");
     subgraphs.push_back(whole.subgraphs.contains(original) ? whole.subgraphs[original] : GraphFunction{});
   }
+  for (const Body& body : network.bodies())
+    if (std::ranges::find(part.original, body.holder) != part.original.end())
+      for (Precision each : part_of(whole.assignment.precision, body, body.graph->network->num_all_layers()))
+        assignment.precision.push_back(each);
   return std::make_shared<PlanParts>(
       PlanParts{whole.backend, std::move(assignment), whole.fusion, weights, std::move(subgraphs), whole.replay});
 }
@@ -101,7 +107,7 @@ class StagedPlan final : public Plan {
     set_known_values(first_.network);
     place_outputs(rest);
     auto first_spec = specialize_part(first_, spec_->input_shapes, *spec_);
-    const auto first_parts = parts_of(first_, *parts_, first_weights_);
+    const auto first_parts = parts_of(first_, *spec_->network, *parts_, first_weights_);
     Schedule first_schedule =
         describe(*first_spec, first_parts->assignment, grouping_of(first_, *first_spec, *first_parts));
     first_plan_ = parts_->backend.plan(std::move(first_spec), std::move(first_schedule), first_weights_,
@@ -317,7 +323,7 @@ class StagedPlan final : public Plan {
     auto made = std::make_shared<Continuation>(
         Continuation{rest_with(frontier, *deciding_), WeightCache(parts_->weights), nullptr});
     auto spec = specialize_part(made->part, shapes_of(frontier, *deciding_), *spec_);
-    const auto parts = parts_of(made->part, *parts_, made->weights);
+    const auto parts = parts_of(made->part, *spec_->network, *parts_, made->weights);
     Grouping groups = grouping_of(made->part, *spec, *parts);
     made->plan = make_plan(std::move(spec), std::move(groups), parts);
     continuations_.put(key, made);

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import numpy as np
 
-from .graph import Arrays, Graph
+from .graph import Arrays, Graph, all_nodes
 from .judge import Judge, deviation
 
 LEVELS = ("none", "pointwise", "full")
@@ -64,7 +64,7 @@ class _Refusal(Exception):
 def _engine(graph: Graph, way: Way, threads: Optional[int] = None):
     import ulpscope
 
-    names = {node.name for node in graph.nodes}
+    names = {node.name for node in all_nodes(graph.nodes)}
     return ulpscope.Engine(
         graph.model(),
         precision=way.precision,

@@ -120,7 +120,7 @@ class Graph:
         initializers = [numpy_helper.from_array(value, name) for name, value in self.constants.items()]
         body = helper.make_graph(self.nodes, "fuzz", inputs, outputs, initializers)
         imports = [helper.make_opsetid("", self.opset)]
-        if any(node.domain == MICROSOFT for node in _all_nodes(self.nodes)):
+        if any(node.domain == MICROSOFT for node in all_nodes(self.nodes)):
             imports.append(helper.make_opsetid(MICROSOFT, 1))
         return helper.make_model(body, opset_imports=imports, ir_version=ir_version(self.opset))
 
@@ -157,11 +157,12 @@ class Graph:
         return "\n".join(lines)
 
 
-def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterable[onnx.NodeProto]:
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterable[onnx.NodeProto]:
+    """The nodes, and those of their bodies."""
     for node in nodes:
         yield node
         for body in subgraphs(node):
-            yield from _all_nodes(body.node)
+            yield from all_nodes(body.node)
 
 
 def _describe(node: onnx.NodeProto) -> List[str]:

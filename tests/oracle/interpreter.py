@@ -21,6 +21,14 @@ from .values import TYPE_OF, T, Unsupported, Value, corners, kept, moved_by_nois
 LEVELS = ("none", "pointwise", "full")
 
 
+class Choice(typing.NamedTuple):
+    """How bodies run."""
+
+    precision: str
+    level: str
+    requested: dict[str, str] | None = None
+
+
 class Network:
     """A graph for certain input shapes, kept for all precisions and levels."""
 
@@ -35,7 +43,7 @@ class Network:
     def specialization(self, feeds: dict[str, Value]) -> Specialization:
         key = tuple((name, value.type, value.shape) for name, value in sorted(feeds.items()))
         if key not in self._specializations:
-            plain = lambda node, scope: self.control(node, scope, "fp32", "none")
+            plain = lambda node, scope: self.control(node, scope, Choice("fp32", "none"))
             self._specializations[key] = Specialization(self.graph, feeds, plain)
         return self._specializations[key]
 
@@ -46,7 +54,7 @@ class Network:
         spec = self.specialization(feeds)
         assignment = assign(spec, precision, requested)
         integers = Integers(spec, assignment, precision)
-        run = _Run(self, spec, assignment, Grouping(spec, assignment, level, integers), integers, level)
+        run = _Run(self, spec, assignment, Grouping(spec, assignment, level, integers), integers, level, requested)
         try:
             return run.run(feeds)
         except ValueError as error:
@@ -63,25 +71,31 @@ class Network:
 
     # Bodies --------------------------------------------------------------------------------------------------------
 
-    def control(self, node: Node, scope: dict[str, Value], precision: str, level: str) -> list[Value]:
-        """If and Loop, whose bodies run as networks of their own."""
+    def control(self, node: Node, scope: dict[str, Value], choice: Choice) -> list[Value]:
+        """If, Loop and Scan, whose bodies run as networks of their own."""
         if node.op == "If":
             condition = scope[node.inputs[0]]
             if condition.e is not None:
                 raise Unsupported("a condition that may be either")
             branch = node.get("then_branch") if bool(condition.v.reshape(())) else node.get("else_branch")
-            return self._run_body(branch, [], scope, precision, level)
+            return self._run_body(node, branch, [], scope, choice)
         if node.op == "Loop":
-            return self._loop(node, scope, precision, level)
-        return self._scan(node, scope, precision, level)
+            return self._loop(node, scope, choice)
+        return self._scan(node, scope, choice)
 
     def _run_body(
-        self, graph: Graph, formals: list[Value], scope: dict[str, Value], precision: str, level: str
+        self, node: Node, graph: Graph, formals: list[Value], scope: dict[str, Value], choice: Choice
     ) -> list[Value]:
+        """What comes in and goes out has the declared type. Layers that nothing is asked of take what the one that runs
+        them was asked."""
         feeds = dict(zip(graph.inputs, formals)) | {name: scope[name] for name in graph.free}
-        return self.body(graph).run(feeds, precision, level)
+        asked = dict(choice.requested or {})
+        if node.name in asked:
+            inside = [n.name for n in graph.nodes if is_compute(n) or n.op in operators.CONTROL]
+            asked = dict.fromkeys(inside, asked[node.name]) | asked
+        return self.body(graph).run(feeds, choice.precision, choice.level, asked)
 
-    def _loop(self, node: Node, scope: dict[str, Value], precision: str, level: str) -> list[Value]:
+    def _loop(self, node: Node, scope: dict[str, Value], choice: Choice) -> list[Value]:
         body: Graph = node.get("body")
         trips = int(scope[node.inputs[0]].v.reshape(())) if node.reads(0) else 1 << 20
         going = bool(scope[node.inputs[1]].v.reshape(())) if node.reads(1) else True
@@ -90,7 +104,7 @@ class Network:
         trip = 0
         while trip < trips and going:
             formals = [Value(np.asarray(trip, np.int64), T.INT64), Value(np.asarray(True), T.BOOL), *state]
-            outputs = self._run_body(body, formals, scope, precision, level)
+            outputs = self._run_body(node, body, formals, scope, choice)
             if outputs[0].e is not None:
                 raise Unsupported("a condition that may be either")
             going, state = bool(outputs[0].v.reshape(())), outputs[1 : 1 + len(state)]
@@ -102,7 +116,7 @@ class Network:
         stacked = [_stacked(scan, 0) for scan in scans]
         return [*state, *stacked]
 
-    def _scan(self, node: Node, scope: dict[str, Value], precision: str, level: str) -> list[Value]:
+    def _scan(self, node: Node, scope: dict[str, Value], choice: Choice) -> list[Value]:
         if node.opset < 9:
             raise Unsupported("Scan before opset 9")
         body: Graph = node.get("body")
@@ -116,7 +130,7 @@ class Network:
         for trip in range(trips):
             at = [trips - 1 - trip if back else trip for back in backwards]
             slices = [x.moved(lambda a, i=i, axis=axis: np.take(a, i, axis)) for x, i, axis in zip(scanned, at, axes)]
-            outputs = self._run_body(body, [*state, *slices], scope, precision, level)
+            outputs = self._run_body(node, body, [*state, *slices], scope, choice)
             state = outputs[: len(state)]
             for scan, value in zip(scans, outputs[len(state) :]):
                 scan.append(value)
@@ -140,9 +154,10 @@ class _Run:
         grouping: Grouping,
         integers: Integers,
         level: str,
+        requested: dict[str, str] | None,
     ):
         self.network, self.spec, self.assignment, self.level = network, spec, assignment, level
-        self.grouping, self.integers = grouping, integers
+        self.grouping, self.integers, self.requested = grouping, integers, requested
         self.exact: dict[str, Value] = {}  #: As computed.
         self.stored: dict[str, Value] = {}  #: As stored.
         self.folded: set[int] = set()  #: BatchNormalization layers that went into a convolution.
@@ -188,7 +203,7 @@ class _Run:
     def _outputs(self, i: int, node: Node) -> list[Value]:
         if node.op in operators.CONTROL:
             scope = {name: self.spec.constants.get(name, self.stored.get(name)) for name in node.all_inputs}
-            return self.network.control(node, scope, self.assignment.precision[i], self.level)
+            return self.network.control(node, scope, Choice(self.assignment.precision[i], self.level, self.requested))
         if self.integers.is_integer(i):
             return [self.integers.compute(i, self.stored)]
         operands = [self._operand(i, index, name) for index, name in enumerate(node.inputs)]

@@ -366,8 +366,21 @@ void run_scan(KernelContext& ctx) {
   for (int i = 0; i < ctx.num_outputs(); ++i) ctx.set_output(i, results[static_cast<std::size_t>(i)].clone());
 }
 
-/// Opset 8 has sequence_lens in front.
-BodyInput body_input_of_scan(const Layer& layer, int formal) { return {.input = formal + (layer.opset < 9 ? 1 : 0)}; }
+/// States, then entries of sequences. Opset 8 has sequence_lens in front, and batches.
+BodyInput body_input_of_scan(const Layer& layer, int formal) {
+  const bool batched = layer.opset < 9;
+  BodyInput result{.input = formal + (batched ? 1 : 0)};
+  const auto scans = static_cast<int>(layer.attributes.integer("num_scan_inputs", 0));
+  const int scanned = formal - (static_cast<int>(formal_inputs(layer.attributes.required_graph("body"))) - scans);
+  if (batched) {
+    result.without = {0};
+    if (scanned >= 0) result.without.push_back(1);
+  } else if (scanned >= 0) {
+    const std::vector<std::int64_t> axes = layer.attributes.integers("scan_input_axes");
+    result.without = {scanned < std::ssize(axes) ? axes[static_cast<std::size_t>(scanned)] : 0};
+  }
+  return result;
+}
 
 }  // namespace
 

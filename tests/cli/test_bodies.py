@@ -1,0 +1,172 @@
+"""Layers inside of the bodies of If, Loop and Scan: named, lowered and kept as others are."""
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+from body_models import MODELS, branches, cancels_inside, loop, nested
+from convert_support import HALF, assert_converted, info, model, save, values
+
+
+def graphs(graph):
+    """A graph and those inside of it."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from graphs(attribute.g)
+
+
+def types_of(path):
+    """The element type that each node of the file computes in, by name, from onnx's own inference of types."""
+    inferred = onnx.shape_inference.infer_shapes(onnx.load(path), strict_mode=True).graph
+    known, result = {}, {}
+    for graph in graphs(inferred):
+        known |= {i.name: i.type.tensor_type.elem_type for i in [*graph.input, *graph.value_info, *graph.output]}
+        known |= {i.name: i.data_type for i in graph.initializer}
+    for graph in graphs(inferred):
+        result |= {node.name: known.get(node.output[0]) for node in graph.node}
+    return result
+
+
+def inputs_of(path, seed=3):
+    random = np.random.RandomState(seed)
+    result = {}
+    for value in onnx.load(path).graph.input:
+        shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
+        is_bool = value.type.tensor_type.elem_type == onnx.TensorProto.BOOL
+        result[value.name] = np.array(True) if is_bool else random.standard_normal(shape).astype(np.float32)
+    return result
+
+
+def weak_options(precision, words):
+    return ["--trt", f"--{precision}", "--assume-lowest", "--precision-constraints", "obey", *(["--layer-precisions", *words] if words else [])]
+
+
+@pytest.mark.parametrize("fusion", ["none", "full"])
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_all_of_a_body_is_lowered(run, tmp_path, name, precision, fusion):
+    source = save(tmp_path, MODELS[name]())
+    outcome = run("convert", source, f"--{precision}", "-o", "t.onnx", "--fusion", fusion)
+    assert_converted(outcome)
+    typed = onnx.load(tmp_path / "t.onnx")
+    onnx.checker.check_model(typed, full_check=True)
+    narrow = HALF if precision == "fp16" else onnx.TensorProto.BFLOAT16
+    before, after = graphs(onnx.load(tmp_path / source).graph), graphs(typed.graph)
+    for old, new in zip(before, after, strict=True):
+        # What goes in and comes out keeps its type: both branches, and what a loop hands on, agree in it.
+        assert [i.type.tensor_type.elem_type for i in [*old.input, *old.output]] == [i.type.tensor_type.elem_type for i in [*new.input, *new.output]]
+    assert any(cast.op_type == "Cast" and helper.get_attribute_value(cast.attribute[0]) == narrow
+               for graph in list(graphs(typed.graph))[1:] for cast in graph.node), "nothing is lowered inside"
+    if precision == "fp16":
+        feeds = inputs_of(tmp_path / source)
+        exact = onnxruntime.InferenceSession(tmp_path / source).run(None, feeds)
+        low = onnxruntime.InferenceSession(tmp_path / "t.onnx").run(None, feeds)
+        for a, b in zip(exact, low):
+            assert np.allclose(a, b, rtol=0.02, atol=0.02), name
+
+
+@pytest.mark.parametrize("keep, kept", [
+    (["then/product"], {"then/product"}), (["else/*"], {"else/product", "else/mul"}), (["MatMul"], {"product", "then/product", "else/product"}),
+    (["if"], {"then/product", "then/add", "else/product", "else/mul"}),
+])
+def test_layers_are_kept_by_any_name(run, tmp_path, keep, kept):
+    source = save(tmp_path, branches())
+    assert_converted(run("convert", source, "--fp16", "--keep", *keep, "-o", "t.onnx"))
+    types = types_of(tmp_path / "t.onnx")
+    names = ["product", "sum", "then/product", "then/add", "else/product", "else/mul", "tanh"]
+    assert {name for name in names if types[name] != HALF} == kept
+
+
+def test_lower_names_layers_inside_alone(run, tmp_path):
+    source = save(tmp_path, loop())
+    assert_converted(run("convert", source, "--fp16", "--lower", "loop/product", "-o", "t.onnx"))
+    types = types_of(tmp_path / "t.onnx")
+    assert [name for name in ("gain", "loop/product", "loop/add", "loop/tanh", "softmax") if types[name] == HALF] == ["loop/product"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_mixture_is_one_assignment_in_every_form(run, tmp_path, name):
+    """Some layers float16, some bfloat16, some float32: the typed file, and --layer-precisions of the weak network."""
+    source = save(tmp_path, MODELS[name]())
+    listed = run("convert", source, "--fp16", "-o", "all.onnx", "--save-layer-precisions", "all.txt")
+    assert_converted(listed)
+    layers = [line.rsplit(":", 1)[0] for line in (tmp_path / "all.txt").read_text().split()]
+    assert len(layers) == len(set(layers))
+    types = ("float32", "float16", "bfloat16")
+    words = [f"{layer}:{types[i % 3]}" for i, layer in enumerate(layers)]
+    outcome = run("convert", source, "--fp16", "--bf16", "--layer-precisions", *words, "-o", "t.onnx", "--save-layer-precisions", "p.txt")
+    assert_converted(outcome)
+    words = (tmp_path / "p.txt").read_text().split()
+    weak = run("run", source, *weak_options("fp16", words), "--bf16", "--save-outputs", "weak.json", "--save-inputs", "in.json")
+    assert weak.code == 0, weak
+    typed = run("run", "t.onnx", "--trt", "--strongly-typed", "--load-inputs", "in.json", "--load-outputs", "weak.json", "--atol", "0", "--rtol", "0")
+    assert typed.code == 0, typed
+
+
+def test_the_layer_that_runs_a_body_names_what_is_in_it(run, tmp_path):
+    """`run --layer-precisions loop:float32` keeps the body in float32; a name inside has the last word."""
+    source = save(tmp_path, loop())
+    def outputs(words, file):
+        outcome = run("run", source, *weak_options("fp16", words), "--save-outputs", file, "--seed", "1")
+        assert outcome.code == 0, outcome
+        return json.loads((tmp_path / file).read_text())["lst"][0][1][0]["outputs"]
+    inside = ["loop/product", "loop/add", "loop/tanh", "loop/total"]
+    assert outputs(["loop:float32"], "a.json") == outputs([f"{name}:float32" for name in inside], "b.json")
+    assert outputs(["loop:float32", "loop/tanh:float16"], "c.json") == outputs([f"{n}:float32" for n in inside if n != "loop/tanh"], "d.json")
+    assert outputs(["loop:float32"], "e.json") != outputs([], "f.json")
+
+
+def test_a_search_keeps_layers_inside(run, tmp_path):
+    source = save(tmp_path, cancels_inside())
+    found = run("precision", "search", source, "--fp16", "--objective", "smallest", "--metric", "rel-l2", "--threshold", "1e-2", "--iterations", "8",
+                "--save-answer", "a.json", "--save-onnx", "t.onnx")
+    assert found.code == 0, found
+    kept = {layer["name"] for layer in json.loads((tmp_path / "a.json").read_text())["layers"]}
+    assert "loop/add" in kept and kept <= {"loop/product", "loop/add", "loop/again", "loop/sub"}, found
+    types = types_of(tmp_path / "t.onnx")
+    assert {name for name in ("start", "loop/product", "loop/add", "loop/again", "loop/sub", "end") if types[name] != HALF} == kept
+    assert "inside of a body of 'loop'" in found.text, found
+    assert run("verify", source, "--answer", "a.json", "--iterations", "4").code == 0
+    assert_converted(run("convert", source, "--answer", "a.json", "-o", "again.onnx"))
+    assert onnx.load(tmp_path / "again.onnx").graph == onnx.load(tmp_path / "t.onnx").graph
+
+
+def test_an_engine_file_keeps_the_types_of_bodies(run, tmp_path):
+    source = save(tmp_path, nested())
+    weak = run("run", source, *weak_options("fp16", ["first/product:float32", "sigmoid:float32"]), "--save-engine", "m.engine",
+               "--save-outputs", "weak.json", "--save-inputs", "in.json")
+    assert weak.code == 0, weak
+    again = run("run", "m.engine", "--trt", "--load-inputs", "in.json", "--load-outputs", "weak.json", "--atol", "0", "--rtol", "0")
+    assert again.code == 0, again
+    shown = run("inspect", "model", "m.engine", "--show", "layers")
+    assert shown.code == 0 and "first/product" in shown.out, shown
+
+
+def test_unknown_names_find_layers_inside(run, tmp_path):
+    source = save(tmp_path, loop())
+    outcome = run("convert", source, "--fp16", "--keep", "loop/prodct", "-o", "t.onnx")
+    assert outcome.code == 1 and "loop/product" in outcome.text, outcome
+
+
+def test_int8_is_refused_inside(run, tmp_path):
+    source = save(tmp_path, loop())
+    outcome = run("run", source, *weak_options("int8", ["loop/product:int8"]))
+    assert outcome.code != 0 and "'loop/product' (MatMul) was asked to run in int8, but layers in the body" in outcome.text, outcome
+
+
+def test_a_body_that_never_fits_is_no_error_until_it_runs(run, tmp_path):
+    """A branch whose shapes cannot be: it converts while it does not run, and says so when it does."""
+    then = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["t"], name="fits")], "then", [], [info("t", [2, 4])])
+    other = helper.make_graph([helper.make_node("MatMul", ["w", "bad"], ["e"], name="never")], "else", [], [info("e", [2, 4])])
+    source = tmp_path / "m.onnx"
+    onnx.save(model([helper.make_node("If", ["c"], ["y"], name="if", then_branch=then, else_branch=other)],
+                    [info("x", [2, 4]), info("c", [], onnx.TensorProto.BOOL)], [info("y", [2, 4])], [values("w", 4, 4), values("bad", 3, 4)]), source)
+    for choice, code in ((True, 0), (False, 1)):
+        (tmp_path / "data.py").write_text(f"import numpy as np\ndef load_data():\n    yield {{'x': np.ones((2, 4), np.float32), 'c': np.bool_({choice})}}\n")
+        outcome = run("run", source, *weak_options("fp16", []), "--data-loader-script", "data.py")
+        assert outcome.code == code and (choice or "'never'" in outcome.text), outcome
