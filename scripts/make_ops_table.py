@@ -31,9 +31,14 @@ def table() -> str:
         "",
         "Other operators that ONNX Runtime has (the rest of com.microsoft, ai.onnx.ml, ...) run there, each layer in a session of",
         "its own in the Python worker, and one warning names the layers: in float32 on one thread, never lowered, without a derivative,",
-        "and at no estimated cost. Sequences, strings and operators with graphs of their own cannot run so, engine files cannot",
+        "and at no estimated cost. Strings and operators with graphs of their own cannot run so, engine files cannot",
         "hold such layers, and what ONNX Runtime does not have either (EfficientNMS_TRT, plugins) is refused by name;",
         "`--trt-outputs` with tensors ahead of it leaves it out.",
+        "",
+        "Sequences are followed while a model is read: SequenceEmpty, SequenceConstruct, SequenceInsert, SequenceErase, SequenceAt, SequenceLength,",
+        "ConcatFromSequence and SplitToSequence become layers on tensors (Identity, Concat, Split, ...) where positions and lengths are",
+        "constants, and else are refused. An output that is a sequence or a map (ZipMap, at the end of scikit-learn exports) gives way to the",
+        "tensors that go into it; one of strings is left out.",
     ]
     for domain in sorted({op[0] for op in known}):
         chosen = [op for op in known if op[0] == domain]

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -22,6 +23,13 @@ std::string domain_of(const std::string& domain);
 
 inline bool is_constant_node(const onnx::NodeProto& node) {
   return node.op_type() == "Constant" && domain_of(node.domain()).empty();
+}
+
+/// Null where the node has none of that name.
+inline const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, std::string_view name) {
+  for (const auto& attribute : node.attribute())
+    if (attribute.name() == name) return &attribute;
+  return nullptr;
 }
 
 /// The node's name, else `node_of_<first output>`.

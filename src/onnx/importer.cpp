@@ -1,6 +1,7 @@
 #include "onnx/importer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -8,12 +9,28 @@
 #include "graph/inference.h"
 #include "onnx/element_type.h"
 #include "onnx/graph_order.h"
+#include "onnx/sequences.h"
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope::onnx_model {
 namespace {
 
 constexpr int kMaxGraphDepth = 32;
+
+/// What an output is that no network has; empty: a tensor of numbers, or not said.
+std::string not_a_tensor(const onnx::ValueInfoProto& output) {
+  switch (output.type().value_case()) {
+    case onnx::TypeProto::kSequenceType:
+      return output.type().sequence_type().elem_type().has_map_type() ? "a sequence of maps" : "a sequence";
+    case onnx::TypeProto::kMapType:
+      return "a map";
+    case onnx::TypeProto::kTensorType:
+      return output.type().tensor_type().elem_type() == onnx::TensorProto::STRING ? "a tensor of strings" : "";
+    default:
+      return "";
+  }
+}
 
 bool reads_as_weight(const OpDef* op, int input) { return op == nullptr || op->is_weight(input); }
 
@@ -68,15 +85,92 @@ Importer::Built Importer::import_graph(const onnx::GraphProto& graph, const Opse
       nodes, [&](const std::string& name) { return scope.values.contains(name) || scope.constants.contains(name); });
   if (!wrong.empty()) fail(ErrorCode::kInvalidFile, wrong);
 
+  const std::vector<std::string> made = follow_sequences(graph, scope, nodes);
   std::vector<std::string> outputs;
   if (parent == nullptr) outputs = leave_out_unknown(nodes);
-  if (outputs.empty())
-    for (const auto& output : graph.output()) outputs.push_back(output.name());
+  if (outputs.empty()) outputs = made;
   const auto as_tensors = constants_read_as_tensors(graph, nodes, scope);
   for (const FlatNode& node : nodes) add_node(node, scope, as_tensors);
   add_outputs(outputs, graph.name(), scope, as_tensors);
   add_defaults(scope, as_tensors);
   return built;
+}
+
+/// What takes the place of an output that is no tensor of numbers.
+struct Importer::Replaced {
+  std::string output, what;
+  std::vector<std::string> tensors;
+};
+
+/// Replaces nodes of sequences and maps, and returns the outputs that are tensors: of the main graph, those that the
+/// others are made of take their places, and nodes that only others need are left out.
+std::vector<std::string> Importer::follow_sequences(const onnx::GraphProto& graph, Scope& scope,
+                                                    std::vector<FlatNode>& nodes) {
+  const KnownValues known{
+      .integers = [&](const std::string& name) -> std::optional<std::vector<std::int64_t>> {
+        Tensor value;
+        if (const auto found = scope.constants.find(name); found != scope.constants.end()) {
+          value = elements(*found->second);
+        } else {
+          const auto node = std::ranges::find_if(nodes, [&](const FlatNode& each) {
+            return is_constant_node(*each.proto) && each.proto->output_size() > 0 && each.proto->output(0) == name;
+          });
+          if (node == nodes.end()) return std::nullopt;
+          value = constant_value(*node->proto);
+        }
+        if (!is_integer(value.type())) return std::nullopt;
+        const Tensor wide = value.cast(DataType::kInt64);
+        return std::vector<std::int64_t>(wide.data<std::int64_t>(), wide.data<std::int64_t>() + wide.size());
+      },
+      .dimension = [&](const std::string& name, std::int64_t axis) -> std::optional<std::int64_t> {
+        std::optional<Shape> shape;
+        if (const TensorId id = scope.network->find_tensor(name); id != kNone) shape = scope.network->tensor(id).shape;
+        if (const auto found = scope.declared.find(name); !shape && found != scope.declared.end()) {
+          TensorInfo info;
+          describe(*found->second, info, "value");
+          shape = info.shape;
+        }
+        if (const auto found = scope.constants.find(name); found != scope.constants.end())
+          shape = elements(*found->second).shape();
+        if (!shape) return std::nullopt;
+        if (axis < 0) axis += std::ssize(*shape);
+        if (axis < 0 || axis >= std::ssize(*shape) || (*shape)[static_cast<std::size_t>(axis)] < 0) return std::nullopt;
+        return (*shape)[static_cast<std::size_t>(axis)];
+      }};
+  SequenceResolver resolver(known, copies_);
+  resolver.run(nodes, fmt::format("[import] {}", file_.source));
+  std::vector<std::string> outputs;
+  std::vector<Replaced> replaced;
+  for (const auto& output : graph.output()) {
+    const std::string what = scope.parent == nullptr ? not_a_tensor(output) : "";
+    const auto tensors = resolver.tensors_of(output.name());
+    if (what.empty() && !tensors) {
+      outputs.push_back(output.name());
+      continue;
+    }
+    if (scope.parent != nullptr)
+      fail(ErrorCode::kUnsupported, fmt::format("graph '{}': its output '{}' is a sequence or map, which is not "
+                                                "supported inside of an If, Loop or Scan",
+                                                graph.name(), output.name()));
+    replaced.push_back(
+        {output.name(), what.empty() ? "a sequence" : what, tensors.value_or(std::vector<std::string>())});
+  }
+  if (replaced.empty()) return outputs;
+  for (const Replaced& each : replaced)
+    for (const std::string& name : each.tensors)
+      if (std::ranges::find(outputs, name) == outputs.end()) outputs.push_back(name);
+  if (outputs.empty())
+    fail(ErrorCode::kUnsupported,
+         fmt::format("expected an output that is a tensor of numbers, or made of one; '{}' is {}", replaced[0].output,
+                     replaced[0].what));
+  leave_out_others(outputs, nodes);
+  for (const Replaced& each : replaced)
+    log_info(fmt::format("[import] {}: output '{}' is {}: {}", file_.source, each.output, each.what,
+                         each.tensors.empty()
+                             ? "it is left out"
+                             : fmt::format("what is run and compared are the tensors that go into it: {}",
+                                           fmt::join(each.tensors, ", "))));
+  return outputs;
 }
 
 void Importer::define_inputs(const onnx::GraphProto& graph, Scope& scope) {

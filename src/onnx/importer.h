@@ -1,6 +1,7 @@
 // Graphs into networks. Private to src/onnx.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <set>
 #include <string>
@@ -43,6 +44,7 @@ class Importer {
     /// Constants that callers may give (DefaultValue), as declared among the inputs.
     std::vector<const onnx::ValueInfoProto*> defaults;
   };
+  struct Replaced;
   struct Built {
     std::shared_ptr<Network> network;
     std::vector<std::string> captured;  ///< Values of the enclosing graph, for the trailing inputs.
@@ -56,6 +58,8 @@ class Importer {
   std::unordered_set<std::string> constants_read_as_tensors(const onnx::GraphProto& graph,
                                                             const std::vector<FlatNode>& nodes,
                                                             const Scope& scope) const;
+  std::vector<std::string> follow_sequences(const onnx::GraphProto& graph, Scope& scope, std::vector<FlatNode>& nodes);
+  void leave_out_others(const std::vector<std::string>& outputs, std::vector<FlatNode>& nodes);
   std::vector<std::string> leave_out_unknown(std::vector<FlatNode>& nodes) const;
   void add_node(const FlatNode& node, Scope& scope, const std::unordered_set<std::string>& as_tensors);
   void add_constant_node(const onnx::NodeProto& node, int opset, Scope& scope);
@@ -85,6 +89,7 @@ class Importer {
   std::vector<std::string> wanted_;
   Opsets opsets_;
   FunctionInliner functions_;
+  std::deque<onnx::NodeProto> copies_;  ///< Of nodes that are not those of the file.
   std::unordered_set<std::string> layer_names_;
   int name_counter_ = 0;
   struct UnknownOperator {

@@ -70,10 +70,13 @@ std::string node_model(const Layer& layer, std::span<const std::optional<NodeInp
     info.set_name(name);
     describe_input(*inputs[i], info);
   }
-  for (std::size_t o = 0; o < layer.outputs.size(); ++o) {
-    const std::string name = layer.outputs[o] == kNone ? "" : fmt::format("o{}", o);
+  // Outputs that nobody wants may be ones that the operator has to have.
+  std::size_t wanted = layer.outputs.size();
+  while (wanted > 0 && layer.outputs[wanted - 1] == kNone) --wanted;
+  for (std::size_t o = 0; o < wanted; ++o) {
+    const std::string name = fmt::format("o{}", o);
     node.add_output(name);
-    if (!name.empty()) graph.add_output()->set_name(name);
+    if (layer.outputs[o] != kNone) graph.add_output()->set_name(name);
   }
   for (const auto& [name, value] : layer.attributes.all())
     std::visit(NodeAttributeWriter(layer, name, *node.add_attribute()), value);

@@ -12,12 +12,6 @@
 namespace ulpscope::onnx_model {
 namespace {
 
-const onnx::AttributeProto* find_attribute(const onnx::NodeProto& node, std::string_view name) {
-  for (const auto& attribute : node.attribute())
-    if (attribute.name() == name) return &attribute;
-  return nullptr;
-}
-
 /// Softmax and its like flattened everything from `axis` on up to opset 12, and work along one axis since.
 bool is_softmax(std::string_view op) { return op == "Softmax" || op == "LogSoftmax" || op == "Hardmax"; }
 

@@ -40,6 +40,42 @@ void Importer::report_unknown_operators() const {
   fail(ErrorCode::kUnsupported, message);
 }
 
+namespace {
+
+/// Of sorted nodes, those that the values in `needed` need; adds what these read. `left_out` gets the others.
+std::vector<FlatNode> needed_nodes(const std::vector<FlatNode>& nodes, std::unordered_set<std::string>& needed,
+                                   std::vector<FlatNode>& left_out) {
+  std::vector<FlatNode> kept;
+  for (const FlatNode& node : nodes | std::views::reverse) {
+    if (std::ranges::none_of(node.proto->output(), [&](const auto& name) { return needed.contains(name); })) {
+      left_out.push_back(node);
+      continue;
+    }
+    for (const std::string& name : values_read(*node.proto)) needed.insert(name);
+    kept.push_back(node);
+  }
+  std::ranges::reverse(kept);
+  return kept;
+}
+
+}  // namespace
+
+/// Leaves what these outputs need; outputs of the others that nobody needs may be strings.
+void Importer::leave_out_others(const std::vector<std::string>& outputs, std::vector<FlatNode>& nodes) {
+  std::unordered_set<std::string> needed(outputs.begin(), outputs.end());
+  std::vector<FlatNode> others;
+  nodes = needed_nodes(nodes, needed, others);
+  for (FlatNode& node : nodes) {
+    if (find_op(node) != nullptr) continue;
+    const auto is_idle = [&](const std::string& name) { return !name.empty() && !needed.contains(name); };
+    if (std::ranges::none_of(node.proto->output(), is_idle)) continue;
+    onnx::NodeProto& copy = copies_.emplace_back(*node.proto);
+    for (std::string& name : *copy.mutable_output())
+      if (is_idle(name)) name.clear();
+    node.proto = &copy;
+  }
+}
+
 /// Leaves only the sorted nodes that the wanted outputs need if others have unknown operators, and returns these
 /// outputs; nothing where all stays.
 std::vector<std::string> Importer::leave_out_unknown(std::vector<FlatNode>& nodes) const {
@@ -47,30 +83,17 @@ std::vector<std::string> Importer::leave_out_unknown(std::vector<FlatNode>& node
   for (const FlatNode& node : nodes) computed.insert(node.proto->output().begin(), node.proto->output().end());
   if (wanted_.empty() || !std::ranges::all_of(wanted_, [&](const auto& name) { return computed.contains(name); }))
     return {};
-  std::vector<FlatNode> kept;
+  std::vector<FlatNode> left_out;
+  std::vector<FlatNode> kept = needed_nodes(nodes, needed, left_out);
   std::set<std::string> unknown;
-  for (const FlatNode& node : nodes | std::views::reverse) {
-    if (std::ranges::none_of(node.proto->output(), [&](const auto& name) { return needed.contains(name); })) {
-      if (find_op(node) == nullptr) unknown.insert(node.proto->op_type());
-      continue;
-    }
-    needed.insert(node.proto->input().begin(), node.proto->input().end());
-    for (const auto& attribute : node.proto->attribute()) {
-      const auto add = [&](const onnx::GraphProto& body) {
-        const auto names = free_values(body);
-        needed.insert(names.begin(), names.end());
-      };
-      if (attribute.has_g()) add(attribute.g());
-      for (const auto& body : attribute.graphs()) add(body);
-    }
-    kept.push_back(node);
-  }
+  for (const FlatNode& node : left_out)
+    if (find_op(node) == nullptr) unknown.insert(node.proto->op_type());
   if (unknown.empty()) return {};
   log_warning(
       fmt::format("[import] {}: {} of {} nodes are left out: no wanted output needs them, and operators among "
                   "them are not supported: {}",
                   file_.source, nodes.size() - kept.size(), nodes.size(), fmt::join(unknown, ", ")));
-  nodes.assign(kept.rbegin(), kept.rend());
+  nodes = std::move(kept);
   return wanted_;
 }
 

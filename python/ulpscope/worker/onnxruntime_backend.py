@@ -56,6 +56,42 @@ def _bindings(values: Any) -> List[Dict[str, Any]]:
     return result
 
 
+def _with_tensor_outputs(source: Any) -> bytes:
+    """The model with the tensors that go into sequences and maps instead of these, and without strings: what the
+    importer of ulpscope takes for the outputs."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise missing_package("onnx", "for outputs that are sequences or maps") from error
+    model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source, load_external_data=False)
+    producer = {output: node for node in model.graph.node for output in node.output if output}
+
+    def tensors(name: str) -> List[str]:
+        node = producer.get(name)
+        if node is None:
+            return []
+        if node.op_type in ("ZipMap", "SplitToSequence"):
+            return [node.input[0]]
+        if node.op_type == "SequenceConstruct":
+            return list(node.input)
+        if node.op_type == "SequenceInsert" and len(node.input) == 2:
+            return [*tensors(node.input[0]), node.input[1]]
+        return tensors(node.input[0]) if node.op_type == "Identity" else []
+
+    kept, made = [], []
+    for output in model.graph.output:
+        is_tensor = output.type.HasField("tensor_type") and output.type.tensor_type.elem_type != onnx.TensorProto.STRING
+        if is_tensor or not output.type.WhichOneof("value"):
+            kept.append(output)
+        else:
+            made += tensors(output.name)
+    names = {output.name for output in kept}
+    kept += [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(made) if name not in names]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    return bytes(model.SerializeToString())
+
+
 def operators(server: Any) -> List[str]:
     """"domain::name" of every operator that ONNX Runtime has a definition of; "" is the domain ai.onnx."""
     _onnxruntime("for operators that ulpscope does not have")
@@ -90,6 +126,13 @@ def open_session(
     chosen = find_providers(providers or [], ort.get_available_providers())
     try:
         session = ort.InferenceSession(source, options, providers=chosen)
+        if any(value.type not in _TYPES for value in session.get_outputs()):
+            if not isinstance(source, bytes):
+                folder = external_data_dir or os.path.dirname(os.path.abspath(source))
+                options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+            session = ort.InferenceSession(_with_tensor_outputs(source), options, providers=chosen)
+    except WorkerError:
+        raise
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's exceptions have no common base
         # It knows some operators of other runtimes by name alone.
         no_kernel = "NOT_IMPLEMENTED" in str(error)
