@@ -106,9 +106,10 @@ void Search::finish(Answer& answer) {
   }
   add_cancellations(answer);
   add_held_out(answer, levels);
+  // Whatever it was tried for: the set of an answer may be known from measuring a layer.
   for (const Trial& trial : trials_)
-    if (trial.joined == joined_ && trial.kind != "layer" && samples_of(trial.kind).first == 0 &&
-        trial.repairs == repair_words_ && trial.raised == space_->names(levels))
+    if (trial.joined == joined_ && samples_of(trial.kind).first == 0 && trial.repairs == repair_words_ &&
+        trial.raised == space_->names(levels))
       answer.search = trial.judgement;
 }
 

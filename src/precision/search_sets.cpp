@@ -33,8 +33,8 @@ void Search::prove_sets() {
     }
     const auto raised = space_->names(chosen);
     for (std::size_t t = 0; t < trials_.size(); ++t)
-      if (trials_[t].kind != "layer" && trials_[t].kind != "repair" && samples_of(trials_[t].kind).first == 0 &&
-          trials_[t].joined == joined_ && trials_[t].repairs == repair_words_ && trials_[t].raised == raised) {
+      if (trials_[t].kind != "repair" && samples_of(trials_[t].kind).first == 0 && trials_[t].joined == joined_ &&
+          trials_[t].repairs == repair_words_ && trials_[t].raised == raised) {
         sets_.push_back({objective, static_cast<int>(t)});
         break;
       }

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import onnx
 import pytest
-from small_models import TASK, beyond_fp16, masked_attention, run_program, same_but_for_time, save_inputs
+from small_models import TASK, beyond_fp16, masked_attention, rel_l2, run_program, same_but_for_time, save_inputs
 
 import ulpscope
 
@@ -444,3 +444,28 @@ def test_mistakes_are_errors_with_codes(folder, samples, options, code, words):
 def test_a_limit_is_a_verdict(folder, samples):
     answer = ulpscope.search("m.onnx", samples, max_trials=1, **TASK)
     assert answer.verdict == "unverified" and "limit" in answer.message
+
+
+def test_errors_of_sets_that_were_tried_to_measure_a_layer(folder):
+    """The sum alone passes; that is known from a trial in which the Scan, which has no derivative, was the only low layer."""
+    node, info, kind = onnx.helper.make_node, onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    body = onnx.helper.make_graph(
+        [node("Add", ["s", "e"], ["t"]), node("Relu", ["t"], ["u"])], "body", [info("s", kind, [8]), info("e", kind, [8])],
+        [info("t", kind, [8]), info("u", kind, [8])],
+    )  # fmt: skip
+    nodes = [
+        node("Scan", ["x0", "x"], ["last", "all"], "scan", num_scan_inputs=1, body=body), node("Add", ["last", "c"], ["y"], "sum"),
+    ]  # fmt: skip
+    constant = onnx.numpy_helper.from_array(np.float32(3000), "c")
+    graph = onnx.helper.make_graph(nodes, "g", [info("x0", kind, [8]), info("x", kind, [1, 8])], [info("y", kind, [8])], [constant])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    samples = [
+        {name: np.random.default_rng([i, n]).standard_normal(shape).astype(np.float32) for n, (name, shape) in enumerate([("x0", 8), ("x", (1, 8))])}
+        for i in range(4)
+    ]  # fmt: skip
+    answer = ulpscope.search(model, samples, threshold=1e-4, hold_out=False, objective="smallest", progress=False)
+    assert [layer.name for layer in answer.layers] == ["sum"]
+    exact, low = ulpscope.Engine(model), ulpscope.Engine(model, answer=answer)
+    errors = [rel_l2(low.run(s)["y"], exact.run(s)["y"]) for s in samples]
+    assert max(errors) > 0 and answer.search.used == pytest.approx(max(errors) / 1e-4, rel=1e-9)
+    assert answer.search.worst_output == "y" and "smallest" in answer.to_dict()["sets"]
