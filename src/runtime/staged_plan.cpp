@@ -344,9 +344,11 @@ class StagedPlan final : public Plan {
 };
 
 /// Per layer: it reads something whose shape is not known, or is in one group with such a layer. Empty where no product
-/// is among them, and where the file has integers there: products of those stay float while shapes are not known
-/// (docs/numerics.md), which a plan that knows the shapes would not see.
-IdMap<LayerId, char> layers_behind_open_shapes(const Specialization& spec, const Grouping& grouping) {
+/// is among them, and where there are integers, of the file or of int8 layers: products of those stay float while
+/// shapes are not known (docs/numerics.md), which a plan that knows the shapes would not see; and both forms have the
+/// same bits.
+IdMap<LayerId, char> layers_behind_open_shapes(const Specialization& spec, const Assignment& assignment,
+                                               const Grouping& grouping) {
   const Network& network = *spec.network;
   IdMap<LayerId, char> rest(network.layers.size(), 0);
   const auto is_behind = [&](TensorId id) {
@@ -366,8 +368,9 @@ IdMap<LayerId, char> layers_behind_open_shapes(const Specialization& spec, const
   }
   const bool heavy = std::ranges::any_of(
       network.layers.ids(), [&](LayerId l) { return rest[l] && network.layer(l).op->multiply_adds != nullptr; });
-  const bool has_integers = std::ranges::any_of(
-      network.layers.ids(), [&](LayerId l) { return rest[l] && ops::is_dequantize(network.layer(l)); });
+  const bool has_integers = std::ranges::any_of(network.layers.ids(), [&](LayerId l) {
+    return rest[l] && (ops::is_dequantize(network.layer(l)) || assignment.precision[l] == Precision::kINT8);
+  });
   return heavy && !has_integers ? rest : IdMap<LayerId, char>();
 }
 
@@ -375,7 +378,7 @@ IdMap<LayerId, char> layers_behind_open_shapes(const Specialization& spec, const
 
 std::shared_ptr<const Plan> make_plan(std::shared_ptr<const Specialization> spec, Grouping grouping,
                                       std::shared_ptr<const PlanParts> parts) {
-  const IdMap<LayerId, char> rest = layers_behind_open_shapes(*spec, grouping);
+  const IdMap<LayerId, char> rest = layers_behind_open_shapes(*spec, parts->assignment, grouping);
   Schedule schedule = describe(*spec, parts->assignment, std::move(grouping));
   if (!rest.empty()) return std::make_shared<StagedPlan>(std::move(spec), std::move(schedule), std::move(parts), rest);
   return parts->backend.plan(std::move(spec), std::move(schedule), parts->weights, parts->subgraphs,
