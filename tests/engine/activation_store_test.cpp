@@ -103,8 +103,9 @@ TEST(ActivationStore, OnlyWhatAnAssignmentChangesIsComputedAgain) {
 
 /// The integers of a QuantizeLinear are not stored where DequantizeLinear reads what they were made of.
 TEST(ActivationStore, WhatIsDequantizedDependsOnWhatWasQuantized) {
+  constexpr int kSize = 256;
   Model model;
-  model.input("x", {4});
+  model.input("x", {kSize});
   *model.graph().add_initializer() = float_tensor("scale", {}, {0.0023f});
   model.node("Exp", {"x"}, {"a"}, "exp");
   model.node("QuantizeLinear", {"a", "scale"}, {"q"}, "quantize");
@@ -112,15 +113,17 @@ TEST(ActivationStore, WhatIsDequantizedDependsOnWhatWasQuantized) {
   model.output("y");
   const auto network = model.load();
   const BuildOptions options = fp16_options(ConstraintMode::kObey, Fusion::kNone, true);
-  const auto spec = specialize(*network, {{4}});
+  const auto spec = specialize(*network, {{kSize}});
   Executable executable(*network, assign_precisions(*spec, options), options, spec);
   ActivationStore store(1 << 20);
-  const std::vector<Tensor> x{Tensor::of<float>({4}, {-2.31f, -1.77f, -1.03f, -2.9f})};
+  std::vector<float> values;
+  for (int i = 0; i < kSize; ++i) values.push_back(-0.8f - 0.003f * static_cast<float>(i));
+  const std::vector<Tensor> x{Tensor::of<float>({kSize}, std::span<const float>(values))};
   const auto run = [&](bool raised, ActivationStore* shared) {
     LayerTypes requested(network->layers.size());
     if (raised) requested[network->find_layer("exp")] = DataType::kFloat32;
     const auto outputs =
-        executable.plan_for({{4}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, shared);
+        executable.plan_for({{kSize}}, assign_precisions(*spec, options, &requested), Fusion::kNone)->run(x, shared);
     return std::vector<float>(outputs[0].values<float>().begin(), outputs[0].values<float>().end());
   };
   ASSERT_NE(run(true, nullptr), run(false, nullptr));
