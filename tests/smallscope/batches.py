@@ -16,8 +16,7 @@ import time
 import traceback
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from fuzz.checks import CRASHED, Failure
-from fuzz.worker import as_failure
+from fuzz.checks import CRASHED, Failure, Way
 
 from .recipes import Plan
 from .stages import STAGES
@@ -58,6 +57,12 @@ class Batch:
     plans: Sequence[Plan]
     isa: str
     first: int = 0  #: Those before are done.
+
+
+def _as_failure(fields: dict) -> Failure:
+    """What dataclasses.asdict was given."""
+    way = fields["way"]
+    return Failure(**{**fields, "way": Way(**way) if way else None})
 
 
 class _Child:
@@ -166,7 +171,7 @@ class Processes:
         plan = child.batch.plans[event["at"]]
         self._count(child.batch, plan)
         self.counts.update(event["counts"])
-        failures = [as_failure(fields) for fields in event["failures"]]
+        failures = [_as_failure(fields) for fields in event["failures"]]
         return Result(plan, child.batch.isa, failures) if failures else None
 
     def _crash(self, child: _Child, waiting: List[Batch]) -> Optional[Result]:

@@ -75,7 +75,7 @@ class Judge:
             engine = _core.Engine.from_bytes(self.model, options)
             results: Dict[int, Outputs] = {}
             for i in runs:
-                outputs = engine.run(list(self.graph.feeds[i].values()))
+                outputs = engine.run(list(self.graph.feeds[i].values()), {})
                 if i in results and not same_bits(outputs, results[i]):
                     self.note(WRONG, f"{SHOWS_THROUGH}: {self.difference(outputs, results[i])}", way)
                 results[i] = outputs
