@@ -52,7 +52,7 @@ std::string with_description(const std::string& file, const nlohmann::json& desc
 std::optional<std::vector<Tensor>> small_inputs(const Engine& engine) {
   std::vector<Tensor> inputs;
   for (const Binding& binding : engine.inputs()) {
-    Shape shape = binding.shape;
+    Shape shape = binding.shape.value_or(Shape{});
     std::int64_t count = 1;
     for (std::int64_t& dim : shape) {
       if (dim < 0) dim = 2;

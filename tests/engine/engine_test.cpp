@@ -31,7 +31,7 @@ TEST(Engine, RunsTheShapesThatComeOneAfterTheOther) {
   const auto network = dynamic_model().load();
   for (Fusion fusion : {Fusion::kNone, Fusion::kFull}) {
     const auto engine = Engine::build(network, fp16_options(ConstraintMode::kNone, fusion, true));
-    EXPECT_THAT(engine->inputs()[0].shape, ElementsAre(-1, 3));
+    EXPECT_THAT(engine->inputs()[0].shape, ::testing::Optional(ElementsAre(-1, 3)));
     for (std::int64_t batch : {2, 5, 1, 5, 300, 2, 0}) {
       Tensor x(DataType::kFloat32, {batch, 3});
       for (std::int64_t i = 0; i < x.size(); ++i) x.data<float>()[i] = static_cast<float>(i % 5);
