@@ -83,7 +83,8 @@ std::size_t Network::num_all_layers() const {
 void Network::own_bodies() {
   for (LayerId holder : holders_) {
     Attributes& attributes = layers[holder].attributes;
-    for (const auto& [name, attribute] : Attributes(attributes).all())
+    const Attributes before = attributes;
+    for (const auto& [name, attribute] : before.all())
       if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
         auto own = std::make_shared<Network>(*graph->network);
         own->own_bodies();

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
 #include <map>
 
 #include "compare/array_text.h"
@@ -27,7 +28,8 @@ void print_line(LogLevel level, std::string_view message) {
                                                    {LogLevel::kExtraVerbose, 'X'}, {LogLevel::kVerbose, 'V'},
                                                    {LogLevel::kInfo, 'I'},         {LogLevel::kWarning, 'W'},
                                                    {LogLevel::kError, 'E'},        {LogLevel::kCritical, '!'}};
-  std::cout << '[' << letters.at(level) << "] ";
+  // Levels between two have the letter of the lower one.
+  std::cout << '[' << std::prev(letters.upper_bound(level))->second << "] ";
   for (char c : message) std::cout << c << (c == '\n' ? "    " : "");
   std::cout << '\n';
 }
