@@ -245,7 +245,7 @@ def test_options_before_the_second_word_of_a_tool(words, run, model):
 
 def test_template_needs_an_output(run):
     outcome = run("template", "trt-config", "m.onnx")
-    assert outcome.code == 1 and "-o" in outcome.err
+    assert outcome.code == 2 and "-o" in outcome.err
 
 
 def test_ctrl_c(binary, dynamic_model, tmp_path):
