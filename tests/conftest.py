@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def pytest_configure() -> None:
+    """Processes of pytest-xdist ignore interrupts, and what they start would, too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _newest_build() -> pathlib.Path | None:

@@ -136,7 +136,10 @@ std::vector<std::pair<LayerId, DataType>> find_layer_precisions(const Network& n
       found = matches(network, name);
     else if (const LayerId id = network.find_layer(name); id != kNone)
       found.push_back(id);
-    for (const LayerId id : found) result.emplace_back(id, type);
+    // A pattern or an operator means layers that compute; what only moves values is meant by its own name.
+    for (const LayerId id : found)
+      if (!rules.any_name || network.layer(id).name == name || !with_precision(network, id).empty())
+        result.emplace_back(id, type);
     if (!found.empty()) continue;
     if (!rules.warn_unknown) fail_unknown(network, rules.where, name);
     std::vector<std::string> names;

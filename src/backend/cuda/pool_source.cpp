@@ -94,19 +94,25 @@ class PoolWriter {
   std::string element(const std::string& index, int vector, bool aligned) const {
     const std::string each = fmt::format("#pragma unroll\nfor (int e = 0; e < {}; ++e) ", vector);
     const std::string value = rounded_code(load_, "x[e]", in_.type);
+    // Float32 loses digits in sums of thousands of values.
+    constexpr std::int64_t kLongest = 4096;
+    const bool in_double = window_.average && num_elements(window_.kernel) > kLongest;
     std::string text = coordinate_code(dims_, index, "x", vector, wide_) +
-                       fmt::format("float r[{}];\n{}r[e] = {};\nint count = 0;\n", vector, each,
+                       fmt::format("{0} s[{1}];\n{2}s[e] = {3};\nfloat r[{1}];\nint count = 0;\n",
+                                   in_double ? "double" : "float", vector, each,
                                    window_.average ? "0.0f" : "-INFINITE");
     text += window_loops(
         fmt::format("float x[{0}];\nload<{1}, {0}, {2}>(p0 + at * {3}, x);\n", vector, type_code(in_.type),
                     aligned ? word(in_) : bytes(in_), bytes(in_)) +
         each +
-        (window_.average ? fmt::format("r[e] += {};\n", value) : fmt::format("r[e] = larger(r[e], {});\n", value)) +
+        (window_.average ? fmt::format("s[e] += {};\n", value) : fmt::format("s[e] = larger(s[e], {});\n", value)) +
         "++count;\n");
     if (window_.average) {
       if (window_.count_pads) text += divisor_code();
-      text +=
-          each + fmt::format("r[e] = {0} == 0 ? 0.0f : r[e] / (float){0};\n", window_.count_pads ? "places" : "count");
+      text += each + fmt::format("r[e] = {0} == 0 ? 0.0f : (float)s[e] / (float){0};\n",
+                                 window_.count_pads ? "places" : "count");
+    } else {
+      text += each + "r[e] = s[e];\n";
     }
     const ProgramOutput stored{.type = out_.type, .rounding = store_};
     text += each + fmt::format("r[e] = {};\n", stored_code(stored, "r[e]"));
