@@ -99,6 +99,7 @@ const AddAdjointRows kPads(pad_rows()), kResizes(resize_rows());
 const AddAdjointRows kWindows({
     {"LRN", "one channel", {vary({2, 1, 3})}, {{"size", std::int64_t{3}}, {"alpha", 0.5f}}},
     {"LRN", "an even window", {vary({1, 6, 2})}, {{"size", std::int64_t{4}}, {"alpha", 0.5f}}},
+    {"LRN", "no channels", {vary({2, 0, 3})}, {{"size", std::int64_t{2}}}},
     {"LRN", "wider than the channels", {vary({1, 3, 2, 2})}, {{"size", std::int64_t{9}}, {"alpha", 0.5f}}},
 });
 

@@ -9,14 +9,12 @@ import typing
 import numpy as np
 
 from .model import Node
-from .rounding import EPSILON
+from .rounding import EPSILON, SMALLEST_NORMAL
 from .values import T, Unsupported, Value, corners, result
 
 Array = np.ndarray
 #: The error of a float32 function that is no single operation, in units of EPSILON times its scale.
 FUNCTION = 6.0
-#: Below, a function may give 0.
-SMALLEST_NORMAL = 2.0**-126
 
 _STEP = 1 / 64
 _GRID = np.array([math.erf(i * _STEP) for i in range(int(6 / _STEP) + 1)])
@@ -217,6 +215,7 @@ def _unary(function: typing.Callable[[Array], Array], scale: typing.Any, x: Valu
     own = None
     if not np.isscalar(scale) or scale != 0:
         own = FUNCTION * EPSILON * (np.abs(y) + (0 if scale is None else scale(x.v)))
+        # There, a function may give 0.
         own = np.where((y != 0) & (np.abs(y) < SMALLEST_NORMAL), SMALLEST_NORMAL, own)
     return result(y, x.type, corners(function, [x]), own)
 

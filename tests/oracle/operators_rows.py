@@ -7,7 +7,7 @@ import numpy as np
 
 from .model import Node
 from .operators_movement import Inputs
-from .rounding import EPSILON
+from .rounding import EPSILON, SMALLEST, SMALLEST_NORMAL
 from .values import Unsupported, Value, corners, result
 
 Axes = tuple[int, ...]
@@ -116,11 +116,17 @@ def _own(op: str, v: np.ndarray, axes: Axes, y: np.ndarray, count: int) -> np.nd
     if op == "ReduceProd":
         return (0 if count <= 1 else count * EPSILON) * np.abs(y)
     if op in ("ReduceL2", "ReduceSumSquare"):
-        return (sum_error(count) + 2 * EPSILON) * np.abs(y)
+        # A square below the smallest normal number keeps no more than multiples of the smallest number.
+        squares = v * v
+        lost = SMALLEST * np.sum((squares > 0) & (squares < SMALLEST_NORMAL), axis=axes, keepdims=True)
+        if op == "ReduceL2":
+            lost = y - np.sqrt(np.maximum(y * y - lost, 0))
+        return (sum_error(count) + 2 * EPSILON) * np.abs(y) + lost
     if op == "ReduceLogSum":
         # By the ends of what the sum may be: next to 0 its logarithm is anything.
-        inner, off = np.exp(y), sum_error(count) * total
-        return np.where(off < inner, off / (inner - off), np.where(off > 0, 1e300, 0)) + 6 * EPSILON * np.abs(y)
+        inner, off = np.sum(v, axis=axes, keepdims=True), sum_error(count) * total
+        anything = np.where((off > 0) & (inner >= -off), 1e300, 0)
+        return np.where(off < inner, off / (inner - off), anything) + 6 * EPSILON * np.where(np.isfinite(y), abs(y), 0)
     return sum_error(count) + 8 * EPSILON * (1 + np.abs(y))
 
 

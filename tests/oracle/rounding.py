@@ -10,6 +10,8 @@ import numpy as np
 #: Half a unit in the last place of a float32, relative.
 EPSILON = 2.0**-24
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+#: Of float32; below the smallest normal number precision is lost.
+SMALLEST, SMALLEST_NORMAL = 2.0**-149, 2.0**-126
 
 
 def _round_fraction(x: np.ndarray, kept: int) -> np.ndarray:
