@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up, builds everything and runs every test on all cores. The last line has the totals, and which instruction sets
 # this processor could not show; exits 0 only if all passed.
-#   scripts/test.sh [PRESET]    PRESET: release (default), dev, asan, ubsan or tsan
+#   scripts/test.sh [PRESET]    PRESET: release (default), dev, asan or tsan
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${1:-release}
