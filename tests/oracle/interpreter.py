@@ -242,8 +242,13 @@ class _Run:
         function = lambda v: v * scale + shift
         with np.errstate(all="ignore"):
             offsets = np.abs(constants[1]) + np.abs(constants[2]) * np.abs(scale.reshape(-1))
+            y = function(x.v)
             own = 2 * EPSILON * (np.abs(x.v * scale) + offsets.reshape(channels))
-            return result(function(x.v), x.type, corners(function, [x]), own)
+            # Where shapes are known only as it runs (behind an If, say), differences from the mean are scaled in float32.
+            mean = np.abs(constants[2]).reshape(channels)
+            differences = 4 * EPSILON * (np.abs(x.v) + mean) * np.abs(scale)
+            own = np.maximum(own, differences + EPSILON * (np.abs(constants[1]).reshape(channels) + np.abs(y)))
+            return result(y, x.type, corners(function, [x]), own)
 
     def _fold(self, i: int, node: Node, normalization: Node) -> list[Value | None]:
         """The convolution's operands with scale and shift multiplied in, in float32, and rounded after that."""

@@ -44,12 +44,12 @@ def _proto(node: Node) -> bytes:
 
 
 def opaque(node: Node, x: Inputs) -> list[Value]:
-    own = node.op in ("LSTM", "GRU", "RNN")  # onnx.reference forgets lengths, clips and activations.
-    evaluator = None if own else _evaluator(_proto(node), node.opset)
+    recurrence = node.op in ("LSTM", "GRU", "RNN")  # onnx.reference forgets lengths, clips and activations.
+    evaluator = None if recurrence else _evaluator(_proto(node), node.opset)
     places = [i for i, value in enumerate(x) if value is not None]
 
     def run(values: list[np.ndarray]) -> list[np.ndarray]:
-        if own:
+        if recurrence:
             given = dict(zip(places, values))
             outputs = recurrent(node, [given.get(i) for i in range(len(x))])
             return [y for y, name in zip(outputs, node.outputs) if name]
@@ -72,7 +72,9 @@ def opaque(node: Node, x: Inputs) -> list[Value]:
     elif node.op in FIXED:
         results = [Value(y.astype(np.float64) if kind in FLOATS else y, kind) for y, kind in zip(outputs, kinds)]
     else:
-        results = _sampled(run, x, places, values, outputs, kinds)
+        # A GRU adds (1 - z) of a candidate in each step: as small as it may be, its error is one of 1.
+        own = 2 * EPSILON * len(values[0]) if node.op == "GRU" else 0.0
+        results = _sampled(run, x, places, values, outputs, kinds, own)
     named = iter(results)
     return [next(named) if name else Value(np.zeros(0), T.FLOAT) for name in node.outputs]
 
@@ -91,8 +93,9 @@ def _sampled(
     values: list[np.ndarray],
     outputs: list[np.ndarray],
     kinds: list[int],
+    own: float,
 ) -> list[Value]:
-    """The outputs, with what they move when the operands do."""
+    """The outputs, with what they move when the operands do, and an error of their own."""
     rng = np.random.default_rng(1)
     spread = [np.zeros(y.shape) for y in outputs]
     for _ in range(_SAMPLES):
@@ -105,5 +108,5 @@ def _sampled(
     final = []
     for y, kind, s in zip(outputs, kinds, spread):
         finite = np.abs(y[np.isfinite(y)])
-        final.append(result(y, kind, _SAFETY * s, 16 * EPSILON * np.max(finite, initial=0)))
+        final.append(result(y, kind, _SAFETY * s, own + 16 * EPSILON * np.max(finite, initial=0)))
     return final

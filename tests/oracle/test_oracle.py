@@ -501,3 +501,13 @@ def test_recurrent_layers(op):
             for outputs in (["z"], ["", "z"]):
                 nodes = [helper.make_node(op, names, outputs, hidden_size=3, direction=direction, **attributes)]
                 agrees_with_onnxruntime(nodes, {"x": numbers(5, 3, 2)}, weights)
+
+
+def test_a_gru_whose_update_gate_is_next_to_one():
+    rng = np.random.default_rng(5)
+    bias = np.zeros((1, 18), np.float32)
+    bias[0, :3] = 12, 15, 18  # 1 - z is 6e-6, 3e-7 and, in float32, 0.
+    weights = {"w": rng.standard_normal((1, 9, 2)), "r": rng.standard_normal((1, 9, 3))}
+    weights = {name: (0.1 * value).astype(np.float32) for name, value in weights.items()} | {"b": bias}
+    nodes = [helper.make_node("GRU", ["x", "w", "r", "b"], ["z"], hidden_size=3)]
+    agrees_with_onnxruntime(nodes, {"x": rng.standard_normal((5, 3, 2)).astype(np.float32)}, weights)
