@@ -2,11 +2,13 @@
 
 Trained networks of pip packages with generated texts and images, and the networks of kinds.py with random weights. Every
 sample is judged by the tolerance of the search, on its own. Searches get the samples 0 to `--samples`; the fresh ones
-come from other seeds.
+come from other seeds. An answer with repairs is judged without them, too: `harmed` counts samples that fail with them
+and pass without.
 """
 
 from __future__ import annotations
 
+import json
 import pathlib
 import sys
 import tempfile
@@ -68,14 +70,33 @@ def built(kind: kinds.Kind, folder: pathlib.Path, count: int) -> Case:
     return Case(kind.name, str(path), lambda seed: {name: value[at(seed)] for name, value in values.items()}, "rel-l2", 1e-3)
 
 
+def without_repairs(answer: ulpscope.Answer) -> ulpscope.Answer:
+    """The same layers, on the network of the file."""
+    values = answer.to_dict()
+    values["repairs"] = []
+    words, kept, skipping = values["run_options"], [], False
+    for word in words:
+        if word.startswith("--"):
+            skipping = word in ("--repairs", "--clamp-constants")
+        if not skipping:
+            kept.append(word)
+    values["run_options"] = kept
+    return ulpscope.Answer.from_json(json.dumps(values))
+
+
 def row_of(case: Case, searched: int, fresh: int) -> Dict[str, Any]:
     start = time.monotonic()
     samples = [case.sample(i) for i in range(searched)]
     answer = ulpscope.search(case.model, samples, metric=case.metric, threshold=case.threshold)
     seconds = time.monotonic() - start
-    used = [ulpscope.verify(case.model, answer, [case.sample(FIRST_FRESH + i)]).used for i in range(fresh)]
+    judged = lambda answer: [
+        ulpscope.verify(case.model, answer, [case.sample(FIRST_FRESH + i)]).used for i in range(fresh)
+    ]
+    used = judged(answer)
+    bare = judged(without_repairs(answer)) if answer.repairs else used
     return {
         "network": case.name, "metric": f"{case.metric} {case.threshold:g}", "kept": len(answer.layers),
+        "repairs": len(answer.repairs), "harmed": sum(u > 1 >= b for u, b in zip(used, bare)),
         "passed": sum(u <= 1 for u in used), "of": fresh, "worst": round(max(used), 3), "search s": round(seconds, 1),
     }  # fmt: skip
 
