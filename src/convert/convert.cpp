@@ -124,6 +124,12 @@ class Converter {
                                         : "; all its float layers are kept, or there are none"));
   }
 
+  /// Of a layer of the network or of a body.
+  DataType narrow_type_in_file(LayerId id) const {
+    const LayerPlace& place = places_.at(id);
+    return ulpscope::narrow_type_in_file(*place.spec, place.inside);
+  }
+
   /// The layers that shall compute in a narrow type.
   template <typename Function>
   void for_each_lowered(Function&& function) const {
@@ -192,7 +198,7 @@ class Converter {
     const LayerPlace& place = places_.at(id);
     const Layer& layer = place.layer();
     if (frozen_[id]) return "it is inside of a model-local function, which stays as it is";
-    if (const DataType own = narrow_type_in_file(spec_, id); own != DataType::kUndefined && own != type)
+    if (const DataType own = narrow_type_in_file(id); own != DataType::kUndefined && own != type)
       return fmt::format("the file has its outputs in {}", name_of(own));
     if (!onnx_accepts("", "Cast", result_.opset_after, type))
       return fmt::format("opset {} has no {}", result_.opset_after, name_of(type));
@@ -287,7 +293,7 @@ class Converter {
         ++result_.lowered;
         return;
       }
-      const DataType own = narrow_type_in_file(spec_, l);
+      const DataType own = narrow_type_in_file(l);
       assignment.precision[l] = own == DataType::kUndefined ? Precision::kFP32 : *precision_from_type(own);
       if (!assignment.reason.empty()) assignment.reason[l] = reason;
       result_.kept.push_back({layer.name, std::string(layer.op->name), std::move(reason)});

@@ -43,61 +43,14 @@ inline constexpr TypeSet kIndices{DataType::kInt32, DataType::kInt64};
 /// may compute one function. Also what an instruction of a program computes (graph/program.h), in float32.
 enum class Function : std::uint8_t {
   kNone,
-  // Of one operand, element by element, and one instruction each. The first coefficient is p, the second q
-  // (OpDef::coefficients).
-  kNeg,
-  kAbs,
-  kSign,
-  kReciprocal,
-  kSqrt,
-  kExp,
-  kLog,
-  kErf,
-  kTanh,
-  kSigmoid,
-  kSin,
-  kCos,
-  kTan,
-  kAsin,
-  kAcos,
-  kAtan,
-  kSinh,
-  kCosh,
-  kAsinh,
-  kAcosh,
-  kAtanh,
-  kFloor,
-  kCeil,
-  kRound,
-  kRelu,
-  kLeakyRelu,        ///< p x below 0
-  kThresholdedRelu,  ///< x above p, else 0
-  kElu,              ///< p (e^x - 1) below 0
-  kCelu,             ///< p (e^(x / p) - 1) below 0
-  kSelu,             ///< q p (e^x - 1) up to 0, q x above
-  kHardSigmoid,      ///< max(0, min(1, p x + q))
-  kHardSwish,
-  kSoftplus,
-  kSoftsign,
-  kMish,
-  kSwish,  ///< x sigmoid(p x)
-  // Of one operand, but several instructions, or none of these operators' own.
-  kGelu,  ///< Operators: in the form that the attribute `approximate` says, or the operator (is_tanh_gelu).
-  kClip,  ///< Operators: between inputs 1 and 2; before opset 11, the attributes min and max. Instruction: p, q.
-  kCopy,
-  kRsqrt,
-  kSquare,
-  kGeluTanh,
+  // Pointwise instructions of one operand, and the operators that are one: kNeg to kSwish. Coefficients of operators
+  // (OpDef::coefficients) are p and q.
+#define ULPSCOPE_UNARY(instruction, ...) instruction,
+#include "graph/instructions.def"
   kFakeQuantize,  ///< p: scale, q: 1 for unsigned. To 8-bit integers and back: clamp(round(x / p)) p.
-  // Of two operands, one instruction each.
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kPow,
-  kMin,  ///< Operators: of any number, as kMax.
-  kMax,
-  kPRelu,
+  // Those of two operands.
+#define ULPSCOPE_BINARY(instruction, ...) instruction,
+#include "graph/instructions.def"
   // Of two operands, or of any number.
   kBiasGelu,  ///< kGelu of the sum of the operands; the second may be absent.
   kSum,

@@ -214,120 +214,27 @@ inline double nan_wins(double a, double b, bool larger) {
   if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
   return (larger ? a > b : a < b) ? a : b;
 }
-inline double bounded(double x, double low, double high) { return nan_wins(nan_wins(x, low, true), high, false); }
+inline double smaller(double a, double b) { return nan_wins(a, b, false); }
+inline double larger(double a, double b) { return nan_wins(a, b, true); }
+inline double clamp(double x, double low, double high) { return smaller(larger(x, low), high); }
 inline double quantized(double x, float scale, bool is_unsigned) {
   const double q = std::nearbyint(static_cast<double>(static_cast<float>(x) / scale));
   return std::isnan(q) ? 0 : std::clamp(q, is_unsigned ? 0.0 : -128.0, is_unsigned ? 255.0 : 127.0) + 0.0;  // Never -0.
 }
-inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-inline double softplus_of(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
+inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+inline double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
 
 /// In double; the float nearest to it is the result.
-inline double meaning(const Program::Value& v, double a, double b) {
+inline double meaning(const Program::Value& v, double x, double y) {
   const double p = static_cast<double>(v.p), q = static_cast<double>(v.q);
   switch (v.instruction) {
-    case I::kNeg:
-      return -a;
-    case I::kAbs:
-      return std::fabs(a);
-    case I::kSign:
-      return a == 0 || std::isnan(a) ? a : std::copysign(1.0, a);
-    case I::kReciprocal:
-      return 1 / a;
-    case I::kSqrt:
-      return std::sqrt(a);
-    case I::kExp:
-      return std::exp(a);
-    case I::kLog:
-      return std::log(a);
-    case I::kErf:
-      return std::erf(a);
-    case I::kTanh:
-      return std::tanh(a);
-    case I::kSigmoid:
-      return logistic(a);
-    case I::kSin:
-      return std::sin(a);
-    case I::kCos:
-      return std::cos(a);
-    case I::kTan:
-      return std::tan(a);
-    case I::kAsin:
-      return std::asin(a);
-    case I::kAcos:
-      return std::acos(a);
-    case I::kAtan:
-      return std::atan(a);
-    case I::kSinh:
-      return std::sinh(a);
-    case I::kCosh:
-      return std::cosh(a);
-    case I::kAsinh:
-      return std::asinh(a);
-    case I::kAcosh:
-      return std::acosh(a);
-    case I::kAtanh:
-      return std::atanh(a);
-    case I::kFloor:
-      return std::floor(a);
-    case I::kCeil:
-      return std::ceil(a);
-    case I::kRound:
-      return std::nearbyint(a);
-    case I::kRelu:
-      return std::isnan(a) || a > 0 ? a : 0;
-    case I::kLeakyRelu:
-      return a < 0 ? p * a : a;
-    case I::kThresholdedRelu:
-      return a > p ? a : 0;
-    case I::kElu:
-      return a < 0 ? p * std::expm1(a) : a;
-    case I::kCelu:
-      return nan_wins(0, a, true) + nan_wins(0, p * std::expm1(a / p), false);
-    case I::kSelu:
-      return a > 0 ? q * a : q * p * std::expm1(a);
-    case I::kHardSigmoid:
-      return bounded(p * a + q, 0, 1);
-    case I::kHardSwish:
-      return a * bounded(a / 6 + 0.5, 0, 1);
-    case I::kSoftplus:
-      return softplus_of(a);
-    case I::kSoftsign:
-      return a / (1 + std::fabs(a));
-    case I::kMish:
-      return a * std::tanh(softplus_of(a));
-    case I::kSwish:
-      return a * logistic(p * a);
-    case I::kGelu:
-      return 0.5 * a * (1 + std::erf(a * std::sqrt(0.5)));
-    case I::kClip:
-      return bounded(a, p, q);
-    case I::kCopy:
-      return a;
-    case I::kRsqrt:
-      return 1 / std::sqrt(a);
-    case I::kSquare:
-      return a * a;
-    case I::kGeluTanh:
-      return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
+#define ULPSCOPE_UNARY(instruction, name, reference, ...) \
+  case I::instruction:                                    \
+    return reference;
+#define ULPSCOPE_BINARY ULPSCOPE_UNARY
+#include "graph/instructions.def"
     case I::kFakeQuantize:
-      return quantized(a, v.p, v.q != 0) * p;
-    case I::kAdd:
-      return a + b;
-    case I::kSub:
-      return a - b;
-    case I::kMul:
-      return a * b;
-    case I::kDiv:
-      return a / b;
-    case I::kPow:
-      return std::pow(a, b);
-    case I::kMin:
-      return nan_wins(a, b, false);
-    case I::kMax:
-      return nan_wins(a, b, true);
-    case I::kPRelu:
-      return a < 0 ? a * b : a;
+      return quantized(x, v.p, v.q != 0) * p;
     default:
       throw std::logic_error("no pointwise instruction");
   }

@@ -170,3 +170,21 @@ def test_a_body_that_never_fits_is_no_error_until_it_runs(run, tmp_path):
         (tmp_path / "data.py").write_text(f"import numpy as np\ndef load_data():\n    yield {{'x': np.ones((2, 4), np.float32), 'c': np.bool_({choice})}}\n")
         outcome = run("run", source, *weak_options("fp16", []), "--data-loader-script", "data.py")
         assert outcome.code == code and (choice or "'never'" in outcome.text), outcome
+
+
+def test_types_of_a_body_are_its_own(run, tmp_path):
+    """Tensors of a body have numbers of their own, which outside are those of others: here of float16 ones."""
+    outer = [helper.make_node("Cast", ["x"], ["h0"], "to_half", to=HALF)]
+    outer += [helper.make_node("Mul", [f"h{i}", f"h{i}"], [f"h{i + 1}"], f"half{i}") for i in range(8)]
+    outer += [helper.make_node("Cast", ["h8"], ["y"], "from_half", to=onnx.TensorProto.FLOAT)]
+    body = [helper.make_node("Tanh", ["x" if i == 0 else f"t{i - 1}"], [f"t{i}"], f"inside{i}") for i in range(8)]
+    other = [helper.make_node("Sin", ["x"], ["s"], "other")]
+    then_branch = helper.make_graph(body, "then", [], [helper.make_tensor_value_info("t7", onnx.TensorProto.FLOAT, None)])
+    else_branch = helper.make_graph(other, "else", [], [helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, None)])
+    choice = helper.make_node("If", ["c"], ["z"], "if", then_branch=then_branch, else_branch=else_branch)
+    source = save(tmp_path, model([*outer, choice], [info("x", [2, 3]), info("c", [], onnx.TensorProto.BOOL)],
+                                  [info("y", [2, 3]), info("z", [2, 3])]))
+    outcome = run("convert", source, "--bf16", "-o", "t.onnx")
+    assert_converted(outcome)
+    types = types_of(tmp_path / "t.onnx")
+    assert {types[f"inside{i}"] for i in range(8)} == {onnx.TensorProto.BFLOAT16}

@@ -1,4 +1,4 @@
-// What pointwise instructions compute: one row each.
+// Pointwise instructions as functions of CUDA source.
 #include <fmt/format.h>
 
 #include <bit>
@@ -21,61 +21,13 @@ struct InstructionRow {
   const char* body;  ///< A float expression of a, of b for two operands, of p and q.
 };
 
-using I = Instruction;
-
 constexpr InstructionRow kInstructions[] = {
-    {I::kNeg, "neg", "-a"},
-    {I::kAbs, "abs", "fabsf(a)"},
-    {I::kSign, "sign", "a > 0.0f ? 1.0f : a < 0.0f ? -1.0f : a"},
-    {I::kReciprocal, "reciprocal", "1.0f / a"},
-    {I::kSqrt, "sqrt", "sqrtf(a)"},
-    {I::kExp, "exp", "expf(a)"},
-    {I::kLog, "log", "logf(a)"},
-    {I::kErf, "erf", "erf_of(a)"},
-    {I::kTanh, "tanh", "tanhf(a)"},
-    {I::kSigmoid, "sigmoid", "sigmoid(a)"},
-    {I::kSin, "sin", "sinf(a)"},
-    {I::kCos, "cos", "cosf(a)"},
-    {I::kTan, "tan", "tanf(a)"},
-    {I::kAsin, "asin", "asinf(a)"},
-    {I::kAcos, "acos", "acosf(a)"},
-    {I::kAtan, "atan", "atanf(a)"},
-    {I::kSinh, "sinh", "sinhf(a)"},
-    {I::kCosh, "cosh", "coshf(a)"},
-    {I::kAsinh, "asinh", "asinhf(a)"},
-    {I::kAcosh, "acosh", "acoshf(a)"},
-    {I::kAtanh, "atanh", "atanhf(a)"},
-    {I::kFloor, "floor", "floorf(a)"},
-    {I::kCeil, "ceil", "ceilf(a)"},
-    {I::kRound, "round", "rintf(a)"},
-    {I::kRelu, "relu", "a <= 0.0f ? 0.0f : a"},
-    {I::kLeakyRelu, "leaky_relu", "a < 0.0f ? a * p : a"},
-    {I::kThresholdedRelu, "thresholded_relu", "a > p ? a : 0.0f"},
-    {I::kElu, "elu", "a < 0.0f ? p * expm1f(a) : a"},
-    {I::kCelu, "celu", "larger(0.0f, a) + smaller(0.0f, p * expm1f(a / p))"},
-    {I::kSelu, "selu", "a > 0.0f ? q * a : q * p * expm1f(a)"},
-    {I::kHardSigmoid, "hard_sigmoid", "clamp(a * p + q, 0.0f, 1.0f)"},
-    {I::kHardSwish, "hard_swish", "a * clamp(a / 6.0f + 0.5f, 0.0f, 1.0f)"},
-    {I::kSoftplus, "softplus", "softplus(a)"},
-    {I::kSoftsign, "softsign", "a / (1.0f + fabsf(a))"},
-    {I::kMish, "mish", "a * tanhf(softplus(a))"},
-    {I::kSwish, "swish", "a * sigmoid(p * a)"},
-    {I::kGelu, "gelu", "0.5f * a * sum_with_erf(1.0f, a * 0x1.6a09e6p-1f)"},
-    {I::kClip, "clip", "clamp(a, p, q)"},
-    {I::kCopy, "copy", "a"},
-    {I::kRsqrt, "rsqrt", "1.0f / sqrtf(a)"},
-    {I::kSquare, "square", "a * a"},
-    {I::kGeluTanh, "gelu_tanh", "0.5f * a * (1.0f + tanhf(0x1.988454p-1f * (a + 0x1.6e4e26p-5f * a * a * a)))"},
-    {I::kFakeQuantize, "fake_quantize",
+#define ULPSCOPE_UNARY(instruction, name, reference, vector, cuda) {Instruction::instruction, name, cuda},
+#include "graph/instructions.def"
+    {Instruction::kFakeQuantize, "fake_quantize",
      "(q != 0.0f ? quantize(a, p, 0.0f, 255.0f) : quantize(a, p, -128.0f, 127.0f)) * p"},
-    {I::kAdd, "add", "a + b"},
-    {I::kSub, "sub", "a - b"},
-    {I::kMul, "mul", "a * b"},
-    {I::kDiv, "div", "a / b"},
-    {I::kPow, "pow", "powf(a, b)"},
-    {I::kMin, "min", "smaller(a, b)"},
-    {I::kMax, "max", "larger(a, b)"},
-    {I::kPRelu, "prelu", "a < 0.0f ? a * b : a"},
+#define ULPSCOPE_BINARY(instruction, name, reference, vector, cuda) {Instruction::instruction, name, cuda},
+#include "graph/instructions.def"
 };
 
 /// Whether a body reads this operand or parameter: one letter that stands alone.
