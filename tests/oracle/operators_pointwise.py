@@ -217,7 +217,17 @@ def _unary(function: typing.Callable[[Array], Array], scale: typing.Any, x: Valu
         own = FUNCTION * EPSILON * (np.abs(y) + (0 if scale is None else scale(x.v)))
         # There, a function may give 0.
         own = np.where((y != 0) & (np.abs(y) < SMALLEST_NORMAL), SMALLEST_NORMAL, own)
-    return result(y, x.type, corners(function, [x]), own)
+    moved = corners(function, [x])
+    if moved is not None and function in _PERIODIC:
+        moved = _PERIODIC[function](y, x.bound())
+    return result(y, x.type, moved, own)
+
+
+#: Between the ends of their operands these have other values than there: the farthest that they may be.
+_PERIODIC: dict[typing.Any, typing.Callable[[Array, Array], Array]] = {
+    np.sin: lambda y, e: np.minimum(e, 2.0), np.cos: lambda y, e: np.minimum(e, 2.0),
+    np.tan: lambda y, e: np.where(e * (1 + np.abs(y)) < 0.25, 2 * e * (1 + y * y), np.inf),
+}  # fmt: skip
 
 
 def pointwise(node: Node, x: list[Value | None], loose: bool = False) -> Value:

@@ -10,7 +10,7 @@ import numpy as np
 from .model import Node
 from .operators_movement import Inputs
 from .operators_rows import alike_error, sum_error
-from .rounding import EPSILON
+from .rounding import EPSILON, SMALLEST_NORMAL
 from .values import T, Unsupported, Value, corners, result, uncertain
 
 PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"}
@@ -60,11 +60,12 @@ def gemm(node: Node, x: Inputs) -> Value:
     y = bilinear(np.matmul, a, b, a.shape[-1])
     with np.errstate(all="ignore"):
         if alpha != 1:
-            y = result(y.v * alpha, y.type, None if y.e is None else y.e * abs(alpha))
+            # The factor may be one of the weights, and be rounded there.
+            y = result(y.v * alpha, y.type, None if y.e is None else y.e * abs(alpha), EPSILON * np.abs(y.v * alpha))
         if len(x) > 2 and x[2] is not None and beta != 0:
             c = x[2]
             if beta != 1:
-                c = result(c.v * beta, c.type, None if c.e is None else c.e * abs(beta))
+                c = result(c.v * beta, c.type, None if c.e is None else c.e * abs(beta), EPSILON * np.abs(c.v * beta))
             y = _added(y, c, a.shape[-1])
     return y
 
@@ -237,11 +238,16 @@ def pool(node: Node, x: Inputs) -> list[Value]:
         norm = lambda v: (stack(np.abs(v), 0.0) ** p).sum(0) ** (1 / p)
         y = norm(data.v)
         moved = None if data.e is None else norm(np.abs(data.v) + data.e) - y
-        return [result(y, data.type, moved, (sum_error(taps) + 8 * EPSILON) * y)]
+        return [result(y, data.type, moved, (sum_error(taps) + 8 * EPSILON) * y + _lost(y, p))]
     counted = _counts(node, data, w, out)
     mean = lambda v: stack(v, 0.0).sum(0) / counted
     own = (sum_error(taps) + EPSILON + alike_error(stack(data.v, 0.0), 0)[0]) * mean(np.abs(data.v))
     return [result(mean(data.v), data.type, None if data.e is None else mean(data.e), own if taps > 1 else None)]
+
+
+def _lost(norm: np.ndarray, p: int) -> np.ndarray:
+    """What is left of a norm whose powers float32 does not hold as normal numbers: 0, maybe."""
+    return np.where((p > 1) & (norm**p < SMALLEST_NORMAL), norm, 0.0)
 
 
 def _max_pool_with_indices(node: Node, data: Value, w: Window, out: list[int]) -> list[Value]:
@@ -283,7 +289,7 @@ def _global_pool(node: Node, data: Value) -> Value:
         norm = lambda v: np.sum(np.abs(v) ** p, **keep) ** (1 / p)
         y = norm(data.v)
         moved = None if data.e is None else norm(np.abs(data.v) + data.e) - y
-        return result(y, data.type, moved, (sum_error(count) + 8 * EPSILON) * y)
+        return result(y, data.type, moved, (sum_error(count) + 8 * EPSILON) * y + _lost(y, p))
     raise Unsupported(node.op)
 
 

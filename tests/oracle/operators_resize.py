@@ -66,7 +66,7 @@ def _weights(node: Node, mode: str, size: int, out: int, scale: float) -> tuple[
     for offset, weight in taps.items():
         index = (rows, np.clip(low + offset, 0, size - 1).astype(int))
         np.add.at(matrix, index, weight)
-        np.add.at(off, index, np.abs(weight) + 0.125)
+        np.add.at(off, index, np.abs(weight) + 0.125 + np.abs(at) / 16)
     return matrix, off
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from .model import Node
 from .operators_movement import Inputs
-from .rounding import EPSILON, SMALLEST, SMALLEST_NORMAL
+from .rounding import EPSILON, FLOAT32_MAX, SMALLEST, SMALLEST_NORMAL
 from .values import Unsupported, Value, corners, result
 
 Axes = tuple[int, ...]
@@ -15,7 +15,7 @@ Axes = tuple[int, ...]
 
 def sum_error(count: int) -> float:
     """The error of a float32 sum of this many terms, relative to the sum of their magnitudes."""
-    return EPSILON * min(count - 1, 2 + 1.25 * np.sqrt(count)) if count > 1 else 0.0
+    return EPSILON * min(count - 1, 2 + 1.5 * np.sqrt(count)) if count > 1 else 0.0
 
 
 def alike_error(v: np.ndarray, axis: int) -> np.ndarray:
@@ -114,7 +114,12 @@ def _own(op: str, v: np.ndarray, axes: Axes, y: np.ndarray, count: int) -> np.nd
     if op == "ReduceL1":
         return sum_error(count) * np.abs(y)
     if op == "ReduceProd":
-        return (0 if count <= 1 else count * EPSILON) * np.abs(y)
+        # In another order the first factors alone may leave the range, whatever the others make of it.
+        magnitudes = np.abs(v)
+        least = np.prod(np.minimum(magnitudes, 1), axis=axes, keepdims=True)
+        most = np.prod(np.maximum(magnitudes, 1), axis=axes, keepdims=True)
+        leaves = (least < SMALLEST_NORMAL) | (most > FLOAT32_MAX)
+        return np.where(leaves & (count > 1), 1e300, (0 if count <= 1 else count * EPSILON) * np.abs(y))
     if op in ("ReduceL2", "ReduceSumSquare"):
         # A square below the smallest normal number keeps no more than multiples of the smallest number.
         squares = v * v
@@ -312,12 +317,10 @@ def _lp(node: Node, data: Value) -> Value:
     y = np.where(size == 0, 0, data.v / np.where(size == 0, 1, size))
     e = np.minimum(data.bound(), 1e300)
     moved = (e + np.abs(y) * np.sum(e, axis, keepdims=True)) / np.where(size == 0, 1, size)
-    return result(
-        y,
-        data.type,
-        moved if data.e is not None else None,
-        8 * EPSILON * np.abs(y) + sum_error(data.shape[axis]) * np.abs(y),
-    )
+    own = 8 * EPSILON * np.abs(y) + sum_error(data.shape[axis]) * np.abs(y)
+    if p == 2:  # Squares that float32 does not hold leave a norm of 0.
+        own = np.where((size > 0) & (size * size < SMALLEST_NORMAL), 1e300, own)
+    return result(y, data.type, moved if data.e is not None else None, own)
 
 
 def local_response(node: Node, x: Inputs) -> Value:

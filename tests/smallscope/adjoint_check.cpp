@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <optional>
 #include <random>
@@ -128,7 +129,7 @@ class Check {
       }
       const double wide = difference(directions, 4e-6), narrow = difference(directions, 1e-6);
       if (!std::isfinite(expected) || !std::isfinite(wide) || !std::isfinite(narrow)) return "undefined";
-      const double allowed = 1e-5 * (size + std::abs(narrow));
+      const double allowed = 1e-5 * (size + std::abs(narrow)) + rounding(directions, 1e-6);
       if (std::abs(wide - narrow) > allowed) continue;
       if (std::abs(expected - narrow) <= 10 * allowed) return "right";
       return "wrong: " + std::to_string(expected) + " along a direction, by finite differences " +
@@ -139,6 +140,11 @@ class Check {
 
   double difference(const std::vector<Tensor>& directions, double step) const {
     return (projected(directions, step) - projected(directions, -step)) / (2 * step);
+  }
+
+  /// What rounding in float64 may do to a difference quotient.
+  double rounding(const std::vector<Tensor>& directions, double step) const {
+    return 16 * std::numeric_limits<double>::epsilon() * std::abs(projected(directions, step)) / step;
   }
 
   const Network& network_;
