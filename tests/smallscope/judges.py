@@ -55,6 +55,7 @@ class Judge:
         self.counts: collections.Counter = collections.Counter()
         self.failures: Dict[tuple, Failure] = {}
         self._oracle: Dict[tuple, Optional[dict]] = {}
+        self._outputs: Outputs = []  #: Of the engine that ran last.
 
     def note(self, kind: str, text: str, way: Optional[Way]) -> None:
         """A failure; one per kind and cause is kept."""
@@ -79,7 +80,7 @@ class Judge:
                 outputs = engine.run(list(self.graph.feeds[i].values()), {})
                 if i in results and not same_bits(outputs, results[i]):
                     self.note(WRONG, f"{SHOWS_THROUGH}: {self.difference(outputs, results[i])}", way)
-                results[i] = outputs
+                results[i] = self._outputs = outputs
         except (RuntimeError, AssertionError) as error:
             self.note(INTERNAL if type(error).__name__ == "InternalError" else REFUSED, str(error), way)
             return None
@@ -197,7 +198,8 @@ class Judge:
 
     def onnxruntime(self, feed: int) -> Optional[Outputs]:
         """Its outputs; None where it has none, or crashes on empty tensors."""
-        if any(0 in value.shape for value in (*self.graph.feeds[feed].values(), *self.graph.constants.values())):
+        given = (*self.graph.feeds[feed].values(), *self.graph.constants.values(), *self._outputs)
+        if any(value.size == 0 for value in given):
             return None
         try:
             return onnxruntime_run(self.model, self.graph.feeds[feed])
