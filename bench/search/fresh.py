@@ -1,14 +1,16 @@
-"""How many fresh samples an answer passes: a search with its defaults, then samples that it has not seen, one by one.
+"""How many fresh samples an answer passes: a search, then samples that it has not seen, one by one.
 
 Trained networks of pip packages with generated texts and images, and the networks of kinds.py with random weights. Every
 sample is judged by the tolerance of the search, on its own. Searches get the samples 0 to `--samples`; the fresh ones
-come from other seeds. An answer with repairs is judged without them, too: `harmed` counts samples that fail with them
+come from other seeds. Tolerances are half of the error of everything in fp16, so that layers have to be kept (those given
+here, where that is not finite), for the smallest set. An answer with repairs is judged without them, too: `harmed` counts samples that fail with them
 and pass without.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import pathlib
 import sys
 import tempfile
@@ -85,9 +87,11 @@ def without_repairs(answer: ulpscope.Answer) -> ulpscope.Answer:
 
 
 def row_of(case: Case, searched: int, fresh: int) -> Dict[str, Any]:
-    start = time.monotonic()
     samples = [case.sample(i) for i in range(searched)]
-    answer = ulpscope.search(case.model, samples, metric=case.metric, threshold=case.threshold)
+    low = ulpscope.search(case.model, samples, metric=case.metric, threshold=1e9, objective="smallest", repair=False)
+    threshold = low.error / 2 if low.verdict == "found" and 0 < low.error < math.inf else case.threshold
+    start = time.monotonic()
+    answer = ulpscope.search(case.model, samples, metric=case.metric, threshold=threshold, objective="smallest")
     seconds = time.monotonic() - start
     judged = lambda answer: [
         ulpscope.verify(case.model, answer, [case.sample(FIRST_FRESH + i)]).used for i in range(fresh)
@@ -95,7 +99,7 @@ def row_of(case: Case, searched: int, fresh: int) -> Dict[str, Any]:
     used = judged(answer)
     bare = judged(without_repairs(answer)) if answer.repairs else used
     return {
-        "network": case.name, "metric": f"{case.metric} {case.threshold:g}", "kept": len(answer.layers),
+        "network": case.name, "metric": f"{case.metric} {threshold:.3g}", "verdict": answer.verdict, "kept": len(answer.layers),
         "repairs": len(answer.repairs), "harmed": sum(u > 1 >= b for u, b in zip(used, bare)),
         "passed": sum(u <= 1 for u in used), "of": fresh, "worst": round(max(used), 3), "search s": round(seconds, 1),
     }  # fmt: skip
