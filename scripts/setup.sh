@@ -23,7 +23,7 @@ esac
 
 # --- System packages -------------------------------------------------------------------------------------------------
 apt_packages=(build-essential cmake ninja-build protobuf-compiler libprotobuf-dev libfmt-dev
-  nlohmann-json3-dev libmsgpack-cxx-dev libxxhash-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev)
+  nlohmann-json3-dev libxxhash-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev)
 if $with_fuzz; then apt_packages+=(clang-16 libclang-rt-16-dev); fi
 
 # A Python that can make virtual environments and compile extension modules.

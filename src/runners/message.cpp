@@ -8,7 +8,7 @@
 
 #include <cstring>
 #include <limits>
-#include <msgpack.hpp>
+#include <nlohmann/json.hpp>
 
 #include "ulpscope/error.h"
 
@@ -38,105 +38,100 @@ T get(const std::byte* in) {
   return value;
 }
 
-using Packer = msgpack::packer<msgpack::sbuffer>;
-
-void pack_text(Packer& packer, std::string_view text) {
-  packer.pack_str(static_cast<std::uint32_t>(text.size()));
-  packer.pack_str_body(text.data(), static_cast<std::uint32_t>(text.size()));
-}
+/// Keeps the order of maps.
+using Json = nlohmann::ordered_json;
 
 struct PackVisitor {
-  Packer& packer;
   PackedMessage& out;
 
-  void operator()(std::monostate) { packer.pack_nil(); }
-  void operator()(bool value) { value ? packer.pack_true() : packer.pack_false(); }
-  void operator()(std::int64_t value) { packer.pack_int64(value); }
-  void operator()(double value) { packer.pack_double(value); }
-  void operator()(const std::string& value) { pack_text(packer, value); }
-  void operator()(const Value::Array& values) {
-    packer.pack_array(static_cast<std::uint32_t>(values.size()));
-    for (const Value& value : values) std::visit(*this, value.variant());
+  Json operator()(std::monostate) const { return nullptr; }
+  Json operator()(bool value) const { return value; }
+  Json operator()(std::int64_t value) const { return value; }
+  Json operator()(double value) const { return value; }
+  Json operator()(const std::string& value) const { return value; }
+  Json operator()(const Value::Array& values) const {
+    Json::array_t result;
+    result.reserve(values.size());
+    for (const Value& value : values) result.push_back(std::visit(*this, value.variant()));
+    return result;
   }
-  void operator()(const Value::Map& entries) {
-    packer.pack_map(static_cast<std::uint32_t>(entries.size()));
-    for (const auto& [key, value] : entries) {
-      pack_text(packer, key);
-      std::visit(*this, value.variant());
-    }
+  Json operator()(const Value::Map& entries) const {
+    Json::object_t result;
+    result.reserve(entries.size());
+    for (const auto& [key, value] : entries) result.emplace_back(key, std::visit(*this, value.variant()));
+    return result;
   }
-  void operator()(const Tensor& tensor) {
+  Json operator()(const Tensor& tensor) const {
     const std::uint64_t offset = (out.shared_bytes + kAlignment - 1) / kAlignment * kAlignment;
-    msgpack::sbuffer buffer;
-    Packer inner(buffer);
-    inner.pack_array(3);
-    pack_text(inner, name_of(tensor.type()));
-    inner.pack_array(static_cast<std::uint32_t>(tensor.rank()));
-    for (std::int64_t dim : tensor.shape()) inner.pack_int64(dim);
-    inner.pack_uint64(offset);
-    packer.pack_ext(static_cast<std::uint32_t>(buffer.size()), kTensorExtension);
-    packer.pack_ext_body(buffer.data(), static_cast<std::uint32_t>(buffer.size()));
-    if (tensor.bytes() == 0) return;
-    out.tensors.emplace_back(offset, tensor);
-    out.shared_bytes = offset + tensor.bytes();
+    const Json description = Json::array({name_of(tensor.type()), tensor.shape(), offset});
+    if (tensor.bytes() > 0) {
+      out.tensors.emplace_back(offset, tensor);
+      out.shared_bytes = offset + tensor.bytes();
+    }
+    return Json::binary(Json::to_msgpack(description), kTensorExtension);
   }
 };
 
-msgpack::unpack_limit limits() {
-  constexpr std::size_t kAny = std::numeric_limits<std::uint32_t>::max();
-  return {kAny, kAny, kAny, kAny, kAny, kMaxDepth};
-}
-
-class Unpacker {
+/// Makes the value while the parser reads.
+class Builder : public nlohmann::json_sax<Json> {
  public:
-  Unpacker(std::span<std::byte> shared, const std::shared_ptr<const void>& owner) : shared_(shared), owner_(owner) {}
+  Builder(std::span<std::byte> shared, const std::shared_ptr<const void>& owner) : shared_(shared), owner_(owner) {}
 
-  Value convert(const msgpack::object& object) const {
-    switch (object.type) {
-      case msgpack::type::NIL:
-        return {};
-      case msgpack::type::BOOLEAN:
-        return object.via.boolean;
-      case msgpack::type::POSITIVE_INTEGER:
-        if (object.via.u64 > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-          return static_cast<double>(object.via.u64);
-        return static_cast<std::int64_t>(object.via.u64);
-      case msgpack::type::NEGATIVE_INTEGER:
-        return object.via.i64;
-      case msgpack::type::FLOAT32:
-      case msgpack::type::FLOAT64:
-        return object.via.f64;
-      case msgpack::type::STR:
-        return std::string(object.via.str.ptr, object.via.str.size);
-      case msgpack::type::BIN:
-        return std::string(object.via.bin.ptr, object.via.bin.size);
-      case msgpack::type::ARRAY: {
-        Value::Array result;
-        result.reserve(object.via.array.size);
-        for (std::uint32_t i = 0; i < object.via.array.size; ++i) result.push_back(convert(object.via.array.ptr[i]));
-        return result;
-      }
-      case msgpack::type::MAP: {
-        Value::Map result;
-        result.reserve(object.via.map.size);
-        for (std::uint32_t i = 0; i < object.via.map.size; ++i) {
-          const msgpack::object_kv& entry = object.via.map.ptr[i];
-          if (entry.key.type != msgpack::type::STR) malformed("a dict whose keys are not strings");
-          result.emplace_back(std::string(entry.key.via.str.ptr, entry.key.via.str.size), convert(entry.val));
-        }
-        return result;
-      }
-      case msgpack::type::EXT:
-        if (object.via.ext.type() != kTensorExtension) malformed("an unknown extension");
-        return tensor(object.via.ext.data(), object.via.ext.size);
-    }
-    malformed("an unknown type");
+  Value read(std::string_view message) && {
+    if (!Json::sax_parse(message.begin(), message.end(), this, Json::input_format_t::msgpack))
+      malformed("bytes that are not MessagePack");
+    return std::move(result_);
   }
 
+  bool null() override { return add({}); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      return add(static_cast<double>(value));
+    return add(static_cast<std::int64_t>(value));
+  }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t& value) override {
+    const std::string_view body(reinterpret_cast<const char*>(value.data()), value.size());
+    if (!value.has_subtype()) return add(body);
+    if (static_cast<std::int8_t>(value.subtype()) != kTensorExtension) malformed("an unknown extension");
+    return add(tensor(Builder(shared_, owner_).read(body)));
+  }
+  bool key(string_t& name) override {
+    open_.back().map().emplace_back(std::move(name), Value());
+    return true;
+  }
+  bool start_object(std::size_t) override { return open(Value::Map()); }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(Value::Array()); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
  private:
-  Tensor tensor(const char* data, std::size_t size) const {
-    const msgpack::object_handle handle = msgpack::unpack(data, size, nullptr, nullptr, limits());
-    const Value description = convert(handle.get());
+  bool add(Value value) {
+    if (open_.empty())
+      result_ = std::move(value);
+    else if (open_.back().is_array())
+      open_.back().array().push_back(std::move(value));
+    else
+      open_.back().map().back().second = std::move(value);
+    return true;
+  }
+
+  bool open(Value container) {
+    open_.push_back(std::move(container));
+    return open_.size() <= kMaxDepth;  // The parser calls itself for every level.
+  }
+
+  bool close() {
+    Value container = std::move(open_.back());
+    open_.pop_back();
+    return add(std::move(container));
+  }
+
+  Tensor tensor(const Value& description) const {
     const Value::Array& fields = description.array();
     if (fields.size() != 3) malformed("a tensor without type, shape and offset");
     const auto type = data_type_from_name(fields[0].text());
@@ -155,6 +150,8 @@ class Unpacker {
 
   std::span<std::byte> shared_;
   const std::shared_ptr<const void>& owner_;
+  std::vector<Value> open_;  ///< Lists and dicts that have not ended.
+  Value result_;
 };
 
 struct Mapping {
@@ -190,20 +187,12 @@ FrameHeader FrameHeader::read(std::span<const std::byte, kFrameHeaderBytes> in) 
 
 PackedMessage pack(const Value& value) {
   PackedMessage result;
-  msgpack::sbuffer buffer;
-  Packer packer(buffer);
-  std::visit(PackVisitor{packer, result}, value.variant());
-  result.message.assign(buffer.data(), buffer.size());
+  Json::to_msgpack(std::visit(PackVisitor{result}, value.variant()), result.message);
   return result;
 }
 
 Value unpack(std::string_view message, std::span<std::byte> shared, const std::shared_ptr<const void>& owner) {
-  try {
-    const msgpack::object_handle handle = msgpack::unpack(message.data(), message.size(), nullptr, nullptr, limits());
-    return Unpacker(shared, owner).convert(handle.get());
-  } catch (const msgpack::unpack_error&) {
-    malformed("bytes that are not MessagePack");
-  }
+  return Builder(shared, owner).read(message);
 }
 
 int share_tensors(const PackedMessage& message) {
