@@ -12,7 +12,7 @@ RUN scripts/setup.sh && scripts/wheel.sh --python "$(readlink -f .venv/bin/pytho
 FROM ${BASE}
 RUN command -v python3 || (apt-get update && apt-get install -y --no-install-recommends python3 python3-venv && rm -rf /var/lib/apt/lists/*)
 RUN --mount=type=bind,from=build,source=/source/dist,target=/dist \
-    python3 -m venv /opt/ulpscope && /opt/ulpscope/bin/pip install --no-cache-dir "$(ls /dist/*.whl)[onnx]"
+    python3 -m venv /opt/ulpscope && /opt/ulpscope/bin/pip install --no-cache-dir "$(ls /dist/*.whl)[onnx,scripts]"
 ENV PATH=/opt/ulpscope/bin:$PATH
 WORKDIR /work
 ENTRYPOINT ["ulpscope"]

@@ -55,7 +55,7 @@ for system in "${systems[@]}"; do
   echo "[test_wheel] $system: pip install took $milliseconds ms, $(du -sm "$root/test/venv" | cut -f1) MB installed"
   if [ $milliseconds -gt $((limit * 1000)) ]; then fail "expected at most $limit s"; fi
   inside /test/venv/bin/python3 /test/wheel_smoke.py /test/model
-  inside /test/venv/bin/pip install -q --no-cache-dir "/test/$(basename "${wheels[-1]}")[onnx]"
+  inside /test/venv/bin/pip install -q --no-cache-dir "/test/$(basename "${wheels[-1]}")[onnx,scripts]"
   inside /test/venv/bin/python3 /test/wheel_smoke.py /test/model onnxruntime onnx
   rm -rf "$root/test"
 done

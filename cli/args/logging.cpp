@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "compare/name_values.h"
 #include "console.h"
@@ -12,29 +11,14 @@
 namespace ulpscope::cli {
 namespace {
 
-struct NamedLevel {
-  std::string_view name;
-  LogLevel level;
-};
-
-constexpr std::array<NamedLevel, 10> kLevels{{{"ULTRA_VERBOSE", LogLevel::kUltraVerbose},
-                                              {"SUPER_VERBOSE", LogLevel::kSuperVerbose},
-                                              {"EXTRA_VERBOSE", LogLevel::kExtraVerbose},
-                                              {"VERBOSE", LogLevel::kVerbose},
-                                              {"INFO", LogLevel::kInfo},
-                                              {"START", kStartLevel},
-                                              {"FINISH", kFinishLevel},
-                                              {"WARNING", LogLevel::kWarning},
-                                              {"ERROR", LogLevel::kError},
-                                              {"CRITICAL", LogLevel::kCritical}}};
 constexpr int kDefaultIndex = 4;
 
 LogLevel level_from_name(std::string name) {
   for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  for (const NamedLevel& known : kLevels)
+  for (const NamedLevel& known : kLogLevels)
     if (known.name == name) return known.level;
   std::string known;
-  for (const NamedLevel& level : kLevels) known += fmt::format(" {}", level.name);
+  for (const NamedLevel& level : kLogLevels) known += fmt::format(" {}", level.name);
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("[options] --verbosity: expected one of{}, got '{}'", known, name));
 }
@@ -67,8 +51,8 @@ void LoggingArgs::apply() const {
   if (file) options.file = *file;
   install_console(options);
 
-  const int index = std::clamp(kDefaultIndex - verbose + quiet, 0, static_cast<int>(kLevels.size()) - 1);
-  LogLevel level = kLevels[index].level;
+  const int index = std::clamp(kDefaultIndex - verbose + quiet, 0, static_cast<int>(kLogLevels.size()) - 1);
+  LogLevel level = kLogLevels[index].level;
   for (const std::string& word : verbosity) {
     const auto [path, name] = split_name(word);
     const LogLevel named = level_from_name(name);

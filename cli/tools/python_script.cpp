@@ -1,30 +1,17 @@
 #include "tools/python_script.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "compare/log_levels.h"
 #include "console.h"
 #include "runners/script_host.h"
-#include "ulpscope/log.h"
 
 namespace ulpscope::cli {
 namespace {
 
 std::string severity() {
-  static constexpr std::array<std::pair<LogLevel, const char*>, 10> kLevels{{{LogLevel::kUltraVerbose, "ULTRA_VERBOSE"},
-                                                                             {LogLevel::kSuperVerbose, "SUPER_VERBOSE"},
-                                                                             {LogLevel::kExtraVerbose, "EXTRA_VERBOSE"},
-                                                                             {LogLevel::kVerbose, "VERBOSE"},
-                                                                             {LogLevel::kInfo, "INFO"},
-                                                                             {kStartLevel, "START"},
-                                                                             {kFinishLevel, "FINISH"},
-                                                                             {LogLevel::kWarning, "WARNING"},
-                                                                             {LogLevel::kError, "ERROR"},
-                                                                             {LogLevel::kCritical, "CRITICAL"}}};
-  const auto level = std::ranges::find_if(kLevels, [](const auto& each) { return log_enabled(each.first); });
-  if (level == kLevels.end() || level->first == LogLevel::kInfo) return "";
-  return fmt::format("G_LOGGER.module_severity = {{'': G_LOGGER.{}}}\n", level->second);
+  const std::string_view level = least_log_level();
+  return level == "INFO" ? "" : fmt::format("G_LOGGER.module_severity = {{'': G_LOGGER.{}}}\n", level);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "compare/log_levels.h"
 #include "ulpscope/error.h"
 
 extern char** environ;
@@ -132,6 +133,7 @@ WorkerCommand find_worker(const WorkerOptions& options, const fs::path& executab
     if (is_there(python_path / "ulpscope" / "__init__.py")) command.python_path = python_path.string();
   }
   command.arguments.push_back(options.shims == Shims::kFirst ? "--shims=first" : "--shims=fallback");
+  command.arguments.push_back(fmt::format("--log-level={}", least_log_level()));
   return command;
 }
 

@@ -13,9 +13,9 @@
 
 namespace ulpscope {
 
-/// Which `tensorrt` and `polygraphy` a script imports.
+/// Which `tensorrt` a script imports.
 enum class Shims : std::uint8_t {
-  kFallback,  ///< The installed ones, ours where there are none: for data loaders, comparisons and runners.
+  kFallback,  ///< The installed one, ours where there is none: for data loaders, comparisons and runners.
   kFirst,     ///< Always ours: scripts that edit a network of ulpscope.
 };
 

@@ -7,11 +7,21 @@ Prints what it did, and raises where something is wrong.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
+
+
+NETWORK = """
+from polygraphy import func
+from polygraphy.backend.trt import NetworkFromOnnxPath
+
+@func.extend(NetworkFromOnnxPath("model.onnx"))
+def load_network(builder, network, parser):
+    assert network.num_layers > 0
+"""
 
 
 def mapped(part: str) -> list[str]:
@@ -58,6 +68,9 @@ def main(folder: str, packages: list[str]) -> None:
     assert run("--version").startswith(f"ulpscope {ulpscope.__version__}")
     search = ("--fp16", "--objective", "smallest", "--data-loader-script", "data.py", "--atol", "0.3", "--rtol", "0")
     assert "11 of 96" in run("precision", "search", "model.onnx", *search, "--save-answer", "a.json")
+    if importlib.util.find_spec("polygraphy"):
+        pathlib.Path("net.py").write_text(NETWORK)
+        run("run", "net.py", "--trt", "--data-loader-script", "data.py")
     run("verify", "model.onnx", "--answer", "a.json", "--data-loader-script", "data.py:load_unseen")
     run("convert", "model.onnx", "--answer", "a.json", "-o", "typed.onnx", "--data-loader-script", "data.py")
     run("report", "a.json", "-o", "report.html")

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .errors import WorkerError
 from .protocol import as_array
-from .scripts import describe_type, load_function
+from .scripts import describe_type, load_function, set_up_polygraphy
 
 _loaders: Dict[int, Tuple[str, Iterator[Any]]] = {}
 _next_handle = 1
@@ -58,9 +58,12 @@ def close_data_loader(server: Any, handle: int) -> None:
 
 
 def _iteration(description: Dict[str, Any]) -> Any:
+    set_up_polygraphy()
     from polygraphy.comparator import IterationResult
 
-    return IterationResult(dict(description["outputs"]), description["runtime"], description["runner_name"])
+    # Polygraphy computes in NumPy's own types alone. Those of ml_dtypes are narrower than float32.
+    outputs = {name: array.astype("f4") if array.dtype.kind == "V" else array for name, array in description["outputs"]}
+    return IterationResult(outputs, description["runtime"], description["runner_name"])
 
 
 def compare(server: Any, path: str, function: str, first: Dict[str, Any], second: Dict[str, Any]) -> Dict[str, Any]:

@@ -27,18 +27,18 @@ class ProgramError(RuntimeError):
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-def _is_ours(filename: str) -> bool:
-    return os.path.abspath(filename).startswith(_HERE) or filename.startswith("<frozen importlib")
-
-
 def _user_frames(error: BaseException) -> List[traceback.FrameSummary]:
-    frames = traceback.extract_tb(error.__traceback__)
-    kept = [frame for frame in frames if not _is_ours(frame.filename)]
-    return kept
+    """Without ours and Polygraphy's."""
+    polygraphy = getattr(sys.modules.get("polygraphy"), "__file__", None)
+    libraries = (_HERE, os.path.join(os.path.dirname(polygraphy), "")) if polygraphy else (_HERE,)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    return [frame for frame in frames if not os.path.abspath(frame.filename).startswith(libraries)]
 
 
 def describe(error: BaseException, place: str) -> Dict[str, str]:
     """The error message of an exception that a script raised while it ran as ``place``."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "polygraphy":
+        error = missing_package("polygraphy", f"for {place}; it is in the extra ulpscope[scripts]")
     if isinstance(error, WorkerError):
         return {"code": error.code, "message": str(error)}
     if isinstance(error, SystemExit):
@@ -60,10 +60,10 @@ def describe(error: BaseException, place: str) -> Dict[str, str]:
     return {"code": code, "message": "\n".join(lines)}
 
 
-def missing_package(package: str, purpose: str, pip_name: Optional[str] = None) -> WorkerError:
+def missing_package(package: str, purpose: str) -> WorkerError:
     """A Python package is not installed."""
     return WorkerError(
         "not_found",
         f"[script] worker: expected the Python package {package} ({purpose}), got none in '{sys.executable}'; "
-        f"try '{sys.executable} -m pip install {pip_name or package}'",
+        f"try '{sys.executable} -m pip install {package}'",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
@@ -10,6 +11,9 @@ from types import ModuleType
 from typing import Any, Callable, Dict, Tuple
 
 from .errors import WorkerError
+
+#: Of Polygraphy's logger, by its name.
+log_level = "INFO"
 
 _modules: Dict[Tuple[str, int], ModuleType] = {}
 
@@ -38,7 +42,19 @@ def load_function(path: str, name: str) -> Callable[..., Any]:
     return found
 
 
+def set_up_polygraphy() -> None:
+    """Polygraphy logs as the program does. Raises ImportError where it is not installed."""
+    if "polygraphy.logger" not in sys.modules:
+        from polygraphy.logger import G_LOGGER
+
+        G_LOGGER.colors, G_LOGGER.module_severity = False, getattr(G_LOGGER, log_level)
+
+
 def _run(path: str) -> ModuleType:
+    with open(path, "rb") as file:
+        if b"polygraphy" in file.read():
+            with contextlib.suppress(ImportError):
+                set_up_polygraphy()
     folder = os.path.dirname(path)
     if folder not in sys.path:
         sys.path.insert(0, folder)  # its imports of neighbors, also those that run later

@@ -146,10 +146,12 @@ def _end_with_the_program() -> None:
 
 
 def use_shims(order: str) -> None:
-    """Puts our ``tensorrt`` and ``polygraphy`` in front of the installed ones, or behind them."""
+    """Puts our ``tensorrt``, which Polygraphy finds, before an installed one or behind it; nothing is installed."""
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shims")
+    os.environ["POLYGRAPHY_AUTOINSTALL_DEPS"] = "0"
     if order == "first":
         sys.path.insert(0, folder)
+        os.environ["POLYGRAPHY_USE_TENSORRT_RTX"] = "0"
     else:
         sys.path.append(folder)
 
@@ -157,6 +159,7 @@ def use_shims(order: str) -> None:
 def main(arguments: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="ulpscope.worker", description="Started by ulpscope; not for people.")
     parser.add_argument("--shims", choices=("first", "fallback"), default="fallback")
+    parser.add_argument("--log-level", default="INFO", help="a level of Polygraphy's logger")
     options = parser.parse_args(arguments)
     try:
         connection = socket.socket(fileno=os.dup(_SOCKET))
@@ -174,6 +177,9 @@ def main(arguments: List[str]) -> int:
     except ImportError as error:
         _refuse(connection, error)
         return 1
+    from . import scripts
+
+    scripts.log_level = options.log_level
     Server(Channel(connection), options.shims).serve()
     _flush()
     return 0

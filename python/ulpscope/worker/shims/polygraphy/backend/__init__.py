@@ -1,1 +1,0 @@
-"""Loaders per framework."""

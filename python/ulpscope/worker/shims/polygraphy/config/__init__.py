@@ -1,6 +1,0 @@
-"""Settings that scripts read."""
-
-INTERNAL_CORRECTNESS_CHECKS = False
-AUTOINSTALL_DEPS = False
-USE_TENSORRT_RTX = False
-ARRAY_SWAP_THRESHOLD_MB = -1
