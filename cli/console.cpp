@@ -112,6 +112,11 @@ void move_log_to_stderr() {
   console().on_stderr = true;
 }
 
+bool log_is_on_stderr() {
+  const std::lock_guard lock(console().mutex);
+  return console().on_stderr;
+}
+
 bool console_is_sound() {
   const std::lock_guard lock(console().mutex);
   return console().sound && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;

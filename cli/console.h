@@ -21,8 +21,9 @@ struct ConsoleOptions {
 /// below the first. May be called again with other options. Throws Error(kIo) when the log file cannot be opened.
 void install_console(const ConsoleOptions& options);
 
-/// From now on all log lines go to stderr: stdout is for what the tool was asked for.
+/// From now on all log lines go to stderr, and what scripts print: stdout is for what the tool was asked for.
 void move_log_to_stderr();
+bool log_is_on_stderr();
 
 /// True if everything that was written to stdout and to the log file got there.
 bool console_is_sound();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 
 #include "compare/array_files.h"
@@ -50,6 +51,8 @@ std::unique_ptr<ScriptHost> make_script_host(const OnnxLoadArgs& onnx, const Pyt
   callbacks.ops = &registry_with_onnxruntime();
   WorkerOptions worker = default_worker_options();
   worker.interrupted = interrupted;
+  if (log_is_on_stderr())
+    worker.output = [](bool, std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); };
   worker.call_limit = limits.call_limit();
   worker.description_limit = limits.description_limit();
   set_default_worker_options(worker);

@@ -161,14 +161,14 @@ def test_what_cannot_be_judged(run, model, answer, tmp_path):
 
 def test_networks_of_scripts(run, model, answer, tmp_path):
     """The same network, from a script: the same verdict. Of engines nothing can be said."""
-    (tmp_path / "net.py").write_text("from polygraphy.backend.trt import NetworkFromOnnxPath\n\n\n"
+    (tmp_path / "net.py").write_text("from polygraphy.backend.trt import NetworkFromOnnxPath\n\nprint('printed')\n\n"
                                      f"def load_network():\n    return NetworkFromOnnxPath({str(model)!r})()\n")
     data = ("--load-inputs", "in.json")
     assert run("precision", "search", "net.py", *data, *SEARCH, "--save-answer", "script.json").code == 0
     verdicts = []
     for words in (("net.py", "--answer", "script.json"), (model, "--answer", answer)):
         outcome = run("verify", *words, *data, "--save-json", "-")
-        assert outcome.code == 0, outcome
+        assert outcome.code == 0 and ("printed" in outcome.err) is (words[0] == "net.py"), outcome
         verdicts.append(json.loads(outcome.out))
     assert verdicts[0]["error"] == verdicts[1]["error"] and verdicts[0]["error"]["used"] > 0
     elsewhere = run("verify", "net.py", "--answer", "script.json", *data, "--runner", "onnxrt")
