@@ -416,6 +416,17 @@ def test_slices_backwards_to_the_largest_integer(end: int) -> None:
     assert np.array_equal(run(model, {"x": x}), reference(model, {"x": x}))
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int32, np.int64, np.float64, np.bool_])
+def test_images_of_other_types_are_transposed(kind: type) -> None:
+    """Only float32 tensors may lie in memory with the channels last."""
+    x = (np.arange(120).reshape(2, 3, 4, 5) % 7).astype(kind)
+    nodes = [node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]), node("Cast", ["t"], ["z"], to=TensorProto.FLOAT)]
+    agrees(model_of(nodes, {"x": x}), {"x": x})
+    if kind in (np.uint8, np.int8):
+        nodes[1] = node("DequantizeLinear", ["t", "s", "o"], ["z"])
+        agrees(model_of(nodes, {"x": x}, {"s": HALF, "o": np.array(1, kind)}), {"x": x})
+
+
 def test_zeros_have_the_scale_one() -> None:
     x = np.zeros((2, 3), np.float32)
     model = model_of([node("DynamicQuantizeLinear", ["x"], ["q", "z", "p"])], {"x": x}, {}, 17)

@@ -123,7 +123,8 @@ bool Lowering::lower_view(const LayerKernel& kernel) {
     // From one image layout to the other: the bytes are already there.
     if (*permutation == std::vector<std::int64_t>{0, 2, 3, 1} && source.layout == Layout::kChannelsLast)
       layout = Layout::kDense;
-    else if (*permutation == std::vector<std::int64_t>{0, 3, 1, 2} && source.layout == Layout::kDense)
+    else if (*permutation == std::vector<std::int64_t>{0, 3, 1, 2} && source.layout == Layout::kDense &&
+             spec_.is_held_as_float(input))  // Only floats are ever put into the other order again.
       layout = Layout::kChannelsLast;
     else
       return false;
