@@ -12,6 +12,7 @@
 #include "convert/integer_export.h"
 #include "convert/lowerable.h"
 #include "convert/normalizations.h"
+#include "convert/nothing_to_lower.h"
 #include "convert/proof.h"
 #include "convert/selection.h"
 #include "core/file.h"
@@ -95,7 +96,7 @@ class Converter {
   Precision precision(LayerId layer) const { return result_.assignment.precision[layer]; }
 
   void check_assignment() {
-    bool narrow = false, narrow_in_file = false;
+    bool narrow = false;
     for (const auto& [l, place] : places_) {
       const Layer& layer = place.layer();
       if (precision(l) == Precision::kFP8 || precision(l) == Precision::kTF32)
@@ -106,7 +107,6 @@ class Converter {
         return is_lowerable(place.spec->type(id)) && place.spec->type(id) != DataType::kFloat32;
       });
       if (!place.numeric() || !has_precision(layer)) continue;
-      narrow_in_file |= declared_narrow;
       const bool lowered = is_narrow(precision(l)) || precision(l) == Precision::kINT8;
       narrow |= lowered && !declared_narrow;
     }
@@ -118,10 +118,7 @@ class Converter {
                            network_.tensors[t].name));
     if (!narrow && options_.lowers)
       refuse(ErrorCode::kUnsupported,
-             fmt::format("{}: expected layers to lower, got none{}", network_.source,
-                         narrow_in_file ? ": its float layers have narrow types in the file already; try the float32 "
-                                          "model that it was made from"
-                                        : "; all its float layers are kept, or there are none"));
+             fmt::format("{}: expected layers to lower, got none{}", network_.source, why_nothing_is_lowered(spec_)));
   }
 
   /// Of a layer of the network or of a body.

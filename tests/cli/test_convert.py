@@ -310,6 +310,20 @@ def test_a_model_that_is_narrow_already(run, tmp_path):
     assert outcome.code == 1 and "narrow types in the file already; try the float32 model" in outcome.text, outcome
 
 
+@pytest.mark.parametrize("node,element,words,reason", [
+    (helper.make_node("Exp", ["x"], ["y"], name="exp"), FLOAT, ["--keep", "exp"], "; all its float layers are kept"),
+    (helper.make_node("Exp", ["x"], ["y"], name="exp"), TensorProto.DOUBLE, [], ": layer 'exp' (Exp) computes in float64, which stays"),
+    (helper.make_node("Inverse", ["x"], ["y"], name="inv", domain="com.microsoft"), FLOAT, [], ": layer 'inv' (Inverse) has no precision of its own"),
+    (helper.make_node("Transpose", ["x"], ["y"], name="turn"), FLOAT, [], "; no float arithmetic but of constants reaches an output"),
+])
+def test_says_why_nothing_is_lowered(run, tmp_path, node, element, words, reason):
+    made = model([node], [info("x", [2, 2], element)], [info("y", [2, 2], element)])
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    save(tmp_path, made)
+    outcome = run("convert", "m.onnx", "--fp16", *words, "-o", "t.onnx")
+    assert outcome.code == 1 and outcome.text.rstrip().endswith(f"expected layers to lower, got none{reason}"), outcome
+
+
 def test_bfloat16_needs_opset_13(run, tmp_path):
     for axis in (1, 0):
         save(tmp_path, model([helper.make_node("Softmax", ["x"], ["y"], name="softmax", axis=axis)], [info("x", [2, 3])], [info("y", [2, 3])], opset=11))
