@@ -174,13 +174,14 @@ std::vector<std::string> Importer::follow_sequences(const onnx::GraphProto& grap
 }
 
 void Importer::define_inputs(const onnx::GraphProto& graph, Scope& scope) {
+  // Up to IR version 3 every initializer had to be an input, of sub-graphs, too.
+  const bool all_are_inputs = file_.proto.ir_version() < 4;
   std::unordered_set<std::string> defaults;
-  if (scope.parent == nullptr)
+  if (scope.parent == nullptr || all_are_inputs)
     for (const auto& initializer : graph.initializer()) defaults.insert(initializer.name());
   for (const auto& input : graph.input()) {
     if (defaults.contains(input.name())) {
-      // Up to IR version 3 every initializer had to be an input.
-      if (file_.proto.ir_version() >= 4) scope.defaults.push_back(&input);
+      if (!all_are_inputs) scope.defaults.push_back(&input);
       continue;
     }
     if (input.name().empty()) fail(ErrorCode::kInvalidFile, "a graph input has no name");

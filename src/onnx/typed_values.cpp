@@ -120,9 +120,32 @@ int TypedFile::opset_of_source() const {
   return 1;
 }
 
+namespace {
+
+void drop_inputs_that_are_initializers(onnx::GraphProto& body);
+
+void drop_inputs_of_bodies(onnx::GraphProto& graph) {
+  for (auto& node : *graph.mutable_node())
+    for (auto& attribute : *node.mutable_attribute())
+      if (attribute.has_g()) drop_inputs_that_are_initializers(*attribute.mutable_g());
+}
+
+void drop_inputs_that_are_initializers(onnx::GraphProto& body) {
+  std::unordered_set<std::string> constants;
+  for (const auto& each : body.initializer()) constants.insert(each.name());
+  for (int i = body.input_size(); i-- > 0;)
+    if (constants.contains(body.input(i).name())) body.mutable_input()->DeleteSubrange(i, 1);
+  drop_inputs_of_bodies(body);
+}
+
+}  // namespace
+
 void TypedFile::write_versions() {
-  // Constants of bodies are no inputs of theirs.
-  if (model.ir_version() < 4 && !changes.bodies.empty()) model.set_ir_version(4);
+  // New constants of bodies are no inputs of theirs.
+  if (model.ir_version() < 4 && !changes.bodies.empty()) {
+    model.set_ir_version(4);
+    drop_inputs_of_bodies(*model.mutable_graph());
+  }
   if (changes.opset == 0) return;
   for (auto& import : *model.mutable_opset_import())
     if (domain_of(import.domain()).empty()) import.set_version(changes.opset);

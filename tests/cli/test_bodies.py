@@ -159,6 +159,21 @@ def test_int8_is_refused_inside(run, tmp_path):
     assert outcome.code != 0 and "'loop/product' (MatMul) was asked to run in int8, but layers in the body" in outcome.text, outcome
 
 
+def test_constants_of_old_bodies_are_inputs_too(run, tmp_path):
+    """Up to IR version 3 every initializer is an input of its graph, of a body, too."""
+    inner = helper.make_graph([helper.make_node("Mul", ["h", "own"], ["m"], name="loop/mul"), helper.make_node("Tanh", ["m"], ["next"], name="loop/tanh"),
+                               helper.make_node("Identity", ["going"], ["still"], name="loop/going")], "body",
+                              [info("i", [], onnx.TensorProto.INT64), info("going", [], onnx.TensorProto.BOOL), info("h", [2, 4]), info("own", [4])],
+                              [info("still", [], onnx.TensorProto.BOOL), info("next", [2, 4])], [values("own", 4)])
+    trips = onnx.numpy_helper.from_array(np.int64(3), "trips")
+    old = model([helper.make_node("Loop", ["trips", "", "x"], ["y"], name="loop", body=inner)],
+                [info("x", [2, 4]), info("trips", [], onnx.TensorProto.INT64)], [info("y", [2, 4])], [trips], opset=8, ir_version=3)
+    source = save(tmp_path, old)
+    assert run("run", source, "--trt", "--onnxrt").code == 0
+    assert_converted(run("convert", source, "--fp16", "-o", "t.onnx"))
+    assert types_of(tmp_path / "t.onnx")["loop/tanh"] == HALF
+
+
 def test_a_body_that_never_fits_is_no_error_until_it_runs(run, tmp_path):
     """A branch whose shapes cannot be: it converts while it does not run, and says so when it does."""
     then = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["t"], name="fits")], "then", [], [info("t", [2, 4])])
