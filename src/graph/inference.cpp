@@ -260,8 +260,13 @@ void infer_types(Network& network) {
       infer_types(*graph->network);
     }
     std::vector<InferContext::Input> inputs(layer.inputs.size());
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (layer.inputs[i] != kNone) inputs[i] = {true, network.tensor(layer.inputs[i]).type, nullptr, nullptr, true};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (layer.inputs[i] == kNone) continue;
+      const TensorInfo& info = network.tensor(layer.inputs[i]);
+      // Some operators that are not of the standard have no types without the shapes of their constants.
+      const bool told = info.value && !layer.op->domain.empty();
+      inputs[i] = {true, info.type, told ? &info.value.shape() : nullptr, nullptr, true};
+    }
     const std::vector<InferContext::Output> outputs = infer_layer(layer, inputs);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (layer.outputs[i] == kNone || outputs[i].type == DataType::kUndefined) continue;

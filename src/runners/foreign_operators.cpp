@@ -101,23 +101,28 @@ Elsewhere& elsewhere() {
 
 int number_of(const RunnerBinding& output) { return std::stoi(output.name.substr(1)); }
 
-/// In the types that kernels take; outputs follow the declared ones of narrow floats.
+/// In the types that kernels take; outputs follow the declared ones of narrow floats. Shapes that are known are told
+/// from the start: some operators ask for those of their constants before they say a type.
 void infer_foreign(InferContext& context) {
   NodeInputs inputs(static_cast<std::size_t>(context.num_inputs()));
   std::optional<DataType> narrow;
+  bool known = true;
   for (int i = 0; i < context.num_inputs(); ++i) {
     if (!context.has_input(i)) continue;
     const DataType type = context.type(i);
     inputs[i] = NodeInput{physical_type(type), std::nullopt};
     if (is_floating(type) && inputs[i]->type != type && !narrow) narrow = type;
+    try {
+      inputs[i]->shape = context.shape(i);
+    } catch (const NotKnownYet&) {
+      known = false;
+    }
   }
-  for (const RunnerBinding& output : elsewhere().outputs(context.layer(), inputs))
+  for (const RunnerBinding& output : elsewhere().outputs(context.layer(), inputs)) {
     context.set_type(number_of(output), output.type == DataType::kFloat32 && narrow ? *narrow : output.type);
-  for (int i = 0; i < context.num_inputs(); ++i)
-    if (context.has_input(i)) inputs[i]->shape = context.shape(i);
-  for (const RunnerBinding& output : elsewhere().outputs(context.layer(), inputs))
-    if (output.shape && !output.shape->empty() && std::ranges::find(*output.shape, -1) == output.shape->end())
+    if (known && output.shape && !output.shape->empty() && std::ranges::find(*output.shape, -1) == output.shape->end())
       context.set_shape(number_of(output), *output.shape);
+  }
 }
 
 void run_foreign(KernelContext& context) {
