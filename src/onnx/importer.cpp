@@ -396,6 +396,7 @@ void Importer::add_constant_node(const onnx::NodeProto& node, int opset, Scope& 
 }
 
 Tensor Importer::constant_value(const onnx::NodeProto& node) {
+  using Proto = onnx::AttributeProto;
   const std::string where = fmt::format("node '{}' (Constant)", node_name(node));
   for (const auto& attribute : node.attribute()) {
     const std::string& name = attribute.name();
@@ -404,12 +405,21 @@ Tensor Importer::constant_value(const onnx::NodeProto& node) {
       const std::vector<T> list(values.begin(), values.end());
       return Tensor::of<T>({static_cast<std::int64_t>(list.size())}, std::span<const T>(list));
     };
-    if (name == "value" && attribute.has_t())
+    // Files of IR version 1 do not say which type an attribute has.
+    const auto is = [&](std::string_view wanted, Proto::AttributeType type) {
+      if (name != wanted) return false;
+      if (attribute.type() != type && attribute.type() != Proto::UNDEFINED)
+        fail(ErrorCode::kInvalidFile,
+             fmt::format("{}: expected {} as attribute '{}', got {}", where, Proto::AttributeType_Name(type), name,
+                         Proto::AttributeType_Name(attribute.type())));
+      return true;
+    };
+    if (is("value", Proto::TENSOR) && attribute.has_t())
       return reader_.read(attribute.t(), fmt::format("attribute 'value' of {}", where));
-    if (name == "value_float") return Tensor::scalar<float>(attribute.f());
-    if (name == "value_int") return Tensor::scalar<std::int64_t>(attribute.i());
-    if (name == "value_floats") return vector(attribute.floats(), float{});
-    if (name == "value_ints") return vector(attribute.ints(), std::int64_t{});
+    if (is("value_float", Proto::FLOAT)) return Tensor::scalar<float>(attribute.f());
+    if (is("value_int", Proto::INT)) return Tensor::scalar<std::int64_t>(attribute.i());
+    if (is("value_floats", Proto::FLOATS)) return vector(attribute.floats(), float{});
+    if (is("value_ints", Proto::INTS)) return vector(attribute.ints(), std::int64_t{});
     if (name == "value_string" || name == "value_strings")
       fail(ErrorCode::kUnsupported, fmt::format("{}: tensors of type string are not supported", where));
     if (name == "sparse_value")

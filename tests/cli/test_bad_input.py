@@ -88,6 +88,8 @@ def graph_of(*nodes, outputs=("y",), opset=13, domain=""):
     (graph_of(helper.make_node("Relu", ["x"], ["t"], name="n1")), ["y"]),
     (graph_of(helper.make_node("Relu", ["b"], ["a"], name="n1"), helper.make_node("Relu", ["a"], ["b"], name="n2"),
               helper.make_node("Relu", ["a"], ["y"], name="n3")), ["n1"]),
+    (graph_of(helper.make_node("Constant", [], ["y"], name="n1", value_floats=helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))),
+     ["n1", "expected FLOATS as attribute 'value_floats', got TENSOR"]),
 ])
 def test_graphs_that_make_no_sense(model, texts, run, tmp_path):
     onnx.save(model, tmp_path / "m.onnx")
