@@ -122,7 +122,8 @@ namespace {
 /// What is no tensor of numbers in the file has given way to other tensors.
 bool has_outputs_of(const Network& network, const onnx::GraphProto& graph) {
   std::vector<std::string> file, own;
-  for (const auto& output : graph.output()) file.push_back(output.name());
+  for (const auto& output : graph.output())  // Each once, as the importer hands them out.
+    if (std::ranges::find(file, output.name()) == file.end()) file.push_back(output.name());
   for (TensorId id : network.outputs) own.push_back(network.tensor(id).name);
   const auto replaced = [](const onnx::ValueInfoProto& output) {
     using Type = onnx::TypeProto;

@@ -434,8 +434,10 @@ void Importer::add_outputs(const std::vector<std::string>& names, const std::str
   for (const std::string& name : names) {
     if (!scope.values.contains(name) && !scope.constants.contains(name))
       fail(ErrorCode::kInvalidFile, fmt::format("the output '{}' of graph '{}' is computed by no node", name, graph));
-    if (!seen.insert(name).second && scope.parent == nullptr)
-      fail(ErrorCode::kInvalidFile, fmt::format("two outputs have the name '{}'", name));
+    if (!seen.insert(name).second && scope.parent == nullptr) {
+      log_info(fmt::format("[import] {}: output '{}' is listed twice, and handed out once", file_.source, name));
+      continue;
+    }
     scope.network->outputs.push_back(use_value(name, scope, as_tensors));
   }
 }

@@ -74,21 +74,18 @@ void TypedEdit::write_descriptions() {
       input.mutable_type()->mutable_tensor_type()->set_elem_type(to_onnx_type(written(id)));
   }
   for (std::size_t o = 0; o < network_.outputs.size(); ++o) {
-    const std::string& name = network_.tensor(network_.outputs[o]).name;
-    auto& list = *graph_.mutable_output();
-    const auto found = std::ranges::find_if(list, [&](const auto& each) { return each.name() == name; });
-    if (found == list.end()) continue;  // It goes into a sequence or map, which the file hands out.
-    auto& output = *found;
-    if (is_float(typing_.outputs[o]) && output.type().has_tensor_type())
-      output.mutable_type()->mutable_tensor_type()->set_elem_type(to_onnx_type(typing_.outputs[o]));
-    // onnx.checker wants a shape of every output, which exporters do not always give. What a loop hands on may have
-    // another rank each time.
-    if (!is_main_) continue;
     const TensorId id = network_.outputs[o];
-    if (!output.type().has_tensor_type() || output.type().tensor_type().has_shape()) continue;
-    if (!changes_.ranks.contains(id) || changes_.ranks[id] < 0) continue;
-    auto& shape = *output.mutable_type()->mutable_tensor_type()->mutable_shape();
-    for (int d = 0; d < changes_.ranks[id]; ++d) shape.add_dim();
+    // None: it goes into a sequence or map, which the file hands out. Several: it is listed twice.
+    for (auto& output : *graph_.mutable_output()) {
+      if (output.name() != network_.tensor(id).name || !output.type().has_tensor_type()) continue;
+      auto& type = *output.mutable_type()->mutable_tensor_type();
+      if (is_float(typing_.outputs[o])) type.set_elem_type(to_onnx_type(typing_.outputs[o]));
+      // onnx.checker wants a shape of every output, which exporters do not always give. What a loop hands on may have
+      // another rank each time.
+      if (!is_main_ || type.has_shape() || !changes_.ranks.contains(id) || changes_.ranks[id] < 0) continue;
+      type.mutable_shape();
+      for (int d = 0; d < changes_.ranks[id]; ++d) type.mutable_shape()->add_dim();
+    }
   }
   std::unordered_set<std::string> values;
   for (const auto& node : graph_.node()) values.insert(node.output().begin(), node.output().end());

@@ -324,6 +324,15 @@ def test_says_why_nothing_is_lowered(run, tmp_path, node, element, words, reason
     assert outcome.code == 1 and outcome.text.rstrip().endswith(f"expected layers to lower, got none{reason}"), outcome
 
 
+def test_an_output_that_is_listed_twice(run, tmp_path):
+    twice = model([helper.make_node("Exp", ["x"], ["y"], name="exp")], [info("x", [2, 2])], [info("y", [2, 2]), info("y", [2, 2])])
+    save(tmp_path, twice)
+    outcome = run("run", "m.onnx", "--trt", "--onnxrt")
+    assert outcome.code == 0 and "output 'y' is listed twice, and handed out once" in outcome.text, outcome
+    assert_converted(run("convert", "m.onnx", "--fp16", "--io-types", "y:float16", "-o", "t.onnx"))
+    assert [o.type.tensor_type.elem_type for o in onnx.load(tmp_path / "t.onnx").graph.output] == [HALF, HALF]
+
+
 def test_bfloat16_needs_opset_13(run, tmp_path):
     for axis in (1, 0):
         save(tmp_path, model([helper.make_node("Softmax", ["x"], ["y"], name="softmax", axis=axis)], [info("x", [2, 3])], [info("y", [2, 3])], opset=11))
