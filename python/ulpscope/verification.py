@@ -70,7 +70,8 @@ def verify(
     backend: "cuda" runs the answer's network on the GPU; `predicted` is what the CPU says.
 
     Raises Error: INVALID_ARGUMENT for an answer of another model or without a tolerance, and samples that do not fit;
-    NOT_FOUND for a runner that is not installed. Ctrl-C: KeyboardInterrupt.
+    NOT_FOUND for a runner that is not installed; UNSUPPORTED for one that refuses the typed model, or does not run it, with what
+    it says. Ctrl-C: KeyboardInterrupt.
 
     >>> answer = ulpscope.search("model.onnx", samples, threshold=1e-2, objective="smallest", fusion="none")
     >>> check = ulpscope.verify("model.onnx", answer, fresh, runner="onnxruntime")
@@ -99,14 +100,14 @@ def verify(
             judged = judge(Source(model).load(options), [], exact)
         run = _RUNNERS[runner]
         if run is not None:
-            run_file = run()
+            run_file = _with_errors(run(), runner)
             with tempfile.TemporaryDirectory(prefix="ulpscope-") as folder:
                 if golden is None:
                     try:
-                        own = run_file(source.file_in(folder), samples)
+                        own = run_file(source.file_in(folder), f"'{source.name}'", samples)
                         float32_used = judge(loaded, own, []).used
                         origin, exact = runner, own
-                    except Exception as error:
+                    except Error as error:
                         _LOG.warning(
                             "[verify] the model in float32 gives nothing to compare with on %s, so that its results are held against ulpscope's: %s",
                             runner, error,
@@ -116,7 +117,7 @@ def verify(
                 choice.answer = answer._native
                 choice.verify = False
                 _core.convert(loaded, path, samples, choice, report)
-                outputs = run_file(path, samples)
+                outputs = run_file(path, f"the typed model of '{source.name}'", samples)
             judged = judge(loaded, outputs, exact)
     per_output = {each.output: each for each in judged.outputs}
     return Check(
@@ -130,6 +131,24 @@ _RunFile = Callable[[str, list[Arrays]], list[Arrays]]
 
 def _missing(runner: str, what: str) -> Error:
     return Error(ErrorCode.NOT_FOUND, f"[verify] runner '{runner}': {what}")
+
+
+def _with_errors(run: _RunFile, runner: str) -> Callable[[str, str, list[Arrays]], list[Arrays]]:
+    """`run` for a file that messages name otherwise: whatever it raises is an Error that says what was run."""
+
+    def call(path: str, model: str, samples: list[Arrays]) -> list[Arrays]:
+        try:
+            return run(path, samples)
+        except Error:
+            raise
+        except Exception as error:  # Of other programs, which have no base in common.
+            raise Error(
+                ErrorCode.UNSUPPORTED,
+                f"[verify] runner '{runner}': expected it to run {model}, got {type(error).__name__}: {error}; try another runner "
+                f"('ulpscope' runs it), or another release of it; ulpscope.convert(..., out=FILE) writes the typed model",
+            ) from error
+
+    return call
 
 
 def _onnxruntime(name: str, provider: str) -> _RunFile:

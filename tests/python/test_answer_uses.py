@@ -162,6 +162,17 @@ def test_verify_judges_the_emulation_and_onnxruntime(folder, samples, answer):
     assert not given.passed and given.golden == "given"
 
 
+def test_runners_that_fail_are_errors(folder, samples, monkeypatch):
+    """ONNX Runtime has no bfloat16 Tanh on the CPU; what it raises has no base in common with anything."""
+    answer = ulpscope.search("m.onnx", samples, "bf16", threshold=0.1, objective="smallest")
+    for source, name in (("m.onnx", "m.onnx"), (pathlib.Path("m.onnx").read_bytes(), "model.onnx")):
+        with pytest.raises(ulpscope.Error) as caught:
+            ulpscope.verify(source, answer, fresh(), runner="onnxruntime")
+        assert caught.value.code == CODE.UNSUPPORTED and caught.value.__cause__ is not None
+        said = f"[verify] runner 'onnxruntime': expected it to run the typed model of '{name}', got NotImplemented: "
+        assert str(caught.value).startswith(said) and "try another runner" in str(caught.value), caught.value
+
+
 def test_verify_fails_and_refuses(folder, samples, answer):
     low = next(answer.at(trial) for trial in answer.trials if not trial.layers)
     check = ulpscope.verify("m.onnx", low, fresh())
