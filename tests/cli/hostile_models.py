@@ -206,6 +206,12 @@ REFUSED = {
         helper.make_node("RandomUniform", [], ["r"], name="bad", shape=[-4, 2]),
         helper.make_node("Add", ["r", "x"], ["y"], name="sum")], {"x": floats(1)})]),
     "multinomial_huge": layer("Multinomial", {"x": floats(1, 3)}, sample_size=1 << 46),
+    **{f"pad_{mode}_cut_and_longer": layer("Pad", {"x": floats(2, 3), "p": ints(0, -4, 0, 9)}, opset=19, mode=mode)
+       for mode in ("reflect", "edge", "wrap")},
+    **{f"pad_{mode}_of_nothing": layer("Pad", {"x": floats(1, 0), "p": ints(0, 2, 0, 2)}, opset=19, mode=mode)
+       for mode in ("reflect", "edge", "wrap")},
+    **{f"pad_{mode}_cut_away": layer("Pad", {"x": floats(2, 3), "p": ints(0, -2, 0, -2)}, opset=19, mode=mode)
+       for mode in ("constant", "reflect", "edge", "wrap")},
     "where_type": layer("Where", {"c": floats(2), "x": floats(2), "z": floats(2)}),
     "clip_type": layer("Clip", {**X, "a": ints(0)[0:1].reshape(())}),
 }
@@ -316,5 +322,115 @@ ODD = {
     "trilu_far": layer("Trilu", {"x": floats(3, 3), "k": np.array(2 ** 63 - 1)}),
     "trilu_near": layer("Trilu", {"x": floats(3, 3), "k": np.array(-2 ** 63)}, upper=0),
     "eye_far": layer("EyeLike", {"x": floats(3, 3)}, k=2 ** 63 - 1),
+    **{f"pad_{mode}_many_times": layer("Pad", {"x": floats(1, 3), "p": ints(0, 10, 0, 7)}, opset=19, mode=mode)
+       for mode in ("constant", "reflect", "edge", "wrap")},
+    **{f"pad_{mode}_of_one": layer("Pad", {"x": floats(1, 1), "p": ints(0, 200000, 0, 3)}, opset=19, mode=mode)
+       for mode in ("constant", "reflect", "edge", "wrap")},
+    **{f"pad_{mode}_cut_before": layer("Pad", {"x": floats(2, 3), "p": ints(0, -2, 0, 9)}, opset=19, mode=mode)
+       for mode in ("constant", "reflect", "edge", "wrap")},
+    "conv_pads_beyond_signal": layer("Conv", {"x": floats(1, 1, 3), "w": floats(1, 1, 3)}, pads=[9, 9]),
+    "max_pool_pads_beyond_signal": layer("MaxPool", {"x": floats(1, 1, 3)}, kernel_shape=[2], pads=[9, 9]),
+    "average_pool_pads_beyond_signal": layer("AveragePool", {"x": floats(1, 1, 3)}, kernel_shape=[2], pads=[9, 9]),
     "one_hot_outside": layer("OneHot", {"i": ints(2 ** 63 - 1, -2 ** 63), "d": np.array(3), "v": floats(2)}),
 }
+
+
+def with_one(value, *shape):
+    """Small numbers, of which one is the value."""
+    made = np.random.default_rng(3).normal(0, 0.5, shape).astype(np.float32)
+    made.flat[made.size // 2] = value
+    return made
+
+
+def behind_a_product(op, place, value, shapes, **attributes):
+    """A product, a layer `bad` with constants of these shapes by name, of which the one at `place` has the value, and a product."""
+    names, constants = ["a"], {"w": with_one(0.1, 8, 8), "v": with_one(0.1, 8, 8)}
+    for name, shape in shapes.items():
+        names.append(name)
+        constants[name] = with_one(value if name == place else 0.25, *shape)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+             helper.make_node(op, names, ["out"], name="bad", **attributes),
+             helper.make_node("MatMul", ["out", "v"], ["y"], name="last")]
+    return model(nodes, {"x": floats(4, 8)}, constants)
+
+
+def masked(value, op="Add"):
+    """Attention with a mask of that value."""
+    mask = np.zeros((4, 4), np.float32)
+    mask[:, 2:] = value
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["q"], name="q"), helper.make_node("Transpose", ["q"], ["k"], name="k", perm=[1, 0]),
+             helper.make_node("MatMul", ["q", "k"], ["s"], name="s"), helper.make_node(op, ["s", "mask"], ["m"], name="bad"),
+             helper.make_node("Softmax", ["m"], ["p"], name="p"), helper.make_node("MatMul", ["p", "q"], ["y"], name="o")]
+    return model(nodes, {"x": floats(4, 8)}, {"w": with_one(0.1, 8, 8), "mask": mask})
+
+
+def _filled(value):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="first"), helper.make_node("Less", ["a", "zero"], ["c"], name="less"),
+             helper.make_node("Where", ["c", "fill", "a"], ["b"], name="bad"), helper.make_node("Softmax", ["b"], ["y"], name="last")]
+    return model(nodes, {"x": floats(4, 8)}, {"w": with_one(0.1, 8, 8), "zero": floats(), "fill": floats(value=value)})
+
+
+def _convolved(value, place):
+    constants = {"k": with_one(0.1, 4, 4, 3, 3), "b": with_one(0.1, 4), "s": with_one(1.0, 4), "m": with_one(0.1, 4),
+                 "d": np.abs(with_one(0.1, 4)) + 1}
+    constants[place].flat[1] = value
+    nodes = [helper.make_node("Conv", ["x", "k", "b"], ["a"], name="conv"),
+             helper.make_node("BatchNormalization", ["a", "s", "b", "m", "d"], ["c"], name="bad"),
+             helper.make_node("Relu", ["c"], ["y"], name="relu")]
+    return model(nodes, IMAGE, constants)
+
+
+def _with_body(op, inputs, outputs, **bodies):
+    """(feed, [model]) of an If, Loop or Scan named `bad` beside a Relu; bodies are tuples for make_graph, by attribute."""
+    graphs = {name: helper.make_graph(*body) if isinstance(body, tuple) else body for name, body in bodies.items()}
+    node = helper.make_node(op, inputs, outputs, name="bad", **graphs)
+    feed = {"x": floats(2, 3), "c": np.array(True)}
+    return feed, [model([node, helper.make_node("Relu", ["x"], ["z"], name="relu")], feed, {"n": np.array(3)}, (*outputs, "z"))]
+
+
+_GOING = [helper.make_node("Identity", ["go"], ["on"])]
+_STEP = [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("go", BOOL, [])]
+_ON = [helper.make_tensor_value_info("on", BOOL, [])]
+_STATE = [helper.make_tensor_value_info("s", FLOAT, [2, 3])]
+_ROW = [helper.make_tensor_value_info("e", FLOAT, [3])]
+_NOTHING = ([], "nothing", [], [])
+
+# Bodies without outputs, or without those that the layer has. Refused by name as well.
+BODIES = {
+    "if_without_outputs": _with_body("If", ["c"], [], then_branch=_NOTHING, else_branch=_NOTHING),
+    "if_with_an_output_of_nothing": _with_body("If", ["c"], ["y"], then_branch=_NOTHING, else_branch=_NOTHING),
+    "loop_of_a_condition": _with_body("Loop", ["n", ""], [], body=(_GOING, "b", _STEP, _ON)),
+    "loop_without_outputs": _with_body("Loop", ["n", "", "x"], ["y"], body=(_GOING, "b", [*_STEP, *_STATE], [])),
+    "loop_without_its_state": _with_body("Loop", ["n", "", "x"], ["y"], body=(_GOING, "b", [*_STEP, *_STATE], _ON)),
+    "loop_without_inputs": _with_body("Loop", ["n", "", "x"], ["y"], body=([helper.make_node("Tanh", ["x"], ["q"])], "b", [],
+                                                                          [helper.make_tensor_value_info("q", FLOAT, [2, 3])])),
+    "scan_without_outputs": _with_body("Scan", ["x"], [], body=([], "b", _ROW, []), num_scan_inputs=1),
+    "scan_with_an_output_of_nothing": _with_body("Scan", ["x"], ["y"], body=([], "b", _ROW, []), num_scan_inputs=1),
+}
+
+# Constants in every place that repairs, --clamp-constants and int8 look at, by the value that one of them has.
+PLACES = {
+    "mask": masked,
+    "mask_factor": lambda v: masked(v, "Mul"),
+    "fill": _filled,
+    "clip_low": lambda v: behind_a_product("Clip", "l", v, {"l": (), "h": ()}),
+    "clip_high": lambda v: behind_a_product("Clip", "h", v, {"l": (), "h": ()}),
+    "min": lambda v: behind_a_product("Min", "l", v, {"l": (8,)}),
+    "max": lambda v: behind_a_product("Max", "l", v, {"l": (8,)}),
+    "weight": lambda v: behind_a_product("MatMul", "l", v, {"l": (8, 8)}),
+    "gemm_bias": lambda v: behind_a_product("Gemm", "c", v, {"l": (8, 8), "c": (8,)}),
+    "scale": lambda v: behind_a_product("Mul", "l", v, {"l": (8,)}),
+    "divisor": lambda v: behind_a_product("Div", "l", v, {"l": (8,)}),
+    "bias": lambda v: behind_a_product("Add", "l", v, {"l": (8,)}),
+    "norm_scale": lambda v: behind_a_product("LayerNormalization", "s", v, {"s": (8,), "b": (8,)}),
+    "norm_bias": lambda v: behind_a_product("LayerNormalization", "b", v, {"s": (8,), "b": (8,)}),
+    "norm_epsilon": lambda v: behind_a_product("LayerNormalization", "", v, {"s": (8,), "b": (8,)}, epsilon=float(v)),
+    "slope": lambda v: behind_a_product("PRelu", "l", v, {"l": (8,)}),
+    "exponent": lambda v: behind_a_product("Pow", "l", v, {"l": ()}),
+    "conv_weight": lambda v: _convolved(v, "k"),
+    "conv_bias": lambda v: _convolved(v, "b"),
+    "batch_scale": lambda v: _convolved(v, "s"),
+    "batch_mean": lambda v: _convolved(v, "m"),
+    "batch_variance": lambda v: _convolved(v, "d"),
+}
+VALUES = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}

@@ -44,9 +44,9 @@ def save(folder, network, feed=None):
     (folder / "in.json").write_text(json.dumps([feed]))
 
 
-@pytest.mark.parametrize("name", hostile_models.REFUSED)
+@pytest.mark.parametrize("name", [*hostile_models.REFUSED, *hostile_models.BODIES])
 def test_layers_without_a_meaning(name, run, tmp_path):
-    feed, models = hostile_models.REFUSED[name]
+    feed, models = {**hostile_models.REFUSED, **hostile_models.BODIES}[name]
     for network in models:
         save(tmp_path, network, feed)
         refused(run("run", "m.onnx", "--trt", "--load-inputs", "in.json"), "bad")
