@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
+#include <iterator>
 #include <unordered_set>
 #include <variant>
 
@@ -33,8 +33,9 @@ LayerId Network::add_layer(Layer layer) {
   if (!layer_index_.emplace(layer.name, id).second)
     throw Error(ErrorCode::kInvalidArgument, fmt::format("two layers have the name '{}'", layer.name));
   for (TensorId output : present(layer.outputs)) tensor(output).producer = id;
-  if (has_bodies(layer)) holders_.push_back(id);
-  return layers.add(std::move(layer));
+  layers.add(std::move(layer));
+  index_bodies_of(id);
+  return id;
 }
 
 void Network::insert_layer(LayerId at, Layer layer) {
@@ -62,62 +63,71 @@ LayerId Network::find_layer(std::string_view layer_name) const {
   return kNone;
 }
 
+void Network::index_bodies_of(LayerId holder) {
+  if (!has_bodies(layers[holder])) return;
+  std::int32_t count = 0;
+  for (const Subgraph* graph : layers[holder].attributes.graphs()) {
+    const std::int32_t first = bodies_.empty() ? 0 : bodies_.back().first + bodies_.back().layers;
+    bodies_.push_back({holder, count++, first, static_cast<std::int32_t>(graph->network->num_all_layers())});
+  }
+}
+
+Body Network::body_at(const BodyPlace& place) const {
+  std::int32_t count = 0;
+  for (const auto& [name, attribute] : layers[place.holder].attributes.all())
+    if (const auto* graph = std::get_if<Subgraph>(&attribute); graph != nullptr && count++ == place.graph)
+      return {place.holder, name, graph, LayerId(std::ssize(layers) + place.first)};
+  throw InternalError(fmt::format("layer '{}' has lost a body", layers[place.holder].name));
+}
+
 std::vector<Body> Network::bodies() const {
   std::vector<Body> result;
-  std::size_t next = layers.size();
-  for (LayerId holder : holders_)
-    for (const auto& [name, attribute] : layers[holder].attributes.all())
-      if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
-        result.push_back({holder, name, graph, LayerId(next)});
-        next += graph->network->num_all_layers();
-      }
+  for (const BodyPlace& place : bodies_) result.push_back(body_at(place));
   return result;
 }
 
 std::size_t Network::num_all_layers() const {
-  std::size_t count = layers.size();
-  for (const Body& body : bodies()) count += body.graph->network->num_all_layers();
-  return count;
+  return layers.size() + (bodies_.empty() ? 0 : static_cast<std::size_t>(bodies_.back().first + bodies_.back().layers));
 }
 
 void Network::own_bodies() {
-  for (LayerId holder : holders_) {
-    Attributes& attributes = layers[holder].attributes;
-    const Attributes before = attributes;
-    for (const auto& [name, attribute] : before.all())
-      if (const auto* graph = std::get_if<Subgraph>(&attribute)) {
-        auto own = std::make_shared<Network>(*graph->network);
-        own->own_bodies();
-        attributes.set(name, Subgraph{std::move(own), graph->captures});
-      }
+  for (const BodyPlace& place : bodies_) {
+    const Body body = body_at(place);
+    auto own = std::make_shared<Network>(*body.graph->network);
+    own->own_bodies();
+    layers[place.holder].attributes.set(std::string(body.attribute), Subgraph{std::move(own), body.graph->captures});
   }
+}
+
+const Network::BodyPlace* Network::place_of(LayerId id) const {
+  const auto behind = std::ranges::upper_bound(bodies_, id.number() - std::ssize(layers), {}, &BodyPlace::first);
+  return behind == bodies_.begin() ? nullptr : &*std::prev(behind);
 }
 
 LayerId Network::holder_of(LayerId id) const {
   if (layers.contains(id)) return id;
-  LayerId holder = kNone;
-  for (const Body& body : bodies())
-    if (body.first <= id) holder = body.holder;
-  return holder;
+  const BodyPlace* place = id == kNone ? nullptr : place_of(id);
+  return place == nullptr ? LayerId(kNone) : place->holder;
 }
 
 /// REQUIRES: a body has it.
 Layer& Network::layer_in_body(LayerId id) const {
-  for (const Body& body : std::views::reverse(bodies()))
-    if (body.first <= id) return body.graph->network->layer(body.inside(id));
-  throw InternalError(fmt::format("network '{}' has no layer {}", name, id.number()));
+  const BodyPlace* place = id == kNone ? nullptr : place_of(id);
+  if (place == nullptr) throw InternalError(fmt::format("network '{}' has no layer {}", name, id.number()));
+  const Body body = body_at(*place);
+  return body.graph->network->layer(body.inside(id));
 }
 
 void Network::rebuild_index() {
   tensor_index_.clear();
   layer_index_.clear();
-  holders_.clear();
+  bodies_.clear();
   for (TensorInfo& info : tensors) info.producer = kNone;
   for (TensorId i : tensors.ids())
     if (!tensors[i].name.empty()) tensor_index_.emplace(tensors[i].name, i);
   for (LayerId i : layers.ids()) {
     layer_index_.emplace(layers[i].name, i);
-    if (has_bodies(layers[i])) holders_.push_back(i);
+    index_bodies_of(i);
     for (TensorId output : present(layers[i].outputs)) tensor(output).producer = i;
   }
 }

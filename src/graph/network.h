@@ -156,11 +156,21 @@ class Network {
   void check() const;
 
  private:
+  /// A body by what copies of the network have in common.
+  struct BodyPlace {
+    LayerId holder;
+    std::int32_t graph;          ///< Which one of those of the holder,
+    std::int32_t first, layers;  ///< and which layers, behind those of the network.
+  };
+  void index_bodies_of(LayerId holder);
+  Body body_at(const BodyPlace& place) const;
+  /// The body that has a layer behind those of the network; null: there is none.
+  const BodyPlace* place_of(LayerId id) const;
   Layer& layer_in_body(LayerId id) const;
 
   std::unordered_map<std::string, TensorId> tensor_index_;
   std::unordered_map<std::string, LayerId> layer_index_;
-  std::vector<LayerId> holders_;  ///< Layers that have bodies.
+  std::vector<BodyPlace> bodies_;  ///< In order.
 };
 
 }  // namespace ulpscope

@@ -169,6 +169,11 @@ WindowGeometry pool_geometry(const Layer& layer, const Shape& x) {
   return g;
 }
 
+bool averages_in_double(const Shape& kernel) {
+  constexpr std::int64_t kLongest = 4096;
+  return num_elements(kernel) > kLongest;
+}
+
 Window3 to_window3(const Layer& layer, const WindowGeometry& g) {
   if (g.rank() > 3)
     fail(layer, fmt::format("has kernels for up to 3 spatial dimensions, got {}", g.rank()), ErrorCode::kUnsupported);

@@ -37,6 +37,9 @@ WindowGeometry conv_transpose_geometry(const Layer& layer, const Shape& x, const
 /// inside of the input or its leading pad.
 WindowGeometry pool_geometry(const Layer& layer, const Shape& x);
 
+/// Whether an average over such windows is summed in float64: float32 loses digits in sums of thousands of values.
+bool averages_in_double(const Shape& kernel);
+
 /// The same as three spatial dimensions (leading ones of size 1 are added), for kernels with fixed loops.
 struct Window3 {
   using Triple = std::array<std::int64_t, 3>;

@@ -212,6 +212,14 @@ def shrink_failure(
     return note + events[-1]["listing"]
 
 
+def shrunk_failures(summary: Summary, folder: pathlib.Path, settings: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The summary, with the graphs of the first three failed seeds shrunk."""
+    texts = [summary.text()]
+    for seed, failures in sorted(summary.failures.items())[:3]:
+        texts.append(f"seed {seed}: {shrink_failure(seed, failures[0], folder, 20, summary.suite, settings)}")
+    return "\n".join(texts)
+
+
 def report(summary: Summary, folder: pathlib.Path, limit: int) -> None:
     """Prints the failures, the first of each cause shrunk."""
     from fuzz.worker import SUITES, as_failure

@@ -16,7 +16,7 @@ from fuzz.graph import Graph, onnxruntime_run
 from fuzz.judge import Judge, close
 from fuzz.pointwise import PARAMETRIC, UNARY
 from fuzz.reductions import OTHER, PLAIN
-from fuzz.run import run_graphs, shrink_failure
+from fuzz.run import run_graphs, shrunk_failures
 from fuzz.shrink import settled, shrink, tensor_values
 
 COUNT = int(os.environ.get("ULPSCOPE_FUZZ_COUNT", "500"))
@@ -40,12 +40,8 @@ def test_graphs(instructions: str, tmp_path: pathlib.Path) -> None:
     settings = instruction_sets.settings(instructions)
     summary = run_graphs(SEED, COUNT, max(1, min(4, os.cpu_count() or 1)), settings=settings)
     assert summary.graphs == COUNT
-    if summary.passed:
-        return
-    texts = [summary.text()]
-    for seed, failures in sorted(summary.failures.items())[:3]:
-        texts += [f"seed {seed}: {shrink_failure(seed, failures[0], tmp_path, 20, settings=settings)}"]
-    pytest.fail("\n".join(texts))
+    if not summary.passed:
+        pytest.fail(shrunk_failures(summary, tmp_path, settings))
 
 
 def test_a_set_of_instructions_that_is_none_reaches_the_workers() -> None:

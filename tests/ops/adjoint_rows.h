@@ -46,6 +46,15 @@ struct AddAdjointRows {
   explicit AddAdjointRows(std::vector<AdjointRow> rows);
 };
 
+/// A row as a network of one layer.
+struct RowNetwork {
+  Network network;
+  std::vector<AdjointInput> inputs;  ///< In the order of the network's.
+  std::vector<TensorId> varied;
+};
+/// `varied`: the type of inputs whose gradients are checked.
+RowNetwork network_of(const AdjointRow& row, DataType varied);
+
 /// The gradients of `varied` inputs of a float64 network from its adjoint, against central differences. All outputs
 /// that are float are seeded.
 void check_gradients(const Network& network, const std::vector<Tensor>& inputs, const std::vector<TensorId>& varied,

@@ -122,44 +122,12 @@ std::vector<std::function<AdjointRow(std::int64_t)>> forms() {
 
 /// Elements of all tensors of the layer's adjoint network, constants and what it computes.
 std::int64_t adjoint_elements(const AdjointRow& row) {
-  Network network;
-  Layer layer;
-  layer.name = "layer";
-  layer.op = op_registry().find(row.domain, row.op);
-  layer.opset = row.opset;
-  for (const auto& [name, value] : row.attributes) layer.attributes.set(name, value);
+  const RowNetwork made = network_of(row, DataType::kFloat32);
+  const Network& network = made.network;
   std::vector<Shape> shapes;
-  std::vector<TensorId> varied;
-  for (std::size_t i = 0; i < row.inputs.size(); ++i) {
-    const AdjointInput& in = row.inputs[i];
-    if (in.kind == AdjointInput::Kind::kAbsent) {
-      layer.inputs.push_back(kNone);
-      continue;
-    }
-    const bool is_varied = in.kind == AdjointInput::Kind::kVaried;
-    TensorInfo info;
-    info.name = "in" + std::to_string(i);
-    info.type = is_varied ? DataType::kFloat32 : in.value.type();
-    info.shape = is_varied ? in.shape : in.value.shape();
-    if (in.kind == AdjointInput::Kind::kConstant) info.value = in.value;
-    shapes.push_back(*info.shape);
-    const TensorId id = network.add_tensor(std::move(info));
-    layer.inputs.push_back(id);
-    if (is_varied) varied.push_back(id);
-    if (in.kind == AdjointInput::Kind::kConstant)
-      shapes.pop_back();
-    else
-      network.inputs.push_back(id);
-  }
-  for (int o = 0; o < row.outputs; ++o) {
-    TensorInfo info;
-    info.name = "out" + std::to_string(o);
-    layer.outputs.push_back(network.add_tensor(std::move(info)));
-  }
-  network.outputs = layer.outputs;
-  network.add_layer(std::move(layer));
-  infer_types(network);
-  const AdjointNetwork adjoint = make_adjoint(network, infer(network, shapes), op_registry(), varied, network.outputs);
+  for (const TensorId id : network.inputs) shapes.push_back(*network.tensor(id).shape);
+  const AdjointNetwork adjoint =
+      make_adjoint(network, infer(network, shapes), op_registry(), made.varied, network.outputs);
   std::int64_t elements = 0;
   for (const auto& [id, info] : adjoint.network.tensors.items()) elements += num_elements(*info.shape);
   for (const TensorId gradient : adjoint.gradients) EXPECT_NE(gradient, kNone);

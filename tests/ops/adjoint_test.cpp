@@ -2,6 +2,7 @@
 
 #include <random>
 #include <set>
+#include <stdexcept>
 
 #include "graph/evaluate.h"
 #include "graph/network_builder.h"
@@ -57,6 +58,45 @@ AddAdjointRows::AddAdjointRows(std::vector<AdjointRow> rows) {
   table().insert(table().end(), rows.begin(), rows.end());
 }
 
+RowNetwork network_of(const AdjointRow& row, DataType varied) {
+  RowNetwork made;
+  Network& network = made.network;
+  Layer layer;
+  layer.name = "layer";
+  layer.op = op_registry().find(row.domain, row.op);
+  if (layer.op == nullptr) throw std::invalid_argument("there is no operator " + row.op);
+  layer.opset = row.opset;
+  for (const auto& [name, value] : row.attributes) layer.attributes.set(name, value);
+  for (std::size_t i = 0; i < row.inputs.size(); ++i) {
+    const AdjointInput& in = row.inputs[i];
+    if (in.kind == AdjointInput::Kind::kAbsent) {
+      layer.inputs.push_back(kNone);
+      continue;
+    }
+    const bool is_varied = in.kind == AdjointInput::Kind::kVaried;
+    TensorInfo info;
+    info.name = "in" + std::to_string(i);
+    info.type = is_varied ? varied : in.value.type();
+    info.shape = is_varied ? in.shape : in.value.shape();
+    if (in.kind == AdjointInput::Kind::kConstant) info.value = in.value;
+    const TensorId id = network.add_tensor(std::move(info));
+    layer.inputs.push_back(id);
+    if (in.kind == AdjointInput::Kind::kConstant) continue;
+    network.inputs.push_back(id);
+    made.inputs.push_back(in);
+    if (is_varied) made.varied.push_back(id);
+  }
+  for (int o = 0; o < row.outputs; ++o) {
+    TensorInfo info;
+    info.name = "out" + std::to_string(o);
+    layer.outputs.push_back(network.add_tensor(std::move(info)));
+  }
+  network.outputs = layer.outputs;
+  network.add_layer(std::move(layer));
+  infer_types(network);
+  return made;
+}
+
 void check_gradients(const Network& network, const std::vector<Tensor>& inputs, const std::vector<TensorId>& varied,
                      double tolerance) {
   std::mt19937 generator(7);
@@ -100,44 +140,12 @@ namespace {
 
 void check_row(const AdjointRow& row) {
   std::mt19937 generator(3);
-  Network network;
+  const RowNetwork made = network_of(row, DataType::kFloat64);
   std::vector<Tensor> inputs;
-  std::vector<TensorId> varied;
-  Layer layer;
-  layer.name = "layer";
-  layer.op = op_registry().find(row.domain, row.op);
-  ASSERT_NE(layer.op, nullptr);
-  layer.opset = row.opset;
-  for (const auto& [name, value] : row.attributes) layer.attributes.set(name, value);
-  for (std::size_t i = 0; i < row.inputs.size(); ++i) {
-    const AdjointInput& in = row.inputs[i];
-    if (in.kind == AdjointInput::Kind::kAbsent) {
-      layer.inputs.push_back(kNone);
-      continue;
-    }
-    TensorInfo info;
-    info.name = "in" + std::to_string(i);
-    Tensor value =
-        in.kind == AdjointInput::Kind::kVaried ? random_values(in.shape, in.low, in.high, generator) : in.value;
-    info.type = value.type();
-    info.shape = value.shape();
-    if (in.kind == AdjointInput::Kind::kConstant) info.value = value;
-    const TensorId id = network.add_tensor(std::move(info));
-    layer.inputs.push_back(id);
-    if (in.kind == AdjointInput::Kind::kConstant) continue;
-    network.inputs.push_back(id);
-    inputs.push_back(value);
-    if (in.kind == AdjointInput::Kind::kVaried) varied.push_back(id);
-  }
-  for (int o = 0; o < row.outputs; ++o) {
-    TensorInfo info;
-    info.name = "out" + std::to_string(o);
-    layer.outputs.push_back(network.add_tensor(std::move(info)));
-  }
-  network.outputs = layer.outputs;
-  network.add_layer(std::move(layer));
-  infer_types(network);
-  check_gradients(network, inputs, varied);
+  for (const AdjointInput& in : made.inputs)
+    inputs.push_back(in.kind == AdjointInput::Kind::kVaried ? random_values(in.shape, in.low, in.high, generator)
+                                                            : in.value);
+  check_gradients(made.network, inputs, made.varied);
 }
 
 TEST(Adjoint, EveryRowAgreesWithFiniteDifferences) {

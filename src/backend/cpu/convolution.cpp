@@ -11,6 +11,7 @@
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/pool.h"
 #include "ops/common.h"
+#include "ops/window.h"
 
 namespace ulpscope::cpu {
 namespace {
@@ -406,8 +407,7 @@ std::unique_ptr<Kernel> make_convolution_kernel(const ConvolutionSpec& spec, con
 }
 
 std::unique_ptr<Kernel> make_average_pool_kernel(const PoolSpec& spec) {
-  constexpr std::int64_t kLongest = 4096;  // The reference kernel sums in float64.
-  if (num_elements(spec.kernel) > kLongest) return nullptr;
+  if (ops::averages_in_double(spec.kernel)) return nullptr;  // As the reference kernel does.
   const auto algorithm = spec.form == ops::PoolForm::kAverageIncludingPads
                              ? dnnl::algorithm::pooling_avg_include_padding
                              : dnnl::algorithm::pooling_avg_exclude_padding;

@@ -1,16 +1,15 @@
 #include "backend/cpu/program.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "backend/cpu/program_tiles.h"
+#include "ops/common.h"
 
 namespace ulpscope::cpu {
 
 std::int64_t ProgramForm::count_of(Register r) const {
-  const auto end = registers[r].kind == Kind::kFull ? domain.end() : domain.end() - row_dims;
-  return std::accumulate(domain.begin(), end, std::int64_t{1}, std::multiplies<>());
+  const std::size_t rows = domain.size() - static_cast<std::size_t>(row_dims);
+  return ops::product(domain, 0, registers[r].kind == Kind::kFull ? domain.size() : rows);
 }
 
 ProgramBuilder::ProgramBuilder(Shape domain, int row_dims) {

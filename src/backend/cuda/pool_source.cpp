@@ -5,6 +5,7 @@
 #include "backend/cuda/element_source.h"
 #include "backend/cuda/movement_source.h"
 #include "backend/cuda/moving.h"
+#include "ops/window.h"
 
 namespace ulpscope::cuda {
 namespace {
@@ -94,9 +95,7 @@ class PoolWriter {
   std::string element(const std::string& index, int vector, bool aligned) const {
     const std::string each = fmt::format("#pragma unroll\nfor (int e = 0; e < {}; ++e) ", vector);
     const std::string value = rounded_code(load_, "x[e]", in_.type);
-    // Float32 loses digits in sums of thousands of values.
-    constexpr std::int64_t kLongest = 4096;
-    const bool in_double = window_.average && num_elements(window_.kernel) > kLongest;
+    const bool in_double = window_.average && ops::averages_in_double(window_.kernel);
     std::string text = coordinate_code(dims_, index, "x", vector, wide_) +
                        fmt::format("{0} s[{1}];\n{2}s[e] = {3};\nfloat r[{1}];\nint count = 0;\n",
                                    in_double ? "double" : "float", vector, each,
