@@ -41,6 +41,9 @@ class ULPSCOPE_API Error : public std::runtime_error {
   const ErrorPlace* place() const noexcept { return place_.get(); }
   /// This error, said of that place; unchanged when it has one.
   Error at(ErrorPlace place) const;
+  /// This error, said of the model in that file: "[stage] FILE: ..."; unchanged where it names the file, or there is
+  /// none (empty).
+  Error of_file(const std::string& file) const;
 
  private:
   ErrorCode code_;

@@ -38,7 +38,7 @@ class Layer(NamedTuple):
     nodes: List[str]  #: The ONNX nodes that it came from.
 
 
-def _array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
+def _array(value: Any, spec: TensorSpec, where: str) -> np.ndarray[Any, Any]:
     try:
         if value is not None:
             return np.asarray(value, dtype=spec.dtype)
@@ -46,12 +46,12 @@ def _array(value: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
         pass
     raise Error(
         ErrorCode.INVALID_ARGUMENT,
-        f"[run] input '{spec.name}': expected an array of {spec.dtype.name}, or numbers, got {shown(value)}",
+        f"[run] {where}input '{spec.name}': expected an array of {spec.dtype.name}, or numbers, got {shown(value)}",
     )
 
 
-def _typed(value: Any, spec: TensorSpec) -> Any:
-    return value if isinstance(value, (np.ndarray, np.generic)) else _array(value, spec)
+def _typed(value: Any, spec: TensorSpec, where: str) -> Any:
+    return value if isinstance(value, (np.ndarray, np.generic)) else _array(value, spec, where)
 
 
 class Engine:
@@ -92,6 +92,7 @@ class Engine:
         memory_limit: int = 0,
     ) -> None:
         source = Source(model)
+        self._where = "" if source.path is None else f"{source.path}: "  # In front of messages.
         if answer is not None:
             if precision is not None or layer_precisions is not None or fusion is not None:
                 raise Error(
@@ -147,9 +148,9 @@ class Engine:
         naming the input that does not fit.
         """
         values = self._ordered(inputs)
-        typed = [_typed(value, spec) for value, spec in zip(values, self._inputs)]
+        typed = [_typed(value, spec, self._where) for value, spec in zip(values, self._inputs)]
         given = {
-            spec.name: _typed(inputs[spec.name], spec)
+            spec.name: _typed(inputs[spec.name], spec, self._where)
             for spec in self._defaults
             if isinstance(inputs, Mapping) and spec.name in inputs
         }
@@ -169,13 +170,13 @@ class Engine:
                 example = ", ".join(f"{name!r}: array" for name in names)
                 raise Error(
                     ErrorCode.INVALID_ARGUMENT,
-                    f"[run] inputs: expected arrays by name, or in the model's order, got {shown(inputs)}; try {{{example}}}",
+                    f"[run] {self._where}inputs: expected arrays by name, or in the model's order, got {shown(inputs)}; try {{{example}}}",
                 )
             return list(inputs)
         if set(names) != set(inputs) - {spec.name for spec in self._defaults}:
             raise Error(
                 ErrorCode.INVALID_ARGUMENT,
-                f"[run] inputs: expected {', '.join(map(repr, names))}, got {', '.join(map(repr, inputs)) or 'none'}",
+                f"[run] {self._where}inputs: expected {', '.join(map(repr, names))}, got {', '.join(map(repr, inputs)) or 'none'}",
             )
         return [inputs[name] for name in names]
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "api/onnx_engine_impl.h"
 #include "backend/backend.h"
@@ -71,6 +72,36 @@ std::string names(const std::vector<TensorSpec>& specs) {
   return fmt::format("{}", fmt::join(result, ", "));
 }
 
+/// What a run of the engine takes of tensors by name, and which constants are among it.
+std::pair<std::vector<Tensor>, std::vector<std::string>> in_order(const OnnxEngine::Impl& impl,
+                                                                  const std::map<std::string, Tensor>& inputs) {
+  std::vector<Tensor> ordered;
+  for (const TensorSpec& spec : impl.inputs) {
+    const auto found = inputs.find(spec.name);
+    if (found == inputs.end()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[run] input '{}' is missing; the inputs are {}", spec.name, names(impl.inputs)));
+    }
+    ordered.push_back(found->second);
+  }
+  std::vector<std::string> given;
+  for (const TensorSpec& spec : impl.defaults) {
+    const auto found = inputs.find(spec.name);
+    if (found == inputs.end()) continue;
+    given.push_back(spec.name);
+    ordered.push_back(found->second);
+  }
+  for (const auto& [name, tensor] : inputs) {
+    const auto has = [&](const std::vector<TensorSpec>& specs) {
+      return std::ranges::find(specs, name, &TensorSpec::name) != specs.end();
+    };
+    if (!has(impl.inputs) && !has(impl.defaults))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("[run] there is no input '{}'; the inputs are {}", name, names(impl.inputs)));
+  }
+  return {std::move(ordered), std::move(given)};
+}
+
 }  // namespace
 
 OnnxEngine::OnnxEngine(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -103,30 +134,7 @@ std::optional<double> OnnxEngine::device_microseconds(std::span<const Shape> sha
 }
 
 std::map<std::string, Tensor> OnnxEngine::run(const std::map<std::string, Tensor>& inputs) const {
-  std::vector<Tensor> ordered;
-  for (const TensorSpec& spec : impl_->inputs) {
-    const auto found = inputs.find(spec.name);
-    if (found == inputs.end()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] input '{}' is missing; the inputs are {}", spec.name, names(impl_->inputs)));
-    }
-    ordered.push_back(found->second);
-  }
-  std::vector<std::string> given;
-  for (const TensorSpec& spec : impl_->defaults) {
-    const auto found = inputs.find(spec.name);
-    if (found == inputs.end()) continue;
-    given.push_back(spec.name);
-    ordered.push_back(found->second);
-  }
-  for (const auto& [name, tensor] : inputs) {
-    const auto has = [&](const std::vector<TensorSpec>& specs) {
-      return std::ranges::find(specs, name, &TensorSpec::name) != specs.end();
-    };
-    if (!has(impl_->inputs) && !has(impl_->defaults))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("[run] there is no input '{}'; the inputs are {}", name, names(impl_->inputs)));
-  }
+  const auto [ordered, given] = naming_file(impl_->engine->network(), [&] { return in_order(*impl_, inputs); });
   Engine& engine = given.empty() ? *impl_->engine : *impl_->engine->with_given(given);
   std::vector<Tensor> results = engine.run(ordered);
   std::map<std::string, Tensor> by_name;

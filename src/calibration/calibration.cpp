@@ -74,7 +74,7 @@ class Probe {
     run_tasks(0, inputs.size(), share_threads(inputs.size(), 0, 0), [&](std::size_t s) {
       const std::vector<Shape> shapes = shapes_of(inputs[s]);
       const auto make = [&] { return executable_->plan_for(shapes, executable_->assignment(), options_.fusion); };
-      results[s] = plans.use(shapes, make)->run(inputs[s]);
+      results[s] = naming_file(network_, [&] { return plans.use(shapes, make)->run(inputs[s]); });
     });
     return results;
   }
@@ -87,7 +87,7 @@ class Probe {
       plan_ = executable_->plan_for(shapes, executable_->assignment(), options_.fusion);
       shapes_ = std::move(shapes);
     }
-    return plan_->run(inputs);
+    return naming_file(network_, [&] { return plan_->run(inputs); });
   }
 
  private:

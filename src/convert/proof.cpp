@@ -108,7 +108,9 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
   using Outputs = std::vector<Tensor>;
   const auto run = [&](Executable& executable, const ProofSample& sample, Fusion level) {
     if (convert_options.interrupt) convert_options.interrupt();
-    return executable.plan_for(sample.shapes, executable.assignment(), level)->run(sample.inputs);
+    return naming_file(network, [&] {
+      return executable.plan_for(sample.shapes, executable.assignment(), level)->run(sample.inputs);
+    });
   };
   // One network after the other, as many samples as outputs are kept of: never the weights of both.
   for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {

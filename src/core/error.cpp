@@ -13,4 +13,15 @@ Error::Error(ErrorCode code, const std::string& message, ErrorPlace place)
 
 Error Error::at(ErrorPlace place) const { return place_ ? *this : Error(code_, what(), std::move(place)); }
 
+Error Error::of_file(const std::string& file) const {
+  std::string text = what();
+  const auto names = [&](const char* form) { return text.find(fmt::format(fmt::runtime(form), file)) != text.npos; };
+  if (file.empty() || names("{}:") || names("'{}'")) return *this;
+  const std::size_t stage = text.starts_with('[') ? text.find("] ") : text.npos;
+  text.insert(stage == text.npos ? 0 : stage + 2, file + ": ");
+  Error named(code_, text);
+  named.place_ = place_;
+  return named;
+}
+
 }  // namespace ulpscope

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <variant>
 
+#include "core/file.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -15,6 +16,11 @@ namespace {
 bool has_bodies(const Layer& layer) { return layer.op != nullptr && layer.op->kind == OpKind::kControl; }
 
 }  // namespace
+
+std::string Network::file() const {
+  const auto is_source = [&](const auto& each) { return each->path() == source; };
+  return std::ranges::any_of(files, is_source) ? source : std::string();
+}
 
 TensorId Network::add_tensor(TensorInfo info) {
   const TensorId id(tensors.size());

@@ -13,6 +13,7 @@
 #include "graph/attributes.h"
 #include "graph/ids.h"
 #include "graph/op.h"
+#include "ulpscope/error.h"
 #include "ulpscope/tensor.h"
 
 namespace ulpscope {
@@ -112,6 +113,9 @@ class Network {
   /// Of bodies: those of the graph around them that they read.
   std::vector<DefaultValue> defaults;
 
+  /// `source`, where that is the file; empty for a network from memory.
+  std::string file() const;
+
   TensorId add_tensor(TensorInfo info);
   /// Appends; sets the producer of its outputs. Throws Error(kInvalidArgument) when the name is taken.
   LayerId add_layer(Layer layer);
@@ -172,5 +176,16 @@ class Network {
   std::unordered_map<std::string, LayerId> layer_index_;
   std::vector<BodyPlace> bodies_;  ///< In order.
 };
+
+/// Calls `work`; an Error that it throws names the file of the network.
+template <typename Work>
+auto naming_file(const Network& network, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInterrupted) throw;
+    throw error.of_file(network.file());
+  }
+}
 
 }  // namespace ulpscope

@@ -34,9 +34,9 @@ std::shared_ptr<Network> import_onnx(const std::filesystem::path& path, const Op
   try {
     onnx_model::read_model(std::as_const(*mapping).bytes(), file);
     return with_files(onnx_model::Importer(file, ops, reader, options.outputs).run(), reader, mapping);
-  } catch (const Error&) {
+  } catch (const Error& error) {
     mapping->check_unchanged();  // Then that is the reason.
-    throw;
+    throw error.of_file(file.source);
   }
 }
 

@@ -161,7 +161,8 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t fir
           const auto shapes = shapes_of(s);
           const auto plan =
               plans.use(shapes, [&] { return executable_->plan_for(shapes, assignment, options_.fusion); });
-          results[s - first] = named_outputs(plan->run(inputs_[s], &stores_[s], keep));
+          auto outputs = naming_file(*network_, [&] { return plan->run(inputs_[s], &stores_[s], keep); });
+          results[s - first] = named_outputs(std::move(outputs));
         },
         before_sample);
   };

@@ -60,7 +60,8 @@ class EngineRunner : public Runner {
       if (tensor == nullptr && binding.has_default) continue;
       if (tensor == nullptr)
         throw Error(ErrorCode::kInvalidArgument, "[run] " + name() + ": expected an input '" + binding.name +
-                                                     "', got none of that name; try naming it as the model does");
+                                                     "', got none of that name; try naming it as the model does")
+            .of_file(engine_->network().file());
       ordered.push_back(*tensor);
     }
     return ordered;

@@ -46,6 +46,8 @@ class OnnxRuntimeRunner final : public PythonRunner {
   }
   std::string source() const { return path_.empty() ? "model" : path_.string(); }
 
+  std::string file() const override { return path_.string(); }
+
   /// ONNX Runtime says the same of a scalar and of an input of any rank.
   void opened(const Value&) override {
     const auto looks_scalar = [](const RunnerBinding& input) { return input.shape && input.shape->empty(); };

@@ -56,8 +56,7 @@ void PythonRunner::deactivate() {
   if (worker && shared_ && worker->alive()) worker->call(backend_ + "_close", Value::Map{{"handle", handle_}});
 }
 
-TensorMap PythonRunner::infer(const TensorMap& inputs) {
-  if (!worker_) throw InternalError("a runner must be active to infer");
+Value PythonRunner::fed(const TensorMap& inputs) const {
   Value::Array feed;
   for (const RunnerBinding& binding : inputs_) {
     const Tensor* tensor = find_tensor(inputs, binding.name);
@@ -75,7 +74,18 @@ TensorMap PythonRunner::infer(const TensorMap& inputs) {
                               to_string(*binding.shape), to_string(tensor->shape())));
     feed.push_back(Value::Array{binding.name, *tensor});
   }
-  const Value result = worker_->call(backend_ + "_run", Value::Map{{"handle", handle_}, {"inputs", std::move(feed)}});
+  return feed;
+}
+
+TensorMap PythonRunner::infer(const TensorMap& inputs) {
+  if (!worker_) throw InternalError("a runner must be active to infer");
+  Value result;
+  try {
+    result = worker_->call(backend_ + "_run", Value::Map{{"handle", handle_}, {"inputs", fed(inputs)}});
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInterrupted) throw;
+    throw error.of_file(file());
+  }
   seconds_ = result["seconds"].real();
   TensorMap outputs;
   for (const Value& entry : result["outputs"].array())

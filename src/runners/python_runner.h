@@ -25,6 +25,8 @@ class PythonRunner : public Runner {
   double last_inference_seconds() const override { return seconds_; }
 
  protected:
+  /// The model's, for messages; empty where it came from memory.
+  virtual std::string file() const = 0;
   /// The arguments of "<backend>_open".
   virtual Value open_arguments() = 0;
   /// Sees what "<backend>_open" returned.
@@ -32,6 +34,9 @@ class PythonRunner : public Runner {
   std::vector<RunnerBinding>& inputs() noexcept { return inputs_; }
 
  private:
+  /// The inputs as "<backend>_run" takes them.
+  Value fed(const TensorMap& inputs) const;
+
   std::string kind_, backend_;
   std::shared_ptr<Worker> shared_, worker_;
   std::int64_t handle_ = 0;

@@ -16,6 +16,8 @@ class TensorRTRunner final : public PythonRunner {
         options_(std::move(options)) {}
 
  private:
+  std::string file() const override { return model_.string(); }
+
   Value open_arguments() override {
     Value::Array precisions, profile;
     for (const auto& [name, enabled] : {std::pair{"tf32", options_.tf32},

@@ -250,6 +250,7 @@ std::shared_ptr<Engine> Engine::build(std::shared_ptr<const Network> network, co
 
 std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, const BuildOptions& running) {
   PlanFile file = read_plan_file(path, op_registry());
+  file.network->source = path.string();
   if (running.tactic_replay) check_backend(*running.tactic_replay, find_backend(running.backend).name());
   file.options.backend = running.backend;
   file.options.threads = running.threads;
@@ -319,7 +320,7 @@ std::vector<Tensor> Engine::Impl::to_executable(std::span<const Tensor> given) {
 }
 
 std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
-  const std::vector<Tensor> physical = impl_->to_executable(inputs);
+  const std::vector<Tensor> physical = naming_file(network(), [&] { return impl_->to_executable(inputs); });
   std::vector<Tensor> outputs = impl_->executable->run(physical);
   for (std::size_t o = 0; o < outputs.size(); ++o)
     if (impl_->outputs[o].type != DataType::kUndefined && outputs[o].type() != impl_->outputs[o].type)
@@ -328,7 +329,7 @@ std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
 }
 
 std::vector<Engine::StepProfile> Engine::profile(std::span<const Tensor> inputs) {
-  const std::vector<Tensor> physical = impl_->to_executable(inputs);
+  const std::vector<Tensor> physical = naming_file(network(), [&] { return impl_->to_executable(inputs); });
   std::vector<StepProfile> result;
   for (const StepTime& step : impl_->executable->plan_for(shapes_of(physical))->profile(physical)) {
     StepProfile& made = result.emplace_back();

@@ -144,7 +144,7 @@ std::shared_ptr<const Plan> Executable::plan_for(const std::vector<Shape>& input
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
   std::vector<Shape> shapes;
   for (const Tensor& tensor : inputs) shapes.push_back(tensor.shape());
-  return plan_for(shapes)->run(inputs);
+  return naming_file(network_, [&] { return plan_for(shapes)->run(inputs); });
 }
 
 }  // namespace ulpscope
