@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "args/value_checks.h"
 #include "core/text.h"
 #include "graph/assignment.h"
 #include "ulpscope/error.h"
@@ -31,7 +30,7 @@ int rank_of(Precision precision) {
 
 }  // namespace
 
-void SearchArgs::declare(OptionTable& table) {
+void SearchArgs::declare(OptionTable& table, TrtConfigArgs& config) {
   table.section("Search", "finding the layers that need more precision.");
   table.ours()
       .list({"-p", "--precision"}, ladder, "TYPE",
@@ -71,9 +70,7 @@ void SearchArgs::declare(OptionTable& table) {
   table.ours().value({"--max-trials"}, max_trials, "N", "Evaluate the samples of the search at most N times");
   table.ours().value({"--time-limit"}, time_limit, "TIME",
                      "End after this time (30s, 2m, 1h; a number is in seconds) with the best that was found");
-  table.ours().value({"--memory-limit"}, memory_limit, "BYTES",
-                     "Hold at most so many bytes of weights, activations and outputs, as far as one step of one sample "
-                     "allows (512M, 2G); less is slower. Results do not depend on it");
+  config.declare_memory_limit(table);
   table.ours().flag(
       {"--dry-run"}, dry_run,
       "Say what would be searched and how long that takes, by its beginning on two samples; write no file");
@@ -129,7 +126,6 @@ SearchOptions SearchArgs::options() const {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] --max-trials: expected 1 or more, got {}", *max_trials));
   if (time_limit) options.time_limit = parse_duration("--time-limit", *time_limit);
-  if (memory_limit) options.memory_limit = parse_byte_count("--memory-limit", *memory_limit, 1);
   options.ray = ray.value_or("");
   options.ray_workers = ray_workers.value_or(0);
   if (ray && ray->empty())

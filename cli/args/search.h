@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "args/option_table.h"
+#include "args/trt_config.h"
 #include "ulpscope/search.h"
 
 namespace ulpscope::cli {
@@ -15,13 +15,14 @@ struct SearchArgs {
   std::optional<double> margin;
   bool shrink = false, no_repair = false, dry_run = false;
   std::optional<int> max_trials;
-  std::optional<std::string> time_limit, memory_limit;
+  std::optional<std::string> time_limit;
   std::optional<std::string> answer, journal, layer_precisions_file;
   bool no_journal = false, resume = false, force = false;
   std::optional<std::string> ray;
   std::optional<int> ray_workers;
 
-  void declare(OptionTable& table);
+  /// `config`: --memory-limit goes there.
+  void declare(OptionTable& table, TrtConfigArgs& config);
   /// Without criterion, data and files. Throws Error for what makes no sense.
   SearchOptions options() const;
 

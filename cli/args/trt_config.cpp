@@ -123,6 +123,12 @@ void TrtConfigArgs::declare_backend(OptionTable& table) {
       .choose({"auto", "cpu", "cuda", "plain"});
 }
 
+void TrtConfigArgs::declare_memory_limit(OptionTable& table) {
+  table.ours().value({"--memory-limit"}, memory_limit, "BYTES",
+                     "Hold at most so many bytes of weights, activations and outputs, as far as one step of one sample "
+                     "allows (512M, 2G); less is slower. Results do not depend on it");
+}
+
 void TrtConfigArgs::declare_builder(OptionTable& table) {
   table.value({"--save-tactics", "--save-tactic-replay"}, save_tactics, "FILE", "Write the chosen tactics (JSON)")
       .exclude("--load-tactics");
@@ -195,6 +201,10 @@ void TrtConfigArgs::declare(OptionTable& table, const std::string& default_const
       .choose({"ulpscope", "tensorrt"});
 }
 
+std::size_t TrtConfigArgs::memory_bytes() const {
+  return memory_limit ? parse_byte_count("--memory-limit", *memory_limit, 1) : 0;
+}
+
 int TrtConfigArgs::num_threads() const { return checked_threads(threads.value_or(0), "[options] --threads"); }
 
 BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
@@ -212,6 +222,7 @@ BuildOptions TrtConfigArgs::build_options(const ModelArgs& model) const {
   options.strongly_typed = strongly_typed;
   if (target) options.target = *target;
   options.threads = num_threads();
+  options.memory_limit = memory_bytes();
   if (calibration_cache && !int8 && !config_script && !config_postprocess_script)
     throw Error(ErrorCode::kInvalidArgument,
                 "[options] --calibration-cache: expected --int8 too; a cache of scales has no effect without it");

@@ -1,6 +1,8 @@
 // What the engine is built for: TensorRT's builder configuration, and what is ours beside it.
 #pragma once
 
+#include <cstddef>
+
 #include "args/model.h"
 #include "args/option_table.h"
 #include "engine/options.h"
@@ -20,9 +22,12 @@ struct TrtConfigArgs {
   std::optional<std::string> fusion, target, backend, engine_backend;
   bool assume_lowest = false;
   std::optional<int> threads;
+  std::optional<std::string> memory_limit;
 
   void declare_profiles(OptionTable& table);
   void declare_backend(OptionTable& table);
+  /// --memory-limit, of the tools that run models.
+  void declare_memory_limit(OptionTable& table);
   /// Tactics, scripts, and what is accepted for the sake of scripts.
   void declare_builder(OptionTable& table);
   /// `default_constraints`: what the help says of --precision-constraints; the member stays empty when it is not given.
@@ -32,6 +37,8 @@ struct TrtConfigArgs {
   /// Of --backend; the CPU where nothing is said.
   std::string backend_name() const;
   bool real_tensorrt() const { return backend == "tensorrt"; }
+  /// Of --memory-limit; 0: none. Throws Error.
+  std::size_t memory_bytes() const;
   /// Of --threads. Throws Error where that is none that a machine can have.
   int num_threads() const;
 };

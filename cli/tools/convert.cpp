@@ -97,6 +97,7 @@ class ConvertTool : public Tool {
                        "measure`");
     config_.declare_backend(table);
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
+    config_.declare_memory_limit(table);
     table.ours().flag({"--repair-only"}, repair_only_,
                       "Lower nothing: write the float32 model whose float16 is safe. Constants beyond float16 are "
                       "clamped, and regions hold their values times powers of two, as long as outputs keep every bit");

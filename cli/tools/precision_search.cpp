@@ -48,7 +48,7 @@ class PrecisionSearchTool : public Tool {
   bool announces() const override { return true; }
 
   void declare(OptionTable& table) override {
-    search_.declare(table);
+    search_.declare(table, options_.config);
     criterion_.declare(table);
     table.section("Trials", "what the outputs of a trial are compared with, and how it runs.");
     options_.declare_search(table);

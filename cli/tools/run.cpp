@@ -250,6 +250,7 @@ class RunTool : public Tool {
           build.backend = "plain";
           build.fusion = Fusion::kNone;
           build.threads = options_.config.num_threads();
+          build.memory_limit = options_.config.memory_bytes();
           return Engine::build(network, build);
         },
         "pluginref-runner");
@@ -257,13 +258,17 @@ class RunTool : public Tool {
 
   std::unique_ptr<Runner> make_onnxruntime(ScriptHost& host) {
     check_onnx("--onnxrt");
+    warn_of_unlimited("ONNX Runtime", options_.config.memory_bytes());
     return make_onnxruntime_runner(options_.model.path(),
                                    options_.onnxrt.options(options_.onnx, options_.config.num_threads()),
                                    options_.inference.use_subprocess ? nullptr : host.data_worker());
   }
 
   std::unique_ptr<Runner> make_trt(ScriptHost& host) {
-    if (options_.config.real_tensorrt()) return make_tensorrt_runner(options_.model.path(), tensorrt_options(options_));
+    if (options_.config.real_tensorrt()) {
+      warn_of_unlimited("TensorRT", options_.config.memory_bytes());
+      return make_tensorrt_runner(options_.model.path(), tensorrt_options(options_));
+    }
     return make_engine_runner([this, &host] {
       // --trt twice builds once.
       if (!engine_) engine_ = make_engine(options_, host);

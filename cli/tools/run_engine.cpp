@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "args/value_checks.h"
 #include "console.h"
 #include "core/file.h"
 #include "interrupt.h"
@@ -39,7 +38,6 @@ std::shared_ptr<Engine> load_built_engine(const RunOptions& options) {
   no_effect(options.config.calibration_cache.has_value(), "--calibration-cache");
   no_effect(options.config.constraints.has_value(), "--precision-constraints");
   no_effect(options.config.fusion.has_value(), "--fusion");
-  no_effect(options.memory_limit.has_value(), "--memory-limit");
   return Engine::load(options.model.path(), running);
 }
 
@@ -64,8 +62,6 @@ std::shared_ptr<Engine> build_engine(const RunOptions& options, ScriptHost& host
   Model model = load_network(options.network_args(), host);
   if (!options.answer_scales.empty()) model.loaded().build.scales = options.answer_scales;
   add_scales(options.network_args(), host, model);
-  if (options.memory_limit)
-    model.loaded().build.memory_limit = parse_byte_count("--memory-limit", *options.memory_limit, 1);
   check_interrupted();
   Progress progress;
   progress.show("building the engine");

@@ -19,9 +19,7 @@ void RunOptions::declare(OptionTable& table) {
       "share of what this machine does at best");
   table.ours().value({"--profile-trace"}, profile_trace, "FILE",
                      "Write these times as a trace for Perfetto or chrome://tracing (JSON)");
-  table.ours().value({"--memory-limit"}, memory_limit, "BYTES",
-                     "Hold at most so many bytes of weights and activations, as far as one step allows (512M, 2G): "
-                     "weights are prepared in turns, in every run. Results do not depend on it");
+  config.declare_memory_limit(table);
   runners.declare(table);
   model.declare(table);
   onnx.declare(table);

@@ -17,7 +17,7 @@
 namespace ulpscope::cli {
 
 struct RunOptions {
-  std::optional<std::string> gen_script, answer, memory_limit;
+  std::optional<std::string> gen_script, answer;
   bool profile = false;
   std::optional<std::string> profile_trace;
   std::map<std::string, float> answer_scales;  ///< int8, of the answer.

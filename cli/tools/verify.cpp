@@ -18,6 +18,7 @@
 #include "interrupt.h"
 #include "runners/onnxruntime_runner.h"
 #include "runners/tensorrt_runner.h"
+#include "runtime/memory_limit.h"
 #include "tools/answer_options.h"
 #include "tools/calibrate.h"
 #include "tools/network_setup.h"
@@ -71,6 +72,7 @@ class VerifyTool : public Tool {
     table.ours().value({"--save-json"}, json_, "FILE", "What was found, as JSON; - for the standard output");
     config_.declare_backend(table);
     table.ours().value({"--threads"}, config_.threads, "N", "Threads (default: one per core)");
+    config_.declare_memory_limit(table);
     criterion_.declare(table);
     data_.declare(table);
     onnx_.declare(table, OnnxLoadArgs::Scope::kRead);
@@ -138,6 +140,7 @@ class VerifyTool : public Tool {
       real = verify(model, answer, inputs, options);
     }
     if (runner() != "ulpscope") {
+      warn_of_unlimited(runner(), config_.memory_bytes());
       if (!golden_) take_golden_of_runner(model, answer, samples, *host, options);
       options.candidate = run_elsewhere(model, answer, samples, *host);
       real = verify(model, answer, inputs, options);

@@ -32,7 +32,8 @@ struct CalibrationOptions {
   CalibrationAlgorithm algorithm = CalibrationAlgorithm::kEntropy2;
   double quantile = kDefaultQuantile;  ///< Of kLegacy; above 0, at most 1.
   int threads = 0;                     ///< 0: one per core. The scales do not depend on it.
-  /// Bytes of activations that are kept for counting at a time; a network with more is run several times per sample.
+  /// Bytes of activations that are kept for counting at a time, at most half of the model's memory_limit; a network
+  /// with more is run several times per sample.
   std::size_t memory_limit = std::size_t{1} << 30;
 };
 

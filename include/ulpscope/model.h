@@ -40,8 +40,9 @@ struct ModelOptions {
   bool cost_model = false;
   /// Threads; 0: one per core. Results do not depend on it.
   int threads = 0;
-  /// Bytes of tensors and prepared weights that are held at a time, as far as one layer allows; 0: no limit. Weights give
-  /// way and are prepared again: slower, with the same results.
+  /// Bytes of tensors and prepared weights that are held at a time by what is done with the model (search, convert,
+  /// calibrate, verify, build_engine), as far as one layer of one sample allows; 0: no limit. Weights give way and are
+  /// prepared again: slower, with the same results. What cannot be held is a warning that says what took how much.
   std::size_t memory_limit = 0;
   /// Where external data lies; empty: beside the file, or in the working directory.
   std::filesystem::path external_data_dir;

@@ -43,8 +43,8 @@ struct SearchStrategy {
   std::int64_t max_trials = 0;  ///< Evaluations of the search samples; 0: no limit.
   double time_limit = 0;        ///< Seconds; 0: none.
   double time_spent = 0;        ///< Of these, what was spent before: by reading the model, by a calibration.
-  /// Bytes of tensors that the process may hold, as far as the search can choose (docs/precision_search.md); 0: no
-  /// limit. Results do not depend on it.
+  /// Bytes of tensors that the process may hold, as far as the search can choose (docs/precision_search.md); 0: that
+  /// of the model. Results do not depend on it.
   std::size_t memory_limit = 0;
 };
 

@@ -60,6 +60,7 @@ def calibrate(
     quantile: float = DEFAULT_QUANTILE,
     progress: Watcher = None,
     threads: int = 0,
+    memory_limit: int = 0,
 ) -> Calibration:
     """The int8 scales of all tensors; as `ulpscope run --int8 --calibration-cache FILE`.
 
@@ -68,6 +69,7 @@ def calibrate(
     method:   "entropy" (IInt8EntropyCalibrator2), "max" or "minmax" (IInt8MinMaxCalibrator), "percentile"
               (IInt8LegacyCalibrator, at `quantile`), or the name of one of TensorRT's calibrators.
     progress: as in ulpscope.search. threads: 0: one per core. The scales do not depend on it.
+    memory_limit: as in ulpscope.convert; with less, a network is run several times per sample.
 
     Raises Error: INVALID_ARGUMENT for an unknown method, no samples, and a sample that does not fit (says which); and
     what reading the model raises. Ctrl-C: KeyboardInterrupt.
@@ -77,7 +79,7 @@ def calibrate(
     2.0
     """
     options = _core.ModelOptions()
-    assign(options, precisions=["int8"], threads=threads)
+    assign(options, precisions=["int8"], threads=threads, memory_limit=memory_limit)
     loaded = Source(model).load(options)
     with watched(progress) as report:
         return calibrate_samples(loaded, each_sample(data, loaded), method, quantile, report)

@@ -57,6 +57,7 @@ def verify(
     progress: Watcher = None,
     threads: int = 0,
     backend: str = "cpu",
+    memory_limit: int = 0,
 ) -> Check:
     """Judges the outputs of the answer's network on samples, by the tolerance of the search.
 
@@ -68,6 +69,7 @@ def verify(
     metric, threshold, rtol, atol: instead of the tolerance of the search. threads: 0: one per core.
     progress: as in ulpscope.search: samples that were begun.
     backend: "cuda" runs the answer's network on the GPU; `predicted` is what the CPU says.
+    memory_limit: as in ulpscope.convert, of what ulpscope runs: other runners take what they need.
 
     Raises Error: INVALID_ARGUMENT for an answer of another model or without a tolerance, and samples that do not fit;
     NOT_FOUND for a runner that is not installed; UNSUPPORTED for one that refuses the typed model, or does not run it, with what
@@ -82,7 +84,7 @@ def verify(
         raise Error(ErrorCode.INVALID_ARGUMENT, f"[verify] runner: expected {', '.join(_RUNNERS)}, got {runner!r}")
     answer = as_answer(answer)
     options = answer._native.model_options()
-    assign(options, threads=threads)
+    assign(options, threads=threads, memory_limit=memory_limit)
     source = Source(model)
     loaded = source.load(options)
     samples = samples_of(data, loaded)

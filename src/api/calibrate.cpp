@@ -7,6 +7,7 @@
 #include "api/loaded_model.h"
 #include "calibration/calibration.h"
 #include "calibration/calibration_cache.h"
+#include "runtime/memory_limit.h"
 #include "ulpscope/log.h"
 
 namespace ulpscope {
@@ -16,6 +17,12 @@ Calibration calibrate(Model& model, const CalibrationSource& next, const Calibra
   LoadedModel& loaded = model.loaded();
   CalibrationOptions with_threads = options;
   with_threads.threads = loaded.build.threads;
+  const std::size_t limit = loaded.build.memory_limit;
+  if (limit != 0) {
+    with_threads.memory_limit = std::min(options.memory_limit, limit / 2);
+    loaded.weights.set_limits({limit, limit, limit});
+  }
+  begin_limited(*loaded.network, limit);
   const SampleSource source = [&]() -> std::optional<TensorMap> {
     const auto sample = next();
     if (!sample) return std::nullopt;
@@ -24,6 +31,7 @@ Calibration calibrate(Model& model, const CalibrationSource& next, const Calibra
     return tensors;
   };
   Calibration made = calibrate(loaded.network, with_threads, source, progress, loaded.weights);
+  end_limited(limit, "a sample, the values that are counted of it, and what a run holds took", "smaller samples");
   log_info(fmt::format("Calibrated {} tensors with {} sample(s) by {}", made.scales.size(), made.samples,
                        cache_name_of(options.algorithm)));
   if (loaded.build.profiles.empty())

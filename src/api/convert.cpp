@@ -20,6 +20,7 @@
 #include "precision/repair.h"
 #include "precision/trials.h"
 #include "runtime/engine.h"
+#include "runtime/memory_limit.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
 
@@ -94,6 +95,7 @@ TypedModel write(const LoadedModel& model, const Choice& choice, const Specializ
   typed.samples = std::move(samples);
   typed.verify = options.verify;
   typed.lowers = !options.answer;
+  typed.memory_limit = choice.build.memory_limit;
   typed.raised = std::move(raised);
   typed.interrupt = options.interrupt;
   return write_checked_model(model, spec, assignment, choice.repairs, std::move(typed), options.python_checks, path);
@@ -195,6 +197,7 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[convert] expected inputs to check the model with, got none");
   loaded.weights = WeightCache();  // What others prepared gives way: weights in one form at a time.
+  begin_limited(*loaded.network, loaded.build.memory_limit);
   Choice choice = make_choice(loaded, options);
   std::vector<TensorMap> fitted = fitted_samples(*choice.network, samples);
   ConvertedModel result;
@@ -228,6 +231,9 @@ ConvertedModel convert(const Model& model, const std::filesystem::path& path, st
     result.error = error_against(exact_outputs(loaded, choice.build, fitted, options.interrupt), choice, assignment,
                                  fitted, options.interrupt, made.outputs);
   const BuildOptions& build = choice.build;
+  end_limited(build.memory_limit,
+              "the inputs of all samples, the outputs that are compared, and what a run of either model holds took",
+              "fewer or smaller samples");
   const std::string flags = fmt::format("{}{}{}", build.fp16 ? " --fp16" : "", build.bf16 ? " --bf16" : "",
                                         build.int8 ? " --int8 --calibration-cache CACHE" : "");
   result.layer_precisions = layer_precisions_form(*spec, assignment);

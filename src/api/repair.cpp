@@ -14,6 +14,7 @@
 #include "engine/assign.h"
 #include "precision/criterion.h"
 #include "precision/trials.h"
+#include "runtime/memory_limit.h"
 #include "ulpscope/convert.h"
 #include "ulpscope/error.h"
 #include "ulpscope/log.h"
@@ -31,6 +32,7 @@ class Repairer {
       layer.output_types.clear();
     }
     build_.threads = model.build.threads;
+    build_.memory_limit = model.build.memory_limit;
     build_.fusion = Fusion::kNone;
     outputs_ = outputs_of(network_);
   }
@@ -46,6 +48,8 @@ class Repairer {
     const auto spec = specialize_for(*network_, samples_.front());
     CalibrationOptions calibration;
     calibration.threads = build_.threads;
+    if (build_.memory_limit != 0)
+      calibration.memory_limit = std::min(calibration.memory_limit, build_.memory_limit / 2);
     interrupt();
     const RegionScaling found = find_region_scaling(*spec, low(*spec), samples_, calibration, weights_);
     result.beyond = found.beyond;
@@ -137,6 +141,7 @@ RepairedModel repair(const Model& model, const std::filesystem::path& path, std:
   if (samples.empty())
     throw Error(ErrorCode::kInvalidArgument, "[repair] expected inputs to measure ranges with, got none");
   set_num_threads(loaded.build.threads);
+  begin_limited(*loaded.network, loaded.build.memory_limit);
   const std::vector<TensorMap> fitted = fitted_samples(*loaded.network, samples);
   Repairer repairer(loaded, fitted, options);
   RepairedModel result = repairer.repair();
@@ -153,9 +158,13 @@ RepairedModel repair(const Model& model, const std::filesystem::path& path, std:
   typed.samples = fitted;
   typed.verify = options.verify;
   typed.lowers = false;
+  typed.memory_limit = loaded.build.memory_limit;
   typed.interrupt = options.interrupt;
   write_checked_model(loaded, *spec, repairer.exact(*spec), result.repairs, std::move(typed), options.python_checks,
                       path);
+  end_limited(loaded.build.memory_limit,
+              "the inputs and outputs of all samples, the values whose ranges are taken, and what a run holds took",
+              "fewer or smaller samples");
   return result;
 }
 

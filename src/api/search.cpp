@@ -195,11 +195,14 @@ Prepared prepare(const Model& model, std::span<const TensorsByName> samples, con
   Prepared result;
   static_cast<SearchStrategy&>(result.task) = options;
   result.task.build = loaded.build;
+  // The search tells its trials.
+  result.task.build.memory_limit = 0;
+  if (result.task.memory_limit == 0) result.task.memory_limit = loaded.build.memory_limit;
   result.task.build.constraints = ConstraintMode::kObey;
   result.task.infinities_equal = options.criterion.infinities_equal;
   place_layers(*loaded.network, options, result.task);
   result.data = make_data(loaded, samples, options);
-  warn_of_small_limit(*loaded.network, options.memory_limit);
+  warn_of_small_limit(*loaded.network, result.task.memory_limit);
   result.criterion = make_criterion(options.criterion, loaded.scripts(), loaded.output_names());
   warn_of_weak_grounds(result.task, result.data);
   check_golden_shapes(result.data, *result.criterion, options.criterion.infinities_equal);

@@ -5,6 +5,7 @@
 #include "precision/criterion_options.h"
 #include "precision/repair.h"
 #include "precision/trials.h"
+#include "runtime/memory_limit.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope {
@@ -16,6 +17,7 @@ Judgement verify(const Model& model, const AnswerFile& answer, std::span<const T
   check_answer_model(loaded, answer, where);
   const CriterionOptions tolerance = options.criterion ? *options.criterion : criterion_of(answer, where);
   const auto criterion = make_criterion(tolerance, loaded.scripts(), loaded.output_names());
+  begin_limited(*loaded.network, loaded.build.memory_limit);
   const std::vector<TensorMap> fitted = fitted_samples(*loaded.network, samples);
   BuildOptions build = loaded.build;
   build.constraints = ConstraintMode::kObey;
@@ -33,8 +35,12 @@ Judgement verify(const Model& model, const AnswerFile& answer, std::span<const T
   LayerTypes requested = own_requests(*repaired);
   request_kept_layers(loaded, *repaired, answer, where, requested);
   Trials trials(repaired, build, fitted, loaded.weights);
-  return criterion->judge(golden,
-                          trials.run(trials.assign(requested), 0, fitted.size(), /*keep=*/false, options.interrupt));
+  const Assignment assignment = trials.assign(requested);
+  Judgement judged =
+      criterion->judge(golden, trials.run(assignment, 0, fitted.size(), /*keep=*/false, options.interrupt));
+  end_limited(loaded.build.memory_limit, "the inputs and both outputs of all samples, and what a run holds, took",
+              "fewer or smaller samples");
+  return judged;
 }
 
 }  // namespace ulpscope

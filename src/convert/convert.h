@@ -1,6 +1,7 @@
 // An assignment of precisions as a file: the strongly typed model that computes the same bits.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -27,6 +28,7 @@ struct TypedModelOptions {
   /// Inputs that the file is checked with, by name; at least one. Shapes are those of the first.
   std::vector<TensorMap> samples;
   bool verify = true;
+  std::size_t memory_limit = 0;  ///< As BuildOptions has it, for the runs that check the file.
   bool lowers = true;  ///< Throw kUnsupported where no layer is lowered; else repairs alone may be written.
   /// Where external data of the model lies; empty: the working directory.
   std::filesystem::path external_data_dir;

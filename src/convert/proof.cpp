@@ -20,6 +20,11 @@ namespace {
 /// Bytes of outputs that wait for those of the other network.
 constexpr std::size_t kKeptOutputs = std::size_t{256} << 20;
 
+/// The same under a limit (0: none).
+std::size_t kept_bytes(std::size_t memory_limit) {
+  return memory_limit == 0 ? kKeptOutputs : std::clamp<std::size_t>(memory_limit / 4, 1, kKeptOutputs);
+}
+
 void compare(const Network& network, const Network& typed, std::size_t output, std::size_t sample, Fusion level,
              Tensor expected, Tensor actual) {
   const DataType type = typed.tensor(typed.outputs[output]).type;
@@ -95,6 +100,8 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
   const std::shared_ptr<Network> typed = import_onnx(file, registry_with_onnxruntime());
   BuildOptions options, typed_options;
   options.fusion = typed_options.fusion = convert_options.fusion;
+  options.memory_limit = typed_options.memory_limit = convert_options.memory_limit;
+  const std::size_t kept_outputs = kept_bytes(options.memory_limit);
   options.constraints = ConstraintMode::kObey;  // As what the assignment was made with, for what bodies store.
   typed_options.strongly_typed = true;
   std::vector<Fusion> levels{convert_options.fusion};
@@ -117,7 +124,7 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
     std::vector<Outputs> expected;
     {
       Executable original(network, assignment, options);
-      for (std::size_t bytes = 0; end < samples.size() && bytes < kKeptOutputs; ++end)
+      for (std::size_t bytes = 0; end < samples.size() && bytes < kept_outputs; ++end)
         for (Fusion level : levels) {
           expected.push_back(run(original, samples[end], level));
           if (level == convert_options.fusion) outputs.push_back(named(network, expected.back()));

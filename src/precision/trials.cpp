@@ -63,7 +63,7 @@ Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& optio
   if (inputs_.empty()) throw Error(ErrorCode::kInvalidArgument, "[trials] expected at least one sample, got none");
   stores_.assign(inputs_.size(), ActivationStore(0));
   executable_ = std::make_unique<Executable>(*network_, Assignment{}, options_, nullptr, weights);
-  set_memory_limit(0);
+  set_memory_limit(options.memory_limit);
 }
 
 Trials::~Trials() = default;

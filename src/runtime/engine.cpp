@@ -254,6 +254,7 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, const Bu
   if (running.tactic_replay) check_backend(*running.tactic_replay, find_backend(running.backend).name());
   file.options.backend = running.backend;
   file.options.threads = running.threads;
+  file.options.memory_limit = running.memory_limit;
   file.options.tactic_replay = running.tactic_replay;
   file.options.timing_cache = running.timing_cache;
   set_num_threads(running.threads);
@@ -261,6 +262,7 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& path, const Bu
   if (!impl->build_shapes)
     throw Error(ErrorCode::kInvalidFile,
                 fmt::format("[engine] {}: it does not say for which input shapes it was built", path.string()));
+  warn_of_small_limit(*impl->network, running.memory_limit);
   impl->executable = std::make_unique<Executable>(*impl->network, std::move(file.assignment), file.options);
   return std::make_shared<Engine>(std::move(impl));
 }

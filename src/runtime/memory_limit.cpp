@@ -33,6 +33,23 @@ void warn_of_small_limit(const Network& network, std::size_t memory_limit) {
                   to_size_string(memory_limit), largest->name, to_size_string(most), to_size_string(most)));
 }
 
+void begin_limited(const Network& network, std::size_t memory_limit) {
+  warn_of_small_limit(network, memory_limit);
+  take_peak_element_bytes();
+}
+
+void end_limited(std::size_t memory_limit, const std::string& what, const std::string& advice) {
+  warn_beyond_limit(memory_limit, take_peak_element_bytes(), what, advice);
+}
+
+void warn_of_unlimited(std::string_view runner, std::size_t memory_limit) {
+  if (memory_limit == 0) return;
+  log_warning(
+      fmt::format("[memory] --memory-limit {}: it bounds what ulpscope holds; {} is another process and takes what it "
+                  "needs",
+                  to_size_string(memory_limit), runner));
+}
+
 void warn_of_activations(const Plan& plan, std::size_t memory_limit) {
   const Specialization& spec = plan.specialization();
   std::size_t bytes = plan.arena_bytes();

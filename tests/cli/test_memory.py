@@ -99,6 +99,39 @@ def test_a_memory_limit_changes_memory_and_no_bit(binary, make, folder):
     assert used["1K"] <= used["64M"] + size / 10
 
 
+@pytest.fixture(scope="session")
+def answer(binary, make, folder):
+    words = ["precision", "search", make(LARGE)[0], "--fp16", "--metric", "rel-l2", "--threshold", "1", "--objective", "smallest"]
+    peak(binary, [*words, "--save-answer", "limits.answer.json"], folder)
+    return "limits.answer.json"
+
+
+@pytest.mark.parametrize("tool, words", [
+    ("convert", ["--fp16", "--no-python-checks", "-o"]), ("convert", ["--int8", "--no-python-checks", "-o"]),
+    ("verify", ["--answer", "limits.answer.json", "--save-json"]),
+])
+def test_other_tools_hold_a_limit_or_say_why_not(binary, make, folder, answer, tool, words):
+    path, size = make(LARGE)
+    used, made = {}, {}
+    for limit in (None, "64M", "1K"):
+        more = ["--memory-limit", limit] if limit else []
+        used[limit], said = peak(binary, [tool, path, *words, "made.onnx", *more], folder)
+        made[limit] = (folder / "made.onnx").read_bytes()
+        warned = re.findall(r"\[memory\] --memory-limit [^\n]*", said)
+        assert all("or more can be kept" in each for each in warned) and (limit != "1K" or len(warned) >= 2), said
+        assert limit is not None or not warned, said
+    assert made[None] == made["64M"] == made["1K"]
+    assert used["64M"] < used[None] - size / 5, (used, size)
+
+
+def test_engines_hold_a_limit_and_other_programs_are_named(run, make, tmp_path):
+    assert run("run", make(SMALL)[0], "--trt", "--save-engine", tmp_path / "e.plan").code == 0
+    outcome = run("run", tmp_path / "e.plan", "--trt", "--memory-limit", "10K")
+    assert outcome.code == 0 and "has no effect" not in outcome.text and "alone take 64.0 KiB" in outcome.text, outcome
+    outcome = run("run", make(SMALL)[0], "--onnxrt", "--memory-limit", "10K")
+    assert outcome.code == 0 and "ONNX Runtime is another process and takes what it needs" in outcome.text, outcome
+
+
 def test_the_program_names_the_layer_that_a_limit_is_too_small_for(run, make):
     outcome = run("run", make(SMALL)[0], "--trt", "--memory-limit", "10K")
     assert outcome.code == 0, outcome

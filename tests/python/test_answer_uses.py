@@ -173,6 +173,21 @@ def test_runners_that_fail_are_errors(folder, samples, monkeypatch):
         assert str(caught.value).startswith(said) and "try another runner" in str(caught.value), caught.value
 
 
+def test_memory_limits_hold_or_are_warned_of(folder, samples, answer, caplog):
+    """Whatever the limit, the same file, verdict and scales."""
+    caplog.set_level("WARNING")
+    made = {}
+    for limit in (0, 1000):
+        caplog.clear()
+        typed, _ = ulpscope.convert("m.onnx", answer, data=samples, memory_limit=limit)
+        check = ulpscope.verify("m.onnx", answer, fresh(), memory_limit=limit)
+        scales = ulpscope.calibrate("m.onnx", samples, progress=False, memory_limit=limit)
+        made[limit] = (typed.SerializeToString(), check, dict(scales))
+        said = [text for text in caplog.messages if text.startswith("[memory] memory_limit=1000 ")]
+        assert len(said) == len([text for text in caplog.messages if "[memory]" in text]) == (6 if limit else 0), caplog.messages
+    assert made[0] == made[1000]
+
+
 def test_verify_fails_and_refuses(folder, samples, answer):
     low = next(answer.at(trial) for trial in answer.trials if not trial.layers)
     check = ulpscope.verify("m.onnx", low, fresh())
