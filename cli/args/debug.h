@@ -1,6 +1,9 @@
 // The options of the tools that search precisions.
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "args/comparison.h"
 #include "args/inference.h"
 #include "args/network_args.h"
@@ -21,6 +24,8 @@ struct PrecisionOptions {
   std::optional<std::string> golden;
   bool cost_model = false;
   double calibration_seconds = 0;  ///< Set by tools that have a time limit; see NetworkArgs.
+  /// Set by tools that need golden results of some outputs, by name; others may be missing.
+  std::function<bool(const std::string&)> needs_golden;
 
   /// --golden, --cost-model and --python-time-limit, in the section at hand.
   void declare_search(OptionTable& table);

@@ -73,6 +73,9 @@ class PrecisionSearchTool : public Tool {
     // What prediction, trials and the held-out samples need is most of a search.
     constexpr double kCalibrationShare = 0.25;
     options_.calibration_seconds = kCalibrationShare * search.time_limit;
+    options_.needs_golden = [thresholds = search.criterion.threshold](const std::string& output) {
+      return thresholds.empty() || thresholds.find(output) != nullptr;
+    };
     PrecisionSetup setup = make_precision_setup(options_);
     setup.model.loaded().build.constraints = ConstraintMode::kObey;
     const std::vector<TensorsByName> samples = load_samples(setup, search);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "compare/json_files.h"
 #include "compare/shape_match.h"
@@ -63,7 +64,7 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options) {
                 "would have no effect");
   build.constraints = options.config.constraints == "prefer" ? ConstraintMode::kPrefer : ConstraintMode::kObey;
   build.assume_lowest = !options.cost_model;
-  if (options.golden) setup.golden = load_golden(*options.golden, *loaded.network);
+  if (options.golden) setup.golden = load_golden(*options.golden, *loaded.network, options.needs_golden);
   add_scales(options.network_args(), *setup.host, setup.model);
   setup.network = loaded.network;
   setup.build = loaded.build;
@@ -84,7 +85,8 @@ std::vector<TensorMap> make_samples(const PrecisionOptions& options, PrecisionSe
   return samples;
 }
 
-GoldenResults load_golden(const std::string& path, const Network& network) {
+GoldenResults load_golden(const std::string& path, const Network& network,
+                          const std::function<bool(const std::string&)>& needs) {
   log_info("Loading golden results from " + path);
   RunResults results = load_results(path);
   if (results.empty() || results.front().second.empty())
@@ -125,6 +127,16 @@ GoldenResults load_golden(const std::string& path, const Network& network) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[golden] '{}': expected the outputs {} of the network, got {}; try results of this model",
                             path, python_list(names(ours.outputs)), python_list(names(first.outputs))));
+  std::vector<std::string> needed;
+  if (needs) std::ranges::copy_if(missing, std::back_inserter(needed), needs);
+  if (!needed.empty())
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "[golden] '{}': expected all outputs of the network that are judged, got {} without {}; try results "
+            "of this model (`ulpscope run MODEL --onnxrt --save-outputs {}`), or --metric with a --threshold "
+            "for each output that is there (NAME:X)",
+            path, python_list(names(first.outputs)), python_list(needed), path));
   if (!missing.empty())
     log_warning(fmt::format("'{}' lacks the outputs {}: they are not judged", path, python_list(missing)));
   for (std::size_t i = 0; i < results.front().second.size(); ++i) {

@@ -1,6 +1,7 @@
 // What the tools that search precisions start from: options, network, samples, golden outputs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,9 +45,11 @@ PrecisionSetup make_precision_setup(const PrecisionOptions& options);
 std::vector<TensorMap> make_samples(const PrecisionOptions& options, PrecisionSetup& setup, int iterations = 1);
 
 /// Reads the results of --golden and finds a partner for each output of `network`, as `run` pairs outputs; those
-/// without one are left out with a warning. Of several runners the first counts, with a warning. Throws Error: no such
-/// file, no results (a pickle: with the command that converts it), no iteration, no output in common.
-GoldenResults load_golden(const std::string& path, const Network& network);
+/// without one are left out with a warning, and refused if `needs` says so. Of several runners the first counts, with a
+/// warning. Throws Error: no such file, no results (a pickle: with the command that converts it), no iteration, no
+/// output in common.
+GoldenResults load_golden(const std::string& path, const Network& network,
+                          const std::function<bool(const std::string&)>& needs = {});
 
 /// Samples and golden outputs of equal number: the first of whichever there are more, with a warning.
 void match_counts(std::vector<TensorMap>& samples, GoldenResults& golden);

@@ -240,8 +240,10 @@ void check_golden(std::span<const TensorMap> golden, std::span<const ExpectedOut
       if (!criterion.judges(output.name)) continue;
       const Tensor* tensor = find_tensor(golden[sample], output.name);
       if (tensor == nullptr)
-        refuse(fmt::format("sample {}: expected an output '{}', got {}; try golden outputs of this model", sample,
-                           output.name, output_list(golden[sample])));
+        refuse(
+            fmt::format("sample {}: expected an output '{}', got {}; try golden outputs of this model with all "
+                        "outputs that are judged, or a --threshold by name for those that are there",
+                        sample, output.name, output_list(golden[sample])));
       const std::string where = fmt::format("output '{}', sample {}", output.name, sample);
       if (!fits(tensor->shape(), output.shape))
         refuse(fmt::format("{}: expected shape {}, got {}; try golden outputs of this model", where,
