@@ -11,6 +11,7 @@ from collections import defaultdict
 import onnx.defs
 
 FLOAT16, BFLOAT16, SAME_AS_BEFORE = 1, 2, 4
+BODY_REFUSES_FLOAT16, BODY_REFUSES_BFLOAT16 = 8, 16  # Of types in the schema that the body of the function does not hold for.
 OPTIONAL = onnx.defs.OpSchema.FormalParameterOption.Optional
 
 # Versions that changed the meaning of nodes that look the same.
@@ -46,8 +47,6 @@ def is_written_for_float(schema: onnx.defs.OpSchema) -> bool:
 
 def accepts(schema: onnx.defs.OpSchema, wanted: str) -> bool:
     """Whether `wanted` is allowed wherever float is."""
-    if is_written_for_float(schema):
-        return False
     allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
     inputs = {p.type_str for p in schema.inputs}
     takes_floats = False
@@ -95,8 +94,11 @@ def table() -> list[str]:
         for schema in sorted(versions[name], key=lambda s: s.since_version):
             flags = 0
             if not schema.deprecated:
-                flags |= FLOAT16 if accepts(schema, "tensor(float16)") else 0
-                flags |= BFLOAT16 if accepts(schema, "tensor(bfloat16)") else 0
+                refused = is_written_for_float(schema)
+                if accepts(schema, "tensor(float16)"):
+                    flags |= BODY_REFUSES_FLOAT16 if refused else FLOAT16
+                if accepts(schema, "tensor(bfloat16)"):
+                    flags |= BODY_REFUSES_BFLOAT16 if refused else BFLOAT16
                 flags |= SAME_AS_BEFORE if before is not None and means_the_same(before, schema) else 0
             entries.append(f"{{{schema.since_version},{flags}}}")
             before = schema

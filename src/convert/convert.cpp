@@ -201,6 +201,10 @@ class Converter {
       return fmt::format("opset {} has no {}", result_.opset_after, name_of(type));
     if (!onnx_accepts(layer.op->domain, layer.op->name, result_.opset_after, type)) {
       const int since = onnx_accepts_since(layer.op->domain, layer.op->name, result_.opset_after, type);
+      if (onnx_defines_in_float(layer.op->domain, layer.op->name, result_.opset_after, type))
+        return fmt::format(
+            "ONNX defines {} at opset {} by a function with constants in float32, which onnx.checker refuses for {}",
+            layer.op->name, result_.opset_after, name_of(type));
       return fmt::format(
           "ONNX has no {} {} at opset {}{}", name_of(type), layer.op->name, result_.opset_after,
           since > kNewestOpset

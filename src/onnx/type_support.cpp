@@ -8,11 +8,13 @@
 namespace ulpscope {
 namespace {
 
-constexpr int kFloat16 = 1, kBFloat16 = 2, kSameAsBefore = 4;
+constexpr int kFloat16 = 1, kBFloat16 = 2, kSameAsBefore = 4, kBodyRefusesFloat16 = 8, kBodyRefusesBFloat16 = 16;
 
 struct Version {
   int since;  ///< Opset.
-  int flags;  ///< kFloat16 | kBFloat16 | kSameAsBefore: a node of the version before means the same.
+  /// kFloat16 | kBFloat16 | kSameAsBefore: a node of the version before means the same. kBodyRefuses...: the schema has
+  /// the type, but the function that defines the operator has constants in float, with which it does not go.
+  int flags;
 };
 
 struct Operator {
@@ -35,16 +37,25 @@ int flag_of(DataType type) noexcept {
   return type == DataType::kFloat16 ? kFloat16 : type == DataType::kBFloat16 ? kBFloat16 : 0;
 }
 
+int flags_at(const Operator& op, int opset) noexcept {
+  int flags = 0;
+  for (const Version& version : op.versions)
+    if (version.since != 0 && version.since <= opset) flags = version.flags;
+  return flags;
+}
+
 }  // namespace
 
 bool onnx_accepts(std::string_view domain, std::string_view op, int opset, DataType type) noexcept {
   if (type == DataType::kFloat32 || (!domain.empty() && domain != "ai.onnx")) return true;
   const Operator* found = find(domain, op);
-  if (found == nullptr) return false;
-  int flags = 0;
-  for (const Version& version : found->versions)
-    if (version.since != 0 && version.since <= opset) flags = version.flags;
-  return (flags & flag_of(type)) != 0;
+  return found != nullptr && (flags_at(*found, opset) & flag_of(type)) != 0;
+}
+
+bool onnx_defines_in_float(std::string_view domain, std::string_view op, int opset, DataType type) noexcept {
+  const Operator* found = find(domain, op);
+  const int flag = type == DataType::kFloat16 ? kBodyRefusesFloat16 : kBodyRefusesBFloat16;
+  return found != nullptr && (flags_at(*found, opset) & flag) != 0;
 }
 
 int onnx_accepts_since(std::string_view domain, std::string_view op, int opset, DataType type) noexcept {

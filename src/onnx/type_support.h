@@ -11,6 +11,10 @@ namespace ulpscope {
 /// aside (scales of Resize, ratio of Dropout). Operators of other domains than ai.onnx: true.
 bool onnx_accepts(std::string_view domain, std::string_view op, int opset, DataType type) noexcept;
 
+/// True if the schema has the type at this opset, but the operator is defined by a function with constants in float32,
+/// with which it does not go: onnx.checker refuses it, and onnx_accepts() is false.
+bool onnx_defines_in_float(std::string_view domain, std::string_view op, int opset, DataType type) noexcept;
+
 /// The lowest opset from `opset` on at which that holds; 0: none that is known.
 int onnx_accepts_since(std::string_view domain, std::string_view op, int opset, DataType type) noexcept;
 
