@@ -404,7 +404,7 @@ class Converter {
       if (repair.kind != "clamp") continue;
       TensorId id = network_.find_tensor(repair.name);
       if (id == kNone)
-        if (const LayerId layer = network_.find_layer(repair.name); layer != kNone)
+        if (const LayerId layer = network_.find_layer(repair.name); network_.layers.contains(layer))
           id = network_.layer(layer).outputs[0];
       if (id == kNone) continue;
       changes_.replaced.push_back(id);

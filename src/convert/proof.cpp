@@ -1,11 +1,13 @@
 #include "convert/proof.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "engine/assign.h"
 #include "engine/option_names.h"
@@ -13,6 +15,7 @@
 #include "runners/foreign_operators.h"
 #include "runtime/executable.h"
 #include "ulpscope/error.h"
+#include "ulpscope/log.h"
 
 namespace ulpscope {
 namespace {
@@ -92,6 +95,20 @@ TensorMap named(const Network& network, const std::vector<Tensor>& outputs) {
   return result;
 }
 
+/// Of the bodies that no sample ran so far, those that none did now.
+void keep_idle(std::vector<std::string> now, std::optional<std::vector<std::string>>& idle) {
+  if (idle) std::erase_if(now, [&](const auto& body) { return std::ranges::find(*idle, body) == idle->end(); });
+  idle = std::move(now);
+}
+
+void warn_of_idle(const std::vector<std::string>& bodies) {
+  if (bodies.empty()) return;
+  log_warning(
+      fmt::format("[convert] No sample runs {}: what is written there follows the same rules, but no bits prove it; try "
+                  "samples that run it",
+                  fmt::join(bodies, ", ")));
+}
+
 }  // namespace
 
 int prove_equal_bits(const Network& network, const Assignment& assignment, const std::filesystem::path& file,
@@ -119,6 +136,7 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
       return executable.plan_for(sample.shapes, executable.assignment(), level)->run(sample.inputs);
     });
   };
+  std::optional<std::vector<std::string>> idle;
   // One network after the other, as many samples as outputs are kept of: never the weights of both.
   for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
     std::vector<Outputs> expected;
@@ -130,6 +148,7 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
           if (level == convert_options.fusion) outputs.push_back(named(network, expected.back()));
           for (const Tensor& output : expected.back()) bytes += output.bytes();
         }
+      keep_idle(original.idle_bodies(assignment), idle);
     }
     Executable converted(*typed, types, typed_options, first_spec);
     auto next = expected.begin();
@@ -141,6 +160,7 @@ int prove_equal_bits(const Network& network, const Assignment& assignment, const
         next++->clear();
       }
   }
+  warn_of_idle(*idle);
   return static_cast<int>(samples.size() * levels.size());
 }
 

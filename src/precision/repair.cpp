@@ -23,13 +23,29 @@ constexpr double kLargestFp16 = 65504.0;
 /// From here on rounding to fp16 gives infinity.
 constexpr double kInfiniteInFp16 = 65520.0;
 
+/// Whether a body has a constant of that name, of its own or of the graph around it.
+bool body_has_constant(const Network& network, std::string_view name) {
+  return std::ranges::any_of(network.bodies(), [&](const Body& body) {
+    const Network& inner = *body.graph->network;
+    const TensorId id = inner.find_tensor(name);
+    return (id != kNone && inner.tensor(id).value) || body_has_constant(inner, name);
+  });
+}
+
 /// The constant of that name: a tensor, or the output of a Constant layer.
 TensorId find_constant(const Network& network, std::string_view name) {
   const auto is_constant = [&](TensorId id) { return static_cast<bool>(network.tensor(id).value); };
   if (const TensorId id = network.find_tensor(name); id != kNone && is_constant(id)) return id;
-  if (const LayerId id = network.find_layer(name); id != kNone)
+  if (const LayerId id = network.find_layer(name); id != kNone && network.layers.contains(id))
     for (TensorId output : present(network.layer(id).outputs))
       if (is_constant(output)) return output;
+  if (body_has_constant(network, name))
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("[repair] constant '{}': expected one that a layer outside of bodies reads, got one that only "
+                    "the body of an If, Loop or Scan reads, where nothing is repaired; try --keep with the "
+                    "layers that read it",
+                    name));
   std::vector<std::string> names;
   for (const TensorInfo& info : network.tensors)
     if (info.value && is_floating(info.type)) names.push_back(info.name);
@@ -95,13 +111,9 @@ std::string fp16_reader(const Specialization& spec, const Assignment& low, Tenso
   return {};
 }
 
-}  // namespace
-
-void clamp_constant(Network& network, std::string_view name, double limit) {
-  if (!(limit > 0) || !std::isfinite(limit))
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("[repair] constant '{}': expected a positive limit, got {}", name, limit));
-  TensorInfo& info = network.tensor(find_constant(network, name));
+void clamp_tensor(Network& network, TensorId id, double limit) {
+  TensorInfo& info = network.tensor(id);
+  const std::string& name = info.name;
   if (info.type != DataType::kFloat32 || info.value.type() != DataType::kFloat32)
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -120,6 +132,30 @@ void clamp_constant(Network& network, std::string_view name, double limit) {
   if (layer.attributes.has("value_float")) layer.attributes.set("value_float", elements[0]);
   if (layer.attributes.has("value_floats"))
     layer.attributes.set("value_floats", std::vector<float>(elements.begin(), elements.end()));
+}
+
+/// What bodies read of the graph around them is a constant of theirs, too. REQUIRES: the bodies are the network's own.
+void clamp_in_bodies(Network& network, const std::string& name, double limit) {
+  for (const Body& body : network.bodies()) {
+    Network& inner = *body.graph->network;
+    if (const TensorId id = inner.find_tensor(name); id != kNone && inner.tensor(id).value)
+      clamp_tensor(inner, id, limit);
+    clamp_in_bodies(inner, name, limit);
+  }
+}
+
+}  // namespace
+
+void clamp_constant(Network& network, std::string_view name, double limit) {
+  if (!(limit > 0) || !std::isfinite(limit))
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("[repair] constant '{}': expected a positive limit, got {}", name, limit));
+  const TensorId id = find_constant(network, name);
+  clamp_tensor(network, id, limit);
+  const std::string tensor = network.tensor(id).name;
+  if (!body_has_constant(network, tensor)) return;
+  network.own_bodies();
+  clamp_in_bodies(network, tensor, limit);
 }
 
 std::vector<Repair> clamp_constants(Network& network, const std::vector<std::string>& words) {

@@ -21,8 +21,9 @@ inline constexpr double kHalfOfFp16 = 32752.0;
 
 /// Replaces the elements of a constant (an initializer or the output of a Constant layer, by tensor or layer name)
 /// whose magnitude is larger than `limit` by the limit with their sign. Infinities and NaN stay: every float type holds
-/// them. The bytes of the file are not touched: the network gets a new tensor. Throws Error(kInvalidArgument) for an
-/// unknown name (with similar ones), for what is no float constant, and for a limit that is not positive.
+/// them. The bytes of the file are not touched: the network gets a new tensor, and so do bodies that read it. Throws
+/// Error(kInvalidArgument) for an unknown name (with similar ones), for what is no float constant, and for a limit that
+/// is not positive.
 void clamp_constant(Network& network, std::string_view name, double limit = kHalfOfFp16);
 
 /// The same for "NAME" and "NAME:LIMIT" words, of names that may have colons: a word that is a name as a whole is one,

@@ -47,6 +47,11 @@ class Trials {
   /// For the shapes of a sample.
   std::shared_ptr<const Specialization> specialization(std::size_t sample = 0);
 
+  /// As Executable::idle_bodies; nothing where other processes ran.
+  std::vector<std::string> idle_bodies(const Assignment& assignment) const {
+    return executable_->idle_bodies(assignment);
+  }
+
   /// Every layer in fp32.
   Assignment full_precision();
   /// What `Engine::build` gives to a network whose layers ask for `requested` (per layer; nothing: the engine's

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/assign.h"
 #include "engine/fusion.h"
@@ -88,6 +89,28 @@ IdMap<LayerId, GraphFunction> Executable::body_functions(const Assignment& assig
     };
   }
   return functions;
+}
+
+std::vector<std::string> Executable::idle_bodies(const Assignment& assignment) {
+  std::vector<std::string> result;
+  for (const Body& body : network_.bodies()) {
+    const auto inside = part_of(assignment.precision, body, body.graph->network->num_all_layers());
+    if (std::ranges::all_of(inside, [](Precision each) { return each == Precision::kFP32; })) continue;
+    Executable& executable = executable_of(body);
+    bool reached = false;
+    {
+      const std::lock_guard lock(executable.mutex_);
+      reached = executable.specializations_.any() != nullptr;
+    }
+    if (!reached) {
+      result.push_back(fmt::format("{} of '{}'", body.attribute, network_.layer(body.holder).name));
+      continue;
+    }
+    Assignment own;
+    own.precision = inside;
+    std::ranges::move(executable.idle_bodies(own), std::back_inserter(result));
+  }
+  return result;
 }
 
 Executable::~Executable() = default;

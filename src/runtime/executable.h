@@ -34,6 +34,9 @@ class Executable {
                                        Fusion fusion);
 
   std::shared_ptr<const Specialization> specialization(const std::vector<Shape>& input_shapes);
+  /// The bodies with a layer in lower precision under this assignment that no run of a plan has reached so far, in
+  /// words: "then_branch of 'If_3'".
+  std::vector<std::string> idle_bodies(const Assignment& assignment);
   const WeightCache& weights() const noexcept { return weights_; }
   void set_weight_limits(const WeightCache::Limits& limits) { weights_.set_limits(limits); }
   const Assignment& assignment() const noexcept { return assignment_; }

@@ -9,6 +9,7 @@ from onnx import helper
 
 from body_models import MODELS, branches, cancels_inside, loop, nested
 from convert_support import HALF, assert_converted, info, model, save, values
+from search_support import save_inputs
 
 
 def graphs(graph):
@@ -68,6 +69,53 @@ def test_all_of_a_body_is_lowered(run, tmp_path, name, precision, fusion):
         low = onnxruntime.InferenceSession(tmp_path / "t.onnx").run(None, feeds)
         for a, b in zip(exact, low):
             assert np.allclose(a, b, rtol=0.02, atol=0.02), name
+
+
+def clamped_in_bodies():
+    """A mask and the upper bound of a Clip that a layer and a branch of an If read, and a mask that only the other branch reads."""
+    then = helper.make_graph([helper.make_node("Add", ["t", "mask"], ["s"], name="then/add"),
+                              helper.make_node("Clip", ["s", "", "top"], ["c"], name="then/clip"),
+                              helper.make_node("Softmax", ["c"], ["then_out"], name="then/softmax")], "then", [], [info("then_out", [4, 8])])
+    other = helper.make_graph([helper.make_node("Add", ["t", "inner"], ["else_out"], name="else/add")], "else", [], [info("else_out", [4, 8])])
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"), helper.make_node("Add", ["p", "mask"], ["m"], name="add"),
+             helper.make_node("Clip", ["m", "", "top"], ["t"], name="clip"),
+             helper.make_node("If", ["choice"], ["y"], name="if", then_branch=then, else_branch=other)]
+    mask = np.zeros((1, 8), np.float32)
+    mask[:, 4:] = -3.4e38
+    constants = [onnx.numpy_helper.from_array(each, name)
+                 for name, each in (("mask", mask), ("inner", mask / 2), ("top", np.float32(3e38)))]
+    return model(nodes, [info("x", [4, 8]), info("choice", [], onnx.TensorProto.BOOL)], [info("y", [4, 8])], [values("w", 8, 8), *constants])
+
+
+@pytest.mark.parametrize("words", [[], ["--keep", "then/*"], ["--keep", "add", "clip"], ["--keep", "then/add"]], ids=" ".join)
+def test_bodies_read_clamped_constants(run, tmp_path, words):
+    """In the file they read them from outside, or as constants of their own in the type of their layer: the same bits either way."""
+    source = save(tmp_path, clamped_in_bodies())
+    inputs = save_inputs(tmp_path / "in.json", [{"x": np.ones((4, 8), np.float32), "choice": np.array(True)}])
+    outcome = run("convert", source, "--fp16", "-o", "t.onnx", *words, "--load-inputs", inputs, "--clamp-constants", "mask:1", "top:0.5")
+    assert_converted(outcome)
+    assert "No sample runs else_branch of 'if': what is written there follows the same rules" in outcome.text, outcome
+
+
+@pytest.mark.parametrize("name", ["inner", "then/add"])
+def test_constants_of_bodies_are_not_clamped(run, tmp_path, name):
+    source = save(tmp_path, clamped_in_bodies())
+    outcome = run("convert", source, "--fp16", "-o", "t.onnx", "--clamp-constants", name)
+    said = {"inner": "got one that only the body of an If, Loop or Scan reads", "then/add": "there is no constant 'then/add'"}[name]
+    assert outcome.code == 1 and "[repair] " in outcome.err and said in outcome.err, outcome
+
+
+def test_verify_names_bodies_that_no_sample_runs(run, tmp_path):
+    source = save(tmp_path, branches())
+    data = [{"x": np.full((2, 4), i / 8, np.float32), "choice": np.array(True)} for i in range(4)]
+    words = ["--load-inputs", save_inputs(tmp_path / "in.json", data)]
+    assert run("precision", "search", source, "--fp16", "--threshold", "0.1", "--save-answer", "a.json", *words).code == 0
+    said = "[verify] No sample runs else_branch of 'if': the verdict says nothing of the layers there"
+    outcome = run("verify", source, "--answer", "a.json", *words)
+    assert outcome.code == 0 and outcome.text.count(said) == 1, outcome
+    data[1]["choice"] = np.array(False)
+    save_inputs(tmp_path / "in.json", data)
+    assert "No sample runs" not in run("verify", source, "--answer", "a.json", *words).text
 
 
 @pytest.mark.parametrize("keep, kept", [
