@@ -149,7 +149,8 @@ void run_case(const Case& which, const Arguments& arguments) {
       which.name, num_threads(), loaded.calibration_seconds, answer.seconds - answer.held_out_seconds,
       answer.held_out_seconds, answer.kept.size(), answer.evaluations, peak_memory());
   for (const Trial& trial : answer.trials)
-    fmt::print("    {} {}: {:.4g} {:.3f} s\n", trial.kind, trial.raised.size(), trial.judgement.used, trial.seconds);
+    fmt::print("    {} {}: {:.4g} {:.3f} s\n", name_of(trial.kind), trial.raised.size(), trial.judgement.used,
+               trial.seconds);
   for (const Repair& repair : answer.repairs) fmt::print("    repair {}\n", repair.text);
   if (arguments.reasons)
     for (const auto& row : answer.sensitivities) fmt::print("    sensitivity {} {:.4g}\n", row.name, row.effect);

@@ -48,12 +48,22 @@ enum class Objective : std::uint8_t {
   kCheapest,  ///< Multiply-adds in higher precision.
 };
 
+/// What a trial was for, and so which samples it ran on.
+enum class TrialKind : std::uint8_t {
+  kSearch,         ///< Those of the search: a set that may be the answer,
+  kLayer,          ///< one layer low, or a few,
+  kShrink,         ///< a layer less,
+  kFallback,       ///< another order of the layers,
+  kRepair,         ///< or other repairs than the answer has.
+  kHoldOut,        ///< Those of validation.
+  kUntouched,      ///< One half of the untouched ones,
+  kUntouchedRest,  ///< the other.
+};
+constexpr bool is_held_out(TrialKind kind) noexcept { return kind >= TrialKind::kHoldOut; }
+
 /// One run of the network over all samples of its kind.
 struct Trial {
-  /// What it was for: on the samples of the search "search", "layer" (one layer low), "shrink", "fallback", "repair"
-  /// (with other repairs than the answer has);
-  /// on those of validation "hold-out"; on one half of the untouched ones "untouched", on the other "untouched-rest".
-  std::string kind;
+  TrialKind kind = TrialKind::kSearch;
   RaisedLayers raised;  ///< Those above the lowest precision.
   Judgement judgement;
   double margin = 1;  ///< It passed if judgement.passed(margin).
@@ -274,6 +284,8 @@ ULPSCOPE_API AnswerFile moved_to(AnswerFile file, const std::filesystem::path& p
 /// The calibration cache beside an answer: ANSWER.calibration.cache.
 ULPSCOPE_API std::filesystem::path cache_beside(std::filesystem::path answer_path);
 
+/// "search", "layer", "shrink", "fallback", "repair", "hold-out", "untouched", "untouched-rest".
+ULPSCOPE_API std::string_view name_of(TrialKind kind) noexcept;
 /// "fastest", "smallest", "cheapest".
 ULPSCOPE_API std::string_view name_of(Objective objective) noexcept;
 /// "found", "not-reachable", "unverified", "fails-held-out".

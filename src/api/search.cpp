@@ -20,6 +20,7 @@
 #include "precision/sample_server.h"
 #include "precision/search.h"
 #include "precision/search_estimate.h"
+#include "precision/search_stage.h"
 #include "precision/trials.h"
 #include "runners/ray_workers.h"
 #include "runtime/executable.h"
@@ -211,7 +212,7 @@ Prepared prepare(const Model& model, std::span<const TensorsByName> samples, con
 
 void warn_of_other_golden(const Prepared& prepared, const SearchOptions& options) {
   if (prepared.data.golden.empty()) return;
-  if (options.progress) options.progress({.stage = "running in float32"});
+  if (options.progress) options.progress({.stage = std::string(text_of(Stage::kFloat32))});
   Trials trials(prepared.data.network, prepared.task.build, prepared.data.samples);
   trials.set_workers(prepared.data.workers);
   const std::vector<TensorMap> outputs = trials.run(trials.full_precision(), /*keep=*/false);
@@ -237,7 +238,7 @@ std::shared_ptr<RayWorkers> connect(const LoadedModel& model, const SearchOption
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[search] ray_workers: expected 1 or more, with ray, got {}", options.ray_workers));
   if (options.ray.empty()) return nullptr;
-  if (options.progress) options.progress({.stage = "connecting to Ray"});
+  if (options.progress) options.progress({.stage = std::string(text_of(Stage::kConnecting))});
   const ProcessIdentity own = process_identity();
   return std::make_shared<RayWorkers>(RayOptions{.address = options.ray,
                                                  .workers = options.ray_workers,
@@ -249,7 +250,7 @@ std::shared_ptr<RayWorkers> connect(const LoadedModel& model, const SearchOption
 void start_workers(Prepared& prepared, const SearchOptions& options, const std::shared_ptr<RayWorkers>& workers,
                    const std::filesystem::path& file) {
   const auto show = [&] {
-    if (options.progress) options.progress({.stage = "starting workers"});
+    if (options.progress) options.progress({.stage = std::string(text_of(Stage::kStartingWorkers))});
   };
   show();
   SearchData& data = prepared.data;

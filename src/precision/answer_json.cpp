@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
 #include <cmath>
@@ -31,14 +30,6 @@ constexpr std::array<std::string_view, 9> kReasons = {"overflow",   "underflow",
 constexpr std::array<std::string_view, 3> kObjectives = {"fastest", "smallest", "cheapest"};
 constexpr std::array<std::string_view, 5> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon",
                                                          "int8-scale"};
-
-template <typename Enum>
-Enum read_enum(const Reader& reader, std::span<const std::string_view> names) {
-  const std::string text = reader.text();
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == text) return static_cast<Enum>(i);
-  reader.fail(fmt::format("one of {}", fmt::join(names, ", ")));
-}
 
 int read_count(const Reader& reader) {
   const std::int64_t value = reader.integer();
@@ -95,7 +86,7 @@ KeptLayer to_layer(const Reader& reader) {
   layer.precision = json::to_precision(reader.at("precision"));
   layer.effect = reader.at("effect").real();
   const Reader reason = reader.at("reason");
-  layer.reason.kind = read_enum<ReasonKind>(reason.at("kind"), kReasons);
+  layer.reason.kind = json::to_enum<ReasonKind>(reason.at("kind"), kReasons);
   layer.reason.tensor = reason.at("tensor").text();
   layer.reason.count = reason.at("count").integer();
   layer.reason.total = reason.at("total").integer();
@@ -120,7 +111,7 @@ Json from_repair(const Repair& repair) {
 
 ScaleEdit to_edit(const Reader& reader) {
   ScaleEdit edit;
-  edit.kind = read_enum<ScaleEdit::Kind>(reader.at("kind"), kScaleEdits);
+  edit.kind = json::to_enum<ScaleEdit::Kind>(reader.at("kind"), kScaleEdits);
   edit.name = reader.at("name").text();
   const auto within = [&](const char* key, std::int64_t least, std::int64_t most) {
     const std::int64_t value = reader.at(key).integer();
@@ -414,8 +405,8 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   if (reader.has("golden")) file.golden = reader.at("golden").text();
   Answer& answer = file.answer;
   if (reader.has("objective") && !reader.at("objective").is_null())
-    answer.objective = read_enum<Objective>(reader.at("objective"), kObjectives);
-  answer.verdict = read_enum<Answer::Verdict>(reader.at("verdict"), kVerdicts);
+    answer.objective = json::to_enum<Objective>(reader.at("objective"), kObjectives);
+  answer.verdict = json::to_enum<Answer::Verdict>(reader.at("verdict"), kVerdicts);
   answer.message = reader.at("message").text();
   reader.at("layers").each([&](const Reader& each) { answer.kept.push_back(to_layer(each)); });
   answer.following = json::to_texts(reader.at("following"));

@@ -43,8 +43,6 @@ void replace_layers(std::vector<std::string>& words, const std::set<std::string>
   words.insert(words.begin() + place, layers.begin(), layers.end());
 }
 
-bool is_held_out(const Trial& trial) { return trial.kind == "hold-out" || trial.kind.starts_with("untouched"); }
-
 /// `set` says which one it is ("the fastest set that was proven").
 AnswerFile with_layers_of(AnswerFile file, const Trial& trial, const std::string& set) {
   Answer& answer = file.answer;
@@ -68,7 +66,7 @@ AnswerFile with_layers_of(AnswerFile file, const Trial& trial, const std::string
   answer.cost_share = trial.cost_share;
   if (answer.held_out) answer.held_out.reset();
   for (const Trial& each : answer.trials)
-    if (is_held_out(each) && each.raised == trial.raised && each.repairs == trial.repairs &&
+    if (is_held_out(each.kind) && each.raised == trial.raised && each.repairs == trial.repairs &&
         each.joined == trial.joined && (!answer.held_out || each.judgement.used > answer.held_out->used))
       answer.held_out = each.judgement;
   answer.held_out_passed = answer.held_out ? answer.held_out_samples : 0;
@@ -97,14 +95,17 @@ AnswerFile with_trial(AnswerFile file, std::size_t trial) {
   if (trial >= trials.size())
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[answer] trial: expected a number below {}, got {}", trials.size(), trial));
-  if (trials[trial].kind == "repair")
+  if (trials[trial].kind == TrialKind::kRepair)
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[answer] trial {}: it ran with other repairs than the answer has; try one of another kind",
                             trial));
   // What held-out samples say of a set stands beside what those of the search say of it.
-  const auto same_set = [&](const Trial& each) { return !is_held_out(each) && each.raised == trials[trial].raised; };
+  const auto same_set = [&](const Trial& each) {
+    return !is_held_out(each.kind) && each.raised == trials[trial].raised;
+  };
   auto found = std::ranges::find_if(trials, same_set);
-  if (!is_held_out(trials[trial]) || found == trials.end()) found = trials.begin() + static_cast<std::ptrdiff_t>(trial);
+  if (!is_held_out(trials[trial].kind) || found == trials.end())
+    found = trials.begin() + static_cast<std::ptrdiff_t>(trial);
   const Trial chosen = *found;
   file.set_options = {"--trial", fmt::format("{}", trial)};
   file = with_layers_of(std::move(file), chosen, fmt::format("the set of trial {}", trial));

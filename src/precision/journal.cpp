@@ -36,13 +36,11 @@ std::string header_line(const Fingerprint& fingerprint, const std::vector<std::s
       {{"format", kJournalFormat}, {"version", kVersion}, {"made_for", std::move(made_for)}, {"names", names}});
 }
 
-bool is_held_out(std::string_view kind) { return kind == "hold-out" || kind.starts_with("untouched"); }
-
-std::string key_of(const std::string& kind, const RaisedLayers::Marks& marks, const std::vector<std::string>& repairs,
+std::string key_of(TrialKind kind, const RaisedLayers::Marks& marks, const std::vector<std::string>& repairs,
                    int joined, int validation) {
   // Those of the search are all on the same samples.
   std::string key =
-      is_held_out(kind) ? fmt::format("{} {} {}", kind, joined, validation) : fmt::format("search {}", joined);
+      is_held_out(kind) ? fmt::format("{} {} {}", name_of(kind), joined, validation) : fmt::format("search {}", joined);
   for (const std::string& repair : repairs) key += 'r' + std::to_string(repair.size()) + ':' + repair;
   key += 'l';
   key.append(marks.begin(), marks.end());
@@ -72,6 +70,7 @@ Trial shortened(Trial trial) {
       each.value = rounded(each.value, kFewDigits);
     }
   }
+  for (double& used : trial.sample_used) used = rounded(used, kFewDigits);
   trial.time_us = rounded(trial.time_us, kDigits);
   trial.cost_share = rounded(trial.cost_share, kDigits);
   trial.seconds = rounded(trial.seconds, kFewDigits);
@@ -211,7 +210,7 @@ Journal Journal::resume(const std::filesystem::path& path, const Fingerprint& fi
   return journal;
 }
 
-const Trial* Journal::find(const std::string& kind, const RaisedLayers& raised, const std::vector<std::string>& repairs,
+const Trial* Journal::find(TrialKind kind, const RaisedLayers& raised, const std::vector<std::string>& repairs,
                            int joined, int validation) const {
   const auto marks = coder_->marks_of(raised);
   if (!marks) return nullptr;

@@ -41,7 +41,7 @@ class Journal {
 
   /// The finished trial on the same samples (Trial::kind, when so many held-out ones had joined the search, and so many
   /// were those of validation), of these raised layers, with these repairs; or null. Valid until the next `add`.
-  const Trial* find(const std::string& kind, const RaisedLayers& raised, const std::vector<std::string>& repairs = {},
+  const Trial* find(TrialKind kind, const RaisedLayers& raised, const std::vector<std::string>& repairs = {},
                     int joined = 0, int validation = 0) const;
   /// Figures that are only shown are rounded, so that a search that goes on sees what this one saw. Throws Error(kIo)
   /// when it cannot be written, also when another process wrote to the file.

@@ -1,5 +1,9 @@
 #include "precision/json_values.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -88,6 +92,12 @@ Json from_judgement(const Judgement& judgement) {
   return {{"used", from_double(judgement.used)},    {"value", from_double(judgement.value)},
           {"worst_output", judgement.worst_output}, {"worst_sample", judgement.worst_sample},
           {"problem", judgement.problem},           {"outputs", std::move(outputs)}};
+}
+
+std::size_t to_place(const Reader& reader, std::span<const std::string_view> names) {
+  const auto found = std::ranges::find(names, reader.text());
+  if (found == names.end()) reader.fail(fmt::format("one of {}", fmt::join(names, ", ")));
+  return static_cast<std::size_t>(found - names.begin());
 }
 
 int to_sample(const Reader& reader) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -54,6 +55,13 @@ class Reader {
   std::string where_, path_;
 };
 
+/// The place of a text in a list of those that are allowed.
+std::size_t to_place(const Reader& reader, std::span<const std::string_view> names);
+/// `names`: of the values of an enum, in their order.
+template <typename Enum>
+Enum to_enum(const Reader& reader, std::span<const std::string_view> names) {
+  return static_cast<Enum>(to_place(reader, names));
+}
 Judgement to_judgement(const Reader& reader);
 /// The number of a sample, or of samples; -1: none.
 int to_sample(const Reader& reader);

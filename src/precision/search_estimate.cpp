@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 
+#include "precision/search_stage.h"
 #include "precision/segment_search.h"
 #include "ulpscope/log.h"
 
@@ -25,17 +27,12 @@ class Stages {
     since_ = Clock::now();
     stage_ = next;
   }
-  double operator[](const std::string& stage) const {
-    const auto found = seconds_.find(stage);
+  double operator[](Stage stage) const {
+    const auto found = seconds_.find(text_of(stage));
     return found == seconds_.end() ? 0 : found->second;
   }
   /// Of those that take the same for any number of samples.
-  double fixed() const {
-    double sum = 0;
-    for (const char* stage : {"weighing error against time", "polishing", "checking the sets of other objectives"})
-      sum += (*this)[stage];
-    return sum;
-  }
+  double fixed() const { return (*this)[Stage::kWeighing] + (*this)[Stage::kPolishing] + (*this)[Stage::kOtherSets]; }
   double total() const {
     double sum = 0;
     for (const auto& [stage, seconds] : seconds_) sum += seconds;
@@ -43,7 +40,7 @@ class Stages {
   }
 
  private:
-  std::map<std::string, double> seconds_;
+  std::map<std::string, double, std::less<>> seconds_;
   std::string stage_;
   Clock::time_point since_ = Clock::now();
 };
@@ -64,7 +61,7 @@ std::vector<std::size_t> telling_samples(const Criterion& criterion, std::span<c
 double seconds_of_the_rest(const Answer& answer, std::int64_t limit) {
   double spent = 0, count = 0;
   for (const Trial& trial : answer.trials)
-    if (trial.kind == "fallback") {
+    if (trial.kind == TrialKind::kFallback) {
       spent += trial.seconds;
       ++count;
     }
@@ -112,9 +109,9 @@ SearchEstimate estimate_search(const SearchData& data, const Criterion& criterio
              held_out = static_cast<double>(data.held_out.size());
   // Per sample: a run in fp32 and one in the lowest precisions. Either figure may hold weights that were prepared anew.
   const double first_trial = answer.trials.empty() ? 0 : answer.trials.front().seconds;
-  const double pair = std::min(pair_again, (stages["computing golden outputs"] + first_trial) / tried);
+  const double pair = std::min(pair_again, (stages[Stage::kGolden] + first_trial) / tried);
   // Regions take three pairs of runs per sample; the rest is equations, and weights that are prepared again.
-  const double fixed = stages.fixed() + std::max(0.0, stages["looking for regions to scale"] - 3 * tried * pair);
+  const double fixed = stages.fixed() + std::max(0.0, stages[Stage::kRegions] - 3 * tried * pair);
   double each = (stages.total() - fixed) / tried;
   if (answer.evaluations >= kTrials) each += seconds_of_the_rest(answer, options.max_trials) / tried;
   estimate.search_seconds = fixed + std::max(0.0, first_runs - samples * pair) + samples * each + held_out * pair;

@@ -1,13 +1,10 @@
 // The objective `fastest`: points of the curve of error against time are tried, from where the prediction says that
 // they pass; then what is left of the tolerance is spent on single moves.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "precision/search_process.h"
-#include "precision/trade_off.h"
+#include "precision/search_phases.h"
 
 namespace ulpscope {
 namespace {
@@ -23,60 +20,25 @@ constexpr double kPolishShare = 0.95;
 /// Where everything may be low, another assignment has to be faster by this: estimates are not better.
 constexpr double kWorthwhile = 0.98;
 
-}  // namespace
-
-/// Per candidate and level. What is between the lowest and the highest is predicted by itself.
-std::vector<std::vector<double>> Search::squared_effects() {
-  std::vector<std::vector<double>> squares(effects_.size(), std::vector<double>(space_->highest_level() + 1u, 0.0));
-  for (std::size_t i = 0; i < effects_.size(); ++i) squares[i][0] = effects_[i].effect * effects_[i].effect;
-  for (std::uint8_t level = 1; level < space_->highest_level(); ++level) {
-    Levels levels = space_->lowest();
-    for (std::size_t i = 0; i < levels.size(); ++i) levels[i] = space_->effective_level(i, level);
-    const std::vector<LayerEffect> effects = predict(space_->assignment(levels));
-    for (std::size_t i = 0; i < effects.size(); ++i)
-      // Never worse than below; what no derivative tells is not had.
-      squares[i][level] =
-          effects[i].incomplete ? squares[i][0] : std::min(squares[i][0], effects[i].effect * effects[i].effect);
-  }
-  return squares;
+double predicted_use_of(const SearchState& search, const TradeOffPoint& point) {
+  return predicted_use(std::sqrt(point.squares), search.criterion.sensitivity());
 }
 
-/// Where everything may be low, casts may still make something else faster. False if that does not pass, or is not
-/// tried: then errors have to be weighed.
-bool Search::faster_than_lowest(Levels& levels) {
-  TradeOff trade_off(*space_, SquaredEffects(levels.size(), [&] {
-    std::vector<double> few(space_->highest_level() + 1u, 1.0);
-    few.back() = 0;
-    return few;
-  }()));
-  const double any = std::numeric_limits<double>::infinity();
-  TradeOffPoint fastest = trade_off.polish(trade_off.curve().front(), any, kPolishMoves);
-  const double low = space_->time_us(levels), high = space_->time_us(space_->highest());
-  if (!(fastest.time_us < low * (low <= high ? kWorthwhile : 1))) return true;
-  levels = std::move(fastest.levels);
-  return passes(levels, "search");
-}
-
-double Search::predicted_use_of(const TradeOffPoint& point) const {
-  return predicted_use(std::sqrt(point.squares), criterion_.sensitivity());
-}
-
-/// Tries an assignment, and learns from it how far off its prediction is.
-bool Search::point_passes(const TradeOffPoint& point) {
-  const double measured = used(point.levels, "search");
-  if (measured <= kNear) scale_.note(predicted_use_of(point), measured);
-  const bool passed = measured <= margin_;
-  if (passed && !best_holds_ && (!best_ || better(point.levels, *best_))) best_ = point.levels;
-  return passed;
+bool point_passes(SearchState& search, const TradeOffPoint& point) {
+  return search.passes(point.levels, predicted_use_of(search, point));
 }
 
 /// The fastest point of the curve that passes, or nothing.
-std::optional<TradeOffPoint> Search::search_curve(const std::vector<TradeOffPoint>& curve) {
-  const auto likely = [&](const TradeOffPoint& point) { return scale_.corrected(predicted_use_of(point)) <= margin_; };
+std::optional<TradeOffPoint> search_curve(SearchState& search, const std::vector<TradeOffPoint>& curve) {
+  const auto likely = [&](const TradeOffPoint& point) {
+    return search.layers.scale.corrected(predicted_use_of(search, point)) <= search.answer.margin;
+  };
   const std::ptrdiff_t count = std::ssize(curve);
   std::ptrdiff_t fails = -1, holds = count, step = 1;
-  // Known from lowest_suffices.
-  if (joined_ == 0 && curve.front().levels == space_->lowest() && !point_passes(curve.front())) fails = 0;
+  // Known from the trial of the lowest precisions.
+  if (search.samples.joined == 0 && curve.front().levels == search.space().lowest() &&
+      !point_passes(search, curve.front()))
+    fails = 0;
   for (int trial = 0; trial < kCurveTrials && holds - fails > 1; ++trial) {
     std::ptrdiff_t next = fails + 1;
     while (next < holds && !likely(curve[next])) ++next;
@@ -88,12 +50,12 @@ std::optional<TradeOffPoint> Search::search_curve(const std::vector<TradeOffPoin
     // After failures in growing steps; the last trial is one that passes in any case.
     if (fails >= 0 && holds == count) next = std::max(next, std::min(count - 1, fails + step));
     if (trial + 1 == kCurveTrials && holds == count) next = count - 1;
-    std::vector<std::pair<Levels, const char*>> later;
-    if (next > fails + 1) later.emplace_back(curve[next - 1].levels, "search");
-    if (next + 1 < holds) later.emplace_back(curve[next + 1].levels, "search");
-    later.emplace_back(curve[next].levels, "hold-out");
-    expect(later);
-    if (point_passes(curve[next])) {
+    std::vector<std::pair<Levels, TrialKind>> later;
+    if (next > fails + 1) later.emplace_back(curve[next - 1].levels, TrialKind::kSearch);
+    if (next + 1 < holds) later.emplace_back(curve[next + 1].levels, TrialKind::kSearch);
+    later.emplace_back(curve[next].levels, TrialKind::kHoldOut);
+    search.expect(later);
+    if (point_passes(search, curve[next])) {
       holds = next;
     } else {
       fails = next;
@@ -104,11 +66,13 @@ std::optional<TradeOffPoint> Search::search_curve(const std::vector<TradeOffPoin
 }
 
 /// Single moves, as far as the prediction, corrected by what was measured, lets them.
-TradeOffPoint Search::polish(TradeOff& trade_off, const std::vector<TradeOffPoint>& curve, TradeOffPoint point) {
-  show("polishing");
+TradeOffPoint polish(SearchState& search, TradeOff& trade_off, const std::vector<TradeOffPoint>& curve,
+                     TradeOffPoint point) {
+  search.show(Stage::kPolishing);
   double share = kPolishShare;
   for (int trial = 0; trial < kPolishTrials; ++trial) {
-    const double amplitude = amplitude_of(scale_.prediction_of(share * margin_), criterion_.sensitivity());
+    const double amplitude =
+        amplitude_of(search.layers.scale.prediction_of(share * search.answer.margin), search.criterion.sensitivity());
     const double most = amplitude * amplitude;
     TradeOffPoint next = trade_off.polish(point, most, kPolishMoves);
     if (const auto faster = std::ranges::find(curve, point.levels, &TradeOffPoint::levels);
@@ -117,7 +81,7 @@ TradeOffPoint Search::polish(TradeOff& trade_off, const std::vector<TradeOffPoin
           raised.squares <= most && raised.time_us < next.time_us)
         next = std::move(raised);
     if (!(next.time_us < point.time_us * 0.999)) break;
-    if (point_passes(next))
+    if (point_passes(search, next))
       point = std::move(next);
     else
       share *= 0.8;
@@ -125,37 +89,85 @@ TradeOffPoint Search::polish(TradeOff& trade_off, const std::vector<TradeOffPoin
   return point;
 }
 
-void Search::find_fastest() {
-  show("weighing error against time");
-  scale_.clear();
-  space_->raise_biases_if_faster();
-  TradeOff trade_off(*space_, squared_effects());
+/// False if the search has to begin again: with biases raised, or with a sample that joined it.
+bool try_curve(SearchState& search) {
+  search.show(Stage::kWeighing);
+  search.layers.scale.clear();
+  search.space().raise_biases_if_faster();
+  TradeOff trade_off(search.space(), squared_effects(search));
   const std::vector<TradeOffPoint> curve = trade_off.curve();
-  show("searching");
-  std::optional<TradeOffPoint> found = search_curve(curve);
+  search.show(Stage::kSearching);
+  std::optional<TradeOffPoint> found = search_curve(search, curve);
+  Verdict& verdict = search.verdict;
   if (!found) {
-    if (space_->raise_biases()) return find_fastest();
-    unreachable_ = true;
-    return;
+    if (search.space().raise_biases()) return false;
+    verdict.failure = Verdict::Failure::kNotReachable;
+    return true;
   }
-  found = polish(trade_off, curve, std::move(*found));
-  note_curve(curve);
-  best_ = found->levels;
+  found = polish(search, trade_off, curve, std::move(*found));
+  note_curve(search, curve);
+  verdict.best = found->levels;
   // Slower points until the held-out samples pass, too; the last one is everything in the highest precision.
   auto next = std::ranges::find_if(curve, [&](const TradeOffPoint& p) { return p.squares < found->squares; });
-  while (!passes_held_out(*best_)) {
-    if (join_failing_sample()) return find_fastest();
+  while (!passes_held_out(search, *verdict.best)) {
+    if (join_failing_sample(search)) return false;
     if (next == curve.end()) {
-      fails_held_out_ = true;
-      return;
+      verdict.failure = Verdict::Failure::kFailsValidation;
+      return true;
     }
     // At least half of what is left of the error goes each time.
     const double most = found->squares / 2;
     while (next + 1 != curve.end() && next->squares > most) ++next;
     found = *next++;
-    if (point_passes(*found)) best_ = found->levels;
+    if (point_passes(search, *found)) verdict.best = found->levels;
   }
-  best_holds_ = true;
+  verdict.proof = Verdict::Proof::kValidated;
+  return true;
+}
+
+}  // namespace
+
+void find_fastest(SearchState& search) {
+  while (!try_curve(search)) {
+  }
+}
+
+bool faster_than_lowest(SearchState& search, Levels& levels) {
+  SearchSpace& space = search.space();
+  std::vector<double> few(space.highest_level() + 1u, 1.0);
+  few.back() = 0;
+  TradeOff trade_off(space, SquaredEffects(levels.size(), few));
+  const double any = std::numeric_limits<double>::infinity();
+  TradeOffPoint fastest = trade_off.polish(trade_off.curve().front(), any, kPolishMoves);
+  const double low = space.time_us(levels), high = space.time_us(space.highest());
+  if (!(fastest.time_us < low * (low <= high ? kWorthwhile : 1))) return true;
+  levels = std::move(fastest.levels);
+  return search.passes(levels, TrialKind::kSearch);
+}
+
+SquaredEffects squared_effects(SearchState& search) {
+  SearchSpace& space = search.space();
+  const std::vector<LayerEffect>& lowest = search.layers.effects;
+  SquaredEffects squares(lowest.size(), std::vector<double>(space.highest_level() + 1u, 0.0));
+  for (std::size_t i = 0; i < lowest.size(); ++i) squares[i][0] = lowest[i].effect * lowest[i].effect;
+  // What is between the lowest and the highest is predicted by itself.
+  for (std::uint8_t level = 1; level < space.highest_level(); ++level) {
+    Levels levels = space.lowest();
+    for (std::size_t i = 0; i < levels.size(); ++i) levels[i] = space.effective_level(i, level);
+    const std::vector<LayerEffect> effects = effects_of(search, space.assignment(levels));
+    for (std::size_t i = 0; i < effects.size(); ++i)
+      // Never worse than below; what no derivative tells is not had.
+      squares[i][level] =
+          effects[i].incomplete ? squares[i][0] : std::min(squares[i][0], effects[i].effect * effects[i].effect);
+  }
+  return squares;
+}
+
+void note_curve(SearchState& search, const std::vector<TradeOffPoint>& curve) {
+  search.answer.curve.clear();
+  for (const TradeOffPoint& point : curve)
+    search.answer.curve.push_back({point.time_us, search.layers.scale.corrected(predicted_use_of(search, point)),
+                                   static_cast<int>(raised_count(point.levels))});
 }
 
 }  // namespace ulpscope

@@ -1,55 +1,56 @@
 // What a search has proven besides its answer: the best set of each objective among all that were tried, and the curve.
 #include <algorithm>
-#include <cmath>
 
-#include "precision/search_process.h"
-#include "precision/trade_off.h"
+#include "precision/search_phases.h"
 
 namespace ulpscope {
+namespace {
 
 /// Sets that are checked for one objective besides the answer.
 constexpr int kChecked = 2;
 
-void Search::prove_sets() {
-  show("checking the sets of other objectives");
-  std::vector<Levels> tried;
-  for (const Trial& trial : journal_.trials())
-    if (trial.kind != "layer" && samples_of(trial.kind).first == 0 && trial.joined == joined_ &&
-        trial.repairs == repair_words_ && trial.judgement.passed(margin_))
-      if (auto levels = space_->levels_of(trial.raised)) tried.push_back(std::move(*levels));
-  const Levels highest = space_->highest();
-  if (space_->time_us(highest) < space_->time_us(*best_)) tried.push_back(highest);
-  for (const Objective objective : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest}) {
-    Levels chosen = *best_;
-    if (objective != options_.objective) {
-      std::ranges::stable_sort(tried, [&](const Levels& a, const Levels& b) { return better(a, b, objective); });
-      for (int n = 0; n < std::min(kChecked, static_cast<int>(tried.size())); ++n)
-        if (better(tried[n], chosen, objective) && passes(tried[n], "search") &&
-            ((tried[n] == highest && data_.golden.empty()) ||  // Golden by definition.
-             ((validated_ == 0 || used(tried[n], "hold-out") <= 1) && passes_untouched(tried[n])))) {
-          chosen = tried[n];
-          break;
-        }
-    }
-    const auto raised = space_->names(chosen);
-    for (std::size_t t = 0; t < trials_.size(); ++t)
-      if (trials_[t].kind != "repair" && samples_of(trials_[t].kind).first == 0 && trials_[t].joined == joined_ &&
-          trials_[t].repairs == repair_words_ && trials_[t].raised == raised) {
-        sets_.push_back({objective, static_cast<int>(t)});
-        break;
-      }
-  }
-  if (curve_.empty() && !effects_.empty() && space_->highest_level() == 1) {
-    show("weighing error against time");
-    note_curve(TradeOff(*space_, squared_effects()).curve());
-  }
+/// The best of those that were tried which passes like the answer, or the answer.
+Levels best_for(SearchState& search, Objective objective, std::vector<Levels>& tried) {
+  const Levels& best = *search.verdict.best;
+  if (objective == search.options.objective) return best;
+  const auto better = [&](const Levels& a, const Levels& b) { return search.better(a, b, objective); };
+  const auto holds = [&](const Levels& levels) {
+    if (levels == search.space().highest() && search.data.golden.empty()) return true;  // Golden by definition.
+    return (search.samples.validated == 0 || search.used(levels, TrialKind::kHoldOut) <= 1) &&
+           passes_untouched(search, levels);
+  };
+  std::ranges::stable_sort(tried, better);
+  for (int n = 0; n < std::min(kChecked, static_cast<int>(tried.size())); ++n)
+    if (better(tried[n], best) && search.passes(tried[n], TrialKind::kSearch) && holds(tried[n])) return tried[n];
+  return best;
 }
 
-void Search::note_curve(const std::vector<TradeOffPoint>& curve) {
-  curve_.clear();
-  for (const TradeOffPoint& point : curve)
-    curve_.push_back(
-        {point.time_us, scale_.corrected(predicted_use_of(point)), static_cast<int>(raised_count(point.levels))});
+}  // namespace
+
+void prove_sets(SearchState& search) {
+  search.show(Stage::kOtherSets);
+  SearchSpace& space = search.space();
+  const auto is_of_network = [&](const Trial& trial) {
+    return !is_held_out(trial.kind) && trial.joined == search.samples.joined && trial.repairs == search.repairs.words;
+  };
+  std::vector<Levels> tried;
+  for (const Trial& trial : search.journal.trials())
+    if (trial.kind != TrialKind::kLayer && is_of_network(trial) && trial.judgement.passed(search.answer.margin))
+      if (auto levels = space.levels_of(trial.raised)) tried.push_back(std::move(*levels));
+  const Levels highest = space.highest();
+  if (space.time_us(highest) < space.time_us(*search.verdict.best)) tried.push_back(highest);
+  for (const Objective objective : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest}) {
+    const RaisedLayers raised = space.names(best_for(search, objective, tried));
+    const auto trial = std::ranges::find_if(search.answer.trials, [&](const Trial& each) {
+      return each.kind != TrialKind::kRepair && is_of_network(each) && each.raised == raised;
+    });
+    if (trial != search.answer.trials.end())
+      search.answer.sets.push_back({objective, static_cast<int>(trial - search.answer.trials.begin())});
+  }
+  if (search.answer.curve.empty() && !search.layers.effects.empty() && space.highest_level() == 1) {
+    search.show(Stage::kWeighing);
+    note_curve(search, TradeOff(space, squared_effects(search)).curve());
+  }
 }
 
 }  // namespace ulpscope

@@ -21,6 +21,8 @@ constexpr std::size_t kNotThere = std::numeric_limits<std::size_t>::max();
 constexpr std::uint8_t kSame = 255;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr char kDropped[] = "dropped";
+constexpr std::array<std::string_view, 8> kKinds = {"search", "layer",    "shrink",    "fallback",
+                                                    "repair", "hold-out", "untouched", "untouched-rest"};
 
 /// Per layer what it becomes, or kSame.
 Marks changes(const Marks& from, const Marks& to) {
@@ -260,7 +262,7 @@ void TrialCoder::read_error(const Reader& reader, Judgement& judgement) const {
 Json TrialCoder::write(const Trial& trial) {
   const std::size_t known = names_->size();
   Marks marks = translate(trial.raised);
-  Json json = {{"kind", trial.kind}, {"raised", from_raised(marks)}};
+  Json json = {{"kind", name_of(trial.kind)}, {"raised", from_raised(marks)}};
   write_error(trial.judgement, json);
   if (!same_bits(trial.margin, margin_)) json["margin"] = from_double(trial.margin);
   if (trial.repairs != repairs_) json["repairs"] = trial.repairs;
@@ -277,7 +279,7 @@ Json TrialCoder::write(const Trial& trial) {
 Trial TrialCoder::read(const Reader& reader) {
   if (reader.has("names")) read_names(reader.at("names"));
   Trial trial;
-  trial.kind = reader.at("kind").text();
+  trial.kind = to_enum<TrialKind>(reader.at("kind"), kKinds);
   trial.raised = to_raised(reader.at("raised"));
   read_error(reader, trial.judgement);
   trial.margin = reader.has("margin") ? reader.at("margin").real() : margin_;
@@ -297,7 +299,7 @@ Trial TrialCoder::read(const Reader& reader) {
 
 Trial TrialCoder::read_version_1(const Reader& reader) {
   Trial trial;
-  trial.kind = reader.at("kind").text();
+  trial.kind = to_enum<TrialKind>(reader.at("kind"), kKinds);
   trial.repairs = to_texts(reader.at("repairs"));
   Marks marks;
   reader.at("raised").each([&](const Reader& pair) {
@@ -322,3 +324,5 @@ Trial TrialCoder::read_version_1(const Reader& reader) {
 }
 
 }  // namespace ulpscope::json
+
+std::string_view ulpscope::name_of(TrialKind kind) noexcept { return json::kKinds[static_cast<std::size_t>(kind)]; }

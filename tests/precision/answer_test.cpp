@@ -70,7 +70,7 @@ AnswerFile example() {
   a.time_high_us = 20000;
   a.target = "h200";
   Trial trial;
-  trial.kind = "search";
+  trial.kind = TrialKind::kSearch;
   trial.raised = {{"Add", Precision::kFP32}};
   trial.judgement = a.search;
   trial.repairs = {"clamp mask:32752"};

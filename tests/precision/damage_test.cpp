@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 Trial example_trial() {
   Trial trial;
-  trial.kind = "search";
+  trial.kind = TrialKind::kSearch;
   trial.raised = {{"Add", Precision::kFP32}, {"a b", Precision::kFP16}};
   trial.repairs = {"clamp mask:32752"};
   trial.judgement = {0.25, 0.0025, "y", 1, {{"y", 0.25, 0.0025, 1}}, ""};
@@ -80,13 +80,14 @@ TEST(Damage, NumbersOfAnswersThatDoNotFitAreNamed) {
   expect("/int8/scales/x", 1e300, "int8.scales.x: expected a positive float32");
   expect("/search/worst_sample", std::int64_t{1} << 32, "search.worst_sample: expected the number of a sample");
   expect("/trials/0/samples_passed", -2, "trials[0].samples_passed: expected the number of a sample");
+  expect("/trials/0/kind", "guess", "trials[0].kind: expected one of search, layer, shrink");
 }
 
 TEST(Damage, JournalsGoOnOrAreRefused) {
   const TemporaryFolder folder;
   const Fingerprint fingerprint{{"model", "m"}, {"metric", "rel-l2"}};
   Journal journal = Journal::create(folder / "good.jsonl", fingerprint);
-  for (const char* kind : {"search", "layer", "hold-out"}) {
+  for (const TrialKind kind : {TrialKind::kSearch, TrialKind::kLayer, TrialKind::kHoldOut}) {
     Trial trial = example_trial();
     trial.kind = kind;
     journal.add(trial);

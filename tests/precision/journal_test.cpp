@@ -20,9 +20,9 @@ using ::testing::HasSubstr;
 
 const Fingerprint kMade = {{"model", "xxh3:01"}, {"metric", "rel-l2 <= 0.01"}, {"margin", "0.5"}};
 
-Trial trial_of(RaisedLayers raised, double used, std::string kind = "search") {
+Trial trial_of(RaisedLayers raised, double used, TrialKind kind = TrialKind::kSearch) {
   Trial trial;
-  trial.kind = std::move(kind);
+  trial.kind = kind;
   trial.raised = std::move(raised);
   trial.judgement.used = used;
   trial.judgement.value = used / 3.0;
@@ -70,9 +70,10 @@ bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0 |
 
 TEST_F(JournalFile, KeepsWhatDecidesToTheBitAndRoundsTheRest) {
   const double infinity = std::numeric_limits<double>::infinity();
-  std::vector<Trial> trials = {
-      trial_of({}, infinity), trial_of({{"a \"b\"\n", Precision::kFP32}, {"\xc3\xa4", Precision::kFP16}}, 0.1),
-      trial_of({{"c", Precision::kFP32}}, std::nan("")), trial_of({{"c", Precision::kFP32}}, -infinity, "hold-out")};
+  std::vector<Trial> trials = {trial_of({}, infinity),
+                               trial_of({{"a \"b\"\n", Precision::kFP32}, {"\xc3\xa4", Precision::kFP16}}, 0.1),
+                               trial_of({{"c", Precision::kFP32}}, std::nan("")),
+                               trial_of({{"c", Precision::kFP32}}, -infinity, TrialKind::kHoldOut)};
   trials[1].repairs = {"clamp mask:32752"};
   Journal journal = Journal::create(path_, kMade);
   for (const Trial& trial : trials) journal.add(trial);
@@ -118,16 +119,16 @@ TEST_F(JournalFile, FindsTrialsByTheirLayersSamplesAndRepairs) {
   Trial repaired = trial_of({}, 0.3);
   repaired.repairs = {"clamp mask:32752"};
   journal.add(trial_of({}, 1));
-  journal.add(trial_of({}, 2, "hold-out"));
-  journal.add(trial_of({{"a", Precision::kFP16}}, 3, "fallback"));
+  journal.add(trial_of({}, 2, TrialKind::kHoldOut));
+  journal.add(trial_of({{"a", Precision::kFP16}}, 3, TrialKind::kFallback));
   journal.add(repaired);
-  EXPECT_EQ(journal.find("search", {})->judgement.used, 1);
-  EXPECT_EQ(journal.find("hold-out", {})->judgement.used, 2);
-  EXPECT_EQ(journal.find("search", {{"a", Precision::kFP16}})->judgement.used, 3);
-  EXPECT_EQ(journal.find("search", {{"a", Precision::kFP32}}), nullptr);
-  EXPECT_EQ(journal.find("hold-out", {{"a", Precision::kFP16}}), nullptr);
-  EXPECT_EQ(journal.find("shrink", {}, {"clamp mask:32752"})->judgement.used, 0.3);
-  EXPECT_EQ(journal.find("shrink", {}, {"clamp other:32752"}), nullptr);
+  EXPECT_EQ(journal.find(TrialKind::kSearch, {})->judgement.used, 1);
+  EXPECT_EQ(journal.find(TrialKind::kHoldOut, {})->judgement.used, 2);
+  EXPECT_EQ(journal.find(TrialKind::kSearch, {{"a", Precision::kFP16}})->judgement.used, 3);
+  EXPECT_EQ(journal.find(TrialKind::kSearch, {{"a", Precision::kFP32}}), nullptr);
+  EXPECT_EQ(journal.find(TrialKind::kHoldOut, {{"a", Precision::kFP16}}), nullptr);
+  EXPECT_EQ(journal.find(TrialKind::kShrink, {}, {"clamp mask:32752"})->judgement.used, 0.3);
+  EXPECT_EQ(journal.find(TrialKind::kShrink, {}, {"clamp other:32752"}), nullptr);
 }
 
 TEST_F(JournalFile, ReplacesAFileWhenTheFirstTrialIsFinished) {

@@ -88,10 +88,10 @@ TEST(RepairWorth, WhatIsNeededSaysWhatItBuys) {
   EXPECT_TRUE(std::isinf(answer.repairs[0].used_before));
   EXPECT_EQ(answer.repairs[0].used_after, answer.search.used);
   // The trial without it is no set of this answer.
-  EXPECT_THAT(answer.trials,
-              ::testing::Contains(::testing::AllOf(Field(&Trial::kind, "repair"), Field(&Trial::repairs, IsEmpty()))));
-  EXPECT_THAT(answer.trials,
-              ::testing::Contains(::testing::AllOf(Field(&Trial::kind, "search"), Field(&Trial::repairs, SizeIs(1)))));
+  EXPECT_THAT(answer.trials, ::testing::Contains(::testing::AllOf(Field(&Trial::kind, TrialKind::kRepair),
+                                                                  Field(&Trial::repairs, IsEmpty()))));
+  EXPECT_THAT(answer.trials, ::testing::Contains(::testing::AllOf(Field(&Trial::kind, TrialKind::kSearch),
+                                                                  Field(&Trial::repairs, SizeIs(1)))));
 }
 
 TEST(RepairWorth, BoundsAreNoMasks) {

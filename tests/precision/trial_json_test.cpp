@@ -50,7 +50,7 @@ RaisedLayers::Marks random_marks(Random& random, std::size_t count, const std::v
 
 Trial trial_of(RaisedLayers raised, double used) {
   Trial trial;
-  trial.kind = "search";
+  trial.kind = TrialKind::kSearch;
   trial.raised = std::move(raised);
   trial.judgement = {used, used / 3, "logits", 2, {{"logits", used, used / 3, 2}}, ""};
   trial.margin = 0.137259837498123;
@@ -88,7 +88,7 @@ void expect_same(const Trial& a, const Trial& b) {
 
 Trial random_trial(Random& random, const RaisedLayers::Table& table, const std::vector<Trial>& earlier) {
   Trial trial = trial_of({table, random_marks(random, table->size(), earlier)}, static_cast<double>(random()) / 1e9);
-  if (random() % 4 == 0) trial.kind = "hold-out";
+  if (random() % 4 == 0) trial.kind = TrialKind::kHoldOut;
   if (random() % 4 == 0) trial.margin = 1;
   if (random() % 8 == 0) trial.repairs = {"clamp mask:" + std::to_string(random() % 3)};
   if (random() % 8 == 0) trial.joined = static_cast<int>(random() % 3);
@@ -207,7 +207,7 @@ TEST(TrialJson, JournalsOfLargeSearchesAreSmall) {
   for (std::size_t i = 0; i < kTrials; ++i) {
     expect_same(read.trials()[i], journal.trials()[i]);
     EXPECT_EQ(journal.trials()[i].raised, trials[i].raised);
-    EXPECT_NE(read.find("search", trials[i].raised), nullptr);
+    EXPECT_NE(read.find(TrialKind::kSearch, trials[i].raised), nullptr);
   }
 }
 

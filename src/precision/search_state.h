@@ -1,0 +1,155 @@
+// The state of a search, and what its phases (search_phases.h) do again and again: try sets, say where they are, and
+// look at the limits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "precision/cancellation.h"
+#include "precision/prediction_scale.h"
+#include "precision/search.h"
+#include "precision/search_space.h"
+#include "precision/stage_watch.h"
+
+namespace ulpscope {
+
+/// A limit of the options ended the search.
+struct LimitReached {
+  std::string what;
+};
+
+/// Without Options::margin, the share of the tolerance that is searched at is between these.
+inline constexpr double kWidestMargin = 0.5, kNarrowestMargin = 0.03;
+
+/// Uses of the tolerance that differ by less say nothing about what a repair is worth.
+inline constexpr double kRepairNoise = 1.05;
+
+/// How many layers at the head of the order are raised.
+using Count = std::size_t;
+
+/// What samples give under one assignment.
+struct TrialResult {
+  Judgement judgement;             ///< Of all samples.
+  std::vector<Judgement> each;     ///< Of each by itself, where other processes judged; else
+  std::vector<TensorMap> outputs;  ///< what was judged.
+};
+
+/// The samples: those of the search, behind them those of validation, and last the untouched ones.
+struct SearchSamples {
+  explicit SearchSamples(const SearchData& data);
+
+  std::size_t held_out() const { return all - searched; }
+  std::size_t untouched() const { return held_out() - validated; }
+  /// Those of a trial: the first, and how many.
+  std::pair<std::size_t, std::size_t> of(TrialKind kind) const;
+  std::span<const TensorMap> golden_of(std::size_t first, std::size_t count) const;
+
+  std::size_t all, searched, validated;
+  int joined = 0;                ///< Of those of the search, those that were held out before,
+  bool validation_used = false;  ///< A set failed on samples of validation.
+  bool margin_is_open = true;    ///< How far apart they are says what the margin is: the first trial that can tell.
+  std::vector<std::pair<std::size_t, std::size_t>> moves;  ///< Of those that joined.
+  std::vector<TensorMap> golden, held_out_golden;          ///< The latter are computed when they are needed.
+};
+
+/// The network of a search after some repairs, and what is chosen there.
+struct RepairedNetwork {
+  std::shared_ptr<const Network> network;
+  std::map<std::string, float> scales;  ///< int8, with the repairs.
+  RepairSteps steps;                    ///< That made it of the network of the search.
+  std::unique_ptr<SearchSpace> space;
+};
+
+/// What repairs are judged by. The repairs themselves are those of the answer.
+struct RepairEvidence {
+  std::vector<std::string> words;     ///< Trial::repairs, of those that changed the network.
+  std::optional<TrialResult> low;     ///< Everything in the lowest precisions, until the trial of the same.
+  std::optional<SearchData> doubled;  ///< Samples of twice the magnitude, with their golden outputs.
+};
+
+/// What is known of the candidates, one by one.
+struct LayerEvidence {
+  std::vector<LayerEffect> effects;
+  std::vector<char> measured;
+  std::vector<std::vector<std::size_t>> groups;  ///< Candidates without derivative that were measured together.
+  std::vector<std::size_t> order;                ///< Candidates, the most important first.
+  PredictionScale scale;                         ///< From trials of heads of the order, or of points of the curve.
+};
+
+/// What the search has come to.
+struct Verdict {
+  /// The samples that the best set passes.
+  enum class Proof : std::uint8_t { kSearched, kValidated, kUntouched };
+  enum class Failure : std::uint8_t {
+    kNone,
+    kNotReachable,     ///< Everything is raised, and that does not pass.
+    kFailsValidation,  ///< Nothing passes these samples,
+    kFailsUntouched,   ///< or the best set does not pass those.
+    kNothingProven,    ///< The search ended before any set passed: everything is raised.
+  };
+
+  bool holds() const { return proof != Proof::kSearched; }
+
+  std::optional<Levels> best;
+  Proof proof = Proof::kSearched;
+  Failure failure = Failure::kNone;
+  Judgement last_held_out;
+  std::string ended;  ///< By which limit or interruption, for people.
+  bool interrupted = false;
+};
+
+struct SearchState {
+  SearchState(const SearchData& data, const Criterion& criterion, const SearchTask& options, Journal& journal,
+              const SearchObserver& observer);
+
+  SearchSpace& space() const { return *current.space; }
+  /// Tells the observer.
+  void show(Stage stage, int done = 0, int all = 0);
+  bool is_late(double share = 1) const;
+  /// Throws LimitReached.
+  void check_time() const;
+  /// The same, once the observer was told, and had its chance to interrupt. `counted`: for a trial that counts against
+  /// --max-trials.
+  void check_limits(bool counted = false);
+
+  /// A script that an interruption ends has not failed: the search shall hand over what it has.
+  Judgement judge(std::span<const TensorMap> golden, std::span<const TensorMap> outputs);
+  TrialResult run(SearchSpace& in, const Assignment& assignment, std::size_t first, std::size_t count, bool keep);
+  /// From the journal, or run. Valid until the next one.
+  const Trial& trial_of(SearchSpace& in, const std::vector<std::string>& repairs, const Levels& levels, TrialKind kind);
+  /// Of the tolerance, by the worst output and sample. Trials on the same samples are the same, whatever they were for.
+  double used(const Levels& levels, TrialKind kind);
+  bool passes(const Levels& levels, TrialKind kind);
+  /// The same of a set whose share of the tolerance is predicted, which says how far off predictions are. Notes the
+  /// best until one holds.
+  bool passes(const Levels& levels, double predicted);
+  /// Trials that may come next, the likelier ones first: workers without other work begin them.
+  void expect(const std::vector<std::pair<Levels, TrialKind>>& trials);
+  bool better(const Levels& a, const Levels& b) const { return better(a, b, options.objective); }
+  bool better(const Levels& a, const Levels& b, Objective objective) const;
+
+  const SearchData& data;
+  const Criterion& criterion;
+  const SearchTask& options;
+  Journal& journal;
+  const SearchObserver& observer;
+  StageWatch watch;
+  Stage stage = Stage::kNone;  ///< What the observer is told next.
+  SearchSamples samples;
+  RepairedNetwork current;
+  RepairEvidence repairs;
+  std::vector<SingularCancellation> cancellations;  ///< Whose layers are kept.
+  LayerEvidence layers;
+  Verdict verdict;
+  /// Of the tolerance, by kind of samples and raised layers.
+  std::map<std::pair<TrialKind, RaisedLayers::Marks>, double> done;
+  Answer answer;  ///< Repairs, trials, sets and curve so far, their number, and the margin; report() adds the rest.
+};
+
+}  // namespace ulpscope
