@@ -9,6 +9,7 @@
 
 #include "core/text.h"
 #include "graph/assignment.h"
+#include "precision/objective.h"
 #include "ulpscope/error.h"
 
 namespace ulpscope::cli {
@@ -26,6 +27,14 @@ int rank_of(Precision precision) {
     default:
       return 0;
   }
+}
+
+std::string objective_help() {
+  std::string text;
+  for (const ObjectiveRule& rule : objective_rules())
+    text += fmt::format("{}{}: {}", rule.name, rule.objective == Objective::kFastest ? " (default)" : "", rule.help) +
+            (&rule == &objective_rules().back() ? ". " : "; ");
+  return text + "The answer holds the best of each that was proven";
 }
 
 }  // namespace
@@ -46,12 +55,7 @@ void SearchArgs::declare(OptionTable& table, TrtConfigArgs& config) {
             "four or more")
       .exclude("--no-hold-out");
   table.ours().flag({"--no-hold-out"}, no_hold_out, "Search on all samples; nothing checks the answer then");
-  table.ours()
-      .value({"--objective"}, objective, "NAME",
-             "fastest (default): the least time on the target (--target), which may be to stay in higher precision; "
-             "smallest: few layers; cheapest: few multiply-adds in higher precision. The answer holds the best of each "
-             "that was proven")
-      .choose({"fastest", "smallest", "cheapest"});
+  table.ours().value({"--objective"}, objective, "NAME", objective_help()).choose(objective_names());
   table.ours().value({"--margin"}, margin, "F",
                      "Search at F times the tolerance, so that the answer holds on other data; 1 is the tolerance "
                      "itself. Default: from the data, 0.03 to 0.5, the less the more the samples differ in what they "
@@ -105,8 +109,7 @@ void SearchArgs::declare(OptionTable& table, TrtConfigArgs& config) {
 
 SearchOptions SearchArgs::options() const {
   SearchOptions options;
-  for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
-    if (objective == name_of(each)) options.objective = each;
+  if (objective) options.objective = objective_named(*objective).value_or(options.objective);
   if (margin && !(*margin > 0 && *margin <= 1))
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] --margin: expected a number above 0 and at most 1, got {}", *margin));

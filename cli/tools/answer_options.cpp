@@ -16,7 +16,7 @@ void AnswerSetArgs::declare(OptionTable& table) {
   table.ours()
       .value({"--objective"}, objective, "NAME",
              "With --answer: another one of the sets that it proved (default: that of the search)")
-      .choose({"fastest", "smallest", "cheapest"});
+      .choose(objective_names());
   table.ours().value(
       {"--trial"}, trial, "N",
       "With --answer: the set of its trial N, from 0, as `report` numbers them, whether it passed or not");
@@ -29,8 +29,8 @@ AnswerFile read_answer_set(const std::string& path, const AnswerSetArgs& set) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("[options] --trial: expected the number of a trial, 0 or more, got {}", *set.trial));
   AnswerFile answer = read_answer(path);
-  for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
-    if (set.objective == name_of(each)) answer = with_set(std::move(answer), each);
+  if (const auto objective = objective_named(set.objective.value_or("")))
+    answer = with_set(std::move(answer), *objective);
   return set.trial ? with_trial(std::move(answer), static_cast<std::size_t>(*set.trial)) : answer;
 }
 

@@ -288,6 +288,9 @@ ULPSCOPE_API std::filesystem::path cache_beside(std::filesystem::path answer_pat
 ULPSCOPE_API std::string_view name_of(TrialKind kind) noexcept;
 /// "fastest", "smallest", "cheapest".
 ULPSCOPE_API std::string_view name_of(Objective objective) noexcept;
+ULPSCOPE_API std::vector<std::string> objective_names();
+/// Nothing where none has this name.
+ULPSCOPE_API std::optional<Objective> objective_named(std::string_view name) noexcept;
 /// "found", "not-reachable", "unverified", "fails-held-out".
 ULPSCOPE_API std::string_view name_of(Answer::Verdict verdict) noexcept;
 /// "constant", "shared-constant", "insertion", "epsilon", "int8-scale".

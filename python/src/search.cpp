@@ -1,6 +1,7 @@
 #include "ulpscope/search.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -22,10 +23,9 @@ namespace ulpscope::python {
 namespace {
 
 Objective objective_named(const std::string& name) {
-  for (const Objective each : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest})
-    if (name == name_of(each)) return each;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("[search] objective: expected fastest, smallest or cheapest, got '{}'", name));
+  if (const auto objective = ulpscope::objective_named(name)) return *objective;
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("[search] objective: expected one of {}, got '{}'",
+                                                       fmt::join(objective_names(), ", "), name));
 }
 
 /// `progress` is called with stage, done, all, trials and best, unless it is None.

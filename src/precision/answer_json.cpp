@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <cmath>
@@ -11,6 +12,7 @@
 
 #include "core/file.h"
 #include "precision/network_json.h"
+#include "precision/objective.h"
 #include "precision/trial_json.h"
 #include "ulpscope/answer.h"
 #include "ulpscope/error.h"
@@ -27,7 +29,6 @@ constexpr std::array<std::string_view, 4> kVerdicts = {"found", "not-reachable",
 constexpr std::array<std::string_view, 9> kReasons = {"overflow",   "underflow",  "cancellation",
                                                       "saturation", "resolution", "rounding",
                                                       "measured",   "requested",  "singular"};
-constexpr std::array<std::string_view, 3> kObjectives = {"fastest", "smallest", "cheapest"};
 constexpr std::array<std::string_view, 5> kScaleEdits = {"constant", "shared-constant", "insertion", "epsilon",
                                                          "int8-scale"};
 
@@ -196,27 +197,25 @@ Json from_sensitivities(const Answer& answer, json::TrialCoder& coder) {
 
 void read_sensitivities(const Reader& reader, const json::TrialCoder& coder, Answer& answer) {
   auto& rows = answer.sensitivities;
-  std::size_t bytes = 0;  // A file may say the same long name again and again.
-  reader.at("layer").each([&](const Reader& each) {
-    rows.push_back({coder.name_at(each), "", 0, false});
-    bytes += rows.back().name.size();
-    if (bytes > std::size_t{1} << 28) each.fail("shorter names");
-  });
-  const auto fill = [&](const char* key, const auto& set) {
-    std::size_t row = 0;
-    reader.at(key).each([&](const Reader& each) {
-      if (row < rows.size()) set(rows[row], each);
-      ++row;
-    });
-    if (row != rows.size()) reader.at(key).fail(fmt::format("as many as layers, {}", rows.size()));
-  };
-  fill("op", [](Answer::Sensitivity& row, const Reader& value) { row.op = value.text(); });
-  fill("effect", [](Answer::Sensitivity& row, const Reader& value) { row.effect = value.real(); });
+  for (const std::string& name : coder.read_layers(reader.at("layer"))) rows.push_back({name, "", 0, false});
+  json::each_row(reader.at("op"), rows, [](auto& row, const Reader& value) { row.op = value.text(); });
+  json::each_row(reader.at("effect"), rows, [](auto& row, const Reader& value) { row.effect = value.real(); });
   reader.at("measured").each([&](const Reader& each) {
     const std::int64_t row = each.integer();
     if (row < 0 || row >= std::ssize(rows)) each.fail(fmt::format("a row, below {}", rows.size()));
     rows[static_cast<std::size_t>(row)].measured = true;
   });
+}
+
+Json from_times(const Answer& answer) {
+  Json time = {{"answer", from_double(answer.time_us)},
+               {"lowest", from_double(answer.time_low_us)},
+               {"highest", from_double(answer.time_high_us)}};
+  if (answer.casts) {
+    time["casts"] = from_double(answer.casts->time_us);
+    time["cast_count"] = answer.casts->count;
+  }
+  return time;
 }
 
 Json from_answer(const AnswerFile& file) {
@@ -247,13 +246,6 @@ Json from_answer(const AnswerFile& file) {
     for (const auto& [name, scale] : file.scales) scales[name] = from_double(static_cast<double>(scale));
     int8 = {{"calibration_cache", file.calibration_cache}, {"scales", std::move(scales)}};
   }
-  Json time = {{"answer", from_double(answer.time_us)},
-               {"lowest", from_double(answer.time_low_us)},
-               {"highest", from_double(answer.time_high_us)}};
-  if (answer.casts) {
-    time["casts"] = from_double(answer.casts->time_us);
-    time["cast_count"] = answer.casts->count;
-  }
   Json model = {{"path", file.model}, {"hash", file.model_hash}};
   if (!file.external_hash.empty()) model["external_data_hash"] = file.external_hash;
   return {{"format", kAnswerFormat},
@@ -282,7 +274,7 @@ Json from_answer(const AnswerFile& file) {
           {"cost_share", from_double(answer.cost_share)},
           {"target", answer.target},
           {"target_hash", answer.target_hash.empty() ? Json() : Json(answer.target_hash)},
-          {"time_us", std::move(time)},
+          {"time_us", from_times(answer)},
           {"evaluations", answer.evaluations},
           {"held_out_evaluations", answer.held_out_evaluations},
           {"seconds", from_double(answer.seconds)},
@@ -298,13 +290,13 @@ Json from_answer(const AnswerFile& file) {
 /// Files of earlier releases do not have them. The trials have been read.
 void read_sets(const Reader& reader, Answer& answer) {
   if (reader.has("sets"))
-    for (std::size_t o = 0; o < kObjectives.size(); ++o) {
+    for (const ObjectiveRule& rule : objective_rules()) {
       const Reader sets = reader.at("sets");
-      const char* name = kObjectives[o].data();
+      const char* name = rule.name.data();
       if (!sets.has(name)) continue;
       const int trial = read_count(sets.at(name));
       if (trial >= std::ssize(answer.trials)) sets.at(name).fail("the number of a trial");
-      answer.sets.push_back({static_cast<Objective>(o), trial});
+      answer.sets.push_back({rule.objective, trial});
     }
   if (reader.has("curve"))
     reader.at("curve").each([&](const Reader& each) {
@@ -314,6 +306,11 @@ void read_sets(const Reader& reader, Answer& answer) {
         each.fail("time, share of the tolerance and layers");
       answer.curve.push_back({values[0], values[1], static_cast<int>(values[2])});
     });
+}
+
+void read_objective(const Reader& reader, Answer& answer) {
+  answer.objective = objective_named(reader.text());
+  if (!answer.objective) reader.fail(fmt::format("one of {}", fmt::join(objective_names(), ", ")));
 }
 
 void read_figures(const Reader& reader, Answer& answer) {
@@ -347,7 +344,6 @@ void read_figures(const Reader& reader, Answer& answer) {
 
 std::string_view name_of(Answer::Verdict verdict) noexcept { return kVerdicts[static_cast<std::size_t>(verdict)]; }
 std::string_view name_of(ScaleEdit::Kind kind) noexcept { return kScaleEdits[static_cast<std::size_t>(kind)]; }
-std::string_view name_of(Objective objective) noexcept { return kObjectives[static_cast<std::size_t>(objective)]; }
 std::string_view name_of(ReasonKind kind) noexcept { return kReasons[static_cast<std::size_t>(kind)]; }
 
 /// A line for each key, and one for each element of what is a list or an object.
@@ -404,8 +400,7 @@ AnswerFile answer_from_json(std::string_view text, const std::string& where) {
   if (reader.has("inputs")) file.inputs = json::to_texts(reader.at("inputs"));
   if (reader.has("golden")) file.golden = reader.at("golden").text();
   Answer& answer = file.answer;
-  if (reader.has("objective") && !reader.at("objective").is_null())
-    answer.objective = json::to_enum<Objective>(reader.at("objective"), kObjectives);
+  if (reader.has("objective") && !reader.at("objective").is_null()) read_objective(reader.at("objective"), answer);
   answer.verdict = json::to_enum<Answer::Verdict>(reader.at("verdict"), kVerdicts);
   answer.message = reader.at("message").text();
   reader.at("layers").each([&](const Reader& each) { answer.kept.push_back(to_layer(each)); });

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "graph/assignment.h"
+#include "precision/objective.h"
 #include "precision/shell_word.h"
 #include "ulpscope/answer.h"
 
@@ -113,18 +114,6 @@ std::string worth(const Answer& answer) {
   return text;
 }
 
-std::string_view wish_of(Objective objective) {
-  switch (objective) {
-    case Objective::kFastest:
-      return "the least time (fastest)";
-    case Objective::kSmallest:
-      return "the fewest layers (smallest)";
-    case Objective::kCheapest:
-      return "the fewest multiply-adds (cheapest)";
-  }
-  return "";
-}
-
 /// Proven sets that are others than the answer.
 void append_sets(const Answer& answer, std::string& out) {
   const auto fixed = std::ranges::count_if(answer.kept, [](const KeptLayer& layer) {
@@ -164,7 +153,10 @@ void append_figures(const Answer& answer, std::string& out) {
         fmt::format("; estimated on {}: {}, all in the highest precision {}, all in the lowest {}", answer.target,
                     microseconds(answer.time_us), microseconds(answer.time_high_us), microseconds(answer.time_low_us));
   out += "\n";
-  if (answer.objective) out += fmt::format("Chosen for: {}\n", wish_of(*answer.objective));
+  if (answer.objective) {
+    const ObjectiveRule& rule = rule_of(*answer.objective);
+    out += fmt::format("Chosen for: {} ({})\n", rule.wish, rule.name);
+  }
   append_sets(answer, out);
   out += fmt::format("Spent: {}{} in {:.3g} s\n", plural(answer.evaluations, "evaluation"),
                      answer.held_out_evaluations > 0

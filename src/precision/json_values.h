@@ -62,6 +62,16 @@ template <typename Enum>
 Enum to_enum(const Reader& reader, std::span<const std::string_view> names) {
   return static_cast<Enum>(to_place(reader, names));
 }
+/// Calls `read(row, Reader)` for each of the rows and its element of a list, which has to have as many.
+template <typename Row, typename F>
+void each_row(const Reader& column, std::vector<Row>& rows, F read) {
+  std::size_t row = 0;
+  column.each([&](const Reader& value) {
+    if (row < rows.size()) read(rows[row], value);
+    ++row;
+  });
+  if (row != rows.size()) column.fail("as many as layers, " + std::to_string(rows.size()));
+}
 Judgement to_judgement(const Reader& reader);
 /// The number of a sample, or of samples; -1: none.
 int to_sample(const Reader& reader);

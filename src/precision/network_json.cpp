@@ -55,37 +55,26 @@ Json from_network(const Answer& answer, TrialCoder& coder) {
 void read_network(const Reader& reader, const TrialCoder& coder, Answer& answer) {
   if (reader.is_null()) return;
   auto& rows = answer.network;
-  std::size_t bytes = 0;  // A file may say the same long name again and again.
-  reader.at("layer").each([&](const Reader& each) {
-    rows.push_back({coder.name_at(each), ""});
-    bytes += rows.back().name.size();
-    if (bytes > std::size_t{1} << 28) each.fail("shorter names");
+  for (const std::string& name : coder.read_layers(reader.at("layer"))) rows.push_back({name, ""});
+  each_row(reader.at("op"), rows, [](NetworkLayer& row, const Reader& value) { row.op = value.text(); });
+  each_row(reader.at("precision"), rows, [](NetworkLayer& row, const Reader& value) {
+    if (!value.is_null()) row.low = to_precision(value);
   });
-  const auto fill = [&](const Reader& column, const auto& set) {
-    std::size_t row = 0;
-    column.each([&](const Reader& each) {
-      if (row < rows.size()) set(row, each);
-      ++row;
-    });
-    if (row != rows.size()) column.fail(fmt::format("as many as layers, {}", rows.size()));
-  };
-  fill(reader.at("op"), [&](std::size_t row, const Reader& value) { rows[row].op = value.text(); });
-  fill(reader.at("precision"), [&](std::size_t row, const Reader& value) {
-    if (!value.is_null()) rows[row].low = to_precision(value);
+  each_row(reader.at("inputs"), rows, [&](NetworkLayer& row, const Reader& value) {
+    read_inputs(value, static_cast<std::size_t>(&row - rows.data()), row);
   });
-  fill(reader.at("inputs"), [&](std::size_t row, const Reader& value) { read_inputs(value, row, rows[row]); });
-  fill(reader.at("magnitudes"), [&](std::size_t row, const Reader& value) {
+  each_row(reader.at("magnitudes"), rows, [](NetworkLayer& row, const Reader& value) {
     if (value.is_null()) return;
     std::vector<int> range;
     value.each([&](const Reader& each) { range.push_back(to_exponent(each)); });
     if (range.size() != 2 || range[0] > range[1]) value.fail("the smallest exponent and the largest");
-    rows[row].magnitudes = Answer::Magnitudes{range[0], range[1]};
+    row.magnitudes = Answer::Magnitudes{range[0], range[1]};
   });
   reader.at("time_us").members([&](const std::string& name, const Reader& column) {
     const auto precision = precision_named(name);
     if (!precision) column.fail("a precision as its key");
-    fill(column, [&](std::size_t row, const Reader& value) {
-      if (!value.is_null()) rows[row].time_us[*precision] = value.real();
+    each_row(column, rows, [&](NetworkLayer& row, const Reader& value) {
+      if (!value.is_null()) row.time_us[*precision] = value.real();
     });
   });
 }

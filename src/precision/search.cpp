@@ -16,7 +16,7 @@ bool lowest_suffices(SearchState& search) {
     Levels levels = search.space().lowest();
     search.expect({{levels, TrialKind::kHoldOut}});
     if (!search.passes(levels, TrialKind::kSearch)) return false;
-    if (search.options.objective == Objective::kFastest && !faster_than_lowest(search, levels)) return false;
+    if (search.rule().may_stay_high && !faster_than_lowest(search, levels)) return false;
     search.verdict.best = levels;
     if (passes_held_out(search, levels)) {
       search.verdict.proof = Verdict::Proof::kValidated;
@@ -28,16 +28,12 @@ bool lowest_suffices(SearchState& search) {
 
 /// The best set that passes the samples of the search and of validation, if there is one.
 void choose(SearchState& search) {
-  const bool fastest = search.options.objective == Objective::kFastest;
   if (search.samples.joined > 0 || !lowest_suffices(search)) {
     if (search.layers.effects.empty()) predict(search);
     order(search);
-    if (fastest)
-      find_fastest(search);
-    else
-      find_few(search);
+    search.rule().find(search);
   }
-  if (search.verdict.holds() && search.space().highest_level() > 1 && !fastest) lower_rungs(search);
+  if (search.verdict.holds() && search.space().highest_level() > 1 && !search.rule().may_stay_high) lower_rungs(search);
   if (search.verdict.holds() && search.options.shrink) shrink(search);
   if (search.verdict.failure == Verdict::Failure::kNotReachable) search.verdict.best = search.space().highest();
 }

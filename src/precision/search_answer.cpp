@@ -93,7 +93,7 @@ void add_kept(SearchState& search, const Levels& levels) {
 void warn_of_launches(const SearchState& search) {
   constexpr double kAlone = 0.95;
   const double share = search.space().time_model().launch_share(search.space().low());
-  if (search.options.objective == Objective::kFastest && share >= kAlone)
+  if (search.rule().may_stay_high && share >= kAlone)
     log_warning(fmt::format(
         "[search] {:.0f} % of the estimated time on {} is launch overhead, which no precision changes: which layers "
         "are fast is decided by casts and fusions alone; try larger inputs, another --target, or --objective smallest",
@@ -118,15 +118,27 @@ void add_cancellations(SearchState& search) {
   }
 }
 
+/// Movement layers whose values are stored wider than in the lowest precisions.
+void add_following(SearchState& search, const Assignment& chosen) {
+  const auto& lowest = search.space().low().storage;
+  const Specialization& spec = search.space().specialization();
+  for (const auto& [id, layer] : spec.network->layers.items())
+    if (layer.op->precision == PrecisionRule::kMovement && !spec.folded[id] &&
+        std::ranges::any_of(present(layer.outputs),
+                            [&](TensorId to) { return size_of(chosen.storage[to]) > size_of(lowest[to]); }))
+      search.answer.following.push_back(layer.name);
+}
+
 /// What is told of the best set.
 void add_best(SearchState& search, const Levels& levels) {
   SearchSpace& space = search.space();
   Answer& answer = search.answer;
   answer.cost_share = space.cost_share(levels);
   answer.time_us = space.time_us(levels);
-  const TimeModel::Casts casts = space.casts(levels);
+  const Assignment chosen = space.assignment(levels);
+  const TimeModel::Casts casts = space.time_model().casts(chosen);
   answer.casts = Answer::Casts{casts.count, casts.total_us};
-  answer.following = space.following(levels);
+  add_following(search, chosen);
   add_kept(search, levels);
   add_cancellations(search);
   add_held_out(search, levels);
@@ -182,7 +194,7 @@ std::string sentence_where_found(SearchState& search, const std::string& after) 
   const Answer& answer = search.answer;
   const std::string_view highest = name_of(search.options.ladder.back());
   if (answer.kept.empty()) return "No layer needs more precision" + after;
-  if (search.options.objective == Objective::kFastest && search.verdict.best == search.space().highest())
+  if (search.rule().may_stay_high && search.verdict.best == search.space().highest())
     return fmt::format("Stay in {}: nothing that passes is faster than everything in {} ({:.4g} us on {}){}", highest,
                        highest, answer.time_us, answer.target, after);
   return fmt::format("{} of {} layers need more precision{}", answer.kept.size(), answer.candidates, after);

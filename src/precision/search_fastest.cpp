@@ -93,14 +93,16 @@ TradeOffPoint polish(SearchState& search, TradeOff& trade_off, const std::vector
 bool try_curve(SearchState& search) {
   search.show(Stage::kWeighing);
   search.layers.scale.clear();
-  search.space().raise_biases_if_faster();
-  TradeOff trade_off(search.space(), squared_effects(search));
+  SearchSpace& space = search.space();
+  // A product in fp32 and its bias in fp16 are no kernel any more.
+  if (space.highest_time_us() < space.time_us(space.highest())) space.raise_biases();
+  TradeOff trade_off(space, squared_effects(search));
   const std::vector<TradeOffPoint> curve = trade_off.curve();
   search.show(Stage::kSearching);
   std::optional<TradeOffPoint> found = search_curve(search, curve);
   Verdict& verdict = search.verdict;
   if (!found) {
-    if (search.space().raise_biases()) return false;
+    if (space.raise_biases()) return false;
     verdict.failure = Verdict::Failure::kNotReachable;
     return true;
   }

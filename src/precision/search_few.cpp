@@ -178,9 +178,7 @@ void find_few(SearchState& search) {
     }
   }
   if (!search.verdict.holds()) return;
-  const bool many = search.options.objective == Objective::kCheapest
-                        ? search.space().cost_share(*search.verdict.best) > 0.5
-                        : most > all / 2;
+  const bool many = search.rule().counts_work ? search.space().cost_share(*search.verdict.best) > 0.5 : most > all / 2;
   if (!many) return;
   search.show(Stage::kOtherOrders);
   adopt(search, prefix_bisection(search, false));

@@ -172,7 +172,7 @@ void order(SearchState& search) {
   std::vector<double> key(effects.size());
   for (std::size_t i = 0; i < effects.size(); ++i) {
     key[i] = effects[i].effect;
-    if (search.options.objective == Objective::kCheapest) key[i] = key[i] * key[i] / search.space().cost(i);
+    if (search.rule().counts_work) key[i] = key[i] * key[i] / search.space().cost(i);
   }
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return key[a] > key[b]; });
 }

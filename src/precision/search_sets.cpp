@@ -10,10 +10,10 @@ namespace {
 constexpr int kChecked = 2;
 
 /// The best of those that were tried which passes like the answer, or the answer.
-Levels best_for(SearchState& search, Objective objective, std::vector<Levels>& tried) {
+Levels best_for(SearchState& search, const ObjectiveRule& rule, std::vector<Levels>& tried) {
   const Levels& best = *search.verdict.best;
-  if (objective == search.options.objective) return best;
-  const auto better = [&](const Levels& a, const Levels& b) { return search.better(a, b, objective); };
+  if (rule.objective == search.options.objective) return best;
+  const auto better = [&](const Levels& a, const Levels& b) { return search.better(a, b, rule); };
   const auto holds = [&](const Levels& levels) {
     if (levels == search.space().highest() && search.data.golden.empty()) return true;  // Golden by definition.
     return (search.samples.validated == 0 || search.used(levels, TrialKind::kHoldOut) <= 1) &&
@@ -39,13 +39,13 @@ void prove_sets(SearchState& search) {
       if (auto levels = space.levels_of(trial.raised)) tried.push_back(std::move(*levels));
   const Levels highest = space.highest();
   if (space.time_us(highest) < space.time_us(*search.verdict.best)) tried.push_back(highest);
-  for (const Objective objective : {Objective::kFastest, Objective::kSmallest, Objective::kCheapest}) {
-    const RaisedLayers raised = space.names(best_for(search, objective, tried));
+  for (const ObjectiveRule& rule : objective_rules()) {
+    const RaisedLayers raised = space.names(best_for(search, rule, tried));
     const auto trial = std::ranges::find_if(search.answer.trials, [&](const Trial& each) {
       return each.kind != TrialKind::kRepair && is_of_network(each) && each.raised == raised;
     });
     if (trial != search.answer.trials.end())
-      search.answer.sets.push_back({objective, static_cast<int>(trial - search.answer.trials.begin())});
+      search.answer.sets.push_back({rule.objective, static_cast<int>(trial - search.answer.trials.begin())});
   }
   if (search.answer.curve.empty() && !search.layers.effects.empty() && space.highest_level() == 1) {
     search.show(Stage::kWeighing);

@@ -82,10 +82,6 @@ bool SearchSpace::raise_biases() {
   return biases_raised_ = true;
 }
 
-bool SearchSpace::raise_biases_if_faster() {
-  return !biases_raised_ && highest_time_us() < time_us(highest()) && raise_biases();
-}
-
 double SearchSpace::highest_time_us() {
   const bool raised = std::exchange(biases_raised_, true);
   const double time = time_us(highest());
@@ -162,19 +158,6 @@ double SearchSpace::cost_share(const Levels& levels) const {
   for (std::size_t i = 0; i < levels.size(); ++i)
     if (levels[i] != 0) raised += multiply_adds_[i];
   return all_multiply_adds_ > 0 ? raised / all_multiply_adds_ : 0;
-}
-
-std::vector<std::string> SearchSpace::following(const Levels& levels) {
-  const Assignment chosen = assignment(levels);
-  const auto spec = trials_->specialization();
-  std::vector<std::string> result;
-  for (const auto& [l, layer] : network_->layers.items()) {
-    if (layer.op->precision != PrecisionRule::kMovement || spec->folded[l]) continue;
-    const bool wider = std::ranges::any_of(
-        present(layer.outputs), [&](TensorId id) { return size_of(chosen.storage[id]) > size_of(low_.storage[id]); });
-    if (wider) result.push_back(layer.name);
-  }
-  return result;
 }
 
 }  // namespace ulpscope

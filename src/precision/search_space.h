@@ -57,9 +57,6 @@ class SearchSpace {
   /// fp16 may not hold it. False if there is none, or if they are raised already.
   bool raise_biases();
   bool has_raised_biases() const noexcept { return biases_raised_; }
-  /// The same, if everything in the highest precision takes less time then: a product in fp32 and its bias in fp16 are
-  /// no kernel any more.
-  bool raise_biases_if_faster();
   /// The Add that is part of this candidate while it runs in int8, or kNone.
   LayerId bias(std::size_t candidate) const { return biases_[candidate]; }
   /// The bias that is raised with this candidate, and would be lower otherwise, or kNone.
@@ -70,12 +67,9 @@ class SearchSpace {
   double time_us(const Levels& levels) { return (*time_)(assignment(levels)); }
   /// With everything in the highest precision, biases included.
   double highest_time_us();
-  TimeModel::Casts casts(const Levels& levels) { return time_->casts(assignment(levels)); }
   const TimeModel& time_model() const noexcept { return *time_; }
   const SearchTask& options() const noexcept { return options_; }
   const Specialization& specialization() const noexcept { return *spec_; }
-  /// Movement layers whose values are stored wider than under `low`.
-  std::vector<std::string> following(const Levels& levels);
 
  private:
   const SearchTask options_;

@@ -5,44 +5,52 @@
 namespace ulpscope {
 namespace {
 
-struct Texts {
-  std::string_view stage, held;
-};
-constexpr std::string_view kUsual =
-    "activations that trials share, inputs and outputs of all samples, and weights in each precision";
-constexpr std::string_view kRanges = "values of tensors whose ranges are taken";
-
-/// By stage.
-constexpr std::array<Texts, static_cast<std::size_t>(Stage::kExplaining) + 1> kTexts = {{
-    {"", kUsual},
-    {"connecting to Ray", kUsual},
-    {"starting workers", kUsual},
-    {"running in float32", kUsual},
-    {"computing golden outputs", "inputs and outputs of all samples, and prepared weights"},
-    {"repairing constants", kUsual},
-    {"looking for regions to scale", kRanges},
-    {"equalizing channels", kRanges},
-    {"looking for cancellation ahead of singular functions", "values around such functions"},
-    {"trying the lowest precisions everywhere", kUsual},
-    {"predicting", "values, errors and gradients of all layers of the samples that it works on"},
-    {"measuring layers without derivative", kUsual},
-    {"trying overflows that look harmless", kUsual},
-    {"weighing error against time", kUsual},
-    {"searching", kUsual},
-    {"polishing", kUsual},
-    {"checking held-out samples", kUsual},
-    {"trying other orders", kUsual},
-    {"lowering the kept layers", kUsual},
-    {"shrinking", kUsual},
-    {"weighing repairs", kUsual},
-    {"checking untouched samples", kUsual},
-    {"checking the sets of other objectives", kUsual},
-    {"explaining", "inputs and outputs of the kept layers of the samples that it works on"},
-}};
+constexpr std::array<std::string_view, static_cast<std::size_t>(Stage::kExplaining) + 1> kTexts = {
+    "",
+    "connecting to Ray",
+    "starting workers",
+    "running in float32",
+    "computing golden outputs",
+    "repairing constants",
+    "looking for regions to scale",
+    "equalizing channels",
+    "looking for cancellation ahead of singular functions",
+    "trying the lowest precisions everywhere",
+    "predicting",
+    "measuring layers without derivative",
+    "trying overflows that look harmless",
+    "weighing error against time",
+    "searching",
+    "polishing",
+    "checking held-out samples",
+    "trying other orders",
+    "lowering the kept layers",
+    "shrinking",
+    "weighing repairs",
+    "checking untouched samples",
+    "checking the sets of other objectives",
+    "explaining"};
 
 }  // namespace
 
-std::string_view text_of(Stage stage) noexcept { return kTexts[static_cast<std::size_t>(stage)].stage; }
-std::string_view held_in(Stage stage) noexcept { return kTexts[static_cast<std::size_t>(stage)].held; }
+std::string_view text_of(Stage stage) noexcept { return kTexts[static_cast<std::size_t>(stage)]; }
+
+std::string_view held_in(Stage stage) noexcept {
+  switch (stage) {
+    case Stage::kGolden:
+      return "inputs and outputs of all samples, and prepared weights";
+    case Stage::kRegions:
+    case Stage::kChannels:
+      return "values of tensors whose ranges are taken";
+    case Stage::kCancellation:
+      return "values around such functions";
+    case Stage::kPredicting:
+      return "values, errors and gradients of all layers of the samples that it works on";
+    case Stage::kExplaining:
+      return "inputs and outputs of the kept layers of the samples that it works on";
+    default:
+      return "activations that trials share, inputs and outputs of all samples, and weights in each precision";
+  }
+}
 
 }  // namespace ulpscope

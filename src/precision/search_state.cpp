@@ -221,15 +221,9 @@ void SearchState::expect(const std::vector<std::pair<Levels, TrialKind>>& trials
   remote->queue().expect(items);
 }
 
-bool SearchState::better(const Levels& a, const Levels& b, Objective objective) const {
-  if (objective == Objective::kFastest) {
-    const double time_a = space().time_us(a), time_b = space().time_us(b);
-    if (time_a != time_b) return time_a < time_b;
-  }
-  if (objective == Objective::kCheapest) {
-    const double cost_a = space().cost_share(a), cost_b = space().cost_share(b);
-    if (cost_a != cost_b) return cost_a < cost_b;
-  }
+bool SearchState::better(const Levels& a, const Levels& b, const ObjectiveRule& by) const {
+  if (by.amount != nullptr)
+    if (const double of_a = by.amount(space(), a), of_b = by.amount(space(), b); of_a != of_b) return of_a < of_b;
   return raised_count(a) != raised_count(b) ? raised_count(a) < raised_count(b)
                                             : space().cost_share(a) < space().cost_share(b);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "precision/cancellation.h"
+#include "precision/objective.h"
 #include "precision/prediction_scale.h"
 #include "precision/search.h"
 #include "precision/search_space.h"
@@ -109,6 +110,7 @@ struct SearchState {
               const SearchObserver& observer);
 
   SearchSpace& space() const { return *current.space; }
+  const ObjectiveRule& rule() const { return rule_of(options.objective); }
   /// Tells the observer.
   void show(Stage stage, int done = 0, int all = 0);
   bool is_late(double share = 1) const;
@@ -131,8 +133,8 @@ struct SearchState {
   bool passes(const Levels& levels, double predicted);
   /// Trials that may come next, the likelier ones first: workers without other work begin them.
   void expect(const std::vector<std::pair<Levels, TrialKind>>& trials);
-  bool better(const Levels& a, const Levels& b) const { return better(a, b, options.objective); }
-  bool better(const Levels& a, const Levels& b, Objective objective) const;
+  bool better(const Levels& a, const Levels& b) const { return better(a, b, rule()); }
+  bool better(const Levels& a, const Levels& b, const ObjectiveRule& by) const;
 
   const SearchData& data;
   const Criterion& criterion;

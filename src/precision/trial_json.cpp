@@ -136,6 +136,17 @@ const std::string& TrialCoder::name_at(const Reader& number) const {
   return (*names_)[static_cast<std::size_t>(value)];
 }
 
+std::vector<std::string> TrialCoder::read_layers(const Reader& reader) const {
+  std::vector<std::string> names;
+  std::size_t bytes = 0;  // A file may say the same long name again and again.
+  reader.each([&](const Reader& each) {
+    names.push_back(name_at(each));
+    bytes += names.back().size();
+    if (bytes > kMostBytes) each.fail("shorter names");
+  });
+  return names;
+}
+
 std::optional<Marks> TrialCoder::marks_of(const RaisedLayers& raised) const {
   if (raised.table() == names_) return raised.marks();
   Marks marks;

@@ -32,6 +32,8 @@ class TrialCoder {
   std::size_t number_of(const std::string& name);
   /// The name of that number.
   const std::string& name_at(const Reader& number) const;
+  /// The names of a list of numbers.
+  std::vector<std::string> read_layers(const Reader& reader) const;
   /// By the table here; nothing if a layer is not in it.
   std::optional<RaisedLayers::Marks> marks_of(const RaisedLayers& raised) const;
   /// Those of the latest trial.

@@ -49,6 +49,36 @@ Tensor fitted(const Network& network, TensorId id, const TensorMap& sample, std:
   return to_physical(given.type() == info.type ? given : given.cast(info.type));
 }
 
+std::size_t constant_bytes(const Network& network) {
+  std::size_t bytes = 0;
+  const auto readers = network.consumers();
+  for (const auto& [id, info] : network.tensors.items())
+    if (is_floating(info.type) && !readers[id].empty())
+      bytes += static_cast<std::size_t>(info.value.size()) * sizeof(float);
+  return bytes;
+}
+
+TensorMap named_outputs(const Network& network, std::vector<Tensor> outputs) {
+  TensorMap named;
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    const TensorInfo& info = network.tensor(network.outputs[o]);
+    Tensor& value = outputs[o];
+    if (info.type != DataType::kUndefined && value.type() != info.type) value = value.cast(info.type);
+    named.push_back({info.name, std::move(value)});
+  }
+  return named;
+}
+
+/// By the elements of its inputs.
+std::size_t largest_sample(std::span<const std::vector<Tensor>> inputs, std::size_t first, std::size_t count) {
+  const auto elements = [&](std::size_t s) {
+    std::int64_t sum = 0;
+    for (const Tensor& tensor : inputs[s]) sum += tensor.size();
+    return sum;
+  };
+  return *std::ranges::max_element(std::views::iota(first, first + count), {}, elements);
+}
+
 }  // namespace
 
 Trials::Trials(std::shared_ptr<const Network> network, const BuildOptions& options, std::span<const TensorMap> samples,
@@ -96,7 +126,7 @@ void Trials::set_memory_limit(std::size_t bytes) {
   memory_limit_ = bytes;
   set_kept_bytes(bytes == 0 ? 0 : std::min(kMostKept, bytes / 8));
   // All weights in one precision and some of them in another; small ones in every one.
-  const std::size_t constants = constant_bytes(), limit = bytes == 0 ? WeightCache::Limits::kNone : bytes;
+  const std::size_t constants = constant_bytes(*network_), limit = bytes == 0 ? WeightCache::Limits::kNone : bytes;
   executable_->set_weight_limits({std::max(kMostKept, constants + constants / 4), limit, limit});
 }
 
@@ -104,19 +134,12 @@ void Trials::set_kept_bytes(std::size_t bytes) {
   for (ActivationStore& store : stores_) store.set_byte_limit(bytes / stores_.size());
 }
 
-std::size_t Trials::constant_bytes() const {
-  std::size_t bytes = 0;
-  const auto readers = network_->consumers();
-  for (const auto& [id, info] : network_->tensors.items())
-    if (is_floating(info.type) && !readers[id].empty())
-      bytes += static_cast<std::size_t>(info.value.size()) * sizeof(float);
-  return bytes;
-}
+std::size_t Trials::run_bytes() { return constant_bytes(*network_) + activation_bytes(); }
 
 std::size_t Trials::activation_bytes() {
   if (!activation_bytes_) {
     const auto plan =
-        executable_->plan_for(shapes_of(largest_sample(0, num_samples())), full_precision(), options_.fusion);
+        executable_->plan_for(shapes_of(largest_sample(inputs_, 0, num_samples())), full_precision(), options_.fusion);
     activation_bytes_ = plan->arena_bytes();
   }
   return *activation_bytes_;
@@ -146,7 +169,6 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, bool keep) {
 
 std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t first, std::size_t count, bool keep,
                                    const std::function<void()>& before_sample) {
-  if (std::ranges::any_of(assignment.precision, [](Precision p) { return p != Precision::kFP32; })) ++evaluations_;
   if (remote_ != nullptr) return remote_->outputs(assignment, first, count, keep, before_sample);
   if (memory_limit_ == 0 && stores_.front().byte_limit() == 0)
     set_kept_bytes(find_backend(options_.backend).has_own_memory() ? kMostKept
@@ -162,7 +184,7 @@ std::vector<TensorMap> Trials::run(const Assignment& assignment, std::size_t fir
           const auto plan =
               plans.use(shapes, [&] { return executable_->plan_for(shapes, assignment, options_.fusion); });
           auto outputs = naming_file(*network_, [&] { return plan->run(inputs_[s], &stores_[s], keep); });
-          results[s - first] = named_outputs(std::move(outputs));
+          results[s - first] = named_outputs(*network_, std::move(outputs));
         },
         before_sample);
   };
@@ -182,31 +204,10 @@ std::vector<Shape> Trials::shapes_of(std::size_t sample) const {
   return shapes;
 }
 
-TensorMap Trials::named_outputs(std::vector<Tensor> outputs) const {
-  TensorMap named;
-  for (std::size_t o = 0; o < outputs.size(); ++o) {
-    const TensorInfo& info = network_->tensor(network_->outputs[o]);
-    Tensor& value = outputs[o];
-    if (info.type != DataType::kUndefined && value.type() != info.type) value = value.cast(info.type);
-    named.push_back({info.name, std::move(value)});
-  }
-  return named;
-}
-
-/// By the elements of its inputs.
-std::size_t Trials::largest_sample(std::size_t first, std::size_t count) const {
-  const auto elements = [&](std::size_t s) {
-    std::int64_t sum = 0;
-    for (const Tensor& tensor : inputs_[s]) sum += tensor.size();
-    return sum;
-  };
-  return *std::ranges::max_element(std::views::iota(first, first + count), {}, elements);
-}
-
 /// Every sample that runs beside others has activations of its own: as many as the budget holds of the largest.
 ThreadShare Trials::share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count) {
   if (count < 2 || num_threads() < 2) return {1, num_threads()};
-  const std::size_t largest = largest_sample(first, count);
+  const std::size_t largest = largest_sample(inputs_, first, count);
   const auto [known, added] = arena_bytes_.try_emplace(shapes_of(largest));
   if (added) known->second = executable_->plan_for(known->first, assignment, options_.fusion)->arena_bytes();
   return share_threads(count, known->second, working_memory());

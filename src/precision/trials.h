@@ -58,8 +58,8 @@ class Trials {
   /// choice), with the options of these trials (assume_lowest, obey). Logs nothing.
   Assignment assign(const LayerTypes& requested);
 
-  /// The outputs of the network, in the types that the file declares, per sample. Counts one evaluation unless
-  /// `assignment` is all fp32. With `keep`, later runs share the activations that they have in common with this one.
+  /// The outputs of the network, in the types that the file declares, per sample. With `keep`, later runs share the
+  /// activations that they have in common with this one.
   std::vector<TensorMap> run(const Assignment& assignment, bool keep = true);
   /// The same for the samples `first`, ..., `first + count - 1`. This thread calls `before_sample` before each sample
   /// that it runs itself; it may throw to end all early. What a sample throws, the first of those that do, is thrown.
@@ -72,7 +72,7 @@ class Trials {
   void set_memory_limit(std::size_t bytes);
   std::size_t memory_limit() const noexcept { return memory_limit_; }
   /// What one run in float32 holds: constants, and the activations of the largest sample; and the latter alone.
-  std::size_t run_bytes() { return constant_bytes() + activation_bytes(); }
+  std::size_t run_bytes();
   std::size_t activation_bytes();
   /// Inputs and outputs of all samples.
   std::size_t sample_bytes();
@@ -83,13 +83,9 @@ class Trials {
   RemoteSamples* remote() noexcept { return remote_.get(); }
   /// Bytes for all that the samples need that are worked on at a time.
   std::size_t working_memory();
-  std::int64_t evaluations() const noexcept { return evaluations_; }
 
  private:
-  TensorMap named_outputs(std::vector<Tensor> outputs) const;
   ThreadShare share_of_samples(const Assignment& assignment, std::size_t first, std::size_t count);
-  std::size_t constant_bytes() const;
-  std::size_t largest_sample(std::size_t first, std::size_t count) const;
   void set_kept_bytes(std::size_t bytes);
 
   std::shared_ptr<const Network> network_;
@@ -101,7 +97,6 @@ class Trials {
   std::unique_ptr<RemoteSamples> remote_;
   std::size_t memory_limit_ = 0;
   std::optional<std::size_t> activation_bytes_;
-  std::int64_t evaluations_ = 0;
 };
 
 }  // namespace ulpscope
