@@ -5,52 +5,64 @@
 namespace ulpscope {
 namespace {
 
-/// Numbers, one after the other.
+/// Numbers, one after the other. Every struct is taken apart as a whole: a new member does not compile until it is
+/// written, or is said to have no say.
 class Writer {
  public:
   template <typename T>
   void put(T value) {
+    static_assert(std::has_unique_object_representations_v<T> || std::is_same_v<T, float>, "take it apart");
     if constexpr (std::is_same_v<T, float>)
       put(std::bit_cast<std::uint32_t>(value));
     else
       text.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
   template <typename... Ts>
-  void put_all(Ts... values) {
+  void put_all(const Ts&... values) {
     (put(values), ...);
   }
-
-  void put(const Operand& o) {
-    put_all(o.tensor, o.rounding, o.first, o.integers, o.quantization.scale, o.quantization.is_unsigned, o.exact);
+  template <typename T>
+  void put(const std::vector<T>& values) {
+    put(values.size());
+    for (const T& value : values) put(value);
   }
-  void put(const Store& s) { put_all(s.tensor, s.rounding, s.exact); }
 
+  void put(const Quantization& quantization) {
+    const auto& [scale, is_unsigned] = quantization;
+    put_all(scale, is_unsigned);
+  }
+  void put(const Operand& operand) {
+    const auto& [tensor, rounding, first, integers, quantization, exact] = operand;
+    put_all(tensor, rounding, first, integers, quantization, exact);
+  }
+  void put(const Store& store) {
+    const auto& [tensor, rounding, exact] = store;
+    put_all(tensor, rounding, exact);
+  }
+  void put(const Load& load) {
+    const auto& [source, operand, normalization, per_channel] = load;
+    put_all(source, operand, normalization, per_channel);
+  }
+  void put(const Program::Value& value) {
+    const auto& [kind, load, constant, instruction, a, b, p, q] = value;
+    put_all(kind, load, constant, instruction, a, b, p, q);
+  }
+  void put(const ProgramKernel::Output& output) {
+    const auto& [source, store] = output;
+    put_all(source, store);
+  }
   void put(const ProgramKernel& kernel) {
-    put(kernel.row_dims);
-    for (LayerId id : kernel.layers) put(id);
-    for (const Program::Value& v : kernel.program.values)
-      put_all(v.kind, v.load, v.constant, v.instruction, v.a, v.b, v.p, v.q);
-    for (const Load& load : kernel.loads) {
-      put_all(load.source, load.normalization, load.per_channel);
-      put(load.operand);
-    }
-    for (const auto& output : kernel.outputs) {
-      put(output.source);
-      put(output.store);
-    }
+    // The domain follows from the layers.
+    const auto& [layers, domain, row_dims, program, loads, outputs] = kernel;
+    put_all(row_dims, layers, program.values, loads, outputs);
   }
-
   void put(const ProductKernel& kernel) {
-    put_all(kernel.layer, kernel.integers, kernel.normalization, kernel.result);
-    for (const Operand& operand : kernel.operands) put(operand);
-    put(kernel.epilogue);
+    const auto& [layer, operands, integers, normalization, result, epilogue] = kernel;
+    put_all(layer, integers, normalization, result, operands, epilogue);
   }
-
   void put(const LayerKernel& kernel) {
-    put_all(kernel.layer, kernel.open);
-    for (Precision precision : kernel.bodies) put(precision);
-    for (const Operand& operand : kernel.operands) put(operand);
-    for (const Store& store : kernel.outputs) put(store);
+    const auto& [layer, operands, outputs, open, bodies] = kernel;
+    put_all(layer, open, bodies, operands, outputs);
   }
 
   std::string text;
