@@ -1,7 +1,6 @@
 #include "convert/selection.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -111,9 +110,7 @@ class Conflicts {
 }  // namespace
 
 bool selects(const Layer& layer) {
-  static constexpr std::array<std::string_view, 10> kOps{"Relu", "Clip",    "Max",           "Min",       "Abs",
-                                                         "Neg",  "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin"};
-  if (!layer.op->domain.empty() || std::ranges::find(kOps, layer.op->name) == kOps.end()) return false;
+  if (!layer.op->domain.empty() || layer.op->exactness == Exactness::kRounds) return false;
   if (!layer.has_one_output()) return false;
   // Absent attributes are the largest float32, which is not without effect on infinities.
   if (layer.op->function == Function::kClip && layer.opset < 11)

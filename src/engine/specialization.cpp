@@ -1,7 +1,6 @@
 #include "engine/specialization.h"
 
 #include <algorithm>
-#include <array>
 
 #include "graph/folding.h"
 #include "ops/forms.h"
@@ -17,15 +16,13 @@ bool is_lowerable_float(DataType type) { return is_floating(type) && type != Dat
 
 /// Integers that are values in another form: what quantization makes, products of it, and what moves or adds these.
 IdMap<TensorId, char> quantized_values(const Network& network, const IdMap<TensorId, DataType>& types) {
-  constexpr std::array<std::string_view, 6> kMakers = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
-                                                       "QLinearMatMul",  "MatMulInteger",         "ConvInteger"};
   IdMap<TensorId, char> quantized(network.tensors.size(), 0);
   for (const Layer& layer : network.layers) {
-    const bool makes = std::ranges::find(kMakers, layer.op->name) != kMakers.end();
     const bool keeps = (layer.op->precision == PrecisionRule::kMovement || layer.op->kind == OpKind::kPointwise) &&
                        std::ranges::any_of(present(layer.inputs), [&](TensorId id) { return quantized[id]; });
     for (TensorId id : present(layer.outputs))
-      if ((makes || keeps) && !is_floating(types[id]) && types[id] != DataType::kBool) quantized[id] = 1;
+      if ((layer.op->yields_quantized || keeps) && !is_floating(types[id]) && types[id] != DataType::kBool)
+        quantized[id] = 1;
   }
   return quantized;
 }
