@@ -25,7 +25,7 @@ class RoundKernel final : public Kernel {
 class QuantizeKernel final : public Kernel {
  public:
   QuantizeKernel(const Quantization& q, IntegerForm form)
-      : scale_(q.scale), low_(q.is_unsigned ? 0.0f : -128.0f), high_(q.is_unsigned ? 255.0f : 127.0f), form_(form) {}
+      : scale_(q.scale), low_(q.lowest()), high_(q.largest()), form_(form) {}
   std::string name() const override { return "quantization"; }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor* const> outputs) const override {
     const Tensor& in = *inputs[0];

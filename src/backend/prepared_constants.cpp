@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "engine/scale_shift.h"
+#include "formats/quantized.h"
 #include "formats/rounding.h"
 #include "ops/forms.h"
 
@@ -136,9 +137,9 @@ Tensor PreparedConstants::weights_of_integers(const Layer& l, const Tensor& valu
   const auto weights = integer_weights(l, values, key, rescaled);
   return weights_.get(key + "|int8 and back", [&] {
     Tensor result(DataType::kFloat32, values.shape());
+    const ScaleLayout layout = weight_scales(spec_, l);
     for (std::int64_t i = 0; i < result.size(); ++i)
-      result.data<float>()[i] = weights->integers.data<float>()[i] *
-                                weights->scales.data<float>()[weight_channel(spec_, l, values.shape(), i)];
+      result.data<float>()[i] = weights->integers.data<float>()[i] * weights->scales.data<float>()[layout.index(i)];
     return result;
   });
 }
@@ -151,12 +152,9 @@ Tensor PreparedConstants::dequantized(LayerId id, const Operand& operand) const 
   // Integers times one scale already.
   if (dequantized_weights(spec_, tensor, 0, 1)) return value;
   return weights_.get(fmt::format("{}|int8 and back", key(tensor)), [&] {
-    float largest = 0;
-    for (float v : value.values<float>()) largest = std::max(largest, std::fabs(v));
-    const float scale = symmetric_scale(largest);
+    const NumericFormat& format = format_of(Format::kInt8);
     Tensor result(DataType::kFloat32, value.shape());
-    quantize_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()), scale, -127.0f,
-                   127.0f, true);
+    quantize(format, {}, value, own_scales(format, {}, value), result.data<float>(), true);
     return result;
   });
 }
@@ -176,59 +174,15 @@ std::shared_ptr<const PreparedConstants::IntegerWeights> PreparedConstants::inte
                                                                                             bool rescaled) const {
   return std::static_pointer_cast<const IntegerWeights>(weights_.get_object(key + "|int8", [&, &given = values] {
     const Tensor values = given.in_memory();
+    const NumericFormat& format = format_of(Format::kInt8);
+    const ScaleLayout layout = weight_scales(spec_, l);
     auto result = std::make_shared<IntegerWeights>();
-    const std::int64_t channels = output_channels(spec_, l), count = values.size();
-    const float* in = values.data<float>();
-    // Runs of elements of one channel, in order.
-    const std::size_t axis = weight_channel_axis(spec_, l);
-    std::int64_t run = 1;
-    for (std::size_t d = axis + 1; d < values.shape().size(); ++d) run *= values.shape()[d];
-    const std::int64_t along = values.shape()[axis];
-    // The columns of a matrix: whole rows at a time, since every run is one element. In parallel over blocks of
-    // columns.
-    const bool by_rows = run == 1 && along == channels && !ops::is_transposed_convolution(l);
-    const auto for_rows = [&](const auto& body) {
-      parallel_for(along, 256, [&](std::int64_t first, std::int64_t last) {
-        for (std::int64_t begin = 0; begin < count; begin += along)
-          body(first, begin + first, static_cast<std::size_t>(last - first));
-      });
-    };
-    const auto for_runs = [&](const auto& body) {
-      for (std::int64_t begin = 0; begin < count; begin += run * along) {
-        const std::int64_t first = weight_channel(spec_, l, values.shape(), begin);
-        for (std::int64_t c = 0; c < along; ++c) body(first + c, begin + c * run);
-      }
-    };
-    float low = -128.0f;
-    if (!rescaled) result->scales = dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels);
-    if (!result->scales) {
-      low = -127.0f;
-      result->scales = Tensor(DataType::kFloat32, {channels});
-      float* scales = result->scales.data<float>();
-      std::fill_n(scales, channels, 0.0f);
-      if (by_rows)
-        for_rows([&](std::int64_t channel, std::int64_t begin, std::size_t size) {
-          max_magnitudes(in + begin, scales + channel, size);
-        });
-      else
-        for_runs([&](std::int64_t channel, std::int64_t begin) {
-          float largest = scales[channel];
-          for (std::int64_t i = begin; i < begin + run; ++i) largest = std::max(largest, std::fabs(in[i]));
-          scales[channel] = largest;
-        });
-      for (std::int64_t c = 0; c < channels; ++c) scales[c] = symmetric_scale(scales[c]);
-    }
+    if (!rescaled)
+      result->scales =
+          dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
+    if (!result->scales) result->scales = own_scales(format, layout, values);
     result->integers = weights_tensor(DataType::kFloat32, values.shape());
-    float* out = result->integers.data<float>();
-    const float* scales = result->scales.data<float>();
-    if (by_rows)
-      for_rows([&](std::int64_t channel, std::int64_t begin, std::size_t size) {
-        quantize_columns(in + begin, out + begin, size, scales + channel, low, 127.0f);
-      });
-    else
-      for_runs([&](std::int64_t channel, std::int64_t begin) {
-        quantize_array(in + begin, out + begin, static_cast<std::size_t>(run), scales[channel], low, 127.0f, false);
-      });
+    quantize(format, layout, values, result->scales, result->integers.data<float>(), false);
     return PreparedObject{result, result->integers.bytes() + result->scales.bytes()};
   }));
 }

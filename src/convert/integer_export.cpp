@@ -6,6 +6,7 @@
 #include "convert/casts.h"
 #include "convert/lowerable.h"
 #include "engine/int8.h"
+#include "formats/quantized.h"
 #include "formats/rounding.h"
 
 namespace ulpscope {
@@ -16,26 +17,13 @@ bool is_product(const Layer& layer) { return layer.op->kind == OpKind::kContract
 /// What the engine runs on integers when a DequantizeLinear says it.
 bool usable(float scale) { return scale >= kSmallestScale && scale <= kLargestScale; }
 
-/// Of the constants that a layer in int8 reads: max |x| / 127 of every channel of `axis`, or of everything.
-Tensor symmetric_scales(const Tensor& values, std::int64_t axis, std::int64_t& run) {
-  const Shape& shape = values.shape();
-  const std::int64_t channels = axis < 0 ? 1 : shape[axis];
-  run = axis < 0 ? values.size() : 1;
-  for (std::size_t d = static_cast<std::size_t>(axis + 1); axis >= 0 && d < shape.size(); ++d) run *= shape[d];
-  Tensor scales(DataType::kFloat32, axis < 0 ? Shape{} : Shape{channels});
-  float* largest = scales.data<float>();
-  std::fill_n(largest, channels, 0.0f);
-  const float* in = values.data<float>();
-  std::int64_t channel = 0;
-  for (std::int64_t begin = 0; begin < values.size(); begin += run, channel = (channel + 1) % channels)
-    for (std::int64_t i = begin; i < begin + run; ++i) largest[channel] = std::max(largest[channel], std::fabs(in[i]));
-  for (std::int64_t c = 0; c < channels; ++c) largest[c] = symmetric_scale(largest[c]);
-  return scales;
-}
-
 /// The axis with a scale for each index; -1: one scale for all.
 std::int64_t axis_of(const Specialization& spec, const Layer& layer) {
   return is_product(layer) ? static_cast<std::int64_t>(weight_channel_axis(spec, layer)) : -1;
+}
+
+ScaleLayout layout_of(const Specialization& spec, const Layer& layer) {
+  return is_product(layer) ? weight_scales(spec, layer) : ScaleLayout();
 }
 
 bool is_integer_constant(const Specialization& spec, const Layer& layer, std::size_t input) {
@@ -64,8 +52,7 @@ std::string integer_obstacle(const Specialization& spec, const Assignment& assig
     if (spec.shape_dependent[input] && !fixed_shapes) return "an operand depends on the shapes of the inputs";
     if (layer.op->function == Function::kConvTranspose && layer.attributes.integer("group", 1) > 1)
       return "DequantizeLinear has no scales for the output channels of a ConvTranspose with groups";
-    std::int64_t run = 0;
-    const Tensor scales = symmetric_scales(spec.value(input), axis_of(spec, layer), run);
+    const Tensor scales = own_scales(format_of(Format::kInt8), layout_of(spec, layer), spec.value(input).in_memory());
     // Of larger ones, the DequantizeLinear would make infinities.
     if (!std::ranges::all_of(scales.values<float>(), [](float s) { return usable(s) && s <= 0x1p120f; }))
       return "the scale of a channel of its weights is too large";
@@ -83,18 +70,13 @@ TypedChanges::Quantized IntegerExport::quantize(LayerId id, std::size_t input) {
     if (const auto found = shared_.find(key); found != shared_.end()) return found->second;
   const Tensor values = (has_own ? own->second : spec_.value(layer.inputs[input])).in_memory();
   TypedChanges::Quantized result;
-  std::int64_t run = 0;
+  const NumericFormat& format = format_of(Format::kInt8);
+  const ScaleLayout layout = layout_of(spec_, layer);
   result.axis = std::max<std::int64_t>(axis, 0);
-  result.scales = symmetric_scales(values, axis, run);
-  result.integers = Tensor(DataType::kInt8, values.shape());
-  std::vector<float> rounded(static_cast<std::size_t>(run));
-  std::int64_t channel = 0;
-  for (std::int64_t begin = 0; begin < values.size(); begin += run, channel = (channel + 1) % result.scales.size()) {
-    quantize_array(values.data<float>() + begin, rounded.data(), rounded.size(), result.scales.data<float>()[channel],
-                   -127.0f, 127.0f, false);
-    std::transform(rounded.begin(), rounded.end(), result.integers.data<std::int8_t>() + begin,
-                   [](float v) { return static_cast<std::int8_t>(v); });
-  }
+  result.scales = own_scales(format, layout, values);
+  Tensor integers(DataType::kFloat32, values.shape());
+  ulpscope::quantize(format, layout, values, result.scales, integers.data<float>(), false);
+  result.integers = integers.cast(DataType::kInt8);
   ++constants_;
   per_channel_ += axis >= 0 ? 1 : 0;
   if (!has_own) shared_[key] = result;

@@ -262,11 +262,6 @@ LayerId product_of_bias(const Specialization& spec, LayerId add) {
   return product != kNone && bias_of(spec, product) == add ? product : kNone;
 }
 
-float symmetric_scale(float largest) {
-  const float scale = largest / 127.0f;
-  return scale < kSmallestScale ? 1.0f : scale;
-}
-
 std::optional<Quantization> dequantized(const Specialization& spec, TensorId id) {
   if (id == kNone || spec.is_constant(id)) return std::nullopt;
   const Layer* layer = plain_dequantize(spec, id);
@@ -354,14 +349,14 @@ std::int64_t output_channels(const Specialization& spec, const Layer& layer) {
   return ops::is_transposed_convolution(layer) ? channels * layer.attributes.integer("group", 1) : channels;
 }
 
-std::int64_t weight_channel(const Specialization& spec, const Layer& l, const Shape& weights, std::int64_t element) {
-  const std::size_t axis = weight_channel_axis(spec, l);
-  std::int64_t inner = 1;
-  for (std::size_t d = axis + 1; d < weights.size(); ++d) inner *= weights[d];
-  const std::int64_t channel = element / inner % weights[axis];
-  if (!ops::is_transposed_convolution(l)) return channel;
-  const std::int64_t groups = l.attributes.integer("group", 1);
-  return element / (inner * weights[axis]) / (weights[0] / groups) * weights[1] + channel;
+ScaleLayout weight_scales(const Specialization& spec, const Layer& layer) {
+  const Shape& weights = *spec.shape(layer.inputs[1]);
+  ScaleLayout result({.granularity = Granularity::kChannel, .axis = static_cast<int>(weight_channel_axis(spec, layer))},
+                     weights);
+  // The groups of a transposed convolution lie behind each other, each with channels of its own.
+  if (ops::is_transposed_convolution(layer)) result.rows = weights[0] / layer.attributes.integer("group", 1);
+  result.scales = {output_channels(spec, layer)};
+  return result;
 }
 
 }  // namespace ulpscope

@@ -1,11 +1,11 @@
 // Which layers have an int8 form, and which tensors need scales for it. docs/numerics.md has the rules.
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <vector>
 
 #include "engine/specialization.h"
+#include "formats/quantized.h"
 
 namespace ulpscope {
 
@@ -31,21 +31,6 @@ LayerId bias_of(const Specialization& spec, LayerId product);
 
 /// The reverse: the product whose bias_of() this layer is, or kNone.
 LayerId product_of_bias(const Specialization& spec, LayerId add);
-
-/// How an activation becomes integers: q = clamp(round_half_even(x / scale), -128, 127), or 0 to 255 when unsigned.
-struct Quantization {
-  float scale = 0;
-  bool is_unsigned = false;
-  friend bool operator==(const Quantization&, const Quantization&) = default;
-};
-
-/// Of scales in between, integers from -127 to 127 * scale / scale are the integers again. The largest is that of a
-/// mask of the largest negative number.
-inline constexpr float kSmallestScale = 0x1p-100f, kLargestScale = std::numeric_limits<float>::max() / 127;
-
-/// The scale of constants of this largest magnitude: largest / 127. 1 where that is below kSmallestScale, as in a
-/// channel of zeros, or one that a BatchNormalization with a tiny factor went into: its integers are zeros.
-float symmetric_scale(float largest);
 
 /// What the DequantizeLinear layer that makes this tensor says, when it is one with a constant scale for the whole
 /// tensor, without a zero point (absent or 0), and with 8-bit integers behind it; else nothing.
@@ -76,7 +61,7 @@ std::size_t weight_channel_axis(const Specialization& spec, const Layer& layer);
 /// The output channels of a product with constant weights.
 std::int64_t output_channels(const Specialization& spec, const Layer& layer);
 
-/// The output channel that an element of the weights, which have this shape, belongs to.
-std::int64_t weight_channel(const Specialization& spec, const Layer& l, const Shape& weights, std::int64_t element);
+/// The scales of the weights of a product: one per output channel.
+ScaleLayout weight_scales(const Specialization& spec, const Layer& layer);
 
 }  // namespace ulpscope

@@ -38,13 +38,14 @@ struct ScaleLayout {
   std::int64_t index(std::int64_t element) const noexcept {
     if (shared) return 0;
     const std::int64_t position = element / inner % axis;
-    if (!blocked) return position;
+    if (!blocked) return rows == 0 ? position : element / (inner * axis) / rows * axis + position;
     return (element / (inner * axis) * groups + position / block) * inner + element % inner;
   }
 
   std::int64_t axis = 1, inner = 1;  ///< The tensor as (anything, axis, inner).
   std::int64_t block = 1;            ///< Elements along the axis that share a scale.
   std::int64_t groups = 1;           ///< Scales along the axis.
+  std::int64_t rows = 0;  ///< Per channel: the next so many of (axis, inner) have the next `axis` scales; 0: all.
   bool shared = true, blocked = false;
   Shape scales;  ///< The shape of the tensor of scales.
 };

@@ -74,8 +74,9 @@ std::vector<Tensor> Lowering::exact_parts(const Layer& l, const Tensor& integers
         const std::int64_t count = integers.size();
         std::vector<double> sums(static_cast<std::size_t>(output_channels(spec_, l)), 0.0);
         std::vector<std::size_t> part_of(static_cast<std::size_t>(count)), current(sums.size(), 0);
+        const ScaleLayout layout = weight_scales(spec_, l);
         for (std::int64_t i = 0; i < count; ++i) {
-          const auto c = static_cast<std::size_t>(weight_channel(spec_, l, integers.shape(), i));
+          const auto c = static_cast<std::size_t>(layout.index(i));
           const double magnitude = std::fabs(static_cast<double>(integers.data<float>()[i])) * largest_of(x);
           if (sums[c] + magnitude > kExact) {
             ++current[c];

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "formats/quantized.h"
 #include "formats/rounding.h"
 
 namespace ulpscope::plain {
@@ -20,7 +21,8 @@ double clamp(double x, double low, double high) { return smaller(larger(x, low),
 
 double quantize(float x, float scale, bool is_unsigned) {
   float result;
-  quantize_array(&x, &result, 1, scale, is_unsigned ? 0.0f : -128.0f, is_unsigned ? 255.0f : 127.0f, true);
+  const Quantization by{scale, is_unsigned};
+  quantize_array(&x, &result, 1, scale, by.lowest(), by.largest(), true);
   return static_cast<double>(result);
 }
 

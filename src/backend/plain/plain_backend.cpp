@@ -53,34 +53,20 @@ class Run {
   // --- Integers
   // --------------------------------------------------------------------------------------------------------
 
-  static Tensor quantized(const Tensor& value, const Quantization& q, bool dequantize) {
+  /// The scales that the file has with a constant; absent: it brings its own.
+  Tensor scales_in_file(const Layer& l, TensorId id) const {
+    return l.op->kind == OpKind::kContraction
+               ? dequantized_weights(spec_, id, weight_channel_axis(spec_, l), output_channels(spec_, l))
+               : dequantized_weights(spec_, id, 0, 1);
+  }
+
+  /// The integers of a constant with these scales (absent: its own, which are set); `back`: times the scales again.
+  Tensor integers(const Layer& l, const Tensor& value, Tensor& scales, bool back) const {
+    const NumericFormat& format = format_of(Format::kInt8);
+    const ScaleLayout layout = l.op->kind == OpKind::kContraction ? weight_scales(spec_, l) : ScaleLayout();
+    if (!scales) scales = own_scales(format, layout, value);
     Tensor result(DataType::kFloat32, value.shape());
-    quantize_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()), q.scale,
-                   q.is_unsigned ? 0.0f : -128.0f, q.is_unsigned ? 255.0f : 127.0f, dequantize);
-    return result;
-  }
-
-  /// The scales of constant weights: the file's, or the largest magnitude of each output channel / 127.
-  Tensor weight_scales(const Layer& l, const Tensor& weights, bool rescaled) const {
-    const std::int64_t channels = output_channels(spec_, l);
-    if (!rescaled)
-      if (Tensor own = dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), channels)) return own;
-    Tensor scales(DataType::kFloat32, {channels});
-    std::fill_n(scales.data<float>(), channels, 0.0f);
-    for (std::int64_t i = 0; i < weights.size(); ++i) {
-      float& largest = scales.data<float>()[weight_channel(spec_, l, weights.shape(), i)];
-      largest = std::max(largest, std::fabs(weights.data<float>()[i]));
-    }
-    std::transform(scales.data<float>(), scales.data<float>() + channels, scales.data<float>(), symmetric_scale);
-    return scales;
-  }
-
-  /// The weights as integers of these scales, times them with `dequantize`.
-  Tensor integers(const Layer& l, const Tensor& weights, const Tensor& scales, float low, bool dequantize) const {
-    Tensor result(DataType::kFloat32, weights.shape());
-    for (std::int64_t i = 0; i < weights.size(); ++i)
-      quantize_array(weights.data<float>() + i, result.data<float>() + i, 1,
-                     scales.data<float>()[weight_channel(spec_, l, weights.shape(), i)], low, 127.0f, dequantize);
+    quantize(format, layout, value, scales, result.data<float>(), back);
     return result;
   }
 
@@ -89,17 +75,8 @@ class Run {
     if (!operand.integers) return read(operand);
     const Tensor value = read({operand.tensor, Rounding::kNone, operand.first, false, {}, operand.exact});
     if (!spec_.is_constant(operand.tensor)) return quantized(value, operand.quantization, true);
-    if (l.op->kind == OpKind::kContraction) {
-      const Tensor scales = weight_scales(l, value, false);
-      return integers(l, value, scales, -128.0f, true);
-    }
-    if (dequantized_weights(spec_, operand.tensor, 0, 1)) return value;  // Integers times one scale already.
-    float largest = 0;
-    for (float v : value.values<float>()) largest = std::max(largest, std::fabs(v));
-    Tensor result(DataType::kFloat32, value.shape());
-    quantize_array(value.data<float>(), result.data<float>(), static_cast<std::size_t>(value.size()),
-                   symmetric_scale(largest), -127.0f, 127.0f, true);
-    return result;
+    Tensor scales = scales_in_file(l, operand.tensor);
+    return integers(l, value, scales, true);
   }
 
   // --- Kernels
@@ -178,11 +155,11 @@ class Run {
       inputs[1] = quantized(inputs[1], y, false);
       return Tensor::of<float>({1}, {x.scale * y.scale});
     }
-    const bool rescaled = kernel.normalization != kNone;
-    Tensor scales = weight_scales(l, inputs[1], rescaled).clone();
-    const bool from_file =
-        !rescaled && dequantized_weights(spec_, l.inputs[1], weight_channel_axis(spec_, l), output_channels(spec_, l));
-    inputs[1] = integers(l, inputs[1], scales, from_file ? -128.0f : -127.0f, false);
+    // With a BatchNormalization multiplied in, the values are no longer those of the file.
+    Tensor scales;
+    if (kernel.normalization == kNone) scales = scales_in_file(l, kernel.operands[1].tensor);
+    inputs[1] = integers(l, inputs[1], scales, false);
+    scales = scales.clone();
     for (std::int64_t c = 0; c < scales.size(); ++c) scales.data<float>()[c] *= x.scale;
     return scales;
   }
