@@ -16,6 +16,8 @@ scripts/build.sh "$preset" || exit 1
 jobs=$(nproc)
 reports=$build/reports
 rm -rf "$reports" && mkdir -p "$reports"
+say "linters, on what has changed"
+.venv/bin/python3 scripts/lint.py --build "$build" --junit "$reports/lint.xml"
 say "test programs"
 ctest --test-dir "$build" -j "$jobs" --output-on-failure --output-junit "$reports/ctest.xml" </dev/null |
   grep -vE '^ *Start|^\[ *[0-9]+/[0-9]+\] Test|Passed +[0-9.]+ sec'
@@ -24,4 +26,4 @@ say "tests in Python"
 ULPSCOPE_BUILD_DIR=$build PYTHONPATH=$build/python .venv/bin/python3 -m pytest tests -q -n "$jobs" --dist loadfile \
   --junitxml "$reports/pytest.xml" </dev/null
 say "done"
-.venv/bin/python3 scripts/test_totals.py "$reports/ctest.xml" "$reports/pytest.xml"
+.venv/bin/python3 scripts/test_totals.py "$reports/lint.xml" "$reports/ctest.xml" "$reports/pytest.xml"

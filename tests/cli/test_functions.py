@@ -1,6 +1,5 @@
 """The public functions against the program: the same answers, caches, typed models and pages, from a file and from
 memory. The program's own tests say that what it writes is right."""
-import json
 import os
 import re
 import subprocess

@@ -31,7 +31,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples/cli/01_adding_precision_constraints"))
-from make_model import make_model as needs_constraints  # noqa: E402: the example's model is ours too
+from make_model import make_model as needs_constraints  # the example's model is ours too
 
 SPLITS = {"search": range(0, 4), "calib": range(100, 108), "held": range(200, 216)}
 WORDS = (

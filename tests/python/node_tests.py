@@ -105,7 +105,7 @@ def run_case(case, run: Run) -> Result:
     except Error as error:
         unsupported = error.code == ErrorCode.UNSUPPORTED
         return Result(case.name, case.op, "unsupported" if unsupported else "failed", str(error))
-    except Exception as error:  # noqa: BLE001: whatever it is, it is this test's result
+    except Exception as error:  # whatever it is, it is this test's result
         return Result(case.name, case.op, "failed", f"{type(error).__name__}: {error}")
     return Result(case.name, case.op, "passed", "")
 
@@ -144,7 +144,7 @@ def _serve(cases: list, load: Callable[[], Run], pipe) -> None:
         try:
             run = run or load()
             result = run_case(case, run)
-        except Exception as error:  # noqa: BLE001: no module, no backend
+        except Exception as error:  # no module, no backend
             result = Result(case.name, case.op, "failed", f"{type(error).__name__}: {error}")
         pipe.write(json.dumps(result) + "\n")
         pipe.flush()
